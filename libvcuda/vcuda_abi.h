@@ -1,0 +1,132 @@
+/* The two pages that the host and the shim share, stated once.
+
+   `limits`  written by the host, mapped read-only in the container: what the container may use.
+   `usage`   made by the host, written by the shim: what its processes use. The host never trusts
+   it.
+
+   Each page begins with magic, version and size. A reader accepts a page whose version is its own
+   or newer and whose size is at least its own: fields are only ever appended in reserved space, so
+   a running container's shim outlives an upgrade of the host.
+
+   `libvcuda/abi_print.c` prints every offset; a test compares them with the Python mirror in
+   `oci/vcuda_oci/pages.py`. Byte order is the machine's.  */
+
+#ifndef VCUDA_ABI_H
+#define VCUDA_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define VCUDA_ABI_VERSION 1
+#define VCUDA_LIMITS_MAGIC 0x4d494c56u /* "VLIM" */
+#define VCUDA_USAGE_MAGIC 0x47535556u  /* "VUSG" */
+
+#define VCUDA_MAX_GPUS 16
+#define VCUDA_MAX_PROCESSES 256
+
+/* Where the container finds what is ours; fixed, so that no variable of the guest can move it.  */
+#define VCUDA_GUEST_DIR "/usr/local/vcuda"
+#define VCUDA_GUEST_LIMITS VCUDA_GUEST_DIR "/limits"
+#define VCUDA_GUEST_USAGE VCUDA_GUEST_DIR "/usage"
+#define VCUDA_GUEST_DRIVER VCUDA_GUEST_DIR "/driver"
+
+enum vcuda_policy
+{
+  VCUDA_POLICY_FIXED = 0,       /* core_percent is all it ever gets */
+  VCUDA_POLICY_ELASTIC = 1,     /* more while others are idle, up to core_ceiling_percent */
+  VCUDA_POLICY_WEIGHTED = 2,    /* a share of what is asked for, by weight */
+  VCUDA_POLICY_BEST_EFFORT = 3, /* what the others leave */
+};
+
+/* Field lists: F (type, name) is a scalar, A (type, name, count) an array.  */
+
+#define VCUDA_LIMITS_HEAD_FIELDS(F, A)                                                             \
+  F (uint32_t, magic)                                                                              \
+  F (uint32_t, version)                                                                            \
+  F (uint32_t, size)       /* of the whole page */                                                 \
+  F (uint32_t, gpu_count)  /* entries of `gpu` in use */                                           \
+  F (uint64_t, sequence)   /* odd while the host writes: read again */                             \
+  A (char, driver_dir, 64) /* the real libraries, as the container sees them */                    \
+  A (uint8_t, reserved, 40)
+
+#define VCUDA_LIMITS_GPU_FIELDS(F, A)                                                              \
+  A (char, uuid, 48)                 /* as NVML prints it: "GPU-5f1c…", NUL-terminated */          \
+  F (uint64_t, memory_bytes)         /* hard limit */                                              \
+  F (uint32_t, core_percent)         /* 1..100 of the GPU's time; 100 is not paced */              \
+  F (uint32_t, core_ceiling_percent) /* elastic: never above this */                               \
+  F (uint32_t, policy)               /* enum vcuda_policy */                                       \
+  F (uint32_t, rate_ppm)             /* GPU time granted now, parts per million of real time */    \
+  F (uint32_t, weight)                                                                             \
+  A (uint8_t, reserved, 52)
+
+#define VCUDA_USAGE_HEAD_FIELDS(F, A)                                                              \
+  F (uint32_t, magic)                                                                              \
+  F (uint32_t, version)                                                                            \
+  F (uint32_t, size)                                                                               \
+  F (uint32_t, slots_used) /* slots from here on were never taken; only grows */                   \
+  A (uint8_t, reserved, 112)
+
+#define VCUDA_USAGE_GPU_FIELDS(F, A)                                                               \
+  F (int64_t, balance_ns)    /* GPU time in hand; below 0 is debt */                               \
+  F (uint64_t, refilled_ns)  /* CLOCK_MONOTONIC of the last refill */                              \
+  F (uint64_t, busy_ns)      /* GPU time used since the container started */                       \
+  F (uint64_t, throttled_ns) /* time that launches waited for their share */                       \
+  F (uint64_t, launches)                                                                           \
+  F (uint64_t, refusals) /* allocations answered with CUDA_ERROR_OUT_OF_MEMORY by us */            \
+  A (uint8_t, reserved, 80)
+
+/* One process. Its life is an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file: the
+   kernel drops it when the process dies, and whoever then takes it clears the slot. No total is
+   stored anywhere, so a kill between two writes leaves nothing to repair: the container's use of a
+   GPU is the sum of held_bytes over live slots.  */
+#define VCUDA_USAGE_SLOT_FIELDS(F, A)                                                              \
+  F (uint32_t, pid)        /* in the container's pid namespace; 0 is free */                       \
+  F (uint32_t, generation) /* grows each time the slot is taken */                                 \
+  F (uint64_t, start_time) /* clock ticks since boot, field 22 of /proc/PID/stat */                \
+  F (uint32_t, asking)     /* reservations now being decided */                                    \
+  F (uint32_t, padding)                                                                            \
+  A (uint64_t, held_bytes, VCUDA_MAX_GPUS)                                                         \
+  A (uint64_t, busy_ns, VCUDA_MAX_GPUS)                                                            \
+  A (uint8_t, reserved, 40)
+
+#define VCUDA_SCALAR(type, name) type name;
+#define VCUDA_ARRAY(type, name, count) type name[count];
+
+struct vcuda_limits_gpu
+{
+  VCUDA_LIMITS_GPU_FIELDS (VCUDA_SCALAR, VCUDA_ARRAY)
+};
+
+struct vcuda_limits
+{
+  VCUDA_LIMITS_HEAD_FIELDS (VCUDA_SCALAR, VCUDA_ARRAY)
+  struct vcuda_limits_gpu gpu[VCUDA_MAX_GPUS];
+};
+
+struct vcuda_usage_gpu
+{
+  VCUDA_USAGE_GPU_FIELDS (VCUDA_SCALAR, VCUDA_ARRAY)
+};
+
+struct vcuda_usage_slot
+{
+  VCUDA_USAGE_SLOT_FIELDS (VCUDA_SCALAR, VCUDA_ARRAY)
+};
+
+struct vcuda_usage
+{
+  VCUDA_USAGE_HEAD_FIELDS (VCUDA_SCALAR, VCUDA_ARRAY)
+  struct vcuda_usage_gpu gpu[VCUDA_MAX_GPUS];
+  struct vcuda_usage_slot slot[VCUDA_MAX_PROCESSES];
+};
+
+/* Lock bytes lie beyond the page's end: locking a byte needs no file content there.  */
+#define VCUDA_USAGE_LOCK_BASE 0x100000
+
+_Static_assert (sizeof (struct vcuda_limits_gpu) == 128, "one GPU's limits");
+_Static_assert (sizeof (struct vcuda_limits) == 128 + 16 * 128, "limits page");
+_Static_assert (sizeof (struct vcuda_usage_gpu) == 128, "one GPU's usage, two cache lines");
+_Static_assert (sizeof (struct vcuda_usage_slot) == 320, "one process, five cache lines");
+_Static_assert (sizeof (struct vcuda_usage) == 128 + 16 * 128 + 256 * 320, "usage page");
+
+#endif

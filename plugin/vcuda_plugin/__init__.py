@@ -1,0 +1,1 @@
+"""The node agent and the scheduler extender will live here; nothing is built yet."""
