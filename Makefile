@@ -29,3 +29,7 @@ build: prepare ## compile the shim, the launcher and the software GPU
 
 .PHONY: compile
 compile: $(BUILD_TARGETS)
+
+.PHONY: install
+install: ## lay the built product out below DESTDIR/PREFIX
+	@packaging/install $(PREFIX) $(SYSCONFDIR) $(DESTDIR)

@@ -1,0 +1,1 @@
+"""What an operator runs and what engines call back: the OCI hooks and the ``vcuda`` command."""

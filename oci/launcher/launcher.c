@@ -1,0 +1,197 @@
+/* vcuda-container-runtime, the native front door.
+
+   Engines call an OCI runtime about eleven times in a container's life, and most containers ask for
+   no GPU: all of these calls are passed on to runc or crun by one exec. Only a create, run or
+   restore whose config.json may hold a request starts Python (oci/vcuda_oci/runtime.py). "May" is a
+   search for words in the raw text; whether it does, Python decides.
+
+   The paths are compiled in, so that no variable of anybody's environment decides what runs as
+   root: VCUDA_CONFIG, VCUDA_PYTHON, VCUDA_PYTHON_PATH.  */
+
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arguments.h"
+
+#define PROGRAM "vcuda-container-runtime"
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define START                                                                                      \
+  "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); "                                      \
+  "from vcuda_oci.runtime import main; main(sys.argv[1:])"
+
+static _Noreturn void
+die (const char *where, const char *what, const char *mend)
+{
+  fprintf (stderr, PROGRAM ": %s: %s; %s\n", where, what, mend);
+  exit (1);
+}
+
+/* The value of `runtime = "…"` in config.toml, or "runc". A line of any other form is left to
+   Python, which reads the whole file and names mistakes.  */
+static const char *
+configured_runtime (void)
+{
+  static char line[PATH_MAX], name[PATH_MAX];
+  char quote[2];
+  FILE *file = fopen (VCUDA_CONFIG, "re");
+  bool found = false;
+  while (file && !found && fgets (line, sizeof line, file))
+    found = sscanf (line, " runtime = %1[\"']%4000[^\"'\n]", quote, name) == 2;
+  if (file)
+    fclose (file);
+  return found ? name : "runc";
+}
+
+static bool
+is_ourselves (const char *path)
+{
+  struct stat ours, theirs;
+  return stat ("/proc/self/exe", &ours) == 0 && stat (path, &theirs) == 0
+         && ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+/* `name` below the first folder of the colon-separated `folders` that has it executable.  */
+static bool
+find_in (const char *folders, const char *name, char found[PATH_MAX])
+{
+  for (const char *end; folders && *folders; folders = *end ? end + 1 : end)
+    {
+      end = strchrnul (folders, ':');
+      int length = snprintf (found, PATH_MAX, "%.*s/%s", (int) (end - folders), folders, name);
+      if (folders[0] == '/' && length < PATH_MAX && access (found, X_OK) == 0)
+        return true;
+    }
+  return false;
+}
+
+static const char *
+low_level_runtime (void)
+{
+  static char path[PATH_MAX];
+  const char *name = configured_runtime ();
+  if (name[0] == '/')
+    strcpy (path, name);
+  else if (!find_in (getenv ("PATH"), name, path) && !find_in (DEFAULT_PATH, name, path))
+    die (name, "no such runtime in PATH", "install it, or set runtime in " VCUDA_CONFIG);
+  if (is_ourselves (path))
+    die (path, "the low-level runtime is this wrapper itself", "set runtime in " VCUDA_CONFIG);
+  return path;
+}
+
+static bool
+takes_value (const char *word, const char *const *with_value)
+{
+  const char *name = word + strspn (word, "-");
+  for (; *with_value; with_value++)
+    if (strcmp (name, *with_value) == 0)
+      return true;
+  return false;
+}
+
+/* The value if `word` is the option `name` as --name=value or --name value, else NULL.  */
+static const char *
+option_value (const char *word, const char *next, const char *name)
+{
+  word += strspn (word, "-");
+  size_t length = strlen (name);
+  if (strncmp (word, name, length) != 0)
+    return NULL;
+  return word[length] == '=' ? word + length + 1 : word[length] == '\0' ? next : NULL;
+}
+
+/* The config.json that this command line creates a container from; false if it creates none.  */
+static bool
+creates_from (char **words, char path[PATH_MAX])
+{
+  while (*words && words[0][0] == '-' && words[0][1])
+    words += takes_value (*words, global_values) && words[1] ? 2 : 1;
+  const char *verb = *words;
+  if (!verb || (strcmp (verb, "create") && strcmp (verb, "run") && strcmp (verb, "restore")))
+    return false;
+  const char *folder = ".", *file = "config.json", *value;
+  while (*++words && strcmp (*words, "--") != 0)
+    {
+      if (words[0][0] != '-' || !words[0][1])
+        continue;
+      if ((value = option_value (*words, words[1], "bundle"))
+          || (value = option_value (*words, words[1], "b")))
+        folder = value;
+      else if ((value = option_value (*words, words[1], "config"))
+               || (value = option_value (*words, words[1], "f")))
+        file = value;
+      if (takes_value (*words, create_values) && words[1])
+        words++;
+    }
+  return snprintf (path, PATH_MAX, "%s/%s", folder, file) < PATH_MAX;
+}
+
+/* A letter or digit written as \u00XX: no engine does that, and it could hide a word from us.  */
+static bool
+hides_ascii (const char *text, size_t size)
+{
+  const char *end = text + size;
+  while ((text = memmem (text, (size_t) (end - text), "\\u00", 4)) && text + 6 <= end)
+    {
+      char digits[3] = { text[4], text[5], 0 };
+      int code = (int) strtol (digits, NULL, 16);
+      if (isalnum (code) || code == '_')
+        return true;
+      text += 4;
+    }
+  return false;
+}
+
+/* Whether the file may hold a request. A file that we can't read is the runtime's to complain of.
+ */
+static bool
+may_ask (const char *path)
+{
+  static const char *const words[] = { "vcuda", "VCUDA", "NVIDIA_VISIBLE_DEVICES" };
+  int fd = open (path, O_RDONLY | O_CLOEXEC);
+  struct stat status;
+  if (fd < 0 || fstat (fd, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size == 0)
+    return false;
+  size_t size = (size_t) status.st_size;
+  char *text = malloc (size);
+  ssize_t got = text ? read (fd, text, size) : -1;
+  close (fd);
+  if (got < 0)
+    return true;
+  bool may = hides_ascii (text, (size_t) got);
+  for (size_t i = 0; i < sizeof words / sizeof *words && !may; i++)
+    may = memmem (text, (size_t) got, words[i], strlen (words[i])) != NULL;
+  free (text);
+  return may;
+}
+
+int
+main (int argc, char **argv)
+{
+  static char config[PATH_MAX];
+  const char *runtime = low_level_runtime ();
+  if (argc < 1 || !creates_from (argv + 1, config) || !may_ask (config))
+    {
+      argv[0] = (char *) runtime;
+      execv (runtime, argv);
+      die (runtime, strerror (errno), "install it, or set runtime in " VCUDA_CONFIG);
+    }
+  const char *python[] = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START, VCUDA_CONFIG, runtime };
+  size_t ours = sizeof python / sizeof *python;
+  char **words = calloc (ours + (size_t) argc, sizeof *words);
+  if (!words)
+    die ("memory", strerror (errno), "free some");
+  memcpy (words, python, sizeof python);
+  memcpy (words + ours, argv + 1, (size_t) argc * sizeof *words);
+  execv (VCUDA_PYTHON, words);
+  die (VCUDA_PYTHON, strerror (errno), "install python3");
+}

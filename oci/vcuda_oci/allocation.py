@@ -1,0 +1,100 @@
+"""The record of who holds what: one small JSON file that anyone can read with ``cat``."""
+
+from __future__ import annotations
+
+from . import jsontree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+VERSION = 1
+
+
+class GpuShare:
+    """One GPU's part of an allocation."""
+
+    def __init__(self, uuid: str, memory_bytes: int, core_percent: int) -> None:
+        self.uuid = uuid  # as NVML prints it: "GPU-5f1c…"
+        self.memory_bytes = memory_bytes  # hard limit
+        self.core_percent = core_percent  # 1..100 of the GPU's time
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GpuShare) and self.__dict__ == other.__dict__
+
+    def __repr__(self) -> str:
+        return f"GpuShare({self.uuid!r}, {self.memory_bytes}, {self.core_percent})"
+
+
+class Allocation:
+    """These shares, for this owner, as asked.
+
+    id: file name of the record and of the container's folder of pages.
+    container_id, runtime: how to ask the low-level runtime whether the container lives: its
+    command line up to the verb, and the container's id. sandbox_id: "" outside Kubernetes.
+    claimant: pid and start time (clock ticks since boot) of the process that claimed; it becomes
+    the low-level runtime by exec, so it lives until the container exists.
+    created: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        shares: list[GpuShare],
+        request: dict[str, Any],
+        container_id: str,
+        runtime: list[str],
+        claimant: list[int],
+        created: float,
+        pod: dict[str, str],
+    ) -> None:
+        self.id, self.shares, self.request = id, shares, request
+        self.container_id, self.runtime, self.claimant = container_id, runtime, claimant
+        self.created, self.pod = created, pod
+
+    def dump(self) -> str:
+        fields = dict(self.__dict__, version=VERSION)
+        fields["shares"] = [share.__dict__ for share in self.shares]
+        return jsontree.dumps(fields) + "\n"
+
+
+def parse(text: str) -> Allocation:
+    """Raises ValueError: not a whole record of a version we know."""
+    fields = jsontree.loads(text)
+    if not isinstance(fields, dict):
+        raise ValueError("not a record")
+    if fields.pop("version", None) != VERSION:
+        raise ValueError("not a record of this version")
+    try:
+        fields["shares"] = [_share(**share) for share in fields["shares"]]
+        allocation = Allocation(**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not a whole record: {error}") from error
+    _check(allocation)
+    return allocation
+
+
+def _share(uuid: str, memory_bytes: int, core_percent: int) -> GpuShare:
+    whole = type(memory_bytes) is int and type(core_percent) is int
+    if not (isinstance(uuid, str) and whole and memory_bytes > 0 and 1 <= core_percent <= 100):
+        raise ValueError("a share that makes no sense")
+    return GpuShare(uuid, memory_bytes, core_percent)
+
+
+def _check(allocation: Allocation) -> None:
+    def all_are(kind: type, items: object) -> bool:
+        return isinstance(items, list) and all(isinstance(item, kind) for item in items)
+
+    right = (
+        isinstance(allocation.id, str)
+        and isinstance(allocation.container_id, str)
+        and isinstance(allocation.request, dict)
+        and isinstance(allocation.pod, dict)
+        and isinstance(allocation.created, (int, float))
+        and all_are(str, allocation.runtime)
+        and all_are(int, allocation.claimant)
+        and len(allocation.claimant) == 2
+        and bool(allocation.runtime)
+    )
+    if not right:
+        raise ValueError("a field of the wrong kind")

@@ -1,0 +1,153 @@
+"""``config.toml``: read with the few lines of TOML that its keys need.
+
+``tomllib`` came with Python 3.11 and costs 11 ms on the start path; the file's grammar is TOML cut
+down to ``key = "text"`` and ``key = ["text", …]`` on one line each, and everything else is refused
+with its line. A test reads random such files with ``tomllib`` too and compares.
+"""
+
+from __future__ import annotations
+
+from . import files
+from .errors import VcudaError
+
+ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS = "never", "unprivileged", "always"
+BINPACK, SPREAD = "binpack", "spread"
+
+_CHOICES = {
+    "accept-request-from-env": (ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS),
+    "placement": (BINPACK, SPREAD),
+}
+_DEFAULTS: dict[str, str | list[str]] = {
+    "runtime": "runc",
+    "state-dir": "/run/vcuda",
+    "driver-root": "/",
+    "accept-request-from-env": ENV_UNPRIVILEGED,
+    "placement": BINPACK,
+    "extra-mounts": [],
+}
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+
+
+class Config:
+    """The settings, checked. Paths are absolute; `runtime` is a name or an absolute path."""
+
+    def __init__(self, path: str, values: dict[str, str | list[str]]) -> None:
+        self.path = path
+        self.runtime = str(values["runtime"])
+        self.state_dir = str(values["state-dir"])
+        self.driver_root = str(values["driver-root"])
+        self.accept_request_from_env = str(values["accept-request-from-env"])
+        self.placement = str(values["placement"])
+        self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
+
+
+def load(path: str) -> Config:
+    """The file's settings over the defaults; a missing file means the defaults.
+
+    Raises VcudaError: an unknown key (naming the nearest), a wrong value, a line that is not TOML.
+    """
+    try:
+        text = files.read(path).decode()
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise VcudaError(
+            f"cannot be read: {error}", path, "make it a readable UTF-8 file"
+        ) from error
+    return parse(text, path)
+
+
+def parse(text: str, path: str) -> Config:
+    """As `load`, from the text itself; `path` stands in messages."""
+    values = dict(_DEFAULTS)
+    seen: set[str] = set()
+    for number, line in enumerate(text.split("\n"), 1):
+        where = f"{path}:{number}"
+        line = line.strip(" \t\r")
+        if not line or line.startswith("#"):
+            continue
+        key, equals, rest = line.partition("=")
+        key = key.rstrip(" \t")
+        if not equals:
+            raise VcudaError(f"'{line}' is not a setting", where, 'write key = "value"')
+        if key not in _DEFAULTS:
+            raise VcudaError(f"unknown key '{key}'", where, _nearest(key))
+        if key in seen:
+            raise VcudaError(f"'{key}' is set twice", where, "remove one of the lines")
+        seen.add(key)
+        values[key] = _value(key, rest.lstrip(" \t"), where)
+    return Config(path, values)
+
+
+def _value(key: str, text: str, where: str) -> str | list[str]:
+    if isinstance(_DEFAULTS[key], list):
+        value, rest = _array(key, text, where)
+        for mount in value:
+            parts = mount.split(":")
+            if len(parts) != 2 or not all(part.startswith("/") for part in parts):
+                raise VcudaError(f"'{mount}' is no mount", where, 'write "/source:/destination"')
+        _expect_end(rest, where)
+        return value
+    item, rest = _string(key, text, where)
+    _expect_end(rest, where)
+    if key in _CHOICES and item not in _CHOICES[key]:
+        choices = ", ".join(_CHOICES[key])
+        raise VcudaError(f"{key} cannot be '{item}'", where, f"choose one of {choices}")
+    if key in ("state-dir", "driver-root") and not item.startswith("/"):
+        raise VcudaError(f"{key} '{item}' is not absolute", where, "begin it with /")
+    if key == "runtime" and (not item or ("/" in item and not item.startswith("/"))):
+        raise VcudaError(f"runtime '{item}' is neither a name nor absolute", where, "name runc")
+    return item
+
+
+def _array(key: str, text: str, where: str) -> tuple[list[str], str]:
+    if not text.startswith("["):
+        raise VcudaError(f"{key} takes a list", where, f'write {key} = ["…"] on one line')
+    items: list[str] = []
+    rest = text[1:].lstrip(" \t")
+    while not rest.startswith("]"):
+        item, rest = _string(key, rest, where)
+        items.append(item)
+        rest = rest.lstrip(" \t")
+        if rest.startswith(","):
+            rest = rest[1:].lstrip(" \t")
+        elif not rest.startswith("]"):
+            raise VcudaError(f"the list of {key} does not end", where, "close it with ]")
+    return items, rest[1:]
+
+
+def _string(key: str, text: str, where: str) -> tuple[str, str]:
+    """One basic or literal string at the start of `text`, and what follows it."""
+    quote = text[:1]
+    if quote not in ("'", '"') or not quote or text.startswith(quote * 3):
+        raise VcudaError(f"{key} takes a string", where, f'write {key} = "…" on one line')
+    characters: list[str] = []
+    index = 1
+    while index < len(text) and text[index] != quote:
+        character = text[index]
+        if quote == '"' and character == "\\":
+            index += 1
+            escape = text[index : index + 1]
+            if escape not in _ESCAPES:
+                raise VcudaError(f"unknown escape '\\{escape}'", where, "use '…' for raw text")
+            character = _ESCAPES[escape]
+        elif character != "\t" and (ord(character) < 32 or ord(character) == 127):
+            raise VcudaError("a control character in a string", where, "remove it")
+        characters.append(character)
+        index += 1
+    if index >= len(text):
+        raise VcudaError(f"the string of {key} does not end", where, f"close it with {quote}")
+    return "".join(characters), text[index + 1 :]
+
+
+def _expect_end(rest: str, where: str) -> None:
+    rest = rest.strip(" \t")
+    if rest and not rest.startswith("#"):
+        raise VcudaError(f"'{rest}' after the value", where, "end the line there")
+
+
+def _nearest(key: str) -> str:
+    import difflib  # an error may take its time
+
+    near = difflib.get_close_matches(key, _DEFAULTS, 1, 0.0)[0]
+    return f"did you mean '{near}'?"

@@ -1,0 +1,60 @@
+"""Whole-file reads and writes that a crash or a hostile name cannot cut in two."""
+
+from __future__ import annotations
+
+import os
+
+
+def read(path: str, limit: int = 64 << 20) -> bytes:
+    """The whole file, not followed through a symlink. Raises OSError, also above `limit` bytes."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        chunks = []
+        while chunk := os.read(fd, 1 << 20):
+            chunks.append(chunk)
+            limit -= len(chunk)
+            if limit < 0:
+                raise OSError(27, "file too large", path)
+        return b"".join(chunks)
+    finally:
+        os.close(fd)
+
+
+def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = False) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one, whole.
+
+    size: grow the file with zeros up to this many bytes. sync: survive a power loss too; a tmpfs
+    needs none. The name beside is fixed, so what a kill leaves is overwritten by the next write;
+    writers of one path must exclude each other. Raises OSError; nothing is left behind then.
+    """
+    beside = path + ".new"
+    try:
+        os.unlink(beside)
+    except FileNotFoundError:
+        pass
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        try:
+            os.fchmod(fd, mode)
+            view = memoryview(content)
+            while view:
+                view = view[os.write(fd, view) :]
+            if size > len(content):
+                # Allocated now, so that a full file system refuses here and not by SIGBUS later.
+                os.posix_fallocate(fd, 0, size)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
+def remove(path: str) -> None:
+    """Remove a file; one that is not there is fine."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

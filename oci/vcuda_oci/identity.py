@@ -1,0 +1,91 @@
+"""Which container this is, from what the engine itself wrote, never from env or the image."""
+
+from __future__ import annotations
+
+from . import names
+from .errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")
+
+
+class Owner:
+    """Who holds an allocation: a container of a pod, across its restarts, or one container.
+
+    key: the allocation's id and its file's name. pod_uid and the names are "" outside Kubernetes.
+    sandbox_id: the pod's sandbox container; while it lives, the pod keeps what it has.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        container_id: str,
+        pod_uid: str = "",
+        namespace: str = "",
+        pod_name: str = "",
+        container_name: str = "",
+        sandbox_id: str = "",
+    ) -> None:
+        self.key, self.container_id = key, container_id
+        self.pod_uid, self.namespace, self.pod_name = pod_uid, namespace, pod_name
+        self.container_name, self.sandbox_id = container_name, sandbox_id
+
+    @property
+    def is_pod(self) -> bool:
+        return bool(self.pod_uid)
+
+
+def is_sandbox(annotations: Mapping[str, str]) -> bool:
+    """Whether this is a pod's own (pause) container, which gets nothing of the pod's."""
+    return names.SANDBOX in (
+        annotations.get(names.CONTAINERD_CONTAINER_TYPE),
+        annotations.get(names.CRIO_CONTAINER_TYPE),
+    )
+
+
+def owner_of(annotations: Mapping[str, str], container_id: str) -> Owner:
+    """The owner that the engine's annotations name. Raises VcudaError: a name that is no file name.
+
+    Source: containerd pkg/cri/annotations, CRI-O pkg/annotations.
+    """
+    if names.CONTAINERD_POD_UID in annotations:
+        pod = (
+            names.CONTAINERD_POD_UID,
+            names.CONTAINERD_POD_NAMESPACE,
+            names.CONTAINERD_POD_NAME,
+            names.CONTAINERD_CONTAINER_NAME,
+            names.CONTAINERD_SANDBOX_ID,
+        )
+    elif names.CRIO_POD_UID in annotations:
+        pod = (
+            names.CRIO_POD_UID,
+            names.CRIO_POD_NAMESPACE,
+            names.CRIO_POD_NAME,
+            names.CRIO_CONTAINER_NAME,
+            names.CRIO_SANDBOX_ID,
+        )
+    else:
+        return Owner(_file_name(container_id, "container id"), container_id)
+    uid, namespace, pod_name, container_name, sandbox_id = (annotations.get(k, "") for k in pod)
+    if not container_name:
+        raise VcudaError(
+            "the engine named a pod but no container in it",
+            container_id,
+            f"use an engine that writes {pod[3]}",
+        )
+    key = f"pod-{uid}.{container_name}"
+    _file_name(key, "pod uid and container name")
+    return Owner(key, container_id, uid, namespace, pod_name, container_name, sandbox_id)
+
+
+def _file_name(name: str, what: str) -> str:
+    if not name or name.startswith(".") or len(name) > 200 or not _SAFE.issuperset(name):
+        raise VcudaError(
+            f"the {what} '{name[:80]}' cannot name an allocation",
+            "identity",
+            "use up to 200 letters, digits and ._-+",
+        )
+    return name

@@ -1,0 +1,173 @@
+"""The ledger: one record a file, one lock around choose-and-write, nothing lost to a kill.
+
+    <state>/lock                         held (flock) by whoever changes anything
+    <state>/allocations/<id>.json        the record; it alone says that the allocation exists
+    <state>/containers/<id>/limits       what the shim reads
+    <state>/containers/<id>/usage        what the shim writes
+
+A claim writes the pages first and the record last; a release removes the record first. Killed in
+between, either leaves a folder without a record, which the next `sweep` removes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from . import allocation as records
+from . import files, pages
+from .errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .allocation import Allocation
+
+LOCK_SECONDS = 30.0
+_SUFFIX = ".json"
+
+
+class Ledger:
+    """The records below `state_dir`. Every method but `read` and `get` needs the lock."""
+
+    def __init__(self, state_dir: str) -> None:
+        self.state_dir = state_dir
+        self.allocations = state_dir + "/allocations"
+        self.containers = state_dir + "/containers"
+        self._lock_fd = -1
+
+    def __enter__(self) -> Ledger:
+        """Take the lock. Raises VcudaError: no such place, or another holds it for too long."""
+        try:
+            for folder in (self.state_dir, self.allocations, self.containers):
+                os.makedirs(folder, 0o755, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._lock_fd = os.open(self.state_dir + "/lock", flags, 0o600)
+        except OSError as error:
+            raise _unwritable(self.state_dir, error) from error
+        deadline = time.monotonic() + LOCK_SECONDS
+        pause = 0.0005
+        while True:
+            try:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return self
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    self.__exit__()
+                    raise VcudaError(
+                        f"another process has held the lock for {LOCK_SECONDS:.0f} s",
+                        self.state_dir + "/lock",
+                        "find it with 'fuser' and end it",
+                    ) from None
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.02)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lock_fd)
+        self._lock_fd = -1
+
+    def read(self) -> tuple[list[Allocation], list[tuple[str, str]]]:
+        """Every whole record, and (path, reason) of each that is not."""
+        whole, broken = [], []
+        try:
+            names = sorted(os.listdir(self.allocations))
+        except FileNotFoundError:
+            names = []
+        for name in names:
+            if not name.endswith(_SUFFIX):
+                continue
+            path = f"{self.allocations}/{name}"
+            try:
+                whole.append(self._parse(path, name[: -len(_SUFFIX)]))
+            except FileNotFoundError:
+                continue  # released while we read
+            except (OSError, ValueError) as error:
+                broken.append((path, str(error)))
+        return whole, broken
+
+    def get(self, id: str) -> Allocation | None:
+        """One record; None: there is none. Raises VcudaError: it is not whole."""
+        path = f"{self.allocations}/{id}{_SUFFIX}"
+        try:
+            return self._parse(path, id)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise broken_record(path, str(error)) from error
+
+    def write(self, allocation: Allocation, limits: bytes) -> None:
+        """Record an allocation with fresh pages. Raises VcudaError with nothing recorded."""
+        folder = f"{self.containers}/{allocation.id}"
+        try:
+            os.makedirs(folder, 0o755, exist_ok=True)
+            files.replace(folder + "/limits", limits, 0o444)
+            files.replace(folder + "/usage", pages.empty_usage_page(), 0o666, pages.USAGE_SIZE)
+            self.record(allocation)
+        except OSError as error:
+            if not os.path.exists(f"{self.allocations}/{allocation.id}{_SUFFIX}"):
+                self._remove_pages(allocation.id)
+            raise _unwritable(self.state_dir, error) from error
+
+    def record(self, allocation: Allocation) -> None:
+        """Write the record alone, over the one that was. Raises OSError."""
+        path = f"{self.allocations}/{allocation.id}{_SUFFIX}"
+        files.replace(path, allocation.dump().encode(), 0o644)
+
+    def remove(self, id: str) -> None:
+        """Release; releasing twice is fine."""
+        files.remove(f"{self.allocations}/{id}{_SUFFIX}")
+        self._remove_pages(id)
+
+    def sweep(self, is_alive: Callable[[Allocation], bool]) -> list[str]:
+        """Release what its container left behind. Returns the ids. A broken record stays."""
+        whole, broken = self.read()
+        swept = [allocation.id for allocation in whole if not is_alive(allocation)]
+        for id in swept:
+            self.remove(id)
+        kept = {allocation.id for allocation in whole} - set(swept)
+        kept |= {os.path.basename(path)[: -len(_SUFFIX)] for path, _ in broken}
+        for id in os.listdir(self.containers):
+            if id not in kept:
+                self._remove_pages(id)
+        for name in os.listdir(self.allocations):
+            if not name.endswith(_SUFFIX):
+                files.remove(f"{self.allocations}/{name}")
+        return swept
+
+    def _parse(self, path: str, id: str) -> Allocation:
+        status = os.lstat(path)
+        # Whoever may write a record may give himself a GPU.
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+            raise ValueError("others than its owner may write it")
+        allocation = records.parse(files.read(path, 1 << 20).decode())
+        if allocation.id != id:
+            raise ValueError(f"its id is {allocation.id}")
+        return allocation
+
+    def _remove_pages(self, id: str) -> None:
+        folder = f"{self.containers}/{id}"
+        try:
+            for name in os.listdir(folder):
+                files.remove(f"{folder}/{name}")
+            os.rmdir(folder)
+        except FileNotFoundError:
+            pass
+
+
+def broken_record(path: str, reason: str) -> VcudaError:
+    """What a broken record asks for: while it stands, nobody knows what is free."""
+    id = os.path.basename(path)[: -len(_SUFFIX)]
+    return VcudaError(
+        f"is not a whole record ({reason})",
+        path,
+        f"run 'vcuda release {id}' if its container is gone",
+    )
+
+
+def _unwritable(state_dir: str, error: OSError) -> VcudaError:
+    where = str(error.filename or state_dir)
+    return VcudaError(
+        f"cannot be written: {error.strerror}", where, "free space there, or set state-dir"
+    )

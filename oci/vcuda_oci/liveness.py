@@ -1,0 +1,77 @@
+"""Whether an allocation's container still lives: asked of the kernel and the low-level runtime."""
+
+from __future__ import annotations
+
+import os
+
+from . import jsontree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .allocation import Allocation
+
+
+def start_time(pid: int) -> int:
+    """Clock ticks since boot at which process `pid` started; 0: there is none.
+
+    Source: proc(5), field 22 of /proc/<pid>/stat, counted after the name in parentheses.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    # A zombie holds nothing any more.
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def is_alive(allocation: Allocation) -> bool:
+    """A claim in progress, a container that is not stopped, or its pod's sandbox."""
+    pid, started = allocation.claimant
+    if start_time(pid) == started:
+        return True
+    if _runs(allocation.runtime, allocation.container_id):
+        return True
+    sandbox = allocation.pod.get("sandbox_id", "")
+    return bool(sandbox) and _runs(allocation.runtime, sandbox)
+
+
+def _runs(runtime: list[str], container_id: str) -> bool:
+    """Whether the low-level runtime knows the container and has not seen it stop.
+
+    Its word is taken, not its files': every OCI runtime answers `state`. An answer that proves
+    nothing counts as life: to release what is in use is worse than to keep what is not. Source:
+    runtime-spec runtime.md, "Query State".
+    """
+    out, errors = os.memfd_create("state"), os.memfd_create("errors")
+    try:
+        status = _run([*runtime, "state", container_id], out, errors)
+        answer, complaint = os.pread(out, 1 << 20, 0), os.pread(errors, 1 << 16, 0)
+    except FileNotFoundError:
+        return False  # the runtime itself is gone from the host, and with it what it ran
+    finally:
+        os.close(out)
+        os.close(errors)
+    if status != 0:
+        # runc says the first, crun the second.
+        return b"does not exist" not in complaint and b"No such file" not in complaint
+    try:
+        state = jsontree.loads(answer.decode(errors="replace"))
+    except ValueError:
+        return True
+    return not (isinstance(state, dict) and state.get("status") == "stopped")
+
+
+def _run(command: list[str], out: int, errors: int) -> int:
+    """Run it to its end with nothing on stdin. `subprocess` would cost 10 ms of import."""
+    pid = os.posix_spawn(
+        command[0],
+        command,
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, out, 1),
+            (os.POSIX_SPAWN_DUP2, errors, 2),
+        ],
+    )
+    return os.waitpid(pid, 0)[1]

@@ -1,0 +1,39 @@
+"""Every name that users and other systems see, once."""
+
+from __future__ import annotations
+
+PROGRAM = "vcuda-container-runtime"
+DEFAULT_CONFIG = "/etc/vcuda/config.toml"
+
+# What a container asks for: annotations, and the same keys as variables.
+ANNOTATION_PREFIX = "vcuda.io/"
+ENV_PREFIX = "VCUDA_"
+REQUEST_KEYS = ("core", "memory", "gpu", "policy", "placement", "core-limit", "weight")
+
+# What the device plugin's Allocate answers: amounts in the resource's own unit.
+ANNOTATION_CORE_UNITS = "vcuda.io/request.vcuda-core"
+ANNOTATION_MEMORY_UNITS = "vcuda.io/request.vcuda-memory"
+MEMORY_UNIT_BYTES = 256 * 1024 * 1024
+
+NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+
+# What the engine itself writes, and nobody else can.
+CONTAINERD_POD_UID = "io.kubernetes.cri.sandbox-uid"
+CONTAINERD_POD_NAMESPACE = "io.kubernetes.cri.sandbox-namespace"
+CONTAINERD_POD_NAME = "io.kubernetes.cri.sandbox-name"
+CONTAINERD_CONTAINER_NAME = "io.kubernetes.cri.container-name"
+CONTAINERD_CONTAINER_TYPE = "io.kubernetes.cri.container-type"
+CONTAINERD_SANDBOX_ID = "io.kubernetes.cri.sandbox-id"
+CRIO_POD_UID = "io.kubernetes.pod.uid"
+CRIO_POD_NAMESPACE = "io.kubernetes.pod.namespace"
+CRIO_POD_NAME = "io.kubernetes.pod.name"
+CRIO_CONTAINER_NAME = "io.kubernetes.container.name"
+CRIO_CONTAINER_TYPE = "io.kubernetes.cri-o.ContainerType"
+CRIO_SANDBOX_ID = "io.kubernetes.cri-o.SandboxID"
+SANDBOX = "sandbox"
+
+# Inside the container; libvcuda/vcuda_abi.h states the same paths.
+GUEST_DIR = "/usr/local/vcuda"
+GUEST_LIMITS = GUEST_DIR + "/limits"
+GUEST_USAGE = GUEST_DIR + "/usage"
+GUEST_DRIVER = GUEST_DIR + "/driver"

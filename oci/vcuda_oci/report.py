@@ -1,0 +1,39 @@
+"""How an error reaches whoever started the container: stderr, and the engine's log file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from . import jsontree, names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .bundle import Command
+
+
+def error(command: Command, message: str) -> None:
+    """One line on stderr, and in runc's --log file in its --log-format.
+
+    containerd shows its user the last line of that file and nothing else. A log that can't be
+    written must not hide the error itself. Source: runc main.go, logrus' two formats.
+    """
+    line = f"{names.PROGRAM}: {message}"
+    sys.stderr.write(line + "\n")
+    if not command.log:
+        return
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    if command.log_format == "json":
+        entry = jsontree.dumps({"level": "error", "msg": line, "time": now})
+    else:
+        entry = f'time="{now}" level=error msg={jsontree.dumps(line)}'
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        fd = os.open(command.log, flags, 0o644)
+        try:
+            os.write(fd, (entry + "\n").encode())
+        finally:
+            os.close(fd)
+    except OSError:
+        pass

@@ -1,0 +1,225 @@
+"""What a container asks for, read from its ``config.json``."""
+
+from __future__ import annotations
+
+from . import names
+from .config import ENV_ALWAYS, ENV_NEVER
+from .errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+ALL_GPUS = "all"
+FIXED = "fixed"
+
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGT", 1):
+    _UNITS[_letter + "iB"] = _UNITS[_letter + "i"] = 1024**_power
+
+
+class Request:
+    """A share of GPUs.
+
+    core: percent of one GPU's time; 150 is one whole GPU and half of another. 0 with gpus=("all",)
+    or a list of GPUs: as many whole GPUs as that list names.
+    memory_bytes: of the fraction below a whole GPU; None: the same part of the GPU's memory.
+    gpus: UUIDs or indexes to choose from; empty: any.
+    """
+
+    def __init__(
+        self,
+        core: int,
+        memory_bytes: int | None = None,
+        gpus: tuple[str, ...] = (),
+        policy: str = FIXED,
+        placement: str = "",
+        source: str = "annotation",
+    ) -> None:
+        self.core, self.memory_bytes, self.gpus = core, memory_bytes, gpus
+        self.policy, self.placement, self.source = policy, placement, source
+
+    def as_json(self) -> dict[str, Any]:
+        """What the ledger remembers, to know the same request when the container comes back."""
+        return {
+            "core": self.core,
+            "memory_bytes": self.memory_bytes,
+            "gpus": list(self.gpus),
+            "policy": self.policy,
+            "placement": self.placement,
+        }
+
+
+class Asked:
+    """The raw words of a request, where they stand, and whether env said them."""
+
+    def __init__(self, words: dict[str, str], where: str, from_env: bool) -> None:
+        self.words, self.where, self.from_env = words, where, from_env
+
+
+def asked(spec: Any) -> Asked | None:
+    """The request in `spec`, unread: annotations first, then VCUDA_*, then NVIDIA_VISIBLE_DEVICES.
+
+    None: this container asks for nothing, whatever the settings are. Never raises, whatever
+    `spec` holds: judging a malformed spec is the low-level runtime's work.
+    """
+    marked = annotations_of(spec)
+    words = {}
+    for key, value in marked.items():
+        if key.startswith(names.ANNOTATION_PREFIX):
+            words[key[len(names.ANNOTATION_PREFIX) :]] = value
+    if any(key in names.REQUEST_KEYS or key.startswith("request.") for key in words):
+        return Asked(words, "annotations", False)
+    env = environment_of(spec)
+    for key, value in env.items():
+        if key.startswith(names.ENV_PREFIX):
+            words[key[len(names.ENV_PREFIX) :].lower().replace("_", "-")] = value
+    if any(key in names.REQUEST_KEYS for key in words):
+        return Asked(words, "env", True)
+    # An empty value, "void" and "none" ask for no GPU, by NVIDIA's meaning.
+    visible = env.get(names.NVIDIA_VISIBLE_DEVICES, "")
+    if visible not in ("", "void", "none"):
+        return Asked({"gpu": visible}, f"env {names.NVIDIA_VISIBLE_DEVICES}", True)
+    return None
+
+
+def counts(asked: Asked, env_setting: str, is_pod: bool, privileged: bool) -> bool:
+    """Whether the settings let this request count. Raises VcudaError: it must be refused instead.
+
+    A pod's env is its author's, so under Kubernetes env never counts.
+    """
+    if not asked.from_env or env_setting == ENV_ALWAYS:
+        return not (asked.from_env and is_pod)
+    if is_pod or env_setting == ENV_NEVER:
+        return False
+    if privileged:
+        # Many images carry NVIDIA's variable: privileged, they see every GPU without our help.
+        if asked.words.keys() == {"gpu"}:
+            return False
+        raise VcudaError(
+            "a privileged container sees every GPU, a share cannot hold it",
+            asked.where,
+            'start it without --privileged, or set accept-request-from-env = "always"',
+        )
+    return True
+
+
+def parse(asked: Asked) -> Request:
+    """Raises VcudaError: a word that makes no sense."""
+    words, where = dict(asked.words), asked.where
+    units = {key: words.pop(key) for key in list(words) if key.startswith("request.")}
+    _reject_unknown(words, units, where)
+    if asked.words.keys() == {"gpu"} and where.endswith(names.NVIDIA_VISIBLE_DEVICES):
+        return Request(0, None, _gpus(words["gpu"], where), source="env")
+    if units:
+        core_text = units.get(_tail(names.ANNOTATION_CORE_UNITS), "")
+        core = _whole_number(core_text, "vcuda-core", where, 1)
+        blocks = units.get(_tail(names.ANNOTATION_MEMORY_UNITS))
+        memory = None
+        if blocks is not None:
+            count = _whole_number(blocks, "vcuda-memory", where, 1)
+            memory = count * names.MEMORY_UNIT_BYTES
+    else:
+        if "core" not in words:
+            raise VcudaError(
+                f"{', '.join(sorted(words))} without core", where, "say how much compute: core=30"
+            )
+        core = _whole_number(words["core"], "core", where, 1)
+        memory = _memory(words["memory"], where) if "memory" in words else None
+    policy = words.get("policy", FIXED)
+    if policy != FIXED:
+        raise VcudaError(f"policy '{policy}' is not offered", where, f"use {FIXED}")
+    placement = words.get("placement", "")
+    if placement not in ("", "binpack", "spread"):
+        raise VcudaError(f"placement '{placement}' is not offered", where, "use binpack or spread")
+    gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
+    return Request(core, memory, gpus, policy, placement, "env" if asked.from_env else "annotation")
+
+
+def parse_bytes(text: str) -> int | None:
+    """ "5GiB", "512Mi", "4096" (bytes) as bytes; None: not a size."""
+    digits = len(text) - len(text.lstrip("0123456789"))
+    if not text[:digits] or digits > 20 or text[digits:] not in _UNITS:
+        return None
+    return int(text[:digits]) * _UNITS[text[digits:]]
+
+
+def annotations_of(spec: Any) -> dict[str, str]:
+    """The spec's annotations that are text, whatever else stands there."""
+    found = spec.get("annotations") if isinstance(spec, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def environment_of(spec: Any) -> dict[str, str]:
+    """The process's variables; of a name given twice the last counts, as execve leaves it to libc.
+
+    Source: FACTS of the engines: the last of duplicates wins.
+    """
+    process = spec.get("process") if isinstance(spec, dict) else None
+    entries = process.get("env") if isinstance(process, dict) else None
+    found: dict[str, str] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, str):
+            key, _, value = entry.partition("=")
+            found[key] = value
+    return found
+
+
+def sees_every_device(spec: Any) -> bool:
+    """Whether a device rule allows everything, as --privileged writes it: no share can hold."""
+    linux = spec.get("linux") if isinstance(spec, dict) else None
+    resources = linux.get("resources") if isinstance(linux, dict) else None
+    rules = resources.get("devices") if isinstance(resources, dict) else None
+    return any(
+        isinstance(rule, dict)
+        and rule.get("allow") is True
+        and rule.get("type", "a") == "a"
+        and "major" not in rule
+        for rule in (rules if isinstance(rules, list) else ())
+    )
+
+
+def _tail(annotation: str) -> str:
+    return annotation[len(names.ANNOTATION_PREFIX) :]
+
+
+def _reject_unknown(words: Mapping[str, str], units: Mapping[str, str], where: str) -> None:
+    known_units = (_tail(names.ANNOTATION_CORE_UNITS), _tail(names.ANNOTATION_MEMORY_UNITS))
+    known = names.REQUEST_KEYS + known_units
+    for key in [*words, *units]:
+        if key not in known:
+            import difflib  # an error may take its time
+
+            near = difflib.get_close_matches(key, known, 1, 0.0)[0]
+            raise VcudaError(f"unknown request key '{key}'", where, f"did you mean '{near}'?")
+
+
+def _whole_number(text: str, key: str, where: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 6 or int(text) < least:
+        raise VcudaError(
+            f"{key} cannot be '{text}'",
+            where,
+            f"write a whole number from {least}: 30 is 30 % of a GPU, 100 one whole GPU"
+            if key != "vcuda-memory"
+            else f"write a whole number of 256 MiB units from {least}",
+        )
+    return int(text)
+
+
+def _memory(text: str, where: str) -> int:
+    size = parse_bytes(text)
+    if not size:
+        raise VcudaError(f"memory cannot be '{text}'", where, "write it like 5GiB, 512MiB or bytes")
+    return size
+
+
+def _gpus(text: str, where: str) -> tuple[str, ...]:
+    gpus = tuple(part.strip() for part in text.split(","))
+    if not all(gpus) or len(set(gpus)) != len(gpus):
+        raise VcudaError(
+            f"gpu cannot be '{text}'", where, "list each GPU once, by UUID or index: 0,1"
+        )
+    return () if gpus == (ALL_GPUS,) and "NVIDIA" not in where else gpus
