@@ -4,32 +4,64 @@
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
 DESTDIR ?=
-CC ?= gcc
+CC := gcc
 VENV := build/venv
 CUDA_INCLUDE = $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu13/include))
 CFLAGS_COMMON := -std=gnu11 -O2 -g -Wall -Wextra -Werror
 BUILD_TARGETS :=
 
+PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packaging/vcuda-container-hook
+C_SOURCES = $(shell git ls-files '*.c' '*.h')
+SHELL_SOURCES := packaging/prepare packaging/install .ci/run
+
 .DEFAULT_GOAL := help
 
--include libvcuda/build.mk
--include libvcuda/softgpu/build.mk
--include oci/launcher/build.mk
+include libvcuda/build.mk
+include libvcuda/softgpu/build.mk
+include oci/launcher/build.mk
 
-.PHONY: help prepare build
+.PHONY: help
 help: ## what this Makefile can do
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-prepare: ## install distribution packages and the virtual environment
+.PHONY: prepare
+prepare: ## install the distribution's packages and the virtual environment
 	@packaging/prepare
 
 # A second make, because the headers' folder exists only after prepare.
+.PHONY: build compile
 build: prepare ## compile the shim, the launcher and the software GPU
+	@echo '[build] shim, launcher, software GPU'
 	@$(MAKE) --no-print-directory compile
 
-.PHONY: compile
 compile: $(BUILD_TARGETS)
+
+.PHONY: test
+test: build ## every test, on real engines and the software GPU; ARGS=… goes to pytest
+	@echo '[test] unit, shim, integration'
+	@$(VENV)/bin/python -m pytest $(ARGS)
+
+.PHONY: demo
+demo: build ## two containers share one GPU, and what happens at their limits
+	@packaging/install $(CURDIR)/build/demo $(CURDIR)/build/demo/etc
+	@build/demo/bin/vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json
+
+.PHONY: bench
+bench: build ## measure the start path and the shim; ONLY=start or ONLY=shim runs one
+	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json
+
+.PHONY: check
+check: prepare ## formatting, lint, types, import direction
+	@echo '[check] ruff'; $(VENV)/bin/ruff check $(PYTHON_SOURCES) && $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
+	@echo '[check] mypy'; $(VENV)/bin/mypy
+	@echo '[check] import-linter'; $(VENV)/bin/lint-imports
+	@echo '[check] clang-format'; $(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
+	@echo '[check] shell syntax'; for script in $(SHELL_SOURCES); do bash -n $$script || exit 1; done
 
 .PHONY: install
 install: ## lay the built product out below DESTDIR/PREFIX
 	@packaging/install $(PREFIX) $(SYSCONFDIR) $(DESTDIR)
+
+.PHONY: clean
+clean: ## remove what was built; the virtual environment too
+	rm -rf build
