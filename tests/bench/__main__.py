@@ -1,0 +1,34 @@
+"""``make bench [ONLY=start|shim]``: measure, print both tables, write ``build/bench.json``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+# Run as `python -m tests.bench`; the tests' packages are found below tests/, as pytest finds them.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from bench import result, shim, start  # noqa: E402
+
+GROUPS = {"start": start.measure, "shim": shim.measure}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make bench")
+    parser.add_argument("--only", choices=GROUPS)
+    parser.add_argument("--json-out", default="build/bench.json")
+    options = parser.parse_args()
+    figures: list[result.Figure] = []
+    for name, measure in GROUPS.items():
+        if options.only in (None, name):
+            found = measure(lambda text, name=name: print(f"[bench] {name}: {text}", flush=True))
+            print(result.table(found), flush=True)
+            figures += found
+    result.write(figures, options.json_out)
+    print(f"[bench] written: {options.json_out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""One measured figure, and how a table of them is printed and kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """`value` in `unit` against `goal` (None: none is set); lower is better.
+
+    peers: what others need for the same, by name, in the same unit, as published or measured on a
+    like machine.
+    """
+
+    name: str
+    value: float
+    unit: str
+    goal: float | None
+    peers: dict[str, float]
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.goal is None else self.value <= self.goal
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """The figures as aligned text, peers beside them."""
+    lines = [f"{'':34} {'measured':>10} {'goal':>8}  {'':4}  peers"]
+    for figure in figures:
+        goal = "" if figure.goal is None else f"{figure.goal:g}"
+        verdict = {None: "", True: "met", False: "MISS"}[figure.met]
+        peers = ", ".join(f"{name} {value:g}" for name, value in figure.peers.items())
+        lines.append(
+            f"{figure.name:34} {figure.value:>10.3g} {goal:>8}  {verdict:4}  {peers}  [{figure.unit}]"
+        )
+    return "\n".join(lines)
+
+
+def write(figures: Sequence[Figure], path: str) -> None:
+    """Keep them as a JSON list of objects."""
+    rows = [{**dataclasses.asdict(figure), "met": figure.met} for figure in figures]
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "w") as file:
+        json.dump(rows, file, indent=1)
+        file.write("\n")

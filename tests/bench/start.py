@@ -1,0 +1,139 @@
+"""What a container's start costs through the wrapper, as a multiple of plain runc.
+
+Every round runs each way once, in random order, on one machine at one time: only ratios within a
+round's neighbourhood mean anything. Bundles and records are on a tmpfs, where engines keep them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+
+from bench.result import Figure
+from integration import rootfs
+
+ROUNDS = 60
+RUNC = "/usr/sbin/runc"
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SOFTGPU = REPOSITORY + "/build/softgpu/softgpu"
+Spec = dict[str, object]
+
+
+def measure(say: Callable[[str], None]) -> list[Figure]:
+    """Raises RuntimeError: a container did not start, or left something behind."""
+    with contextlib.ExitStack() as stack:
+        folder = tempfile.mkdtemp(prefix="vb", dir="/dev/shm")
+        stack.callback(shutil.rmtree, folder)
+        say("installing into a private prefix")
+        _install(folder)
+        stack.callback(subprocess.run, [SOFTGPU, "destroy", folder + "/driver"], check=True)
+        bench = _Bench(folder)
+        ways = {
+            "plain": (RUNC, bench.plain),
+            "no_share": (folder + "/usr/bin/vcuda-container-runtime", bench.plain),
+            "share": (folder + "/usr/bin/vcuda-container-runtime", bench.share),
+        }
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+        for number in range(ROUNDS + 3):
+            for name in random.sample(list(ways), len(ways)):
+                once = bench.once(*ways[name], f"{name}{number}")
+                if number >= 3:  # the first rounds warm caches
+                    times[name].append(once)
+            if number % 10 == 0:
+                say(f"round {number} of {ROUNDS}")
+        bench.check_nothing_left()
+    return _figures(times)
+
+
+def _figures(times: dict[str, list[tuple[float, float]]]) -> list[Figure]:
+    start = {name: statistics.median(one for one, _ in pairs) for name, pairs in times.items()}
+    life = {name: statistics.median(one for _, one in pairs) for name, pairs in times.items()}
+    nvidia = {"NVIDIA no device": 1.34}
+    shared = {"NVIDIA CDI": 1.60, "NVIDIA CDI + hooks": 2.48}
+    return [
+        Figure("start.plain_runc", start["plain"] * 1e3, "ms", None, {}),
+        Figure("start.no_share", start["no_share"] / start["plain"], "x plain", 1.05, nvidia),
+        Figure("start.share_without_agent", start["share"] / start["plain"], "x plain", 1.70, shared),
+        Figure(
+            "start.no_share_whole_life", (life["no_share"] - life["plain"]) * 1e3, "ms added", 2, {}
+        ),
+    ]
+
+
+class _Bench:
+    """Bundles of one container that asks for nothing and one that asks for a share."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.bundle = folder, folder + "/bundle"
+        rootfs.build(self.bundle + "/rootfs")
+        subprocess.run([RUNC, "spec", "-b", self.bundle], check=True)
+        with open(self.bundle + "/config.json") as file:
+            spec: Spec = json.load(file)
+        process = spec["process"]
+        assert isinstance(process, dict)
+        process.update(terminal=False, args=["/bin/true"])
+        process.pop("rlimits", None)
+        spec["root"] = {"path": "rootfs", "readonly": False}
+        self.plain = json.dumps(spec)
+        annotations = {"vcuda.io/core": "30", "vcuda.io/memory": "1GiB"}
+        self.share = json.dumps({**spec, "annotations": annotations})
+
+    def once(self, runtime: str, config: str, id: str) -> tuple[float, float]:
+        """Seconds of create + start, and of the whole life, of one container."""
+        with open(self.bundle + "/config.json", "w") as file:
+            file.write(config)
+        begin = time.perf_counter()
+        self._call(runtime, "create", "--bundle", self.bundle, id)
+        self._call(runtime, "start", id)
+        started = time.perf_counter() - begin
+        deadline = time.monotonic() + 10
+        while self._status(id) != "stopped":
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"container {id} did not end")
+            time.sleep(0.002)
+        again = time.perf_counter()
+        for _ in range(4):
+            self._call(runtime, "state", id)
+        self._call(runtime, "delete", id)
+        return started, started + time.perf_counter() - again
+
+    def check_nothing_left(self) -> None:
+        left = os.listdir(self.folder + "/state/allocations")
+        if left:
+            raise RuntimeError(f"left in the ledger: {left}")
+
+    def _status(self, id: str) -> str:
+        done = subprocess.run(
+            [RUNC, "--root", self.folder + "/runc", "state", id], check=True, capture_output=True
+        )
+        return str(json.loads(done.stdout)["status"])
+
+    def _call(self, runtime: str, *words: str) -> None:
+        done = subprocess.run(
+            [runtime, "--root", self.folder + "/runc", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{runtime} {' '.join(words)}: {done.stderr}")
+
+
+def _install(folder: str) -> None:
+    install = REPOSITORY + "/packaging/install"
+    subprocess.run([install, folder + "/usr", folder + "/etc"], check=True)
+    subprocess.run([SOFTGPU, "create", folder + "/driver"], check=True, stdout=subprocess.DEVNULL)
+    state = f"{folder}/driver/softgpu.state:/run/softgpu/softgpu.state"
+    with open(folder + "/etc/vcuda/config.toml", "w") as file:
+        file.write(f'runtime = "{RUNC}"\nstate-dir = "{folder}/state"\n')
+        file.write(f'driver-root = "{folder}/driver"\nextra-mounts = ["{state}"]\n')
