@@ -1,0 +1,176 @@
+"""Engines are started when a test first asks for one, and live until the session ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from integration import cgroups, compiled, image, private_host, rootfs
+from integration.engines import ENGINES
+from integration.engines.base import IMAGE, Engine, Files
+from integration.engines.cri import Cri
+from integration.product import Product, missing
+from integration.recorder import Recorder
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def cannot(reason: str) -> None:
+    """What is missing here skips the test; where everything has to be there, it fails."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def host_is_left_as_it_was() -> Iterator[None]:
+    """At the end of the session: no mount, process, cgroup, file of the engines is left."""
+    private_host.sweep()
+    before = _engine_files()
+    yield
+    mine = f"{private_host.PREFIX}{os.getpid()}."
+    with open("/proc/self/mountinfo") as mounts:
+        assert [line for line in mounts if mine in line] == []
+    assert [name for name in os.listdir("/tmp") if name.startswith(mine)] == []
+    assert _processes_with(mine) == []
+    assert cgroups.named(mine.replace(".", "-")) == set()
+    assert _engine_files() == before
+
+
+@pytest.fixture(scope="session")
+def session_folder(host_is_left_as_it_was: None) -> Iterator[str]:
+    folder = private_host.scratch_folder()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def scratch(session_folder: str) -> str:
+    """A folder of this test; tmp_path would stay behind after the session."""
+    return tempfile.mkdtemp(dir=session_folder)
+
+
+@pytest.fixture(scope="session")
+def files(session_folder: str) -> Files:
+    if os.geteuid() != 0:
+        cannot("starting containers takes root")
+    folder = os.path.join(session_folder, "image")
+    os.mkdir(folder)
+    programs = {
+        "/usr/bin/open-node": compiled.program(folder, "open_node"),
+    }
+    built = os.path.join(REPOSITORY, "build/softgpu/vcuda-workload")
+    if os.path.exists(built):
+        programs["/usr/bin/vcuda-workload"] = built
+    tree, layer, packed = (os.path.join(folder, name) for name in ("rootfs", "layer.tar", "image"))
+    try:
+        rootfs.build(tree, programs)
+    except rootfs.Missing as missing:
+        cannot(str(missing))
+    rootfs.as_tar(tree, layer)
+    image.write(packed, layer, IMAGE)
+    return Files(tree, layer, packed, compiled.library(folder, "no_setrlimit"))
+
+
+@pytest.fixture(scope="session")
+def start_engine(files: Files) -> Iterator[Callable[[str], Engine]]:
+    """An engine by its name, started once."""
+    started: dict[str, Engine] = {}
+    with ExitStack() as stack:
+
+        def start(name: str) -> Engine:
+            if name not in started:
+                engine = ENGINES[name]
+                reason = engine.missing()
+                if reason is not None:
+                    cannot(f"{name}: {reason}")
+                started[name] = engine(files)
+                stack.callback(started[name].close)
+            return started[name]
+
+        yield start
+
+
+@pytest.fixture(params=list(ENGINES))
+def engine(
+    request: pytest.FixtureRequest, start_engine: Callable[[str], Engine]
+) -> Iterator[Engine]:
+    """Each engine in turn, with the plain low-level runtime until the test swaps it."""
+    started = start_engine(request.param)
+    with started.using(started.plain_runtime()):
+        yield started
+
+
+@pytest.fixture
+def cri(start_engine: Callable[[str], Engine]) -> Iterator[Cri]:
+    """containerd, spoken to as the kubelet does."""
+    started = start_engine("containerd-cri")
+    assert isinstance(started, Cri)
+    with started.using(started.plain_runtime()):
+        yield started
+
+
+@pytest.fixture(scope="session")
+def product(files: Files, session_folder: str) -> Product:
+    """The product, installed once; Product.on puts it in front of an engine's runtime."""
+    reason = missing()
+    if reason is not None:
+        cannot(reason)
+    return Product(os.path.join(session_folder, "product"))
+
+
+@pytest.fixture
+def container() -> str:
+    """A name for a container of this test."""
+    return f"c-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def record(scratch: str) -> Callable[[str], Recorder]:
+    """A recorder in front of the given runtime."""
+    return lambda runtime: Recorder(os.path.join(tempfile.mkdtemp(dir=scratch), "calls"), runtime)
+
+
+def _processes_with(text: str) -> list[str]:
+    """Command lines on this host that name one of our folders."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                line = file.read().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line:
+            found.append(f"{pid} {line}")
+    return found
+
+
+def _engine_files() -> dict[str, bool]:
+    """Which of the places exist where these engines write by default."""
+    places = (
+        "/etc/docker",
+        "/etc/docker/key.json",
+        "/run/docker.sock",
+        "/run/docker",
+        "/run/containerd",
+        "/run/containerd/s",
+        "/run/libpod",
+        "/run/runc",
+        "/run/crun",
+        "/run/vcuda",
+        "/var/lib/containers",
+        "/var/lib/cni",
+        "/var/lib/docker",
+        "/var/lib/containerd",
+        "/dev/shm/libpod_lock",
+        "/sys/fs/cgroup/devices/libpod_parent",
+        "/sys/fs/cgroup/devices/docker",
+        "/sys/fs/cgroup/devices/default",
+    )
+    return {place: os.path.lexists(place) for place in places}

@@ -1,0 +1,14 @@
+"""Every engine that the tests start, by its name."""
+
+from __future__ import annotations
+
+from integration.engines.base import Engine
+from integration.engines.containerd import Ctr
+from integration.engines.cri import Cri
+from integration.engines.docker import Docker
+from integration.engines.low_level import CrunV2, RuncV1, RuncV2
+from integration.engines.podman import Podman
+
+ENGINES: dict[str, type[Engine]] = {
+    engine.name: engine for engine in (RuncV1, RuncV2, CrunV2, Docker, Ctr, Cri, Podman)
+}

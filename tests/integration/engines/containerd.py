@@ -1,0 +1,115 @@
+"""A private containerd, and `ctr` as its front end."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from integration.engines.base import IMAGE, Engine, Result, Wanted, wait_until
+
+# Container annotations only: with pod_annotations, a pod's author could write the same keys.
+CONFIG = """version = 2
+root = "{folder}/root"
+state = "{folder}/state"
+
+[grpc]
+address = "{socket}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{image}"
+# Without CAP_SYS_RESOURCE a negative oom_score_adj fails the pod.
+restrict_oom_score_adj = true
+disable_tcp_service = true
+
+[plugins."io.containerd.grpc.v1.cri".containerd]
+snapshotter = "native"
+default_runtime_name = "vcuda"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.vcuda]
+runtime_type = "io.containerd.runc.v2"
+container_annotations = ["vcuda.io/*", "tencent.com/*"]
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.vcuda.options]
+BinaryName = "{runtime}"
+SystemdCgroup = false
+"""
+
+
+class Containerd(Engine):
+    """What both front ends share: the daemon, and the image in its namespace."""
+
+    programs = ("containerd", "ctr", "containerd-shim-runc-v2", "runc")
+    namespace: str
+
+    def open(self) -> None:
+        self.socket = self.host.path("c.sock")
+        text = CONFIG.format(
+            folder=self.host.folder, socket=self.socket, image=IMAGE, runtime=self.runtime
+        )
+        config = self.host.write("config.toml", text)
+        self.host.daemon(["containerd", "--config", config], "containerd.log")
+        wait_until(lambda: self.ctr("version").rc == 0, "containerd, see containerd.log")
+        self.host.check(self.command("images", "import", "--snapshotter=native", self.files.image))
+
+    def command(self, *arguments: str) -> list[str]:
+        return ["ctr", f"--address={self.socket}", f"--namespace={self.namespace}", *arguments]
+
+    def ctr(self, *arguments: str) -> Result:
+        return self.host.run(self.command(*arguments))
+
+
+class Ctr(Containerd):
+    name = "containerd-ctr"
+    namespace = "default"
+
+    def _run(self, wanted: Wanted) -> Result:
+        return self.ctr("run", "--rm", *self._options(wanted))
+
+    def _start(self, wanted: Wanted) -> Result:
+        log = self._log(wanted.container_id)
+        return self.ctr("run", "--detach", f"--log-uri=file://{log}", *self._options(wanted))
+
+    def _options(self, wanted: Wanted) -> list[str]:
+        options = [
+            "--snapshotter=native",
+            f"--runc-binary={self.runtime}",
+            f"--cgroup={self.host.cgroup_parent}/{wanted.container_id}",
+        ]
+        options += [f"--env={key}={value}" for key, value in wanted.env.items()]
+        options += [f"--annotation={key}={value}" for key, value in wanted.annotations.items()]
+        options += [
+            f"--mount=type=bind,src={outside},dst={inside},options=rbind:ro"
+            for outside, inside in wanted.mounts
+        ]
+        return [*options, IMAGE, wanted.container_id, *wanted.args]
+
+    def _log(self, container_id: str) -> str:
+        return self.host.path(container_id + ".log")
+
+    def exec(self, container_id: str, args: Sequence[str]) -> Result:
+        return self.ctr("task", "exec", "--exec-id=exec", container_id, *args)
+
+    def kill(self, container_id: str, signal: str = "KILL") -> None:
+        self.ctr("task", "kill", f"--signal={signal}", container_id)
+
+    def wait(self, container_id: str) -> int:
+        wait_until(lambda: self._status(container_id) != "RUNNING", f"the end of {container_id}")
+        # Deleting the task warns of an exit code other than 0; the container itself stays.
+        warning = self.ctr("task", "delete", container_id).stderr
+        code = re.search(r"non-zero exit code (\d+)", warning)
+        return int(code.group(1)) if code else 0
+
+    def _status(self, container_id: str) -> str:
+        rows = (line.split() for line in self.ctr("task", "list").stdout.splitlines())
+        return next((row[2] for row in rows if row[0] == container_id), "")
+
+    def logs(self, container_id: str) -> str:
+        with open(self._log(container_id)) as log:
+            return log.read()
+
+    def delete(self, container_id: str) -> None:
+        self.ctr("task", "delete", "--force", container_id)
+        self.ctr("container", "delete", container_id)
+        if os.path.exists(self._log(container_id)):
+            os.unlink(self._log(container_id))

@@ -1,0 +1,61 @@
+"""A runtime that records what the engine asks of it, then becomes the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+# Shell, so that it can stand in front of any runtime, on a host of any Python.
+SCRIPT = """#!/bin/sh
+folder='{folder}'
+line=
+bundle=.
+previous=
+verb=
+for argument in "$@"; do
+  line="$line$argument\037"
+  case "$previous" in -b|--bundle) bundle=$argument ;; esac
+  case "$argument" in create|run) verb=create ;; --bundle=*) bundle=${{argument#--bundle=}} ;; esac
+  previous=$argument
+done
+printf '%s\\n' "$line" >>"$folder/calls"
+[ "$verb" = create ] && cp "$bundle/config.json" "$folder/config.$$.json"
+exec '{runtime}' "$@"
+"""
+
+
+class Recorder:
+    """`path` is the executable to give to an engine in place of `runtime`."""
+
+    def __init__(self, folder: str, runtime: str) -> None:
+        os.makedirs(folder)
+        self.folder = folder
+        self.path = os.path.join(folder, "runtime")
+        with open(self.path, "w") as script:
+            script.write(SCRIPT.format(folder=folder, runtime=runtime))
+        os.chmod(self.path, 0o755)
+
+    def calls(self) -> list[list[str]]:
+        """The arguments of every call, in order."""
+        calls = os.path.join(self.folder, "calls")
+        if not os.path.exists(calls):
+            return []
+        with open(calls) as file:
+            return [line.rstrip("\n").split("\037")[:-1] for line in file]
+
+    def config_bytes(self) -> list[bytes]:
+        """config.json of every container as this runtime saw it, oldest first."""
+        paths = [
+            os.path.join(self.folder, name)
+            for name in os.listdir(self.folder)
+            if name.startswith("config.")
+        ]
+        contents = []
+        for path in sorted(paths, key=os.path.getmtime):
+            with open(path, "rb") as file:
+                contents.append(file.read())
+        return contents
+
+    def configs(self) -> list[dict[str, Any]]:
+        return [json.loads(content) for content in self.config_bytes()]

@@ -1,0 +1,146 @@
+"""A container that asks for a share of a GPU gets it, and no more, whatever engine starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from integration.engines.base import Engine, Result
+from integration.engines.cri import Cri
+from integration.product import MIB, Product, asking
+from integration.recorder import Recorder
+
+LIMIT = 1024 * MIB
+SECONDS = 2
+
+
+@pytest.fixture
+def sharing(engine: Engine, product: Product) -> Iterator[Engine]:
+    """The engine with the product in front of its low-level runtime, and an empty ledger."""
+    with product.on(engine):
+        yield engine
+    # A pod keeps its share for the next restart until its sandbox is gone; then a sweep takes it.
+    if not isinstance(engine, Cri):
+        assert product.allocations(engine) == []
+
+
+def test_the_granted_gpu_opens_and_another_does_not(sharing: Engine, container: str) -> None:
+    script = """
+      granted=$(ls /dev | grep -x 'nvidia[0-9]*')
+      mknod /dev/other c 195 $((1 - ${granted#nvidia}))
+      open-node /dev/$granted /dev/nvidiactl /dev/other
+    """
+    result = sharing.run(container, ["sh", "-c", script], **asking(sharing, core=30))
+    assert result.rc == 0, result.stderr
+    answers = re.sub(r"nvidia\d", "nvidiaN", result.stdout).splitlines()
+    # ENXIO: the device rule lets it through, and no driver is behind the number.
+    assert answers[0] in ("/dev/nvidiaN: ENXIO", "/dev/nvidiaN: ok")
+    assert answers[1] in ("/dev/nvidiactl: ENXIO", "/dev/nvidiactl: ok")
+    assert answers[2:] == ["/dev/other: EPERM"]
+
+
+def test_a_program_meets_its_memory_limit_to_the_byte(sharing: Engine, container: str) -> None:
+    # One allocation of all, then ever smaller ones, down to a single byte.
+    fill = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
+    result = sharing.run(container, fill, **asking(sharing, core=30, memory_bytes=LIMIT))
+    assert result.rc == 0, result.stderr
+    assert json.loads(result.stdout) == {
+        "allocated_bytes": LIMIT,
+        "exact_bytes": LIMIT,
+        "error": "CUDA_ERROR_OUT_OF_MEMORY",
+    }
+
+
+def test_a_program_sees_one_gpu_of_the_size_of_its_slice(sharing: Engine, container: str) -> None:
+    asked = asking(sharing, core=30, memory_bytes=LIMIT)
+    result = sharing.run(container, ["vcuda-workload", "info"], **asked)
+    assert result.rc == 0, result.stderr
+    (device,) = json.loads(result.stdout)["devices"]
+    assert (device["total_bytes"], device["free_bytes"]) == (LIMIT, LIMIT)
+
+
+def test_nvidia_smi_inside_shows_the_slice(sharing: Engine, container: str) -> None:
+    script = """
+      vcuda-workload hold --bytes 256MiB --seconds 100 >/tmp/held &
+      until [ -s /tmp/held ]; do sleep 0.01; done
+      nvidia-smi
+    """
+    asked = asking(sharing, core=30, memory_bytes=LIMIT)
+    result = sharing.run(container, ["sh", "-c", script], **asked)
+    assert result.rc == 0, result.stderr
+    # One GPU: what is used of it, and the limit in place of its size.
+    memory = re.findall(r"(\d+) ?(?:MiB)? */ *(\d+) ?MiB", result.stdout)
+    assert memory == [("256", str(LIMIT // MIB))]
+    assert "vcuda-workload" in result.stdout
+
+
+def test_a_container_that_asks_for_nothing_keeps_its_config_json(
+    engine: Engine, product: Product, container: str, record: Callable[[str], Recorder]
+) -> None:
+    behind = record(engine.plain_runtime())
+    product.configure(engine, runtime=behind.path)
+    before = record(product.runtime)
+    with engine.using(before.path):
+        assert engine.run(container, ["echo", "hello"]) == Result(0, "hello\n", "")
+    assert before.config_bytes() == behind.config_bytes() != []
+    assert before.calls() == behind.calls()
+
+
+def test_the_allocation_lives_as_long_as_the_container(
+    sharing: Engine, product: Product, container: str
+) -> None:
+    asked = asking(sharing, core=30, memory_bytes=LIMIT)
+    started = sharing.start(container, ["sleep", "100"], **asked)
+    try:
+        assert started.rc == 0, started.stderr
+        (record,) = product.allocations(sharing)
+        (share,) = record["shares"]
+        assert (share["core_percent"], share["memory_bytes"]) == (30, LIMIT)
+        # Devices and mounts hold for whoever enters later, too.
+        entered = sharing.exec(container, ["vcuda-workload", "alloc", "--chunk", str(LIMIT)])
+        assert json.loads(entered.stdout)["exact_bytes"] == LIMIT
+        sharing.kill(container)
+        assert sharing.wait(container) == 137
+    finally:
+        sharing.delete(container)
+    # All of both GPUs: nothing of the dead container's share is kept from the next one.
+    again = sharing.run(container + "-next", ["true"], **asking(sharing, core=200))
+    assert again == Result(0, "", "")
+
+
+def test_what_does_not_fit_is_refused_in_one_line(sharing: Engine, container: str) -> None:
+    asked = asking(sharing, core=30, memory_bytes=1 << 45)
+    result = sharing.run(container, ["echo", "hello"], **asked)
+    sharing.delete(container)
+    assert result.rc != 0
+    assert result.stdout == ""
+    assert re.search(r"vcuda-container-runtime: placement: .*; ask for less", result.stderr)
+
+
+def test_two_busy_containers_get_the_shares_they_asked_for(
+    sharing: Engine, product: Product, container: str, scratch: str
+) -> None:
+    names = {30: container + "-a", 70: container + "-b"}
+    busy = ["vcuda-workload", "busy", "--kernel-us=1000", "--async=4", "--wait-file=/start/now"]
+    try:
+        for core, name in names.items():
+            asked = asking(sharing, core=core)
+            started = sharing.start(
+                name, [*busy, f"--seconds={SECONDS}"], mounts=[(scratch, "/start")], **asked
+            )
+            assert started.rc == 0, started.stderr
+        records = product.allocations(sharing)
+        assert len({share["uuid"] for record in records for share in record["shares"]}) == 1
+        with open(os.path.join(scratch, "now"), "w"):
+            pass
+        for name in names.values():
+            assert sharing.wait(name) == 0, sharing.logs(name)
+        shares = {core: json.loads(sharing.logs(name))["share"] for core, name in names.items()}
+    finally:
+        for name in names.values():
+            sharing.delete(name)
+    assert shares == {30: pytest.approx(0.30, abs=0.03), 70: pytest.approx(0.70, abs=0.03)}

@@ -1,0 +1,261 @@
+"""`vcuda run`: a container on a slice of a GPU with no daemon, on both cgroup worlds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from integration import cgroups, rootfs, spec
+from integration.engines.base import Engine, Files, Result, wait_until
+from integration.engines.low_level import LowLevel
+from integration.product import Product
+
+GIB = 1 << 30
+SLEEPS = ["--", "sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.05; done"]
+
+
+class Command:
+    """The installed `vcuda` on one private host, with settings and records of this test."""
+
+    def __init__(self, product: Product, engine: LowLevel, folder: str) -> None:
+        self.engine, self.host = engine, engine.host
+        self.state = folder + "/state"
+        self.program = product.prefix + "/bin/vcuda"
+        self.config = folder + "/config.toml"
+        mount = f"{product.driver_root}/softgpu.state:/run/softgpu/softgpu.state"
+        with open(self.config, "w") as file:
+            file.write(
+                f'runtime = "{engine.plain_runtime()}"\nstate-dir = "{self.state}"\n'
+                f'driver-root = "{product.driver_root}"\nextra-mounts = ["{mount}"]\n'
+            )
+
+    def __call__(self, *words: str) -> Result:
+        return self.host.run(self._words(words), env=self.engine.environment())
+
+    def json(self, *words: str) -> Any:
+        result = self(*words, "--json")
+        assert result.rc == 0, result.stderr
+        return json.loads(result.stdout)
+
+    def start(self, name: str, *words: str) -> tuple[subprocess.Popen[str], int]:
+        """`vcuda run` in the background, and its pid in the private host, once it runs."""
+        line = shlex.join(self._words(["run", "--name", name, *words]))
+        process = subprocess.Popen(
+            self.host.inside(["sh", "-c", f"echo $$; exec {line}"]),
+            env=self.host.environment(self.engine.environment()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        wait_until(lambda: self._runs(name), f"{name} to run")
+        return process, pid
+
+    def send(self, signal: str, pid: int) -> None:
+        self.host.check(["kill", f"-{signal}", str(pid)])
+
+    def left(self) -> list[str]:
+        """What is there of containers: records, pages, the runtime's state, cgroups."""
+        found = []
+        runtime = os.path.basename(self.engine.plain_runtime())
+        for name in ("allocations", "containers", "run", runtime):
+            folder = f"{self.state}/{name}"
+            found += os.listdir(folder) if os.path.isdir(folder) else []
+        return found + [name for name in cgroups.named("vcuda-") if "vcuda-it" not in name]
+
+    def _runs(self, name: str) -> bool:
+        return any(e["id"] == name and e["status"] == "running" for e in self.json("ps"))
+
+    def _words(self, words: Sequence[str]) -> list[str]:
+        return [self.program, "--config", self.config, *words]
+
+
+@pytest.fixture(params=["runc-v1", "runc-v2", "crun-v2"])
+def vcuda(
+    request: pytest.FixtureRequest,
+    start_engine: Callable[[str], Engine],
+    product: Product,
+    session_folder: str,
+) -> Iterator[Command]:
+    engine = start_engine(request.param)
+    assert isinstance(engine, LowLevel)
+    folder = tempfile.mkdtemp(dir=session_folder)
+    command = Command(product, engine, folder)
+    yield command
+    wait_until(lambda: command.left() == [], "the test's containers to be gone")
+    mounts = engine.host.check(["cat", "/proc/mounts"])
+    assert folder not in mounts
+
+
+def test_a_command_gets_its_slice_and_nothing_else(vcuda: Command, files: Files) -> None:
+    before = sorted(os.listdir(files.rootfs + "/usr")), os.listdir(files.rootfs + "/dev")
+    script = (
+        "vcuda-workload info; vcuda-workload alloc --chunk 1GiB; "
+        "mknod /dev/other c 195 1; open-node /dev/nvidia0 /dev/other; exit 7"
+    )
+    share = ["--core", "30", "--memory", "4GiB", "--gpu", "0"]
+    result = vcuda("run", *share, "--rootfs", files.rootfs, "--", "sh", "-c", script)
+    assert result.rc == 7, result.stderr
+    info, alloc, granted, other = result.stdout.splitlines()
+    assert [d["total_bytes"] for d in json.loads(info)["devices"]] == [4 * GIB]
+    assert json.loads(alloc) == {
+        "allocated_bytes": 4 * GIB,
+        "exact_bytes": 4 * GIB,
+        "error": "CUDA_ERROR_OUT_OF_MEMORY",
+    }
+    assert "EPERM" not in granted
+    assert other == "/dev/other: EPERM"
+    after = sorted(os.listdir(files.rootfs + "/usr")), os.listdir(files.rootfs + "/dev")
+    assert after == before, "the user's folder has changed"
+
+
+def test_without_a_rootfs_the_hosts_programs_run_and_their_writes_vanish(vcuda: Command) -> None:
+    mark = f"/vcuda-written-{os.getpid()}"
+    result = vcuda("run", "--core", "10", "--", "sh", "-c", f"echo mark >{mark}; cat {mark}; id -u")
+    assert (result.rc, result.stdout) == (0, "mark\n0\n"), result.stderr
+    assert not os.path.exists(mark)
+
+
+def test_volumes_and_variables_reach_the_container(vcuda: Command, scratch: str) -> None:
+    with open(scratch + "/in", "w") as file:
+        file.write("from the host\n")
+    script = 'cat /ro/in; echo "$WORD" >/rw/out; echo x >/ro/out'
+    volumes = ["--volume", f"{scratch}:/ro:ro", "--volume", f"{scratch}:/rw"]
+    words = ["--env", "WORD=a b", "--workdir", "/rw", "--", "sh", "-c", script + "; pwd"]
+    result = vcuda("run", "--core", "10", *volumes, *words)
+    assert result.stdout == "from the host\n/rw\n"
+    with open(scratch + "/out") as file:
+        assert file.read() == "a b\n"
+
+
+def test_a_signal_reaches_the_container_and_its_exit_code_comes_back(vcuda: Command) -> None:
+    process, pid = vcuda.start("signalled", "--core", "10", *SLEEPS)
+    vcuda.send("TERM", pid)
+    assert process.wait(30) == 5
+
+
+def test_ps_and_inspect_show_it_and_release_leaves_it_alone(vcuda: Command) -> None:
+    process, pid = vcuda.start("shown", "--core", "30", "--memory", "2GiB", *SLEEPS)
+    (entry,) = vcuda.json("ps")
+    assert (entry["core_percent"], entry["memory_bytes"]) == (30, 2 * GIB)
+    assert entry["memory_used_bytes"] == 0
+    assert entry["gpu_index"] in (0, 1)
+    assert vcuda.json("inspect", "sho")["container_id"] == "shown"
+    free = {gpu["uuid"]: gpu["free_core_percent"] for gpu in vcuda.json("gpus")}
+    assert free.pop(entry["gpu_uuid"]) == 70
+    assert set(free.values()) == {100}
+    refused = vcuda("release", "shown")
+    assert refused.rc == 1
+    assert "its container lives" in refused.stderr
+    assert vcuda.json("release", "--all-dead") == []
+    vcuda.send("TERM", pid)
+    assert process.wait(30) == 5
+    assert vcuda.json("ps") == []
+
+
+def test_killed_it_takes_its_container_along_and_releases(vcuda: Command) -> None:
+    process, pid = vcuda.start("killed", "--core", "30", *SLEEPS)
+    vcuda.send("KILL", pid)
+    process.wait(30)
+    wait_until(lambda: vcuda.left() == [], "the killed container to be gone")
+
+
+def test_what_does_not_fit_is_refused_with_what_would(vcuda: Command) -> None:
+    process, pid = vcuda.start("first", "--core", "70", "--gpu", "0", *SLEEPS)
+    refused = vcuda("run", "--core", "40", "--gpu", "0", "--", "true")
+    assert (refused.rc, refused.stdout) == (1, "")
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("vcuda: placement: largest free share is 30 % and ")
+    assert line.endswith("40 % asked; ask for less, or free a share")
+    assert [entry["id"] for entry in vcuda.json("ps")] == ["first"]
+    vcuda.send("TERM", pid)
+    assert process.wait(30) == 5
+
+
+def test_a_second_container_of_the_same_name_does_the_first_no_harm(vcuda: Command) -> None:
+    process, pid = vcuda.start("twin", "--core", "30", *SLEEPS)
+    for core in ("30", "40"):
+        second = vcuda("run", "--name", "twin", "--core", core, "--", "true")
+        assert second.rc == 1
+        assert second.stderr
+    assert [entry["status"] for entry in vcuda.json("ps")] == ["running"]
+    vcuda.send("TERM", pid)
+    assert process.wait(30) == 5
+
+
+def test_a_bundle_is_run_and_not_touched(vcuda: Command, files: Files, scratch: str) -> None:
+    rootfs.copy(files.rootfs, scratch + "/rootfs")
+    config = spec.plain(
+        ["sh", "-c", "vcuda-workload info; exit 3"],
+        cgroups_path=f"{vcuda.host.cgroup_parent}/bundled",
+        annotations={"vcuda.io/core": "99", "vcuda.io/gpu": "1"},
+    )
+    with open(scratch + "/config.json", "w") as file:
+        json.dump(config, file)
+    with open(scratch + "/config.json", "rb") as file:
+        before = file.read(), sorted(os.listdir(scratch + "/rootfs/dev"))
+    result = vcuda("run", "--core", "20", "--memory", "1GiB", "--bundle", scratch)
+    assert result.rc == 3, result.stderr
+    assert json.loads(result.stdout)["devices"][0]["total_bytes"] == GIB
+    with open(scratch + "/config.json", "rb") as file:
+        assert (file.read(), sorted(os.listdir(scratch + "/rootfs/dev"))) == before
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda config: config["linux"]["namespaces"].append({"type": "bogus"}),
+        lambda config: config["process"].update(args=["/no/such/program"]),
+    ],
+    ids=["no such namespace", "no such program"],
+)
+def test_what_the_runtime_refuses_holds_nothing_afterwards(
+    vcuda: Command, files: Files, scratch: str, spoil: Callable[[Any], None]
+) -> None:
+    config = spec.plain(["true"], cgroups_path=f"{vcuda.host.cgroup_parent}/spoilt")
+    config["root"]["path"] = files.rootfs
+    spoil(config)
+    with open(scratch + "/config.json", "w") as file:
+        json.dump(config, file)
+    result = vcuda("run", "--core", "20", "--bundle", scratch)
+    assert result.rc != 0
+    assert result.stderr
+    wait_until(lambda: vcuda.left() == [], "the share to be free again")
+
+
+def test_a_demo_that_is_stopped_leaves_nothing(vcuda: Command, scratch: str) -> None:
+    folder = tempfile.mkdtemp(dir=scratch)
+    built = os.path.join(os.path.dirname(__file__), "../../build/softgpu")
+    line = shlex.join(
+        [
+            *(vcuda.program, "--config", vcuda.config + ".none", "demo"),
+            *("--runtime", vcuda.engine.plain_runtime()),
+            *("--softgpu-dir", os.path.abspath(built), "--json-out", f"{folder}/demo.json"),
+        ]
+    )
+    process = subprocess.Popen(
+        vcuda.host.inside(["sh", "-c", f"echo $$; exec {line}"]),
+        env={**vcuda.host.environment(vcuda.engine.environment()), "TMPDIR": folder},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    for said in process.stdout:
+        if "both busy" in said:
+            vcuda.send("TERM", pid)
+    assert process.wait(60) == 130
+    assert os.listdir(folder) == ["demo.json"]
+    with open(f"{folder}/demo.json") as file:
+        assert json.load(file)["ok"] is False
