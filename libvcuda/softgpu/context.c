@@ -1,0 +1,211 @@
+/* Contexts: primary ones, made ones, and each thread's stack of them.  */
+
+#include <stdlib.h>
+
+#include "driver.h"
+
+#define STACK_DEPTH 64
+
+static __thread CUcontext stack[STACK_DEPTH];
+static __thread int depth;
+static _Atomic uint64_t next_id = 1000;
+
+CUcontext
+softgpu_current_context (void)
+{
+  return depth ? stack[depth - 1] : NULL;
+}
+
+/* NVML lists a process on a GPU while it has a context there.  */
+static void
+count_context (CUdevice device, int change)
+{
+  softgpu_lock (&driver.tie);
+  softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].contexts += (unsigned) change;
+  softgpu_unlock (&driver.tie);
+}
+
+static CUresult
+create (CUcontext *pctx, unsigned flags, CUdevice device)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE (depth < STACK_DEPTH, CUDA_ERROR_OUT_OF_MEMORY);
+  CUcontext context = calloc (1, sizeof *context);
+  REQUIRE (context, CUDA_ERROR_OUT_OF_MEMORY);
+  *context = (struct CUctx_st){
+    .kind = CONTEXT, .device = device, .flags = flags, .id = atomic_fetch_add (&next_id, 1)
+  };
+  count_context (device, 1);
+  stack[depth++] = context;
+  *pctx = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxCreate_v2 (CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+  return create (pctx, flags, dev);
+}
+
+CUresult
+cuCtxCreate_v3 (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+                unsigned int flags, CUdevice dev)
+{
+  (void) paramsArray;
+  REQUIRE (numParams == 0, CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
+  return create (pctx, flags, dev);
+}
+
+CUresult
+cuCtxCreate_v4 (CUcontext *pctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
+{
+  REQUIRE (!params || params->numExecAffinityParams == 0, CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
+  return create (pctx, flags, dev);
+}
+
+CUresult
+cuCtxDestroy_v2 (CUcontext context)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (valid_context (context) && !context->primary, CUDA_ERROR_INVALID_CONTEXT);
+  softgpu_drain (context->device);
+  softgpu_free_context_memory (context);
+  count_context (context->device, -1);
+  if (softgpu_current_context () == context)
+    depth--;
+  context->kind = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDevicePrimaryCtxRetain (CUcontext *pctx, CUdevice dev)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  CUcontext primary = &driver.device[dev].primary;
+  softgpu_lock (&driver.tie);
+  bool first = primary->retained++ == 0;
+  softgpu_unlock (&driver.tie);
+  if (first)
+    count_context (dev, 1);
+  *pctx = primary;
+  return CUDA_SUCCESS;
+}
+
+static CUresult
+let_go (CUdevice dev, bool entirely)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  CUcontext primary = &driver.device[dev].primary;
+  softgpu_lock (&driver.tie);
+  unsigned before = primary->retained;
+  if (!entirely && before)
+    primary->retained--;
+  bool last = before && (entirely || primary->retained == 0);
+  softgpu_unlock (&driver.tie);
+  REQUIRE (before || entirely, CUDA_ERROR_INVALID_CONTEXT);
+  if (last)
+    {
+      softgpu_drain (dev);
+      softgpu_free_context_memory (primary);
+      if (!entirely)
+        count_context (dev, -1);
+    }
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDevicePrimaryCtxRelease_v2 (CUdevice dev)
+{
+  return let_go (dev, false);
+}
+
+CUresult
+cuDevicePrimaryCtxRelease (CUdevice dev)
+{
+  return let_go (dev, false);
+}
+
+CUresult
+cuDevicePrimaryCtxReset_v2 (CUdevice dev)
+{
+  return let_go (dev, true);
+}
+
+CUresult
+cuDevicePrimaryCtxReset (CUdevice dev)
+{
+  return let_go (dev, true);
+}
+
+CUresult
+cuDevicePrimaryCtxSetFlags_v2 (CUdevice dev, unsigned int flags)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  driver.device[dev].primary.flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDevicePrimaryCtxSetFlags (CUdevice dev, unsigned int flags)
+{
+  return cuDevicePrimaryCtxSetFlags_v2 (dev, flags);
+}
+
+CUresult
+cuDevicePrimaryCtxGetState (CUdevice dev, unsigned int *flags, int *active)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE (flags && active, CUDA_ERROR_INVALID_VALUE);
+  *flags = driver.device[dev].primary.flags;
+  *active = driver.device[dev].primary.retained > 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxPushCurrent_v2 (CUcontext context)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (valid_context (context) && depth < STACK_DEPTH, CUDA_ERROR_INVALID_CONTEXT);
+  stack[depth++] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxPopCurrent_v2 (CUcontext *pctx)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (depth, CUDA_ERROR_INVALID_CONTEXT);
+  if (pctx)
+    *pctx = stack[depth - 1];
+  depth--;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxSetCurrent (CUcontext context)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (!context || valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
+  /* Replaces the top of the stack; NULL takes it away.  */
+  if (depth)
+    depth--;
+  if (context)
+    stack[depth++] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxGetCurrent (CUcontext *pctx)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
+  *pctx = softgpu_current_context ();
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,139 @@
+/* What a context says of itself, and the settings that it keeps without effect.  */
+
+#include "driver.h"
+
+CUresult
+cuCtxGetDevice_v2 (CUdevice *device, CUcontext context)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (device, CUDA_ERROR_INVALID_VALUE);
+  context = context ? context : softgpu_current_context ();
+  REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxGetDevice (CUdevice *device)
+{
+  return cuCtxGetDevice_v2 (device, NULL);
+}
+
+CUresult
+cuCtxSynchronize_v2 (CUcontext context)
+{
+  REQUIRE_DRIVER ();
+  context = context ? context : softgpu_current_context ();
+  REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
+  softgpu_drain (context->device);
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxSynchronize (void)
+{
+  return cuCtxSynchronize_v2 (NULL);
+}
+
+CUresult
+cuCtxGetFlags (unsigned int *flags)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (flags, CUDA_ERROR_INVALID_VALUE);
+  *flags = context->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxSetFlags (unsigned int flags)
+{
+  REQUIRE_CONTEXT (context);
+  context->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxGetId (CUcontext context, unsigned long long *id)
+{
+  REQUIRE_DRIVER ();
+  context = context ? context : softgpu_current_context ();
+  REQUIRE (valid_context (context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  REQUIRE (id, CUDA_ERROR_INVALID_VALUE);
+  *id = context->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxGetApiVersion (CUcontext context, unsigned int *version)
+{
+  REQUIRE_DRIVER ();
+  context = context ? context : softgpu_current_context ();
+  REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
+  REQUIRE (version, CUDA_ERROR_INVALID_VALUE);
+  *version = 3020;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxGetStreamPriorityRange (int *least, int *greatest)
+{
+  REQUIRE_CONTEXT (context);
+  if (least)
+    *least = LEAST_PRIORITY;
+  if (greatest)
+    *greatest = GREATEST_PRIORITY;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxGetLimit (size_t *value, CUlimit limit)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (value, CUDA_ERROR_INVALID_VALUE);
+  switch (limit)
+    {
+    case CU_LIMIT_STACK_SIZE:
+      *value = 1024;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+      *value = 1 << 20;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+      *value = 8 << 20;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    }
+}
+
+CUresult
+cuCtxSetLimit (CUlimit limit, size_t value)
+{
+  REQUIRE_CONTEXT (context);
+  (void) value;
+  return limit < CU_LIMIT_MAX ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
+}
+
+CUresult
+cuCtxGetCacheConfig (CUfunc_cache *config)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (config, CUDA_ERROR_INVALID_VALUE);
+  *config = CU_FUNC_CACHE_PREFER_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxSetCacheConfig (CUfunc_cache config)
+{
+  REQUIRE_CONTEXT (context);
+  (void) config;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuCtxResetPersistingL2Cache (void)
+{
+  REQUIRE_CONTEXT (context);
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,228 @@
+/* softgpu: makes and removes a driver root, which looks as a host with its driver in a container
+   does.  */
+
+#include <errno.h>
+#include <ftw.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "files.h"
+#include "wish.h"
+
+enum
+{
+  NVIDIA_MAJOR = 195,
+  CONTROL_MINOR = 255,
+  UVM_MAJOR = 510,
+};
+
+#define LIBRARIES "usr/lib/x86_64-linux-gnu"
+
+static void
+usage (FILE *out)
+{
+  fputs ("usage: softgpu create ROOT [--gpus N] [--model NAME] [--memory SIZE]\n"
+         "                           [--driver-version VERSION] [--seed NUMBER]\n"
+         "       softgpu destroy ROOT\n",
+         out);
+}
+
+static uint64_t
+number (const char *text, const char *option, uint64_t least, uint64_t most)
+{
+  char *end;
+  errno = 0;
+  unsigned long long value = strtoull (text, &end, 10);
+  if (errno || end == text || *end || *text == '-' || value < least || value > most)
+    {
+      char mend[100];
+      snprintf (mend, sizeof mend, "give a whole number from %llu to %llu",
+                (unsigned long long) least, (unsigned long long) most);
+      fail (2, option, text, mend);
+    }
+  return value;
+}
+
+static uint64_t
+size (const char *text)
+{
+  static const struct
+  {
+    const char *unit;
+    unsigned shift;
+  } units[] = { { "", 0 }, { "KiB", 10 }, { "MiB", 20 }, { "GiB", 30 }, { "TiB", 40 } };
+  char *end;
+  errno = 0;
+  unsigned long long value = strtoull (text, &end, 10);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (!errno && end != text && *text != '-' && value && strcmp (end, units[i].unit) == 0
+        && value <= (1ull << 46) >> units[i].shift)
+      return value << units[i].shift;
+  fail (2, "--memory", text, "give a size such as 16GiB, at most 64TiB");
+}
+
+static void
+make_nodes (const struct wish *wish)
+{
+  char path[4096];
+  make_folders (path_in (path, "%s/dev", wish->root));
+  make_node (path_in (path, "%s/dev/nvidiactl", wish->root), NVIDIA_MAJOR, CONTROL_MINOR);
+  make_node (path_in (path, "%s/dev/nvidia-uvm", wish->root), UVM_MAJOR, 0);
+  make_node (path_in (path, "%s/dev/nvidia-uvm-tools", wish->root), UVM_MAJOR, 1);
+  for (unsigned g = 0; g < wish->gpus; g++)
+    make_node (path_in (path, "%s/dev/nvidia%u", wish->root, g), NVIDIA_MAJOR, g);
+}
+
+static void
+install (const struct wish *wish)
+{
+  char self[4096], from[4096], to[4096], name[4096];
+  ssize_t length = readlink ("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0)
+    fail (1, "/proc/self/exe", strerror (errno), "mount /proc");
+  self[length] = 0;
+  *strrchr (self, '/') = 0;
+  static const char *const libraries[] = { "libcuda.so", "libnvidia-ml.so" };
+  make_folders (path_in (to, "%s/" LIBRARIES, wish->root));
+  for (int i = 0; i < 2; i++)
+    {
+      path_in (name, "%s.%s", libraries[i], wish->driver_version);
+      copy_file (path_in (from, "%s/%s.1", self, libraries[i]),
+                 path_in (to, "%s/" LIBRARIES "/%s", wish->root, name), 0644);
+      make_link (name, path_in (to, "%s/" LIBRARIES "/%s.1", wish->root, libraries[i]));
+    }
+  make_folders (path_in (to, "%s/usr/bin", wish->root));
+  copy_file (path_in (from, "%s/nvidia-smi", self),
+             path_in (to, "%s/usr/bin/nvidia-smi", wish->root), 0755);
+}
+
+static void
+describe (const struct wish *wish, const struct softgpu_state *state)
+{
+  char path[4096], text[1024];
+  make_folders (path_in (path, "%s/proc/driver/nvidia/gpus", wish->root));
+  snprintf (text, sizeof text,
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  (vcuda software GPU)\n",
+            wish->driver_version);
+  write_text (path_in (path, "%s/proc/driver/nvidia/version", wish->root), text);
+  for (unsigned g = 0; g < wish->gpus; g++)
+    {
+      const struct softgpu_gpu *gpu = &state->gpu[g];
+      make_folders (
+          path_in (path, "%s/proc/driver/nvidia/gpus/0000:%02x:00.0", wish->root, gpu->pci_bus));
+      snprintf (text, sizeof text,
+                "Model: \t\t %s\n"
+                "IRQ:   \t\t 0\n"
+                "GPU UUID: \t %s\n"
+                "Video BIOS: \t 00.00.00.00.00\n"
+                "Bus Type: \t PCIe\n"
+                "DMA Size: \t 52 bits\n"
+                "DMA Mask: \t 0xfffffffffffff\n"
+                "Bus Location: \t 0000:%02x:00.0\n"
+                "Device Minor: \t %u\n"
+                "GPU Firmware: \t %s\n"
+                "GPU Excluded:\t No\n",
+                gpu->name, gpu->uuid, gpu->pci_bus, gpu->minor, wish->driver_version);
+      strcat (path, "/information");
+      write_text (path, text);
+    }
+}
+
+static int
+remove_one (const char *path, const struct stat *file, int kind, struct FTW *where)
+{
+  (void) file, (void) kind, (void) where;
+  if (remove (path) != 0)
+    fail (1, path, strerror (errno), "remove it by hand");
+  return 0;
+}
+
+static void
+destroy (const char *root)
+{
+  char path[4096];
+  path_in (path, "%s/softgpu.state", root);
+  if (access (path, F_OK) != 0)
+    fail (1, root, "no driver root of a software GPU", "name the folder that create was given");
+  /* Only what create makes: a folder that holds something else stays, and says so.  */
+  static const char *const parts[] = { "dev", "usr", "proc/driver" };
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    {
+      char part[4096];
+      nftw (path_in (part, "%s/%s", root, parts[i]), remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+  unlink (path);
+  rmdir (path_in (path, "%s/proc", root));
+  if (rmdir (root) != 0)
+    fail (1, root, strerror (errno), "look what else lies there");
+}
+
+int
+main (int argc, char **argv)
+{
+  static const struct option options[] = {
+    { "gpus", required_argument, NULL, 'g' },
+    { "model", required_argument, NULL, 'm' },
+    { "memory", required_argument, NULL, 'b' },
+    { "driver-version", required_argument, NULL, 'v' },
+    { "seed", required_argument, NULL, 's' },
+    { "help", no_argument, NULL, 'h' },
+    { NULL, 0, NULL, 0 },
+  };
+  struct wish wish = { .model = "vcuda Software GPU",
+                       .driver_version = "580.95.05",
+                       .memory_bytes = 16ull << 30,
+                       .gpus = 1 };
+  for (int option; (option = getopt_long (argc, argv, "h", options, NULL)) != -1;)
+    switch (option)
+      {
+      case 'g':
+        wish.gpus = (unsigned) number (optarg, "--gpus", 1, SOFTGPU_MAX_GPUS);
+        break;
+      case 'm':
+        wish.model = optarg;
+        break;
+      case 'b':
+        wish.memory_bytes = size (optarg);
+        break;
+      case 'v':
+        if (!*optarg || strspn (optarg, "0123456789.") != strlen (optarg) || strlen (optarg) > 27)
+          fail (2, "--driver-version", optarg, "give digits and dots, such as 580.95.05");
+        wish.driver_version = optarg;
+        break;
+      case 's':
+        wish.seed = number (optarg, "--seed", 0, UINT64_MAX);
+        wish.seeded = true;
+        break;
+      case 'h':
+        usage (stdout);
+        return 0;
+      default:
+        usage (stderr);
+        return 2;
+      }
+  if (argc - optind != 2
+      || (strcmp (argv[optind], "create") != 0 && strcmp (argv[optind], "destroy") != 0))
+    {
+      usage (stderr);
+      return 2;
+    }
+  wish.root = argv[optind + 1];
+  umask (022);
+  if (strcmp (argv[optind], "destroy") == 0)
+    {
+      destroy (wish.root);
+      return 0;
+    }
+  make_folders (wish.root);
+  make_nodes (&wish);
+  install (&wish);
+  /* The state file comes last: with it the root counts as made.  */
+  struct softgpu_state *state = make_state (&wish);
+  describe (&wish, state);
+  return 0;
+}

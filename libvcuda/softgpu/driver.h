@@ -1,0 +1,150 @@
+/* What the parts of the software libcuda.so.1 know of each other.  */
+
+#ifndef SOFTGPU_DRIVER_H
+#define SOFTGPU_DRIVER_H
+
+/* Every version of every function is declared, under its own name, so that the compiler checks
+   each definition; and only what cuda.h declares is exported.  */
+#define __CUDA_API_VERSION_INTERNAL
+#define __CUDA_API_PUSH_VISIBILITY_DEFAULT 1
+#include <cuda.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "attach.h"
+#include "device_time.h"
+
+#define LAUNCHES_OUTSTANDING 1024
+
+enum handle_kind
+{
+  CONTEXT = 0x58544353,
+  STREAM = 0x4d525453,
+  EVENT = 0x544e5645,
+  MODULE = 0x4c444f4d,
+  FUNCTION = 0x434e5546,
+  MEMORY_POOL = 0x4c4f4f50,
+};
+
+struct CUctx_st
+{
+  uint32_t kind;
+  CUdevice device;
+  unsigned flags;
+  unsigned retained; /* primary: how often; 0 is inactive */
+  bool primary;
+  uint64_t id;
+};
+
+struct CUstream_st
+{
+  uint32_t kind;
+  CUcontext context;
+  unsigned flags;
+  int priority;
+  uint64_t id;
+  uint64_t target_ns; /* what must be served until all of it is done */
+};
+
+struct CUevent_st
+{
+  uint32_t kind;
+  CUcontext context;
+  unsigned flags;
+  bool recorded;
+  bool stamped;
+  uint64_t mark; /* its number in the process's marks, until stamped */
+  uint64_t target_ns;
+  uint64_t time_ns;
+  uint64_t waited_ns;
+};
+
+/* One visible GPU, as this process has it. Guarded by the shared lock.  */
+struct device
+{
+  unsigned gpu; /* its index in the state file */
+  struct CUctx_st primary;
+  CUevent mark_owner[SOFTGPU_MARKS];
+  uint64_t launch_target[LAUNCHES_OUTSTANDING];
+  uint64_t launches;
+};
+
+struct driver
+{
+  _Atomic int ready; /* cuInit has succeeded, and this is not a fork of that process */
+  bool forked;
+  struct attachment tie;
+  int device_count;
+  struct device device[SOFTGPU_MAX_GPUS];
+};
+
+extern struct driver driver;
+
+#define LEAST_PRIORITY 0
+#define GREATEST_PRIORITY (-5)
+
+/* Returns from the calling function unless the driver is initialised in this very process.  */
+#define REQUIRE_DRIVER()                                                                           \
+  do                                                                                               \
+    if (!driver.ready)                                                                             \
+      return CUDA_ERROR_NOT_INITIALIZED;                                                           \
+  while (0)
+
+#define REQUIRE(condition, error)                                                                  \
+  do                                                                                               \
+    if (!(condition))                                                                              \
+      return (error);                                                                              \
+  while (0)
+
+/* Returns from the calling function unless the calling thread has a context; names it.  */
+#define REQUIRE_CONTEXT(name)                                                                      \
+  REQUIRE_DRIVER ();                                                                               \
+  CUcontext name = softgpu_current_context ();                                                     \
+  REQUIRE (name, CUDA_ERROR_INVALID_CONTEXT);                                                      \
+  REQUIRE (valid_context (name), CUDA_ERROR_CONTEXT_IS_DESTROYED)
+
+static inline bool
+valid_device (CUdevice device)
+{
+  return device >= 0 && device < driver.device_count;
+}
+
+static inline struct softgpu_gpu *
+gpu_of (CUdevice device)
+{
+  return &driver.tie.state->gpu[driver.device[device].gpu];
+}
+
+/* A destroyed context's record stays, since other threads may have it on their stacks.  */
+static inline bool
+valid_context (CUcontext context)
+{
+  return context && context->kind == CONTEXT && (!context->primary || context->retained);
+}
+
+/* NULL and the two named default streams belong to the current context.  */
+static inline bool
+default_stream (CUstream stream)
+{
+  return stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+CUcontext softgpu_current_context (void);
+
+/* The context that STREAM's work runs in: its own, or the current one; NULL when neither is.  */
+CUcontext softgpu_stream_context (CUstream stream);
+
+/* Queues DURATION_NS on STREAM; sleeps first while too many launches are outstanding.  */
+CUresult softgpu_launch (CUstream stream, uint64_t duration_ns);
+
+/* Sleeps until all that was submitted to DEVICE by this process is done.  */
+void softgpu_drain (CUdevice device);
+
+/* Sleeps until STREAM has done what was submitted to it.  */
+CUresult softgpu_drain_stream (CUstream stream);
+
+/* Frees what was allocated in CONTEXT.  */
+void softgpu_free_context_memory (CUcontext context);
+
+#endif

@@ -1,0 +1,101 @@
+/* Launching kernels.  */
+
+#include <string.h>
+
+#include "module.h"
+
+CUresult
+softgpu_launch (CUstream stream, uint64_t duration_ns)
+{
+  CUcontext context = softgpu_stream_context (stream);
+  REQUIRE (context,
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  struct device *device = &driver.device[context->device];
+  struct attachment *tie = &driver.tie;
+  for (;;)
+    {
+      softgpu_lock (tie);
+      uint64_t *target = &device->launch_target[device->launches % LAUNCHES_OUTSTANDING];
+      softgpu_advance (tie->state, device->gpu, softgpu_now ());
+      if (softgpu_served (tie, device->gpu, *target))
+        {
+          *target = softgpu_submit (tie, device->gpu, duration_ns);
+          device->launches++;
+          if (!default_stream (stream))
+            stream->target_ns = *target;
+          softgpu_unlock (tie);
+          return CUDA_SUCCESS;
+        }
+      uint64_t oldest = *target;
+      softgpu_unlock (tie);
+      softgpu_wait (tie, device->gpu, oldest);
+    }
+}
+
+/* Parameters come as pointers, or packed in one buffer that EXTRA names.  */
+static CUresult
+time_of (CUfunction function, void **params, void **extra, uint64_t *time_ns)
+{
+  REQUIRE (function && function->kind == FUNCTION, CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (!params || !extra, CUDA_ERROR_INVALID_VALUE);
+  *time_ns = function->time_ns;
+  if (function->time_param < 0)
+    return CUDA_SUCCESS;
+  if (params)
+    {
+      memcpy (time_ns, params[function->time_param], sizeof *time_ns);
+      return CUDA_SUCCESS;
+    }
+  const char *buffer = NULL;
+  size_t size = 0, offset = (size_t) function->time_param * sizeof *time_ns;
+  for (; extra && *extra != CU_LAUNCH_PARAM_END; extra += 2)
+    if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      buffer = extra[1];
+    else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      size = *(const size_t *) extra[1];
+  REQUIRE (buffer && offset + sizeof *time_ns <= size, CUDA_ERROR_INVALID_VALUE);
+  memcpy (time_ns, buffer + offset, sizeof *time_ns);
+  return CUDA_SUCCESS;
+}
+
+static CUresult
+launch (CUfunction function, const unsigned grid[3], const unsigned block[3], CUstream stream,
+        void **params, void **extra)
+{
+  REQUIRE_CONTEXT (context);
+  for (int i = 0; i < 3; i++)
+    REQUIRE (grid[i] && block[i], CUDA_ERROR_INVALID_VALUE);
+  REQUIRE ((uint64_t) block[0] * block[1] * block[2] <= 1024, CUDA_ERROR_INVALID_VALUE);
+  uint64_t time_ns;
+  CUresult rc = time_of (function, params, extra, &time_ns);
+  return rc == CUDA_SUCCESS ? softgpu_launch (stream, time_ns) : rc;
+}
+
+CUresult
+cuLaunchKernel (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+  (void) sharedMemBytes;
+  return launch (f, (unsigned[]){ gridDimX, gridDimY, gridDimZ },
+                 (unsigned[]){ blockDimX, blockDimY, blockDimZ }, hStream, kernelParams, extra);
+}
+
+CUresult
+cuLaunchKernelEx (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+  REQUIRE (config, CUDA_ERROR_INVALID_VALUE);
+  return launch (f, (unsigned[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
+                 (unsigned[]){ config->blockDimX, config->blockDimY, config->blockDimZ },
+                 config->hStream, kernelParams, extra);
+}
+
+CUresult
+cuLaunchCooperativeKernel (CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                           unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                           unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                           void **kernelParams)
+{
+  return cuLaunchKernel (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                         sharedMemBytes, hStream, kernelParams, NULL);
+}

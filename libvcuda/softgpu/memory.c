@@ -1,0 +1,88 @@
+/* Memory: the calls that allocate, free and ask. What they do stands in block.c.  */
+
+#include "memory.h"
+
+CUresult
+cuMemAlloc_v2 (CUdeviceptr *dptr, size_t bytes)
+{
+  return softgpu_allocate ((uintptr_t *) dptr, bytes, ON_DEVICE, 0, NULL);
+}
+
+CUresult
+cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                    unsigned int element)
+{
+  REQUIRE (pitch && width && height, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (element == 4 || element == 8 || element == 16, CUDA_ERROR_INVALID_VALUE);
+  size_t row = (width + 511) & ~(size_t) 511;
+  size_t bytes;
+  REQUIRE (row >= width && !__builtin_mul_overflow (row, height, &bytes), CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = cuMemAlloc_v2 (dptr, bytes);
+  if (rc == CUDA_SUCCESS)
+    *pitch = row;
+  return rc;
+}
+
+CUresult
+cuMemAllocManaged (CUdeviceptr *dptr, size_t bytes, unsigned int flags)
+{
+  REQUIRE (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST, CUDA_ERROR_INVALID_VALUE);
+  return softgpu_allocate ((uintptr_t *) dptr, bytes, MANAGED, flags, NULL);
+}
+
+CUresult
+cuMemFree_v2 (CUdeviceptr dptr)
+{
+  return dptr ? softgpu_release (dptr, COUNTED) : CUDA_SUCCESS;
+}
+
+CUresult
+cuMemFreeAsync (CUdeviceptr dptr, CUstream stream)
+{
+  (void) stream;
+  return softgpu_release (dptr, COUNTED);
+}
+
+CUresult
+cuMemAllocHost_v2 (void **pp, size_t bytes)
+{
+  return softgpu_allocate ((uintptr_t *) pp, bytes, ON_HOST, 0, NULL);
+}
+
+CUresult
+cuMemHostAlloc (void **pp, size_t bytes, unsigned int flags)
+{
+  return softgpu_allocate ((uintptr_t *) pp, bytes, ON_HOST, flags, NULL);
+}
+
+CUresult
+cuMemHostRegister_v2 (void *p, size_t bytes, unsigned int flags)
+{
+  REQUIRE (p && bytes, CUDA_ERROR_INVALID_VALUE);
+  return softgpu_register ((uintptr_t) p, bytes, flags);
+}
+
+CUresult
+cuMemHostUnregister (void *p)
+{
+  CUresult rc = softgpu_release ((uintptr_t) p, HOSTS_OWN);
+  return rc == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : rc;
+}
+
+CUresult
+cuMemFreeHost (void *p)
+{
+  return softgpu_release ((uintptr_t) p, PINNED);
+}
+
+CUresult
+cuMemGetInfo_v2 (size_t *free_bytes, size_t *total_bytes)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (free_bytes && total_bytes, CUDA_ERROR_INVALID_VALUE);
+  uint64_t total = gpu_of (context->device)->memory_bytes;
+  uint64_t held = softgpu_held (context->device);
+  *free_bytes = held < total ? total - held : 0;
+  *total_bytes = total;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,73 @@
+/* What the parts of the software libnvidia-ml.so.1 know of each other.  */
+
+#ifndef SOFTGPU_MONITOR_H
+#define SOFTGPU_MONITOR_H
+
+/* Every version of every function under its own name; exported are those that nvml.h declares.  */
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#pragma GCC visibility push(default)
+#include <nvml.h>
+#pragma GCC visibility pop
+
+#include "attach.h"
+#include "device_time.h"
+
+struct nvmlDevice_st
+{
+  unsigned gpu; /* its index in the state file */
+  unsigned index;
+};
+
+struct monitor
+{
+  _Atomic unsigned users; /* nvmlInit calls that no nvmlShutdown answers */
+  struct attachment tie;
+  struct nvmlDevice_st device[SOFTGPU_MAX_GPUS];
+};
+
+extern struct monitor monitor;
+
+#define REQUIRE(condition, error)                                                                  \
+  do                                                                                               \
+    if (!(condition))                                                                              \
+      return (error);                                                                              \
+  while (0)
+
+#define REQUIRE_MONITOR() REQUIRE (monitor.users, NVML_ERROR_UNINITIALIZED)
+
+#define REQUIRE_DEVICE(device)                                                                     \
+  REQUIRE_MONITOR ();                                                                              \
+  REQUIRE (softgpu_valid (device), NVML_ERROR_INVALID_ARGUMENT)
+
+static inline bool
+softgpu_valid (nvmlDevice_t device)
+{
+  return device >= monitor.device && device < monitor.device + monitor.tie.gpu_count;
+}
+
+static inline struct softgpu_gpu *
+gpu_of (nvmlDevice_t device)
+{
+  return &monitor.tie.state->gpu[device->gpu];
+}
+
+/* Bytes that live processes hold on DEVICE.  */
+uint64_t softgpu_used (nvmlDevice_t device);
+
+/* Percent of the last second in which DEVICE worked.  */
+unsigned softgpu_utilisation (nvmlDevice_t device);
+
+struct process
+{
+  unsigned pid; /* in the caller's pid namespace */
+  uint64_t held_bytes;
+  unsigned percent; /* of the GPU's last second */
+};
+
+/* Lists at most SOFTGPU_MAX_SLOTS processes with a context on DEVICE; returns how many.  */
+unsigned softgpu_processes (nvmlDevice_t device, struct process *list);
+
+/* PID of NAMESPACE (the inode of its pid namespace) as the caller sees it; 0 when it can't.  */
+unsigned softgpu_pid_here (unsigned pid, uint64_t namespace);
+
+#endif

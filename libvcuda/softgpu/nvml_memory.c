@@ -1,0 +1,50 @@
+/* NVML: a device's memory.  */
+
+#include "monitor.h"
+
+uint64_t
+softgpu_used (nvmlDevice_t device)
+{
+  struct attachment *tie = &monitor.tie;
+  uint64_t used = 0;
+  softgpu_lock (tie);
+  softgpu_reap (tie);
+  for (unsigned slot = 0; slot < tie->state->slots_used; slot++)
+    used += tie->state->slot[slot].gpu[device->gpu].held_bytes;
+  softgpu_unlock (tie);
+  return used;
+}
+
+nvmlReturn_t
+nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  memory->total = gpu_of (device)->memory_bytes;
+  memory->used = softgpu_used (device);
+  memory->free = memory->total - memory->used;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (memory->version == nvmlMemory_v2, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+  memory->total = gpu_of (device)->memory_bytes;
+  memory->reserved = 0;
+  memory->used = softgpu_used (device);
+  memory->free = memory->total - memory->used;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetBAR1MemoryInfo (nvmlDevice_t device, nvmlBAR1Memory_t *memory)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  memory->bar1Total = memory->bar1Free = gpu_of (device)->memory_bytes;
+  memory->bar1Used = 0;
+  return NVML_SUCCESS;
+}

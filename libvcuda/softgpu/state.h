@@ -1,0 +1,125 @@
+/* The software GPU's state file: what the processes and containers of a host share.
+
+   Every process that uses a GPU maps this file and holds one slot of it. A slot's life is an OFD
+   lock on byte SOFTGPU_LOCK_BASE + slot of the file, so the kernel itself says who died, across
+   pid namespaces. Nothing is stored as a total: memory in use is the sum over live slots, so a
+   process killed between any two writes leaks nothing.  */
+
+#ifndef SOFTGPU_STATE_H
+#define SOFTGPU_STATE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
+#define SOFTGPU_VERSION 1
+
+#define SOFTGPU_MAX_GPUS 16
+#define SOFTGPU_MAX_SLOTS 512
+#define SOFTGPU_MARKS 512 /* events that one process may have outstanding on one GPU */
+
+#define SOFTGPU_SLICE_NS 2000000ull
+#define SOFTGPU_DEFAULT_KERNEL_NS 10000ull
+
+/* Utilisation is kept as busy time per tenth of a second; a second is ten of them.  */
+#define SOFTGPU_PERIOD_NS 100000000ull
+#define SOFTGPU_PERIODS 16
+
+#define SOFTGPU_LOCK_BASE (1ull << 40) /* beyond the file's end: a lock needs no content there */
+#define SOFTGPU_ATTACH_LOCK (SOFTGPU_LOCK_BASE - 1)
+
+enum softgpu_slot_kind
+{
+  SOFTGPU_FREE = 0,
+  SOFTGPU_CUDA = 1,
+  SOFTGPU_NVML = 2, /* looks on; never listed as a process of a GPU */
+};
+
+struct softgpu_period
+{
+  uint32_t number; /* which tenth of a second since boot */
+  uint32_t busy_ns;
+};
+
+/* An event that waits for its moment: `target_ns` of its process's GPU time must have been served.
+   Whoever moves the device's clock past that writes the moment down.  */
+struct softgpu_mark
+{
+  uint64_t target_ns;
+  uint64_t time_ns;
+  uint64_t waited_ns;
+};
+
+struct softgpu_slot_gpu
+{
+  _Atomic uint64_t held_bytes;
+  uint64_t submitted_ns; /* GPU time asked for since the slot was taken */
+  uint64_t served_ns;    /* GPU time received; what is missing to submitted_ns is the backlog */
+  uint64_t waited_ns;    /* time with a backlog while another process had the device */
+  uint64_t marks_made;
+  uint64_t marks_passed;
+  uint32_t contexts;
+  uint32_t padding;
+  struct softgpu_period period[SOFTGPU_PERIODS];
+};
+
+struct softgpu_slot
+{
+  uint32_t kind; /* enum softgpu_slot_kind */
+  uint32_t pid;  /* in its own pid namespace */
+  _Atomic uint32_t generation;
+  uint32_t padding;
+  uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 where /proc is missing */
+  char command[16];
+  struct softgpu_slot_gpu gpu[SOFTGPU_MAX_GPUS];
+};
+
+struct softgpu_gpu
+{
+  char name[64];
+  char uuid[48]; /* as NVML prints it */
+  uint64_t memory_bytes;
+  uint32_t minor;
+  uint32_t pci_bus;
+
+  uint64_t clock_ns; /* device time: everything before it is decided */
+  uint64_t busy_ns;
+  uint64_t slice_left_ns;
+  uint32_t current; /* slot whose turn it is */
+  uint32_t padding;
+  uint64_t backlogged[SOFTGPU_MAX_SLOTS / 64]; /* one bit a slot */
+  struct softgpu_period period[SOFTGPU_PERIODS];
+};
+
+struct softgpu_state
+{
+  uint64_t magic;
+  uint32_t version;
+  uint32_t gpu_count;
+  uint64_t size;
+  _Atomic uint32_t lock;       /* 0, or who holds it: see lock.c */
+  _Atomic uint32_t slots_used; /* slots from here on were never taken; only grows */
+  uint64_t reaped_ns;
+  int32_t cuda_version;
+  char driver_version[28];
+  struct softgpu_gpu gpu[SOFTGPU_MAX_GPUS];
+  struct softgpu_slot slot[SOFTGPU_MAX_SLOTS];
+  struct softgpu_mark mark[]; /* [gpu][slot][SOFTGPU_MARKS] */
+};
+
+static inline size_t
+softgpu_state_size (uint32_t gpu_count)
+{
+  return sizeof (struct softgpu_state)
+         + (size_t) gpu_count * SOFTGPU_MAX_SLOTS * SOFTGPU_MARKS * sizeof (struct softgpu_mark);
+}
+
+static inline struct softgpu_mark *
+softgpu_mark_at (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t number)
+{
+  size_t row = (size_t) gpu * SOFTGPU_MAX_SLOTS + slot;
+  return &state->mark[row * SOFTGPU_MARKS + number % SOFTGPU_MARKS];
+}
+
+#endif

@@ -1,0 +1,198 @@
+/* Streams. A process's work on one GPU runs in the order of its submission, so a stream is only a
+   note of how far that work must have come.  */
+
+#include <stdlib.h>
+
+#include "driver.h"
+
+static _Atomic uint64_t next_id = 2;
+
+static bool
+valid (CUstream stream)
+{
+  return !default_stream (stream) && stream->kind == STREAM;
+}
+
+CUcontext
+softgpu_stream_context (CUstream stream)
+{
+  if (default_stream (stream))
+    return softgpu_current_context ();
+  return valid (stream) ? stream->context : NULL;
+}
+
+/* Default streams wait for, and are, all that the process has submitted.  */
+static uint64_t
+target_of (CUstream stream, unsigned gpu)
+{
+  return default_stream (stream) ? softgpu_own_slot (&driver.tie)->gpu[gpu].submitted_ns
+                                 : stream->target_ns;
+}
+
+void
+softgpu_drain (CUdevice device)
+{
+  unsigned gpu = driver.device[device].gpu;
+  softgpu_lock (&driver.tie);
+  uint64_t target = target_of (NULL, gpu);
+  softgpu_unlock (&driver.tie);
+  softgpu_wait (&driver.tie, gpu, target);
+}
+
+CUresult
+softgpu_drain_stream (CUstream stream)
+{
+  REQUIRE_DRIVER ();
+  CUcontext context = softgpu_stream_context (stream);
+  REQUIRE (context,
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  unsigned gpu = driver.device[context->device].gpu;
+  softgpu_lock (&driver.tie);
+  uint64_t target = target_of (stream, gpu);
+  softgpu_unlock (&driver.tie);
+  softgpu_wait (&driver.tie, gpu, target);
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamCreateWithPriority (CUstream *pstream, unsigned int flags, int priority)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (pstream && (flags & ~(unsigned) CU_STREAM_NON_BLOCKING) == 0, CUDA_ERROR_INVALID_VALUE);
+  CUstream stream = calloc (1, sizeof *stream);
+  REQUIRE (stream, CUDA_ERROR_OUT_OF_MEMORY);
+  priority = priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
+  priority = priority > LEAST_PRIORITY ? LEAST_PRIORITY : priority;
+  *stream = (struct CUstream_st){ .kind = STREAM,
+                                  .context = context,
+                                  .flags = flags,
+                                  .priority = priority,
+                                  .id = atomic_fetch_add (&next_id, 1) };
+  *pstream = stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamCreate (CUstream *pstream, unsigned int flags)
+{
+  return cuStreamCreateWithPriority (pstream, flags, LEAST_PRIORITY);
+}
+
+/* What is still queued runs on; only the note of it goes.  */
+CUresult
+cuStreamDestroy_v2 (CUstream stream)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (valid (stream), CUDA_ERROR_INVALID_HANDLE);
+  stream->kind = 0;
+  free (stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamSynchronize (CUstream stream)
+{
+  return softgpu_drain_stream (stream);
+}
+
+CUresult
+cuStreamQuery (CUstream stream)
+{
+  REQUIRE_DRIVER ();
+  CUcontext context = softgpu_stream_context (stream);
+  REQUIRE (context,
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  unsigned gpu = driver.device[context->device].gpu;
+  softgpu_lock (&driver.tie);
+  softgpu_advance (driver.tie.state, gpu, softgpu_now ());
+  bool done = softgpu_served (&driver.tie, gpu, target_of (stream, gpu));
+  softgpu_unlock (&driver.tie);
+  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult
+cuStreamGetFlags (CUstream stream, unsigned int *flags)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (flags, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (default_stream (stream) || valid (stream), CUDA_ERROR_INVALID_HANDLE);
+  *flags = default_stream (stream) ? 0 : stream->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamGetPriority (CUstream stream, int *priority)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (priority, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (default_stream (stream) || valid (stream), CUDA_ERROR_INVALID_HANDLE);
+  *priority = default_stream (stream) ? LEAST_PRIORITY : stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamGetCtx (CUstream stream, CUcontext *pctx)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
+  *pctx = softgpu_stream_context (stream);
+  return *pctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult
+cuStreamGetDevice (CUstream stream, CUdevice *device)
+{
+  CUcontext context;
+  CUresult rc = cuStreamGetCtx (stream, &context);
+  if (rc == CUDA_SUCCESS)
+    *device = context->device;
+  return rc;
+}
+
+CUresult
+cuStreamGetId (CUstream stream, unsigned long long *id)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (id, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (default_stream (stream) || valid (stream), CUDA_ERROR_INVALID_HANDLE);
+  *id = default_stream (stream) ? 1 : stream->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamIsCapturing (CUstream stream, CUstreamCaptureStatus *status)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (status, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamGetCaptureInfo_v2 (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                           CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
+{
+  (void) id, (void) graph, (void) dependencies, (void) count;
+  return cuStreamIsCapturing (stream, status);
+}
+
+CUresult
+cuStreamGetCaptureInfo_v3 (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                           CUgraph *graph, const CUgraphNode **dependencies,
+                           const CUgraphEdgeData **edges, size_t *count)
+{
+  (void) id, (void) graph, (void) dependencies, (void) edges, (void) count;
+  return cuStreamIsCapturing (stream, status);
+}
+
+CUresult
+cuThreadExchangeStreamCaptureMode (CUstreamCaptureMode *mode)
+{
+  REQUIRE (mode, CUDA_ERROR_INVALID_VALUE);
+  static __thread CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  CUstreamCaptureMode before = own;
+  own = *mode;
+  *mode = before;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,24 @@
+/* What softgpu was asked to make.  */
+
+#ifndef SOFTGPU_WISH_H
+#define SOFTGPU_WISH_H
+
+#include <stdbool.h>
+
+#include "state.h"
+
+struct wish
+{
+  const char *root;
+  const char *model;
+  const char *driver_version;
+  uint64_t memory_bytes;
+  uint64_t seed;
+  bool seeded;
+  unsigned gpus;
+};
+
+/* Makes the state file, whole or not at all; returns it mapped.  */
+struct softgpu_state *make_state (const struct wish *wish);
+
+#endif

@@ -1,0 +1,74 @@
+/* What the workload's commands and its GPU know of each other.  */
+
+#ifndef WORKLOAD_H
+#define WORKLOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+/* The functions of libcuda.so.1 that the workload calls, loaded at run time so that it starts in a
+   container without a driver and can say so.  */
+#define DRIVER_FUNCTIONS(F)                                                                        \
+  F (cuInit, "cuInit", (unsigned) )                                                                \
+  F (getErrorName, "cuGetErrorName", (CUresult, const char **) )                                   \
+  F (deviceGetCount, "cuDeviceGetCount", (int *) )                                                 \
+  F (deviceGet, "cuDeviceGet", (CUdevice *, int) )                                                 \
+  F (deviceGetName, "cuDeviceGetName", (char *, int, CUdevice))                                    \
+  F (deviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid *, CUdevice))                                    \
+  F (primaryRetain, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice))                           \
+  F (primaryRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice))                                   \
+  F (ctxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                \
+  F (ctxSynchronize, "cuCtxSynchronize", (void) )                                                  \
+  F (memGetInfo, "cuMemGetInfo_v2", (size_t *, size_t *) )                                         \
+  F (memAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t) )                                          \
+  F (moduleLoadData, "cuModuleLoadData", (CUmodule *, const void *) )                              \
+  F (moduleGetFunction, "cuModuleGetFunction", (CUfunction *, CUmodule, const char *) )            \
+  F (launchKernel, "cuLaunchKernel",                                                               \
+     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,  \
+      void **, void **) )                                                                          \
+  F (eventCreate, "cuEventCreate", (CUevent *, unsigned) )                                         \
+  F (eventRecord, "cuEventRecord", (CUevent, CUstream))                                            \
+  F (eventSynchronize, "cuEventSynchronize", (CUevent))
+
+struct gpu_driver
+{
+#define MEMBER(name, symbol, parameters) CUresult (*name) parameters;
+  DRIVER_FUNCTIONS (MEMBER)
+#undef MEMBER
+};
+
+extern struct gpu_driver gpu;
+
+/* Loads the driver and initialises it; ends the program with one line when that fails.  */
+void start_driver (void);
+
+/* Makes ORDINAL's primary context current.  */
+void use_device (int ordinal);
+
+/* Ends the program with one line unless RC is success.  */
+void must (CUresult rc, const char *what);
+
+const char *error_name (CUresult rc);
+
+/* The kernel vcuda_spin (u64 ns): busy for so long, on one thread.  */
+CUfunction load_spin (void);
+
+/* Each command prints one line of JSON and returns the exit status.  */
+int say_info (void);
+int allocate_all (int ordinal, uint64_t chunk, double hold_s);
+int hold (int ordinal, uint64_t bytes, double seconds);
+
+struct busy
+{
+  int ordinal;
+  double seconds;
+  uint64_t kernel_us;
+  unsigned depth; /* kernels in flight; 0: wait for each */
+  uint64_t bytes; /* to hold meanwhile */
+  const char *wait_file;
+};
+int keep_busy (const struct busy *wish);
+
+#endif

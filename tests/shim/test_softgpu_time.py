@@ -1,0 +1,184 @@
+"""The software GPU's time: exact for one process, in turns between several. Nothing here measures
+the machine: durations are the device's own, shares are ratios."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+from shim.softgpu_host import SoftGpu, answer, first_line
+
+
+@pytest.fixture
+def gpu(tmp_path: Path) -> SoftGpu:
+    return SoftGpu(tmp_path)
+
+
+def test_kernels_take_the_time_that_their_text_states(gpu: SoftGpu) -> None:
+    milliseconds = gpu.client(
+        """
+start()
+before, after = ok(cuda.cuEventCreate(0)), ok(cuda.cuEventCreate(0))
+function = kernel(b"spin")
+
+def measure(work):
+    spin(function, 1000000)  # while it runs, what follows is queued without a gap
+    ok(cuda.cuEventRecord(before, 0))
+    work()
+    ok(cuda.cuEventRecord(after, 0))
+    ok(cuda.cuEventSynchronize(after))
+    return ok(cuda.cuEventElapsedTime(before, after))
+
+def launch(name, times):
+    chosen = kernel(name)
+    def work():
+        for _ in range(times):
+            ok(cuda.cuLaunchKernel(chosen, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0))
+    return work
+
+say(spins=statistics.median(measure(lambda: [spin(function, 100000) for _ in range(20)])
+                            for _ in range(9)),
+    fixed=statistics.median(measure(launch(b"three_ms", 2)) for _ in range(9)),
+    untimed=statistics.median(measure(launch(b"untimed", 10)) for _ in range(9)))
+""".replace("start()", "import statistics\nstart()", 1)
+    )
+    assert milliseconds == {
+        "spins": pytest.approx(2.0, rel=0.01),
+        "fixed": pytest.approx(6.0, rel=0.01),
+        "untimed": pytest.approx(0.1, rel=0.01),
+    }
+
+
+def test_a_full_queue_uses_the_whole_device(gpu: SoftGpu) -> None:
+    said = gpu.workload("busy", "--seconds", "1.5", "--kernel-us", "500", "--async", "16")
+    assert said["share"] == pytest.approx(1.0, abs=0.03)
+
+
+def test_streams_and_events_tell_what_is_done(gpu: SoftGpu) -> None:
+    gpu.client("""
+start()
+not_ready = cuda.CUresult.CUDA_ERROR_NOT_READY
+stream, other = ok(cuda.cuStreamCreate(0)), ok(cuda.cuStreamCreate(0))
+event, never, untimed = (ok(cuda.cuEventCreate(flags)) for flags in (0, 0, 2))
+assert cuda.cuEventQuery(never)[0] == 0
+spin(kernel(b"spin"), 300_000_000, stream)
+ok(cuda.cuEventRecord(event, stream))
+assert cuda.cuStreamQuery(stream)[0] == not_ready
+assert cuda.cuEventQuery(event)[0] == not_ready
+assert cuda.cuEventElapsedTime(event, event)[0] == not_ready
+assert cuda.cuStreamQuery(other)[0] == 0
+ok(cuda.cuStreamWaitEvent(other, event, 0))
+assert cuda.cuStreamQuery(other)[0] == not_ready
+ok(cuda.cuStreamSynchronize(other))
+assert cuda.cuStreamQuery(stream)[0] == 0 and cuda.cuEventQuery(event)[0] == 0
+assert ok(cuda.cuStreamIsCapturing(stream)) == 0
+ok(cuda.cuEventRecord(untimed, stream))
+wrong = cuda.CUresult.CUDA_ERROR_INVALID_HANDLE
+assert cuda.cuEventElapsedTime(event, untimed)[0] == wrong
+assert cuda.cuEventElapsedTime(never, event)[0] == wrong
+say(done=True)
+""")
+
+
+@pytest.mark.parametrize("queue", [(), ("--async", "8")], ids=["waiting", "queueing"])
+def test_two_busy_processes_get_half_each(
+    gpu: SoftGpu, tmp_path: Path, queue: tuple[str, ...]
+) -> None:
+    go = tmp_path / "go"
+    arguments = ["busy", "--seconds", "2", "--kernel-us", "1000", "--wait-file", str(go), *queue]
+    pair = [gpu.start_workload(*arguments) for _ in range(2)]
+    go.touch()
+    seconds = [answer(process)["gpu_seconds"] for process in pair]
+    assert seconds[0] / sum(seconds) == pytest.approx(0.5, abs=0.03)
+
+
+def test_three_busy_processes_get_a_third_each(gpu: SoftGpu, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    arguments = ["busy", "--seconds", "2", "--kernel-us", "700", "--async", "8"]
+    trio = [gpu.start_workload(*arguments, "--wait-file", str(go)) for _ in range(3)]
+    go.touch()
+    seconds = [answer(process)["gpu_seconds"] for process in trio]
+    assert [one / sum(seconds) for one in seconds] == [pytest.approx(1 / 3, abs=0.04)] * 3
+
+
+def test_events_measure_own_time_while_another_process_takes_turns(gpu: SoftGpu) -> None:
+    rival = gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "900", "--async", "8")
+    said = gpu.client("""
+start()
+before, after = ok(cuda.cuEventCreate(0)), ok(cuda.cuEventCreate(0))
+function = kernel(b"spin")
+own, clocks = [], []
+for _ in range(25):
+    began = time.monotonic()
+    ok(cuda.cuEventRecord(before, 0))
+    spin(function, 5000000)
+    ok(cuda.cuEventRecord(after, 0))
+    ok(cuda.cuEventSynchronize(after))
+    clocks.append(1000 * (time.monotonic() - began))
+    own.append(ok(cuda.cuEventElapsedTime(before, after)))
+say(own=own, clocks=clocks)
+""")
+    rival.kill()
+    rival.communicate()
+    assert statistics.median(said["own"]) == pytest.approx(5.0, rel=0.02)
+    # It did share: by the wall clock each took longer than it would alone.
+    assert statistics.median(said["clocks"]) > 6.5
+
+
+def test_a_process_killed_with_the_device_in_hand_stops_nobody(gpu: SoftGpu) -> None:
+    hog = gpu.start_client("""
+start()
+function = kernel(b"spin")
+for _ in range(20):
+    spin(function, 3_600_000_000_000)
+say(queued=True)
+time.sleep(60)
+""")
+    first_line(hog)
+    second = gpu.start_workload("busy", "--seconds", "2", "--kernel-us", "1000", "--async", "8")
+    hog.kill()
+    hog.communicate()
+    assert answer(second)["share"] > 0.85
+
+
+def test_many_processes_killed_while_launching_stop_nobody(gpu: SoftGpu) -> None:
+    survivor = gpu.start_workload("busy", "--seconds", "3", "--kernel-us", "100", "--async", "64")
+    for _ in range(10):
+        rivals = [gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "1")] * 1
+        rivals.append(
+            gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "1", "--async", "512")
+        )
+        gpu.smi("-L")
+        for rival in rivals:
+            rival.kill()
+            rival.communicate()
+    assert answer(survivor)["kernels"] > 1000
+    assert gpu.workload("busy", "--seconds", "0.5", "--kernel-us", "100")["kernels"] > 10
+
+
+def test_a_launch_waits_when_the_queue_is_full(gpu: SoftGpu) -> None:
+    said = gpu.client("""
+start()
+function = kernel(b"spin")
+queued = 0
+began = time.monotonic()
+for _ in range(1100):
+    spin(function, 1_000_000)
+say(seconds=time.monotonic() - began)
+""")
+    # 1,024 fit; for the rest some had to end.
+    assert said["seconds"] > 0.07
+
+
+def test_a_lock_that_a_dead_process_left_behind_is_taken_over(gpu: SoftGpu) -> None:
+    """As if slot 300's owner had been killed while it held the state file's lock."""
+    lock_offset, owner = 24, 301
+    state = gpu.root / "softgpu.state"
+    with state.open("r+b") as file:
+        file.seek(lock_offset)
+        file.write(owner.to_bytes(4, "little"))
+    assert gpu.workload("busy", "--seconds", "0.2", "--kernel-us", "1000")["kernels"] > 10
+    with state.open("rb") as file:
+        file.seek(lock_offset)
+        assert file.read(4) == bytes(4)
