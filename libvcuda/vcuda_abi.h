@@ -72,8 +72,12 @@ enum vcuda_policy
   F (uint64_t, busy_ns)      /* GPU time used since the container started */                       \
   F (uint64_t, throttled_ns) /* time that launches waited for their share */                       \
   F (uint64_t, launches)                                                                           \
-  F (uint64_t, refusals) /* allocations answered with CUDA_ERROR_OUT_OF_MEMORY by us */            \
-  A (uint8_t, reserved, 80)
+  F (uint64_t, refusals)    /* allocations answered with CUDA_ERROR_OUT_OF_MEMORY by us */         \
+  F (uint64_t, sample_ns)   /* CLOCK_MONOTONIC of the last look at busy_ns, and the one before: */ \
+  F (uint64_t, sample_busy) /* what NVML's utilisation is computed from */                         \
+  F (uint64_t, earlier_ns)                                                                         \
+  F (uint64_t, earlier_busy)                                                                       \
+  A (uint8_t, reserved, 48)
 
 /* One process. Its life is an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file: the
    kernel drops it when the process dies, and whoever then takes it clears the slot. No total is
@@ -83,7 +87,7 @@ enum vcuda_policy
   F (uint32_t, pid)        /* in the container's pid namespace; 0 is free */                       \
   F (uint32_t, generation) /* grows each time the slot is taken */                                 \
   F (uint64_t, start_time) /* clock ticks since boot, field 22 of /proc/PID/stat */                \
-  F (uint32_t, asking)     /* reservations now being decided */                                    \
+  F (uint32_t, asking)     /* low half: reservations now being decided; high half: ever decided */ \
   F (uint32_t, padding)                                                                            \
   A (uint64_t, held_bytes, VCUDA_MAX_GPUS)                                                         \
   A (uint64_t, busy_ns, VCUDA_MAX_GPUS)                                                            \
@@ -122,6 +126,8 @@ struct vcuda_usage
 
 /* Lock bytes lie beyond the page's end: locking a byte needs no file content there.  */
 #define VCUDA_USAGE_LOCK_BASE 0x100000
+/* One more byte: who holds it alone may refuse an allocation.  */
+#define VCUDA_USAGE_REFUSE_LOCK (VCUDA_USAGE_LOCK_BASE + VCUDA_MAX_PROCESSES)
 
 _Static_assert (sizeof (struct vcuda_limits_gpu) == 128, "one GPU's limits");
 _Static_assert (sizeof (struct vcuda_limits) == 128 + 16 * 128, "limits page");

@@ -4,7 +4,8 @@
 SOFTGPU := libvcuda/softgpu
 SOFTGPU_OUT := build/softgpu
 SOFTGPU_CFLAGS := $(CFLAGS_COMMON) -D_GNU_SOURCE -Wmissing-prototypes -fvisibility=hidden -fPIC -I$(SOFTGPU)
-SOFTGPU_LIBFLAGS = -shared -Wl,-z,defs -Wl,-z,now -Wl,--no-undefined -ldl -lpthread
+# symbolic: a call of its own must not land in a shim that stands before it.
+SOFTGPU_LIBFLAGS = -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,now -Wl,--no-undefined -ldl -lpthread
 
 softgpu_shared := find lock attach device_time
 softgpu_cuda := init errors procaddress device attribute context context_query block memory pool pointer copy \
@@ -22,30 +23,36 @@ softgpu: $(SOFTGPU_TARGETS) ## the software GPU's libraries and programs
 
 $(SOFTGPU_OUT)/obj/%.o: $(SOFTGPU)/%.c $(wildcard $(SOFTGPU)/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(SOFTGPU_CFLAGS) -I$(CUDA_INCLUDE) -c -o $@ $<
+	@echo "cc        $<"
+	@$(CC) $(SOFTGPU_CFLAGS) -I$(CUDA_INCLUDE) -c -o $@ $<
 
 $(SOFTGPU_OUT)/obj/stubs_%.c: $(SOFTGPU)/stubs.py $(wildcard $(CUDA_INCLUDE)/cuda.h $(CUDA_INCLUDE)/nvml.h)
 	@mkdir -p $(@D)
-	CC="$(CC)" python3 $(SOFTGPU)/stubs.py $* $(CUDA_INCLUDE) $@
+	@CC="$(CC)" python3 $(SOFTGPU)/stubs.py $* $(CUDA_INCLUDE) $@
 
 $(SOFTGPU_OUT)/obj/aliases.ld: $(SOFTGPU)/stubs.py $(wildcard $(CUDA_INCLUDE)/cuda.h)
 	@mkdir -p $(@D)
-	CC="$(CC)" python3 $(SOFTGPU)/stubs.py aliases $(CUDA_INCLUDE) $@
+	@CC="$(CC)" python3 $(SOFTGPU)/stubs.py aliases $(CUDA_INCLUDE) $@
 
 $(SOFTGPU_OUT)/obj/stubs_%.o: $(SOFTGPU_OUT)/obj/stubs_%.c
-	$(CC) $(SOFTGPU_CFLAGS) -Wno-missing-prototypes -c -o $@ $<
+	@$(CC) $(SOFTGPU_CFLAGS) -Wno-missing-prototypes -c -o $@ $<
 
 $(SOFTGPU_OUT)/libcuda.so.1: $(call softgpu_objects,$(softgpu_shared) $(softgpu_cuda) stubs_cuda) $(SOFTGPU_OUT)/obj/aliases.ld
-	$(CC) $(CFLAGS_COMMON) -Wl,-soname,libcuda.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
+	@echo "link      $@"
+	@$(CC) $(CFLAGS_COMMON) -Wl,-soname,libcuda.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
 
 $(SOFTGPU_OUT)/libnvidia-ml.so.1: $(call softgpu_objects,$(softgpu_shared) $(softgpu_nvml) stubs_nvml)
-	$(CC) $(CFLAGS_COMMON) -Wl,-soname,libnvidia-ml.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
+	@echo "link      $@"
+	@$(CC) $(CFLAGS_COMMON) -Wl,-soname,libnvidia-ml.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
 
 $(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,smi smi_query)
-	$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl
+	@echo "link      $@"
+	@$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl
 
 $(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state files)
-	$(CC) $(CFLAGS_COMMON) -o $@ $^
+	@echo "link      $@"
+	@$(CC) $(CFLAGS_COMMON) -o $@ $^
 
 $(SOFTGPU_OUT)/vcuda-workload: $(call softgpu_objects,workload workload_gpu)
-	$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl
+	@echo "link      $@"
+	@$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl

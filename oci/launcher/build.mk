@@ -11,4 +11,5 @@ BUILD_TARGETS += $(LAUNCHER)
 
 $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h
 	@mkdir -p $(@D)
-	musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<
+	@echo "link      $@"
+	@musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<

@@ -117,16 +117,18 @@ class _Bench:
         return str(json.loads(done.stdout)["status"])
 
     def _call(self, runtime: str, *words: str) -> None:
-        done = subprocess.run(
-            [runtime, "--root", self.folder + "/runc", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"{runtime} {' '.join(words)}: {done.stderr}")
+        # The container keeps what it inherits: a pipe would not end before the container does.
+        with open(self.folder + "/errors", "w+") as errors:
+            done = subprocess.run(
+                [runtime, "--root", self.folder + "/runc", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                check=False,
+            )
+            if done.returncode != 0:
+                errors.seek(0)
+                raise RuntimeError(f"{runtime} {' '.join(words)}: {errors.read()}")
 
 
 def _install(folder: str) -> None:

@@ -1,0 +1,34 @@
+"""python3 -m generate INCLUDE POLICY OUT: writes entries.S, real.h and vcuda.map to OUT."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from . import emit, headers, policy
+
+
+def write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(text)
+
+
+def main(arguments: list[str]) -> int:
+    include, policies, out = arguments
+    compiler = os.environ.get("CC", "cc")
+    try:
+        entries = headers.cuda_entries(include, compiler) + headers.nvml_entries(include, compiler)
+        rules = policy.assign(entries, policy.read(policies))
+    except (OSError, subprocess.CalledProcessError, policy.PolicyError) as error:
+        print(f"generate: {error}", file=sys.stderr)
+        return 1
+    os.makedirs(out, exist_ok=True)
+    write(os.path.join(out, "entries.S"), emit.assembly(entries, rules))
+    write(os.path.join(out, "real.h"), emit.header(entries, rules))
+    write(os.path.join(out, "vcuda.map"), emit.version_script(entries))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,88 @@
+"""Writes the table as assembly, C header and version script."""
+
+from __future__ import annotations
+
+from .headers import Entry
+from .policy import OURS, Rule
+
+BANNER = "Made by libvcuda/generate from cuda.h and nvml.h; change policy.list instead."
+
+
+def ours(entries: list[Entry], rules: dict[str, Rule]) -> list[Entry]:
+    return [entry for entry in entries if rules[entry.name].kind in OURS]
+
+
+def assembly(entries: list[Entry], rules: dict[str, Rule]) -> str:
+    """One export, one lazy stub and one slot of `real` per entry."""
+    lines = [
+        f"/* {BANNER}  */",
+        '#include "entries.inc"',
+        "",
+        "\t.text",
+    ]
+    for index, entry in enumerate(entries):
+        if rules[entry.name].kind in OURS:
+            lines.append(f"VCUDA_EXPORT_OURS {entry.name}, vcuda_{entry.name}")
+        else:
+            lines.append(f"VCUDA_EXPORT_PASSED {entry.name}, {index}")
+    lines += [f"VCUDA_LAZY {index}" for index in range(len(entries))]
+    lines += ["", '\t.section .data.real, "aw"', "\t.balign 64", "VCUDA_OBJECT real"]
+    lines += [f"\t.quad .Llazy_{index}" for index in range(len(entries))]
+    lines += ["\t.size real, . - real", "", "\t.section .rodata", "VCUDA_OBJECT vcuda_entry_names"]
+    lines += [f'\t.asciz "{entry.name}"' for entry in entries]
+    lines += ["\t.size vcuda_entry_names, . - vcuda_entry_names", "\t.balign 4"]
+    # Offsets, not pointers: nothing here needs a relocation when the library is loaded.
+    lines.append("VCUDA_OBJECT vcuda_entry_name_offsets")
+    offset = 0
+    for entry in entries:
+        lines.append(f"\t.long {offset}")
+        offset += len(entry.name) + 1
+    lines += ["\t.size vcuda_entry_name_offsets, . - vcuda_entry_name_offsets"]
+    lines += ["", '\t.section .note.GNU-stack, "", @progbits', ""]
+    return "\n".join(lines)
+
+
+def header(entries: list[Entry], rules: dict[str, Rule]) -> str:
+    """`real`, one typed pointer to the driver's function per entry, and our functions' types."""
+    first_nvml = next(i for i, entry in enumerate(entries) if entry.library == "nvml")
+    lines = [
+        f"/* {BANNER}  */",
+        "#ifndef VCUDA_REAL_H",
+        "#define VCUDA_REAL_H",
+        "/* Every version of every function, as the driver itself sees them.  */",
+        "#define __CUDA_API_VERSION_INTERNAL 1",
+        "#define NVML_NO_UNVERSIONED_FUNC_DEFS 1",
+        "#include <cuda.h>",
+        "#include <nvml.h>",
+        '#pragma GCC diagnostic ignored "-Wdeprecated-declarations"',
+        f"#define VCUDA_ENTRIES {len(entries)}",
+        f"#define VCUDA_FIRST_NVML {first_nvml}",
+        "struct vcuda_real",
+        "{",
+    ]
+    for entry in entries:
+        kind = (
+            f"__typeof__ ({entry.name}) *{entry.name};"
+            if entry.typed
+            else (f"void (*{entry.name}) (void);")
+        )
+        lines.append("  " + kind)
+    lines += ["};", "extern struct vcuda_real real;", "enum", "{"]
+    lines += [f"  VCUDA_INDEX_{entry.name} = {index}," for index, entry in enumerate(entries)]
+    lines += ["};"]
+    lines += [f"__typeof__ ({entry.name}) vcuda_{entry.name};" for entry in ours(entries, rules)]
+    lines += ["/* P (index, function): what cuGetProcAddress must answer with ours.  */"]
+    lines += ["#define VCUDA_POLICIES(P) \\"]
+    lines += [
+        f"  P ({index}, vcuda_{entry.name}) \\"
+        for index, entry in enumerate(entries)
+        if entry.library == "cuda" and rules[entry.name].kind in OURS
+    ]
+    lines += ["", "#endif", ""]
+    return "\n".join(lines)
+
+
+def version_script(entries: list[Entry]) -> str:
+    """No version names: a program linked against any driver finds them."""
+    names = "".join(f"    {entry.name};\n" for entry in entries)
+    return f"/* {BANNER}  */\n{{\n  global:\n{names}  local:\n    *;\n}};\n"

@@ -1,0 +1,71 @@
+"""Reads policy.list: what the shim does with each entry point."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import NamedTuple
+
+from .headers import Entry
+
+OURS = ("charged", "freed", "metered", "virtualised")
+PASSED = "passed"
+
+
+class Rule(NamedTuple):
+    """One line: a kind, a pattern of export names, and for what is passed on the reason."""
+
+    kind: str
+    pattern: str
+    reason: str
+
+
+class PolicyError(Exception):
+    """An entry point without a rule, or a rule without an entry point."""
+
+
+def read(path: str) -> list[Rule]:
+    rules: list[Rule] = []
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            words = line.split("#", 1)[0].split(None, 2)
+            if not words:
+                continue
+            kind, pattern = words[0], words[1] if len(words) > 1 else ""
+            reason = words[2].strip() if len(words) > 2 else ""
+            if kind not in (*OURS, PASSED) or not pattern or (kind == PASSED and not reason):
+                raise PolicyError(
+                    f"{path}:{number}: want KIND PATTERN [REASON], kind one of "
+                    f"{' '.join((*OURS, PASSED))}; a passed one needs its reason"
+                )
+            rules.append(Rule(kind, pattern, reason))
+    return rules
+
+
+def assign(entries: list[Entry], rules: list[Rule]) -> dict[str, Rule]:
+    """The first rule that matches each entry's name, or the name without its suffixes.
+
+    Raises PolicyError: an entry that no rule names, or a rule that names none.
+    """
+    used: set[Rule] = set()
+    assigned: dict[str, Rule] = {}
+    missing: list[str] = []
+    for entry in entries:
+        for rule in rules:
+            if rule.kind == PASSED:
+                match = fnmatch.fnmatchcase(entry.base, rule.pattern)
+            else:
+                # A policy function has one signature, so it is named exactly.
+                match = entry.name == rule.pattern
+            if match:
+                assigned[entry.name] = rule
+                used.add(rule)
+                break
+        else:
+            missing.append(entry.name)
+    idle = [rule.pattern for rule in rules if rule not in used]
+    if missing or idle:
+        raise PolicyError(
+            f"on no list: {' '.join(missing) or 'none'}; "
+            f"rules for nothing: {' '.join(idle) or 'none'}"
+        )
+    return assigned

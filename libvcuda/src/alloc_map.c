@@ -1,0 +1,160 @@
+/* Striped open addressing: a look-up costs the same with one live allocation and with a million,
+   and threads meet only within a stripe.  */
+
+#include "alloc_map.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define STRIPES 64
+#define FIRST_CAPACITY 64
+
+struct stripe
+{
+  pthread_mutex_t mutex;
+  struct vcuda_allocation *entries; /* key 0 is free */
+  uint32_t capacity;                /* a power of two */
+  uint32_t used;
+} __attribute__ ((aligned (64)));
+
+static struct stripe stripes[STRIPES] = {
+  [0 ... STRIPES - 1] = { .mutex = PTHREAD_MUTEX_INITIALIZER },
+};
+
+static uint64_t
+hash (uint64_t key)
+{
+  return key * 0x9e3779b97f4a7c15ull;
+}
+
+static struct stripe *
+stripe_of (uint64_t key)
+{
+  return &stripes[hash (key) >> 58];
+}
+
+static uint32_t
+home_of (const struct stripe *stripe, uint64_t key)
+{
+  return (uint32_t) (hash (key) >> 20) & (stripe->capacity - 1);
+}
+
+static void
+insert (struct stripe *stripe, const struct vcuda_allocation *allocation)
+{
+  uint32_t at = home_of (stripe, allocation->key);
+  while (stripe->entries[at].key)
+    at = (at + 1) & (stripe->capacity - 1);
+  stripe->entries[at] = *allocation;
+  stripe->used++;
+}
+
+static bool
+grow (struct stripe *stripe)
+{
+  struct stripe wider = *stripe;
+  wider.capacity = stripe->capacity ? stripe->capacity * 2 : FIRST_CAPACITY;
+  wider.used = 0;
+  wider.entries = calloc (wider.capacity, sizeof *wider.entries);
+  if (!wider.entries)
+    return false;
+  for (uint32_t i = 0; i < stripe->capacity; i++)
+    if (stripe->entries[i].key)
+      insert (&wider, &stripe->entries[i]);
+  free (stripe->entries);
+  stripe->entries = wider.entries;
+  stripe->capacity = wider.capacity;
+  return true;
+}
+
+/* Moves back what had to step aside for the entry that goes, so no tombstones pile up.  */
+static void
+remove_at (struct stripe *stripe, uint32_t hole)
+{
+  uint32_t mask = stripe->capacity - 1;
+  for (uint32_t at = (hole + 1) & mask; stripe->entries[at].key; at = (at + 1) & mask)
+    {
+      uint32_t home = home_of (stripe, stripe->entries[at].key);
+      if (((at - home) & mask) >= ((at - hole) & mask))
+        {
+          stripe->entries[hole] = stripe->entries[at];
+          hole = at;
+        }
+    }
+  stripe->entries[hole].key = 0;
+  stripe->used--;
+}
+
+bool
+vcuda_map_put (const struct vcuda_allocation *allocation)
+{
+  struct stripe *stripe = stripe_of (allocation->key);
+  pthread_mutex_lock (&stripe->mutex);
+  bool room = (stripe->used + 1) * 4 <= stripe->capacity * 3 || grow (stripe)
+              || stripe->used + 1 < stripe->capacity;
+  if (room)
+    insert (stripe, allocation);
+  pthread_mutex_unlock (&stripe->mutex);
+  return room;
+}
+
+bool
+vcuda_map_take (uint64_t key, struct vcuda_allocation *found)
+{
+  struct stripe *stripe = stripe_of (key);
+  bool hit = false;
+  pthread_mutex_lock (&stripe->mutex);
+  if (key && stripe->used)
+    for (uint32_t at = home_of (stripe, key); stripe->entries[at].key;
+         at = (at + 1) & (stripe->capacity - 1))
+      if (stripe->entries[at].key == key)
+        {
+          *found = stripe->entries[at];
+          remove_at (stripe, at);
+          hit = true;
+          break;
+        }
+  pthread_mutex_unlock (&stripe->mutex);
+  return hit;
+}
+
+void
+vcuda_map_take_context (void *context, bool with_pools,
+                        void (*done) (const struct vcuda_allocation *))
+{
+  for (int s = 0; s < STRIPES; s++)
+    {
+      struct stripe *stripe = &stripes[s];
+      pthread_mutex_lock (&stripe->mutex);
+      for (uint32_t at = 0; at < stripe->capacity;)
+        {
+          struct vcuda_allocation *entry = &stripe->entries[at];
+          bool dies = entry->key && entry->context == context
+                      && (entry->owner == VCUDA_OF_CONTEXT
+                          || (with_pools && entry->owner == VCUDA_OF_DEVICE));
+          if (!dies)
+            {
+              at++;
+              continue;
+            }
+          struct vcuda_allocation gone = *entry;
+          remove_at (stripe, at); /* another entry may now stand here: look again */
+          done (&gone);
+        }
+      pthread_mutex_unlock (&stripe->mutex);
+    }
+}
+
+void
+vcuda_map_forget (void)
+{
+  for (int s = 0; s < STRIPES; s++)
+    {
+      /* Perhaps held, and the table half changed, by a thread that the child has not: start anew
+         and leave the old table alone.  */
+      pthread_mutex_init (&stripes[s].mutex, NULL);
+      stripes[s].entries = NULL;
+      stripes[s].capacity = 0;
+      stripes[s].used = 0;
+    }
+}

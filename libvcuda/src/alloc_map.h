@@ -1,0 +1,38 @@
+/* What this process allocated: pointer to size, GPU and context.  */
+
+#ifndef VCUDA_ALLOC_MAP_H
+#define VCUDA_ALLOC_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum vcuda_owner
+{
+  VCUDA_OF_CONTEXT, /* dies with its context */
+  VCUDA_OF_DEVICE,  /* stream-ordered, from a pool of the device */
+};
+
+struct vcuda_allocation
+{
+  uint64_t key; /* device pointer */
+  uint64_t bytes;
+  void *context;
+  int32_t gpu;
+  uint32_t owner;
+};
+
+/* False when there is no host memory to remember it.  */
+bool vcuda_map_put (const struct vcuda_allocation *allocation);
+
+/* Takes out the allocation at KEY. False when it is not there.  */
+bool vcuda_map_take (uint64_t key, struct vcuda_allocation *found);
+
+/* Takes out everything whose owner is the context (and, WITH_POOLS, what its device's pools gave)
+   and calls DONE for each.  */
+void vcuda_map_take_context (void *context, bool with_pools,
+                             void (*done) (const struct vcuda_allocation *));
+
+/* In the child after a fork: the parent's allocations are not the child's.  */
+void vcuda_map_forget (void);
+
+#endif

@@ -1,0 +1,22 @@
+/* Device memory: reserve, call the driver, settle.  */
+
+#ifndef VCUDA_CHARGE_H
+#define VCUDA_CHARGE_H
+
+#include <stdint.h>
+
+#include "real.h"
+
+/* Counts BYTES against the slice of GPU (an index of the limits page; -1 has no slice).
+   CUDA_ERROR_OUT_OF_MEMORY when they don't fit.  */
+CUresult vcuda_reserve (int gpu, uint64_t bytes);
+
+void vcuda_give_back (int gpu, uint64_t bytes);
+
+/* The slice of GPU in bytes.  */
+uint64_t vcuda_memory_limit (int gpu);
+
+/* In the child after a fork.  */
+void vcuda_charge_forget (void);
+
+#endif

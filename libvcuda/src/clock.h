@@ -1,0 +1,24 @@
+#ifndef VCUDA_CLOCK_H
+#define VCUDA_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t
+vcuda_now (void)
+{
+  struct timespec now;
+  clock_gettime (CLOCK_MONOTONIC, &now);
+  return (uint64_t) now.tv_sec * 1000000000ull + (uint64_t) now.tv_nsec;
+}
+
+/* Returns early on a signal: every caller looks again at what it waits for. Leaves errno alone.  */
+static inline void
+vcuda_sleep_ns (uint64_t ns)
+{
+  struct timespec span
+      = { .tv_sec = (time_t) (ns / 1000000000ull), .tv_nsec = (long) (ns % 1000000000ull) };
+  clock_nanosleep (CLOCK_MONOTONIC, 0, &span, NULL);
+}
+
+#endif

@@ -1,0 +1,98 @@
+/* Devices are matched by UUID: indexes differ between processes that set CUDA_VISIBLE_DEVICES.  */
+
+#include "device.h"
+
+#include <string.h>
+
+#include "pages.h"
+
+#define CACHED_DEVICES 64
+
+/* 0 is not asked yet; else the index + 2, so that -1 has a place. A device's UUID never changes. */
+static int8_t cache[CACHED_DEVICES];
+
+int
+vcuda_gpu_of_uuid (const char *text)
+{
+  unsigned count = vcuda_gpu_count ();
+  for (unsigned i = 0; i < count; i++)
+    {
+      const char *uuid = vcuda_pages.limits->gpu[i].uuid;
+      if (memchr (uuid, 0, sizeof vcuda_pages.limits->gpu[i].uuid) && !strcmp (uuid, text))
+        return (int) i;
+    }
+  return -1;
+}
+
+/* PREFIX and 16 bytes as 8-4-4-4-12 hexadecimal digits.  */
+static void
+print_uuid (char text[48], const char *prefix, const CUuuid *uuid)
+{
+  static const char digits[] = "0123456789abcdef";
+  char *out = text;
+  while (*prefix)
+    *out++ = *prefix++;
+  for (int i = 0; i < 16; i++)
+    {
+      if (i == 4 || i == 6 || i == 8 || i == 10)
+        *out++ = '-';
+      *out++ = digits[(unsigned char) uuid->bytes[i] >> 4];
+      *out++ = digits[(unsigned char) uuid->bytes[i] & 15];
+    }
+  *out = 0;
+}
+
+int
+vcuda_gpu_of_device (CUdevice device)
+{
+  bool cached = device >= 0 && device < CACHED_DEVICES;
+  int8_t known = cached ? __atomic_load_n (&cache[device], __ATOMIC_RELAXED) : 0;
+  if (known)
+    return known - 2;
+  CUuuid uuid;
+  /* The second version answers a MIG instance's own UUID; drivers before 11.4 have the first.  */
+  if (real.cuDeviceGetUuid_v2 (&uuid, device) != CUDA_SUCCESS
+      && real.cuDeviceGetUuid (&uuid, device) != CUDA_SUCCESS)
+    return -1;
+  char text[48];
+  print_uuid (text, "GPU-", &uuid);
+  int gpu = vcuda_gpu_of_uuid (text);
+  if (gpu < 0)
+    {
+      print_uuid (text, "MIG-", &uuid);
+      gpu = vcuda_gpu_of_uuid (text);
+    }
+  if (cached)
+    __atomic_store_n (&cache[device], (int8_t) (gpu + 2), __ATOMIC_RELAXED);
+  return gpu;
+}
+
+CUresult
+vcuda_gpu_current (int *gpu, CUcontext *context)
+{
+  CUdevice device;
+  CUresult rc = real.cuCtxGetCurrent (context);
+  if (rc == CUDA_SUCCESS)
+    rc = real.cuCtxGetDevice (&device);
+  if (rc == CUDA_SUCCESS)
+    *gpu = vcuda_gpu_of_device (device);
+  return rc;
+}
+
+CUresult
+vcuda_gpu_of_stream (CUstream stream, int *gpu, CUcontext *context)
+{
+  CUcontext current;
+  bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  if (is_default || real.cuStreamGetCtx (stream, context) != CUDA_SUCCESS)
+    return vcuda_gpu_current (gpu, context);
+  if (real.cuCtxGetCurrent (&current) == CUDA_SUCCESS && current == *context)
+    return vcuda_gpu_current (gpu, context);
+  /* The stream's context is not the current one, and only the current one can be asked.  */
+  CUresult rc = real.cuCtxPushCurrent_v2 (*context);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  rc = vcuda_gpu_current (gpu, context);
+  real.cuCtxPopCurrent_v2 (&current);
+  return rc;
+}

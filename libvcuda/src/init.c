@@ -1,0 +1,38 @@
+/* cuInit, and what must be forgotten in a forked child.  */
+
+#include <pthread.h>
+
+#include "alloc_map.h"
+#include "charge.h"
+#include "inside.h"
+#include "meter.h"
+#include "pages.h"
+#include "real.h"
+#include "slot.h"
+#include "virtual_memory.h"
+
+__thread int vcuda_inside;
+
+static void
+in_child (void)
+{
+  vcuda_slot_forget ();
+  vcuda_charge_forget ();
+  vcuda_map_forget ();
+  vcuda_virtual_memory_forget ();
+  vcuda_meters_forget ();
+}
+
+__attribute__ ((constructor)) static void
+watch_forks (void)
+{
+  pthread_atfork (NULL, NULL, in_child);
+}
+
+CUresult
+vcuda_cuInit (unsigned int flags)
+{
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  return real.cuInit (flags);
+}

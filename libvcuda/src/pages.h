@@ -1,0 +1,45 @@
+/* The two pages of this container, mapped.  */
+
+#ifndef VCUDA_PAGES_H
+#define VCUDA_PAGES_H
+
+#include <stdbool.h>
+
+#include "vcuda_abi.h"
+
+struct vcuda_pages
+{
+  const struct vcuda_limits *limits;
+  struct vcuda_usage *usage;
+};
+
+/* Valid only after vcuda_ready () said true.  */
+extern struct vcuda_pages vcuda_pages;
+
+enum vcuda_readiness
+{
+  VCUDA_UNKNOWN = 0,
+  VCUDA_READY,
+  VCUDA_REFUSED, /* no limits, so nothing is allowed */
+};
+
+extern int vcuda_readiness;
+bool vcuda_pages_map (void);
+
+/* True once both pages are mapped and sound. Without them nothing may reach the driver.  */
+static inline bool
+vcuda_ready (void)
+{
+  int readiness = __atomic_load_n (&vcuda_readiness, __ATOMIC_ACQUIRE);
+  return __builtin_expect (readiness == VCUDA_READY, 1)
+         || (readiness == VCUDA_UNKNOWN && vcuda_pages_map ());
+}
+
+static inline unsigned
+vcuda_gpu_count (void)
+{
+  unsigned count = __atomic_load_n (&vcuda_pages.limits->gpu_count, __ATOMIC_RELAXED);
+  return count < VCUDA_MAX_GPUS ? count : VCUDA_MAX_GPUS;
+}
+
+#endif

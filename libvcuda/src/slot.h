@@ -1,0 +1,33 @@
+/* This process's slot of the usage page.  */
+
+#ifndef VCUDA_SLOT_H
+#define VCUDA_SLOT_H
+
+#include <stdbool.h>
+
+#include "vcuda_abi.h"
+
+/* This process's slot, taken at the first call; NULL when every slot is held by a live process.  */
+struct vcuda_usage_slot *vcuda_slot (void);
+
+/* Gives back what dead processes held. Any number of callers, at any time.  */
+void vcuda_slots_reclaim (void);
+
+/* The same, at most every 100 ms: for the answers that only look.  */
+void vcuda_slots_reclaim_sometimes (void);
+
+/* Adds to this process's bytes on one GPU; BYTES may be negative.  */
+void vcuda_slot_hold (struct vcuda_usage_slot *slot, int gpu, int64_t bytes);
+
+/* The container's use of one GPU: the sum over all slots.  */
+uint64_t vcuda_held_bytes (int gpu);
+
+/* The lock that only one process at a time has: tried until DEADLINE_NS of CLOCK_MONOTONIC.
+   False when it was not got.  */
+bool vcuda_refuse_lock (uint64_t deadline_ns);
+void vcuda_refuse_unlock (void);
+
+/* In the child after a fork: the parent's slot is not ours.  */
+void vcuda_slot_forget (void);
+
+#endif

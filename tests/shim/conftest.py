@@ -1,0 +1,85 @@
+"""A software GPU of its own for every test, and guests on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+from shim import guest
+
+CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
+LIBRARIES = os.path.join("usr", "lib", "x86_64-linux-gnu")
+
+
+@pytest.fixture(scope="session")
+def built() -> None:
+    missing = [path for path in (guest.SHIM, guest.WORKLOAD) if not os.path.exists(path)]
+    assert not missing, f"{missing} not built; run 'make build'"
+
+
+class DriverRoot:
+    """A host with a software GPU."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @property
+    def uuids(self) -> list[str]:
+        folder = os.path.join(self.path, "proc", "driver", "nvidia", "gpus")
+        found = []
+        for bus_id in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, bus_id, "information"), encoding="utf-8") as lines:
+                fields = dict(line.split(":", 1) for line in lines if ":" in line)
+            found.append(fields["GPU UUID"].strip())
+        return found
+
+
+@pytest.fixture
+def host(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverRoot]:
+    root = str(tmp_path_factory.mktemp("host") / "root")
+    tool = os.path.join(guest.BUILD, "softgpu", "softgpu")
+    subprocess.run(
+        [tool, "create", root, "--gpus", "2", "--memory", "16GiB"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    yield DriverRoot(root)
+    subprocess.run([tool, "destroy", root], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def new_guest(
+    host: DriverRoot, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., guest.Guest]:
+    def make(*gpus: guest.Gpu) -> guest.Guest:
+        folder = str(tmp_path_factory.mktemp("guest"))
+        return guest.Guest(folder, host.path, gpus)
+
+    return make
+
+
+class Clients:
+    """Compiles clients/NAME.c against the shim, as a program linked with -lcuda is."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        site = os.path.join(guest.BUILD, "venv", "lib")
+        python = next(name for name in sorted(os.listdir(site)) if name.startswith("python3"))
+        self.headers = os.path.join(site, python, "site-packages", "nvidia", "cu13", "include")
+
+    def __call__(self, name: str) -> str:
+        program = os.path.join(self.folder, name)
+        if not os.path.exists(program):
+            command = ["gcc", "-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread"]
+            command += ["-isystem", self.headers, os.path.join(CLIENTS, name + ".c")]
+            # loads opens the libraries itself.
+            command += ["-o", program, *([guest.SHIM] if name != "loads" else []), "-ldl"]
+            subprocess.run(command, check=True)
+        return program
+
+
+@pytest.fixture(scope="session")
+def client(built: None, tmp_path_factory: pytest.TempPathFactory) -> Clients:
+    return Clients(str(tmp_path_factory.mktemp("clients")))

@@ -1,0 +1,123 @@
+"""A container's view without a container: a private mount namespace with /usr/local/vcuda in it.
+
+The command runs with the shim on its library path under all four public names, which are hard
+links of one file as they are bind mounts of one file in a container.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from vcuda_oci import pages
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(TOP, "build")
+SHIM = os.path.join(BUILD, "lib", "libvcuda.so.1")
+PYTHON = os.path.join(BUILD, "venv", "bin", "python3")
+WORKLOAD = os.path.join(BUILD, "softgpu", "vcuda-workload")
+NVIDIA_SMI = os.path.join(BUILD, "softgpu", "nvidia-smi")
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+# /usr/local is hidden, so nothing of the host's own vcuda or CUDA can answer. A page that is not
+# there must be missing in the guest too.
+ENTER = """
+set -e
+mount -t tmpfs none /usr/local
+mkdir -p /usr/local/vcuda/driver
+mount --bind "$1/driver" /usr/local/vcuda/driver
+for page in limits usage; do
+  if [ -e "$1/$page" ]; then
+    : > /usr/local/vcuda/$page
+    mount --bind "$1/$page" /usr/local/vcuda/$page
+  fi
+done
+mount -o remount,bind,ro /usr/local/vcuda/limits 2>/dev/null || [ ! -e "$1/limits" ]
+shift
+exec "$@"
+"""
+
+
+class Gpu(NamedTuple):
+    uuid: str
+    memory_bytes: int
+    core_percent: int = 100
+    core_ceiling_percent: int = 100
+    policy: int = pages.POLICY_FIXED
+    rate_ppm: int = 1_000_000
+    weight: int = 100
+
+
+def share(uuid: str, memory_bytes: int, core_percent: int = 100) -> Gpu:
+    return Gpu(uuid, memory_bytes, core_percent, core_percent, rate_ppm=core_percent * 10_000)
+
+
+class Guest:
+    """One container's pages and libraries in a folder; `run` starts commands inside."""
+
+    def __init__(self, folder: str, driver_root: str, gpus: Sequence[Gpu]) -> None:
+        self.folder = folder
+        self.driver_root = driver_root
+        os.makedirs(os.path.join(folder, "driver"))
+        os.makedirs(os.path.join(folder, "lib"))
+        libraries = os.path.join(driver_root, "usr", "lib", "x86_64-linux-gnu")
+        names = sorted(os.listdir(libraries))
+        for name in names:
+            os.symlink(
+                os.path.realpath(os.path.join(libraries, name)),
+                os.path.join(folder, "driver", name),
+            )
+        first = os.path.join(folder, "lib", names[0])
+        subprocess.run(["cp", SHIM, first], check=True)
+        for name in names[1:]:
+            os.link(first, os.path.join(folder, "lib", name))
+        self.public_names = names
+        self.limits = os.path.join(folder, "limits")
+        self.usage = os.path.join(folder, "usage")
+        self.write_limits(gpus)
+        with open(self.usage, "wb") as usage:
+            usage.write(pages.empty_usage_page())
+            usage.truncate(pages.USAGE_SIZE)
+
+    def write_limits(self, gpus: Sequence[Gpu]) -> None:
+        """In place: a running guest has the file mapped."""
+        flags = os.O_WRONLY | os.O_CREAT
+        fd = os.open(self.limits, flags, 0o644)
+        os.pwrite(fd, pages.limits_page(gpus), 0)
+        os.close(fd)
+
+    def read_usage(self) -> pages.Usage:
+        with open(self.usage, "rb") as usage:
+            return pages.read_usage(usage.read())
+
+    def start(self, *command: str, **options: Any) -> subprocess.Popen[str]:
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "LD_LIBRARY_PATH": os.path.join(self.folder, "lib"),
+            "SOFTGPU_ROOT": self.driver_root,
+            "PYTHONPATH": os.path.join(TOP, "oci"),
+            **options.pop("env", {}),
+        }
+        enter = ["unshare", "-m", "--propagation", "private", "sh", "-c", ENTER, "sh", self.folder]
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        return subprocess.Popen([*enter, *command], env=environment, text=True, **options)
+
+    def run(self, *command: str, **options: Any) -> str:
+        """The command's stdout; fails the test when it does not exit with 0."""
+        process = self.start(*command, **options)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, f"{command[:2]}: exit {process.returncode}\n{out}\n{err}"
+        return str(out)
+
+    def json(self, *command: str, **options: Any) -> Any:
+        return json.loads(self.run(*command, **options))
+
+    def python(self, code: str, *arguments: str, **options: Any) -> Any:
+        """Runs CODE with cuda-bindings and pynvml at hand; what it prints must be JSON."""
+        return self.json(PYTHON, "-c", code, *arguments, **options)

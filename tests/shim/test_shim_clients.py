@@ -1,0 +1,137 @@
+"""What cuda-bindings, pynvml and nvitop show inside a container."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from shim.guest import BUILD, GIB, MIB, PYTHON, WORKLOAD, share
+from vcuda_oci import pages
+
+NVML = """
+import json, sys
+import pynvml as nv
+nv.nvmlInit()
+handle = nv.nvmlDeviceGetHandleByIndex(0)
+"""
+
+
+def test_pynvml_shows_the_slice_in_both_versions_of_the_memory_call(host, new_guest):
+    code = (
+        NVML
+        + """
+one = nv.nvmlDeviceGetMemoryInfo(handle)
+two = nv.nvmlDeviceGetMemoryInfo(handle, version=nv.nvmlMemory_v2)
+print(json.dumps([[m.total, m.used, m.free] for m in (one, two)]))
+"""
+    )
+    guest = new_guest(share(host.uuids[0], 5 * GIB))
+    holder = guest.start(WORKLOAD, "hold", "--bytes", str(GIB), "--seconds", "30")
+    holder.stdout.readline()
+    try:
+        assert guest.python(code) == [[5 * GIB, GIB, 4 * GIB]] * 2
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert guest.python(code) == [[5 * GIB, 0, 5 * GIB]] * 2
+
+
+def test_pynvml_lists_the_containers_own_processes_and_no_others(host, new_guest):
+    code = (
+        NVML
+        + """
+calls = [nv.nvmlDeviceGetComputeRunningProcesses_v2, nv.nvmlDeviceGetComputeRunningProcesses_v3]
+print(json.dumps([[[p.pid, p.usedGpuMemory] for p in call(handle)] for call in calls]))
+"""
+    )
+    own = new_guest(share(host.uuids[0], 4 * GIB))
+    other = new_guest(share(host.uuids[0], 4 * GIB))
+    holders = [
+        guest.start(WORKLOAD, "hold", "--bytes", str(size), "--seconds", "30")
+        for guest, size in ((own, 100 * MIB), (own, 200 * MIB), (other, 300 * MIB))
+    ]
+    for holder in holders:
+        holder.stdout.readline()
+    try:
+        listed = own.python(code)
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.communicate()
+    expected = sorted([[holders[0].pid, 100 * MIB], [holders[1].pid, 200 * MIB]])
+    assert [sorted(each) for each in listed] == [expected] * 2
+    assert own.python(code) == [[], []]
+
+
+@pytest.mark.parametrize(("percent", "work_percent"), [(30, 100), (50, 100)])
+def test_utilisation_is_of_the_share_and_falls_to_zero_when_idle(
+    host, new_guest, percent, work_percent
+):
+    code = NVML + "print(json.dumps(nv.nvmlDeviceGetUtilizationRates(handle).gpu))"
+    guest = new_guest(share(host.uuids[0], GIB, percent))
+    worker = guest.start(WORKLOAD, "busy", "--seconds", "4", "--kernel-us", "1000", "--async", "16")
+    time.sleep(2.5)
+    during = guest.python(code)
+    worker.communicate(timeout=60)
+    # The window is kept from before the end of the work: two looks further it is gone.
+    for _ in range(3):
+        after = guest.python(code)
+        time.sleep(0.6)
+    after = guest.python(code)
+    assert during == pytest.approx(work_percent, abs=8)
+    assert after == 0
+
+
+def test_cuda_bindings_launch_copy_and_time_through_the_shim(host, new_guest):
+    code = """
+import ctypes, json, sys
+from cuda.bindings import driver as cu
+def must(answer):
+    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+must(cu.cuInit(0))
+device = must(cu.cuDeviceGet(0))
+context = must(cu.cuDevicePrimaryCtxRetain(device))
+must(cu.cuCtxSetCurrent(context))
+data = bytes(range(256)) * 16
+memory = must(cu.cuMemAlloc(len(data)))
+back = bytearray(len(data))
+must(cu.cuMemcpyHtoD(memory, data, len(data)))
+must(cu.cuMemcpyDtoH(back, memory, len(data)))
+ptx = b'''//softgpu entry=work time_ns=20000000
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry work() { ret; }
+\\0'''
+module = must(cu.cuModuleLoadData(ptx))
+work = must(cu.cuModuleGetFunction(module, b"work"))
+start, end = must(cu.cuEventCreate(0)), must(cu.cuEventCreate(0))
+must(cu.cuEventRecord(start, 0))
+must(cu.cuLaunchKernel(work, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0))
+must(cu.cuEventRecord(end, 0))
+must(cu.cuCtxSynchronize())
+print(json.dumps([bytes(back) == data, must(cu.cuEventElapsedTime(start, end))]))
+"""
+    copied, took_ms = new_guest(share(host.uuids[0], GIB, 30)).python(code)
+    assert copied
+    assert took_ms == pytest.approx(20, rel=0.2)
+
+
+def test_nvitop_shows_the_slice(host, new_guest):
+    guest = new_guest(share(host.uuids[0], 5 * GIB))
+    nvitop = os.path.join(BUILD, "venv", "bin", "nvitop")
+    out = guest.run(PYTHON, nvitop, "--once", "--only", "0", "--no-unicode")
+    assert "5120MiB" in out
+    assert "16384MiB" not in out
+    assert "N/A / 5120MiB" not in out
+
+
+def test_an_image_without_our_pages_module_can_be_read_from_outside(host, new_guest):
+    guest = new_guest(share(host.uuids[0], GIB, 50))
+    guest.json(WORKLOAD, "busy", "--seconds", "0.5", "--kernel-us", "1000")
+    usage = guest.read_usage()
+    assert usage.gpus[0].launches > 0
+    assert usage.gpus[0].busy_ns > 0
+    assert len(usage.gpus) == pages.MAX_GPUS

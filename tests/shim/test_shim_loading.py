@@ -1,0 +1,165 @@
+"""Which library a program gets, whatever order it opens them in; and what happens without pages."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+from shim.conftest import CLIENTS, LIBRARIES
+from shim.guest import BUILD, GIB, NVIDIA_SMI, WORKLOAD, Guest, share
+from vcuda_oci import pages
+
+CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
+NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
+NVML_UNKNOWN = 999  # NVML_ERROR_UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[CUDA, NVML], [NVML, CUDA], [NVML, CUDA, NVML, CUDA]],
+    ids=["CUDA is used first", "NVML is used first", "both, twice"],
+)
+def test_public_names_lead_to_the_shim_after_the_real_libraries_are_loaded(
+    host, new_guest, client, names
+):
+    opened = new_guest(share(host.uuids[0], GIB)).json(client("loads"), *names)
+    assert [(each["shim"], each["rc"]) for each in opened] == [(True, 0)] * len(names)
+
+
+def test_versioned_names_and_paths_lead_to_the_shim(host, new_guest, client):
+    guest = new_guest(share(host.uuids[0], GIB))
+    paths = [os.path.join(guest.folder, "lib", name) for name in guest.public_names]
+    opened = guest.json(client("loads"), *guest.public_names, *paths, *guest.public_names)
+    assert all(each["shim"] and each["rc"] == 0 for each in opened)
+    assert len({each["file"] for each in opened}) == 1
+
+
+def damage(guest: Guest, page: str, how: str) -> None:
+    path = os.path.join(guest.folder, page)
+    if how == "missing":
+        os.remove(path)
+    elif how == "short":
+        os.truncate(path, 100)
+    else:
+        offset, value = {"magic": (0, 1), "old version": (4, 0), "small": (8, 64)}[how]
+        with open(path, "r+b") as file:
+            file.seek(offset)
+            file.write(value.to_bytes(4, "little"))
+
+
+@pytest.mark.parametrize("page", ["limits", "usage"])
+@pytest.mark.parametrize("how", ["missing", "short", "magic", "old version", "small"])
+def test_without_sound_pages_nothing_reaches_the_driver(host, new_guest, client, page, how):
+    guest = new_guest(share(host.uuids[0], GIB))
+    damage(guest, page, how)
+    process = guest.start(client("loads"), CUDA, NVML)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert f'"rc": {NOT_READY}' in out
+    assert f'"rc": {NVML_UNKNOWN}' in out
+    assert err.count("\n") == 1
+    assert f"'{page}'" in err
+
+
+def test_without_pages_a_real_client_says_that_the_system_is_not_ready(host, new_guest):
+    guest = new_guest(share(host.uuids[0], GIB))
+    damage(guest, "limits", "missing")
+    process = guest.start(WORKLOAD, "info")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert out == ""
+    assert "NOT_READY" in err or str(NOT_READY) in err
+
+
+def test_no_environment_variable_moves_the_limits(host, new_guest):
+    with open(os.path.join(BUILD, "lib", "libvcuda.so.1"), "rb") as shim:
+        assert b"getenv" not in shim.read()
+
+
+def test_nvidia_smi_runs_without_loading_cuda_and_shows_the_slice(host, new_guest):
+    out = new_guest(share(host.uuids[0], 4 * GIB), share(host.uuids[1], GIB)).run(NVIDIA_SMI)
+    memory = re.findall(r"(\d+) ?/ ?(\d+) ?MiB", out.replace("MiB /", "/"))
+    assert memory == [("0", "4096"), ("0", "1024")]
+
+
+MOCK_UUID = "GPU-" + "-".join(["01010101", "0101", "0101", "0101", "010101010101"])
+
+
+@pytest.fixture
+def mock_guest(built, tmp_path, client):
+    """A guest on the mock driver."""
+    libraries = tmp_path / "root" / LIBRARIES
+    libraries.mkdir(parents=True)
+    subprocess.run(
+        [
+            "gcc",
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-Wl,-soname,libcuda.so.1",
+            "-isystem",
+            client.headers,
+            os.path.join(CLIENTS, "mock_cuda.c"),
+            "-o",
+            str(libraries / CUDA),
+        ],
+        check=True,
+    )
+    return Guest(str(tmp_path / "guest"), str(tmp_path / "root"), [share(MOCK_UUID, 10_000_000)])
+
+
+def test_a_driver_that_calls_itself_by_name_is_charged_once_and_hands_out_the_shim(
+    mock_guest, client
+):
+    full, not_found = 2, 500
+    assert mock_guest.json(client("mocked"), "10000000") == {
+        "errno": 77,
+        "pool": [0, 0, full],
+        # The third was refused, so the pointer freed is the second one's.
+        "left": 6_000_000,
+        "pitched": 51_200,
+        "too_wide": full,
+        "missing": not_found,
+        "ours": {
+            "cuInit": 1,
+            "cuMemAlloc": 1,
+            "cuMemFree": 1,
+            "cuGetProcAddress": 1,
+            "per_thread": 1,
+            "future": 0,
+        },
+        "absent": 1,
+    }
+
+
+def test_virtual_memory_is_charged_until_its_last_handle_and_mapping_are_gone(mock_guest, client):
+    assert mock_guest.json(client("virtual")) == {
+        "1 two blocks": 2_000_000,
+        "2 released but mapped": 2_000_000,
+        "3 unmapped, one handle left": 6_000_000,
+        "4 all gone": 10_000_000,
+        "third": 2,
+    }
+
+
+def test_the_shim_in_place_of_its_own_driver_refuses_instead_of_calling_itself(
+    host, new_guest, client
+):
+    guest = new_guest(share(host.uuids[0], GIB))
+    for name in os.listdir(os.path.join(guest.folder, "driver")):
+        path = os.path.join(guest.folder, "driver", name)
+        os.remove(path)
+        os.link(os.path.join(guest.folder, "lib", guest.public_names[0]), path)
+    opened = guest.json(client("loads"), CUDA, NVML)
+    assert [each["rc"] for each in opened] == [NOT_READY, NVML_UNKNOWN]
+
+
+def test_a_page_of_a_newer_host_serves_this_shim(host, new_guest, client):
+    guest = new_guest(share(host.uuids[0], GIB))
+    for page in ("limits", "usage"):
+        with open(os.path.join(guest.folder, page), "r+b") as file:
+            file.seek(4)
+            file.write((pages.ABI_VERSION + 1).to_bytes(4, "little"))
+    assert guest.json(client("loads"), CUDA, NVML)[0]["rc"] == 0

@@ -1,0 +1,95 @@
+"""The table: every entry point of the headers has a rule and is exported, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from shim.guest import BUILD, SHIM, TOP
+
+sys.path.insert(0, os.path.join(TOP, "libvcuda"))
+
+from generate import headers, policy
+
+POLICY = os.path.join(TOP, "libvcuda", "policy.list")
+
+
+@pytest.fixture(scope="module")
+def include() -> str:
+    folder = os.path.join(BUILD, "venv", "lib")
+    python = next(name for name in sorted(os.listdir(folder)) if name.startswith("python3"))
+    return os.path.join(folder, python, "site-packages", "nvidia", "cu13", "include")
+
+
+@pytest.fixture(scope="module")
+def entries(include):
+    return headers.cuda_entries(include, "gcc") + headers.nvml_entries(include, "gcc")
+
+
+@pytest.fixture(scope="module")
+def exports(built):
+    listing = subprocess.run(
+        ["nm", "-D", "--defined-only", SHIM], capture_output=True, text=True, check=True
+    ).stdout
+    return {line.split()[-1] for line in listing.splitlines()}
+
+
+def test_every_entry_point_of_the_headers_is_exported_and_nothing_else(entries, exports):
+    assert exports == {entry.name for entry in entries}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cuMemAlloc",
+        "cuMemAlloc_v2",
+        "cuMemcpyHtoD",
+        "cuMemcpyHtoD_v2",
+        "cuMemcpyHtoD_v2_ptds",
+        "cuLaunchKernel",
+        "cuLaunchKernel_ptsz",
+        "cuGetProcAddress",
+        "cuGetProcAddress_v2",
+        "cuMemAllocAsync_ptsz",
+        "cuCtxCreate_v4",
+        "cuProfilerStart",
+        "cuGLGetDevices_v2",
+        "nvmlInit",
+        "nvmlInit_v2",
+        "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+    ],
+)
+def test_old_new_and_per_thread_names_are_there(exports, name):
+    assert name in exports
+
+
+def test_every_function_type_of_the_toolkit_has_an_entry(include, entries):
+    assert headers.typedef_bases(include) <= {entry.base for entry in entries}
+
+
+def test_an_entry_point_on_no_list_is_an_error(entries):
+    rules = policy.read(POLICY)
+    policy.assign(entries, rules)
+    with pytest.raises(policy.PolicyError, match="cuMemAllocNew"):
+        policy.assign([*entries, headers.Entry("cuMemAllocNew", "cuda", True)], rules)
+
+
+def test_a_new_version_of_a_charged_entry_point_is_an_error(entries):
+    rules = policy.read(POLICY)
+    with pytest.raises(policy.PolicyError, match="cuMemAlloc_v3"):
+        policy.assign([*entries, headers.Entry("cuMemAlloc_v3", "cuda", True)], rules)
+
+
+def test_the_shim_loads_with_c_libraries_since_glibc_2_17(built):
+    listing = subprocess.run(
+        ["objdump", "-T", SHIM], capture_output=True, text=True, check=True
+    ).stdout
+    versions = {
+        tuple(int(part) for part in word.strip("()").split("_")[1].split("."))
+        for word in listing.split()
+        if word.strip("()").startswith("GLIBC_2")
+    }
+    assert max(versions) <= (2, 17)
