@@ -21,11 +21,16 @@ GIB = 1 << 30
 SLEEPS = ["--", "sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.05; done"]
 
 
+# A container's cgroup is /vcuda-ID: so named, a later session sweeps what a killed one left.
+PREFIX = f"it-{os.getpid()}-of-"
+
+
 class Command:
     """The installed `vcuda` on one private host, with settings and records of this test."""
 
     def __init__(self, product: Product, engine: LowLevel, folder: str) -> None:
         self.engine, self.host = engine, engine.host
+        self._running: list[tuple[subprocess.Popen[str], int]] = []
         self.state = folder + "/state"
         self.program = product.prefix + "/bin/vcuda"
         self.config = folder + "/config.toml"
@@ -37,16 +42,19 @@ class Command:
             )
 
     def __call__(self, *words: str) -> Result:
-        return self.host.run(self._words(words), env=self.engine.environment())
+        return self.host.run(self.words(words), env=self.engine.environment())
 
     def json(self, *words: str) -> Any:
         result = self(*words, "--json")
         assert result.rc == 0, result.stderr
         return json.loads(result.stdout)
 
+    def run(self, *words: str, name: str = "any") -> Result:
+        return self("run", "--name", PREFIX + name, *words)
+
     def start(self, name: str, *words: str) -> tuple[subprocess.Popen[str], int]:
         """`vcuda run` in the background, and its pid in the private host, once it runs."""
-        line = shlex.join(self._words(["run", "--name", name, *words]))
+        line = shlex.join(self.words(["run", "--name", PREFIX + name, *words]))
         process = subprocess.Popen(
             self.host.inside(["sh", "-c", f"echo $$; exec {line}"]),
             env=self.host.environment(self.engine.environment()),
@@ -57,7 +65,8 @@ class Command:
         )
         assert process.stdout is not None
         pid = int(process.stdout.readline())
-        wait_until(lambda: self._runs(name), f"{name} to run")
+        self._running.append((process, pid))
+        wait_until(lambda: self._runs(PREFIX + name), f"{name} to run")
         return process, pid
 
     def send(self, signal: str, pid: int) -> None:
@@ -70,12 +79,19 @@ class Command:
         for name in ("allocations", "containers", "run", runtime):
             folder = f"{self.state}/{name}"
             found += os.listdir(folder) if os.path.isdir(folder) else []
-        return found + [name for name in cgroups.named("vcuda-") if "vcuda-it" not in name]
+        return found + sorted(cgroups.named("vcuda-" + PREFIX))
+
+    def close(self) -> None:
+        for process, pid in self._running:
+            if process.poll() is None:  # its test has failed
+                self.send("KILL", pid)
+                process.wait(30)
+        wait_until(lambda: self.left() == [], "the test's containers to be gone")
 
     def _runs(self, name: str) -> bool:
         return any(e["id"] == name and e["status"] == "running" for e in self.json("ps"))
 
-    def _words(self, words: Sequence[str]) -> list[str]:
+    def words(self, words: Sequence[str]) -> list[str]:
         return [self.program, "--config", self.config, *words]
 
 
@@ -91,7 +107,7 @@ def vcuda(
     folder = tempfile.mkdtemp(dir=session_folder)
     command = Command(product, engine, folder)
     yield command
-    wait_until(lambda: command.left() == [], "the test's containers to be gone")
+    command.close()
     mounts = engine.host.check(["cat", "/proc/mounts"])
     assert folder not in mounts
 
@@ -103,7 +119,7 @@ def test_a_command_gets_its_slice_and_nothing_else(vcuda: Command, files: Files)
         "mknod /dev/other c 195 1; open-node /dev/nvidia0 /dev/other; exit 7"
     )
     share = ["--core", "30", "--memory", "4GiB", "--gpu", "0"]
-    result = vcuda("run", *share, "--rootfs", files.rootfs, "--", "sh", "-c", script)
+    result = vcuda.run(*share, "--rootfs", files.rootfs, "--", "sh", "-c", script)
     assert result.rc == 7, result.stderr
     info, alloc, granted, other = result.stdout.splitlines()
     assert [d["total_bytes"] for d in json.loads(info)["devices"]] == [4 * GIB]
@@ -120,7 +136,7 @@ def test_a_command_gets_its_slice_and_nothing_else(vcuda: Command, files: Files)
 
 def test_without_a_rootfs_the_hosts_programs_run_and_their_writes_vanish(vcuda: Command) -> None:
     mark = f"/vcuda-written-{os.getpid()}"
-    result = vcuda("run", "--core", "10", "--", "sh", "-c", f"echo mark >{mark}; cat {mark}; id -u")
+    result = vcuda.run("--core", "10", "--", "sh", "-c", f"echo mark >{mark}; cat {mark}; id -u")
     assert (result.rc, result.stdout) == (0, "mark\n0\n"), result.stderr
     assert not os.path.exists(mark)
 
@@ -131,7 +147,7 @@ def test_volumes_and_variables_reach_the_container(vcuda: Command, scratch: str)
     script = 'cat /ro/in; echo "$WORD" >/rw/out; echo x >/ro/out'
     volumes = ["--volume", f"{scratch}:/ro:ro", "--volume", f"{scratch}:/rw"]
     words = ["--env", "WORD=a b", "--workdir", "/rw", "--", "sh", "-c", script + "; pwd"]
-    result = vcuda("run", "--core", "10", *volumes, *words)
+    result = vcuda.run("--core", "10", *volumes, *words)
     assert result.stdout == "from the host\n/rw\n"
     with open(scratch + "/out") as file:
         assert file.read() == "a b\n"
@@ -149,11 +165,11 @@ def test_ps_and_inspect_show_it_and_release_leaves_it_alone(vcuda: Command) -> N
     assert (entry["core_percent"], entry["memory_bytes"]) == (30, 2 * GIB)
     assert entry["memory_used_bytes"] == 0
     assert entry["gpu_index"] in (0, 1)
-    assert vcuda.json("inspect", "sho")["container_id"] == "shown"
+    assert vcuda.json("inspect", PREFIX + "sho")["container_id"] == PREFIX + "shown"
     free = {gpu["uuid"]: gpu["free_core_percent"] for gpu in vcuda.json("gpus")}
     assert free.pop(entry["gpu_uuid"]) == 70
     assert set(free.values()) == {100}
-    refused = vcuda("release", "shown")
+    refused = vcuda("release", PREFIX + "shown")
     assert refused.rc == 1
     assert "its container lives" in refused.stderr
     assert vcuda.json("release", "--all-dead") == []
@@ -169,14 +185,23 @@ def test_killed_it_takes_its_container_along_and_releases(vcuda: Command) -> Non
     wait_until(lambda: vcuda.left() == [], "the killed container to be gone")
 
 
+def test_killed_at_any_moment_it_leaves_nothing(vcuda: Command) -> None:
+    for hundredths in range(2, 32, 2):
+        run = ["run", "--name", f"{PREFIX}{hundredths}", "--core", "30", *SLEEPS]
+        killer = ["timeout", "--foreground", "-s", "KILL", f"0.{hundredths:02}"]
+        vcuda.host.run([*killer, *vcuda.words(run)], env=vcuda.engine.environment())
+    wait_until(lambda: vcuda.left() == [], "the killed containers to be gone")
+
+
 def test_what_does_not_fit_is_refused_with_what_would(vcuda: Command) -> None:
     process, pid = vcuda.start("first", "--core", "70", "--gpu", "0", *SLEEPS)
-    refused = vcuda("run", "--core", "40", "--gpu", "0", "--", "true")
+    refused = vcuda.run("--core", "40", "--gpu", "0", "--", "true")
     assert (refused.rc, refused.stdout) == (1, "")
     (line,) = refused.stderr.splitlines()
     assert line.startswith("vcuda: placement: largest free share is 30 % and ")
-    assert line.endswith("40 % asked; ask for less, or free a share")
-    assert [entry["id"] for entry in vcuda.json("ps")] == ["first"]
+    assert "; 40 % " in line
+    assert line.endswith(" asked; ask for less, or free a share")
+    assert [entry["id"] for entry in vcuda.json("ps")] == [PREFIX + "first"]
     vcuda.send("TERM", pid)
     assert process.wait(30) == 5
 
@@ -184,7 +209,7 @@ def test_what_does_not_fit_is_refused_with_what_would(vcuda: Command) -> None:
 def test_a_second_container_of_the_same_name_does_the_first_no_harm(vcuda: Command) -> None:
     process, pid = vcuda.start("twin", "--core", "30", *SLEEPS)
     for core in ("30", "40"):
-        second = vcuda("run", "--name", "twin", "--core", core, "--", "true")
+        second = vcuda.run("--core", core, "--", "true", name="twin")
         assert second.rc == 1
         assert second.stderr
     assert [entry["status"] for entry in vcuda.json("ps")] == ["running"]
@@ -203,7 +228,7 @@ def test_a_bundle_is_run_and_not_touched(vcuda: Command, files: Files, scratch: 
         json.dump(config, file)
     with open(scratch + "/config.json", "rb") as file:
         before = file.read(), sorted(os.listdir(scratch + "/rootfs/dev"))
-    result = vcuda("run", "--core", "20", "--memory", "1GiB", "--bundle", scratch)
+    result = vcuda.run("--core", "20", "--memory", "1GiB", "--bundle", scratch)
     assert result.rc == 3, result.stderr
     assert json.loads(result.stdout)["devices"][0]["total_bytes"] == GIB
     with open(scratch + "/config.json", "rb") as file:
@@ -226,7 +251,7 @@ def test_what_the_runtime_refuses_holds_nothing_afterwards(
     spoil(config)
     with open(scratch + "/config.json", "w") as file:
         json.dump(config, file)
-    result = vcuda("run", "--core", "20", "--bundle", scratch)
+    result = vcuda.run("--core", "20", "--bundle", scratch)
     assert result.rc != 0
     assert result.stderr
     wait_until(lambda: vcuda.left() == [], "the share to be free again")

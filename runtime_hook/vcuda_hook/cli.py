@@ -1,0 +1,172 @@
+"""The ``vcuda`` command: its verbs, its options, its exit codes.
+
+0: done. 1: refused or failed, with one line on stderr. 2: the command line makes no sense. `run`
+ends with the container's own exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+from vcuda_oci import config, names
+from vcuda_oci.errors import VcudaError
+
+from . import completion
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+VERSION = "0.1.0"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.verb == "completion":
+        sys.stdout.write(completion.script(parser, arguments.shell))
+        return 0
+    if arguments.verb == "run" and arguments.command[:1] == ["--"]:
+        del arguments.command[0]  # argparse hands it on with what follows
+    try:
+        return _verb(arguments.verb)(arguments, config.load(os.path.abspath(arguments.config)))
+    except VcudaError as error:
+        sys.stderr.write(f"vcuda: {error}\n")
+        return 1
+
+
+def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
+    """The verb's function; only its own module is imported."""
+    if name == "run":
+        from .run import run
+
+        return run
+    if name == "demo":
+        from .demo import demo
+
+        return demo
+    # A reader that has seen enough, such as `head`, ends us quietly.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if name == "release":
+        from .release import release
+
+        return release
+    from . import show
+
+    if name == "inspect":
+        return show.inspect
+    return show.gpus if name == "gpus" else show.ps
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vcuda",
+        description="Containers on slices of NVIDIA GPUs.",
+        epilog="example: vcuda run --core 30 --memory 4GiB -- nvidia-smi",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"vcuda {VERSION}")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default=names.DEFAULT_CONFIG,
+        help="settings; default %(default)s",
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def verb(name: str, summary: str, example: str, json: bool = True) -> argparse.ArgumentParser:
+        made = verbs.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=f"example: vcuda {example}",
+            allow_abbrev=False,
+        )
+        if json:
+            made.add_argument("--json", action="store_true", help="answer in JSON")
+        return made
+
+    _run_options(
+        verb(
+            "run",
+            "start a container on a slice of a GPU and wait for its end",
+            "run --core 30 --memory 4GiB -- nvidia-smi",
+            json=False,
+        )
+    )
+    verb("ps", "list the containers that hold shares, and what they use", "ps")
+    inspect = verb("inspect", "show all that is known of one container's share", "inspect run-3f2a")
+    inspect.add_argument("id", metavar="ID", help="the allocation's id, or how it begins")
+    verb("gpus", "list the GPUs and what is free of each", "gpus --json")
+    release = verb("release", "give back what a container holds", "release --all-dead")
+    release.add_argument("id", metavar="ID", nargs="*", help="the id, or how it begins")
+    release.add_argument(
+        "--all-dead", action="store_true", help="release whatever dead containers left behind"
+    )
+    release.add_argument("--force", action="store_true", help="even if the container lives")
+    _demo_options(
+        verb(
+            "demo",
+            "show two containers sharing one GPU, and measure what each gets",
+            "demo --seconds 8",
+            json=False,
+        )
+    )
+    complete = verb(
+        "completion",
+        "print a shell's completion script",
+        'completion bash, as in: eval "$(vcuda completion bash)"',
+        json=False,
+    )
+    complete.add_argument("shell", choices=completion.SHELLS)
+    return parser
+
+
+def _run_options(run: argparse.ArgumentParser) -> None:
+    add = run.add_argument
+    run.usage = "vcuda run --core PERCENT [options] [--] COMMAND..."
+    add("--core", metavar="PERCENT", help="of one GPU's time; 150 is one GPU and half of another")
+    add("--memory", metavar="SIZE", help="such as 4GiB; default: as much of the memory as of core")
+    add(
+        "--gpu",
+        metavar="UUID|INDEX",
+        action="append",
+        default=[],
+        help="choose among these only; may be repeated",
+    )
+    add("--policy", metavar="NAME", help="fixed: never more than the share")
+    add("--placement", metavar="NAME", help="binpack or spread")
+    add("--env", metavar="NAME=VALUE", action="append", default=[], help="may be repeated")
+    add(
+        "--volume",
+        metavar="SRC:DST[:ro]",
+        action="append",
+        default=[],
+        help="a host folder or file in the container; may be repeated",
+    )
+    add("--workdir", metavar="DIR", help="where COMMAND starts; default: here, if it is there")
+    add("--name", metavar="ID", help="the container's id; default: run-XXXXXXXX")
+    add("--runtime", metavar="NAME", help="runc, crun or a path; default: as set")
+    root = run.add_mutually_exclusive_group()
+    root.add_argument(
+        "--rootfs",
+        metavar="DIR",
+        help="its root file system, left unchanged; default: the host's own",
+    )
+    root.add_argument("--bundle", metavar="DIR", help="an OCI bundle, left unchanged")
+    add("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="program and arguments")
+
+
+def _demo_options(demo: argparse.ArgumentParser) -> None:
+    add = demo.add_argument
+    add("--runtime", metavar="NAME", help="runc, crun or a path; default: as set")
+    add("--seconds", type=float, default=8, help="how long shares are measured; default 8")
+    add("--json-out", metavar="FILE", help="write the result there too")
+    add(
+        "--softgpu-dir",
+        metavar="DIR",
+        help="where the software GPU and the workload were built: build/softgpu",
+    )

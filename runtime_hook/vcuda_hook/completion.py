@@ -1,0 +1,61 @@
+"""``vcuda completion``: verbs and options for the shells, read off the parser itself."""
+
+from __future__ import annotations
+
+import argparse
+
+SHELLS = ("bash", "zsh", "fish")
+
+_BASH = """\
+_vcuda() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} verb= i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case ${{COMP_WORDS[i]}} in
+      --config) ((i++)) ;;
+      -*) ;;
+      *) verb=${{COMP_WORDS[i]}}; break ;;
+    esac
+  done
+  case $verb in
+{cases}
+    *) COMPREPLY=($(compgen -W "{verbs} {options}" -- "$word")) ;;
+  esac
+}}
+complete -o default -F _vcuda vcuda
+"""
+
+
+def script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """A script to be sourced by `shell`."""
+    verbs = _verbs(parser)
+    if shell == "fish":
+        lines = [f"complete -c vcuda -l {name[2:]}" for name in _options(parser)]
+        for verb, verb_parser in verbs.items():
+            lines.append(f"complete -c vcuda -n __fish_use_subcommand -f -a {verb}")
+            lines += [
+                f"complete -c vcuda -n '__fish_seen_subcommand_from {verb}' -l {name[2:]}"
+                for name in _options(verb_parser)
+            ]
+        return "\n".join(lines) + "\n"
+    cases = [
+        f'    {verb}) COMPREPLY=($(compgen -W "{" ".join(_options(verb_parser))}" -- "$word")) ;;'
+        for verb, verb_parser in verbs.items()
+    ]
+    text = _BASH.format(
+        cases="\n".join(cases), verbs=" ".join(verbs), options=" ".join(_options(parser))
+    )
+    # zsh reads bash's by its own compatibility layer.
+    return "autoload -U +X bashcompinit && bashcompinit\n" + text if shell == "zsh" else text
+
+
+def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    return [
+        name for action in parser._actions for name in action.option_strings if name[:2] == "--"
+    ]

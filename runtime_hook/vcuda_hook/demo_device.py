@@ -1,0 +1,104 @@
+"""The GPU that ``vcuda demo`` runs on: the host's own, or one made of software for the demo."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+from vcuda_oci import config, host, liveness
+from vcuda_oci.errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vcuda_oci.config import Config
+    from vcuda_oci.placement import Gpu
+
+SOFTWARE_MEMORY = "16GiB"
+SOFTWARE_STATE = "/softgpu.state"
+GUEST_SOFTWARE_STATE = "/run/softgpu/softgpu.state"
+PREFIX = "vcuda-demo."
+CREATE_SECONDS = 60
+
+
+class Device:
+    """A GPU, and settings of the demo's own: its containers and the host's never meet.
+
+    folder: holds all that the demo writes. kind: "real" or "software". root: the driver root.
+    """
+
+    def __init__(self, folder: str, kind: str, root: str, extra_mounts: list[str]) -> None:
+        self.folder, self.kind, self.root = folder, kind, root
+        self.config_path = folder + "/config.toml"
+        mounts = ", ".join(_quoted(mount) for mount in extra_mounts)
+        text = (
+            f"state-dir = {_quoted(folder + '/state')}\n"
+            f"driver-root = {_quoted(root)}\n"
+            f"extra-mounts = [{mounts}]\n"
+        )
+        with open(self.config_path, "w") as file:
+            file.write(text)
+        self.settings = config.load(self.config_path)
+
+    def gpu(self) -> Gpu:
+        """The first one. Raises VcudaError: the driver does not answer, or has none."""
+        facts = host.load(self.settings.driver_root, self.settings.state_dir + "/host.json")
+        if not facts.gpus:
+            raise VcudaError("the driver has no GPU", self.root, "check it with nvidia-smi")
+        return facts.gpus[0]
+
+
+def private_folder() -> str:
+    """A folder that carries this process's pid and start time, so that it can be known as dead."""
+    pid = os.getpid()
+    return tempfile.mkdtemp(prefix=f"{PREFIX}{pid}.{liveness.start_time(pid)}.")
+
+
+def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Device:
+    """The host's GPU where it has a driver with a device node, else a software GPU in `folder`.
+
+    Raises VcudaError: there is neither.
+    """
+    real = f"{settings.driver_root.rstrip('/')}/dev/nvidia0"
+    if os.path.exists(real):
+        mounts = [":".join(mount) for mount in settings.extra_mounts]
+        kind = "software" if os.path.exists(settings.driver_root + SOFTWARE_STATE) else "real"
+        return Device(folder, kind, settings.driver_root, mounts)
+    program = f"{softgpu_dir}/softgpu"
+    if not softgpu_dir or not os.path.exists(program):
+        raise VcudaError(
+            "this host has no NVIDIA driver and no software GPU is named",
+            "vcuda demo",
+            "build it with 'make build' and say --softgpu-dir build/softgpu",
+        )
+    root = folder + "/gpu"
+    made = subprocess.run(
+        [program, "create", root, "--gpus", "1", "--memory", SOFTWARE_MEMORY],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=CREATE_SECONDS,
+        check=False,
+    )
+    if made.returncode != 0:
+        raise VcudaError(f"no software GPU: {made.stdout.strip()}", program, "mend that")
+    return Device(folder, "software", root, [f"{root}{SOFTWARE_STATE}:{GUEST_SOFTWARE_STATE}"])
+
+
+def sweep() -> None:
+    """Remove the folders of demos that were killed; their containers ended with them."""
+    parent = tempfile.gettempdir()
+    for name in os.listdir(parent):
+        pid, _, rest = name[len(PREFIX) :].partition(".")
+        started = rest.partition(".")[0]
+        if not name.startswith(PREFIX) or not (pid.isdigit() and started.isdigit()):
+            continue
+        if liveness.start_time(int(pid)) != int(started):
+            shutil.rmtree(f"{parent}/{name}", ignore_errors=True)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,191 @@
+"""``vcuda ps``, ``inspect`` and ``gpus``: who holds what, how much is in use, what is free."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from vcuda_oci import host
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger, broken_record
+
+from . import table, usage
+from .status import statuses
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.config import Config
+
+
+def ps(arguments: argparse.Namespace, settings: Config) -> int:
+    """1 where a record is broken, each told on stderr."""
+    return ps_of(settings, arguments.json)
+
+
+def ps_of(settings: Config, json: bool = False) -> int:
+    ledger = Ledger(settings.state_dir)
+    whole, broken = ledger.read()
+    indexes = _indexes(settings)
+    entries = [
+        entry
+        for allocation, status, used in zip(
+            whole, statuses(whole), usage.sample(ledger, whole, usage.SAMPLE_SECONDS)
+        )
+        for entry in _entries(allocation, status, used, indexes)
+    ]
+    if json:
+        table.print_json(entries)
+    else:
+        headings = ("CONTAINER", "GPU", "CORE", "USED", "MEMORY", "POLICY", "STATE", "AGE")
+        table.print_table(headings, [_row(entry) for entry in entries])
+    for path, reason in broken:
+        sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
+    return 1 if broken else 0
+
+
+def inspect(arguments: argparse.Namespace, settings: Config) -> int:
+    """The whole record of one allocation and what its pages say."""
+    ledger = Ledger(settings.state_dir)
+    allocation = find(ledger, arguments.id)
+    record = dict(allocation.__dict__)
+    record["shares"] = [dict(share.__dict__) for share in allocation.shares]
+    record["status"] = statuses([allocation])[0]
+    record["limits"] = usage.limits(ledger, allocation)
+    record["usage"] = usage.whole_page(ledger, allocation)
+    if arguments.json:
+        table.print_json(record)
+    else:
+        for line in _lines(record):
+            print(line)
+    return 0
+
+
+def gpus(arguments: argparse.Namespace, settings: Config) -> int:
+    """The host's GPUs and what is free of each."""
+    facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
+    whole, broken = Ledger(settings.state_dir).read()
+    entries: list[dict[str, Any]] = []
+    for gpu in facts.gpus:
+        taken = [share for a in whole for share in a.shares if share.uuid == gpu.uuid]
+        entries.append(
+            {
+                "index": gpu.index,
+                "uuid": gpu.uuid,
+                "model": gpu.model,
+                "memory_bytes": gpu.memory_bytes,
+                "free_core_percent": 100 - sum(share.core_percent for share in taken),
+                "free_memory_bytes": gpu.memory_bytes - sum(s.memory_bytes for s in taken),
+                "tenants": len(taken),
+            }
+        )
+    if arguments.json:
+        table.print_json(entries)
+    else:
+        headings = ("INDEX", "UUID", "MODEL", "MEMORY", "FREE CORE", "FREE MEMORY", "TENANTS")
+        rows = [
+            (
+                str(entry["index"]),
+                str(entry["uuid"]),
+                str(entry["model"]),
+                table.size(gpu.memory_bytes),
+                f"{entry['free_core_percent']} %",
+                table.size(entry["free_memory_bytes"]),
+                str(entry["tenants"]),
+            )
+            for gpu, entry in zip(facts.gpus, entries)
+        ]
+        table.print_table(headings, rows)
+    for path, reason in broken:
+        sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
+    return 1 if broken else 0
+
+
+def find(ledger: Ledger, prefix: str) -> Allocation:
+    """The one whole record whose id is or begins so. Raises VcudaError: none, or several."""
+    whole, broken = ledger.read()
+    found = [allocation for allocation in whole if allocation.id == prefix]
+    found = found or [allocation for allocation in whole if allocation.id.startswith(prefix)]
+    if len(found) == 1:
+        return found[0]
+    for path, reason in broken:
+        if path.endswith(f"/{prefix}.json"):
+            raise broken_record(path, reason)
+    raise no_one(prefix, [allocation.id for allocation in found])
+
+
+def no_one(prefix: str, found: Sequence[str]) -> VcudaError:
+    if found:
+        return VcudaError(f"begins {', '.join(found)}", prefix, "write more of the id")
+    return VcudaError("no allocation of this id", prefix, "see 'vcuda ps'")
+
+
+def _entries(
+    allocation: Allocation, status: str, used: list[usage.Use], indexes: dict[str, int]
+) -> list[dict[str, Any]]:
+    """One entry for each GPU of the allocation; unknown figures are null."""
+    return [
+        {
+            "id": allocation.id,
+            "container_id": allocation.container_id,
+            "pod": allocation.pod or None,
+            "gpu_index": indexes.get(share.uuid),
+            "gpu_uuid": share.uuid,
+            "core_percent": share.core_percent,
+            "core_used_percent": use.core_percent,
+            "memory_bytes": share.memory_bytes,
+            "memory_used_bytes": use.memory_bytes,
+            "policy": allocation.request.get("policy"),
+            "status": status,
+            "created": allocation.created,
+        }
+        for share, use in zip(allocation.shares, used)
+    ]
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    pod, used, index = entry["pod"], entry["core_used_percent"], entry["gpu_index"]
+    memory = entry["memory_used_bytes"]
+    return (
+        f"{pod['namespace']}/{pod['name']}/{pod['container']}" if pod else _short_id(entry["id"]),
+        f"{'?' if index is None else index} {table.short(entry['gpu_uuid'])}",
+        f"{entry['core_percent']} %",
+        "-" if used is None else f"{used:.0f} %",
+        f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}",
+        str(entry["policy"]),
+        entry["status"],
+        table.age(time.time() - entry["created"]),
+    )
+
+
+def _short_id(id: str) -> str:
+    """Engines that name by 64 hex digits show twelve of them."""
+    is_hash = len(id) == 64 and not id.strip("0123456789abcdef")
+    return id[:12] if is_hash else id
+
+
+def _indexes(settings: Config) -> dict[str, int]:
+    """GPU indexes by UUID; none where the driver is gone: what is held is shown all the same."""
+    try:
+        facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
+    except VcudaError:
+        return {}
+    return {gpu.uuid: gpu.index for gpu in facts.gpus}
+
+
+def _lines(value: Any, indent: str = "") -> list[str]:
+    """A JSON tree as `key: value` lines for people."""
+    lines: list[str] = []
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        if isinstance(item, (dict, list)) and item:
+            lines += [f"{indent}{key}:", *_lines(item, indent + "  ")]
+        elif str(key).endswith("_bytes") and isinstance(item, int):
+            lines.append(f"{indent}{key}: {item} ({table.size(item)})")
+        else:
+            lines.append(f"{indent}{key}: {item}")
+    return lines

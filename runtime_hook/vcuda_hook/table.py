@@ -1,0 +1,55 @@
+"""Text for people: aligned columns, sizes, ages; colour on a terminal only."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as their widest cell, two spaces apart."""
+    widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
+    for number, row in enumerate((headings, *rows)):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths))
+        line = "  ".join(cells).rstrip()
+        print(line if number else coloured(line, "bold"))
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def coloured(text: str, colour: str) -> str:
+    """`text` in a colour where a person looks at it. Source: no-color.org."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{_SGR[colour]}m{text}\x1b[0m"
+
+
+def size(count: int) -> str:
+    """Bytes in the largest unit that keeps a digit before the point: "4 GiB", "1.5 MiB"."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = 0
+    while power < len(units) - 1 and count >= 1024 ** (power + 1):
+        power += 1
+    return f"{count / 1024**power:.1f}".removesuffix(".0") + f" {units[power]}"
+
+
+def age(seconds: float) -> str:
+    """ "8s", "5m", "3h", "2d"."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def short(uuid: str) -> str:
+    """A GPU's UUID up to its first group, which tells the GPUs of a node apart."""
+    return "-".join(uuid.split("-")[:2])

@@ -1,0 +1,125 @@
+"""What containers use of their shares, from the pages that their shims write.
+
+A page is the guest's to write: it is read as bytes, never mapped, and what is not a whole page
+counts as nothing known.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+
+from vcuda_oci import files, pages
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.ledger import Ledger
+
+SAMPLE_SECONDS = 0.2
+# struct flock of 64-bit Linux: type, whence, start, length, pid, padding.
+_FLOCK = "hhqqi0q"
+
+
+class Use:
+    """Of one GPU's share. None: the page tells nothing."""
+
+    def __init__(self, core_percent: float | None = None, memory_bytes: int | None = None) -> None:
+        self.core_percent, self.memory_bytes = core_percent, memory_bytes
+
+
+def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) -> list[list[Use]]:
+    """Each allocation's use of each of its GPUs, GPU time over the next `seconds`."""
+    before = [_busy(ledger, allocation) for allocation in allocations]
+    if any(before):
+        time.sleep(seconds)
+    return [
+        _use(ledger, allocation, *earlier) if earlier else [Use() for _ in allocation.shares]
+        for allocation, earlier in zip(allocations, before)
+    ]
+
+
+def limits(ledger: Ledger, allocation: Allocation) -> Any:
+    """The limits page as a JSON tree, or why it cannot be read."""
+    path = _folder(ledger, allocation) + "/limits"
+    try:
+        page = pages.read_limits(files.read(path, 1 << 20))
+    except (OSError, ValueError) as error:
+        return {"error": str(error)}
+    return {
+        "driver_dir": page.driver_dir,
+        "sequence": page.sequence,
+        "gpus": [_fields(gpu) for gpu in page.gpus],
+    }
+
+
+def whole_page(ledger: Ledger, allocation: Allocation) -> Any:
+    """The usage page as a JSON tree: live processes only; or why it cannot be read."""
+    try:
+        page, live = _read(ledger, allocation)
+    except (OSError, ValueError) as error:
+        return {"error": str(error)}
+    count = len(allocation.shares)
+    gpus = [_fields(gpu) for gpu in page.gpus[:count]]
+    for index, gpu in enumerate(gpus):
+        gpu["held_bytes"] = sum(process.held_bytes[index] for process in live)
+    processes = [_fields(process) for process in live]
+    for process in processes:
+        for key in ("held_bytes", "busy_ns"):
+            process[key] = list(process[key])[:count]
+    return {"gpus": gpus, "processes": processes}
+
+
+def _busy(ledger: Ledger, allocation: Allocation) -> tuple[float, list[int]] | None:
+    """When, and each GPU's busy_ns."""
+    try:
+        page = pages.read_usage(files.read(_folder(ledger, allocation) + "/usage", 1 << 20))
+    except (OSError, ValueError):
+        return None
+    return time.monotonic(), [gpu.busy_ns for gpu in page.gpus]
+
+
+def _use(ledger: Ledger, allocation: Allocation, since: float, earlier: Sequence[int]) -> list[Use]:
+    try:
+        page, live = _read(ledger, allocation)
+    except (OSError, ValueError):
+        return [Use() for _ in allocation.shares]
+    elapsed_ns = (time.monotonic() - since) * 1e9
+    return [
+        Use(
+            100 * max(0, page.gpus[index].busy_ns - earlier[index]) / elapsed_ns,
+            sum(process.held_bytes[index] for process in live),
+        )
+        for index in range(len(allocation.shares))
+    ]
+
+
+def _read(ledger: Ledger, allocation: Allocation) -> tuple[pages.Usage, list[pages.UsageProcess]]:
+    """The page, and those of its processes that live: each holds the lock byte of its slot."""
+    path = _folder(ledger, allocation) + "/usage"
+    page = pages.read_usage(files.read(path, 1 << 20))
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        live = [process for process in page.processes if _is_locked(fd, process.slot)]
+    finally:
+        os.close(fd)
+    return page, live
+
+
+def _is_locked(fd: int, slot: int) -> bool:
+    question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, pages.USAGE_LOCK_BASE + slot, 1, 0)
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, question)
+    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+
+
+def _fields(entry: object) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in type(entry).__slots__}  # type: ignore[attr-defined]
+
+
+def _folder(ledger: Ledger, allocation: Allocation) -> str:
+    return f"{ledger.containers}/{allocation.id}"

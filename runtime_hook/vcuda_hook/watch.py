@@ -1,0 +1,117 @@
+"""Ends a container whose ``vcuda run`` was killed, and releases what it held."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import shutil
+import subprocess
+import time
+
+from vcuda_oci import liveness
+from vcuda_oci.ledger import Ledger
+
+from . import spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vcuda_oci.allocation import Allocation
+
+GRACE_SECONDS = 30
+
+
+def watch_this_process(state_dir: str, runtime_root: str, container_id: str) -> None:
+    """Leave a watcher behind that waits for the end of this process, whatever it execs.
+
+    In the ordinary case the low-level runtime has deleted the container by then and the watcher
+    finds nothing to do. It is no child of this process (runc waits for any child of its own), is in
+    a session of its own (a killed process group must not take it along), and holds no file.
+    """
+    claimant = [os.getpid(), liveness.start_time(os.getpid())]
+    waiting_for = os.pidfd_open(claimant[0])
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        os.close(waiting_for)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.chdir("/")
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(nothing, standard)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2 and int(name) != waiting_for:
+                _close(int(name))
+        select.select([waiting_for], [], [])
+        clean_up_after(Ledger(state_dir), claimant, runtime_root, container_id)
+    finally:
+        os._exit(0)
+
+
+def clean_up_after(
+    ledger: Ledger, claimant: list[int], runtime_root: str, container_id: str
+) -> None:
+    """End and release the container that the dead process `claimant` had claimed for.
+
+    By claimant and not by id: an id that was refused because it is in use is another's container.
+    """
+    left = _claimed_by(ledger, claimant)
+    if left is None:
+        return
+    subprocess.run(  # ends it; its poststop hook releases
+        [*left.runtime, "delete", "--force", left.container_id],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=GRACE_SECONDS,
+        check=False,
+    )
+    # Once it is released, touch nothing: whoever waits for that may remove all these folders, and
+    # a runtime that is asked makes its own again.
+    if _claimed_by(ledger, claimant) is None or liveness.is_alive(left):
+        return
+    # A runtime that was killed before it wrote its state knows nothing of these two.
+    shutil.rmtree(f"{runtime_root}/{container_id}", ignore_errors=True)
+    _remove_cgroups(spec.cgroup_of(container_id))
+    with ledger:
+        if _claimed_by(ledger, claimant):
+            ledger.remove(left.id)
+
+
+def _close(fd: int) -> None:
+    try:
+        os.close(fd)
+    except OSError:
+        pass  # it was the listing's own
+
+
+def _claimed_by(ledger: Ledger, claimant: list[int]) -> Allocation | None:
+    whole, _ = ledger.read()
+    return next((found for found in whole if found.claimant == claimant), None)
+
+
+def _remove_cgroups(group: str) -> None:
+    """Remove the container's empty cgroups in every hierarchy."""
+    with open("/proc/self/mounts") as mounts:
+        fields = [line.split() for line in mounts]
+    folders = {point + group for _, point, kind, *_ in fields if kind in ("cgroup", "cgroup2")}
+    # The runtime's own child may take a moment to notice that it is alone.
+    deadline = time.monotonic() + GRACE_SECONDS
+    while folders and time.monotonic() < deadline:
+        folders = {folder for folder in folders if not _remove_cgroup(folder)}
+        time.sleep(0.02)
+
+
+def _remove_cgroup(folder: str) -> bool:
+    """Whether it is gone now."""
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        return error.errno != errno.EBUSY
+    return True

@@ -1,0 +1,165 @@
+"""The command line of `vcuda`: what it takes, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import Any
+
+import pytest
+from vcuda_hook import cli, run
+
+from unit.ground import write
+
+PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
+VERBS = ["run", "ps", "inspect", "gpus", "release", "demo", "completion"]
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_of_everything_ends_with_an_example(verb: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*([verb] if verb else []), "--help"])
+    assert ended.value.code == 0
+    assert "example: vcuda " in capsys.readouterr().out
+
+
+def test_version_is_told(capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    (version,) = re.findall(r"(?m)^version = \"(.*)\"$", read(PROJECT))
+    assert capsys.readouterr().out == f"vcuda {version}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["walk"], ["ps", "extra"], ["inspect"], ["completion", "csh"], ["run", "--rootfs"]],
+    ids=["no verb", "unknown verb", "a word too many", "no id", "unknown shell", "no value"],
+)
+def test_a_command_line_without_sense_ends_with_2(words: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == 2
+    assert "usage: vcuda" in capsys.readouterr().err
+
+
+def test_a_wrong_setting_is_one_line_that_names_file_and_line(tmp_path: Any, capsys: Any) -> None:
+    settings = write(f"{tmp_path}/config.toml", '\nstate_dir = "/run/vcuda"\n')
+    assert cli.main(["--config", settings, "ps"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        f"vcuda: {settings}:2: unknown key 'state_dir'; did you mean 'state-dir'?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--", "true"], "vcuda run: no --core; say how much compute: --core 30 is 30 %"),
+        (["--core", "30"], "vcuda run: no command; end it like: -- nvidia-smi"),
+        (["--core", "30", "--env", "=x", "true"], "--env: '=x' is no variable; write NAME=value"),
+        (
+            ["--core", "30", "--volume", "/tmp:relative", "true"],
+            "--volume: '/tmp:relative' is no volume; write /host/folder:/folder[:ro]",
+        ),
+        (
+            ["--core", "30", "--volume", "/nonexistent:/x", "true"],
+            "/nonexistent: does not exist; make it, or name another --volume",
+        ),
+        (
+            ["--core", "30", "--name", "../x", "true"],
+            "--name: '../x' cannot name a container; use up to 64 letters, digits and _.+-",
+        ),
+        (
+            ["--core", "30", "--runtime", "nosuchrunc", "true"],
+            "nosuchrunc: no such runtime; install runc or crun, or name one by --runtime",
+        ),
+        (
+            ["--core", "30", "--bundle", "/nonexistent"],
+            "/nonexistent/config.json: cannot be read: No such file or directory; "
+            "name the bundle with --bundle",
+        ),
+    ],
+)
+def test_run_refuses_in_one_line_before_anything_is_started(
+    words: list[str], complaint: str, tmp_path: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(run.runtime, "SHIM", os.devnull)
+    monkeypatch.setattr(run.watch, "watch_this_process", lambda *_: pytest.fail("started"))
+    settings = write(
+        f"{tmp_path}/config.toml", f'state-dir = "{tmp_path}/state"\nruntime="/bin/true"'
+    )
+    assert cli.main(["--config", settings, "run", *words]) == 1
+    assert capsys.readouterr().err == f"vcuda: {complaint}\n"
+    assert not os.path.exists(f"{tmp_path}/state")
+
+
+def test_run_without_root_says_so(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert cli.main(["--config", f"{tmp_path}/none", "run", "--core", "30", "true"]) == 1
+    assert capsys.readouterr().err == (
+        "vcuda: vcuda run: starting containers takes root; run it with sudo\n"
+    )
+
+
+@pytest.mark.parametrize("dashes", [[], ["--"]], ids=["without --", "with --"])
+def test_what_follows_is_the_command_whatever_it_looks_like(
+    dashes: list[str], monkeypatch: Any, tmp_path: Any
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(run, "run", lambda arguments, settings: seen.append(arguments) or 0)
+    words = ["run", "--core", "30", "--gpu", "0", "--gpu", "1", *dashes, "ls", "--core", "-x", "--"]
+    assert cli.main(["--config", f"{tmp_path}/none", *words]) == 0
+    assert seen[0].command == ["ls", "--core", "-x", "--"]
+    assert run.request_words(seen[0]) == {"core": "30", "gpu": "0,1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "volume"),
+    [
+        ("/tmp:/t", ("/tmp", "/t", False)),
+        ("/tmp:/t:ro", ("/tmp", "/t", True)),
+        ("/tmp:/t:rw", ("/tmp", "/t", False)),
+    ],
+)
+def test_a_volume_is_source_destination_and_perhaps_ro(text: str, volume: Any) -> None:
+    assert run.parse_volume(text) == volume
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_verb(shell: str, capsys: Any) -> None:
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for verb in VERBS:
+        assert verb in script
+    assert "all-dead" in script
+
+
+@pytest.mark.parametrize(
+    ("line", "answers"),
+    [
+        (["vcuda", "r"], ["run", "release"]),
+        (["vcuda", "release", "--a"], ["--all-dead"]),
+        (["vcuda", "--config", "x", "ps", "--"], ["--help", "--json"]),
+    ],
+)
+def test_bash_completes_verbs_and_their_options(
+    line: list[str], answers: list[str], capsys: Any
+) -> None:
+    cli.main(["completion", "bash"])
+    ask = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _vcuda; echo "${COMPREPLY[@]}"'
+    answer = subprocess.run(
+        ["/bin/bash", "-c", capsys.readouterr().out + ask, "bash", *line],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.split() == answers
+
+
+def read(path: str) -> str:
+    with open(path) as file:
+        return file.read()

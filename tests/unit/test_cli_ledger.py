@@ -1,0 +1,218 @@
+"""`vcuda ps`, `inspect`, `gpus` and `release` over a ledger with tenants of every kind."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+from typing import Any
+
+import pytest
+from vcuda_hook import cli, show, usage
+from vcuda_oci import pages
+from vcuda_oci.allocation import Allocation, GpuShare
+from vcuda_oci.claim import limits_page
+from vcuda_oci.host import Host
+from vcuda_oci.ledger import Ledger
+
+from unit.ground import GIB, FakeRuntime, gpus, record, write
+
+
+class Node:
+    """A state folder, its settings file, and a runtime that knows what it is told."""
+
+    def __init__(self, folder: str) -> None:
+        self.ledger = Ledger(folder + "/state")
+        self.runtime = FakeRuntime(folder + "/bin")
+        self.config = write(
+            folder + "/config.toml", f'state-dir = "{folder}/state"\ndriver-root = "{folder}/gpu"\n'
+        )
+
+    def holds(self, allocation: Allocation, status: str = "running") -> Allocation:
+        allocation.runtime = self.runtime.words
+        if status:
+            self.runtime.knows(allocation.container_id, status)
+        with self.ledger:
+            self.ledger.write(allocation, limits_page(allocation))
+        return allocation
+
+    def breaks(self, id: str) -> None:
+        write(f"{self.ledger.allocations}/{id}.json", '{"version":1,"id":"' + id)
+
+    def vcuda(self, *words: str) -> int:
+        return cli.main(["--config", self.config, *words])
+
+
+@pytest.fixture
+def node(tmp_path: Any, monkeypatch: Any) -> Node:
+    facts = Host("", "600.1", "/usr/lib", gpus(16, 8))
+    monkeypatch.setattr(show.host, "load", lambda root, cache: facts)
+    monkeypatch.setattr(usage, "SAMPLE_SECONDS", 0.0)
+    return Node(str(tmp_path))
+
+
+def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
+    node.holds(record("box"))
+    pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
+    node.holds(record("pod-u.main", container_id="c1", pod=pod), "stopped")
+    node.holds(record("f" * 64, shares=[GpuShare("GPU-1", GIB, 10)]), "")
+    assert node.vcuda("ps") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "CONTAINER",
+        "box",
+        "ffffffffffff",
+        "ml/train/main",
+    ]
+    assert lines[1].split()[1:-1] == [
+        "0",
+        "GPU-0",
+        "30",
+        "%",
+        "0",
+        "%",
+        "0",
+        "B",
+        "/",
+        "4",
+        "GiB",
+        "fixed",
+        "running",
+    ]
+    assert lines[2].split()[1:-1] == [
+        "1",
+        "GPU-1",
+        "10",
+        "%",
+        "0",
+        "%",
+        "0",
+        "B",
+        "/",
+        "1",
+        "GiB",
+        "fixed",
+        "gone",
+    ]
+    assert "stopped" in lines[3]
+
+
+def test_a_process_that_lives_counts_and_a_dead_one_does_not(node: Node, capsys: Any) -> None:
+    allocation = node.holds(record("box"))
+    path = f"{node.ledger.containers}/box/usage"
+    slots = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+    with open(path, "r+b") as page:
+        page.seek(12)
+        page.write(struct.pack("=I", 2))
+        for slot, held in enumerate((GIB, 3 * GIB)):
+            page.seek(slots + slot * pages.USAGE_SLOT_SIZE)
+            page.write(struct.pack("=IIQII", 7 + slot, 1, 1, 0, 0) + struct.pack("=Q", held))
+        page.flush()
+        lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, pages.USAGE_LOCK_BASE + 1, 1, 0)
+        fcntl.fcntl(page, fcntl.F_OFD_SETLK, lock)
+        assert node.vcuda("ps", "--json") == 0
+        (entry,) = json.loads(capsys.readouterr().out)
+        assert entry["memory_used_bytes"] == 3 * GIB
+        assert [p["pid"] for p in usage.whole_page(node.ledger, allocation)["processes"]] == [8]
+    assert node.vcuda("ps", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["memory_used_bytes"] == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100_000], ids=["emptied", "overwritten"])
+def test_a_page_that_the_guest_spoilt_is_no_harm(node: Node, content: bytes, capsys: Any) -> None:
+    node.holds(record("box"))
+    write(f"{node.ledger.containers}/box/usage", content)
+    assert node.vcuda("ps", "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["core_used_percent"], entry["memory_used_bytes"]) == (None, None)
+    assert node.vcuda("ps") == 0
+    assert node.vcuda("inspect", "box") == 0
+
+
+def test_a_broken_record_is_told_last_and_the_exit_code_is_1(node: Node, capsys: Any) -> None:
+    node.holds(record("box"))
+    node.breaks("half")
+    for verb in ("ps", "gpus"):
+        assert node.vcuda(verb) == 1
+        told = capsys.readouterr()
+        assert "box" in told.out or verb == "gpus"
+        (line,) = told.err.splitlines()
+        assert line.startswith(f"vcuda: {node.ledger.allocations}/half.json: is not a whole record")
+        assert line.endswith("run 'vcuda release half' if its container is gone")
+
+
+def test_nothing_running_is_an_empty_list(node: Node, capsys: Any) -> None:
+    assert node.vcuda("ps", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert not os.path.exists(node.ledger.state_dir), "looking made folders"
+
+
+def test_gpus_tells_what_is_free(node: Node, capsys: Any) -> None:
+    node.holds(record("box"))
+    assert node.vcuda("gpus", "--json") == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["free_core_percent"], first["free_memory_bytes"]) == (70, 12 * GIB)
+    assert (first["tenants"], second["tenants"]) == (1, 0)
+    assert node.vcuda("gpus") == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == (
+        ["0", "GPU-0", "Soft", "16", "GiB", "70", "%", "12", "GiB", "1"]
+    )
+
+
+def test_inspect_takes_the_beginning_of_an_id(node: Node, capsys: Any) -> None:
+    node.holds(record("box-one"))
+    assert node.vcuda("inspect", "box", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["id"], shown["status"]) == ("box-one", "running")
+    assert shown["limits"]["gpus"][0]["memory_bytes"] == 4 * GIB
+    assert shown["usage"]["gpus"][0]["held_bytes"] == 0
+    node.holds(record("box-two"))
+    assert node.vcuda("inspect", "box") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: box: begins box-one, box-two; write more of the id\n"
+    )
+    assert node.vcuda("inspect", "cat") == 1
+    assert capsys.readouterr().err == ("vcuda: cat: no allocation of this id; see 'vcuda ps'\n")
+
+
+def test_release_refuses_a_living_container(node: Node, capsys: Any) -> None:
+    node.holds(record("alive"))
+    node.holds(record("dead"), "stopped")
+    assert node.vcuda("release", "dead", "alive") == 1
+    assert "vcuda: alive: its container lives; stop it first" in capsys.readouterr().err
+    assert ids(node) == ["alive", "dead"], "part of the command was done"
+    assert node.vcuda("release", "--force", "alive", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == ["alive"]
+    assert ids(node) == ["dead"]
+
+
+def test_release_all_dead_sweeps_and_says_what(node: Node, capsys: Any) -> None:
+    node.holds(record("alive"))
+    node.holds(record("dead"), "stopped")
+    node.holds(record("gone"), "")
+    assert node.vcuda("release", "--all-dead") == 0
+    assert capsys.readouterr().out == "released dead\nreleased gone\n"
+    assert ids(node) == ["alive"]
+    assert node.vcuda("release", "--all-dead") == 0
+    assert capsys.readouterr().out == "nothing to release: every container lives\n"
+
+
+def test_release_takes_a_broken_record_by_its_id_only(node: Node, capsys: Any) -> None:
+    node.breaks("half")
+    assert node.vcuda("release", "hal") == 1
+    assert node.vcuda("release", "../allocations/half") == 1
+    assert node.ledger.read()[1][0][0].endswith("/half.json")
+    assert node.vcuda("release", "half") == 0
+    assert os.listdir(node.ledger.allocations) == []
+
+
+def test_release_of_nothing_asks_for_an_id(node: Node, capsys: Any) -> None:
+    assert node.vcuda("release") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: vcuda release: nothing to release; name an id, or say --all-dead\n"
+    )
+
+
+def ids(node: Node) -> list[str]:
+    return [allocation.id for allocation in node.ledger.read()[0]]
