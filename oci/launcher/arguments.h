@@ -7,10 +7,10 @@
 static const char *const global_values[]
     = { "log", "log-format", "log-level", "root", "criu", "rootless", "cgroup-manager", NULL };
 
-static const char *const create_values[] = {
-  "bundle",    "b",           "console-socket",    "pid-file",    "preserve-fds",        "config",
-  "f",         "image-path",  "work-path",         "parent-path", "manage-cgroups-mode", "empty-ns",
-  "status-fd", "lsm-profile", "lsm-mount-context", "page-server", "tcp-established",     NULL
-};
+static const char *const create_values[]
+    = { "bundle",   "console-socket", "pid-file",    "preserve-fds",      "config",
+        "f",        "image-path",     "work-path",   "parent-path",       "manage-cgroups-mode",
+        "empty-ns", "status-fd",      "lsm-profile", "lsm-mount-context", "page-server",
+        NULL };
 
 #endif

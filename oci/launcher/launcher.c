@@ -88,50 +88,74 @@ low_level_runtime (void)
   return path;
 }
 
-static bool
-takes_value (const char *word, const char *const *with_value)
+/* The option of `with_value` that `word` is or abbreviates, as crun takes --bundl; else NULL.
+ *value: what follows its '=', or NULL.  */
+static const char *
+option_name (const char *word, const char *const *with_value, const char **value)
 {
   const char *name = word + strspn (word, "-");
-  for (; *with_value; with_value++)
-    if (strcmp (name, *with_value) == 0)
-      return true;
-  return false;
+  size_t length = strcspn (name, "=");
+  const char *abbreviated = NULL;
+  *value = name[length] == '=' ? name + length + 1 : NULL;
+  for (; length && *with_value; with_value++)
+    if (strncmp (name, *with_value, length) == 0)
+      {
+        if ((*with_value)[length] == '\0')
+          return *with_value;
+        if (!abbreviated)
+          abbreviated = *with_value;
+      }
+  return abbreviated;
 }
 
-/* The value if `word` is the option `name` as --name=value or --name value, else NULL.  */
+/* The same for letters behind one dash, as crun takes -db DIR and -bDIR.  */
 static const char *
-option_value (const char *word, const char *next, const char *name)
+letter_option (const char *word, const char **value)
 {
-  word += strspn (word, "-");
-  size_t length = strlen (name);
-  if (strncmp (word, name, length) != 0)
+  if (word[1] == '-')
     return NULL;
-  return word[length] == '=' ? word + length + 1 : word[length] == '\0' ? next : NULL;
+  const char *letter = word + 1 + strspn (word + 1, "d");
+  *value = *letter && letter[1] ? letter + 1 : NULL;
+  return *letter == 'b' ? "bundle" : *letter == 'f' ? "f" : NULL;
 }
 
 /* The config.json that this command line creates a container from; false if it creates none.  */
 static bool
 creates_from (char **words, char path[PATH_MAX])
 {
-  while (*words && words[0][0] == '-' && words[0][1])
-    words += takes_value (*words, global_values) && words[1] ? 2 : 1;
+  const char *folder = ".", *file = "config.json", *name, *value;
+  for (; *words && words[0][0] == '-' && words[0][1]; words++)
+    {
+      if (strcmp (*words, "--") == 0)
+        {
+          words++;
+          break;
+        }
+      if (option_name (*words, global_values, &value) && !value && words[1])
+        words++;
+    }
   const char *verb = *words;
   if (!verb || (strcmp (verb, "create") && strcmp (verb, "run") && strcmp (verb, "restore")))
     return false;
-  const char *folder = ".", *file = "config.json", *value;
   while (*++words && strcmp (*words, "--") != 0)
     {
       if (words[0][0] != '-' || !words[0][1])
         continue;
-      if ((value = option_value (*words, words[1], "bundle"))
-          || (value = option_value (*words, words[1], "b")))
-        folder = value;
-      else if ((value = option_value (*words, words[1], "config"))
-               || (value = option_value (*words, words[1], "f")))
-        file = value;
-      if (takes_value (*words, create_values) && words[1])
-        words++;
+      name = option_name (*words, create_values, &value);
+      if (!name)
+        name = letter_option (*words, &value);
+      if (!name)
+        continue;
+      if (!value && words[1])
+        value = *++words;
+      if (strcmp (name, "bundle") == 0)
+        folder = value && *value ? value : ".";
+      else if (strcmp (name, "config") == 0 || strcmp (name, "f") == 0)
+        file = value ? value : "";
     }
+  /* crun reads any other file from where it was called, not from the bundle.  */
+  if (strcmp (file, "config.json") != 0)
+    return snprintf (path, PATH_MAX, "%s", file) < PATH_MAX;
   return snprintf (path, PATH_MAX, "%s/%s", folder, file) < PATH_MAX;
 }
 
@@ -157,9 +181,12 @@ static bool
 may_ask (const char *path)
 {
   static const char *const words[] = { "vcuda", "VCUDA", "NVIDIA_VISIBLE_DEVICES" };
-  int fd = open (path, O_RDONLY | O_CLOEXEC);
   struct stat status;
-  if (fd < 0 || fstat (fd, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size == 0)
+  /* Asked before it is opened: to open a pipe would take a turn of whoever writes into it.  */
+  if (stat (path, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size == 0)
+    return false;
+  int fd = open (path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
     return false;
   size_t size = (size_t) status.st_size;
   char *text = malloc (size);

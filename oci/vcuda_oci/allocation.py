@@ -90,6 +90,8 @@ def _check(allocation: Allocation) -> None:
         and isinstance(allocation.container_id, str)
         and isinstance(allocation.request, dict)
         and isinstance(allocation.pod, dict)
+        and all_are(str, list(allocation.pod.values()))
+        and bool(allocation.shares)
         and isinstance(allocation.created, (int, float))
         and all_are(str, allocation.runtime)
         and all_are(int, allocation.claimant)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 from . import files, jsontree
@@ -13,11 +14,10 @@ if TYPE_CHECKING:
 
 CREATING = ("create", "run", "restore")
 # Options that take the next word as their value. Source: runc 1.1 and crun 1.8 --help.
-# oci/launcher/arguments.h has the same list; a test compares them.
+# oci/launcher/arguments.h has the same lists; a test compares them.
 GLOBAL_VALUES = ("log", "log-format", "log-level", "root", "criu", "rootless", "cgroup-manager")
 CREATE_VALUES = (
     "bundle",
-    "b",
     "console-socket",
     "pid-file",
     "preserve-fds",
@@ -32,68 +32,95 @@ CREATE_VALUES = (
     "lsm-profile",
     "lsm-mount-context",
     "page-server",
-    "tcp-established",
 )
 
 
 class Command:
     """One call of the runtime: its words, and what matters of them.
 
-    verb: "" where there is none. container_id: "" where none is given.
+    verb: "" where there is none. container_id: "" where none is given. root: "" where the runtime
+    chooses it. bundle and config_path: as the runtime would open them from here.
     """
 
     def __init__(self, words: list[str]) -> None:
-        options, position = _options(words, 0, GLOBAL_VALUES, stop=True)
+        options, position = _options(words, 0, GLOBAL_VALUES)
         self.words = words
-        self.global_words = words[:position]
+        self.root = options.get("root", "")
         self.log = options.get("log", "")
         self.log_format = options.get("log-format", "text")
         self.verb = words[position] if position < len(words) else ""
-        self.container_id, self.config_path = "", ""
+        self.container_id, self.bundle, self.config_path = "", "", ""
         if self.verb in CREATING:
-            options, _ = _options(words, position + 1, CREATE_VALUES, stop=False)
+            options, _ = _options(words, position + 1, CREATE_VALUES)
             self.container_id = options.get("", "")
-            folder = options.get("bundle", options.get("b", "."))
-            name = options.get("config", options.get("f", "config.json"))
-            self.config_path = os.path.join(os.path.abspath(folder), name)
+            self.bundle = options.get("bundle") or "."
+            self.config_path = options.get("config", "config.json")
+            # crun reads any other file from where it was called, not from the bundle.
+            if self.config_path == "config.json":
+                self.config_path = os.path.join(self.bundle, "config.json")
 
     @property
     def creates(self) -> bool:
         return self.verb in CREATING
 
+    def state_query(self, runtime: str) -> list[str]:
+        """The command line that asks `runtime` for a container's state, up to the verb.
+
+        Of the global options only the root says which containers there are. The others belong to
+        this one call: with its --log, a query would write into a log that the engine reads.
+        """
+        if not self.root:
+            return [runtime]
+        return [runtime, "--root", os.path.join(os.getcwd(), self.root)]
+
 
 def _options(
-    words: list[str], position: int, with_value: tuple[str, ...], stop: bool
+    words: list[str], position: int, with_value: tuple[str, ...]
 ) -> tuple[dict[str, str], int]:
-    """Options from `position` on, and where they end: at the first plain word if `stop`.
+    """Options from `position` on, and where they end; of one given twice the last counts.
 
-    Otherwise the first plain word, the container's id, stands under the name "".
+    The global ones end at the first plain word, the verb. A verb's own go on to the end, and the
+    first plain word among them, the container's id, stands under the name "".
     """
     found: dict[str, str] = {}
+    is_global = with_value is GLOBAL_VALUES
     while position < len(words):
         word = words[position]
-        if len(word) < 2 or word[0] != "-":
-            if stop:
-                break
-            found.setdefault("", word)
-        elif word == "--":
-            if not stop and position + 1 < len(words):
+        if word == "--":
+            if not is_global and position + 1 < len(words):
                 found.setdefault("", words[position + 1])
             return found, position + 1
+        if len(word) < 2 or word[0] != "-":
+            if is_global:
+                break
+            found.setdefault("", word)
         else:
             name, equals, value = word.lstrip("-").partition("=")
+            name = _full_name(name, with_value)
+            letters = "" if is_global or word[1] == "-" or name in with_value else word[1:]
+            if letters.lstrip("d")[:1] in ("b", "f"):  # as crun takes -db DIR and -bDIR
+                letters = letters.lstrip("d")
+                name = _full_name(letters[0], with_value)
+                equals = value = letters[1:]
             if not equals and name in with_value and position + 1 < len(words):
                 position += 1
                 value = words[position]
-            found[name] = value
+            found["config" if name == "f" else name] = value
         position += 1
     return found, position
+
+
+def _full_name(name: str, with_value: tuple[str, ...]) -> str:
+    """The option that `name` is or abbreviates, as crun takes --bundl; else `name` itself."""
+    if not name or name in with_value:
+        return name
+    return next((full for full in with_value if full.startswith(name)), name)
 
 
 def load_config(path: str) -> Any:
     """The bundle's config.json as a tree. Raises VcudaError: unreadable, or no JSON."""
     try:
-        return jsontree.loads(files.read(path).decode())
+        return jsontree.loads(files.read(path, follow=True).decode())
     except OSError as error:
         raise VcudaError(
             f"cannot be read: {error.strerror}", path, "name the bundle with --bundle"
@@ -105,10 +132,19 @@ def load_config(path: str) -> Any:
 
 
 def replace_config(path: str, spec: Any) -> None:
-    """Write beside, fsync, rename, under the old file's mode. Raises VcudaError: no space."""
+    """Write beside, fsync, rename, under the old file's mode. Raises VcudaError: no space.
+
+    A symlink is replaced, not what it points to: other bundles may share that file. Two that create
+    from one bundle at once take turns.
+    """
     try:
-        mode = os.lstat(path).st_mode & 0o777
-        files.replace(path, jsontree.dumps(spec).encode(), mode, sync=True)
+        mode = os.stat(path).st_mode & 0o777
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            files.replace(path, jsontree.dumps(spec).encode(), mode, sync=True)
+        finally:
+            os.close(folder)
     except OSError as error:
         raise VcudaError(
             f"cannot be replaced: {error.strerror}", path, "free space on its file system"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .request import Request
 
 PPM_PER_PERCENT = 10_000
-FIXED_POLICY = 0  # VCUDA_POLICY_FIXED
 
 
 def claim(
@@ -33,15 +32,20 @@ def claim(
     """
     with ledger:
         known = ledger.get(owner.key)
-        if known and known.request == request.as_json() and _all_here(known, host):
-            return _take_over(ledger, known, owner, runtime), False
-        if known and liveness.is_alive(known):
-            raise VcudaError(
-                "this container lives already and holds another share",
-                owner.key,
-                f"stop it, or run 'vcuda release {owner.key}' if it is gone",
-            )
         if known:
+            same = known.request == request.as_json() and _all_here(known, host)
+            if liveness.container_lives(known):
+                instance = (owner.container_id, runtime)
+                if same and (known.container_id, known.runtime) == instance:
+                    return known, False  # a second create: the low-level runtime will refuse it
+                raise VcudaError(
+                    f"container {known.container_id} of '{' '.join(known.runtime)}' lives and "
+                    "holds its share",
+                    owner.key,
+                    f"stop it, or run 'vcuda release {owner.key}' if it is gone",
+                )
+            if same:
+                return _take_over(ledger, known, owner, runtime), False
             ledger.remove(known.id)
         answer = _place(ledger, host, request, placement)
         if isinstance(answer, Refused) and ledger.sweep(liveness.is_alive):
@@ -63,22 +67,23 @@ def claim(
 
 
 def limits_page(allocation: Allocation) -> bytes:
-    """What the shim is told of the allocation."""
-    return pages.limits_page(
-        [
-            pages.GpuLimits(
-                share.uuid,
-                share.memory_bytes,
-                share.core_percent,
-                share.core_percent,
-                FIXED_POLICY,
-                share.core_percent * PPM_PER_PERCENT,
-                0,
-            )
-            for share in allocation.shares
-        ],
-        names.GUEST_DRIVER,
-    )
+    """What the shim is told of the allocation. Raises VcudaError: more than a page can say."""
+    gpus = [
+        pages.LimitsGpu(
+            share.uuid,
+            share.memory_bytes,
+            share.core_percent,
+            share.core_percent,
+            pages.POLICY_FIXED,
+            share.core_percent * PPM_PER_PERCENT,
+            0,
+        )
+        for share in allocation.shares
+    ]
+    try:
+        return pages.limits_page(gpus, names.GUEST_DRIVER)
+    except ValueError as error:
+        raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
 
 
 def _place(ledger: Ledger, host: Host, request: Request, placement: str) -> Chosen | Refused:
@@ -95,16 +100,7 @@ def _all_here(allocation: Allocation, host: Host) -> bool:
 
 
 def _take_over(ledger: Ledger, known: Allocation, owner: Owner, runtime: list[str]) -> Allocation:
-    """The known allocation for this instance of its container."""
-    again = known.container_id == owner.container_id and known.runtime == runtime
-    if not owner.is_pod and known.runtime != runtime and liveness.is_alive(known):
-        raise VcudaError(
-            "a container of this id lives under another runtime root",
-            owner.key,
-            "give this one another id",
-        )
-    if again and liveness.is_alive(known):
-        return known  # a second create: the low-level runtime will refuse it, the first lives on
+    """The allocation of a container that is gone, for its next instance."""
     known.container_id, known.runtime, known.claimant = owner.container_id, runtime, _claimant()
     known.pod = _pod(owner)
     # Fresh pages: what the last instance's processes used is no more.

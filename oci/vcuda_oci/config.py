@@ -61,10 +61,11 @@ def parse(text: str, path: str) -> Config:
     """As `load`, from the text itself; `path` stands in messages."""
     values = dict(_DEFAULTS)
     seen: set[str] = set()
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         where = f"{path}:{number}"
-        line = line.strip(" \t\r")
+        line = line.strip(" \t")
         if not line or line.startswith("#"):
+            _expect_end(line, where)
             continue
         key, equals, rest = line.partition("=")
         key = key.rstrip(" \t")
@@ -131,7 +132,7 @@ def _string(key: str, text: str, where: str) -> tuple[str, str]:
             if escape not in _ESCAPES:
                 raise VcudaError(f"unknown escape '\\{escape}'", where, "use '…' for raw text")
             character = _ESCAPES[escape]
-        elif character != "\t" and (ord(character) < 32 or ord(character) == 127):
+        elif _is_control(character):
             raise VcudaError("a control character in a string", where, "remove it")
         characters.append(character)
         index += 1
@@ -144,6 +145,12 @@ def _expect_end(rest: str, where: str) -> None:
     rest = rest.strip(" \t")
     if rest and not rest.startswith("#"):
         raise VcudaError(f"'{rest}' after the value", where, "end the line there")
+    if any(_is_control(character) for character in rest):
+        raise VcudaError("a control character in a comment", where, "remove it")
+
+
+def _is_control(character: str) -> bool:
+    return character != "\t" and (ord(character) < 32 or ord(character) == 127)
 
 
 def _nearest(key: str) -> str:

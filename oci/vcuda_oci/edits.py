@@ -35,10 +35,15 @@ class Paths:
 
 
 class Edits:
-    """Device nodes, mounts (source, destination, options) and hooks (by name: OCI hook objects)."""
+    """Device nodes, mounts (source, destination, options) and hooks (by name: OCI hook objects).
+
+    not_granted: the nodes of the host's other GPUs, which an earlier edit of the same bundle, or an
+    engine that gives every GPU, may have left there.
+    """
 
     def __init__(self) -> None:
         self.devices: list[DeviceNode] = []
+        self.not_granted: list[DeviceNode] = []
         self.mounts: list[tuple[str, str, list[str]]] = []
         self.hooks: list[tuple[str, dict[str, Any]]] = []
 
@@ -65,6 +70,8 @@ def edits_for(allocation: Allocation, host: Host, paths: Paths, library_folder: 
     for name, node in host.nodes.items():
         if not name[len("nvidia") :].isdigit():
             edits.devices.append(node)
+        elif node not in edits.devices:
+            edits.not_granted.append(node)
     add = edits.mounts.append
     for name, real in sorted(host.libraries.items()):
         public = f"{library_folder}/{name}"
@@ -104,6 +111,9 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
     linux = _child(edited, "linux", {})
     devices = _child(linux, "devices", [])
     rules = _child(_child(linux, "resources", {}), "devices", [])
+    for node in edits.not_granted:
+        devices[:] = [item for item in devices if not _is_node(item, node)]
+        rules[:] = [rule for rule in rules if not _allows(rule, node)]
     for node in edits.devices:
         _replace(devices, _as_device(node), "path")
         rule = _as_rule(node)
@@ -120,7 +130,7 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
         }
         _replace(mounts, mount, "destination")
     for kind, hook in edits.hooks:
-        _replace(_child(_child(edited, "hooks", {}), kind, []), hook, "args")
+        _replace(_child(_child(edited, "hooks", {}), kind, []), jsontree.copy(hook), "args")
     return edited
 
 
@@ -139,6 +149,18 @@ def _replace(items: list[Any], new: dict[str, Any], key: str) -> None:
     """Put `new` last, in place of what has the same `key`: the last mount on a place wins."""
     items[:] = [i for i in items if not (isinstance(i, dict) and i.get(key) == new[key])]
     items.append(new)
+
+
+def _is_node(item: Any, node: DeviceNode) -> bool:
+    """Whether a device or a rule of the spec is about exactly this node."""
+    number = (node.major, node.minor)
+    if not isinstance(item, dict) or item.get("type") not in ("c", "u"):
+        return False
+    return (item.get("major"), item.get("minor")) == number
+
+
+def _allows(rule: Any, node: DeviceNode) -> bool:
+    return _is_node(rule, node) and rule.get("allow") is True
 
 
 def _as_device(node: DeviceNode) -> dict[str, Any]:

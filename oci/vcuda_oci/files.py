@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 
-def read(path: str, limit: int = 64 << 20) -> bytes:
-    """The whole file, not followed through a symlink. Raises OSError, also above `limit` bytes."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
+    """The whole file; a symlink only if `follow`. Raises OSError, also above `limit` bytes."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
         chunks = []
         while chunk := os.read(fd, 1 << 20):
@@ -28,10 +28,7 @@ def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = Fa
     writers of one path must exclude each other. Raises OSError; nothing is left behind then.
     """
     beside = path + ".new"
-    try:
-        os.unlink(beside)
-    except FileNotFoundError:
-        pass
+    remove(beside)
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         try:
@@ -48,7 +45,7 @@ def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = Fa
             os.close(fd)
         os.rename(beside, path)
     except BaseException:
-        os.unlink(beside)
+        remove(beside)
         raise
 
 

@@ -73,20 +73,33 @@ def load(root: str, cache: str) -> Host:
 
 
 def _driver(root: str) -> tuple[str, str]:
-    """Version and library folder, by the name that libcuda.so.1 points to."""
+    """Version and library folder, by the file that libcuda.so.1 stands for in the end."""
     for folder in LIBRARY_FOLDERS:
-        try:
-            target = os.readlink(f"{root}{folder}/libcuda.so.1")
-        except OSError:
-            continue
-        version = os.path.basename(target).partition(".so.")[2]
-        if version and os.path.isfile(f"{root}{folder}/libcuda.so.{version}"):
-            return version, root + folder
+        path = _final(root, f"{folder}/libcuda.so.1")
+        version = os.path.basename(path).partition(".so.")[2]
+        # A driver's version has a dot. Without one it is no version but the soname's number, which
+        # half of all libraries end in.
+        if "." in version and os.path.isfile(root + path):
+            return version, root + os.path.dirname(path)
     raise VcudaError(
         "no NVIDIA driver: libcuda.so.1 is in no library folder",
         root or "/",
         "install the driver, or set driver-root in config.toml to the folder that holds it",
     )
+
+
+def _final(root: str, path: str) -> str:
+    """What the symlinks at `path` lead to, absolute ones below `root` as inside it.
+
+    Debian's own packages go by /etc/alternatives to a folder of the driver's own.
+    """
+    for _ in range(40):  # as many as the kernel follows
+        try:
+            target = os.readlink(root + path)
+        except OSError:
+            return path
+        path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+    return ""
 
 
 def _libraries(folder: str, version: str) -> dict[str, str]:
@@ -108,22 +121,27 @@ def _gpus(root: str, folder: str, version: str, cache: str) -> list[Gpu]:
     try:
         kept: Any = jsontree.loads(files.read(cache, 1 << 20).decode())
         if kept["key"] == key:
-            return [Gpu(**gpu) for gpu in kept["gpus"]]
+            return [_kept_gpu(**gpu) for gpu in kept["gpus"]]
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # no cache, or not of this version: ask again
+        pass  # no cache, or not of this version, or not whole: ask again
     from . import nvml  # ctypes and the driver: only when the cache does not know
 
-    gpus = nvml.inventory(f"{folder}/libnvidia-ml.so.1")
+    gpus = nvml.inventory(f"{folder}/libnvidia-ml.so.{version}")
     content = jsontree.dumps({"key": key, "gpus": [gpu.__dict__ for gpu in gpus]})
     try:
         os.makedirs(os.path.dirname(cache), 0o755, exist_ok=True)
-        # Two that ask at once write the same: each beside under its own name.
-        own = f"{cache}.{os.getpid()}"
-        files.replace(own, content.encode(), 0o644)
-        os.rename(own, cache)
+        # Two that ask at once write the same; what a reader sees half-written is no cache to it.
+        files.replace(cache, content.encode(), 0o644)
     except OSError:
         pass  # a cache that can't be kept costs time, not the container
     return gpus
+
+
+def _kept_gpu(uuid: str, index: int, minor: int, memory_bytes: int, model: str) -> Gpu:
+    numbers = all(type(number) is int for number in (index, minor, memory_bytes))
+    if not (isinstance(uuid, str) and isinstance(model, str) and numbers):
+        raise TypeError("not a GPU")
+    return Gpu(uuid, index, minor, memory_bytes, model)
 
 
 def _cache_key(root: str, folder: str, version: str) -> list[Any]:
@@ -132,5 +150,11 @@ def _cache_key(root: str, folder: str, version: str) -> list[Any]:
         gpus = sorted(os.listdir(f"{root}/proc/driver/nvidia/gpus"))
     except OSError:
         gpus = []
-    status = os.stat(f"{folder}/libnvidia-ml.so.{version}")
+    library = f"{folder}/libnvidia-ml.so.{version}"
+    try:
+        status = os.stat(library)
+    except OSError as error:
+        raise VcudaError(
+            f"no NVML: {error.strerror}", library, "reinstall the driver, whole"
+        ) from error
     return [root, version, status.st_ino, status.st_mtime_ns, *gpus]

@@ -46,11 +46,32 @@ def is_sandbox(annotations: Mapping[str, str]) -> bool:
     )
 
 
+def image_may_annotate(annotations: Mapping[str, str]) -> bool:
+    """Whether this is Podman's container: Podman makes the image's annotations the container's.
+
+    So none of them proves anything. The image can change the manager's name but not remove it, and
+    containerd names none. Source: seen with Podman 4.3.
+    """
+    manager = annotations.get(names.CONTAINER_MANAGER, names.CONTAINER_MANAGER_CRIO)
+    return manager != names.CONTAINER_MANAGER_CRIO or any(
+        key.startswith(names.PODMAN_PREFIX) for key in annotations
+    )
+
+
+def is_pod(annotations: Mapping[str, str]) -> bool:
+    """Whether the engine says that this container belongs to a pod."""
+    if image_may_annotate(annotations):
+        return False
+    return names.CONTAINERD_POD_UID in annotations or names.CRIO_POD_UID in annotations
+
+
 def owner_of(annotations: Mapping[str, str], container_id: str) -> Owner:
     """The owner that the engine's annotations name. Raises VcudaError: a name that is no file name.
 
     Source: containerd pkg/cri/annotations, CRI-O pkg/annotations.
     """
+    if not is_pod(annotations):
+        return Owner(_file_name(container_id, "container id"), container_id)
     if names.CONTAINERD_POD_UID in annotations:
         pod = (
             names.CONTAINERD_POD_UID,
@@ -59,7 +80,7 @@ def owner_of(annotations: Mapping[str, str], container_id: str) -> Owner:
             names.CONTAINERD_CONTAINER_NAME,
             names.CONTAINERD_SANDBOX_ID,
         )
-    elif names.CRIO_POD_UID in annotations:
+    else:
         pod = (
             names.CRIO_POD_UID,
             names.CRIO_POD_NAMESPACE,
@@ -67,8 +88,6 @@ def owner_of(annotations: Mapping[str, str], container_id: str) -> Owner:
             names.CRIO_CONTAINER_NAME,
             names.CRIO_SANDBOX_ID,
         )
-    else:
-        return Owner(_file_name(container_id, "container id"), container_id)
     uid, namespace, pod_name, container_name, sandbox_id = (annotations.get(k, "") for k in pod)
     if not container_name:
         raise VcudaError(

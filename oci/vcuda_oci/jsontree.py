@@ -26,13 +26,15 @@ class _Decoding:
 
 
 def loads(text: str) -> Any:
-    """Raises ValueError: not one JSON value, with the place of the mistake."""
+    """Raises ValueError: not one JSON value, with the mistake's place; or nested too deeply."""
     stripped = text.strip(" \t\r\n")
     try:
         scan: Any = _json.make_scanner
         value, end = scan(_Decoding())(stripped, 0)
     except (StopIteration, ValueError, SystemError):
         end = -1
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if end != len(stripped):
         import json
 
@@ -41,20 +43,22 @@ def loads(text: str) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """Compact, ASCII only, keys in their order. Raises TypeError: not a JSON value."""
+    """Compact, ASCII only, keys in their order.
+
+    Raises TypeError: not a JSON value. ValueError: nested too deeply.
+    """
 
     def refuse(other: Any) -> Any:
         raise TypeError(f"{type(other).__name__} is not a JSON value")
 
     ascii_string = _json.encode_basestring_ascii
     encode = _json.make_encoder(None, refuse, ascii_string, None, ":", ",", False, False, True)
-    return "".join(encode(value, 0))
+    try:
+        return "".join(encode(value, 0))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def copy(value: Any) -> Any:
-    """A deep copy of a JSON tree."""
-    if isinstance(value, dict):
-        return {key: copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [copy(item) for item in value]
-    return value
+    """A deep copy of a JSON tree, made in C, so that no depth that `loads` takes is too deep."""
+    return loads(dumps(value))

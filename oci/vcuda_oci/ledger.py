@@ -152,8 +152,8 @@ class Ledger:
             for name in os.listdir(folder):
                 files.remove(f"{folder}/{name}")
             os.rmdir(folder)
-        except FileNotFoundError:
-            pass
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # no pages, or a stray file that is not ours
 
 
 def broken_record(path: str, reason: str) -> VcudaError:

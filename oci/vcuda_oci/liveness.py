@@ -26,14 +26,19 @@ def start_time(pid: int) -> int:
 
 
 def is_alive(allocation: Allocation) -> bool:
-    """A claim in progress, a container that is not stopped, or its pod's sandbox."""
-    pid, started = allocation.claimant
-    if start_time(pid) == started:
-        return True
-    if _runs(allocation.runtime, allocation.container_id):
+    """Whether the allocation is still wanted: its container lives, or its pod's sandbox does."""
+    if container_lives(allocation):
         return True
     sandbox = allocation.pod.get("sandbox_id", "")
     return bool(sandbox) and _runs(allocation.runtime, sandbox)
+
+
+def container_lives(allocation: Allocation) -> bool:
+    """A claim in progress, or a container that is not stopped."""
+    pid, started = allocation.claimant
+    if started and start_time(pid) == started:
+        return True
+    return _runs(allocation.runtime, allocation.container_id)
 
 
 def _runs(runtime: list[str], container_id: str) -> bool:
@@ -47,14 +52,17 @@ def _runs(runtime: list[str], container_id: str) -> bool:
     try:
         status = _run([*runtime, "state", container_id], out, errors)
         answer, complaint = os.pread(out, 1 << 20, 0), os.pread(errors, 1 << 16, 0)
-    except FileNotFoundError:
-        return False  # the runtime itself is gone from the host, and with it what it ran
+    except OSError:
+        # The runtime itself can't be run: an upgrade may have moved it, and its containers live on.
+        return "--root" not in runtime or os.path.exists(f"{runtime[-1]}/{container_id}")
     finally:
         os.close(out)
         os.close(errors)
     if status != 0:
-        # runc says the first, crun the second.
-        return b"does not exist" not in complaint and b"No such file" not in complaint
+        # runc says the first, crun the second. Only "No such file" would be too little: a loader
+        # that misses one of the runtime's libraries says that too.
+        crun_says = f"/{container_id}/status".encode() in complaint and b"No such" in complaint
+        return b"does not exist" not in complaint and not crun_says
     try:
         state = jsontree.loads(answer.decode(errors="replace"))
     except ValueError:

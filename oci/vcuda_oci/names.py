@@ -31,6 +31,9 @@ CRIO_CONTAINER_NAME = "io.kubernetes.container.name"
 CRIO_CONTAINER_TYPE = "io.kubernetes.cri-o.ContainerType"
 CRIO_SANDBOX_ID = "io.kubernetes.cri-o.SandboxID"
 SANDBOX = "sandbox"
+CONTAINER_MANAGER = "io.container.manager"
+CONTAINER_MANAGER_CRIO = "cri-o"
+PODMAN_PREFIX = "io.podman."
 
 # Inside the container; libvcuda/vcuda_abi.h states the same paths.
 GUEST_DIR = "/usr/local/vcuda"

@@ -29,7 +29,10 @@ def inventory(library: str) -> list[Gpu]:
         raise VcudaError(f"does not load: {error}", library, "reinstall the driver") from error
 
     def ask(function: str, *arguments: object) -> None:
-        status = nvml[function](*arguments)
+        try:
+            status = nvml[function](*arguments)
+        except AttributeError as error:
+            raise VcudaError(f"has no {function}", library, "reinstall the driver") from error
         if status != 0:
             nvml.nvmlErrorString.restype = ctypes.c_char_p
             reason = nvml.nvmlErrorString(status).decode()

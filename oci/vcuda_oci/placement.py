@@ -52,7 +52,8 @@ def choose(
     """Place `request` on `gpus`, of which `taken` is in use.
 
     Whole GPUs come first and are wholly unused ones; a fraction takes the fullest GPU that fits
-    (binpack) or the emptiest (spread). Equal ones go by index, so the answer is the same each time.
+    (binpack) or the emptiest (spread) and leaves enough for the whole ones. Equal ones go by index,
+    so the answer is the same each time.
     """
     allowed, unknown = _allowed(gpus, request)
     if unknown:
@@ -60,30 +61,26 @@ def choose(
     free = [_Free(gpu, taken) for gpu in allowed]
     core = request.core or 100 * len(allowed)
     whole, fraction = divmod(core, 100)
-    if not fraction and request.memory_bytes is not None:
-        most = sum(sorted((gpu.memory_bytes for gpu in allowed), reverse=True)[:whole])
-        if request.memory_bytes > most:
-            return Refused(f"{_gib(request.memory_bytes)} asked, {whole} whole have {_gib(most)}")
     untouched = [left for left in free if left.untouched]
-    if len(untouched) < whole:
-        return Refused(f"{len(untouched)} of {len(free)} GPUs are wholly free; {whole} asked")
-    # The fraction is placed beside the whole ones, so leave it the GPUs that are begun already.
-    chosen = untouched[:whole]
-    shares = [GpuShare(left.gpu.uuid, left.gpu.memory_bytes, 100) for left in chosen]
+    if len(untouched) < whole or not free:
+        return Refused(f"{len(untouched)} of {len(free)} GPUs are wholly free; {whole or 1} asked")
+    parts = []
     if fraction:
-        rest = [left for left in free if left not in chosen]
-        fitting = [
-            left
-            for left in rest
-            if left.core >= fraction and left.memory >= _fraction_memory(left, fraction, request)
-        ]
-        if not fitting:
-            return Refused(_nothing_fits(rest, fraction, request))
-        order = (request.placement or placement) == SPREAD
-        best = min(fitting, key=lambda left: _rank(left, spread=order))
-        memory = _fraction_memory(best, fraction, request)
-        shares.append(GpuShare(best.gpu.uuid, memory, fraction))
-    return Chosen(shares)
+        order = request.placement or placement
+        beside = [left for left in free if len(untouched) - left.untouched >= whole]
+        best = _best_fitting(beside, fraction, request, order, last=bool(whole))
+        if best is None:
+            return Refused(_nothing_fits(beside, fraction, request))
+        untouched = [left for left in untouched if left is not best]
+        parts = [GpuShare(best.gpu.uuid, _fraction_memory(best, fraction, request), fraction)]
+    elif _memory(untouched[:whole]) < (request.memory_bytes or 0):
+        untouched.sort(key=lambda left: -left.memory)
+        most = _memory(untouched[:whole])
+        if most < (request.memory_bytes or 0):
+            asked = _gib(request.memory_bytes or 0)
+            return Refused(f"{whole} wholly free have at most {_gib(most)}; {asked} asked")
+    chosen = untouched[:whole]
+    return Chosen([GpuShare(left.gpu.uuid, left.gpu.memory_bytes, 100) for left in chosen] + parts)
 
 
 def _allowed(gpus: Sequence[Gpu], request: Request) -> tuple[list[Gpu], str]:
@@ -105,19 +102,34 @@ def _fraction_memory(left: _Free, fraction: int, request: Request) -> int:
     return left.gpu.memory_bytes * fraction // 100
 
 
-def _rank(left: _Free, spread: bool) -> tuple[int, int, int]:
-    sign = -1 if spread else 1
-    return (sign * left.core, sign * left.memory, left.gpu.index)
+def _memory(gpus: Sequence[_Free]) -> int:
+    return sum(left.memory for left in gpus)
 
 
-def _nothing_fits(rest: Sequence[_Free], fraction: int, request: Request) -> str:
-    memory = request.memory_bytes
-    asked = f"{fraction} %" + (f" and {_gib(memory)}" if memory is not None else "")
-    if not rest:
-        return f"no GPU is left for the fraction; {asked} asked"
-    best = max(rest, key=lambda left: (min(left.core, fraction), left.memory, -left.gpu.index))
-    return f"largest free share is {best.core} % and {_gib(best.memory)} on {best.gpu.uuid}; " + (
-        f"{asked} asked"
+def _best_fitting(
+    free: Sequence[_Free], fraction: int, request: Request, order: str, last: bool
+) -> _Free | None:
+    """last: of equal ones the last by index, so that the first are left for whole GPUs."""
+    fitting = [
+        left
+        for left in free
+        if left.core >= fraction and left.memory >= _fraction_memory(left, fraction, request)
+    ]
+    sign = -1 if order == SPREAD else 1
+
+    def rank(left: _Free) -> tuple[int, int, int]:
+        return sign * left.core, sign * left.memory, -left.gpu.index if last else left.gpu.index
+
+    return min(fitting, key=rank, default=None)
+
+
+def _nothing_fits(free: Sequence[_Free], fraction: int, request: Request) -> str:
+    if not free:
+        return f"no GPU is left beside the whole ones; {fraction} % of another asked"
+    best = max(free, key=lambda left: (min(left.core, fraction), left.memory, -left.gpu.index))
+    return (
+        f"largest free share is {best.core} % and {_gib(best.memory)} on {best.gpu.uuid}; "
+        f"{fraction} % and {_gib(_fraction_memory(best, fraction, request))} asked"
     )
 
 

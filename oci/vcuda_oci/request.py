@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import names
 from .config import ENV_ALWAYS, ENV_NEVER
 from .errors import VcudaError
+from .identity import image_may_annotate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 ALL_GPUS = "all"
 FIXED = "fixed"
 
+# Where a request stands that only NVIDIA's variable makes.
+_NVIDIA = f"env {names.NVIDIA_VISIBLE_DEVICES}"
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", 1):
     _UNITS[_letter + "iB"] = _UNITS[_letter + "i"] = 1024**_power
@@ -52,7 +55,10 @@ class Request:
 
 
 class Asked:
-    """The raw words of a request, where they stand, and whether env said them."""
+    """The raw words of a request and where they stand.
+
+    from_env: env said them, or annotations that are no more than env: the image may have.
+    """
 
     def __init__(self, words: dict[str, str], where: str, from_env: bool) -> None:
         self.words, self.where, self.from_env = words, where, from_env
@@ -64,14 +70,13 @@ def asked(spec: Any) -> Asked | None:
     None: this container asks for nothing, whatever the settings are. Never raises, whatever
     `spec` holds: judging a malformed spec is the low-level runtime's work.
     """
-    marked = annotations_of(spec)
-    words = {}
-    for key, value in marked.items():
+    words, annotations = {}, annotations_of(spec)
+    for key, value in annotations.items():
         if key.startswith(names.ANNOTATION_PREFIX):
             words[key[len(names.ANNOTATION_PREFIX) :]] = value
     if any(key in names.REQUEST_KEYS or key.startswith("request.") for key in words):
-        return Asked(words, "annotations", False)
-    env = environment_of(spec)
+        return Asked(words, "annotations", image_may_annotate(annotations))
+    env, words = environment_of(spec), {}
     for key, value in env.items():
         if key.startswith(names.ENV_PREFIX):
             words[key[len(names.ENV_PREFIX) :].lower().replace("_", "-")] = value
@@ -80,7 +85,7 @@ def asked(spec: Any) -> Asked | None:
     # An empty value, "void" and "none" ask for no GPU, by NVIDIA's meaning.
     visible = env.get(names.NVIDIA_VISIBLE_DEVICES, "")
     if visible not in ("", "void", "none"):
-        return Asked({"gpu": visible}, f"env {names.NVIDIA_VISIBLE_DEVICES}", True)
+        return Asked({"gpu": visible}, _NVIDIA, True)
     return None
 
 
@@ -95,7 +100,7 @@ def counts(asked: Asked, env_setting: str, is_pod: bool, privileged: bool) -> bo
         return False
     if privileged:
         # Many images carry NVIDIA's variable: privileged, they see every GPU without our help.
-        if asked.words.keys() == {"gpu"}:
+        if asked.where == _NVIDIA:
             return False
         raise VcudaError(
             "a privileged container sees every GPU, a share cannot hold it",
@@ -110,7 +115,7 @@ def parse(asked: Asked) -> Request:
     words, where = dict(asked.words), asked.where
     units = {key: words.pop(key) for key in list(words) if key.startswith("request.")}
     _reject_unknown(words, units, where)
-    if asked.words.keys() == {"gpu"} and where.endswith(names.NVIDIA_VISIBLE_DEVICES):
+    if where == _NVIDIA:
         return Request(0, None, _gpus(words["gpu"], where), source="env")
     if units:
         core_text = units.get(_tail(names.ANNOTATION_CORE_UNITS), "")
@@ -130,6 +135,9 @@ def parse(asked: Asked) -> Request:
     policy = words.get("policy", FIXED)
     if policy != FIXED:
         raise VcudaError(f"policy '{policy}' is not offered", where, f"use {FIXED}")
+    for key in ("core-limit", "weight"):
+        if key in words:
+            raise VcudaError(f"{key} is not offered", where, f"leave it out: {FIXED} has none")
     placement = words.get("placement", "")
     if placement not in ("", "binpack", "spread"):
         raise VcudaError(f"placement '{placement}' is not offered", where, "use binpack or spread")
@@ -169,17 +177,23 @@ def environment_of(spec: Any) -> dict[str, str]:
 
 
 def sees_every_device(spec: Any) -> bool:
-    """Whether a device rule allows everything, as --privileged writes it: no share can hold."""
+    """Whether the device rules allow everything, as --privileged has it: no share can hold.
+
+    Of two such rules the last decides. Source: runtime-spec config-linux.md, "Allowed Device list".
+    """
     linux = spec.get("linux") if isinstance(spec, dict) else None
     resources = linux.get("resources") if isinstance(linux, dict) else None
     rules = resources.get("devices") if isinstance(resources, dict) else None
-    return any(
-        isinstance(rule, dict)
-        and rule.get("allow") is True
-        and rule.get("type", "a") == "a"
-        and "major" not in rule
-        for rule in (rules if isinstance(rules, list) else ())
-    )
+    everything = False
+    for rule in rules if isinstance(rules, list) else ():
+        if isinstance(rule, dict) and rule.get("major") in (None, -1):
+            kind, allow, access = rule.get("type") or "a", rule.get("allow"), rule.get("access")
+            # Engines let every container make nodes ("m"): that opens none of them.
+            if allow is True and kind in ("a", "c") and (not access or "r" in access):
+                everything = True
+            elif allow is not True and kind == "a":
+                everything = False
+    return everything
 
 
 def _tail(annotation: str) -> str:
@@ -222,4 +236,4 @@ def _gpus(text: str, where: str) -> tuple[str, ...]:
         raise VcudaError(
             f"gpu cannot be '{text}'", where, "list each GPU once, by UUID or index: 0,1"
         )
-    return () if gpus == (ALL_GPUS,) and "NVIDIA" not in where else gpus
+    return () if gpus == (ALL_GPUS,) and where != _NVIDIA else gpus

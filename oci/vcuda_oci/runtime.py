@@ -12,7 +12,7 @@ import sys
 
 from . import bundle, claim, config, edits, host, report, request, rootfs
 from .errors import VcudaError
-from .identity import is_sandbox, owner_of
+from .identity import is_pod, is_sandbox, owner_of
 from .ledger import Ledger
 
 TYPE_CHECKING = False
@@ -35,27 +35,40 @@ def main(argv: list[str]) -> NoReturn:
         if command.creates:
             spec = bundle.load_config(command.config_path)
             asked = request.asked(spec)
-            if asked and not is_sandbox(request.annotations_of(spec)):
+            if asked and may_count(asked, request.annotations_of(spec)):
                 share_gpu(command, spec, asked, config.load(config_path), runtime)
+        become(runtime, command.words)
     except VcudaError as error:
         report.error(command, str(error))
         sys.exit(1)
-    become(runtime, command.words)
+
+
+def may_count(asked: request.Asked, annotations: dict[str, str]) -> bool:
+    """Whether the request counts under any settings at all.
+
+    Judged before the settings are read: a mistake there must not stop a pod whose image, as many
+    do, carries NVIDIA's variable.
+    """
+    return not (is_sandbox(annotations) or (asked.from_env and is_pod(annotations)))
 
 
 def share_gpu(
     command: Command, spec: Any, asked: request.Asked, settings: Config, runtime: str
 ) -> None:
     """Claim what the spec asks for and edit the bundle; raises VcudaError with nothing claimed."""
-    owner = owner_of(request.annotations_of(spec), command.container_id)
+    annotations = request.annotations_of(spec)
     privileged = request.sees_every_device(spec)
-    if not request.counts(asked, settings.accept_request_from_env, owner.is_pod, privileged):
+    setting = settings.accept_request_from_env
+    if not request.counts(asked, setting, is_pod(annotations), privileged):
         return
+    owner = owner_of(annotations, command.container_id)
     wanted = request.parse(asked)
+    if not os.path.exists(SHIM):
+        raise VcudaError("no libvcuda", SHIM, "install vcuda again, whole")
     facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     ledger = Ledger(settings.state_dir)
     allocation, is_new = claim.claim(
-        ledger, facts, owner, wanted, settings.placement, [runtime, *command.global_words]
+        ledger, facts, owner, wanted, settings.placement, command.state_query(runtime)
     )
     try:
         paths = edits.Paths(
@@ -64,7 +77,7 @@ def share_gpu(
             [HOOK, "--config", settings.path, "poststop"],
             settings.extra_mounts,
         )
-        folder = rootfs.library_folder(spec, os.path.dirname(command.config_path))
+        folder = rootfs.library_folder(spec, command.bundle)
         edited = edits.apply(spec, edits.edits_for(allocation, facts, paths, folder))
         bundle.replace_config(command.config_path, edited)
     except BaseException:
@@ -75,7 +88,10 @@ def share_gpu(
 
 
 def become(runtime: str, words: list[str]) -> NoReturn:
-    """Exec the low-level runtime as its caller would have: same words, same environment."""
+    """Exec the low-level runtime as its caller would have: same words, same environment.
+
+    Raises VcudaError: it cannot be run.
+    """
     import _signal  # type: ignore[import-not-found]  # `signal` costs 4 ms for its enums
 
     # Python ignores both from its start, and an ignored signal stays ignored through exec.
@@ -84,4 +100,9 @@ def become(runtime: str, words: list[str]) -> NoReturn:
     # Not os.environ: Python adds LC_CTYPE to it under the C locale (PEP 538).
     with open("/proc/self/environ", "rb") as block:
         pairs = [entry.partition(b"=") for entry in block.read().split(b"\0") if entry]
-    os.execve(runtime, [runtime, *words], {key: value for key, _, value in pairs})
+    try:
+        os.execve(runtime, [runtime, *words], {key: value for key, _, value in pairs})
+    except OSError as error:
+        raise VcudaError(
+            f"cannot be run: {error.strerror}", runtime, "install it, or set runtime in config.toml"
+        ) from error

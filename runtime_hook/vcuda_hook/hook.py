@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from vcuda_oci import config, jsontree, names
@@ -34,7 +35,7 @@ def main() -> None:
     try:
         state = sys.stdin.buffer.read(MAX_STATE_BYTES)
         poststop(Ledger(config.load(settings).state_dir), words[1], state)
-    except VcudaError as error:
+    except (VcudaError, OSError) as error:
         sys.stderr.write(f"vcuda-container-hook: {error}\n")
 
 
@@ -48,7 +49,11 @@ def poststop(ledger: Ledger, allocation_id: str, state: bytes) -> None:
     try:
         container_id = jsontree.loads(state.decode())["id"]
     except (ValueError, KeyError, TypeError) as error:
-        raise VcudaError("no container state in JSON", "standard input", "ask the engine") from error
+        raise VcudaError(
+            "no container state in JSON", "standard input", "ask the engine"
+        ) from error
+    if not os.path.isdir(ledger.allocations):
+        return  # nothing was ever claimed here: a lock would only litter the place
     with ledger:
         allocation = ledger.get(allocation_id)
         if allocation is None or allocation.container_id != container_id:

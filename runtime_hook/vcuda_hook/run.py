@@ -45,8 +45,6 @@ def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
     for pair in arguments.env:
         if not re.match(r"[^=]+=", pair):
             raise VcudaError(f"'{pair}' is no variable", "--env", "write NAME=value")
-    if not os.path.exists(runtime.SHIM):
-        raise VcudaError("no libvcuda", runtime.SHIM, "run vcuda from where it is installed")
     if not arguments.command and not arguments.bundle:
         raise VcudaError("no command", "vcuda run", "end it like: -- nvidia-smi")
 

@@ -9,7 +9,7 @@ import sys
 # Run as `python -m tests.bench`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from bench import result, shim, start  # noqa: E402
+from bench import result, shim, start
 
 GROUPS = {"start": start.measure, "shim": shim.measure}
 

@@ -34,9 +34,8 @@ def table(figures: Sequence[Figure]) -> str:
         goal = "" if figure.goal is None else f"{figure.goal:g}"
         verdict = {None: "", True: "met", False: "MISS"}[figure.met]
         peers = ", ".join(f"{name} {value:g}" for name, value in figure.peers.items())
-        lines.append(
-            f"{figure.name:34} {figure.value:>10.3g} {goal:>8}  {verdict:4}  {peers}  [{figure.unit}]"
-        )
+        row = f"{figure.name:34} {figure.value:>10.3g} {goal:>8}  {verdict:4}"
+        lines.append(f"{row}  {peers}  [{figure.unit}]")
     return "\n".join(lines)
 
 

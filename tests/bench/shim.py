@@ -7,6 +7,7 @@ private mount namespace, as in the shim's tests; its limits are on and not reach
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -63,7 +64,11 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         for call, rest in CALLS.items()
     ] + [
         Figure(
-            "shim.cuMemGetInfo in all", _median(shimmed, "cuMemGetInfo"), "ns", 5, {"prototype": 1.4}
+            "shim.cuMemGetInfo in all",
+            _median(shimmed, "cuMemGetInfo"),
+            "ns",
+            5,
+            {"prototype": 1.4},
         )
     ]
 
@@ -85,12 +90,7 @@ def _share_of(root: str) -> guest.Gpu:
 
 
 def _compiled(folder: str) -> str:
-    headers = subprocess.run(
-        ["sh", "-c", f"echo {REPOSITORY}/build/venv/lib/python3*/site-packages/nvidia/cu13/include"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
+    (headers,) = glob.glob(f"{REPOSITORY}/build/venv/lib/python3*/site-packages/nvidia/*/include")
     client = folder + "/calls"
     source = REPOSITORY + "/tests/bench/calls.c"
     command = ["gcc", "-std=gnu11", "-O2", "-isystem", headers, "-o", client, source]

@@ -1,6 +1,7 @@
 """What a container's start costs through the wrapper, as a multiple of plain runc.
 
-Every round runs each way once, in random order; only ratios within a round mean anything. Bundles and records are on a tmpfs, where engines keep them.
+Every round runs each way once, in random order; only ratios within a round mean anything.
+Bundles and records are on a tmpfs, where engines keep them.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from shim import guest
 
 CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")

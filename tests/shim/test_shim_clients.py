@@ -6,6 +6,7 @@ import os
 import time
 
 import pytest
+
 from shim.guest import BUILD, GIB, MIB, PYTHON, WORKLOAD, share
 from vcuda_oci import pages
 

@@ -7,6 +7,7 @@ import os
 import time
 
 import pytest
+
 from shim.guest import GIB, WORKLOAD, share
 
 # Kernel length in microseconds, and how many are queued ahead (0: wait for each).

@@ -7,6 +7,7 @@ import re
 import subprocess
 
 import pytest
+
 from shim.conftest import CLIENTS, LIBRARIES
 from shim.guest import BUILD, GIB, NVIDIA_SMI, WORKLOAD, Guest, share
 from vcuda_oci import pages

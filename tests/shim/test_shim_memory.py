@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+
 from shim.guest import GIB, MIB, PYTHON, share
 from vcuda_oci import pages
 

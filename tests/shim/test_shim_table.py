@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from shim.guest import BUILD, SHIM, TOP
 
 sys.path.insert(0, os.path.join(TOP, "libvcuda"))

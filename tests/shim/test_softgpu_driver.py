@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from shim.softgpu_host import BUILT, REPOSITORY, SoftGpu
 
 

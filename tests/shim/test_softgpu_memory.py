@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from shim.softgpu_host import SoftGpu, answer, first_line
 
 GIB = 1 << 30

@@ -8,9 +8,9 @@ import subprocess
 from typing import Any
 
 import pytest
-from vcuda_hook import cli, run
 
 from unit.ground import write
+from vcuda_hook import cli, run
 
 PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
 VERBS = ["run", "ps", "inspect", "gpus", "release", "demo", "completion"]

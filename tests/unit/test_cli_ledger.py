@@ -9,14 +9,14 @@ import struct
 from typing import Any
 
 import pytest
+
+from unit.ground import GIB, FakeRuntime, gpus, record, write
 from vcuda_hook import cli, show, usage
 from vcuda_oci import pages
 from vcuda_oci.allocation import Allocation, GpuShare
 from vcuda_oci.claim import limits_page
 from vcuda_oci.host import Host
 from vcuda_oci.ledger import Ledger
-
-from unit.ground import GIB, FakeRuntime, gpus, record, write
 
 
 class Node:

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from vcuda_hook import spec
-from vcuda_oci.errors import VcudaError
 
 from unit.ground import write
+from vcuda_hook import spec
+from vcuda_oci.errors import VcudaError
 
 
 @pytest.mark.parametrize("is_v2", [True, False], ids=["cgroup v2", "cgroup v1"])

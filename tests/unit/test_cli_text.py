@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+
 from vcuda_hook import demo, table
 
 GIB = 1 << 30

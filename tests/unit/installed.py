@@ -1,0 +1,76 @@
+"""The wrapper laid out below a prefix, over a low-level runtime that records its calls."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Any
+
+from unit.ground import ROOT, write
+
+WARNINGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
+
+
+class Recorder:
+    """`path`: the executable. calls(): (argv, environ, ignored signals) of each call so far."""
+
+    def __init__(self, folder: str) -> None:
+        os.makedirs(folder)
+        self.folder, self.path = folder, folder + "/recorder"
+        source = ROOT + "/tests/unit/recorder.c"
+        subprocess.run(["gcc", *WARNINGS, "-static", "-o", self.path, source], check=True)
+
+    def calls(self) -> list[tuple[list[str], list[str], int]]:
+        found = []
+        records = [name for name in os.listdir(self.folder) if name.startswith("called.")]
+        for number in range(len(records)):
+            with open(f"{self.folder}/called.{number}", "rb") as file:
+                argc, *words = [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+            count = int(argc)
+            found.append((words[:count], words[count + 1 :], int(words[count], 16)))
+        return found
+
+    def forget(self) -> None:
+        for name in os.listdir(self.folder):
+            if name.startswith("called."):
+                os.unlink(f"{self.folder}/{name}")
+
+
+class Installed:
+    """launcher: the front door, compiled for this prefix. settings: its config.toml."""
+
+    def __init__(self, prefix: Any, python: str = "/usr/bin/python3") -> None:
+        self.prefix = str(prefix)
+        self.settings = self.prefix + "/etc/config.toml"
+        self.python_path = self.prefix + "/lib/vcuda/python"
+        self.launcher = self.prefix + "/bin/vcuda-container-runtime"
+        self.runtime = Recorder(self.prefix + "/runtime")
+        os.makedirs(self.prefix + "/bin")
+        for package in ("oci/vcuda_oci", "runtime_hook/vcuda_hook"):
+            target = f"{self.python_path}/{os.path.basename(package)}"
+            shutil.copytree(
+                f"{ROOT}/{package}", target, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        write(self.prefix + "/lib/vcuda/libvcuda.so.1", "")
+        defines = {"CONFIG": self.settings, "PYTHON": python, "PYTHON_PATH": self.python_path}
+        subprocess.run(
+            [
+                "gcc",
+                *WARNINGS,
+                "-static",
+                *(f'-DVCUDA_{name}="{value}"' for name, value in defines.items()),
+                "-o",
+                self.launcher,
+                ROOT + "/oci/launcher/launcher.c",
+            ],
+            check=True,
+        )
+        self.configure(runtime=self.runtime.path)
+
+    def configure(self, **settings: str) -> None:
+        lines = [f"{key.replace('_', '-')} = '{value}'\n" for key, value in settings.items()]
+        write(self.settings, "".join(lines))
+
+    def call(self, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run([self.launcher, *words], capture_output=True, **options)

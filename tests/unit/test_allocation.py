@@ -1,0 +1,109 @@
+"""The record survives the way to disk and back, and nothing that is not whole passes for one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unit.ground import GIB, record
+from vcuda_oci import allocation
+from vcuda_oci.allocation import GpuShare
+
+SHARES = st.builds(GpuShare, st.text(max_size=40), st.integers(1, 2**63), st.integers(1, 100))
+RECORDS = st.builds(
+    record,
+    id=st.text(max_size=20),
+    shares=st.lists(SHARES, min_size=1, max_size=4),
+    container_id=st.text(max_size=20),
+    runtime=st.lists(st.text(max_size=20), min_size=1, max_size=4),
+    claimant=st.tuples(st.integers(0, 2**31), st.integers(0, 2**63)).map(list),
+    created=st.floats(0, 1e11),
+    pod=st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=3),
+)
+
+
+@given(RECORDS)
+def test_a_record_comes_back_as_it_was_written(whole: Any) -> None:
+    text = whole.dump()
+    assert vars(allocation.parse(text)) == vars(whole)
+    assert text.endswith("}\n")
+    assert text.count("\n") == 1
+
+
+def test_a_record_reads_by_eye() -> None:
+    assert json.loads(record().dump()) == {
+        "version": 1,
+        "id": "box",
+        "shares": [{"uuid": "GPU-0", "memory_bytes": 4 * GIB, "core_percent": 30}],
+        "request": {
+            "core": 30,
+            "memory_bytes": 4 * GIB,
+            "gpus": [],
+            "policy": "fixed",
+            "placement": "",
+        },
+        "container_id": "box",
+        "runtime": ["/nowhere/runc", "--root", "/nowhere/root"],
+        "claimant": [1, 1],
+        "created": 1700000000.5,
+        "pod": {},
+    }
+
+
+def test_a_record_cut_anywhere_is_refused() -> None:
+    text = record().dump().rstrip("\n")
+    for end in range(len(text)):
+        with pytest.raises(ValueError):
+            allocation.parse(text[:end])
+
+
+def changed(**fields: Any) -> str:
+    return json.dumps({**json.loads(record().dump()), **fields})
+
+
+def share(**fields: Any) -> list[dict[str, Any]]:
+    return [{"uuid": "GPU-0", "memory_bytes": 1, "core_percent": 1, **fields}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "null",
+        "[]",
+        '"x"',
+        "{}",
+        changed(version=2),
+        changed(version=None),
+        changed(unknown=1),
+        changed(id=5),
+        changed(container_id=None),
+        changed(request=[]),
+        changed(pod=[]),
+        changed(pod={"sandbox_id": 5}),
+        changed(created="now"),
+        changed(runtime=[]),
+        changed(runtime="runc"),
+        changed(runtime=[1]),
+        changed(claimant=[1]),
+        changed(claimant=[1, "2"]),
+        changed(shares=None),
+        changed(shares=[]),
+        changed(shares="GPU"),
+        changed(shares=[5]),
+        changed(shares=share(uuid=5)),
+        changed(shares=share(memory_bytes=0)),
+        changed(shares=share(memory_bytes=1.5)),
+        changed(shares=share(memory_bytes=True)),
+        changed(shares=share(core_percent=0)),
+        changed(shares=share(core_percent=101)),
+        changed(shares=share(extra=1)),
+        "[" * 100_000,
+    ],
+)
+def test_a_record_of_the_wrong_kinds_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        allocation.parse(text)

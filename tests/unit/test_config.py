@@ -1,0 +1,162 @@
+"""config.toml: every key is documented as it works, and no file means two things."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import tomllib
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unit.ground import ROOT
+from vcuda_oci import config
+from vcuda_oci.errors import VcudaError
+
+DEFAULTS = {
+    "path": "/c",
+    "runtime": "runc",
+    "state_dir": "/run/vcuda",
+    "driver_root": "/",
+    "accept_request_from_env": "unprivileged",
+    "placement": "binpack",
+    "extra_mounts": [],
+}
+
+
+def parsed(text: str) -> dict[str, Any]:
+    return vars(config.parse(text, "/c"))
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(VcudaError) as refused:
+        config.parse(text, "/c")
+    return str(refused.value)
+
+
+def test_no_file_an_empty_one_and_comments_alone_mean_the_defaults(tmp_path: Any) -> None:
+    assert parsed("") == parsed("# only this\n\n \t# and this") == DEFAULTS
+    missing = config.load(f"{tmp_path}/none.toml")
+    assert vars(missing) == {**DEFAULTS, "path": f"{tmp_path}/none.toml"}
+
+
+def documented() -> dict[str, str]:
+    with open(ROOT + "/packaging/config.toml") as file:
+        return dict(re.findall(r"^# ([a-z-]+) = (.*)$", file.read(), re.MULTILINE))
+
+
+def test_the_documented_file_names_every_key() -> None:
+    assert documented().keys() == config._DEFAULTS.keys()
+
+
+@pytest.mark.parametrize("key", sorted(config._DEFAULTS))
+def test_a_documented_default_is_the_default_of_the_code(key: str) -> None:
+    line = f"{key} = {documented()[key]}"
+    assert tomllib.loads(line) == {key: config._DEFAULTS[key]}
+    assert parsed(line) == DEFAULTS
+
+
+def test_the_documented_file_itself_changes_nothing() -> None:
+    assert {**vars(config.load(ROOT + "/packaging/config.toml")), "path": "/c"} == DEFAULTS
+
+
+def test_every_key_is_taken_at_its_word() -> None:
+    text = """
+        runtime = '/opt/crun'  # a comment
+        state-dir="/run/other"
+        driver-root = "/run/nvidia/driver"\r
+        accept-request-from-env = "never"
+        placement = "spread"
+        extra-mounts = ["/a:/b", '/c d:/e#f',]"""
+    assert parsed(text) == {
+        "path": "/c",
+        "runtime": "/opt/crun",
+        "state_dir": "/run/other",
+        "driver_root": "/run/nvidia/driver",
+        "accept_request_from_env": "never",
+        "placement": "spread",
+        "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("runtme = 'crun'", "/c:3: unknown key 'runtme'; did you mean 'runtime'?"),
+        ("state_dir = '/x'", "/c:3: unknown key 'state_dir'; did you mean 'state-dir'?"),
+        ("placment = 'x'", "/c:3: unknown key 'placment'; did you mean 'placement'?"),
+        ("runtime", "/c:3: 'runtime' is not a setting; write key = \"value\""),
+        ("[vcuda]", "/c:3: '[vcuda]' is not a setting; write key = \"value\""),
+        ("runtime = crun", '/c:3: runtime takes a string; write runtime = "…" on one line'),
+        ("runtime = 1", '/c:3: runtime takes a string; write runtime = "…" on one line'),
+        ("runtime = ", '/c:3: runtime takes a string; write runtime = "…" on one line'),
+        ("runtime = '''crun'''", '/c:3: runtime takes a string; write runtime = "…" on one line'),
+        ("runtime = 'crun", "/c:3: the string of runtime does not end; close it with '"),
+        ("runtime = 'a' 'b'", "/c:3: ''b'' after the value; end the line there"),
+        (r'runtime = "\q"', "/c:3: unknown escape '\\q'; use '…' for raw text"),
+        ("runtime = 'a\x07b'", "/c:3: a control character in a string; remove it"),
+        ("# \x07", "/c:3: a control character in a comment; remove it"),
+        ("runtime = ''", "/c:3: runtime '' is neither a name nor absolute; name runc"),
+        ("runtime = 'a/b'", "/c:3: runtime 'a/b' is neither a name nor absolute; name runc"),
+        ("state-dir = 'run'", "/c:3: state-dir 'run' is not absolute; begin it with /"),
+        ("placement = 'best'", "/c:3: placement cannot be 'best'; choose one of binpack, spread"),
+        (
+            "accept-request-from-env = 'yes'",
+            "/c:3: accept-request-from-env cannot be 'yes'; "
+            "choose one of never, unprivileged, always",
+        ),
+        ("extra-mounts = '/a:/b'", '/c:3: extra-mounts takes a list; write extra-mounts = ["…"] '
+         "on one line"),
+        ("extra-mounts = ['/a']", '/c:3: \'/a\' is no mount; write "/source:/destination"'),
+        ("extra-mounts = ['a:/b']", '/c:3: \'a:/b\' is no mount; write "/source:/destination"'),
+        ("extra-mounts = ['/a:/b' '/c:/d']", "/c:3: the list of extra-mounts does not end; "
+         "close it with ]"),
+        ("extra-mounts = [", '/c:3: extra-mounts takes a string; write extra-mounts = "…" '
+         "on one line"),
+        ("driver-root = '/x'", "/c:3: 'driver-root' is set twice; remove one of the lines"),
+    ],
+)  # fmt: skip
+def test_a_bad_line_is_named_with_its_number_and_what_to_write(line: str, message: str) -> None:
+    assert refusal(f"driver-root = '/x'\n\n{line}\n") == message
+
+
+@pytest.mark.parametrize(
+    "text", ["runtime = 'a'\r", "\rruntime = 'a'", "runtime = 'a'\r\r\n", "#\r#"]
+)
+def test_a_carriage_return_without_its_line_feed_is_refused_as_toml_has_it(text: str) -> None:
+    with pytest.raises(tomllib.TOMLDecodeError):
+        tomllib.loads(text)
+    assert refusal(text).startswith("/c:1: ")
+
+
+def test_a_file_that_is_no_text_is_refused_in_one_line(tmp_path: Any) -> None:
+    (tmp_path / "c").write_bytes(b"runtime = '\xff'")
+    with pytest.raises(VcudaError, match="make it a readable UTF-8 file"):
+        config.load(f"{tmp_path}/c")
+
+
+KEYS = st.sampled_from([*config._DEFAULTS, "unknown"])
+TEXTS = st.text(alphabet="ab/:.\\\"'#=,[] \tnrtuU0\r\x0b\x7fé\x85…", max_size=8) | st.sampled_from(
+    ["runc", "/a", "/a:/b", "never", "spread", "/\t"]
+)
+QUOTED = st.tuples(st.sampled_from("\"'"), TEXTS).map(lambda pair: pair[0] + pair[1] + pair[0])
+LISTS = st.lists(QUOTED, max_size=3).map(lambda items: "[" + ",".join(items) + "]")
+SPACE = st.sampled_from(["", " ", "\t", "\r", "\x0b"])
+COMMENT = st.sampled_from(["", "#", " # a", " #\x00", "#\x7f", " #\t…"])
+LINES = st.tuples(SPACE, KEYS, SPACE, st.just("="), SPACE, QUOTED | LISTS | TEXTS, SPACE, COMMENT)
+FILES = st.lists(LINES.map("".join) | COMMENT | TEXTS, max_size=4).flatmap(
+    lambda lines: st.sampled_from(["\n", "\r\n", "\r", "\n\n"]).map(lambda end: end.join(lines))
+)
+
+
+@given(FILES)
+def test_what_we_take_tomllib_takes_with_the_same_values(text: str) -> None:
+    try:
+        ours = parsed(text)
+    except VcudaError:
+        return
+    theirs = tomllib.loads(text)
+    mounts = [mount.split(":") for mount in theirs.pop("extra-mounts", [])]
+    renamed = {key.replace("-", "_"): value for key, value in theirs.items()}
+    assert ours == {**DEFAULTS, **renamed, "extra_mounts": mounts}

@@ -1,0 +1,259 @@
+"""Edits: pure, whole, and twice is once."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unit.ground import host, record
+from unit.test_jsontree import TREES
+from vcuda_oci import edits
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.edits import Edits, Paths
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.host import DeviceNode
+
+FOLDER = "/usr/lib64"
+PATHS = Paths(
+    "/opt/lib/libvcuda.so.1",
+    "/run/vcuda/containers/box",
+    ["/opt/bin/vcuda-container-hook", "--config", "/c", "poststop"],
+    [["/run/softgpu", "/run/softgpu"]],
+)
+READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
+READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
+
+
+def node() -> Any:
+    found = host(16, 16)
+    version = found.version
+    found.libraries = {
+        "libcuda.so.1": f"libcuda.so.{version}",
+        f"libcuda.so.{version}": f"libcuda.so.{version}",
+        "libnvidia-ml.so.1": f"libnvidia-ml.so.{version}",
+        f"libnvidia-ptxjitcompiler.so.{version}": f"libnvidia-ptxjitcompiler.so.{version}",
+    }
+    found.binaries = ["/usr/bin/nvidia-smi"]
+    return found
+
+
+def share_on(*indexes: int) -> Edits:
+    shares = [GpuShare(f"GPU-{index}", 1 << 30, 30) for index in indexes]
+    return edits.edits_for(record(shares=shares), node(), PATHS, FOLDER)
+
+
+SHARE = share_on(0)
+
+
+def device(path: str, major: int, minor: int) -> dict[str, Any]:
+    return {
+        "path": path,
+        "type": "c",
+        "major": major,
+        "minor": minor,
+        "fileMode": 0o666,
+        "uid": 0,
+        "gid": 0,
+    }
+
+
+def rule(major: int, minor: int) -> dict[str, Any]:
+    return {"allow": True, "type": "c", "major": major, "minor": minor, "access": "rw"}
+
+
+def mount(source: str, destination: str, options: list[str]) -> dict[str, Any]:
+    return {"destination": destination, "type": "bind", "source": source, "options": options}
+
+
+DRIVER = "/root/usr/lib/x86_64-linux-gnu"
+DEVICES = [
+    device("/dev/nvidia0", 195, 0),
+    device("/dev/nvidiactl", 195, 255),
+    device("/dev/nvidia-uvm", 510, 0),
+]
+RULES = [rule(195, 0), rule(195, 255), rule(510, 0)]
+MOUNTS = [
+    mount(PATHS.shim, f"{FOLDER}/libcuda.so.1", READ_ONLY),
+    mount(f"{DRIVER}/libcuda.so.580.95.05", "/usr/local/vcuda/driver/libcuda.so.1", READ_ONLY),
+    mount(PATHS.shim, f"{FOLDER}/libcuda.so.580.95.05", READ_ONLY),
+    mount(PATHS.shim, f"{FOLDER}/libnvidia-ml.so.1", READ_ONLY),
+    mount(
+        f"{DRIVER}/libnvidia-ml.so.580.95.05",
+        "/usr/local/vcuda/driver/libnvidia-ml.so.1",
+        READ_ONLY,
+    ),
+    mount(
+        f"{DRIVER}/libnvidia-ptxjitcompiler.so.580.95.05",
+        f"{FOLDER}/libnvidia-ptxjitcompiler.so.580.95.05",
+        READ_ONLY,
+    ),
+    mount("/root/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi", READ_ONLY),
+    mount("/run/softgpu", "/run/softgpu", READ_WRITE),
+    mount("/run/vcuda/containers/box/limits", "/usr/local/vcuda/limits", [*READ_ONLY, "noexec"]),
+    mount("/run/vcuda/containers/box/usage", "/usr/local/vcuda/usage", READ_WRITE),
+]
+HOOK = {
+    "path": "/opt/bin/vcuda-container-hook",
+    "args": ["/opt/bin/vcuda-container-hook", "--config", "/c", "poststop", "box"],
+    "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+    "timeout": 30,
+}
+EDITED = {
+    "linux": {"devices": DEVICES, "resources": {"devices": RULES}},
+    "mounts": MOUNTS,
+    "hooks": {"poststop": [HOOK]},
+}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"linux": None, "mounts": None, "hooks": None},
+        {"linux": {"devices": None, "resources": None}, "hooks": {"poststop": None}},
+        {"linux": {"resources": {"devices": None}}, "mounts": []},
+        EDITED,
+    ],
+    ids=["empty spec", "null", "null lists", "empty list", "edited already"],
+)
+def test_a_share_yields_exactly_this_spec(spec: Any) -> None:
+    once = edits.apply(spec, SHARE)
+    assert once == EDITED
+    assert edits.apply(once, SHARE) == once
+
+
+def test_every_gpu_of_the_share_has_its_node_and_no_other() -> None:
+    paths = [found["path"] for found in edits.apply({}, share_on(1))["linux"]["devices"]]
+    assert paths == ["/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"]
+    both = [found["path"] for found in edits.apply({}, share_on(0, 1))["linux"]["devices"]]
+    assert both == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"]
+
+
+def test_a_stale_device_node_is_replaced() -> None:
+    stale = {"path": "/dev/nvidia0", "type": "c", "major": 1, "minor": 3}
+    other = {"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229}
+    edited = edits.apply({"linux": {"devices": [stale, other]}}, SHARE)
+    assert edited["linux"]["devices"] == [other, *DEVICES]
+
+
+def test_a_bundle_used_again_loses_the_gpu_it_had_before() -> None:
+    again = edits.apply(edits.apply({}, share_on(1)), SHARE)
+    assert sorted(found["path"] for found in again["linux"]["devices"]) == [
+        "/dev/nvidia-uvm",
+        "/dev/nvidia0",
+        "/dev/nvidiactl",
+    ]
+    assert sorted(found["minor"] for found in again["linux"]["resources"]["devices"]) == [0, 0, 255]
+
+
+def test_rules_of_the_engine_stay_in_front_and_ours_decide() -> None:
+    nothing = {"allow": False, "access": "rwm"}
+    denied = {"allow": False, "type": "c", "major": 195, "minor": 1, "access": "rwm"}
+    disk = {"allow": True, "type": "b", "major": 195, "minor": 1, "access": "rwm"}
+    spec = {"linux": {"resources": {"devices": [rule(195, 0), nothing, denied, disk]}}}
+    edited = edits.apply(spec, SHARE)
+    assert edited["linux"]["resources"]["devices"] == [nothing, denied, disk, *RULES]
+
+
+def test_a_mount_of_the_users_over_ours_is_replaced_and_all_others_stay_in_front() -> None:
+    fake = {"destination": "/usr/local/vcuda/limits", "source": "/home/me/limits", "type": "bind"}
+    proc = {"destination": "/proc", "type": "proc", "source": "proc"}
+    parent = {"destination": "/usr/local/vcuda", "source": "/home/me", "type": "bind"}
+    edited = edits.apply({"mounts": [fake, proc, parent]}, SHARE)
+    assert edited["mounts"] == [proc, parent, *MOUNTS]
+
+
+def test_hooks_of_others_stay_and_ours_has_an_env_of_its_own() -> None:
+    other = {"path": "/bin/true"}
+    edited = edits.apply({"hooks": {"poststop": [other], "prestart": [other]}}, SHARE)
+    assert edited["hooks"] == {"poststop": [other, HOOK], "prestart": [other]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"linux": []}, "'linux' is not an object"),
+        ({"linux": {"devices": {}}}, "'devices' is not a list"),
+        ({"linux": {"resources": "x"}}, "'resources' is not an object"),
+        ({"linux": {"resources": {"devices": 5}}}, "'devices' is not a list"),
+        ({"mounts": {}}, "'mounts' is not a list"),
+        ({"hooks": []}, "'hooks' is not an object"),
+        ({"hooks": {"poststop": {}}}, "'poststop' is not a list"),
+    ],
+)
+def test_a_spec_of_the_wrong_kinds_is_one_line_and_stays_as_it_was(spec: Any, message: str) -> None:
+    before = copy.deepcopy(spec)
+    with pytest.raises(VcudaError) as refused:
+        edits.apply(spec, SHARE)
+    assert str(refused.value) == f"config.json: {message}; mend it as the OCI spec says"
+    assert spec == before
+
+
+@pytest.mark.parametrize("junk", [None, 5, "x", [], {}, {"path": 5}, {"major": 195, "minor": 1}])
+def test_junk_in_the_lists_is_left_to_the_runtime(junk: Any) -> None:
+    spec = {
+        "linux": {"devices": [junk], "resources": {"devices": [junk]}},
+        "mounts": [junk],
+        "hooks": {"poststop": [junk]},
+    }
+    edited = edits.apply(spec, SHARE)
+    assert edited["linux"]["devices"] == [junk, *DEVICES]
+    assert edited["linux"]["resources"]["devices"] == [junk, *RULES]
+    assert edited["mounts"] == [junk, *MOUNTS]
+    assert edited["hooks"]["poststop"] == [junk, HOOK]
+
+
+OURS = ("linux", "mounts", "hooks")
+UNKNOWN = st.dictionaries(st.text().filter(lambda key: key not in OURS), TREES, max_size=3)
+INSIDE = st.dictionaries(
+    st.text().filter(lambda key: key not in ("devices", "resources", "poststop")), TREES, max_size=3
+)
+
+
+@given(UNKNOWN, INSIDE, INSIDE, INSIDE)
+def test_what_we_do_not_know_survives_at_every_level(
+    top: Any, linux: Any, resources: Any, hooks: Any
+) -> None:
+    spec = {**top, "linux": {**linux, "resources": resources}, "hooks": hooks}
+    before = copy.deepcopy(spec)
+    assert edits.apply(spec, SHARE) == {
+        **top,
+        "linux": {**linux, "devices": DEVICES, "resources": {**resources, "devices": RULES}},
+        "mounts": MOUNTS,
+        "hooks": {**hooks, "poststop": [HOOK]},
+    }
+    assert spec == before
+
+
+def test_the_edited_spec_shares_nothing_with_the_edits() -> None:
+    first = edits.apply({}, SHARE)
+    first["mounts"][0]["options"].append("rw")
+    first["hooks"]["poststop"][0]["env"].append("LD_PRELOAD=/x")
+    assert edits.apply({}, SHARE) == EDITED
+
+
+@pytest.mark.parametrize("gone", ["the node", "the GPU"])
+def test_a_gpu_without_a_device_node_is_one_line(gone: str) -> None:
+    found = node()
+    if gone == "the node":
+        del found.nodes["nvidia0"]
+    else:
+        found.gpus.pop(0)
+    with pytest.raises(VcudaError) as refused:
+        edits.edits_for(record(), found, PATHS, FOLDER)
+    assert str(refused.value) == (
+        "/root/dev/nvidia*: allocation box names GPU-0, which has no device node; "
+        "run 'nvidia-modprobe -c 0 -u' and create the container again"
+    )
+
+
+def test_device_numbers_are_the_hosts_own() -> None:
+    found = node()
+    found.nodes["nvidia0"] = DeviceNode("/dev/nvidia0", 234, 7)
+    edited = edits.apply({}, edits.edits_for(record(), found, PATHS, FOLDER))
+    assert edited["linux"]["devices"][0] == device("/dev/nvidia0", 234, 7)
+    assert edited["linux"]["resources"]["devices"][0] == rule(234, 7)

@@ -1,0 +1,351 @@
+"""kill -9 and a full disk at every single change: nothing is lost, nothing is left."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from unit.driver_root import DriverRoot
+from unit.ground import (
+    GIB,
+    ROOT,
+    FakeRuntime,
+    host,
+    killed_at,
+    left_in,
+    pod_owner,
+    shares_of,
+    without_space,
+    write,
+)
+from vcuda_oci import bundle, config, files, liveness, pages, request, runtime
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.claim import claim
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.identity import Owner
+from vcuda_oci.ledger import Ledger
+from vcuda_oci.request import Request
+
+NODE = host(16)
+WHOLE = [GpuShare("GPU-0", 16 * GIB, 100)]
+HALF = [GpuShare("GPU-0", 8 * GIB, 50)]
+
+
+class Desk:
+    def __init__(self, folder: Any) -> None:
+        self.ledger = Ledger(f"{folder}/state")
+        self.runtime = FakeRuntime(f"{folder}/runc")
+
+    def claim(self, owner: Owner, core: int = 50) -> list[GpuShare]:
+        allocation, _ = claim(
+            self.ledger, NODE, owner, Request(core), "binpack", self.runtime.words
+        )
+        return allocation.shares
+
+    def claim_in_a_child(self, owner: Owner) -> None:
+        """By a process that has ended, as after the crash of a node's engine."""
+        assert not killed_at(0, lambda: self.claim(owner))
+
+    def release(self, id: str) -> None:
+        with self.ledger:
+            self.ledger.remove(id)
+
+    def sweep(self) -> None:
+        with self.ledger:
+            self.ledger.sweep(liveness.is_alive)
+
+
+@pytest.fixture
+def desk(tmp_path: Any) -> Desk:
+    return Desk(tmp_path)
+
+
+def at_every_change(act: Callable[[], Any], check: Callable[[], None], before: Any = None) -> int:
+    """Kill `act` at its first change, its second, …; how many there are."""
+    at = 1
+    while True:
+        if before:
+            before()
+        killed = killed_at(at, act)
+        check()
+        if not killed:
+            return at - 1
+        at += 1
+
+
+ME = Owner("me", "me")
+
+
+def test_a_claim_that_is_killed_leaves_nothing_that_a_sweep_does_not_take(desk: Desk) -> None:
+    def check() -> None:
+        whole, broken = desk.ledger.read()
+        assert broken == []
+        assert [held.shares for held in whole] in ([], [HALF])
+        desk.sweep()
+        assert left_in(desk.ledger.state_dir) == []
+
+    assert at_every_change(lambda: desk.claim(ME), check) > 10
+
+
+def test_after_a_killed_claim_the_next_gets_the_whole_gpu_by_itself(desk: Desk) -> None:
+    def check() -> None:
+        assert desk.claim(Owner("next", "next"), 100) == WHOLE
+        assert shares_of(desk.ledger) == {"next": WHOLE}
+        desk.release("next")
+
+    at_every_change(lambda: desk.claim(ME), check)
+
+
+def test_a_killed_claim_can_be_made_again(desk: Desk) -> None:
+    def check() -> None:
+        assert desk.claim(ME) == HALF
+        assert shares_of(desk.ledger) == {"me": HALF}
+        desk.release("me")
+        assert left_in(desk.ledger.state_dir) == []
+
+    at_every_change(lambda: desk.claim(ME), check)
+
+
+def test_a_release_that_is_killed_is_ended_by_the_next_sweep(desk: Desk) -> None:
+    def check() -> None:
+        assert desk.ledger.read()[1] == []
+        desk.sweep()
+        assert left_in(desk.ledger.state_dir) == []
+
+    changes = at_every_change(
+        lambda: desk.release("me"), check, before=lambda: desk.claim_in_a_child(ME)
+    )
+    assert changes >= 4  # the record, two pages, their folder
+
+
+def test_a_sweep_that_is_killed_is_ended_by_the_next(desk: Desk) -> None:
+    def before() -> None:
+        desk.claim_in_a_child(ME)
+        desk.claim_in_a_child(Owner("you", "you"))
+        write(desk.ledger.containers + "/orphan/usage.new", "")
+
+    def check() -> None:
+        assert desk.ledger.read()[1] == []
+        desk.sweep()
+        assert left_in(desk.ledger.state_dir) == []
+
+    assert at_every_change(desk.sweep, check, before) >= 10
+
+
+def test_a_take_over_that_is_killed_loses_the_pods_share_to_nobody(desk: Desk) -> None:
+    desk.runtime.knows("sandbox1", "running")
+    desk.runtime.knows("other", "running")
+    desk.claim(Owner("other", "other"))
+    desk.claim_in_a_child(pod_owner("c1"))
+    both = {"other": HALF, "pod-uid1.main": HALF}
+    count = 0
+
+    def check() -> None:
+        nonlocal count
+        count += 1
+        assert shares_of(desk.ledger) == both
+        with pytest.raises(VcudaError, match="largest free share is 0 %"):
+            desk.claim(Owner("third", "third"))
+        assert_pages_whole(desk, "pod-uid1.main")
+        desk.claim_in_a_child(pod_owner(f"again{count}"))
+        assert shares_of(desk.ledger) == both
+
+    assert at_every_change(lambda: desk.claim(pod_owner("c2")), check) > 10
+    desk.runtime.forgets("sandbox1")
+    desk.sweep()
+    assert left_in(desk.ledger.state_dir) == [
+        "allocations/other.json",
+        "containers/other",
+        "containers/other/limits",
+        "containers/other/usage",
+    ]
+
+
+def assert_pages_whole(desk: Desk, id: str) -> None:
+    folder = f"{desk.ledger.containers}/{id}"
+    with open(folder + "/limits", "rb") as limits, open(folder + "/usage", "rb") as usage:
+        assert [gpu.uuid for gpu in pages.read_limits(limits.read()).gpus] == ["GPU-0"]
+        assert pages.read_usage(usage.read()).processes == []
+
+
+OLD = json.dumps({"old": "x" * 5000}).encode()
+NEW = {"new": "y" * 5000}
+
+
+def test_a_config_whose_replacement_is_killed_is_the_old_or_the_new_whole(tmp_path: Any) -> None:
+    path = f"{tmp_path}/bundle/config.json"
+    seen = set()
+
+    def check() -> None:
+        with open(path, "rb") as file:
+            content = file.read()
+        assert content == OLD or json.loads(content) == NEW
+        seen.add(content == OLD)
+
+    def before() -> None:
+        write(path, OLD, 0o640)
+
+    assert at_every_change(lambda: bundle.replace_config(path, NEW), check, before) >= 5
+    bundle.replace_config(path, NEW)
+    assert os.listdir(f"{tmp_path}/bundle") == ["config.json"]
+    assert os.stat(path).st_mode & 0o777 == 0o640
+    assert seen == {True, False}
+
+
+def test_two_that_replace_one_config_take_turns(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both write the same name beside it: without turns one would rename the other's half file."""
+    path = write(f"{tmp_path}/bundle/config.json", OLD)
+    replace, refused = files.replace, []
+
+    def while_replacing(*arguments: Any, **options: Any) -> None:
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            refused.append(error)
+        os.close(folder)
+        replace(*arguments, **options)
+
+    monkeypatch.setattr(files, "replace", while_replacing)
+    bundle.replace_config(path, NEW)
+    assert len(refused) == 1
+
+
+def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the cold cache on: host's facts, claim, edit."""
+    write(f"{tmp_path}/libvcuda.so.1", "")
+    monkeypatch.setattr(runtime, "SHIM", f"{tmp_path}/libvcuda.so.1")
+    root, runtime_ = DriverRoot(tmp_path / "driver"), FakeRuntime(tmp_path / "runc")
+    ledger = Ledger(f"{tmp_path}/state")
+    lines = f"state-dir = '{ledger.state_dir}'\ndriver-root = '{root.path}'"
+    settings = config.parse(lines, "/c")
+    path = f"{tmp_path}/bundle/config.json"
+    spec = {"annotations": {"vcuda.io/core": "100"}}
+    old = json.dumps(spec).encode()
+    new = set()
+
+    def create() -> None:
+        command = bundle.Command(["create", "--bundle", f"{tmp_path}/bundle", "me"])
+        asked = request.asked(spec)
+        assert asked
+        runtime.share_gpu(command, spec, asked, settings, runtime_.path)
+
+    def before() -> None:
+        write(path, old)
+        for name in ("host.json", "host.json.new"):
+            files.remove(f"{ledger.state_dir}/{name}")
+
+    def check() -> None:
+        with open(path, "rb") as file:
+            content = file.read()
+        if content != old:
+            new.add(content)
+        write(path, old)
+        assert not killed_at(0, create)
+        assert shares_of(ledger) == {"me": WHOLE}
+        with ledger:
+            ledger.sweep(liveness.is_alive)
+        assert left_in(ledger.state_dir) == ["host.json"]
+        assert os.listdir(f"{tmp_path}/bundle") == ["config.json"]
+
+    assert at_every_change(create, check, before) > 25
+    assert len(new) == 1
+
+
+def without_space_at_every_change(act: Callable[[], Any]) -> list[Any]:
+    answers = []
+    while True:
+        came, answer = without_space(len(answers) + 1, act)
+        if not came:
+            return answers
+        answers.append(answer)
+
+
+def assert_one_line(answers: list[Any], least: int) -> None:
+    assert len(answers) >= least
+    for answer in answers:
+        assert isinstance(answer, VcudaError)
+        assert "No space left on device" in str(answer)
+        assert "free space" in answer.mend
+
+
+def test_a_claim_without_space_is_one_line_and_nothing_stays(desk: Desk) -> None:
+    def act() -> None:
+        try:
+            desk.claim(ME)
+            desk.release("me")
+        finally:
+            assert left_in(desk.ledger.state_dir) == []
+
+    assert_one_line(without_space_at_every_change(act), 8)
+
+
+def test_a_take_over_without_space_keeps_the_record(desk: Desk) -> None:
+    desk.runtime.knows("sandbox1", "running")
+    desk.claim_in_a_child(pod_owner("c1"))
+    known = desk.ledger.get("pod-uid1.main")
+    assert known
+
+    def act() -> None:
+        try:
+            desk.claim(pod_owner("c2"))
+        finally:
+            assert shares_of(desk.ledger) == {"pod-uid1.main": HALF}
+            with desk.ledger:
+                desk.ledger.record(known)
+
+    answers = without_space_at_every_change(act)
+    # The last ones are of the line above.
+    assert_one_line([answer for answer in answers if isinstance(answer, VcudaError)], 8)
+
+
+def test_a_config_that_finds_no_space_stays_as_it_was(tmp_path: Any) -> None:
+    path = write(f"{tmp_path}/bundle/config.json", OLD)
+
+    def act() -> None:
+        try:
+            bundle.replace_config(path, NEW)
+        except VcudaError:
+            assert os.listdir(f"{tmp_path}/bundle") == ["config.json"]
+            with open(path, "rb") as file:
+                assert file.read() == OLD
+            raise
+
+    assert_one_line(without_space_at_every_change(act), 4)
+
+
+def test_a_real_file_system_that_is_full_is_one_line_and_nothing_stays(tmp_path: Any) -> None:
+    """A tmpfs that has room for the limits page and not for the usage page."""
+    program = f"""
+import os, sys
+sys.path[:0] = [{ROOT + "/oci"!r}, {ROOT + "/tests"!r}]
+from unit.test_faults import *
+desk = Desk({str(tmp_path)!r})
+try:
+    desk.claim(ME)
+except VcudaError as error:
+    print(error)
+print(left_in(desk.ledger.state_dir))
+"""
+    os.mkdir(f"{tmp_path}/state")
+    mounted = f'mount -t tmpfs -o size=32k none {tmp_path}/state && exec "$@"'
+    ran = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    line, left = ran.stdout.splitlines()
+    assert line.endswith("No space left on device; free space there, or set state-dir")
+    assert left == "[]"

@@ -1,0 +1,210 @@
+"""The ledger: one lock, whole records only, and nobody else's files."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from unit.ground import FakeRuntime, left_in, mode_of, record, shares_of, write
+from vcuda_oci import ledger as ledgers
+from vcuda_oci import liveness, pages
+from vcuda_oci.claim import limits_page
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+
+
+@pytest.fixture
+def ledger(tmp_path: Any) -> Ledger:
+    return Ledger(f"{tmp_path}/state")
+
+
+def put(ledger: Ledger, allocation: Any) -> None:
+    with ledger:
+        ledger.write(allocation, limits_page(allocation))
+
+
+def test_an_empty_place_is_an_empty_ledger(ledger: Ledger) -> None:
+    assert ledger.read() == ([], [])
+    assert ledger.get("box") is None
+    assert not os.path.exists(ledger.state_dir)
+
+
+def test_a_record_stands_with_its_two_pages(ledger: Ledger) -> None:
+    put(ledger, record())
+    folder = ledger.state_dir + "/"
+    assert left_in(ledger.state_dir) == [
+        "allocations/box.json",
+        "containers/box",
+        "containers/box/limits",
+        "containers/box/usage",
+    ]
+    assert [mode_of(folder + name) for name in left_in(ledger.state_dir)] == [
+        0o644,
+        0o755,
+        0o444,
+        0o666,
+    ]
+    assert mode_of(folder + "lock") == 0o600
+    with open(folder + "containers/box/usage", "rb") as file:
+        usage = file.read()
+    assert usage == pages.empty_usage_page().ljust(pages.USAGE_SIZE, b"\0")
+    with open(folder + "containers/box/limits", "rb") as file:
+        limits = pages.read_limits(file.read())
+    gpu = limits.gpus[0]
+    assert (limits.driver_dir, len(limits.gpus)) == ("/usr/local/vcuda/driver", 1)
+    assert (gpu.uuid, gpu.memory_bytes, gpu.core_percent, gpu.rate_ppm) == (
+        "GPU-0",
+        4 << 30,
+        30,
+        300_000,
+    )
+
+
+def test_the_modes_do_not_hang_on_the_umask(ledger: Ledger) -> None:
+    before = os.umask(0o077)
+    try:
+        put(ledger, record())
+    finally:
+        os.umask(before)
+    pages_of = ledger.containers + "/box"
+    assert (mode_of(pages_of + "/limits"), mode_of(pages_of + "/usage")) == (0o444, 0o666)
+
+
+def test_releasing_twice_is_once(ledger: Ledger) -> None:
+    put(ledger, record())
+    for _ in range(2):
+        with ledger:
+            ledger.remove("box")
+        assert left_in(ledger.state_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda path: write(path, record().dump()[:50]), "line 1 column"),
+        (lambda path: write(path, ""), "line 1 column 1"),
+        (lambda path: write(path, b"\xff"), "utf-8"),
+        (lambda path: write(path, record("other").dump()), "its id is other"),
+        (lambda path: os.chmod(path, 0o664), "others than its owner may write it"),
+        (lambda path: os.chmod(path, 0o646), "others than its owner may write it"),
+        (lambda path: os.chown(path, 1000, 1000), "others than its owner may write it"),
+        (
+            lambda path: (os.rename(path, path + ".real"), os.symlink(path + ".real", path)),
+            "others than its owner may write it",
+        ),
+        (lambda path: (os.unlink(path), os.mkdir(path)), "Is a directory"),
+    ],
+    ids=["cut", "empty", "no text", "another's", "group", "others", "owner", "symlink", "folder"],
+)
+def test_a_record_that_is_not_whole_is_named_and_not_followed(
+    ledger: Ledger, spoil: Any, reason: str
+) -> None:
+    put(ledger, record())
+    put(ledger, record("good"))
+    path = ledger.allocations + "/box.json"
+    spoil(path)
+    whole, broken = ledger.read()
+    assert [vars(found) for found in whole] == [vars(record("good"))]
+    assert [name for name, _ in broken] == [path]
+    assert reason in broken[0][1]
+    with pytest.raises(VcudaError) as refused:
+        ledger.get("box")
+    assert str(refused.value) == (
+        f"{path}: is not a whole record ({broken[0][1]}); "
+        "run 'vcuda release box' if its container is gone"
+    )
+
+
+def test_a_sweep_takes_what_nobody_holds_and_leaves_the_rest(ledger: Ledger) -> None:
+    for id in ("dead", "alive", "cut"):
+        put(ledger, record(id))
+    write(ledger.allocations + "/cut.json", "{")
+    write(ledger.allocations + "/alive.json.new", "half")
+    write(ledger.containers + "/orphan/usage", "")
+    write(ledger.containers + "/stray", "a file of somebody's")
+    with ledger:
+        assert ledger.sweep(lambda found: found.id == "alive") == ["dead"]
+    assert left_in(ledger.state_dir) == [
+        "allocations/alive.json",
+        "allocations/cut.json",
+        *(
+            f"containers/{id}{name}"
+            for id in ("alive", "cut")
+            for name in ("", "/limits", "/usage")
+        ),
+        "containers/stray",
+    ]
+
+
+def test_the_lock_is_waited_for_and_is_free_again_after_a_kill(ledger: Ledger) -> None:
+    locked, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with ledger:
+            os.write(told, b"x")
+            signal.pause()
+    os.read(locked, 1)
+    with open(ledger.state_dir + "/lock") as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.kill(child, signal.SIGKILL)
+    put(ledger, record())  # waits for the kernel to drop it
+    os.waitpid(child, 0)
+    assert shares_of(ledger) == {"box": record().shares}
+
+
+def test_a_lock_that_never_comes_free_is_one_line(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledgers, "LOCK_SECONDS", 0.0)
+    with ledger:
+        with pytest.raises(VcudaError) as refused, Ledger(ledger.state_dir):
+            pass
+        assert str(refused.value) == (
+            f"{ledger.state_dir}/lock: another process has held the lock for 0 s; "
+            "find it with 'fuser' and end it"
+        )
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Any) -> None:
+    write(f"{tmp_path}/file", "")
+    with pytest.raises(VcudaError, match="cannot be written: Not a directory"):
+        Ledger(f"{tmp_path}/file/state").__enter__()
+
+
+def test_no_change_is_lost_between_processes_that_write_at_once(
+    ledger: Ledger, tmp_path: Any
+) -> None:
+    """Four processes, each adding to one counter under the lock."""
+    counter = f"{tmp_path}/counter"
+    write(counter, "0")
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            for _ in range(100):
+                with ledger:
+                    with open(counter) as file:
+                        value = int(file.read())
+                    with open(counter, "w") as file:
+                        file.write(str(value + 1))
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    with open(counter) as file:
+        assert file.read() == "400"
+
+
+def test_a_lock_is_not_handed_to_the_runtime_that_is_asked(ledger: Ledger, tmp_path: Any) -> None:
+    runtime = FakeRuntime(tmp_path / "runc")
+    write(
+        runtime.path,
+        f"#!/bin/sh\nls -l /proc/self/fd >{tmp_path}/fds\necho does not exist >&2\nexit 1",
+        0o755,
+    )
+    with ledger:
+        assert not liveness.is_alive(record(runtime=runtime.words))
+    assert ledger.state_dir not in (tmp_path / "fds").read_text()

@@ -1,0 +1,323 @@
+"""What a container asks for: every way to say it, and every way to say it wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unit.test_jsontree import TREES
+from vcuda_oci import request
+from vcuda_oci.errors import VcudaError
+
+GIB, MIB = 1 << 30, 1 << 20
+ANNOTATION = {"policy": "fixed", "placement": "", "source": "annotation"}
+ENV = {**ANNOTATION, "source": "env"}
+
+
+def annotated(**words: str) -> dict[str, Any]:
+    return {"annotations": {f"vcuda.io/{key.replace('_', '-')}": words[key] for key in words}}
+
+
+def with_env(*entries: Any) -> dict[str, Any]:
+    return {"process": {"env": list(entries)}}
+
+
+def read(spec: Any) -> dict[str, Any] | None:
+    asked = request.asked(spec)
+    return asked and vars(request.parse(asked))
+
+
+def refusal(spec: Any) -> str:
+    asked = request.asked(spec)
+    assert asked
+    with pytest.raises(VcudaError) as refused:
+        request.parse(asked)
+    return str(refused.value)
+
+
+def request_of(core: int, memory: int | None, gpus: tuple[str, ...], rest: Any) -> dict[str, Any]:
+    return {"core": core, "memory_bytes": memory, "gpus": gpus, **rest}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (annotated(core="30"), request_of(30, None, (), ANNOTATION)),
+        (annotated(core="30", memory="4GiB"), request_of(30, 4 * GIB, (), ANNOTATION)),
+        (annotated(core="250"), request_of(250, None, (), ANNOTATION)),
+        (annotated(core="1", gpu="1,GPU-a"), request_of(1, None, ("1", "GPU-a"), ANNOTATION)),
+        (annotated(core="1", gpu="all"), request_of(1, None, (), ANNOTATION)),
+        (
+            annotated(core="1", placement="spread", policy="fixed"),
+            request_of(1, None, (), {**ANNOTATION, "placement": "spread"}),
+        ),
+        (
+            {
+                "annotations": {
+                    "vcuda.io/request.vcuda-core": "30",
+                    "vcuda.io/request.vcuda-memory": "20",
+                }
+            },
+            request_of(30, 5 * GIB, (), ANNOTATION),
+        ),
+        (with_env("VCUDA_CORE=30", "VCUDA_MEMORY=5GiB"), request_of(30, 5 * GIB, (), ENV)),
+        (with_env("VCUDA_CORE=30", "VCUDA_CORE=40"), request_of(40, None, (), ENV)),
+        (with_env("NVIDIA_VISIBLE_DEVICES=all"), request_of(0, None, ("all",), ENV)),
+        (with_env("NVIDIA_VISIBLE_DEVICES=0,GPU-b"), request_of(0, None, ("0", "GPU-b"), ENV)),
+        (
+            with_env("NVIDIA_VISIBLE_DEVICES=all", "VCUDA_CORE=30"),
+            request_of(30, None, (), ENV),
+        ),
+        (
+            {**annotated(core="10"), **with_env("VCUDA_CORE=90", "VCUDA_MEMORY=1GiB")},
+            request_of(10, None, (), ANNOTATION),
+        ),
+        (
+            {**annotated(note="not a request"), **with_env("VCUDA_CORE=90")},
+            request_of(90, None, (), ENV),
+        ),
+    ],
+)
+def test_a_request_is_read_where_it_stands(spec: Any, expected: dict[str, Any]) -> None:
+    assert read(spec) == expected
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        [],
+        None,
+        with_env("PATH=/bin", "HOME"),
+        with_env("NVIDIA_VISIBLE_DEVICES="),
+        with_env("NVIDIA_VISIBLE_DEVICES"),
+        with_env("NVIDIA_VISIBLE_DEVICES=void"),
+        with_env("NVIDIA_VISIBLE_DEVICES=none"),
+        with_env("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"),
+        with_env("VCUDA_HOME=/opt", "vcuda_core=30", 5, None),
+        {"annotations": {"vcuda.io/note": "x", "vcuda.io/core": 30, "other.io/core": "30"}},
+        {"annotations": [], "process": {"env": {}}},
+    ],
+)
+def test_a_container_that_asks_for_nothing_is_left_alone(spec: Any) -> None:
+    assert request.asked(spec) is None
+
+
+FOREIGN_DIGITS = ["\u0663\u0660", "\u00b3"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("0", "-1", "+1", "101x", "1e2", "", " 30", "30 ", "0x10", "1.5", "1_0"),
+        *("9" * 7, "9" * 10_000, *FOREIGN_DIGITS),
+    ],
+)
+def test_a_core_that_is_no_whole_number_is_refused(text: str) -> None:
+    assert refusal(annotated(core=text)) == str(
+        VcudaError(
+            f"core cannot be '{text}'",
+            "annotations",
+            "write a whole number from 1: 30 is 30 % of a GPU, 100 one whole GPU",
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1", 1),
+        ("1B", 1),
+        ("3Ki", 3072),
+        ("512MiB", 512 * MIB),
+        ("5Gi", 5 * GIB),
+        ("1TiB", 1 << 40),
+    ],
+)
+def test_memory_is_read_in_binary_units(text: str, size: int) -> None:
+    assert read(annotated(core="1", memory=text)) == request_of(1, size, (), ANNOTATION)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0",
+        "0GiB",
+        "5 GiB",
+        "GiB",
+        "5GB",
+        "5gib",
+        "-5GiB",
+        "1.5GiB",
+        "\u0665GiB",
+        "9" * 21,
+        "5Pi",
+    ],
+)
+def test_memory_of_another_form_is_refused(text: str) -> None:
+    assert refusal(annotated(core="1", memory=text)) == (
+        f"annotations: memory cannot be '{text}'; write it like 5GiB, 512MiB or bytes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            with_env("VCUDA_MEMORY=5GiB"),
+            "env: memory without core; say how much compute: core=30",
+        ),
+        (
+            with_env("VCUDA_CORE=1", "VCUDA_CORES=1"),
+            "env: unknown request key 'cores'; did you mean 'core'?",
+        ),
+        (
+            annotated(core="1", memry="1GiB"),
+            "annotations: unknown request key 'memry'; did you mean 'memory'?",
+        ),
+        (
+            {"annotations": {"vcuda.io/request.vcuda-cores": "1"}},
+            "annotations: unknown request key 'request.vcuda-cores'; "
+            "did you mean 'request.vcuda-core'?",
+        ),
+        (
+            {"annotations": {"vcuda.io/request.vcuda-memory": "1"}},
+            "annotations: vcuda-core cannot be ''; "
+            "write a whole number from 1: 30 is 30 % of a GPU, 100 one whole GPU",
+        ),
+        (
+            {
+                "annotations": {
+                    "vcuda.io/request.vcuda-core": "1",
+                    "vcuda.io/request.vcuda-memory": "0",
+                }
+            },
+            "annotations: vcuda-memory cannot be '0'; write a whole number of 256 MiB units from 1",
+        ),
+        (
+            annotated(core="1", policy="elastic"),
+            "annotations: policy 'elastic' is not offered; use fixed",
+        ),
+        (
+            annotated(core="1", weight="2"),
+            "annotations: weight is not offered; leave it out: fixed has none",
+        ),
+        (
+            annotated(core="1", core_limit="50"),
+            "annotations: core-limit is not offered; leave it out: fixed has none",
+        ),
+        (
+            annotated(core="1", placement="best"),
+            "annotations: placement 'best' is not offered; use binpack or spread",
+        ),
+        (
+            annotated(core="1", gpu="0,0"),
+            "annotations: gpu cannot be '0,0'; list each GPU once, by UUID or index: 0,1",
+        ),
+        (
+            with_env("NVIDIA_VISIBLE_DEVICES=0,,1"),
+            "env NVIDIA_VISIBLE_DEVICES: gpu cannot be '0,,1'; "
+            "list each GPU once, by UUID or index: 0,1",
+        ),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_one_line_with_the_way_out(
+    spec: Any, message: str
+) -> None:
+    assert refusal(spec) == message
+
+
+@pytest.mark.parametrize(
+    ("spec", "setting", "is_pod", "privileged", "expected"),
+    [
+        (annotated(core="1"), "never", True, True, True),
+        (annotated(core="1"), "never", False, False, True),
+        (with_env("VCUDA_CORE=1"), "never", False, False, False),
+        (with_env("VCUDA_CORE=1"), "unprivileged", False, False, True),
+        (with_env("VCUDA_CORE=1"), "always", False, True, True),
+        (with_env("VCUDA_CORE=1"), "never", True, False, False),
+        (with_env("VCUDA_CORE=1"), "unprivileged", True, False, False),
+        (with_env("VCUDA_CORE=1"), "always", True, False, False),
+        (with_env("VCUDA_CORE=1"), "unprivileged", True, True, False),
+        (with_env("NVIDIA_VISIBLE_DEVICES=all"), "unprivileged", False, True, False),
+        (with_env("NVIDIA_VISIBLE_DEVICES=all"), "always", False, True, True),
+        (with_env("NVIDIA_VISIBLE_DEVICES=all"), "unprivileged", False, False, True),
+    ],
+)
+def test_env_counts_only_where_the_settings_let_it(
+    spec: Any, setting: str, is_pod: bool, privileged: bool, expected: bool
+) -> None:
+    asked = request.asked(spec)
+    assert asked
+    assert request.counts(asked, setting, is_pod, privileged) is expected
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("never", False), ("unprivileged", True)])
+def test_an_annotation_that_an_image_may_have_made_counts_as_its_env_does(
+    setting: str, expected: bool
+) -> None:
+    asked = request.asked(
+        {"annotations": {"vcuda.io/core": "30", "io.container.manager": "libpod"}}
+    )
+    assert asked
+    assert request.counts(asked, setting, is_pod=False, privileged=False) is expected
+
+
+@pytest.mark.parametrize("word", ["VCUDA_CORE=30", "VCUDA_GPU=0"])
+def test_a_privileged_container_that_asks_by_env_is_refused(word: str) -> None:
+    asked = request.asked(with_env(word))
+    assert asked
+    with pytest.raises(VcudaError, match="a privileged container sees every GPU"):
+        request.counts(asked, "unprivileged", is_pod=False, privileged=True)
+
+
+NOTHING = {"allow": False, "access": "rwm"}
+EVERYTHING = {"allow": True, "access": "rwm"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ([], False),
+        ([NOTHING], False),
+        ([NOTHING, {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rwm"}], False),
+        ([NOTHING, {"allow": True, "type": "c", "access": "m"}], False),
+        ([NOTHING, {"allow": True, "type": "b", "access": "rwm"}], False),
+        ([EVERYTHING], True),
+        ([NOTHING, EVERYTHING], True),
+        ([EVERYTHING, NOTHING], False),
+        ([{"allow": True}], True),
+        ([{"allow": True, "type": "a", "major": None, "minor": None, "access": "rw"}], True),
+        ([{"allow": True, "type": "a", "major": -1, "minor": -1, "access": "rwm"}], True),
+        ([{"allow": True, "type": "c", "access": "rwm"}], True),
+        ([None, 1, "x", []], False),
+    ],
+)
+def test_a_privileged_container_is_known_by_its_device_rules(rules: Any, expected: bool) -> None:
+    spec = {"linux": {"resources": {"devices": rules}}}
+    assert request.sees_every_device(spec) is expected
+
+
+NAMES = ["annotations", "process", "env", "linux", "resources", "devices", "allow", "vcuda.io/core"]
+HOSTILE = st.recursive(
+    TREES | st.sampled_from(["VCUDA_CORE=", "NVIDIA_VISIBLE_DEVICES=,", "VCUDA_"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(HOSTILE)
+def test_looking_for_a_request_never_fails_whatever_the_spec_holds(spec: Any) -> None:
+    asked = request.asked(spec)
+    assert request.sees_every_device(spec) in (True, False)
+    if asked:
+        try:
+            request.parse(asked)
+        except VcudaError as error:
+            assert "\n" not in str(error)
