@@ -70,7 +70,7 @@ class Command:
         return process, pid
 
     def send(self, signal: str, pid: int) -> None:
-        self.host.check(["kill", f"-{signal}", str(pid)])
+        self.host.check(["busybox", "kill", f"-{signal}", str(pid)])
 
     def left(self) -> list[str]:
         """What is there of containers: records, pages, the runtime's state, cgroups."""
