@@ -11,6 +11,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static _Atomic uint32_t calm;
+_Atomic uint32_t *softgpu_attention = &calm;
+
+int
+softgpu_ordered_error (struct softgpu_state *state, const char *name)
+{
+  for (unsigned i = 0; state->ordered && i < SOFTGPU_ORDERS; i++)
+    {
+      struct softgpu_order *order = &state->order[i];
+      if (order->error && strncmp (order->call, name, sizeof order->call) == 0
+          && (order->nth == 0 || atomic_fetch_add (&order->calls, 1) + 1 == order->nth))
+        return order->error;
+    }
+  return 0;
+}
+
 static struct flock
 byte_lock (short type, uint64_t byte)
 {
@@ -36,6 +52,8 @@ clear_slot (struct softgpu_state *state, unsigned slot)
       memset (&dead->gpu[g], 0, sizeof dead->gpu[g]);
       state->gpu[g].backlogged[slot / 64] &= ~(1ull << slot % 64);
     }
+  dead->checkpoint = 0;
+  dead->attention &= ~(uint32_t) SOFTGPU_CHECKPOINT;
   dead->kind = SOFTGPU_FREE;
   dead->pid = 0;
 }
@@ -113,6 +131,7 @@ take_slot (struct attachment *tie, enum softgpu_slot_kind kind)
       prctl (PR_GET_NAME, own->command);
       own->pid = (uint32_t) getpid ();
       own->kind = kind;
+      own->attention = state->ordered ? SOFTGPU_ORDERED : 0;
       if (state->slots_used <= slot)
         state->slots_used = slot + 1;
       softgpu_reap (tie);
@@ -144,6 +163,7 @@ softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind)
       tie->fd = -1;
       return ATTACH_FULL;
     }
+  softgpu_attention = &softgpu_own_slot (tie)->attention;
   return ATTACHED;
 }
 
@@ -152,6 +172,7 @@ softgpu_detach (struct attachment *tie)
 {
   if (tie->fd < 0)
     return;
+  softgpu_attention = &calm;
   softgpu_lock (tie);
   clear_slot (tie->state, tie->slot);
   softgpu_unlock (tie);
@@ -162,6 +183,7 @@ softgpu_detach (struct attachment *tie)
 void
 softgpu_forget (struct attachment *tie)
 {
+  softgpu_attention = &calm;
   if (tie->fd >= 0)
     close (tie->fd);
   tie->fd = -1;

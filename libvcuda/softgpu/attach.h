@@ -25,6 +25,13 @@ enum attach_result
   ATTACH_FULL, /* every slot is held by a live process */
 };
 
+/* What every exported call looks at first: the attention word of this process's slot, or a word
+   that stays 0 where there is none.  */
+extern _Atomic uint32_t *softgpu_attention;
+
+/* The error that was ordered for this call of NAME; 0 when none was.  */
+int softgpu_ordered_error (struct softgpu_state *state, const char *name);
+
 /* Finds the state file, maps it, takes a slot and looks which GPUs this process may open.  */
 enum attach_result softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind);
 

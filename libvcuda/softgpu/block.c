@@ -1,21 +1,16 @@
-/* Blocks of memory and their exact account.
-
-   Device memory is anonymous memory of the process, which the kernel fills on first touch, so
-   that any size up to the GPU's is cheap; a device pointer is its address. What a GPU's memory
-   holds is counted to the byte, as each process's figure in its slot.  */
-
-#include "memory.h"
+/* Which blocks of memory this process has, by address.  */
 
 #include <search.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
-#define ALIGNMENT 512 /* what CUDA promises is 256 */
+#include "block.h"
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static void *blocks; /* a tsearch tree by address */
 
-/* Blocks do not overlap; a key of one byte finds the block around it.  */
+/* Blocks do not overlap; a key finds a block that it touches.  */
 static int
 by_address (const void *left, const void *right)
 {
@@ -25,157 +20,96 @@ by_address (const void *left, const void *right)
   return a->start >= b->start + b->bytes;
 }
 
+/* With the guard held.  */
+static struct block *
+touched (uintptr_t address, size_t bytes)
+{
+  struct block key = { .start = address, .bytes = bytes };
+  struct block **node = tfind (&key, &blocks, by_address);
+  return node ? *node : NULL;
+}
+
 bool
 softgpu_find_block (uintptr_t address, struct block *found)
 {
-  struct block key = { .start = address, .bytes = 1 };
   pthread_mutex_lock (&guard);
-  struct block **node = tfind (&key, &blocks, by_address);
-  if (node)
-    *found = **node;
+  struct block *block = touched (address, 1);
+  if (block)
+    *found = *block;
   pthread_mutex_unlock (&guard);
-  return node != NULL;
+  return block != NULL;
 }
 
+bool
+softgpu_first_block (uintptr_t address, size_t bytes, struct block *found)
+{
+  struct block *first = NULL;
+  pthread_mutex_lock (&guard);
+  for (struct block *block; bytes && (block = touched (address, bytes)) != NULL;
+       bytes = block->start > address ? block->start - address : 0)
+    first = block;
+  if (first)
+    *found = *first;
+  pthread_mutex_unlock (&guard);
+  return first != NULL;
+}
+
+bool
+softgpu_insert (struct block *block)
+{
+  pthread_mutex_lock (&guard);
+  struct block **node = tsearch (block, &blocks, by_address);
+  /* Asked under the guard: another thread's removal may free the node.  */
+  bool inserted = node && *node == block;
+  pthread_mutex_unlock (&guard);
+  return inserted;
+}
+
+bool
+softgpu_add_block (const struct block *block)
+{
+  struct block *copy = malloc (sizeof *copy);
+  if (!copy)
+    return false;
+  *copy = *block;
+  if (softgpu_insert (copy))
+    return true;
+  free (copy);
+  return false;
+}
+
+/* Discarded under the guard, so that a mapping made anew at this address can't meet the entry.  */
 static bool
-counts (enum where where)
+take_out (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
 {
-  return where == ON_DEVICE || where == MANAGED;
-}
-
-static uint64_t
-held_by_all (unsigned gpu)
-{
-  uint64_t held = 0;
-  for (unsigned slot = 0; slot < driver.tie.state->slots_used; slot++)
-    held += driver.tie.state->slot[slot].gpu[gpu].held_bytes;
-  return held;
-}
-
-static bool
-reserve (CUdevice device, size_t bytes)
-{
-  unsigned gpu = driver.device[device].gpu;
-  uint64_t total = driver.tie.state->gpu[gpu].memory_bytes;
-  softgpu_lock (&driver.tie);
-  uint64_t held = held_by_all (gpu);
-  if (bytes > total || held > total - bytes)
-    {
-      softgpu_reap (&driver.tie);
-      held = held_by_all (gpu);
-    }
-  bool fits = bytes <= total && held <= total - bytes;
+  pthread_mutex_lock (&guard);
+  struct block *block = touched (address, 1);
+  bool fits = block && block->start == address && kinds & 1u << block->where;
   if (fits)
-    softgpu_own_slot (&driver.tie)->gpu[gpu].held_bytes += bytes;
-  softgpu_unlock (&driver.tie);
+    {
+      tdelete (block, &blocks, by_address);
+      if (was)
+        {
+          *was = *block;
+          free (block);
+        }
+      else
+        softgpu_discard (block);
+    }
+  pthread_mutex_unlock (&guard);
   return fits;
 }
 
-static void
-give_back (CUdevice device, size_t bytes)
+bool
+softgpu_remove_block (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
 {
-  softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].held_bytes -= bytes;
+  return take_out (address, kinds, was);
 }
 
-/* Small blocks come from the heap: a mapping for each would cost microseconds, where a driver takes
-   some hundred nanoseconds.  */
-static void *
-take (size_t bytes, size_t *mapped)
+bool
+softgpu_discard_block (uintptr_t address, enum softgpu_kind_set kinds)
 {
-  const size_t page = 4096, small = 64 << 10;
-  *mapped = 0;
-  if (bytes <= small)
-    return aligned_alloc (ALIGNMENT, (bytes + ALIGNMENT - 1) & ~(size_t) (ALIGNMENT - 1));
-  if (bytes > SIZE_MAX - page)
-    return NULL;
-  *mapped = (bytes + page - 1) & ~(page - 1);
-  void *map = mmap (NULL, *mapped, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return map == MAP_FAILED ? NULL : map;
-}
-
-static void
-drop (void *map, size_t mapped)
-{
-  if (mapped)
-    munmap (map, mapped);
-  else
-    free (map);
-}
-
-CUresult
-softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned flags,
-                  CUmemoryPool pool)
-{
-  REQUIRE_CONTEXT (context);
-  REQUIRE (address && bytes, CUDA_ERROR_INVALID_VALUE);
-  bool counted = counts (where);
-  REQUIRE (!counted || reserve (context->device, bytes), CUDA_ERROR_OUT_OF_MEMORY);
-  if (pool && !softgpu_pool_take (pool, bytes))
-    {
-      give_back (context->device, bytes);
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-  size_t mapped = 0;
-  struct block *block = malloc (sizeof *block);
-  void *map = block ? take (bytes, &mapped) : NULL;
-  void *node = NULL;
-  if (map)
-    {
-      *block = (struct block){ .start = (uintptr_t) map,
-                               .bytes = bytes,
-                               .mapped = mapped,
-                               .context = context,
-                               .device = context->device,
-                               .where = where,
-                               .flags = flags,
-                               .pool = pool };
-      pthread_mutex_lock (&guard);
-      node = tsearch (block, &blocks, by_address);
-      pthread_mutex_unlock (&guard);
-    }
-  if (!node)
-    {
-      if (map)
-        drop (map, mapped);
-      free (block);
-      if (counted)
-        give_back (context->device, bytes);
-      softgpu_pool_return (pool, bytes);
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-  *address = (uintptr_t) map;
-  return CUDA_SUCCESS;
-}
-
-static void
-discard (struct block *block)
-{
-  if (block->where != REGISTERED)
-    drop ((void *) block->start, block->mapped);
-  if (counts (block->where))
-    give_back (block->device, block->bytes);
-  softgpu_pool_return (block->pool, block->bytes);
-  free (block);
-}
-
-CUresult
-softgpu_release (uintptr_t address, enum softgpu_kind_set kinds)
-{
-  REQUIRE_DRIVER ();
-  struct block key = { .start = address, .bytes = 1 };
-  struct block *block = NULL;
-  pthread_mutex_lock (&guard);
-  struct block **node = tfind (&key, &blocks, by_address);
-  if (node && (*node)->start == address && kinds & 1u << (*node)->where)
-    {
-      block = *node;
-      tdelete (block, &blocks, by_address);
-      /* Under the guard, so that a mapping made anew at this address can't meet the old entry.  */
-      discard (block);
-    }
-  pthread_mutex_unlock (&guard);
-  return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return take_out (address, kinds, NULL);
 }
 
 static struct block *of_context;
@@ -187,54 +121,89 @@ look_for_context (const void *node, VISIT visit, int depth)
   (void) depth;
   struct block *block = *(struct block *const *) node;
   if ((visit == postorder || visit == leaf) && block->context == wanted)
-    of_context = block;
+    {
+      block->next = of_context;
+      of_context = block;
+    }
 }
 
 void
 softgpu_free_context_memory (CUcontext context)
 {
   pthread_mutex_lock (&guard);
-  for (;;)
+  of_context = NULL;
+  wanted = context;
+  twalk (blocks, look_for_context);
+  for (struct block *block; (block = of_context) != NULL;)
     {
-      of_context = NULL;
-      wanted = context;
-      twalk (blocks, look_for_context);
-      if (!of_context)
-        break;
-      tdelete (of_context, &blocks, by_address);
-      discard (of_context);
+      of_context = block->next;
+      tdelete (block, &blocks, by_address);
+      softgpu_discard (block);
     }
   pthread_mutex_unlock (&guard);
 }
 
-CUresult
-softgpu_register (uintptr_t address, size_t bytes, unsigned flags)
+static int
+protection_of (uint64_t access)
 {
-  REQUIRE_CONTEXT (context);
-  struct block known;
-  REQUIRE (!softgpu_find_block (address, &known), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-  struct block *block = malloc (sizeof *block);
-  REQUIRE (block, CUDA_ERROR_OUT_OF_MEMORY);
-  *block = (struct block){ .start = address,
-                           .bytes = bytes,
-                           .context = context,
-                           .device = context->device,
-                           .where = REGISTERED,
-                           .flags = flags };
-  pthread_mutex_lock (&guard);
-  void *node = tsearch (block, &blocks, by_address);
-  pthread_mutex_unlock (&guard);
-  if (!node)
-    free (block);
-  return node ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  int most = PROT_NONE;
+  for (; access; access >>= 2)
+    if ((access & 3) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      return PROT_READ | PROT_WRITE;
+    else if (access & 3)
+      most = PROT_READ;
+  return most;
 }
 
-uint64_t
-softgpu_held (CUdevice device)
+void
+softgpu_set_access (uintptr_t address, size_t bytes, CUdevice device, unsigned access)
 {
-  softgpu_lock (&driver.tie);
-  softgpu_reap (&driver.tie);
-  uint64_t held = held_by_all (driver.device[device].gpu);
-  softgpu_unlock (&driver.tie);
-  return held;
+  uintptr_t end = address + bytes;
+  pthread_mutex_lock (&guard);
+  for (struct block *block; address < end && (block = touched (address, 1)) != NULL;)
+    {
+      block->access &= ~(3ull << 2 * device);
+      block->access |= (uint64_t) access << 2 * device;
+      mprotect ((void *) block->start, block->bytes, protection_of (block->access));
+      address = block->start + block->bytes;
+    }
+  pthread_mutex_unlock (&guard);
+}
+
+bool
+softgpu_may_touch (uintptr_t address, size_t bytes, bool host_too)
+{
+  pthread_mutex_lock (&guard);
+  bool may = bytes <= UINTPTR_MAX - address, known = false;
+  while (may && bytes)
+    {
+      struct block *block = touched (address, 1);
+      if (!block)
+        {
+          may = host_too && !known;
+          break;
+        }
+      known = true;
+      may = block->where != WINDOW || block->access;
+      size_t here = block->start + block->bytes - address;
+      /* Only VMM mappings go on in the next one: they lie side by side as the program laid them. */
+      if (here < bytes && block->where != WINDOW)
+        may = false;
+      address += here;
+      bytes -= here < bytes ? here : bytes;
+    }
+  pthread_mutex_unlock (&guard);
+  return may && (known || !softgpu_reserved (address));
+}
+
+bool
+softgpu_share_block (uintptr_t address, struct block *found)
+{
+  pthread_mutex_lock (&guard);
+  struct block *block = touched (address, 1);
+  bool fits = block && block->where == ON_DEVICE && softgpu_make_shared (block);
+  if (fits)
+    *found = *block;
+  pthread_mutex_unlock (&guard);
+  return fits;
 }

@@ -8,9 +8,11 @@ SOFTGPU_CFLAGS := $(CFLAGS_COMMON) -D_GNU_SOURCE -Wmissing-prototypes -fvisibili
 SOFTGPU_LIBFLAGS = -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,now -Wl,--no-undefined -ldl -lpthread
 
 softgpu_shared := find lock attach device_time
-softgpu_cuda := init errors procaddress device attribute context context_query block memory pool pointer copy \
+softgpu_cuda := init errors procaddress device attribute context context_query record store block allocate memory vmm_handle \
+  vmm_address pool pointer copy copy_box array capture capture_node graph graph_node graph_memory \
+  graph_query graph_exec graph_update host_function window ipc ipc_event gate checkpoint \
   ptx module function occupancy launch stream event
-softgpu_nvml := nvml_init nvml_device nvml_memory nvml_usage nvml_processes nvml_pid nvml_event
+softgpu_nvml := nvml_init nvml_device nvml_memory nvml_usage nvml_processes nvml_pid nvml_event nvml_ecc nvml_gate
 
 softgpu_objects = $(patsubst %,$(SOFTGPU_OUT)/obj/%.o,$(1))
 
@@ -26,22 +28,43 @@ $(SOFTGPU_OUT)/obj/%.o: $(SOFTGPU)/%.c $(wildcard $(SOFTGPU)/*.h)
 	@echo "cc        $<"
 	@$(CC) $(SOFTGPU_CFLAGS) -I$(CUDA_INCLUDE) -c -o $@ $<
 
-$(SOFTGPU_OUT)/obj/stubs_%.c: $(SOFTGPU)/stubs.py $(wildcard $(CUDA_INCLUDE)/cuda.h $(CUDA_INCLUDE)/nvml.h)
-	@mkdir -p $(@D)
-	@CC="$(CC)" python3 $(SOFTGPU)/stubs.py $* $(CUDA_INCLUDE) $@
+SOFTGPU_HEADERS = $(wildcard $(CUDA_INCLUDE)/cuda.h $(CUDA_INCLUDE)/cudaTypedefs.h $(CUDA_INCLUDE)/nvml.h)
+softgpu_generate = mkdir -p $(@D) && CC="$(CC)" python3 $(SOFTGPU)/stubs.py $(1) $(CUDA_INCLUDE) $@
 
-$(SOFTGPU_OUT)/obj/aliases.ld: $(SOFTGPU)/stubs.py $(wildcard $(CUDA_INCLUDE)/cuda.h)
-	@mkdir -p $(@D)
-	@CC="$(CC)" python3 $(SOFTGPU)/stubs.py aliases $(CUDA_INCLUDE) $@
+.PRECIOUS: $(SOFTGPU_OUT)/obj/stubs_%.c $(SOFTGPU_OUT)/obj/stubs_%.S $(SOFTGPU_OUT)/obj/%.names
+
+$(SOFTGPU_OUT)/obj/stubs_%.c: $(SOFTGPU)/stubs.py $(SOFTGPU_HEADERS)
+	@$(call softgpu_generate,$*)
+
+$(SOFTGPU_OUT)/obj/stubs_%_gate.S: $(SOFTGPU)/stubs.py $(SOFTGPU_HEADERS)
+	@$(call softgpu_generate,$*_gate)
+
+$(SOFTGPU_OUT)/obj/%.names: $(SOFTGPU)/stubs.py $(SOFTGPU_HEADERS)
+	@$(call softgpu_generate,$*_names)
+
+$(SOFTGPU_OUT)/obj/aliases.ld: $(SOFTGPU)/stubs.py $(SOFTGPU_HEADERS)
+	@$(call softgpu_generate,aliases)
 
 $(SOFTGPU_OUT)/obj/stubs_%.o: $(SOFTGPU_OUT)/obj/stubs_%.c
 	@$(CC) $(SOFTGPU_CFLAGS) -Wno-missing-prototypes -c -o $@ $<
 
-$(SOFTGPU_OUT)/libcuda.so.1: $(call softgpu_objects,$(softgpu_shared) $(softgpu_cuda) stubs_cuda) $(SOFTGPU_OUT)/obj/aliases.ld
+$(SOFTGPU_OUT)/obj/stubs_%_gate.o: $(SOFTGPU_OUT)/obj/stubs_%_gate.S
+	@$(CC) -c -o $@ $<
+
+# All that a library does, its entry points under the names behind the gate: calls among them don't
+# pass it again.
+$(SOFTGPU_OUT)/obj/cuda_behind.o: $(call softgpu_objects,$(softgpu_shared) $(softgpu_cuda) stubs_cuda stubs_errors)
+$(SOFTGPU_OUT)/obj/nvml_behind.o: $(call softgpu_objects,$(softgpu_shared) $(softgpu_nvml) stubs_nvml)
+$(SOFTGPU_OUT)/obj/%_behind.o: $(SOFTGPU_OUT)/obj/%.names
+	@$(CC) -r -nostdlib -o $@.whole $(filter %.o,$^)
+	@objcopy --redefine-syms=$(SOFTGPU_OUT)/obj/$*.names $@.whole $@
+	@rm $@.whole
+
+$(SOFTGPU_OUT)/libcuda.so.1: $(call softgpu_objects,cuda_behind stubs_cuda_gate stubs_points) $(SOFTGPU_OUT)/obj/aliases.ld
 	@echo "link      $@"
 	@$(CC) $(CFLAGS_COMMON) -Wl,-soname,libcuda.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
 
-$(SOFTGPU_OUT)/libnvidia-ml.so.1: $(call softgpu_objects,$(softgpu_shared) $(softgpu_nvml) stubs_nvml)
+$(SOFTGPU_OUT)/libnvidia-ml.so.1: $(call softgpu_objects,nvml_behind stubs_nvml_gate)
 	@echo "link      $@"
 	@$(CC) $(CFLAGS_COMMON) -Wl,-soname,libnvidia-ml.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
 
@@ -49,7 +72,7 @@ $(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,smi smi_query)
 	@echo "link      $@"
 	@$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl
 
-$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state files)
+$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state order files stubs_errors)
 	@echo "link      $@"
 	@$(CC) $(CFLAGS_COMMON) -o $@ $^
 

@@ -31,8 +31,9 @@ create (CUcontext *pctx, unsigned flags, CUdevice device)
   REQUIRE_DRIVER ();
   REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE (!gpu_of (device)->lost, CUDA_ERROR_DEVICE_UNAVAILABLE);
   REQUIRE (depth < STACK_DEPTH, CUDA_ERROR_OUT_OF_MEMORY);
-  CUcontext context = calloc (1, sizeof *context);
+  CUcontext context = softgpu_new_record (sizeof *context);
   REQUIRE (context, CUDA_ERROR_OUT_OF_MEMORY);
   *context = (struct CUctx_st){
     .kind = CONTEXT, .device = device, .flags = flags, .id = atomic_fetch_add (&next_id, 1)
@@ -85,6 +86,7 @@ cuDevicePrimaryCtxRetain (CUcontext *pctx, CUdevice dev)
   REQUIRE_DRIVER ();
   REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE (!gpu_of (dev)->lost, CUDA_ERROR_DEVICE_UNAVAILABLE);
   CUcontext primary = &driver.device[dev].primary;
   softgpu_lock (&driver.tie);
   bool first = primary->retained++ == 0;

@@ -1,6 +1,6 @@
 /* What a context says of itself, and the settings that it keeps without effect.  */
 
-#include "driver.h"
+#include "capture.h"
 
 CUresult
 cuCtxGetDevice_v2 (CUdevice *device, CUcontext context)
@@ -25,6 +25,9 @@ cuCtxSynchronize_v2 (CUcontext context)
   REQUIRE_DRIVER ();
   context = context ? context : softgpu_current_context ();
   REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
+  CUresult rc = softgpu_captures ? softgpu_refuse_context (context) : CUDA_SUCCESS;
+  if (rc != CUDA_SUCCESS)
+    return rc;
   softgpu_drain (context->device);
   return CUDA_SUCCESS;
 }

@@ -3,29 +3,45 @@
 
 #include <string.h>
 
-#include "memory.h"
+#include "graph.h"
 
-/* BYTES from ADDRESS on lie within one block, or outside of all of them: that is host memory,
-   which the driver is not told of.  */
-static bool
-within (CUdeviceptr address, size_t bytes, bool host_too)
+/* Whether the call waits for the work before it, and what it may copy from and to.  */
+enum
 {
-  struct block block;
-  if (!softgpu_find_block (address, &block))
-    return host_too;
-  return bytes <= block.bytes && address - block.start <= block.bytes - bytes;
-}
+  WAITS = 1,
+  TO_HOST = 2,
+  FROM_HOST = 4,
+};
 
 static CUresult
-move (CUdeviceptr to, bool to_host, CUdeviceptr from, bool from_host, size_t bytes, bool waits)
+move (CUdeviceptr to, CUdeviceptr from, size_t bytes, unsigned how, CUstream stream)
 {
   REQUIRE_CONTEXT (context);
+  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
   if (bytes == 0)
     return CUDA_SUCCESS;
   REQUIRE (to && from, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (within (to, bytes, to_host) && within (from, bytes, from_host),
+  REQUIRE (softgpu_may_touch (to, bytes, how & TO_HOST)
+               && softgpu_may_touch (from, bytes, how & FROM_HOST),
            CUDA_ERROR_INVALID_VALUE);
-  if (waits)
+  if (softgpu_captures)
+    {
+      if (softgpu_capturing (stream))
+        return softgpu_capture_copy (stream,
+                                     &(CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                                       .srcDevice = from,
+                                                       .srcPitch = bytes,
+                                                       .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                                       .dstDevice = to,
+                                                       .dstPitch = bytes,
+                                                       .WidthInBytes = bytes,
+                                                       .Height = 1,
+                                                       .Depth = 1 });
+      CUresult rc = how & WAITS ? softgpu_check_unsafe () : softgpu_check_implicit (stream);
+      if (rc != CUDA_SUCCESS)
+        return rc;
+    }
+  if (how & WAITS)
     softgpu_drain (context->device);
   memmove ((void *) to, (const void *) from, bytes);
   return CUDA_SUCCESS;
@@ -34,54 +50,50 @@ move (CUdeviceptr to, bool to_host, CUdeviceptr from, bool from_host, size_t byt
 CUresult
 cuMemcpy (CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
-  return move (dst, true, src, true, bytes, true);
+  return move (dst, src, bytes, WAITS | TO_HOST | FROM_HOST, NULL);
 }
 
 CUresult
 cuMemcpyAsync (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
-  (void) stream;
-  return move (dst, true, src, true, bytes, false);
+  return move (dst, src, bytes, TO_HOST | FROM_HOST, stream);
 }
 
 CUresult
 cuMemcpyHtoD_v2 (CUdeviceptr dst, const void *src, size_t bytes)
 {
-  return move (dst, false, (CUdeviceptr) src, true, bytes, true);
+  return move (dst, (CUdeviceptr) src, bytes, WAITS | FROM_HOST, NULL);
 }
 
 CUresult
 cuMemcpyHtoDAsync_v2 (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
 {
-  (void) stream;
-  return move (dst, false, (CUdeviceptr) src, true, bytes, false);
+  return move (dst, (CUdeviceptr) src, bytes, FROM_HOST, stream);
 }
 
 CUresult
 cuMemcpyDtoH_v2 (void *dst, CUdeviceptr src, size_t bytes)
 {
-  return move ((CUdeviceptr) dst, true, src, false, bytes, true);
+  return move ((CUdeviceptr) dst, src, bytes, WAITS | TO_HOST, NULL);
 }
 
 CUresult
 cuMemcpyDtoHAsync_v2 (void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
-  (void) stream;
-  return move ((CUdeviceptr) dst, true, src, false, bytes, false);
+  return move ((CUdeviceptr) dst, src, bytes, TO_HOST, stream);
 }
 
 /* Between device addresses even the plain form returns at once, as on a real device.  */
 CUresult
 cuMemcpyDtoD_v2 (CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
-  return move (dst, false, src, false, bytes, false);
+  return move (dst, src, bytes, 0, NULL);
 }
 
 CUresult
 cuMemcpyDtoDAsync_v2 (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
-  (void) stream;
-  return move (dst, false, src, false, bytes, false);
+  return move (dst, src, bytes, 0, stream);
 }
 
 CUresult
@@ -89,63 +101,86 @@ cuMemcpyPeer (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, si
 {
   REQUIRE_DRIVER ();
   REQUIRE (valid_context (to) && valid_context (from), CUDA_ERROR_INVALID_CONTEXT);
-  return move (dst, false, src, false, bytes, false);
+  return move (dst, src, bytes, 0, NULL);
 }
 
 CUresult
 cuMemcpyPeerAsync (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t bytes,
                    CUstream stream)
 {
-  (void) stream;
-  return cuMemcpyPeer (dst, to, src, from, bytes);
+  REQUIRE_DRIVER ();
+  REQUIRE (valid_context (to) && valid_context (from), CUDA_ERROR_INVALID_CONTEXT);
+  return move (dst, src, bytes, 0, stream);
 }
 
 /* A rectangle of WIDTH elements of SIZE bytes and HEIGHT rows, PITCH bytes apart.  */
-static CUresult
-fill (CUdeviceptr dst, size_t pitch, unsigned value, size_t size, size_t width, size_t height)
+CUresult
+softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set)
 {
-  REQUIRE_CONTEXT (context);
-  if (width == 0 || height == 0)
+  size_t size = set->elementSize, row, last, bytes;
+  if (set->width == 0 || set->height == 0)
     return CUDA_SUCCESS;
-  size_t row, last, bytes;
-  REQUIRE (dst && dst % size == 0 && !__builtin_mul_overflow (width, size, &row),
+  REQUIRE (set->dst && set->dst % size == 0 && !__builtin_mul_overflow (set->width, size, &row),
            CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (height == 1 || pitch >= row, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (!__builtin_mul_overflow (pitch, height - 1, &last)
-               && !__builtin_add_overflow (last, row, &bytes) && within (dst, bytes, false),
+  REQUIRE (set->height == 1 || set->pitch >= row, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (!__builtin_mul_overflow (set->pitch, set->height - 1, &last)
+               && !__builtin_add_overflow (last, row, &bytes)
+               && softgpu_may_touch (set->dst, bytes, false),
            CUDA_ERROR_INVALID_VALUE);
-  for (size_t y = 0; y < height; y++)
+  for (size_t y = 0; y < set->height; y++)
     {
-      char *at = (char *) dst + y * pitch;
+      char *at = (char *) set->dst + y * set->pitch;
       if (size == 1)
-        memset (at, (int) value, width);
+        memset (at, (int) set->value, set->width);
       else
-        for (size_t x = 0; x < width; x++)
-          memcpy (at + x * size, &value, size);
+        for (size_t x = 0; x < set->width; x++)
+          memcpy (at + x * size, &set->value, size);
     }
   return CUDA_SUCCESS;
 }
 
+static CUresult
+fill (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream, bool asynchronous)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
+  if (softgpu_captures)
+    {
+      if (softgpu_capturing (stream))
+        return softgpu_capture_set (stream, set);
+      CUresult rc = asynchronous ? softgpu_check_implicit (stream) : softgpu_check_unsafe ();
+      if (rc != CUDA_SUCCESS)
+        return rc;
+    }
+  return softgpu_set (set);
+}
+
+#define SET(bits, columns, rows, bytes_apart)                                                      \
+  &(CUDA_MEMSET_NODE_PARAMS){ .dst = dst,                                                          \
+                              .pitch = (bytes_apart),                                              \
+                              .value = value,                                                      \
+                              .elementSize = bits / 8,                                             \
+                              .width = (columns),                                                  \
+                              .height = (rows) }
+
 #define FILLS(bits, type)                                                                          \
   CUresult cuMemsetD##bits##_v2 (CUdeviceptr dst, type value, size_t count)                        \
   {                                                                                                \
-    return fill (dst, 0, value, bits / 8, count, 1);                                               \
+    return fill (SET (bits, count, 1, 0), NULL, false);                                            \
   }                                                                                                \
   CUresult cuMemsetD##bits##Async (CUdeviceptr dst, type value, size_t count, CUstream stream)     \
   {                                                                                                \
-    (void) stream;                                                                                 \
-    return fill (dst, 0, value, bits / 8, count, 1);                                               \
+    return fill (SET (bits, count, 1, 0), stream, true);                                           \
   }                                                                                                \
   CUresult cuMemsetD2D##bits##_v2 (CUdeviceptr dst, size_t pitch, type value, size_t width,        \
                                    size_t height)                                                  \
   {                                                                                                \
-    return fill (dst, pitch, value, bits / 8, width, height);                                      \
+    return fill (SET (bits, width, height, pitch), NULL, false);                                   \
   }                                                                                                \
   CUresult cuMemsetD2D##bits##Async (CUdeviceptr dst, size_t pitch, type value, size_t width,      \
                                      size_t height, CUstream stream)                               \
   {                                                                                                \
-    (void) stream;                                                                                 \
-    return fill (dst, pitch, value, bits / 8, width, height);                                      \
+    return fill (SET (bits, width, height, pitch), stream, true);                                  \
   }
 
 FILLS (8, unsigned char)

@@ -26,7 +26,10 @@ static void
 usage (FILE *out)
 {
   fputs ("usage: softgpu create ROOT [--gpus N] [--model NAME] [--memory SIZE]\n"
-         "                           [--driver-version VERSION] [--seed NUMBER]\n"
+         "                           [--driver-version VERSION] [--seed NUMBER] [--slice TIME]\n"
+         "       softgpu fail ROOT --call NAME [--nth N] --error ERROR\n"
+         "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
+         "       softgpu heal ROOT\n"
          "       softgpu destroy ROOT\n",
          out);
 }
@@ -63,6 +66,24 @@ size (const char *text)
         && value <= (1ull << 46) >> units[i].shift)
       return value << units[i].shift;
   fail (2, "--memory", text, "give a size such as 16GiB, at most 64TiB");
+}
+
+static uint64_t
+duration (const char *text)
+{
+  static const struct
+  {
+    const char *unit;
+    uint64_t ns;
+  } units[] = { { "ns", 1 }, { "us", 1000 }, { "ms", 1000000 }, { "s", 1000000000 } };
+  char *end;
+  errno = 0;
+  unsigned long long value = strtoull (text, &end, 10);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (!errno && end != text && *text != '-' && strcmp (end, units[i].unit) == 0
+        && value <= 10000000000ull / units[i].ns && value * units[i].ns >= 1000)
+      return value * units[i].ns;
+  fail (2, "--slice", text, "give a time such as 2ms, from 1us to 10s");
 }
 
 static void
@@ -165,18 +186,20 @@ int
 main (int argc, char **argv)
 {
   static const struct option options[] = {
-    { "gpus", required_argument, NULL, 'g' },
-    { "model", required_argument, NULL, 'm' },
-    { "memory", required_argument, NULL, 'b' },
-    { "driver-version", required_argument, NULL, 'v' },
-    { "seed", required_argument, NULL, 's' },
-    { "help", no_argument, NULL, 'h' },
-    { NULL, 0, NULL, 0 },
+    { "gpus", required_argument, NULL, 'g' },   { "model", required_argument, NULL, 'm' },
+    { "memory", required_argument, NULL, 'b' }, { "driver-version", required_argument, NULL, 'v' },
+    { "seed", required_argument, NULL, 's' },   { "slice", required_argument, NULL, 't' },
+    { "help", no_argument, NULL, 'h' },         { NULL, 0, NULL, 0 },
   };
   struct wish wish = { .model = "vcuda Software GPU",
                        .driver_version = "580.95.05",
                        .memory_bytes = 16ull << 30,
+                       .slice_ns = SOFTGPU_DEFAULT_SLICE_NS,
                        .gpus = 1 };
+  if (argc > 1 && strcmp (argv[1], "fail") == 0)
+    return order_failures (argc - 1, argv + 1);
+  if (argc == 3 && strcmp (argv[1], "heal") == 0)
+    return heal (argv[2]);
   for (int option; (option = getopt_long (argc, argv, "h", options, NULL)) != -1;)
     switch (option)
       {
@@ -197,6 +220,9 @@ main (int argc, char **argv)
       case 's':
         wish.seed = number (optarg, "--seed", 0, UINT64_MAX);
         wish.seeded = true;
+        break;
+      case 't':
+        wish.slice_ns = duration (optarg);
         break;
       case 'h':
         usage (stdout);

@@ -1,7 +1,7 @@
 /* The device's time.
 
    Nothing runs in the background. Each process's queue on a GPU is a backlog of GPU time, and what
-   the device did is decided afterwards, by whoever next looks: turns of SOFTGPU_SLICE_NS go round
+   the device did is decided afterwards, by whoever next looks: turns of slice_ns go round
    the processes that have a backlog, one that empties its queue gives the rest of its turn away.
    The outcome depends on when work was submitted and never on when a thread woke, so throughput
    is exact on a machine that is late, and a killed process can hold nobody up.
@@ -141,7 +141,7 @@ softgpu_advance (struct softgpu_state *state, unsigned gpu, uint64_t now)
               return;
             }
           device->current = slot;
-          device->slice_left_ns = SOFTGPU_SLICE_NS;
+          device->slice_left_ns = state->slice_ns;
           mine = backlog_of (state, gpu, slot);
         }
       uint64_t ran = now - device->clock_ns;
@@ -159,7 +159,6 @@ softgpu_submit (struct attachment *tie, unsigned gpu, uint64_t duration_ns)
 {
   struct softgpu_gpu *device = &tie->state->gpu[gpu];
   struct softgpu_slot_gpu *queue = &softgpu_own_slot (tie)->gpu[gpu];
-  softgpu_advance (tie->state, gpu, softgpu_now ());
   queue->submitted_ns += duration_ns;
   if (queue->submitted_ns != queue->served_ns)
     device->backlogged[tie->slot / 64] |= 1ull << tie->slot % 64;
@@ -202,7 +201,7 @@ expected_at (struct attachment *tie, unsigned gpu, uint64_t target_ns)
       do
         slot = next_in_turn (device->backlogged, slot);
       while (!remaining[slot]); /* ends: our own need is still to be served */
-      left = SOFTGPU_SLICE_NS;
+      left = tie->state->slice_ns;
     }
   return horizon;
 }

@@ -12,8 +12,8 @@ uint64_t softgpu_now (void);
 /* Decides what the device did until NOW.  */
 void softgpu_advance (struct softgpu_state *state, unsigned gpu, uint64_t now);
 
-/* Adds DURATION_NS of GPU time to this process's queue; returns what must be served until the
-   command is done.  */
+/* Adds DURATION_NS of GPU time to this process's queue, the device having been advanced; returns
+   what must be served until the command is done.  */
 uint64_t softgpu_submit (struct attachment *tie, unsigned gpu, uint64_t duration_ns);
 
 bool softgpu_served (struct attachment *tie, unsigned gpu, uint64_t target_ns);

@@ -25,6 +25,13 @@ enum handle_kind
   MODULE = 0x4c444f4d,
   FUNCTION = 0x434e5546,
   MEMORY_POOL = 0x4c4f4f50,
+  ARRAY = 0x41525241,
+  MIPMAP = 0x5350494d,
+  GRAPH = 0x48505247,
+  GRAPH_NODE = 0x45444f4e,
+  GRAPH_EXEC = 0x43455845,
+  PHYSICAL = 0x53594850,
+  EXTERNAL_MEMORY = 0x4d545845,
 };
 
 struct CUctx_st
@@ -44,7 +51,12 @@ struct CUstream_st
   unsigned flags;
   int priority;
   uint64_t id;
-  uint64_t target_ns; /* what must be served until all of it is done */
+  uint64_t target_ns;      /* what must be served until all of it is done */
+  struct capture *capture; /* while the stream is captured, else NULL */
+  CUstream capture_next;
+  CUgraphNode *frontier; /* the nodes that the next captured one depends on */
+  size_t frontier_count;
+  size_t frontier_room;
 };
 
 struct CUevent_st
@@ -58,6 +70,11 @@ struct CUevent_st
   uint64_t target_ns;
   uint64_t time_ns;
   uint64_t waited_ns;
+  uint64_t capture_id; /* of the capture that recorded it last; 0: none did */
+  CUgraphNode *captured;
+  size_t captured_count;
+  struct shared_event *shared; /* once other processes may see it */
+  uint64_t shared_offset;
 };
 
 /* One visible GPU, as this process has it. Guarded by the shared lock.  */
@@ -146,5 +163,9 @@ CUresult softgpu_drain_stream (CUstream stream);
 
 /* Frees what was allocated in CONTEXT.  */
 void softgpu_free_context_memory (CUcontext context);
+
+/* A zeroed record for a handle of BYTES, whose first field is its kind.  */
+void *softgpu_new_record (size_t bytes);
+void softgpu_retire (void *record, size_t bytes);
 
 #endif

@@ -1,9 +1,11 @@
 /* Events. One on an idle queue is stamped when recorded; otherwise it becomes a mark in the shared
    state, which whoever moves the device's clock past it fills in.  */
 
-#include <stdlib.h>
+#include <sys/mman.h>
 
-#include "driver.h"
+#include "graph.h"
+#include "ipc_event.h"
+#include "store.h"
 
 static bool
 valid (CUevent event)
@@ -54,7 +56,9 @@ cuEventCreate (CUevent *pevent, unsigned int flags)
   REQUIRE_CONTEXT (context);
   const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   REQUIRE (pevent && (flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
-  CUevent event = calloc (1, sizeof *event);
+  REQUIRE (!(flags & CU_EVENT_INTERPROCESS) || flags & CU_EVENT_DISABLE_TIMING,
+           CUDA_ERROR_INVALID_VALUE);
+  CUevent event = softgpu_new_record (sizeof *event);
   REQUIRE (event, CUDA_ERROR_OUT_OF_MEMORY);
   *event = (struct CUevent_st){ .kind = EVENT, .context = context, .flags = flags };
   *pevent = event;
@@ -70,8 +74,10 @@ cuEventDestroy_v2 (CUevent event)
   harvest (event);
   abandon (event);
   softgpu_unlock (&driver.tie);
-  event->kind = 0;
-  free (event);
+  softgpu_forget_captured (event);
+  if (event->shared)
+    munmap (event->shared, STORE_PAGE);
+  softgpu_retire (event, sizeof *event);
   return CUDA_SUCCESS;
 }
 
@@ -94,6 +100,8 @@ record (CUevent event)
   event->target_ns = queue->submitted_ns;
   event->time_ns = now;
   event->waited_ns = queue->waited_ns;
+  if (event->shared)
+    softgpu_publish_record (event);
   if (!idle)
     {
       event->mark = queue->marks_made;
@@ -117,6 +125,12 @@ cuEventRecordWithFlags (CUevent event, CUstream stream, unsigned int flags)
   REQUIRE (context,
            default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (context->device == event->context->device, CUDA_ERROR_INVALID_HANDLE);
+  if (softgpu_capturing (stream))
+    return softgpu_capture_record (stream, event, flags == CU_EVENT_RECORD_EXTERNAL);
+  CUresult rc = softgpu_check_implicit (stream);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  event->capture_id = 0;
   struct attachment *tie = &driver.tie;
   unsigned gpu = gpu_of_event (event);
   for (;;)
@@ -146,8 +160,12 @@ cuEventQuery (CUevent event)
 {
   REQUIRE_DRIVER ();
   REQUIRE (valid (event), CUDA_ERROR_INVALID_HANDLE);
-  if (!event->recorded)
-    return CUDA_SUCCESS;
+  REQUIRE (!event->capture_id, CUDA_ERROR_CAPTURED_EVENT);
+  CUresult rc = softgpu_check_unsafe ();
+  if (rc == CUDA_SUCCESS && softgpu_recorded_elsewhere (event))
+    return softgpu_done_elsewhere (event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (rc != CUDA_SUCCESS || !event->recorded)
+    return rc;
   unsigned gpu = gpu_of_event (event);
   softgpu_lock (&driver.tie);
   softgpu_advance (driver.tie.state, gpu, softgpu_now ());
@@ -161,7 +179,10 @@ cuEventSynchronize (CUevent event)
 {
   REQUIRE_DRIVER ();
   REQUIRE (valid (event), CUDA_ERROR_INVALID_HANDLE);
-  if (event->recorded)
+  REQUIRE (!event->capture_id, CUDA_ERROR_CAPTURED_EVENT);
+  if (softgpu_recorded_elsewhere (event))
+    softgpu_wait_elsewhere (event);
+  else if (event->recorded)
     softgpu_wait (&driver.tie, gpu_of_event (event), event->target_ns);
   return CUDA_SUCCESS;
 }
@@ -198,12 +219,15 @@ cuEventElapsedTime (float *milliseconds, CUevent start, CUevent end)
 CUresult
 cuStreamWaitEvent (CUstream stream, CUevent event, unsigned int flags)
 {
-  (void) flags;
   REQUIRE_DRIVER ();
   REQUIRE (valid (event), CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (flags == 0 || flags == CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
   CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context, CUDA_ERROR_INVALID_HANDLE);
-  if (context->device != event->context->device)
+  REQUIRE (context,
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  if (softgpu_capturing (stream) || event->capture_id)
+    return softgpu_capture_wait (stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
+  if (context->device != event->context->device || softgpu_recorded_elsewhere (event))
     return cuEventSynchronize (event);
   softgpu_lock (&driver.tie);
   if (event->recorded && !default_stream (stream) && stream->target_ns < event->target_ns)

@@ -31,6 +31,12 @@ start (void)
     case ATTACH_NO_DRIVER:
       return CUDA_ERROR_NO_DEVICE;
     }
+  int ordered = softgpu_ordered_error (driver.tie.state, "cuInit");
+  if (ordered)
+    {
+      softgpu_detach (&driver.tie);
+      return (CUresult) ordered;
+    }
   if (driver.tie.gpu_count == 0)
     {
       softgpu_detach (&driver.tie);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "module.h"
+#include "graph.h"
 
 CUresult
 softgpu_launch (CUstream stream, uint64_t duration_ns)
@@ -33,8 +33,8 @@ softgpu_launch (CUstream stream, uint64_t duration_ns)
 }
 
 /* Parameters come as pointers, or packed in one buffer that EXTRA names.  */
-static CUresult
-time_of (CUfunction function, void **params, void **extra, uint64_t *time_ns)
+CUresult
+softgpu_kernel_time (CUfunction function, void **params, void **extra, uint64_t *time_ns)
 {
   REQUIRE (function && function->kind == FUNCTION, CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (!params || !extra, CUDA_ERROR_INVALID_VALUE);
@@ -59,15 +59,30 @@ time_of (CUfunction function, void **params, void **extra, uint64_t *time_ns)
 }
 
 static CUresult
-launch (CUfunction function, const unsigned grid[3], const unsigned block[3], CUstream stream,
-        void **params, void **extra)
+launch (CUfunction function, const unsigned grid[3], const unsigned block[3], unsigned shared,
+        CUstream stream, void **params, void **extra)
 {
   REQUIRE_CONTEXT (context);
   for (int i = 0; i < 3; i++)
     REQUIRE (grid[i] && block[i], CUDA_ERROR_INVALID_VALUE);
   REQUIRE ((uint64_t) block[0] * block[1] * block[2] <= 1024, CUDA_ERROR_INVALID_VALUE);
   uint64_t time_ns;
-  CUresult rc = time_of (function, params, extra, &time_ns);
+  CUresult rc = softgpu_kernel_time (function, params, extra, &time_ns);
+  if (rc == CUDA_SUCCESS && softgpu_captures)
+    {
+      if (softgpu_capturing (stream))
+        return softgpu_capture_kernel (stream, &(CUDA_KERNEL_NODE_PARAMS){ .func = function,
+                                                                           .gridDimX = grid[0],
+                                                                           .gridDimY = grid[1],
+                                                                           .gridDimZ = grid[2],
+                                                                           .blockDimX = block[0],
+                                                                           .blockDimY = block[1],
+                                                                           .blockDimZ = block[2],
+                                                                           .sharedMemBytes = shared,
+                                                                           .kernelParams = params,
+                                                                           .extra = extra });
+      rc = softgpu_check_implicit (stream);
+    }
   return rc == CUDA_SUCCESS ? softgpu_launch (stream, time_ns) : rc;
 }
 
@@ -76,9 +91,9 @@ cuLaunchKernel (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsi
                 unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                 unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-  (void) sharedMemBytes;
   return launch (f, (unsigned[]){ gridDimX, gridDimY, gridDimZ },
-                 (unsigned[]){ blockDimX, blockDimY, blockDimZ }, hStream, kernelParams, extra);
+                 (unsigned[]){ blockDimX, blockDimY, blockDimZ }, sharedMemBytes, hStream,
+                 kernelParams, extra);
 }
 
 CUresult
@@ -87,7 +102,7 @@ cuLaunchKernelEx (const CUlaunchConfig *config, CUfunction f, void **kernelParam
   REQUIRE (config, CUDA_ERROR_INVALID_VALUE);
   return launch (f, (unsigned[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
                  (unsigned[]){ config->blockDimX, config->blockDimY, config->blockDimZ },
-                 config->hStream, kernelParams, extra);
+                 config->sharedMemBytes, config->hStream, kernelParams, extra);
 }
 
 CUresult

@@ -1,10 +1,22 @@
 /* Memory: the calls that allocate, free and ask. What they do stands in block.c.  */
 
-#include "memory.h"
+#include "graph.h"
+#include "window.h"
+
+/* Returns from the calling function where a stream capture forbids it.  */
+#define REQUIRE_SAFE()                                                                             \
+  do                                                                                               \
+    {                                                                                              \
+      CUresult allowed = softgpu_check_unsafe ();                                                  \
+      if (allowed != CUDA_SUCCESS)                                                                 \
+        return allowed;                                                                            \
+    }                                                                                              \
+  while (0)
 
 CUresult
 cuMemAlloc_v2 (CUdeviceptr *dptr, size_t bytes)
 {
+  REQUIRE_SAFE ();
   return softgpu_allocate ((uintptr_t *) dptr, bytes, ON_DEVICE, 0, NULL);
 }
 
@@ -27,31 +39,47 @@ CUresult
 cuMemAllocManaged (CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 {
   REQUIRE (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SAFE ();
   return softgpu_allocate ((uintptr_t *) dptr, bytes, MANAGED, flags, NULL);
+}
+
+static CUresult
+release (CUdeviceptr dptr)
+{
+  CUresult rc = softgpu_release (dptr, COUNTED | GRAPHS);
+  return rc == CUDA_ERROR_INVALID_VALUE ? softgpu_close_window (dptr, FREED) : rc;
 }
 
 CUresult
 cuMemFree_v2 (CUdeviceptr dptr)
 {
-  return dptr ? softgpu_release (dptr, COUNTED) : CUDA_SUCCESS;
+  REQUIRE_DRIVER ();
+  REQUIRE_SAFE ();
+  return dptr ? release (dptr) : CUDA_SUCCESS;
 }
 
 CUresult
 cuMemFreeAsync (CUdeviceptr dptr, CUstream stream)
 {
-  (void) stream;
-  return softgpu_release (dptr, COUNTED);
+  REQUIRE_DRIVER ();
+  REQUIRE (softgpu_stream_context (stream),
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  if (softgpu_capturing (stream))
+    return softgpu_capture_free (stream, dptr);
+  return release (dptr);
 }
 
 CUresult
 cuMemAllocHost_v2 (void **pp, size_t bytes)
 {
+  REQUIRE_SAFE ();
   return softgpu_allocate ((uintptr_t *) pp, bytes, ON_HOST, 0, NULL);
 }
 
 CUresult
 cuMemHostAlloc (void **pp, size_t bytes, unsigned int flags)
 {
+  REQUIRE_SAFE ();
   return softgpu_allocate ((uintptr_t *) pp, bytes, ON_HOST, flags, NULL);
 }
 
@@ -72,6 +100,7 @@ cuMemHostUnregister (void *p)
 CUresult
 cuMemFreeHost (void *p)
 {
+  REQUIRE_SAFE ();
   return softgpu_release ((uintptr_t) p, PINNED);
 }
 

@@ -11,18 +11,25 @@ enum where
   MANAGED, /* counts as the device's, and the host may touch it */
   ON_HOST,
   REGISTERED, /* the host's own, made known by cuMemHostRegister */
+  WINDOW,     /* onto memory that is counted elsewhere: a VMM mapping, another process's memory */
+  OF_GRAPH,   /* counted by the device's graph memory */
 };
 
 struct block
 {
   uintptr_t start;
-  size_t bytes;  /* as asked for, and as counted */
-  size_t mapped; /* 0: from the heap, or the host's own */
-  CUcontext context;
+  size_t bytes;      /* as asked for, and as counted */
+  size_t mapped;     /* 0: a small block, or not ours to unmap */
+  CUcontext context; /* NULL: outlives every context */
   CUdevice device;
   enum where where;
   unsigned flags;
-  CUmemoryPool pool; /* NULL: from none that counts */
+  CUmemoryPool pool;  /* NULL: from none that counts */
+  int fd;             /* what others can map, once it is shared; else -1 */
+  uint64_t offset;    /* in the store: of a small block, or of a shared one */
+  void *owner;        /* of a WINDOW or OF_GRAPH: what it shows */
+  uint64_t access;    /* of a WINDOW: 2 bits a device, CUmemAccess_flags */
+  struct block *next; /* while it is on a list */
 };
 
 struct CUmemPoolHandle_st
@@ -30,8 +37,11 @@ struct CUmemPoolHandle_st
   uint32_t kind;
   CUdevice device;
   size_t most_bytes; /* 0: the GPU's memory is the limit */
-  _Atomic size_t used_bytes;
-  _Atomic size_t high_bytes;
+  bool shareable;
+  bool imported;
+  size_t used_bytes;
+  size_t reserved_bytes; /* on the device's account: what is used, and what the pool keeps */
+  size_t used_high, reserved_high;
   cuuint64_t release_threshold;
 };
 
@@ -45,10 +55,42 @@ enum softgpu_kind_set
   COUNTED = 1 << ON_DEVICE | 1 << MANAGED,
   PINNED = 1 << ON_HOST,
   HOSTS_OWN = 1 << REGISTERED,
+  WINDOWS = 1 << WINDOW,
+  GRAPHS = 1 << OF_GRAPH,
 };
 
 /* Frees the block that begins at ADDRESS, if it is of KINDS; else CUDA_ERROR_INVALID_VALUE.  */
 CUresult softgpu_release (uintptr_t address, enum softgpu_kind_set kinds);
+
+/* An allocation that a graph made was freed: its memory is the graphs' again.  */
+struct graph_memory;
+void softgpu_graph_memory_gone (struct graph_memory *memory);
+
+/* Takes BYTES of DEVICE's memory to this process's account; false when there are not so many.  */
+bool softgpu_charge (CUdevice device, uint64_t bytes);
+void softgpu_uncharge (CUdevice device, uint64_t bytes);
+
+/* Makes a copy of BLOCK known; false when it can't be, or lies over another.  */
+bool softgpu_add_block (const struct block *block);
+
+/* Takes the block that begins at ADDRESS out, and says what it was.  */
+bool softgpu_remove_block (uintptr_t address, enum softgpu_kind_set kinds, struct block *was);
+
+/* With BYTES within the blocks from ADDRESS on: changes their access and maps them so.  */
+void softgpu_set_access (uintptr_t address, size_t bytes, CUdevice device, unsigned access);
+
+/* The first block that lies within BYTES from ADDRESS on.  */
+bool softgpu_first_block (uintptr_t address, size_t bytes, struct block *found);
+
+/* Lets others map the block at ADDRESS: its bytes move into the store.  */
+bool softgpu_share_block (uintptr_t address, struct block *found);
+
+/* Whether ADDRESS lies in a range that cuMemAddressReserve gave out.  */
+bool softgpu_reserved (uintptr_t address);
+
+/* Whether a copy may touch BYTES from ADDRESS on. HOST_TOO: memory outside of every block is the
+   host's, which the driver is not told of.  */
+bool softgpu_may_touch (uintptr_t address, size_t bytes, bool host_too);
 
 /* Makes memory of the host's known.  */
 CUresult softgpu_register (uintptr_t address, size_t bytes, unsigned flags);
@@ -56,7 +98,8 @@ CUresult softgpu_register (uintptr_t address, size_t bytes, unsigned flags);
 /* Bytes of DEVICE's memory that all live processes hold.  */
 uint64_t softgpu_held (CUdevice device);
 
-/* Counts BYTES in POOL; false where they are more than it may hold.  */
+/* Takes BYTES for POOL, from what it keeps and then from the device; false where that is not to
+   be had.  */
 bool softgpu_pool_take (CUmemoryPool pool, size_t bytes);
 void softgpu_pool_return (CUmemoryPool pool, size_t bytes);
 

@@ -1,6 +1,7 @@
 /* Modules: loading an image, finding its kernels by name.  */
 
 #include "module.h"
+#include "memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 CUfunction
 softgpu_add_function (struct CUmod_st *module, const char *name, size_t length)
 {
-  CUfunction function = calloc (1, sizeof *function + length + 1);
+  CUfunction function = softgpu_new_record (sizeof *function + length + 1);
   if (!function)
     return NULL;
   function->kind = FUNCTION;
@@ -23,17 +24,41 @@ softgpu_add_function (struct CUmod_st *module, const char *name, size_t length)
   return function;
 }
 
+/* Charged as the driver does, when the module is loaded. A destroyed context takes it along.  */
+CUresult
+softgpu_add_variable (struct CUmod_st *module, const char *name, size_t length, size_t bytes)
+{
+  struct variable *variable = calloc (1, sizeof *variable + length + 1);
+  REQUIRE (variable, CUDA_ERROR_OUT_OF_MEMORY);
+  memcpy (variable->name, name, length);
+  variable->bytes = bytes;
+  CUresult rc = softgpu_allocate ((uintptr_t *) &variable->start, bytes, ON_DEVICE, 0, NULL);
+  if (rc != CUDA_SUCCESS)
+    {
+      free (variable);
+      return rc;
+    }
+  memset ((void *) variable->start, 0, bytes);
+  variable->next = module->variables;
+  module->variables = variable;
+  return CUDA_SUCCESS;
+}
+
 static void
 unload (struct CUmod_st *module)
 {
   for (CUfunction next, function = module->functions; function; function = next)
     {
       next = function->next;
-      function->kind = 0;
-      free (function);
+      softgpu_retire (function, sizeof *function + strlen (function->name) + 1);
     }
-  module->kind = 0;
-  free (module);
+  for (struct variable *next, *variable = module->variables; variable; variable = next)
+    {
+      next = variable->next;
+      softgpu_release (variable->start, COUNTED);
+      free (variable);
+    }
+  softgpu_retire (module, sizeof *module);
 }
 
 static CUresult
@@ -41,7 +66,7 @@ load (struct CUmod_st **pmodule, const void *image)
 {
   REQUIRE_DRIVER ();
   REQUIRE (pmodule && image, CUDA_ERROR_INVALID_VALUE);
-  struct CUmod_st *module = calloc (1, sizeof *module);
+  struct CUmod_st *module = softgpu_new_record (sizeof *module);
   REQUIRE (module, CUDA_ERROR_OUT_OF_MEMORY);
   module->kind = MODULE;
   CUresult rc = CUDA_SUCCESS;
@@ -159,6 +184,35 @@ CUresult
 cuModuleGetFunction (CUfunction *function, CUmodule module, const char *name)
 {
   return find_function (function, module, name);
+}
+
+static CUresult
+find_variable (CUdeviceptr *start, size_t *bytes, struct CUmod_st *module, const char *name)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (name && (start || bytes), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (module && module->kind == MODULE, CUDA_ERROR_INVALID_HANDLE);
+  struct variable *variable = module->variables;
+  while (variable && strcmp (variable->name, name) != 0)
+    variable = variable->next;
+  REQUIRE (variable, CUDA_ERROR_NOT_FOUND);
+  if (start)
+    *start = variable->start;
+  if (bytes)
+    *bytes = variable->bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuModuleGetGlobal_v2 (CUdeviceptr *start, size_t *bytes, CUmodule module, const char *name)
+{
+  return find_variable (start, bytes, module, name);
+}
+
+CUresult
+cuLibraryGetGlobal (CUdeviceptr *start, size_t *bytes, CUlibrary library, const char *name)
+{
+  return find_variable (start, bytes, (struct CUmod_st *) library, name);
 }
 
 CUresult

@@ -17,6 +17,15 @@ struct CUfunc_st
   char name[];
 };
 
+/* A .global or .const variable: real device memory, on the account while the module is loaded.  */
+struct variable
+{
+  struct variable *next;
+  CUdeviceptr start;
+  size_t bytes;
+  char name[];
+};
+
 /* CUlibrary is the same thing.  */
 struct CUmod_st
 {
@@ -24,10 +33,14 @@ struct CUmod_st
   bool any_name; /* compiled code, which is not read: every name is there */
   struct CUfunc_st *functions;
   unsigned count;
+  struct variable *variables;
 };
 
 /* Reads the kernels of a PTX text into MODULE.  */
 CUresult softgpu_read_ptx (struct CUmod_st *module, const char *text);
+
+CUresult softgpu_add_variable (struct CUmod_st *module, const char *name, size_t length,
+                               size_t bytes);
 
 CUfunction softgpu_add_function (struct CUmod_st *module, const char *name, size_t length);
 

@@ -37,7 +37,8 @@ extern struct monitor monitor;
 
 #define REQUIRE_DEVICE(device)                                                                     \
   REQUIRE_MONITOR ();                                                                              \
-  REQUIRE (softgpu_valid (device), NVML_ERROR_INVALID_ARGUMENT)
+  REQUIRE (softgpu_valid (device), NVML_ERROR_INVALID_ARGUMENT);                                   \
+  REQUIRE (!gpu_of (device)->lost, NVML_ERROR_GPU_IS_LOST)
 
 static inline bool
 softgpu_valid (nvmlDevice_t device)

@@ -26,6 +26,7 @@ nvmlDeviceGetHandleByIndex_v2 (unsigned int index, nvmlDevice_t *device)
 {
   REQUIRE_MONITOR ();
   REQUIRE (device && index < monitor.tie.gpu_count, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!gpu_of (&monitor.device[index])->lost, NVML_ERROR_GPU_IS_LOST);
   *device = &monitor.device[index];
   return NVML_SUCCESS;
 }
@@ -136,7 +137,7 @@ nvmlDeviceGetSupportedEventTypes (nvmlDevice_t device, unsigned long long *types
 {
   REQUIRE_DEVICE (device);
   REQUIRE (types, NVML_ERROR_INVALID_ARGUMENT);
-  *types = nvmlEventTypeXidCriticalError;
+  *types = nvmlEventTypeXidCriticalError | nvmlEventTypeDoubleBitEccError;
   return NVML_SUCCESS;
 }
 

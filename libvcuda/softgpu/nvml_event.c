@@ -1,4 +1,4 @@
-/* NVML: event sets. Nothing happens to a software GPU yet, so waiting for it is waiting.  */
+/* NVML: event sets. What happens to a software GPU is what softgpu fail orders.  */
 
 #include <stdlib.h>
 #include <time.h>
@@ -7,7 +7,8 @@
 
 struct nvmlEventSet_st
 {
-  unsigned long long types;
+  unsigned long long types[SOFTGPU_MAX_GPUS]; /* by index of the visible device; 0: not asked for */
+  unsigned seen[SOFTGPU_MAX_GPUS];            /* how many events were told, or came before */
 };
 
 nvmlReturn_t
@@ -32,8 +33,30 @@ nvmlDeviceRegisterEvents (nvmlDevice_t device, unsigned long long types, nvmlEve
 {
   REQUIRE_DEVICE (device);
   REQUIRE (set, NVML_ERROR_INVALID_ARGUMENT);
-  set->types |= types;
+  if (!set->types[device->index])
+    set->seen[device->index] = gpu_of (device)->xid_count;
+  set->types[device->index] |= types;
   return NVML_SUCCESS;
+}
+
+static bool
+next_event (nvmlEventSet_t set, nvmlEventData_t *data)
+{
+  for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
+    {
+      nvmlDevice_t device = &monitor.device[i];
+      if (!(set->types[i] & nvmlEventTypeXidCriticalError)
+          || set->seen[i] == gpu_of (device)->xid_count)
+        continue;
+      set->seen[i]++;
+      *data = (nvmlEventData_t){ .device = device,
+                                 .eventType = nvmlEventTypeXidCriticalError,
+                                 .eventData = gpu_of (device)->xid,
+                                 .gpuInstanceId = 0xffffffff,
+                                 .computeInstanceId = 0xffffffff };
+      return true;
+    }
+  return false;
 }
 
 nvmlReturn_t
@@ -41,10 +64,17 @@ nvmlEventSetWait_v2 (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int tim
 {
   REQUIRE_MONITOR ();
   REQUIRE (set && data, NVML_ERROR_INVALID_ARGUMENT);
-  struct timespec left = { .tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000l };
-  while (nanosleep (&left, &left) != 0)
-    ;
-  return NVML_ERROR_TIMEOUT;
+  const uint64_t end = softgpu_now () + timeout_ms * 1000000ull;
+  for (;;)
+    {
+      if (next_event (set, data))
+        return NVML_SUCCESS;
+      uint64_t now = softgpu_now ();
+      if (now >= end)
+        return NVML_ERROR_TIMEOUT;
+      uint64_t pause = end - now < 20000000 ? end - now : 20000000;
+      nanosleep (&(struct timespec){ .tv_nsec = (long) pause }, NULL);
+    }
 }
 
 nvmlReturn_t

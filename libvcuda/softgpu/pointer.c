@@ -46,13 +46,16 @@ describe (void *data, CUpointer_attribute attribute, const struct block *block, 
       *(CUcontext *) data = block->context;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *(unsigned *) data = block->where >= ON_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+      *(unsigned *) data = block->where == ON_HOST || block->where == REGISTERED
+                               ? CU_MEMORYTYPE_HOST
+                               : CU_MEMORYTYPE_DEVICE;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       *(CUdeviceptr *) data = ptr;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      REQUIRE (block->where != ON_DEVICE, CUDA_ERROR_INVALID_VALUE);
+      REQUIRE (block->where == MANAGED || block->where == ON_HOST || block->where == REGISTERED,
+               CUDA_ERROR_INVALID_VALUE);
       *(void **) data = (void *) ptr;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:

@@ -1,8 +1,7 @@
-/* Memory pools. They keep nothing back: what is freed into a pool is free for everybody.  */
+/* Memory pools. A pool keeps what is freed into it up to its release threshold, which is 0 unless
+   the program says otherwise; what is above goes back to the device at once.  */
 
-#include <stdlib.h>
-
-#include "memory.h"
+#include "graph.h"
 
 static struct CUmemPoolHandle_st default_pool[SOFTGPU_MAX_GPUS];
 static CUmemoryPool current_pool[SOFTGPU_MAX_GPUS];
@@ -13,26 +12,52 @@ valid (CUmemoryPool pool)
   return pool && pool->kind == MEMORY_POOL;
 }
 
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+
 bool
 softgpu_pool_take (CUmemoryPool pool, size_t bytes)
 {
-  size_t used = pool->used_bytes;
-  do
-    if (pool->most_bytes && (bytes > pool->most_bytes || used > pool->most_bytes - bytes))
-      return false;
-  while (!atomic_compare_exchange_weak (&pool->used_bytes, &used, used + bytes));
-  size_t high = pool->high_bytes;
-  while (high < used + bytes
-         && !atomic_compare_exchange_weak (&pool->high_bytes, &high, used + bytes))
-    ;
-  return true;
+  pthread_mutex_lock (&guard);
+  size_t spare = pool->reserved_bytes - pool->used_bytes;
+  size_t missing = bytes > spare ? bytes - spare : 0;
+  bool got = !pool->most_bytes
+             || (bytes <= pool->most_bytes && pool->used_bytes <= pool->most_bytes - bytes);
+  got = got && (!missing || softgpu_charge (pool->device, missing));
+  if (got)
+    {
+      pool->used_bytes += bytes;
+      pool->reserved_bytes += missing;
+      if (pool->used_high < pool->used_bytes)
+        pool->used_high = pool->used_bytes;
+      if (pool->reserved_high < pool->reserved_bytes)
+        pool->reserved_high = pool->reserved_bytes;
+    }
+  pthread_mutex_unlock (&guard);
+  return got;
+}
+
+/* With the guard held: gives the device what the pool keeps above KEEP.  */
+static void
+trim (CUmemoryPool pool, size_t keep)
+{
+  if (keep < pool->used_bytes)
+    keep = pool->used_bytes;
+  if (pool->reserved_bytes > keep)
+    {
+      softgpu_uncharge (pool->device, pool->reserved_bytes - keep);
+      pool->reserved_bytes = keep;
+    }
 }
 
 void
 softgpu_pool_return (CUmemoryPool pool, size_t bytes)
 {
-  if (pool)
-    pool->used_bytes -= bytes;
+  if (!pool)
+    return;
+  pthread_mutex_lock (&guard);
+  pool->used_bytes -= bytes;
+  trim (pool, pool->release_threshold);
+  pthread_mutex_unlock (&guard);
 }
 
 static CUmemoryPool
@@ -88,15 +113,19 @@ cuMemPoolCreate (CUmemoryPool *pool, const CUmemPoolProps *props)
                && props->location.type == CU_MEM_LOCATION_TYPE_DEVICE,
            CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE (valid_device (props->location.id), CUDA_ERROR_INVALID_DEVICE);
-  *pool = calloc (1, sizeof **pool);
+  REQUIRE (((unsigned) props->handleTypes & ~(unsigned) CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+               == 0,
+           CUDA_ERROR_NOT_SUPPORTED);
+  *pool = softgpu_new_record (sizeof **pool);
   REQUIRE (*pool, CUDA_ERROR_OUT_OF_MEMORY);
   (*pool)->kind = MEMORY_POOL;
   (*pool)->device = props->location.id;
   (*pool)->most_bytes = props->maxSize;
+  (*pool)->shareable = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
   return CUDA_SUCCESS;
 }
 
-/* The record stays: blocks that are still out are counted back into it.  */
+/* The record stays: blocks that are still out are counted back into it. It keeps nothing more.  */
 CUresult
 cuMemPoolDestroy (CUmemoryPool pool)
 {
@@ -104,6 +133,10 @@ cuMemPoolDestroy (CUmemoryPool pool)
   REQUIRE (valid (pool) && pool != default_of (pool->device), CUDA_ERROR_INVALID_VALUE);
   if (current_pool[pool->device] == pool)
     current_pool[pool->device] = NULL;
+  pthread_mutex_lock (&guard);
+  pool->release_threshold = 0;
+  trim (pool, 0);
+  pthread_mutex_unlock (&guard);
   pool->kind = 0;
   return CUDA_SUCCESS;
 }
@@ -112,8 +145,11 @@ CUresult
 cuMemPoolTrimTo (CUmemoryPool pool, size_t keep)
 {
   REQUIRE_DRIVER ();
-  (void) keep;
-  return valid (pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  REQUIRE (valid (pool), CUDA_ERROR_INVALID_VALUE);
+  pthread_mutex_lock (&guard);
+  trim (pool, keep);
+  pthread_mutex_unlock (&guard);
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -123,9 +159,10 @@ cuMemPoolSetAttribute (CUmemoryPool pool, CUmemPool_attribute attribute, void *v
   REQUIRE (valid (pool) && value, CUDA_ERROR_INVALID_VALUE);
   if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
     pool->release_threshold = *(const cuuint64_t *) value;
-  else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH
-           || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
-    pool->high_bytes = pool->used_bytes;
+  else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+    pool->used_high = pool->used_bytes;
+  else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+    pool->reserved_high = pool->reserved_bytes;
   else if (attribute > CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
@@ -147,12 +184,16 @@ cuMemPoolGetAttribute (CUmemoryPool pool, CUmemPool_attribute attribute, void *v
       *(cuuint64_t *) value = pool->release_threshold;
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      *(cuuint64_t *) value = pool->reserved_bytes;
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       *(cuuint64_t *) value = pool->used_bytes;
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      *(cuuint64_t *) value = pool->reserved_high;
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      *(cuuint64_t *) value = pool->high_bytes;
+      *(cuuint64_t *) value = pool->used_high;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
@@ -163,8 +204,11 @@ CUresult
 cuMemAllocFromPoolAsync (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_CONTEXT);
-  REQUIRE (valid (pool), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (softgpu_stream_context (stream),
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (valid (pool) && !pool->imported && dptr && bytes, CUDA_ERROR_INVALID_VALUE);
+  if (softgpu_capturing (stream))
+    return softgpu_capture_alloc (stream, dptr, bytes, pool->device);
   return softgpu_allocate ((uintptr_t *) dptr, bytes, ON_DEVICE, 0, pool);
 }
 
@@ -174,6 +218,7 @@ cuMemAllocAsync (CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
   REQUIRE_DRIVER ();
   CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context, CUDA_ERROR_INVALID_CONTEXT);
+  REQUIRE (context,
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
   return cuMemAllocFromPoolAsync (dptr, bytes, current_of (context->device), stream);
 }

@@ -1,4 +1,4 @@
-/* Which kernels a PTX text has and how long they take.
+/* Which kernels and variables a PTX text has, and how long its kernels take.
 
    A kernel's time stands in a comment, so that the same text runs on a real driver:
 
@@ -45,9 +45,9 @@ read_time (CUfunction function, const char *text)
     }
 }
 
-/* The next ".entry" outside of comments.  */
+/* What follows the next DIRECTIVE outside of comments; *DEPTH counts the braces around it.  */
 static const char *
-next_entry (const char *at)
+next_directive (const char *at, const char *directive, int *depth)
 {
   while (*at)
     {
@@ -56,10 +56,13 @@ next_entry (const char *at)
         end = strchr (at, '\n');
       else if (strncmp (at, "/*", 2) == 0)
         end = strstr (at + 2, "*/");
-      else if (strncmp (at, ".entry", 6) == 0 && isspace ((unsigned char) at[6]))
-        return at + 6;
+      else if (strncmp (at, directive, strlen (directive)) == 0
+               && isspace ((unsigned char) at[strlen (directive)]))
+        return at + strlen (directive);
       else
         end = at;
+      if (end == at)
+        *depth += (*at == '{') - (*at == '}');
       if (!end)
         return NULL;
       at = end + 1;
@@ -67,11 +70,59 @@ next_entry (const char *at)
   return NULL;
 }
 
+/* ".global .align 4 .b8 name[16];": the type's bits, times what stands in brackets.  */
+static CUresult
+read_variables (struct CUmod_st *module, const char *text, const char *space)
+{
+  int depth = 0;
+  for (const char *at = text; (at = next_directive (at, space, &depth)) != NULL;)
+    {
+      size_t bytes = 0, vector = 1;
+      if (depth > 0) /* within a kernel it is the space of a load or a store */
+        continue;
+      for (;;)
+        {
+          while (isspace ((unsigned char) *at))
+            at++;
+          if (*at != '.')
+            break;
+          if (strncmp (at, ".align", 6) == 0)
+            strtoul (at + 6, (char **) &at, 10);
+          else if (strncmp (at, ".v2", 3) == 0 || strncmp (at, ".v4", 3) == 0)
+            {
+              vector = (size_t) (at[2] - '0');
+              at += 3;
+            }
+          else
+            {
+              size_t digits = strcspn (at, "0123456789 \t\n;");
+              bytes = strtoul (at + digits, NULL, 10) / 8;
+              at += strcspn (at, " \t\n;");
+            }
+        }
+      const char *name = at;
+      size_t length = name_length (name);
+      if (!length || !bytes) /* a texture, or a sampler: no memory */
+        continue;
+      bytes *= vector;
+      for (at += length; *at == '[' && bytes < SIZE_MAX >> 33;)
+        {
+          bytes *= strtoul (at + 1, (char **) &at, 10);
+          at += strcspn (at, "];") + 1;
+        }
+      CUresult rc = bytes ? softgpu_add_variable (module, name, length, bytes) : CUDA_SUCCESS;
+      if (rc != CUDA_SUCCESS)
+        return rc;
+    }
+  return CUDA_SUCCESS;
+}
+
 CUresult
 softgpu_read_ptx (struct CUmod_st *module, const char *text)
 {
   REQUIRE (strstr (text, ".version") && strstr (text, ".target"), CUDA_ERROR_INVALID_PTX);
-  for (const char *at = text; (at = next_entry (at)) != NULL;)
+  int depth = 0;
+  for (const char *at = text; (at = next_directive (at, ".entry", &depth)) != NULL;)
     {
       while (isspace ((unsigned char) *at))
         at++;
@@ -81,5 +132,6 @@ softgpu_read_ptx (struct CUmod_st *module, const char *text)
       REQUIRE (function, CUDA_ERROR_OUT_OF_MEMORY);
       read_time (function, text);
     }
-  return CUDA_SUCCESS;
+  CUresult rc = read_variables (module, text, ".global");
+  return rc == CUDA_SUCCESS ? read_variables (module, text, ".const") : rc;
 }

@@ -13,13 +13,13 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 1
+#define SOFTGPU_VERSION 2
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MAX_SLOTS 512
 #define SOFTGPU_MARKS 512 /* events that one process may have outstanding on one GPU */
 
-#define SOFTGPU_SLICE_NS 2000000ull
+#define SOFTGPU_DEFAULT_SLICE_NS 2000000ull
 #define SOFTGPU_DEFAULT_KERNEL_NS 10000ull
 
 /* Utilisation is kept as busy time per tenth of a second; a second is ten of them.  */
@@ -60,15 +60,35 @@ struct softgpu_slot_gpu
   uint64_t marks_made;
   uint64_t marks_passed;
   uint32_t contexts;
-  uint32_t padding;
+  uint32_t parked_contexts; /* of a checkpointed process */
+  uint64_t parked_bytes;
   struct softgpu_period period[SOFTGPU_PERIODS];
 };
+
+enum softgpu_attention
+{
+  SOFTGPU_ORDERED = 1,    /* failures were ordered */
+  SOFTGPU_CHECKPOINT = 2, /* this process is locked, or checkpointed */
+};
+
+/* A call that shall fail.  */
+struct softgpu_order
+{
+  char call[64]; /* "cuMemAlloc_v2"; empty: no order */
+  uint32_t nth;  /* counted over all processes, from the order on; 0: every one */
+  int32_t error;
+  _Atomic uint32_t calls;
+  uint32_t padding;
+};
+#define SOFTGPU_ORDERS 16
 
 struct softgpu_slot
 {
   uint32_t kind; /* enum softgpu_slot_kind */
   uint32_t pid;  /* in its own pid namespace */
   _Atomic uint32_t generation;
+  _Atomic uint32_t attention;  /* enum softgpu_attention: what calls must look at first */
+  _Atomic uint32_t checkpoint; /* CUprocessState */
   uint32_t padding;
   uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 where /proc is missing */
   char command[16];
@@ -86,8 +106,12 @@ struct softgpu_gpu
   uint64_t clock_ns; /* device time: everything before it is decided */
   uint64_t busy_ns;
   uint64_t slice_left_ns;
-  uint32_t current; /* slot whose turn it is */
-  uint32_t padding;
+  uint32_t current;      /* slot whose turn it is */
+  _Atomic uint32_t lost; /* fell off the bus */
+  _Atomic uint32_t xid;  /* of the last event that NVML tells */
+  _Atomic uint32_t xid_count;
+  _Atomic uint64_t ecc_corrected;
+  _Atomic uint64_t ecc_uncorrected;
   uint64_t backlogged[SOFTGPU_MAX_SLOTS / 64]; /* one bit a slot */
   struct softgpu_period period[SOFTGPU_PERIODS];
 };
@@ -101,6 +125,10 @@ struct softgpu_state
   _Atomic uint32_t lock;       /* 0, or who holds it: see lock.c */
   _Atomic uint32_t slots_used; /* slots from here on were never taken; only grows */
   uint64_t reaped_ns;
+  uint64_t slice_ns;
+  _Atomic uint32_t ordered; /* whether any failure is */
+  uint32_t padding;
+  struct softgpu_order order[SOFTGPU_ORDERS];
   int32_t cuda_version;
   char driver_version[28];
   struct softgpu_gpu gpu[SOFTGPU_MAX_GPUS];

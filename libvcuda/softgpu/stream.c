@@ -1,9 +1,7 @@
 /* Streams. A process's work on one GPU runs in the order of its submission, so a stream is only a
    note of how far that work must have come.  */
 
-#include <stdlib.h>
-
-#include "driver.h"
+#include "graph.h"
 
 static _Atomic uint64_t next_id = 2;
 
@@ -46,6 +44,9 @@ softgpu_drain_stream (CUstream stream)
   CUcontext context = softgpu_stream_context (stream);
   REQUIRE (context,
            default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  CUresult rc = softgpu_check_stream (stream);
+  if (rc != CUDA_SUCCESS)
+    return rc;
   unsigned gpu = driver.device[context->device].gpu;
   softgpu_lock (&driver.tie);
   uint64_t target = target_of (stream, gpu);
@@ -59,7 +60,7 @@ cuStreamCreateWithPriority (CUstream *pstream, unsigned int flags, int priority)
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (pstream && (flags & ~(unsigned) CU_STREAM_NON_BLOCKING) == 0, CUDA_ERROR_INVALID_VALUE);
-  CUstream stream = calloc (1, sizeof *stream);
+  CUstream stream = softgpu_new_record (sizeof *stream);
   REQUIRE (stream, CUDA_ERROR_OUT_OF_MEMORY);
   priority = priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
   priority = priority > LEAST_PRIORITY ? LEAST_PRIORITY : priority;
@@ -84,8 +85,8 @@ cuStreamDestroy_v2 (CUstream stream)
 {
   REQUIRE_DRIVER ();
   REQUIRE (valid (stream), CUDA_ERROR_INVALID_HANDLE);
-  stream->kind = 0;
-  free (stream);
+  softgpu_leave_capture (stream);
+  softgpu_retire (stream, sizeof *stream);
   return CUDA_SUCCESS;
 }
 
@@ -102,6 +103,9 @@ cuStreamQuery (CUstream stream)
   CUcontext context = softgpu_stream_context (stream);
   REQUIRE (context,
            default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  CUresult rc = softgpu_check_stream (stream);
+  if (rc != CUDA_SUCCESS)
+    return rc;
   unsigned gpu = driver.device[context->device].gpu;
   softgpu_lock (&driver.tie);
   softgpu_advance (driver.tie.state, gpu, softgpu_now ());
@@ -156,43 +160,5 @@ cuStreamGetId (CUstream stream, unsigned long long *id)
   REQUIRE (id, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (default_stream (stream) || valid (stream), CUDA_ERROR_INVALID_HANDLE);
   *id = default_stream (stream) ? 1 : stream->id;
-  return CUDA_SUCCESS;
-}
-
-CUresult
-cuStreamIsCapturing (CUstream stream, CUstreamCaptureStatus *status)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (status, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-CUresult
-cuStreamGetCaptureInfo_v2 (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                           CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-  (void) id, (void) graph, (void) dependencies, (void) count;
-  return cuStreamIsCapturing (stream, status);
-}
-
-CUresult
-cuStreamGetCaptureInfo_v3 (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                           CUgraph *graph, const CUgraphNode **dependencies,
-                           const CUgraphEdgeData **edges, size_t *count)
-{
-  (void) id, (void) graph, (void) dependencies, (void) edges, (void) count;
-  return cuStreamIsCapturing (stream, status);
-}
-
-CUresult
-cuThreadExchangeStreamCaptureMode (CUstreamCaptureMode *mode)
-{
-  REQUIRE (mode, CUDA_ERROR_INVALID_VALUE);
-  static __thread CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  CUstreamCaptureMode before = own;
-  own = *mode;
-  *mode = before;
   return CUDA_SUCCESS;
 }

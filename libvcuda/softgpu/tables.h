@@ -13,6 +13,8 @@ struct error_name
 };
 extern const struct error_name softgpu_errors[];
 extern const size_t softgpu_error_count;
+extern const struct error_name softgpu_nvml_errors[];
+extern const size_t softgpu_nvml_error_count;
 
 /* One version of one entry point; sorted by symbol, then by version.  */
 struct entry_point

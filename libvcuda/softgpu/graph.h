@@ -1,0 +1,165 @@
+/* Graphs, and streams that are captured into one.  */
+
+#ifndef SOFTGPU_GRAPH_H
+#define SOFTGPU_GRAPH_H
+
+#include "array.h"
+#include "module.h"
+
+/* What an alloc node stands for. The addresses are its own from the node's making on, the memory
+   comes with a launch.  */
+struct graph_memory
+{
+  unsigned references; /* nodes and executables that name it, and the allocation while it lives */
+  CUdevice device;
+  CUcontext context;
+  uintptr_t start;
+  size_t bytes;
+  size_t mapped;
+  bool live;
+};
+
+struct CUgraphNode_st
+{
+  uint32_t kind; /* GRAPH_NODE */
+  CUgraphNodeType type;
+  CUgraph graph;
+  CUgraphNode next;
+  unsigned id;
+  unsigned visited;  /* scratch of whoever walks the graph */
+  CUgraphNode *from; /* the nodes that it depends on */
+  size_t from_count;
+  size_t from_room;
+  uint64_t time_ns; /* of a kernel */
+  uint64_t value;   /* of the parameter that holds it */
+  void *values[8];
+  union
+  {
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    CUDA_MEMCPY3D copy;
+    CUDA_MEMSET_NODE_PARAMS set;
+    CUDA_HOST_NODE_PARAMS host;
+    CUgraph child;
+    CUevent event;
+    CUdeviceptr freed;
+    struct
+    {
+      CUDA_MEM_ALLOC_NODE_PARAMS params;
+      struct graph_memory *memory;
+    } alloc;
+  };
+};
+
+struct CUgraph_st
+{
+  uint32_t kind; /* GRAPH */
+  unsigned id;
+  unsigned next_node;
+  size_t count;
+  unsigned memory_nodes;
+  unsigned instances; /* executables made of it */
+  CUgraphNode first, last;
+};
+
+static inline bool
+graph_valid (CUgraph graph)
+{
+  return graph && graph->kind == GRAPH;
+}
+
+static inline bool
+node_valid (CUgraphNode node)
+{
+  return node && node->kind == GRAPH_NODE;
+}
+
+/* A capture that is under way.  */
+struct capture
+{
+  uint32_t kind;
+  uint64_t id;
+  CUgraph graph;
+  CUstream origin;
+  CUstreamCaptureMode mode;
+  pthread_t thread;
+  bool invalid;
+  bool into_callers_graph;
+  CUstream streams; /* all that take part, by capture_next */
+  struct capture *next;
+};
+
+/* Adds a node that depends on FROM. The caller fills in the rest.  */
+CUresult softgpu_add_node (CUgraphNode *node, CUgraph graph, CUgraphNodeType type,
+                           const CUgraphNode *from, size_t count);
+
+CUresult softgpu_add_kernel (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
+                             size_t count, const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult softgpu_add_alloc (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
+                            CUDA_MEM_ALLOC_NODE_PARAMS *params);
+CUresult softgpu_add_dependency (CUgraphNode node, CUgraphNode from);
+
+/* How long one launch of FUNCTION takes.  */
+CUresult softgpu_kernel_time (CUfunction function, void **params, void **extra, uint64_t *time_ns);
+
+void softgpu_hold_graph_memory (struct graph_memory *memory);
+void softgpu_let_graph_memory (struct graph_memory *memory);
+
+/* Takes the memory for BYTES more to the device's graph memory, as far as it has none to spare.  */
+bool softgpu_reserve_graph_memory (CUdevice device, uint64_t bytes);
+CUresult softgpu_begin_graph_memory (struct graph_memory *memory);
+CUresult softgpu_end_graph_memory (uintptr_t address);
+
+/* Carries out a memset, now.  */
+CUresult softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set);
+
+static inline bool
+softgpu_capturing (CUstream stream)
+{
+  return !default_stream (stream) && stream->capture;
+}
+
+CUresult softgpu_capture_host (CUstream stream, const CUDA_HOST_NODE_PARAMS *params);
+CUresult softgpu_capture_copy (CUstream stream, const CUDA_MEMCPY3D *copy);
+CUresult softgpu_capture_set (CUstream stream, const CUDA_MEMSET_NODE_PARAMS *set);
+CUresult softgpu_capture_kernel (CUstream stream, const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult softgpu_capture_alloc (CUstream stream, CUdeviceptr *address, size_t bytes,
+                                CUdevice device);
+CUresult softgpu_capture_free (CUstream stream, CUdeviceptr address);
+CUresult softgpu_capture_record (CUstream stream, CUevent event, bool external);
+CUresult softgpu_capture_wait (CUstream stream, CUevent event, bool external);
+void softgpu_forget_captured (CUevent event);
+
+/* Before a call that a capture in the global or thread-local mode forbids.  */
+extern _Atomic unsigned softgpu_captures;
+CUresult softgpu_refuse_unsafe (void);
+
+/* Before a call that asks for, or waits for, what STREAM has done.  */
+CUresult softgpu_refuse_stream (CUstream stream);
+
+/* Before work on the legacy stream, which would wait for streams that are being captured.  */
+CUresult softgpu_refuse_implicit (CUcontext context);
+
+/* A stream that is destroyed amid a capture invalidates it.  */
+void softgpu_leave_capture (CUstream stream);
+
+static inline CUresult
+softgpu_check_stream (CUstream stream)
+{
+  return softgpu_captures ? softgpu_refuse_stream (stream) : CUDA_SUCCESS;
+}
+
+static inline CUresult
+softgpu_check_implicit (CUstream stream)
+{
+  return softgpu_captures && default_stream (stream) && stream != CU_STREAM_PER_THREAD
+             ? softgpu_refuse_implicit (softgpu_current_context ())
+             : CUDA_SUCCESS;
+}
+
+static inline CUresult
+softgpu_check_unsafe (void)
+{
+  return softgpu_captures ? softgpu_refuse_unsafe () : CUDA_SUCCESS;
+}
+
+#endif

@@ -1,0 +1,164 @@
+/* softgpu fail and softgpu heal: failures on order, for every process on the driver root.  */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "files.h"
+#include "tables.h"
+#include "wish.h"
+
+enum
+{
+  XID_DOUBLE_BIT_ECC = 48,
+  XID_OFF_THE_BUS = 79,
+};
+
+static struct softgpu_state *
+open_state (const char *root)
+{
+  char path[4096];
+  path_in (path, "%s/softgpu.state", root);
+  int fd = open (path, O_RDWR | O_CLOEXEC);
+  struct softgpu_state *state = MAP_FAILED;
+  if (fd >= 0)
+    state = mmap (NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (state == MAP_FAILED || state->magic != SOFTGPU_MAGIC || state->version != SOFTGPU_VERSION)
+    fail (1, root, "no driver root of this software GPU", "name the folder that create was given");
+  close (fd);
+  return state;
+}
+
+static uint64_t
+count (const char *text, const char *option, uint64_t most)
+{
+  char *end;
+  errno = 0;
+  unsigned long long value = strtoull (text, &end, 10);
+  if (errno || end == text || *end || *text == '-' || value > most)
+    fail (2, option, text, "give a whole number in its range");
+  return value;
+}
+
+static int
+error_code (const char *text)
+{
+  for (size_t i = 0; i < softgpu_error_count; i++)
+    if (strcmp (softgpu_errors[i].name, text) == 0)
+      return softgpu_errors[i].code;
+  for (size_t i = 0; i < softgpu_nvml_error_count; i++)
+    if (strcmp (softgpu_nvml_errors[i].name, text) == 0)
+      return softgpu_nvml_errors[i].code;
+  return (int) count (text, "--error", 999);
+}
+
+/* Has every process look at its orders, now and from its next start on.  */
+static void
+call_attention (struct softgpu_state *state)
+{
+  state->ordered = 1;
+  for (unsigned i = 0; i < SOFTGPU_MAX_SLOTS; i++)
+    state->slot[i].attention |= SOFTGPU_ORDERED;
+}
+
+static void
+tell (struct softgpu_gpu *gpu, unsigned xid)
+{
+  gpu->xid = xid;
+  gpu->xid_count++;
+}
+
+int
+order_failures (int argc, char **argv)
+{
+  static const struct option options[] = {
+    { "call", required_argument, NULL, 'c' },        { "nth", required_argument, NULL, 'n' },
+    { "error", required_argument, NULL, 'e' },       { "lost", required_argument, NULL, 'l' },
+    { "ecc", required_argument, NULL, 'g' },         { "corrected", required_argument, NULL, 'k' },
+    { "uncorrected", required_argument, NULL, 'u' }, { NULL, 0, NULL, 0 },
+  };
+  const char *call = NULL;
+  uint64_t nth = 0, corrected = 0, uncorrected = 0;
+  int error = 0, lost = -1, ecc = -1;
+  for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
+    switch (option)
+      {
+      case 'c':
+        call = optarg;
+        break;
+      case 'n':
+        nth = count (optarg, "--nth", UINT32_MAX);
+        break;
+      case 'e':
+        error = error_code (optarg);
+        break;
+      case 'l':
+        lost = (int) count (optarg, "--lost", SOFTGPU_MAX_GPUS - 1);
+        break;
+      case 'g':
+        ecc = (int) count (optarg, "--ecc", SOFTGPU_MAX_GPUS - 1);
+        break;
+      case 'k':
+        corrected = count (optarg, "--corrected", UINT32_MAX);
+        break;
+      case 'u':
+        uncorrected = count (optarg, "--uncorrected", UINT32_MAX);
+        break;
+      default:
+        return 2;
+      }
+  if (argc - optind != 1 || (!call && lost < 0 && ecc < 0) || (call && !error))
+    fail (2, "fail", "nothing to order", "name ROOT, and --call with --error, --lost or --ecc");
+  struct softgpu_state *state = open_state (argv[optind]);
+  if (lost >= (int) state->gpu_count || ecc >= (int) state->gpu_count)
+    fail (2, "fail", "there is no such GPU", "count from 0");
+  if (call)
+    {
+      unsigned i = 0;
+      while (i < SOFTGPU_ORDERS && state->order[i].error)
+        i++;
+      if (i == SOFTGPU_ORDERS || strlen (call) >= sizeof state->order[i].call)
+        fail (1, call, "no more orders are taken", "heal first");
+      struct softgpu_order *order = &state->order[i];
+      strcpy (order->call, call);
+      order->nth = (uint32_t) nth;
+      order->calls = 0;
+      order->error = error;
+    }
+  if (lost >= 0)
+    {
+      state->gpu[lost].lost = 1;
+      tell (&state->gpu[lost], XID_OFF_THE_BUS);
+    }
+  if (ecc >= 0)
+    {
+      state->gpu[ecc].ecc_corrected += corrected;
+      state->gpu[ecc].ecc_uncorrected += uncorrected;
+      if (uncorrected)
+        tell (&state->gpu[ecc], XID_DOUBLE_BIT_ECC);
+    }
+  call_attention (state);
+  return 0;
+}
+
+int
+heal (const char *root)
+{
+  struct softgpu_state *state = open_state (root);
+  state->ordered = 0;
+  for (unsigned i = 0; i < SOFTGPU_ORDERS; i++)
+    state->order[i].error = 0;
+  for (unsigned g = 0; g < state->gpu_count; g++)
+    {
+      state->gpu[g].lost = 0;
+      state->gpu[g].ecc_corrected = state->gpu[g].ecc_uncorrected = 0;
+    }
+  for (unsigned i = 0; i < SOFTGPU_MAX_SLOTS; i++)
+    state->slot[i].attention &= ~(uint32_t) SOFTGPU_ORDERED;
+  return 0;
+}
