@@ -59,12 +59,19 @@ enum vcuda_policy
   F (uint32_t, weight)                                                                             \
   A (uint8_t, reserved, 52)
 
+/* newer_symbols: answers of cuGetProcAddress that the shim's headers don't know, passed on.
+   export_tables: private tables handed out; the UUIDs of the last ones, at their number modulo
+   VCUDA_EXPORT_TABLE_IDS.  */
+#define VCUDA_EXPORT_TABLE_IDS 4
 #define VCUDA_USAGE_HEAD_FIELDS(F, A)                                                              \
   F (uint32_t, magic)                                                                              \
   F (uint32_t, version)                                                                            \
   F (uint32_t, size)                                                                               \
   F (uint32_t, slots_used) /* slots from here on were never taken; only grows */                   \
-  A (uint8_t, reserved, 112)
+  F (uint32_t, newer_symbols)                                                                      \
+  F (uint32_t, export_tables)                                                                      \
+  A (uint8_t, export_table_ids, 64)                                                                \
+  A (uint8_t, reserved, 40)
 
 #define VCUDA_USAGE_GPU_FIELDS(F, A)                                                               \
   F (int64_t, balance_ns)    /* GPU time in hand; below 0 is debt */                               \

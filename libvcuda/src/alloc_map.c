@@ -5,9 +5,14 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "vcuda_abi.h"
 
 #define STRIPES 64
 #define FIRST_CAPACITY 64
+
+_Static_assert (sizeof (struct vcuda_allocation) == 32, "half a cache line");
 
 struct stripe
 {
@@ -36,7 +41,8 @@ stripe_of (uint64_t key)
 static uint32_t
 home_of (const struct stripe *stripe, uint64_t key)
 {
-  return (uint32_t) (hash (key) >> 20) & (stripe->capacity - 1);
+  /* The bits below those that chose the stripe: the lower ones differ little between addresses.  */
+  return (uint32_t) (hash (key) >> 26) & (stripe->capacity - 1);
 }
 
 static void
@@ -55,9 +61,11 @@ grow (struct stripe *stripe)
   struct stripe wider = *stripe;
   wider.capacity = stripe->capacity ? stripe->capacity * 2 : FIRST_CAPACITY;
   wider.used = 0;
-  wider.entries = calloc (wider.capacity, sizeof *wider.entries);
+  size_t room = wider.capacity * sizeof *wider.entries;
+  wider.entries = aligned_alloc (64, room);
   if (!wider.entries)
     return false;
+  memset (wider.entries, 0, room);
   for (uint32_t i = 0; i < stripe->capacity; i++)
     if (stripe->entries[i].key)
       insert (&wider, &stripe->entries[i]);
@@ -90,7 +98,7 @@ vcuda_map_put (const struct vcuda_allocation *allocation)
 {
   struct stripe *stripe = stripe_of (allocation->key);
   pthread_mutex_lock (&stripe->mutex);
-  bool room = (stripe->used + 1) * 4 <= stripe->capacity * 3 || grow (stripe)
+  bool room = (stripe->used + 1) * 2 <= stripe->capacity || grow (stripe)
               || stripe->used + 1 < stripe->capacity;
   if (room)
     insert (stripe, allocation);
@@ -119,8 +127,7 @@ vcuda_map_take (uint64_t key, struct vcuda_allocation *found)
 }
 
 void
-vcuda_map_take_context (void *context, bool with_pools,
-                        void (*done) (const struct vcuda_allocation *))
+vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes)
 {
   for (int s = 0; s < STRIPES; s++)
     {
@@ -128,7 +135,7 @@ vcuda_map_take_context (void *context, bool with_pools,
       pthread_mutex_lock (&stripe->mutex);
       for (uint32_t at = 0; at < stripe->capacity;)
         {
-          struct vcuda_allocation *entry = &stripe->entries[at];
+          const struct vcuda_allocation *entry = &stripe->entries[at];
           bool dies = entry->key && entry->context == context
                       && (entry->owner == VCUDA_OF_CONTEXT
                           || (with_pools && entry->owner == VCUDA_OF_DEVICE));
@@ -137,11 +144,27 @@ vcuda_map_take_context (void *context, bool with_pools,
               at++;
               continue;
             }
-          struct vcuda_allocation gone = *entry;
+          if (entry->gpu >= 0)
+            bytes[entry->gpu] += entry->bytes;
           remove_at (stripe, at); /* another entry may now stand here: look again */
-          done (&gone);
         }
       pthread_mutex_unlock (&stripe->mutex);
+    }
+}
+
+void
+vcuda_map_held (uint64_t *bytes)
+{
+  for (int s = 0; s < STRIPES; s++)
+    {
+      pthread_mutex_lock (&stripes[s].mutex);
+      for (uint32_t at = 0; at < stripes[s].capacity; at++)
+        {
+          const struct vcuda_allocation *entry = &stripes[s].entries[at];
+          if (entry->key && entry->gpu >= 0 && entry->gpu < VCUDA_MAX_GPUS)
+            bytes[entry->gpu] += entry->bytes;
+        }
+      pthread_mutex_unlock (&stripes[s].mutex);
     }
 }
 

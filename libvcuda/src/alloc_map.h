@@ -12,13 +12,14 @@ enum vcuda_owner
   VCUDA_OF_DEVICE,  /* stream-ordered, from a pool of the device */
 };
 
+/* 32 bytes: two lie in a cache line and none across two.  */
 struct vcuda_allocation
 {
-  uint64_t key; /* device pointer */
+  uint64_t key; /* VCUDA_KEY: a device pointer, or a handle */
   uint64_t bytes;
   void *context;
-  int32_t gpu;
-  uint32_t owner;
+  int16_t gpu;
+  uint16_t owner;
 };
 
 /* False when there is no host memory to remember it.  */
@@ -28,9 +29,11 @@ bool vcuda_map_put (const struct vcuda_allocation *allocation);
 bool vcuda_map_take (uint64_t key, struct vcuda_allocation *found);
 
 /* Takes out everything whose owner is the context (and, WITH_POOLS, what its device's pools gave)
-   and calls DONE for each.  */
-void vcuda_map_take_context (void *context, bool with_pools,
-                             void (*done) (const struct vcuda_allocation *));
+   and adds it per GPU to BYTES, which has VCUDA_MAX_GPUS entries.  */
+void vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes);
+
+/* Adds what is held on each GPU to BYTES, which has VCUDA_MAX_GPUS entries.  */
+void vcuda_map_held (uint64_t *bytes);
 
 /* In the child after a fork: the parent's allocations are not the child's.  */
 void vcuda_map_forget (void);

@@ -125,6 +125,14 @@ vcuda_give_back (int gpu, uint64_t bytes)
 }
 
 void
+vcuda_hold_anyway (int gpu, uint64_t bytes)
+{
+  struct vcuda_usage_slot *slot = gpu >= 0 ? vcuda_slot () : NULL;
+  if (slot)
+    vcuda_slot_hold (slot, gpu, (int64_t) bytes);
+}
+
+void
 vcuda_charge_forget (void)
 {
   pthread_mutex_init (&mutex, NULL);

@@ -13,6 +13,9 @@ CUresult vcuda_reserve (int gpu, uint64_t bytes);
 
 void vcuda_give_back (int gpu, uint64_t bytes);
 
+/* Counts what is taken already, whether or not it fits.  */
+void vcuda_hold_anyway (int gpu, uint64_t bytes);
+
 /* The slice of GPU in bytes.  */
 uint64_t vcuda_memory_limit (int gpu);
 

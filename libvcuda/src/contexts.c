@@ -2,22 +2,24 @@
 
 #include "alloc_map.h"
 #include "charge.h"
+#include "current.h"
+#include "graph_memory.h"
 #include "meter.h"
 #include "pages.h"
 
 #define DEVICES 64
 
 static void
-give_back_one (const struct vcuda_allocation *gone)
-{
-  vcuda_give_back (gone->gpu, gone->bytes);
-}
-
-static void
 context_gone (CUcontext context, bool with_pools)
 {
+  vcuda_current_forget_all ();
   vcuda_meter_drop (context);
-  vcuda_map_take_context (context, with_pools, give_back_one);
+  uint64_t bytes[VCUDA_MAX_GPUS] = { 0 };
+  vcuda_map_take_context (context, with_pools, bytes);
+  for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
+    if (bytes[gpu])
+      vcuda_give_back (gpu, bytes[gpu]);
+  vcuda_graph_memory_settle ();
 }
 
 #define DESTROY(context, call)                                                                     \
@@ -45,6 +47,23 @@ vcuda_cuCtxDestroy_v2 (CUcontext context)
   DESTROY (context, real.cuCtxDestroy_v2 (context));
 }
 
+/* The old way to give a context up; the last one to detach destroys it.  */
+CUresult
+vcuda_cuCtxDetach (CUcontext context)
+{
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  unsigned int version;
+  vcuda_meter_settle (context);
+  CUresult rc = real.cuCtxDetach (context);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  vcuda_current_forget_all ();
+  if (real.cuCtxGetApiVersion (context, &version) != CUDA_SUCCESS)
+    context_gone (context, false);
+  return rc;
+}
+
 /* The primary context's handle. Retaining it to learn it would change when it dies, so this is
    noted when the program itself retains it.  */
 static CUcontext primary[DEVICES];
@@ -60,11 +79,23 @@ vcuda_cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)
   return rc;
 }
 
+/* Before its end, which waits for its work anyway.  */
+static void
+settle_primary (CUdevice device)
+{
+  CUcontext context = NULL;
+  if (device >= 0 && device < DEVICES)
+    context = __atomic_load_n (&primary[device], __ATOMIC_ACQUIRE);
+  if (context)
+    vcuda_meter_settle (context);
+}
+
 static CUresult
 after_primary (CUdevice device, CUresult rc, bool reset)
 {
   unsigned int flags;
   int active = 0;
+  vcuda_current_forget_all ();
   if (rc != CUDA_SUCCESS || device < 0 || device >= DEVICES)
     return rc;
   CUcontext context = __atomic_load_n (&primary[device], __ATOMIC_ACQUIRE);
@@ -97,6 +128,7 @@ vcuda_cuDevicePrimaryCtxReset (CUdevice device)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
+  settle_primary (device);
   return after_primary (device, real.cuDevicePrimaryCtxReset (device), true);
 }
 
@@ -105,5 +137,6 @@ vcuda_cuDevicePrimaryCtxReset_v2 (CUdevice device)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
+  settle_primary (device);
   return after_primary (device, real.cuDevicePrimaryCtxReset_v2 (device), true);
 }

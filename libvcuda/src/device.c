@@ -4,15 +4,17 @@
 
 #include <string.h>
 
+#include "clock.h"
+#include "current.h"
 #include "pages.h"
 
 #define CACHED_DEVICES 64
 
-/* 0 is not asked yet; else the index + 2, so that -1 has a place. A device's UUID never changes. */
+/* 0 is not known yet, else the index + 1. A device's UUID never changes.  */
 static int8_t cache[CACHED_DEVICES];
 
-int
-vcuda_gpu_of_uuid (const char *text)
+static int
+find_uuid (const char *text)
 {
   unsigned count = vcuda_gpu_count ();
   for (unsigned i = 0; i < count; i++)
@@ -22,6 +24,23 @@ vcuda_gpu_of_uuid (const char *text)
         return (int) i;
     }
   return -1;
+}
+
+int
+vcuda_gpu_of_uuid (const char *text)
+{
+  /* The host may be writing the page: an odd number, or another one after the look. A host that
+     died while it wrote makes nobody wait longer than this.  */
+  for (int tries = 0;; tries++)
+    {
+      uint64_t before = __atomic_load_n (&vcuda_pages.limits->sequence, __ATOMIC_ACQUIRE);
+      int gpu = find_uuid (text);
+      __atomic_thread_fence (__ATOMIC_ACQUIRE);
+      uint64_t after = __atomic_load_n (&vcuda_pages.limits->sequence, __ATOMIC_RELAXED);
+      if (gpu >= 0 || tries == 100 || (before == after && before % 2 == 0))
+        return gpu;
+      vcuda_sleep_ns (1000000);
+    }
 }
 
 /* PREFIX and 16 bytes as 8-4-4-4-12 hexadecimal digits.  */
@@ -48,7 +67,7 @@ vcuda_gpu_of_device (CUdevice device)
   bool cached = device >= 0 && device < CACHED_DEVICES;
   int8_t known = cached ? __atomic_load_n (&cache[device], __ATOMIC_RELAXED) : 0;
   if (known)
-    return known - 2;
+    return known - 1;
   CUuuid uuid;
   /* The second version answers a MIG instance's own UUID; drivers before 11.4 have the first.  */
   if (real.cuDeviceGetUuid_v2 (&uuid, device) != CUDA_SUCCESS
@@ -62,21 +81,32 @@ vcuda_gpu_of_device (CUdevice device)
       print_uuid (text, "MIG-", &uuid);
       gpu = vcuda_gpu_of_uuid (text);
     }
-  if (cached)
-    __atomic_store_n (&cache[device], (int8_t) (gpu + 2), __ATOMIC_RELAXED);
+  /* Only what was found: the host may still give the container a slice of this one.  */
+  if (cached && gpu >= 0)
+    __atomic_store_n (&cache[device], (int8_t) (gpu + 1), __ATOMIC_RELAXED);
   return gpu;
 }
 
 CUresult
 vcuda_gpu_current (int *gpu, CUcontext *context)
 {
+  if (__builtin_expect (vcuda_current_known (), 1))
+    {
+      *gpu = vcuda_current.gpu;
+      *context = vcuda_current.context;
+      return CUDA_SUCCESS;
+    }
+  /* Read first: a context that ends while the driver is asked must not be remembered.  */
+  uint32_t epoch = __atomic_load_n (&vcuda_current_epoch, __ATOMIC_ACQUIRE);
   CUdevice device;
   CUresult rc = real.cuCtxGetCurrent (context);
   if (rc == CUDA_SUCCESS)
     rc = real.cuCtxGetDevice (&device);
-  if (rc == CUDA_SUCCESS)
-    *gpu = vcuda_gpu_of_device (device);
-  return rc;
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  *gpu = vcuda_gpu_of_device (device);
+  vcuda_current = (struct vcuda_current){ *context, epoch, *gpu };
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -86,13 +116,16 @@ vcuda_gpu_of_stream (CUstream stream, int *gpu, CUcontext *context)
   bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
   if (is_default || real.cuStreamGetCtx (stream, context) != CUDA_SUCCESS)
     return vcuda_gpu_current (gpu, context);
-  if (real.cuCtxGetCurrent (&current) == CUDA_SUCCESS && current == *context)
-    return vcuda_gpu_current (gpu, context);
+  if (vcuda_gpu_current (gpu, &current) == CUDA_SUCCESS && current == *context)
+    return CUDA_SUCCESS;
   /* The stream's context is not the current one, and only the current one can be asked.  */
+  CUdevice device;
   CUresult rc = real.cuCtxPushCurrent_v2 (*context);
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = vcuda_gpu_current (gpu, context);
+  rc = real.cuCtxGetDevice (&device);
   real.cuCtxPopCurrent_v2 (&current);
+  if (rc == CUDA_SUCCESS)
+    *gpu = vcuda_gpu_of_device (device);
   return rc;
 }

@@ -1,23 +1,61 @@
-/* What a launch of a function is expected to take.  */
+/* What a launch of a function or graph is expected to cost.  */
 
 #ifndef VCUDA_ESTIMATE_H
 #define VCUDA_ESTIMATE_H
 
 #include <stdint.h>
 
-#define VCUDA_ESTIMATES 1024 /* a power of two */
-
 /* Nothing is known of a function that was never measured: enough that a flood of it is held up
    until the first measurement, little enough that the correction comes before anyone notices.  */
 #define VCUDA_UNKNOWN_NS 1000000ull
 
-struct vcuda_estimates
+/* One launch in so much GPU time is measured.  */
+#define VCUDA_SAMPLE_NS (1ll << 20)
+/* The least that a launch is taken for: empty kernels are measured too, one in 512.  */
+#define VCUDA_LEAST_NS (VCUDA_SAMPLE_NS / 512)
+/* Above it every launch is measured: two events are nothing beside it.  */
+#define VCUDA_LONG_NS (VCUDA_SAMPLE_NS / 4)
+/* A function whose runs differ by so many times its mean is erratic: each is measured, because a
+   sample of it would say little of the rest.  */
+#define VCUDA_ERRATIC_TIMES 16
+/* The cost of what must be measured: more than any thread has in hand.  */
+#define VCUDA_MEASURE INT64_MAX
+
+#define VCUDA_COST_BUCKETS 1024 /* a power of two */
+#define VCUDA_COST_WAYS 4       /* of one cache line */
+
+struct vcuda_cost
 {
-  const void *function[VCUDA_ESTIMATES];
-  uint64_t ns[VCUDA_ESTIMATES];
+  const void *function;
+  int64_t ns;
 };
 
-uint64_t vcuda_estimate (const struct vcuda_estimates *table, const void *function);
-void vcuda_estimate_learn (struct vcuda_estimates *table, const void *function, uint64_t ns);
+extern struct vcuda_cost vcuda_costs[VCUDA_COST_BUCKETS][VCUDA_COST_WAYS];
+
+static inline unsigned
+vcuda_cost_bucket (const void *function)
+{
+  return (unsigned) (((uintptr_t) function * 0x9e3779b97f4a7c15ull) >> 54);
+}
+
+/* What a thread's credit pays for a launch; VCUDA_MEASURE for what is long, erratic or unknown. No
+   lock: a pair that is torn by a writer is one launch's wrong estimate.  */
+static inline int64_t
+vcuda_cost (const void *function)
+{
+  const struct vcuda_cost *bucket = vcuda_costs[vcuda_cost_bucket (function)];
+  for (unsigned way = 0; way < VCUDA_COST_WAYS; way++)
+    if (__atomic_load_n (&bucket[way].function, __ATOMIC_RELAXED) == function)
+      return __atomic_load_n (&bucket[way].ns, __ATOMIC_RELAXED);
+  return VCUDA_MEASURE;
+}
+
+/* The running mean.  */
+uint64_t vcuda_estimate (const void *function);
+
+void vcuda_estimate_learn (const void *function, uint64_t ns);
+
+/* In the child after a fork.  */
+void vcuda_estimates_forget (void);
 
 #endif

@@ -4,9 +4,12 @@
 
 #include "alloc_map.h"
 #include "charge.h"
+#include "current.h"
+#include "graph_memory.h"
 #include "inside.h"
 #include "meter.h"
 #include "pages.h"
+#include "pools.h"
 #include "real.h"
 #include "slot.h"
 #include "virtual_memory.h"
@@ -20,6 +23,9 @@ in_child (void)
   vcuda_charge_forget ();
   vcuda_map_forget ();
   vcuda_virtual_memory_forget ();
+  vcuda_graph_memory_forget ();
+  vcuda_pools_forget ();
+  vcuda_current_forget_all ();
   vcuda_meters_forget ();
 }
 

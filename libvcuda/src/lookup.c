@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "load.h"
+#include "names.h"
 #include "pages.h"
 #include "real.h"
 
@@ -38,35 +39,9 @@ bucket_of (const void *pointer)
   return (unsigned) (((uintptr_t) pointer * 0x9e3779b97f4a7c15ull) >> 56) & (BUCKETS - 1);
 }
 
-/* Base names of our policies, as a set that may say yes too often: most questions are for others,
-   and are answered here.  */
-static uint64_t names[16];
-
-static unsigned
-hash_of (const char *name, size_t length)
-{
-  uint32_t hash = 2166136261u;
-  for (size_t i = 0; i < length; i++)
-    hash = (hash ^ (unsigned char) name[i]) * 16777619u;
-  return hash >> 22;
-}
-
-static bool
-may_be_ours (const char *symbol)
-{
-  unsigned bit = hash_of (symbol, strlen (symbol));
-  return __atomic_load_n (&names[bit / 64], __ATOMIC_RELAXED) >> bit % 64 & 1;
-}
-
 static struct mapping *
 build (void)
 {
-  for (size_t i = 0; i < POLICY_COUNT; i++)
-    {
-      const char *name = vcuda_entry_name (policies[i].index);
-      unsigned bit = hash_of (name, strcspn (name, "_"));
-      __atomic_fetch_or (&names[bit / 64], 1ull << bit % 64, __ATOMIC_RELAXED);
-    }
   struct mapping *table = calloc (BUCKETS, sizeof *table);
   for (size_t i = 0; table && i < POLICY_COUNT; i++)
     {
@@ -155,6 +130,21 @@ by_name (const char *symbol, int version, cuuint64_t flags)
   return best;
 }
 
+/* Is POINTER what the driver exports under SYMBOL's name, in any version?  */
+static bool
+is_export (const char *symbol, const void *pointer)
+{
+  size_t length = strlen (symbol);
+  for (unsigned i = 0; i < VCUDA_FIRST_NVML; i++)
+    {
+      const char *name = vcuda_entry_name (i);
+      if (!strncmp (name, symbol, length) && (!name[length] || name[length] == '_')
+          && vcuda_driver_symbol (i) == pointer)
+        return true;
+    }
+  return false;
+}
+
 static CUresult
 hand_out (CUresult rc, const char *symbol, void **function, int version, cuuint64_t flags)
 {
@@ -172,7 +162,13 @@ hand_out (CUresult rc, const char *symbol, void **function, int version, cuuint6
         *function = table[at].ours;
         return rc;
       }
-  void *ours = may_be_ours (symbol) ? by_name (symbol, version, flags) : NULL;
+  enum vcuda_name name = vcuda_name_of (symbol);
+  if (name == VCUDA_NAME_NEWER)
+    __atomic_fetch_add (&vcuda_pages.usage->newer_symbols, 1, __ATOMIC_RELAXED);
+  /* A version that we pass on is the driver's export, and stays so.  */
+  void *ours = name == VCUDA_NAME_OURS && !is_export (symbol, *function)
+                   ? by_name (symbol, version, flags)
+                   : NULL;
   if (ours)
     *function = ours;
   return rc;
@@ -195,4 +191,21 @@ vcuda_cuGetProcAddress_v2 (const char *symbol, void **function, int version, cuu
     return CUDA_ERROR_SYSTEM_NOT_READY;
   CUresult rc = real.cuGetProcAddress_v2 (symbol, function, version, flags, status);
   return hand_out (rc, symbol, function, version, flags);
+}
+
+/* The private tables are passed on: CUDA's own libraries don't work without. Which ones were handed
+   out is noted where the host can read it, in a ring of the last few.  */
+CUresult
+vcuda_cuGetExportTable (const void **table, const CUuuid *id)
+{
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  CUresult rc = real.cuGetExportTable (table, id);
+  if (rc == CUDA_SUCCESS && id)
+    {
+      struct vcuda_usage *usage = vcuda_pages.usage;
+      uint32_t turn = __atomic_fetch_add (&usage->export_tables, 1, __ATOMIC_RELAXED);
+      memcpy (usage->export_table_ids + turn % VCUDA_EXPORT_TABLE_IDS * sizeof *id, id, sizeof *id);
+    }
+  return rc;
 }

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "credit.h"
+
 #define METERS 64
 
 static pthread_mutex_t meters_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -61,4 +63,20 @@ vcuda_meters_forget (void)
   for (unsigned i = 0; i < METERS; i++)
     meters[i] = NULL;
   meter_count = 0;
+  vcuda_estimates_forget ();
+  vcuda_credit_forget ();
+}
+
+bool
+vcuda_enter_context (CUcontext context)
+{
+  return context != vcuda_current.context && real.cuCtxPushCurrent_v2 (context) == CUDA_SUCCESS;
+}
+
+void
+vcuda_leave_context (bool entered)
+{
+  CUcontext ignored;
+  if (entered)
+    real.cuCtxPopCurrent_v2 (&ignored);
 }

@@ -12,18 +12,24 @@
 /* The rate may change while we sleep: look at it again this often.  */
 #define LONGEST_SLEEP_NS 10000000ull
 #define SAMPLE_NS 500000000ull
+#define FAR_AHEAD_NS 1000000000ull
+#define MOST_SAVED_NS 1000000000ll
 
 static uint32_t
 rate_ppm (int gpu)
 {
-  return __atomic_load_n (&vcuda_pages.limits->gpu[gpu].rate_ppm, __ATOMIC_RELAXED);
+  uint32_t rate = __atomic_load_n (&vcuda_pages.limits->gpu[gpu].rate_ppm, __ATOMIC_RELAXED);
+  return rate < MILLION ? rate : (uint32_t) MILLION;
 }
 
 bool
 vcuda_paced (int gpu)
 {
-  return gpu >= 0
-         && __atomic_load_n (&vcuda_pages.limits->gpu[gpu].core_percent, __ATOMIC_RELAXED) < 100;
+  if (gpu < 0)
+    return false;
+  const struct vcuda_limits_gpu *slice = &vcuda_pages.limits->gpu[gpu];
+  return __atomic_load_n (&slice->core_percent, __ATOMIC_RELAXED) < 100
+         || __atomic_load_n (&slice->policy, __ATOMIC_RELAXED) != VCUDA_POLICY_FIXED;
 }
 
 int64_t
@@ -32,19 +38,25 @@ vcuda_balance (int gpu, uint64_t cap_ns)
   struct vcuda_usage_gpu *bucket = &vcuda_pages.usage->gpu[gpu];
   uint64_t now = vcuda_now ();
   uint64_t last = __atomic_load_n (&bucket->refilled_ns, __ATOMIC_ACQUIRE);
-  /* Whoever moves the time forward adds what came in; nobody else does.  */
-  if (now > last
+  /* Whoever moves the time forward adds what came in; nobody else does. A time well ahead of now is
+     a scribble, which would stop the clock.  */
+  if ((now > last || last - now > FAR_AHEAD_NS)
       && __atomic_compare_exchange_n (&bucket->refilled_ns, &last, now, false, __ATOMIC_ACQ_REL,
-                                      __ATOMIC_ACQUIRE)
-      && last)
+                                      __ATOMIC_ACQUIRE))
     {
-      int64_t gain = (int64_t) ((unsigned __int128) (now - last) * rate_ppm (gpu) / MILLION);
+      uint64_t span = now > last ? now - last : 0;
+      int64_t gain = (int64_t) ((unsigned __int128) span * rate_ppm (gpu) / MILLION);
+      /* A new container's first launch does not wait.  */
+      if (!last)
+        gain = (int64_t) cap_ns / 2;
       int64_t old = __atomic_load_n (&bucket->balance_ns, __ATOMIC_RELAXED);
       int64_t wanted;
       do
         {
+          /* Who saves for a long kernel may have more than CAP_NS.  */
           int64_t most = old > (int64_t) cap_ns ? old : (int64_t) cap_ns;
-          wanted = old + gain < most ? old + gain : most;
+          most = most < MOST_SAVED_NS ? most : MOST_SAVED_NS;
+          wanted = old > most - gain ? most : old + gain;
         }
       while (!__atomic_compare_exchange_n (&bucket->balance_ns, &old, wanted, false,
                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED));
@@ -86,13 +98,22 @@ sample (struct vcuda_usage_gpu *bucket, uint64_t now)
 }
 
 void
-vcuda_count_busy (int gpu, uint64_t ns)
+vcuda_count_busy (int gpu, int64_t ns)
 {
+  /* The counters only grow: what was counted too much is taken off what comes next.  */
+  static int64_t overdrawn[VCUDA_MAX_GPUS];
+  int64_t owed = __atomic_exchange_n (&overdrawn[gpu], 0, __ATOMIC_RELAXED);
+  if (ns <= owed)
+    {
+      __atomic_fetch_add (&overdrawn[gpu], owed - ns, __ATOMIC_RELAXED);
+      return;
+    }
+  uint64_t more = (uint64_t) (ns - owed);
   struct vcuda_usage_gpu *bucket = &vcuda_pages.usage->gpu[gpu];
   struct vcuda_usage_slot *slot = vcuda_slot ();
-  __atomic_fetch_add (&bucket->busy_ns, ns, __ATOMIC_RELAXED);
+  __atomic_fetch_add (&bucket->busy_ns, more, __ATOMIC_RELAXED);
   if (slot)
-    __atomic_fetch_add (&slot->busy_ns[gpu], ns, __ATOMIC_RELAXED);
+    __atomic_fetch_add (&slot->busy_ns[gpu], more, __ATOMIC_RELAXED);
   sample (bucket, vcuda_now ());
 }
 

@@ -13,7 +13,7 @@ struct vcuda_usage_slot *vcuda_slot (void);
 /* Gives back what dead processes held. Any number of callers, at any time.  */
 void vcuda_slots_reclaim (void);
 
-/* The same, at most every 100 ms: for the answers that only look.  */
+/* The same, at most every 50 ms: for the answers that only look.  */
 void vcuda_slots_reclaim_sometimes (void);
 
 /* Adds to this process's bytes on one GPU; BYTES may be negative.  */

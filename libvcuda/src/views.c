@@ -1,5 +1,7 @@
 /* What CUDA says about memory: the slice's view.  */
 
+#include <time.h>
+
 #include "charge.h"
 #include "device.h"
 #include "pages.h"
@@ -11,34 +13,65 @@ smaller (uint64_t a, uint64_t b)
   return a < b ? a : b;
 }
 
-static void
-slice_view (int gpu, uint64_t *free_bytes, uint64_t *total_bytes)
+/* What the driver said of each GPU, good for one tick of the kernel's coarse clock (some
+   milliseconds) and as long as the container holds what it held then.  */
+static struct
+{
+  uint64_t tick, held, free_bytes, total;
+} looks[VCUDA_MAX_GPUS];
+
+static uint64_t
+tick_now (void)
+{
+  struct timespec now;
+  clock_gettime (CLOCK_MONOTONIC_COARSE, &now);
+  return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
+}
+
+/* The driver's free memory counts too: the GPU may have less left than the slice promises, because
+   contexts take some of it.  */
+static CUresult
+ask_driver (int gpu, size_t *free_bytes, size_t *total)
 {
   vcuda_slots_reclaim_sometimes ();
-  uint64_t limit = smaller (vcuda_memory_limit (gpu), *total_bytes);
   uint64_t held = gpu < 0 ? 0 : vcuda_held_bytes (gpu);
-  /* The GPU may hold less than the slice promises, when it is shared by more than us.  */
-  *free_bytes = smaller (held < limit ? limit - held : 0, *free_bytes);
-  *total_bytes = limit;
+  CUresult rc = real.cuMemGetInfo_v2 (free_bytes, total);
+  if (rc == CUDA_SUCCESS && gpu >= 0)
+    {
+      __atomic_store_n (&looks[gpu].free_bytes, *free_bytes, __ATOMIC_RELAXED);
+      __atomic_store_n (&looks[gpu].total, *total, __ATOMIC_RELAXED);
+      __atomic_store_n (&looks[gpu].held, held, __ATOMIC_RELAXED);
+      __atomic_store_n (&looks[gpu].tick, tick_now (), __ATOMIC_RELEASE);
+    }
+  return rc;
 }
 
 CUresult
-vcuda_cuMemGetInfo_v2 (size_t *free_bytes, size_t *total_bytes)
+vcuda_cuMemGetInfo_v2 (size_t *free_bytes, size_t *total)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
   CUcontext context;
   int gpu = -1;
-  CUresult rc = real.cuMemGetInfo_v2 (free_bytes, total_bytes);
-  if (rc == CUDA_SUCCESS)
-    rc = vcuda_gpu_current (&gpu, &context);
-  if (rc != CUDA_SUCCESS)
-    return rc;
-  uint64_t free_now = *free_bytes;
-  uint64_t total = *total_bytes;
-  slice_view (gpu, &free_now, &total);
-  *free_bytes = free_now;
-  *total_bytes = total;
+  uint64_t held;
+  if (!free_bytes || !total || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
+    return real.cuMemGetInfo_v2 (free_bytes, total); /* the driver has an error for it */
+  if (gpu >= 0 && __atomic_load_n (&looks[gpu].tick, __ATOMIC_ACQUIRE) == tick_now ()
+      && __atomic_load_n (&looks[gpu].held, __ATOMIC_RELAXED) == (held = vcuda_held_bytes (gpu)))
+    {
+      *free_bytes = __atomic_load_n (&looks[gpu].free_bytes, __ATOMIC_RELAXED);
+      *total = __atomic_load_n (&looks[gpu].total, __ATOMIC_RELAXED);
+    }
+  else
+    {
+      CUresult rc = ask_driver (gpu, free_bytes, total);
+      if (rc != CUDA_SUCCESS)
+        return rc;
+      held = gpu < 0 ? 0 : vcuda_held_bytes (gpu);
+    }
+  uint64_t limit = smaller (vcuda_memory_limit (gpu), *total);
+  *free_bytes = smaller (held < limit ? limit - held : 0, *free_bytes);
+  *total = limit;
   return CUDA_SUCCESS;
 }
 

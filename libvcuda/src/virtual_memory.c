@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "charge.h"
 #include "device.h"
@@ -31,6 +32,7 @@ static struct block *blocks;
 static size_t block_count, block_room;
 static struct mapping *mappings;
 static size_t mapping_count, mapping_room;
+static uint64_t held[VCUDA_MAX_GPUS];
 
 /* Room for one more of SIZE bytes each; false without host memory.  */
 static bool
@@ -62,6 +64,7 @@ end_if_unused (struct block *block)
   if (block->handles || block->mappings)
     return;
   vcuda_give_back (block->gpu, block->bytes);
+  __atomic_fetch_sub (&held[block->gpu], block->bytes, __ATOMIC_RELAXED);
   *block = blocks[--block_count];
 }
 
@@ -71,10 +74,14 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  bool on_device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  if (vcuda_inside || !on_device)
+  CUdevice device = -1;
+  if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+    device = prop->location.id;
+  else if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
+    device = prop->location.localized.deviceId;
+  if (vcuda_inside || device < 0)
     return real.cuMemCreate (handle, bytes, prop, flags); /* host memory, or an error */
-  int gpu = vcuda_gpu_of_device (prop->location.id);
+  int gpu = vcuda_gpu_of_device (device);
   CUresult rc = vcuda_reserve (gpu, bytes);
   if (rc != CUDA_SUCCESS)
     return rc;
@@ -83,11 +90,14 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
   if (make_room ((void **) &blocks, block_count, &block_room, sizeof *blocks))
     rc = VCUDA_WITHIN (real.cuMemCreate (handle, bytes, prop, flags));
   if (rc == CUDA_SUCCESS)
-    blocks[block_count++]
-        = (struct block){ .handle = *handle, .bytes = bytes, .gpu = gpu, .handles = 1 };
-  else
-    vcuda_give_back (gpu, bytes);
+    {
+      blocks[block_count++]
+          = (struct block){ .handle = *handle, .bytes = bytes, .gpu = gpu, .handles = 1 };
+      __atomic_fetch_add (&held[gpu], bytes, __ATOMIC_RELAXED);
+    }
   pthread_mutex_unlock (&mutex);
+  if (rc != CUDA_SUCCESS)
+    vcuda_give_back (gpu, bytes);
   return rc;
 }
 
@@ -170,9 +180,18 @@ vcuda_cuMemUnmap (CUdeviceptr start, size_t bytes)
   return rc;
 }
 
+/* No lock: whoever asks may be within a charge that is made here.  */
+void
+vcuda_virtual_memory_held (uint64_t *bytes)
+{
+  for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
+    bytes[gpu] += __atomic_load_n (&held[gpu], __ATOMIC_RELAXED);
+}
+
 void
 vcuda_virtual_memory_forget (void)
 {
+  memset (held, 0, sizeof held);
   pthread_mutex_init (&mutex, NULL);
   blocks = NULL;
   mappings = NULL;

@@ -38,6 +38,7 @@ USAGE_MAGIC = 0x47535556
 MAX_GPUS = 16
 MAX_PROCESSES = 256
 USAGE_LOCK_BASE = 0x100000
+F_OFD_GETLK = 36  # Linux, every machine; the fcntl module has no name for it before 3.9
 
 GUEST_DIR = "/usr/local/vcuda"
 GUEST_LIMITS = GUEST_DIR + "/limits"
@@ -75,7 +76,10 @@ FIELDS = {
         ("version", "I"),
         ("size", "I"),
         ("slots_used", "I"),
-        ("reserved", "112s"),
+        ("newer_symbols", "I"),
+        ("export_tables", "I"),
+        ("export_table_ids", "64s"),
+        ("reserved", "40s"),
     ),
     "usage_gpu": (
         ("balance_ns", "q"),
@@ -221,11 +225,19 @@ class UsageProcess:
 
 
 class Usage:
-    __slots__ = ("gpus", "processes")
+    __slots__ = ("export_table_ids", "gpus", "newer_symbols", "processes")
 
-    def __init__(self, gpus: list[UsageGpu], processes: list[UsageProcess]) -> None:
+    def __init__(
+        self,
+        gpus: list[UsageGpu],
+        processes: list[UsageProcess],
+        newer_symbols: int = 0,
+        export_table_ids: tuple[str, ...] = (),
+    ) -> None:
         self.gpus = gpus
         self.processes = processes
+        self.newer_symbols = newer_symbols  # driver functions that the shim's headers don't know
+        self.export_table_ids = export_table_ids  # private tables handed out, as hexadecimal
 
 
 def limits_page(gpus: Sequence[GpuLimits], driver_dir: str = GUEST_DRIVER) -> bytes:
@@ -270,7 +282,7 @@ def text_field(text: str, size: int) -> bytes:
 
 def empty_usage_page() -> bytes:
     """The header alone: the rest of the file, up to USAGE_SIZE, is zero."""
-    return struct.pack(code("usage"), USAGE_MAGIC, ABI_VERSION, USAGE_SIZE, 0, b"")
+    return struct.pack(code("usage"), USAGE_MAGIC, ABI_VERSION, USAGE_SIZE, 0, 0, 0, b"", b"")
 
 
 def checked_head(page: bytes, table: str, magic: int, size: int) -> tuple[int, ...]:
@@ -302,18 +314,38 @@ def read_limits(page: bytes) -> Limits:
     return Limits(text_of(head[5]), head[4], gpus)
 
 
-def read_usage(page: bytes) -> Usage:
+def live_slots(fd: int) -> frozenset[int]:
+    """The slots whose process lives, by the locks on the usage file that FD is open on.
+
+    The kernel drops a process's lock when it dies, so this is true at once, in any pid namespace.
+    Raises OSError: FD is no file, or one that takes no locks.
+    """
+    import fcntl  # here, because the start path reads no usage
+
+    live = set()
+    for slot in range(MAX_PROCESSES):
+        # struct flock: l_type, l_whence, l_start, l_len, l_pid
+        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, USAGE_LOCK_BASE + slot, 1, 0)
+        answer = fcntl.fcntl(fd, F_OFD_GETLK, asked)
+        if struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK:
+            live.add(slot)
+    return frozenset(live)
+
+
+def read_usage(page: bytes, live: frozenset[int] | None = None) -> Usage:
     """Any content of the right head gives an answer: the numbers are the container's own word.
 
-    `held_bytes` of a GPU is the sum over all slots; one whose process has died since counts until
-    the container, or whoever asks about its lock byte, clears it. Raises ValueError: not a usage
-    page.
+    `held_bytes` of a GPU is the sum over all slots. One whose process has died since counts until
+    the container's next call clears it; with `live`, which live_slots answers, it does not count.
+    Raises ValueError: not a usage page.
     """
     head = checked_head(page, "usage", USAGE_MAGIC, USAGE_SIZE)
     held = [0] * MAX_GPUS
     processes = []
     slots_at = USAGE_HEAD_SIZE + MAX_GPUS * USAGE_GPU_SIZE
     for index in range(min(head[3], MAX_PROCESSES)):
+        if live is not None and index not in live:
+            continue
         slot = struct.unpack_from(code("usage_slot"), page, slots_at + index * USAGE_SLOT_SIZE)
         bytes_held = slot[5 : 5 + MAX_GPUS]
         busy = slot[5 + MAX_GPUS : 5 + 2 * MAX_GPUS]
@@ -330,4 +362,6 @@ def read_usage(page: bytes) -> Usage:
         )
         balance, _, busy_ns, throttled_ns, launches, refusals = entry[:6]
         gpus.append(UsageGpu(held[index], busy_ns, throttled_ns, launches, refusals, balance))
-    return Usage(gpus, processes)
+    newer_symbols, tables, ids = struct.unpack_from("=II64s", page, 16)
+    known = [ids[at * 16 : at * 16 + 16].hex() for at in range(min(tables, 4))]
+    return Usage(gpus, processes, newer_symbols, tuple(known))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -76,7 +77,8 @@ class Clients:
             command = ["gcc", "-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread"]
             command += ["-isystem", self.headers, os.path.join(CLIENTS, name + ".c")]
             # loads opens the libraries itself.
-            command += ["-o", program, *([guest.SHIM] if name != "loads" else []), "-ldl"]
+            linked = [] if name == "loads" else [guest.SHIM]
+            command += ["-o", program, *linked, "-ldl"]
             subprocess.run(command, check=True)
         return program
 
@@ -84,3 +86,26 @@ class Clients:
 @pytest.fixture(scope="session")
 def client(built: None, tmp_path_factory: pytest.TempPathFactory) -> Clients:
     return Clients(str(tmp_path_factory.mktemp("clients")))
+
+
+MOCK_SOURCES = ("mock_cuda.c", "mock_launch.c", "mock_memory.c")
+MOCK_UUID = "GPU-" + "-".join(["01010101", "0101", "0101", "0101", "010101010101"])
+
+
+@pytest.fixture
+def new_mock_guest(
+    built: None, tmp_path: pathlib.Path, client: Clients
+) -> Callable[[int], guest.Guest]:
+    """A guest on the mock driver, with a slice of so many bytes."""
+
+    def make(memory_bytes: int) -> guest.Guest:
+        libraries = tmp_path / "root" / LIBRARIES
+        libraries.mkdir(parents=True)
+        command = ["gcc", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
+        command += ["-isystem", client.headers]
+        command += [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]
+        subprocess.run([*command, "-o", str(libraries / "libcuda.so.1")], check=True)
+        gpu = guest.share(MOCK_UUID, memory_bytes)
+        return guest.Guest(str(tmp_path / "guest"), str(tmp_path / "root"), [gpu])
+
+    return make

@@ -13,11 +13,30 @@ def test_every_field_lies_where_the_c_compiler_puts_it(built):
     printed = subprocess.run(
         [os.path.join(BUILD, "abi_print")], capture_output=True, text=True, check=True
     ).stdout
-    in_c = {}
-    for line in printed.splitlines():
+    assert {name: (offset, size) for name, offset, size in pages.offsets()} == fields(printed)
+
+
+def fields(text: str) -> dict[str, tuple[int, int]]:
+    found = {}
+    for line in text.splitlines():
         name, offset, size = line.split()
-        in_c[name] = (int(offset), int(size))
-    assert {name: (offset, size) for name, offset, size in pages.offsets()} == in_c
+        found[name] = (int(offset), int(size))
+    return found
+
+
+def test_no_field_of_version_1_has_moved(built):
+    """Running containers keep the shim that they started with, whatever the host becomes."""
+    with open(os.path.join(os.path.dirname(__file__), "abi_v1.txt"), encoding="utf-8") as frozen:
+        then = fields(frozen.read())
+    now = {name: (offset, size) for name, offset, size in pages.offsets()}
+    named = {name: place for name, place in then.items() if not name.endswith(".reserved")}
+    assert {name: now.get(name) for name in named} == named
+    # What is new lies in what was reserved.
+    for name, (offset, size) in now.items():
+        if name not in then:
+            start, room = then[name.split(".")[0] + ".reserved"]
+            assert start <= offset
+            assert offset + size <= start + room
 
 
 def test_a_limits_page_reads_back_as_it_was_written():

@@ -136,3 +136,72 @@ def test_an_image_without_our_pages_module_can_be_read_from_outside(host, new_gu
     assert usage.gpus[0].launches > 0
     assert usage.gpus[0].busy_ns > 0
     assert len(usage.gpus) == pages.MAX_GPUS
+
+
+def test_gpustat_shows_the_slice(host, new_guest):
+    guest = new_guest(share(host.uuids[0], 5 * GIB))
+    holder = guest.start(WORKLOAD, "hold", "--bytes", str(GIB), "--seconds", "30")
+    holder.stdout.readline()
+    code = """
+import json
+from gpustat import GPUStatCollection
+gpu = GPUStatCollection.new_query().gpus[0]
+held = [process["gpu_memory_usage"] for process in gpu.processes]
+print(json.dumps([gpu.memory_total, gpu.memory_used, held]))
+"""
+    try:
+        assert guest.python(code) == [5120, 1024, [1024]]
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_two_gpus_in_another_order_keep_their_own_slices_in_cuda_and_nvml(host, new_guest):
+    code = """
+import json, os
+from cuda.bindings import driver as cu
+import pynvml as nv
+def must(answer):
+    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+must(cu.cuInit(0))
+nv.nvmlInit()
+seen = []
+for ordinal in range(2):
+    device = must(cu.cuDeviceGet(ordinal))
+    context = must(cu.cuDevicePrimaryCtxRetain(device))
+    must(cu.cuCtxSetCurrent(context))
+    must(cu.cuMemAlloc((ordinal + 1) << 28))
+    bytes_of_uuid = bytes(must(cu.cuDeviceGetUuid(device)).bytes).hex()
+    parts = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
+    uuid = "GPU-" + "-".join(bytes_of_uuid[begin:end] for begin, end in parts)
+    handle = nv.nvmlDeviceGetHandleByUUID(uuid)
+    memory = nv.nvmlDeviceGetMemoryInfo(handle)
+    processes = nv.nvmlDeviceGetComputeRunningProcesses(handle)
+    seen.append([must(cu.cuMemGetInfo()), memory.total, memory.used,
+                 [[p.pid == os.getpid(), p.usedGpuMemory] for p in processes]])
+# Back and forth: what is remembered of the current context must follow.
+for ordinal in (0, 1, 0):
+    must(cu.cuCtxSetCurrent(must(cu.cuDevicePrimaryCtxRetain(ordinal))))
+    seen.append(must(cu.cuMemGetInfo())[1])
+print(json.dumps(seen))
+"""
+    first, second = host.uuids
+    guest = new_guest(share(second, 2 * GIB), share(first, GIB))
+
+    def expected(total: int, used: int) -> list[object]:
+        return [[total - used, total], total, used, [[True, used]]]
+
+    assert guest.python(code) == [
+        expected(GIB, 256 * MIB),
+        expected(2 * GIB, 512 * MIB),
+        GIB,
+        2 * GIB,
+        GIB,
+    ]
+    # Renumbered by the program: the slice goes with the GPU.
+    swapped = guest.python(
+        code.replace("for ordinal in (0, 1, 0):", "for ordinal in ():"),
+        env={"CUDA_VISIBLE_DEVICES": "1,0"},
+    )
+    assert [each[1] for each in swapped] in ([2 * GIB, GIB], [GIB, 2 * GIB])

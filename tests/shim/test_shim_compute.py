@@ -17,7 +17,7 @@ SHAPES = {
     "async 1 ms": ("1000", "16"),
     "sync 300 ms": ("300000", "0"),
 }
-POINTS = 0.03
+POINTS = 0.02
 
 
 def busy(shape, seconds):

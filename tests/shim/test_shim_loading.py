@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 
 import pytest
 
-from shim.conftest import CLIENTS, LIBRARIES
 from shim.guest import BUILD, GIB, NVIDIA_SMI, WORKLOAD, Guest, share
 from vcuda_oci import pages
 
@@ -85,30 +83,9 @@ def test_nvidia_smi_runs_without_loading_cuda_and_shows_the_slice(host, new_gues
     assert memory == [("0", "4096"), ("0", "1024")]
 
 
-MOCK_UUID = "GPU-" + "-".join(["01010101", "0101", "0101", "0101", "010101010101"])
-
-
 @pytest.fixture
-def mock_guest(built, tmp_path, client):
-    """A guest on the mock driver."""
-    libraries = tmp_path / "root" / LIBRARIES
-    libraries.mkdir(parents=True)
-    subprocess.run(
-        [
-            "gcc",
-            "-O2",
-            "-shared",
-            "-fPIC",
-            "-Wl,-soname,libcuda.so.1",
-            "-isystem",
-            client.headers,
-            os.path.join(CLIENTS, "mock_cuda.c"),
-            "-o",
-            str(libraries / CUDA),
-        ],
-        check=True,
-    )
-    return Guest(str(tmp_path / "guest"), str(tmp_path / "root"), [share(MOCK_UUID, 10_000_000)])
+def mock_guest(new_mock_guest):
+    return new_mock_guest(10_000_000)
 
 
 def test_a_driver_that_calls_itself_by_name_is_charged_once_and_hands_out_the_shim(
@@ -133,6 +110,9 @@ def test_a_driver_that_calls_itself_by_name_is_charged_once_and_hands_out_the_sh
         },
         "absent": 1,
     }
+    usage = mock_guest.read_usage()
+    assert usage.newer_symbols == 1
+    assert usage.export_table_ids == tuple(f"{last:02x}" + "00" * 15 for last in (5, 2, 3, 4))
 
 
 def test_virtual_memory_is_charged_until_its_last_handle_and_mapping_are_gone(mock_guest, client):

@@ -17,11 +17,15 @@ from generate import headers, policy
 POLICY = os.path.join(TOP, "libvcuda", "policy.list")
 
 
-@pytest.fixture(scope="module")
-def include() -> str:
+def headers_of(package: str) -> str:
     folder = os.path.join(BUILD, "venv", "lib")
     python = next(name for name in sorted(os.listdir(folder)) if name.startswith("python3"))
-    return os.path.join(folder, python, "site-packages", "nvidia", "cu13", "include")
+    return os.path.join(folder, python, "site-packages", "nvidia", package, "include")
+
+
+@pytest.fixture(scope="module")
+def include() -> str:
+    return headers_of("cu13")
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +43,18 @@ def exports(built):
 
 def test_every_entry_point_of_the_headers_is_exported_and_nothing_else(entries, exports):
     assert exports == {entry.name for entry in entries}
+
+
+def test_every_entry_point_of_the_12_x_headers_is_exported(exports):
+    older = headers.cuda_entries(headers_of("cuda_runtime"), "gcc")
+    older += headers.nvml_entries(headers_of("nvml_dev"), "gcc")
+    assert len(older) > 900
+    assert {entry.name for entry in older} <= exports
+
+
+def test_every_function_type_of_the_12_x_toolkit_has_an_entry(entries):
+    older = headers.typedef_bases(headers_of("cuda_runtime"))
+    assert older <= {entry.base for entry in entries}
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,14 @@ main (int argc, char **argv)
   MUST (cuMemGetInfo (&after_pitch, &total));
   CUresult too_wide = cuMemAllocPitch (&pointer, &pitch, (size_t) 1 << 40, (size_t) 1 << 40, 4);
 
+  /* Five private tables: the page names the last four.  */
+  for (int i = 0; i < 5; i++)
+    {
+      const void *table;
+      CUuuid id = { .bytes = { (char) (i + 1) } };
+      MUST (cuGetExportTable (&table, &id));
+    }
+
   int per_thread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   printf ("{\"errno\": %d, \"pool\": [%d, %d, %d], \"left\": %zu, \"pitched\": %zu, "
           "\"too_wide\": %d, ",

@@ -1,0 +1,10 @@
+#ifndef VCUDA_ARRAY_SIZE_H
+#define VCUDA_ARRAY_SIZE_H
+
+#include "real.h"
+
+/* The bytes of an array of LEVELS mipmap levels (1 for a plain array); UINT64_MAX when the
+   numbers are beyond every memory.  */
+uint64_t vcuda_array_bytes (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int levels);
+
+#endif

@@ -1,0 +1,217 @@
+/* A thread that ends gives back what it has left; one that is killed keeps at most a portion and a
+   half, about 1.5 ms of GPU time.  */
+
+#include "credit.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "pace.h"
+#include "pages.h"
+
+__thread struct vcuda_credit vcuda_credit = { .gpu = -1 };
+int vcuda_sampling;
+int vcuda_credit_threads;
+
+/* In glibc before 2.34 these are libpthread's, which a program without threads may not have; the
+   old version keeps the shim loadable there.  */
+#ifdef __x86_64__
+__asm__ (".symver pthread_key_create, pthread_key_create@GLIBC_2.2.5");
+__asm__ (".symver pthread_setspecific, pthread_setspecific@GLIBC_2.2.5");
+#endif
+#pragma weak pthread_key_create
+#pragma weak pthread_setspecific
+
+static pthread_key_t key;
+static bool key_made;
+
+/* What a thread has in hand for the GPUs that it is not launching on.  */
+struct purse
+{
+  int64_t ns, counted, sampled, waited;
+  uint32_t launches;
+  bool known, waits;
+};
+
+static __thread struct purse *purses __attribute__ ((tls_model ("initial-exec")));
+
+static void
+put_away (struct purse *purse)
+{
+  struct vcuda_credit *credit = &vcuda_credit;
+  *purse = (struct purse){ credit->ns,     credit->counted,  credit->sampled,
+                           credit->waited, credit->launches, true,
+                           credit->waits };
+}
+
+static void
+take_out (int gpu, const struct purse *purse)
+{
+  struct vcuda_credit *credit = &vcuda_credit;
+  credit->gpu = (int16_t) gpu;
+  credit->ns = purse->ns;
+  credit->counted = purse->counted;
+  credit->sampled = purse->sampled;
+  credit->waited = purse->waited;
+  credit->launches = purse->launches;
+  credit->waits = purse->waits;
+}
+
+static void
+give_back (void)
+{
+  struct vcuda_credit *credit = &vcuda_credit;
+  vcuda_credit_count ();
+  if (credit->ns > 0 && vcuda_paced (credit->gpu))
+    vcuda_spend (credit->gpu, -credit->ns);
+  credit->ns = credit->counted = credit->sampled = credit->waited = 0;
+}
+
+/* The first portion ends at random as all do, or a thread's first launch would always be a sample.
+ */
+static void
+take_first_portion (void)
+{
+  int64_t portion = vcuda_credit_portion ();
+  if (vcuda_paced (vcuda_credit.gpu))
+    vcuda_spend (vcuda_credit.gpu, portion);
+  vcuda_credit_add (portion);
+  vcuda_credit.waits = true;
+}
+
+static void
+change_gpu (int gpu)
+{
+  static const struct purse empty;
+  struct vcuda_credit *credit = &vcuda_credit;
+  bool first = true;
+  if (credit->gpu < 0)
+    take_out (gpu, &empty);
+  else if (purses || (purses = calloc (VCUDA_MAX_GPUS, sizeof *purses)))
+    {
+      put_away (&purses[credit->gpu]);
+      first = !purses[gpu].known;
+      take_out (gpu, &purses[gpu]);
+    }
+  else
+    {
+      give_back ();
+      take_out (gpu, &empty);
+    }
+  if (first)
+    take_first_portion ();
+}
+
+/* The thread may still launch in a later destructor, and joins again then.  */
+static void
+leave (void *ignored)
+{
+  (void) ignored;
+  if (!vcuda_credit.joined)
+    return;
+  give_back ();
+  for (int gpu = 0; purses && gpu < VCUDA_MAX_GPUS; gpu++)
+    if (purses[gpu].known && gpu != vcuda_credit.gpu)
+      {
+        take_out (gpu, &purses[gpu]);
+        give_back ();
+      }
+  free (purses);
+  purses = NULL;
+  vcuda_credit.joined = false;
+  vcuda_credit.context = VCUDA_NO_CONTEXT;
+  vcuda_credit.gpu = -1;
+  __atomic_fetch_sub (&vcuda_credit_threads, 1, __ATOMIC_RELAXED);
+}
+
+__attribute__ ((constructor)) static void
+make_key (void)
+{
+  key_made = pthread_key_create && pthread_setspecific && pthread_key_create (&key, leave) == 0;
+}
+
+/* The thread that ends the process gets no call of its key.  */
+__attribute__ ((destructor)) static void
+at_exit (void)
+{
+  leave (NULL);
+}
+
+static void
+join (void)
+{
+  struct vcuda_credit *credit = &vcuda_credit;
+  credit->joined = true;
+  credit->random = (uint32_t) (vcuda_now () ^ (uintptr_t) credit) | 1;
+  __atomic_fetch_add (&vcuda_credit_threads, 1, __ATOMIC_RELAXED);
+  if (key_made)
+    pthread_setspecific (key, credit);
+}
+
+void
+vcuda_credit_follow (int gpu, CUstream stream)
+{
+  struct vcuda_credit *credit = &vcuda_credit;
+  if (!credit->joined)
+    join ();
+  if (credit->gpu != gpu || credit->stream != stream)
+    credit->mixed = true;
+  if (credit->gpu != gpu)
+    change_gpu (gpu);
+  credit->stream = stream;
+  credit->context = vcuda_current.context;
+}
+
+int64_t
+vcuda_credit_portion (void)
+{
+  uint32_t x = vcuda_credit.random;
+  x ^= x << 13;
+  x ^= x >> 17;
+  x ^= x << 5;
+  vcuda_credit.random = x;
+  return VCUDA_SAMPLE_NS / 2 + (int64_t) (x % (uint32_t) VCUDA_SAMPLE_NS);
+}
+
+void
+vcuda_credit_add (int64_t ns)
+{
+  vcuda_credit.ns += ns;
+  vcuda_credit.counted += ns;
+  vcuda_credit.sampled += ns;
+  vcuda_credit.waited += ns;
+}
+
+int64_t
+vcuda_credit_used (void)
+{
+  struct vcuda_credit *credit = &vcuda_credit;
+  int64_t used = credit->counted - credit->ns;
+  credit->counted = credit->ns;
+  return used;
+}
+
+void
+vcuda_credit_count (void)
+{
+  struct vcuda_credit *credit = &vcuda_credit;
+  if (credit->gpu < 0)
+    return;
+  if (credit->launches)
+    __atomic_fetch_add (&vcuda_pages.usage->gpu[credit->gpu].launches, credit->launches,
+                        __ATOMIC_RELAXED);
+  credit->launches = 0;
+  int64_t used = vcuda_credit_used ();
+  if (used)
+    vcuda_count_busy (credit->gpu, used);
+}
+
+void
+vcuda_credit_forget (void)
+{
+  vcuda_credit = (struct vcuda_credit){ .gpu = -1 };
+  purses = NULL;
+  vcuda_sampling = 0;
+  vcuda_credit_threads = 0;
+}

@@ -1,0 +1,47 @@
+/* Notes when a thread's current context may have changed. The calls themselves pass on.  */
+
+#include "current.h"
+
+__thread struct vcuda_current vcuda_current;
+uint32_t vcuda_current_epoch;
+
+void
+vcuda_current_forget_all (void)
+{
+  __atomic_fetch_add (&vcuda_current_epoch, 1, __ATOMIC_ACQ_REL);
+}
+
+#define CHANGES(name, parameters, arguments)                                                       \
+  CUresult vcuda_##name parameters                                                                 \
+  {                                                                                                \
+    CUresult rc = real.name arguments;                                                             \
+    vcuda_current.context = NULL;                                                                  \
+    return rc;                                                                                     \
+  }
+
+/* Programs set the context that is current already before each call: keep what is known.  */
+CUresult
+vcuda_cuCtxSetCurrent (CUcontext context)
+{
+  CUresult rc = real.cuCtxSetCurrent (context);
+  if (rc != CUDA_SUCCESS || context != vcuda_current.context)
+    vcuda_current.context = NULL;
+  return rc;
+}
+
+CHANGES (cuCtxPushCurrent, (CUcontext context), (context))
+CHANGES (cuCtxPushCurrent_v2, (CUcontext context), (context))
+CHANGES (cuCtxPopCurrent, (CUcontext * context), (context))
+CHANGES (cuCtxPopCurrent_v2, (CUcontext * context), (context))
+CHANGES (cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
+         (context, flags, device))
+CHANGES (cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
+         (context, flags, device))
+CHANGES (cuCtxCreate_v3,
+         (CUcontext * context, CUexecAffinityParam *affinity, int count, unsigned int flags,
+          CUdevice device),
+         (context, affinity, count, flags, device))
+CHANGES (cuCtxCreate_v4,
+         (CUcontext * context, CUctxCreateParams *params, unsigned int flags, CUdevice device),
+         (context, params, flags, device))
+CHANGES (cuCtxAttach, (CUcontext * context, unsigned int flags), (context, flags))

@@ -1,0 +1,23 @@
+/* The usage page's file, for its locks, and what tells one process from another.  */
+
+#ifndef VCUDA_SLOT_FILE_H
+#define VCUDA_SLOT_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* The file's descriptor, opened again when the program closed it; -1 when it can't be opened.  */
+int vcuda_usage_descriptor (void);
+
+/* Sets or drops (TYPE is F_WRLCK or F_UNLCK) an OFD lock on one byte; false when another holds it.
+ */
+bool vcuda_lock_byte (int fd, off_t byte, short type);
+
+/* In the child after a fork.  */
+void vcuda_usage_forget (void);
+
+/* When this process started, in clock ticks since boot.  */
+uint64_t vcuda_start_time (void);
+
+#endif

@@ -1,0 +1,78 @@
+/* The mock driver's modules, graphs and events: launches are accepted and take no time.  */
+
+#define __CUDA_API_VERSION_INTERNAL 1
+#include <cuda.h>
+
+#define EXPORT __attribute__ ((visibility ("default")))
+
+static int thing; /* every handle */
+
+EXPORT CUresult
+cuModuleLoadData (CUmodule *module, const void *image)
+{
+  *module = (CUmodule) (image ? &thing : NULL);
+  return image ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult
+cuModuleGetFunction (CUfunction *f, CUmodule module, const char *name)
+{
+  *f = (CUfunction) module;
+  return name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult
+cuGraphLaunch (CUgraphExec graph, CUstream stream)
+{
+  (void) stream;
+  return graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+EXPORT CUresult
+cuCtxSynchronize (void)
+{
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult
+cuStreamIsCapturing (CUstream stream, CUstreamCaptureStatus *status)
+{
+  (void) stream;
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult
+cuThreadExchangeStreamCaptureMode (CUstreamCaptureMode *mode)
+{
+  *mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult
+cuEventCreate (CUevent *event, unsigned int flags)
+{
+  (void) flags;
+  *event = (CUevent) &thing;
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult
+cuEventRecord (CUevent event, CUstream stream)
+{
+  (void) stream;
+  return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+EXPORT CUresult
+cuEventQuery (CUevent event)
+{
+  return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+EXPORT CUresult
+cuEventElapsedTime (float *milliseconds, CUevent start, CUevent end)
+{
+  *milliseconds = 0;
+  return start && end ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

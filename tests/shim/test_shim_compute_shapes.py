@@ -1,0 +1,129 @@
+"""The core limit holds whatever a program launches: most launches are paid by an estimate."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from shim.guest import GIB, share
+
+POINTS = 0.02
+SECONDS = 2.5
+# threads, streams, launched ahead (0: waits for each), pattern, short us, long us, one in so many
+SHAPES = {
+    "async 5 us": "1 0 64 periodic 5 5 1",
+    "sync 50 us": "1 0 0 periodic 50 50 1",
+    "one in two is long, at random": "1 0 8 random 10 5000 2",
+    "one in ten is long, each tenth, sync": "1 0 0 periodic 10 5000 10",
+    "one in a hundred is long, at random": "1 0 64 random 10 5000 100",
+    "twenty short, then twenty long, sync": "1 0 0 burst 10 5000 20",
+    "two threads": "2 0 64 periodic 50 50 1",
+    "two threads, tiny kernels": "2 0 64 periodic 5 5 1",
+    "four streams of one thread": "1 4 64 periodic 50 50 1",
+    "two streams each of four threads": "4 2 16 periodic 50 50 1",
+}
+
+
+def shape(program, name):
+    return [program, str(SECONDS), *SHAPES[name].split()]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_program_of_any_shape_gets_its_percent(host, new_guest, client, name):
+    guest = new_guest(share(host.uuids[0], GIB, 30))
+    result = guest.json(*shape(client("launches"), name))
+    assert result["share"] == pytest.approx(0.30, abs=POINTS)
+    charged = guest.read_usage().gpus[0].busy_ns / 1e9 / SECONDS
+    assert charged == pytest.approx(result["share"], abs=POINTS)
+
+
+def shares_of(guests, program, names):
+    running = [guest.start(*shape(program, name)) for guest, name in zip(guests, names)]
+    found = []
+    for process in running:
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        found.append(json.loads(out)["share"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("percents", "names"),
+    [
+        ((20, 40), ("two threads", "one in two is long, at random")),
+        ((30, 70), ("async 5 us", "two threads")),
+    ],
+)
+def test_neighbours_of_different_shapes_share_as_they_were_promised(
+    host, new_guest, client, percents, names
+):
+    guests = [new_guest(share(host.uuids[0], GIB, percent)) for percent in percents]
+    wanted = [pytest.approx(percent / 100, abs=POINTS) for percent in percents]
+    assert shares_of(guests, client("launches"), names) == wanted
+
+
+def test_eight_containers_lose_little_of_the_gpu_and_take_nothing_of_each_other(
+    host, new_guest, client
+):
+    percents = (5, 5, 10, 10, 15, 15, 20, 20)
+    guests = [new_guest(share(host.uuids[0], GIB, percent)) for percent in percents]
+    found = shares_of(guests, client("launches"), ["two threads"] * 8)
+    assert found == [pytest.approx(percent / 100, abs=POINTS) for percent in percents]
+    assert sum(found) > 0.97
+
+
+def test_refused_launches_are_not_charged(host, new_guest, client):
+    guest = new_guest(share(host.uuids[0], GIB, 10))
+    guest.run(client("odd_launches"), "refused")
+    usage = guest.read_usage().gpus[0]
+    # 100,000 kernels of 50 us would be 5 s.
+    assert usage.busy_ns < 100_000_000
+    assert usage.launches == 100_020
+
+
+def test_threads_that_end_give_back_the_time_they_did_not_use(host, new_guest, client):
+    guest = new_guest(share(host.uuids[0], GIB, 10))
+    guest.run(client("odd_launches"), "threads")
+    usage = guest.read_usage().gpus[0]
+    assert usage.busy_ns == pytest.approx(120 * 50_000, rel=0.2)
+    # A portion lost by each thread would be a second of waiting.
+    assert usage.throttled_ns < 300_000_000
+
+
+def test_each_gpu_is_paid_for_what_ran_on_it(host, new_guest, client):
+    guest = new_guest(share(host.uuids[0], GIB, 80), share(host.uuids[1], GIB, 80))
+    guest.run(client("odd_launches"), "two_gpus")
+    usage = guest.read_usage()
+    assert [usage.gpus[0].busy_ns, usage.gpus[1].busy_ns] == [
+        pytest.approx(51_000_000, rel=0.05),
+        pytest.approx(50_000_000, rel=0.05),
+    ]
+
+
+def test_a_kernel_under_way_in_a_destroyed_context_is_paid(host, new_guest, client):
+    guest = new_guest(share(host.uuids[0], GIB, 50))
+    guest.run(client("odd_launches"), "destroyed")
+    assert guest.read_usage().gpus[0].busy_ns == pytest.approx(301_000_000, rel=0.05)
+
+
+def test_a_killed_process_takes_at_most_one_portion_along(host, new_guest, client):
+    guest = new_guest(share(host.uuids[0], GIB, 10))
+    for _ in range(10):
+        process = guest.start(client("odd_launches"), "killed")
+        process.communicate(timeout=30)
+        assert process.returncode == -9
+    usage = guest.read_usage().gpus[0]
+    assert usage.balance_ns > -10 * 1_600_000
+    # And the next one runs at once.
+    began = time.monotonic()
+    guest.run(client("odd_launches"), "nothing")
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("ahead", [0, 4], ids=["sync", "async"])
+def test_a_captured_graph_of_a_hundred_kernels_gets_its_percent(host, new_guest, client, ahead):
+    guest = new_guest(share(host.uuids[0], GIB, 30))
+    result = guest.json(client("graphs"), str(SECONDS), str(ahead))
+    assert result["share"] == pytest.approx(0.30, abs=POINTS)
