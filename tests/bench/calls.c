@@ -1,6 +1,6 @@
 /* Nanoseconds per driver call, as one JSON object: the same program runs on the bare driver and
    through the shim. Each figure is the median of its batches; a name with "/2" is two threads at
-   once.  */
+   once. With an argument: launches once, says so, and waits to be killed.  */
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BATCHES 21
 
@@ -21,6 +22,10 @@ static CUresult (*alloc) (CUdeviceptr *, size_t);
 static CUresult (*release) (CUdeviceptr);
 static CUresult (*info) (size_t *, size_t *);
 static CUresult (*set_current) (CUcontext);
+static CUresult (*alloc_async) (CUdeviceptr *, size_t, CUstream);
+static CUresult (*free_async) (CUdeviceptr, CUstream);
+static CUgraphExec graph;
+static CUresult (*launch_graph) (CUgraphExec, CUstream);
 static CUresult (*address) (const char *, void **, int, cuuint64_t,
                             CUdriverProcAddressQueryResult *);
 
@@ -61,6 +66,20 @@ static void
 one_launch (void)
 {
   must (launch (function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+}
+
+static void
+one_graph (void)
+{
+  must (launch_graph (graph, NULL), "cuGraphLaunch");
+}
+
+static void
+one_alloc_async (void)
+{
+  CUdeviceptr pointer;
+  must (alloc_async (&pointer, 4096, NULL), "cuMemAllocAsync");
+  must (free_async (pointer, NULL), "cuMemFreeAsync");
 }
 
 static void
@@ -131,9 +150,32 @@ measure (const char *name, void (*call) (void), int times)
           (left.ns[BATCHES / 2] + right.ns[BATCHES / 2]) / 2);
 }
 
-int
-main (void)
+/* A graph of one empty kernel; where the driver has no graphs, any handle serves its launch.  */
+static void
+make_graph (void *library)
 {
+  CUgraph made;
+  CUgraphNode node;
+  CUDA_KERNEL_NODE_PARAMS kernel = { .func = function, 1, 1, 1, 1, 1, 1 };
+  CUresult (*create) (CUgraph *, unsigned) = dlsym (library, "cuGraphCreate");
+  CUresult (*add) (CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+                   const CUDA_KERNEL_NODE_PARAMS *) = dlsym (library, "cuGraphAddKernelNode_v2");
+  CUresult (*instantiate) (CUgraphExec *, CUgraph, unsigned long long)
+      = dlsym (library, "cuGraphInstantiateWithFlags");
+  launch_graph = find (library, "cuGraphLaunch");
+  if (!create || !add || !instantiate || create (&made, 0) != CUDA_SUCCESS)
+    {
+      graph = (CUgraphExec) &graph;
+      return;
+    }
+  must (add (&node, made, NULL, 0, &kernel), "cuGraphAddKernelNode");
+  must (instantiate (&graph, made, 0), "cuGraphInstantiateWithFlags");
+}
+
+int
+main (int argc, char **argv)
+{
+  (void) argv;
   double begin = now_ns ();
   void *library = dlopen ("libcuda.so.1", RTLD_NOW);
   if (!library)
@@ -143,7 +185,8 @@ main (void)
     }
   CUresult (*init) (unsigned) = find (library, "cuInit");
   must (init (0), "cuInit");
-  printf ("{\"load + cuInit\": %.1f", now_ns () - begin);
+  double loaded = now_ns () - begin;
+  printf ("{\"load + cuInit\": %.1f", loaded);
   CUresult (*retain) (CUcontext *, CUdevice) = find (library, "cuDevicePrimaryCtxRetain");
   CUresult (*load) (CUmodule *, const void *) = find (library, "cuModuleLoadData");
   CUresult (*get) (CUfunction *, CUmodule, const char *) = find (library, "cuModuleGetFunction");
@@ -159,8 +202,23 @@ main (void)
   must (set_current (context), "cuCtxSetCurrent");
   must (load (&module, module_text), "cuModuleLoadData");
   must (get (&function, module, "nothing"), "cuModuleGetFunction");
+  if (argc > 1)
+    {
+      one_launch ();
+      must (synchronize (), "cuCtxSynchronize");
+      puts ("}");
+      fflush (stdout);
+      for (;;)
+        pause ();
+    }
   measure ("cuLaunchKernel", one_launch, 200);
+  make_graph (library);
+  if (launch_graph (graph, NULL) == CUDA_SUCCESS)
+    measure ("cuGraphLaunch", one_graph, 200);
+  alloc_async = find (library, "cuMemAllocAsync");
+  free_async = find (library, "cuMemFreeAsync");
   measure ("cuMemAlloc + cuMemFree", one_alloc, 1000);
+  measure ("cuMemAllocAsync + cuMemFreeAsync", one_alloc_async, 1000);
   measure ("cuMemGetInfo", one_info, 1000);
   measure ("cuGetProcAddress", one_address, 1000);
   CUdeviceptr *many = calloc (10000, sizeof *many);

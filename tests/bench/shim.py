@@ -14,17 +14,21 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 
 from bench.result import Figure
 from bench.start import REPOSITORY, SOFTGPU
 from shim import guest
+from shim.conftest import CLIENTS, LIBRARIES, MOCK_SOURCES, MOCK_UUID
 
 ROUNDS = 9
 # A driver call, the goal for what is added to it, and what peers add; "/2" is two threads at once.
 CALLS: dict[str, tuple[float | None, dict[str, float]]] = {
     "cuLaunchKernel": (5, {"vcuda-controller": 79, "HAMi-core": 25, "vgpu-manager": 14}),
     "cuLaunchKernel/2": (5, {"vcuda-controller": 136, "HAMi-core": 163, "vgpu-manager": 127}),
+    "cuGraphLaunch": (5, {"vgpu-manager": 25}),
+    "cuGraphLaunch/2": (5, {"vgpu-manager": 225}),
     "cuMemAlloc + cuMemFree": (
         40,
         {"vcuda-controller": 1638, "HAMi-core": 431, "vgpu-manager": 2028},
@@ -33,6 +37,7 @@ CALLS: dict[str, tuple[float | None, dict[str, float]]] = {
         100,
         {"vcuda-controller": 2791, "HAMi-core": 1159, "vgpu-manager": 3511},
     ),
+    "cuMemAllocAsync + cuMemFreeAsync": (60, {"HAMi-core": 444, "vgpu-manager": 2006}),
     "cuMemAlloc + cuMemFree, 10000 live": (40, {"HAMi-core": 16000}),
     "cuMemGetInfo": (None, {"vcuda-controller": 1575, "HAMi-core": 423, "vgpu-manager": 2024}),
     "cuGetProcAddress": (30, {"vcuda-controller": 8990, "HAMi-core": 1960, "vgpu-manager": 39}),
@@ -41,6 +46,11 @@ CALLS: dict[str, tuple[float | None, dict[str, float]]] = {
         {"vcuda-controller": 9e7, "HAMi-core": 7e5, "vgpu-manager": 8.7e6},
     ),
 }
+
+
+# On a driver that does nothing, which is what the peers' figures were taken on.
+LAUNCHES = ("cuLaunchKernel", "cuLaunchKernel/2", "cuGraphLaunch", "cuGraphLaunch/2")
+IDLE_SECONDS = 2.0
 
 
 def measure(say: Callable[[str], None]) -> list[Figure]:
@@ -53,32 +63,89 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         stack.callback(subprocess.run, [SOFTGPU, "destroy", root], check=True)
         client = _compiled(folder)
         container = guest.Guest(folder + "/guest", root, [_share_of(root)])
-        bare: list[dict[str, float]] = []
-        shimmed: list[dict[str, float]] = []
-        for number in range(ROUNDS):
-            say(f"round {number + 1} of {ROUNDS}")
-            bare.append(_bare(client, root))
-            shimmed.append(json.loads(container.run(client)))
+        bare, shimmed = _turns(say, "software GPU", client, container)
+        mock = _mock_driver(folder + "/mock")
+        on_mock = guest.Guest(folder + "/mocked", mock, [_share(MOCK_UUID)])
+        mock_bare, mock_shimmed = _turns(say, "mock driver", client, on_mock)
+        wakeups, threads = _idle(client, container)
     return [
-        Figure(f"shim.{call}", _median(shimmed, call) - _median(bare, call), "ns added", *rest)
-        for call, rest in CALLS.items()
-    ] + [
+        *(_added(call, "", bare, shimmed) for call in CALLS if call in bare[0]),
+        *(_added(call, " on a mock driver", mock_bare, mock_shimmed) for call in LAUNCHES),
         Figure(
             "shim.cuMemGetInfo in all",
             _median(shimmed, "cuMemGetInfo"),
             "ns",
             5,
             {"prototype": 1.4},
-        )
+        ),
+        Figure(
+            "shim.idle wake-ups",
+            wakeups,
+            "per second",
+            0,
+            {"vcuda-controller": 8.4, "HAMi-core": 8.4, "vgpu-manager": 10},
+        ),
+        Figure("shim.idle threads", threads, "threads added", 0, {}),
     ]
 
 
-def _median(rounds: list[dict[str, float]], call: str) -> float:
+Rounds = list[dict[str, float]]
+
+
+def _turns(
+    say: Callable[[str], None], driver: str, client: str, container: guest.Guest
+) -> tuple[Rounds, Rounds]:
+    bare: Rounds = []
+    shimmed: Rounds = []
+    for number in range(ROUNDS):
+        say(f"{driver}: round {number + 1} of {ROUNDS}")
+        bare.append(_bare(client, container.driver_root))
+        shimmed.append(json.loads(container.run(client)))
+    return bare, shimmed
+
+
+def _added(call: str, where: str, bare: Rounds, shimmed: Rounds) -> Figure:
+    goal, peers = CALLS[call]
+    added = _median(shimmed, call) - _median(bare, call)
+    return Figure(f"shim.{call}{where}", added, "ns added", goal, peers)
+
+
+def _idle(client: str, container: guest.Guest) -> tuple[float, float]:
+    """Wake-ups per second, and threads beside the program's one, after a launch."""
+    process = container.start(client, "idle")
+    try:
+        assert process.stdout
+        if not process.stdout.readline():
+            raise RuntimeError(f"{client}: {process.communicate()[1]}")
+        time.sleep(0.1)
+        before = _switches(process.pid)
+        time.sleep(IDLE_SECONDS)
+        after = _switches(process.pid)
+        threads = len(os.listdir(f"/proc/{process.pid}/task"))
+    finally:
+        process.kill()
+        process.communicate()
+    return (after - before) / IDLE_SECONDS, threads - 1
+
+
+def _switches(pid: int) -> int:
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status", encoding="ascii") as status:
+            total += sum(int(line.split()[1]) for line in status if "ctxt_switches" in line)
+    return total
+
+
+def _median(rounds: Rounds, call: str) -> float:
     return statistics.median(one[call] for one in rounds)
 
 
-def _share_of(root: str) -> guest.Gpu:
+def _share(uuid: str) -> guest.Gpu:
     """Nearly the whole GPU: paced and limited, but never made to wait."""
+    return guest.share(uuid, 8 * guest.GIB, 99)
+
+
+def _share_of(root: str) -> guest.Gpu:
     listed = subprocess.run(
         [root + "/usr/bin/nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"],
         env={"SOFTGPU_ROOT": root, "LD_LIBRARY_PATH": root + "/usr/lib/x86_64-linux-gnu"},
@@ -86,20 +153,34 @@ def _share_of(root: str) -> guest.Gpu:
         capture_output=True,
         text=True,
     )
-    return guest.share(listed.stdout.strip(), 8 * guest.GIB, 99)
+    return _share(listed.stdout.strip())
+
+
+def _headers() -> str:
+    pattern = f"{REPOSITORY}/build/venv/lib/python3*/site-packages/nvidia/cu13/include"
+    return glob.glob(pattern)[0]
 
 
 def _compiled(folder: str) -> str:
-    (headers,) = glob.glob(f"{REPOSITORY}/build/venv/lib/python3*/site-packages/nvidia/*/include")
     client = folder + "/calls"
     source = REPOSITORY + "/tests/bench/calls.c"
-    command = ["gcc", "-std=gnu11", "-O2", "-isystem", headers, "-o", client, source]
+    command = ["gcc", "-std=gnu11", "-O2", "-isystem", _headers(), "-o", client, source]
     subprocess.run([*command, "-ldl", "-pthread"], check=True)
     return client
 
 
+def _mock_driver(root: str) -> str:
+    libraries = os.path.join(root, LIBRARIES)
+    os.makedirs(libraries)
+    sources = [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]
+    command = ["gcc", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
+    command += ["-isystem", _headers(), *sources, "-o", libraries + "/libcuda.so.1"]
+    subprocess.run(command, check=True)
+    return root
+
+
 def _bare(client: str, root: str) -> dict[str, float]:
-    libraries = os.path.join(root, "usr/lib/x86_64-linux-gnu")
+    libraries = os.path.join(root, LIBRARIES)
     done = subprocess.run(
         [client],
         env={"LD_LIBRARY_PATH": libraries, "SOFTGPU_ROOT": root},
