@@ -18,6 +18,7 @@ struct vcuda_credit
   int64_t counted;       /* `ns` when its use was last counted as busy time, and */
   int64_t sampled;       /* when a launch was last measured; both move with what is added */
   int64_t waited;        /* when a wait last ended; moves with what is added */
+  uint64_t paid;         /* by the process, in all, when a wait last ended */
   uint64_t suspected_ns; /* CLOCK_MONOTONIC of the last wait that took too long */
   uint32_t launches;     /* not counted yet */
   uint32_t random;

@@ -4,6 +4,8 @@
 #include "credit.h"
 #include "device.h"
 #include "meters.h"
+#include "pace.h"
+#include "slot.h"
 
 /* A wait that is longer, by so much and so many times what was charged, than is known of makes the
    next launches suspect: more of them if it comes again.  */
@@ -13,15 +15,18 @@
 #define MOST_SUSPECTS 4096
 #define SUSPICION_ENDS_NS 60000000000ull
 
-static void
+/* True: every launch that is measured has been charged.  */
+static bool
 reap (CUcontext context)
 {
   struct meter *meter = vcuda_meter_of (context, -1, false);
   if (!meter)
-    return;
+    return true;
   pthread_mutex_lock (&meter->mutex);
   vcuda_meter_reap (meter);
+  bool all = meter->count == 0;
   pthread_mutex_unlock (&meter->mutex);
+  return all;
 }
 
 /* Its destruction waits for the context's work anyway; then it is charged as well.  */
@@ -54,8 +59,17 @@ suspect (struct vcuda_credit *credit, uint64_t now)
   credit->context = VCUDA_NO_CONTEXT;
 }
 
+static uint64_t
+busy_of_process (int gpu)
+{
+  struct vcuda_usage_slot *slot = gpu >= 0 ? vcuda_slot () : NULL;
+  return slot ? __atomic_load_n (&slot->busy_ns[gpu], __ATOMIC_RELAXED) : 0;
+}
+
 /* Much has ended now: charging it at once keeps the statistics fresh. A wait that took far longer
-   than what was charged hints at a kernel that was not what it was taken for.  */
+   than what was charged hints at a kernel that was not what it was taken for, and that nobody
+   measured: the wait itself is charged instead. It holds the turns of other tenants too, which is
+   why only a suspicious one counts, and why the next launches are measured.  */
 void
 vcuda_wait_end (uint64_t began)
 {
@@ -65,10 +79,21 @@ vcuda_wait_end (uint64_t began)
   uint64_t now = began ? vcuda_now () : 0;
   int64_t charged = credit->waited - credit->ns;
   bool unseen = credit->sampled > credit->ns;
-  if (unseen && (int64_t) (now - began) > LONG_WAIT_NS + LONG_WAIT_TIMES * charged)
+  bool suspicious = unseen && (int64_t) (now - began) > LONG_WAIT_NS + LONG_WAIT_TIMES * charged;
+  if (suspicious)
     suspect (credit, now);
   credit->waited = credit->ns;
   vcuda_credit_count ();
-  if (vcuda_meters_exist () && vcuda_gpu_current (&gpu, &context) == CUDA_SUCCESS)
-    reap (context);
+  if (!vcuda_meters_exist () || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
+    return;
+  bool all = reap (context);
+  uint64_t busy = busy_of_process (credit->gpu);
+  int64_t beyond = (int64_t) (now - began) - (int64_t) (busy - credit->paid);
+  if (suspicious && all && beyond > 0)
+    {
+      vcuda_charge_time (credit->gpu, beyond);
+      vcuda_count_busy (credit->gpu, (uint64_t) beyond);
+      busy += (uint64_t) beyond;
+    }
+  credit->paid = busy;
 }
