@@ -6,9 +6,7 @@ counts as nothing known.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 import time
 
 from vcuda_oci import files, pages
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from vcuda_oci.ledger import Ledger
 
 SAMPLE_SECONDS = 0.2
-# struct flock of 64-bit Linux: type, whence, start, length, pid, padding.
-_FLOCK = "hhqqi0q"
 
 
 class Use:
@@ -61,14 +57,12 @@ def limits(ledger: Ledger, allocation: Allocation) -> Any:
 def whole_page(ledger: Ledger, allocation: Allocation) -> Any:
     """The usage page as a JSON tree: live processes only; or why it cannot be read."""
     try:
-        page, live = _read(ledger, allocation)
+        page = _read(ledger, allocation)
     except (OSError, ValueError) as error:
         return {"error": str(error)}
     count = len(allocation.shares)
     gpus = [_fields(gpu) for gpu in page.gpus[:count]]
-    for index, gpu in enumerate(gpus):
-        gpu["held_bytes"] = sum(process.held_bytes[index] for process in live)
-    processes = [_fields(process) for process in live]
+    processes = [_fields(process) for process in page.processes]
     for process in processes:
         for key in ("held_bytes", "busy_ns"):
             process[key] = list(process[key])[:count]
@@ -86,35 +80,27 @@ def _busy(ledger: Ledger, allocation: Allocation) -> tuple[float, list[int]] | N
 
 def _use(ledger: Ledger, allocation: Allocation, since: float, earlier: Sequence[int]) -> list[Use]:
     try:
-        page, live = _read(ledger, allocation)
+        page = _read(ledger, allocation)
     except (OSError, ValueError):
         return [Use() for _ in allocation.shares]
     elapsed_ns = (time.monotonic() - since) * 1e9
     return [
         Use(
             100 * max(0, page.gpus[index].busy_ns - earlier[index]) / elapsed_ns,
-            sum(process.held_bytes[index] for process in live),
+            page.gpus[index].held_bytes,
         )
         for index in range(len(allocation.shares))
     ]
 
 
-def _read(ledger: Ledger, allocation: Allocation) -> tuple[pages.Usage, list[pages.UsageProcess]]:
-    """The page, and those of its processes that live: each holds the lock byte of its slot."""
+def _read(ledger: Ledger, allocation: Allocation) -> pages.Usage:
+    """The page with its live processes only."""
     path = _folder(ledger, allocation) + "/usage"
-    page = pages.read_usage(files.read(path, 1 << 20))
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        live = [process for process in page.processes if _is_locked(fd, process.slot)]
+        return pages.read_usage(files.read(path, 1 << 20), pages.live_slots(fd))
     finally:
         os.close(fd)
-    return page, live
-
-
-def _is_locked(fd: int, slot: int) -> bool:
-    question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, pages.USAGE_LOCK_BASE + slot, 1, 0)
-    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, question)
-    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
 
 def _fields(entry: object) -> dict[str, Any]:
