@@ -42,8 +42,8 @@ def test_a_program_of_any_shape_gets_its_percent(host, new_guest, client, name):
 def test_a_rare_long_kernel_is_paid_by_the_wait_for_it(host, new_guest, client):
     """Between short ones of its function, so that hardly any of them is measured."""
     guest = new_guest(share(host.uuids[0], GIB, 30))
-    shares = "1 0 0 random 10 300000 1000".split()
-    result = guest.json(client("launches"), "8", *shares)
+    rare = ["1", "0", "0", "random", "10", "300000", "1000"]
+    result = guest.json(client("launches"), "8", *rare)
     # One kernel is 3.75 points of 8 seconds, and the last one is still owed for.
     assert result["share"] <= 0.30 + 0.0375
     charged = guest.read_usage().gpus[0].busy_ns / 1e9 / 8
