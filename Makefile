@@ -39,7 +39,7 @@ compile: $(BUILD_TARGETS)
 .PHONY: test
 test: build ## every test, on real engines and the software GPU; ARGS=… goes to pytest
 	@echo '[test] unit, shim, integration'
-	@$(VENV)/bin/python -m pytest $(ARGS)
+	@$(VENV)/bin/python -m pytest --basetemp=build/tmp $(ARGS)
 
 .PHONY: demo
 demo: build ## two containers share one GPU, and what happens at their limits

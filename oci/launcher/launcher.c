@@ -22,19 +22,12 @@
 #include <unistd.h>
 
 #include "arguments.h"
+#include "report.h"
 
-#define PROGRAM "vcuda-container-runtime"
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define START                                                                                      \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); "                                      \
   "from vcuda_oci.runtime import main; main(sys.argv[1:])"
-
-static _Noreturn void
-die (const char *where, const char *what, const char *mend)
-{
-  fprintf (stderr, PROGRAM ": %s: %s; %s\n", where, what, mend);
-  exit (1);
-}
 
 /* The value of `runtime = "…"` in config.toml, or "runc". A line of any other form is left to
    Python, which reads the whole file and names mistakes.  */
@@ -86,26 +79,6 @@ low_level_runtime (void)
   if (is_ourselves (path))
     die (path, "the low-level runtime is this wrapper itself", "set runtime in " VCUDA_CONFIG);
   return path;
-}
-
-/* The option of `with_value` that `word` is or abbreviates, as crun takes --bundl; else NULL.
- *value: what follows its '=', or NULL.  */
-static const char *
-option_name (const char *word, const char *const *with_value, const char **value)
-{
-  const char *name = word + strspn (word, "-");
-  size_t length = strcspn (name, "=");
-  const char *abbreviated = NULL;
-  *value = name[length] == '=' ? name + length + 1 : NULL;
-  for (; length && *with_value; with_value++)
-    if (strncmp (name, *with_value, length) == 0)
-      {
-        if ((*with_value)[length] == '\0')
-          return *with_value;
-        if (!abbreviated)
-          abbreviated = *with_value;
-      }
-  return abbreviated;
 }
 
 /* The same for letters behind one dash, as crun takes -db DIR and -bDIR.  */
@@ -205,6 +178,7 @@ int
 main (int argc, char **argv)
 {
   static char config[PATH_MAX];
+  report_words = argc ? argv + 1 : argv;
   const char *runtime = low_level_runtime ();
   if (argc < 1 || !creates_from (argv + 1, config) || !may_ask (config))
     {

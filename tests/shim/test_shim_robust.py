@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import random
-import shutil
 import signal
 import struct
 import subprocess
@@ -256,7 +255,6 @@ def test_sizes_beyond_every_memory_are_refused_in_each_family(new_mock_guest, cl
     assert new_mock_guest(GIB).json(client("huge")) == [2] * 8
 
 
-@pytest.mark.skipif(not shutil.which("musl-gcc"), reason="musl-gcc is missing; install musl-tools")
 def test_a_musl_program_is_refused_by_its_loader_and_reaches_no_driver(built, tmp_path):
     source = tmp_path / "musl.c"
     source.write_text(

@@ -321,6 +321,24 @@ def test_a_runtime_that_is_not_there_is_one_line(door: Door) -> None:
     )
 
 
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_an_error_of_the_front_door_is_the_logs_last_line(
+    door: Door, tmp_path: Any, log_format: str
+) -> None:
+    door.installed.configure(runtime="no-such-runtime")
+    log = f"{tmp_path}/log"
+    ran = door.installed.call(f"--log={log}", "--log-format", log_format, "create", "me")
+    (said,) = ran.stderr.decode().splitlines()
+    with open(log) as file:
+        (line,) = file.read().splitlines()
+    if log_format == "json":
+        entry = json.loads(line)
+        assert (entry["level"], entry["msg"]) == ("error", said)
+    else:
+        assert line.startswith('time="')
+        assert line.endswith(f'" level=error msg="{said}"')
+
+
 def test_a_runtime_named_only_is_looked_up_in_path(door: Door) -> None:
     door.installed.configure(runtime="recorder")
     argv = door.call("list", env={"PATH": f"relative:/nowhere:{door.runtime.folder}"})
