@@ -24,10 +24,12 @@ START_SECONDS = 30
 
 # Busy from the moment that `go` appears. In the middle of it nvidia-smi looks, with what `alloc`
 # could get still in its hands; B asks for all its memory only when it has been measured, so that
-# it has something to lose while A hits its limit.
+# it has something to lose while A hits its limit. Four kernels are under way at once: one that is
+# waited for each time would leave the GPU idle while the host wakes up.
 _SCRIPT = f"""
 cd {GUEST_FOLDER}/$1 || exit
-vcuda-workload busy --seconds $2 --kernel-us {KERNEL_US} --allocate $3 --wait-file ../go >busy &
+vcuda-workload busy --seconds $2 --kernel-us {KERNEL_US} --async 4 \\
+  --allocate $3 --wait-file ../go >busy &
 busy=$!
 touch ready
 while [ ! -e ../go ]; do sleep 0.05; done
