@@ -27,6 +27,11 @@ write_log (const char *path, const char *format, const char *line)
 {
   char now[32], safe[PATH_MAX], entry[2 * PATH_MAX];
   size_t length = 0;
+  /* crun takes these forms; the system's log is not written from here.  */
+  if (strncmp (path, "journald:", 9) == 0 || strncmp (path, "syslog:", 7) == 0)
+    return;
+  if (strncmp (path, "file:", 5) == 0)
+    path += 5;
   for (; *line && length < sizeof safe - 1; line++)
     if (isprint ((unsigned char) *line) && *line != '"' && *line != '\\')
       safe[length++] = *line;

@@ -63,15 +63,17 @@ class Command:
     def creates(self) -> bool:
         return self.verb in CREATING
 
-    def state_query(self, runtime: str) -> list[str]:
+    def state_query(self, runtime: str, folder: str = "") -> list[str]:
         """The command line that asks `runtime` for a container's state, up to the verb.
+
+        folder: where the command was called, "" is here.
 
         Of the global options only the root says which containers there are. The others belong to
         this one call: with its --log, a query would write into a log that the engine reads.
         """
         if not self.root:
             return [runtime]
-        return [runtime, "--root", os.path.join(os.getcwd(), self.root)]
+        return [runtime, "--root", os.path.join(folder or os.getcwd(), self.root)]
 
 
 def _options(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 from . import liveness, names, pages
@@ -22,9 +21,17 @@ PPM_PER_PERCENT = 10_000
 
 
 def claim(
-    ledger: Ledger, host: Host, owner: Owner, request: Request, placement: str, runtime: list[str]
+    ledger: Ledger,
+    host: Host,
+    owner: Owner,
+    request: Request,
+    placement: str,
+    runtime: list[str],
+    claimant: int,
 ) -> tuple[Allocation, bool]:
     """The owner's allocation, and whether this claim made it.
+
+    claimant: the process that proves it wanted until the runtime knows the container.
 
     A container that comes back (restart, second claim at the same moment) gets what it had. When
     nothing fits, what dead containers left behind is swept and the choice made again. Raises
@@ -45,7 +52,7 @@ def claim(
                     f"stop it, or run 'vcuda release {owner.key}' if it is gone",
                 )
             if same:
-                return _take_over(ledger, known, owner, runtime), False
+                return _take_over(ledger, known, owner, runtime, claimant), False
             ledger.remove(known.id)
         answer = _place(ledger, host, request, placement)
         if isinstance(answer, Refused) and ledger.sweep(liveness.is_alive):
@@ -58,7 +65,7 @@ def claim(
             request.as_json(),
             owner.container_id,
             runtime,
-            _claimant(),
+            _claimant(claimant),
             time.time(),
             _pod(owner),
         )
@@ -99,17 +106,19 @@ def _all_here(allocation: Allocation, host: Host) -> bool:
     return all(host.gpu(share.uuid) for share in allocation.shares)
 
 
-def _take_over(ledger: Ledger, known: Allocation, owner: Owner, runtime: list[str]) -> Allocation:
+def _take_over(
+    ledger: Ledger, known: Allocation, owner: Owner, runtime: list[str], claimant: int
+) -> Allocation:
     """The allocation of a container that is gone, for its next instance."""
-    known.container_id, known.runtime, known.claimant = owner.container_id, runtime, _claimant()
+    known.container_id, known.runtime = owner.container_id, runtime
+    known.claimant = _claimant(claimant)
     known.pod = _pod(owner)
     # Fresh pages: what the last instance's processes used is no more.
     ledger.write(known, limits_page(known))
     return known
 
 
-def _claimant() -> list[int]:
-    pid = os.getpid()
+def _claimant(pid: int) -> list[int]:
     return [pid, liveness.start_time(pid)]
 
 

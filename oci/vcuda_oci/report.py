@@ -14,14 +14,20 @@ if TYPE_CHECKING:
 
 
 def error(command: Command, message: str) -> None:
-    """One line on stderr, and in runc's --log file in its --log-format.
-
-    containerd shows its user the last line of that file and nothing else. A log that can't be
-    written must not hide the error itself. Source: runc main.go, logrus' two formats.
-    """
+    """One line on stderr and in the engine's log."""
     line = f"{names.PROGRAM}: {message}"
     sys.stderr.write(line + "\n")
-    if not command.log:
+    log(command, line)
+
+
+def log(command: Command, line: str, folder: str = "") -> None:
+    """The line in the runtime's --log file, in its --log-format; folder: where it was called.
+
+    containerd shows its user the last line of that file and nothing else. A log that can't be
+    written must not hide the error itself. Source: runc main.go, logrus' two formats; crun(1).
+    """
+    path = command.log[len("file:") :] if command.log.startswith("file:") else command.log
+    if not path or path.startswith(("journald:", "syslog:")):
         return
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if command.log_format == "json":
@@ -30,7 +36,7 @@ def error(command: Command, message: str) -> None:
         entry = f'time="{now}" level=error msg={jsontree.dumps(line)}'
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        fd = os.open(command.log, flags, 0o644)
+        fd = os.open(os.path.join(folder, path), flags, 0o644)
         try:
             os.write(fd, (entry + "\n").encode())
         finally:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
-from . import bundle, claim, config, edits, host, report, request, rootfs
+from . import bundle, config, edits, grant, report, request
 from .errors import VcudaError
-from .identity import is_pod, is_sandbox, owner_of
-from .ledger import Ledger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +19,6 @@ if TYPE_CHECKING:
 
     from .bundle import Command
     from .config import Config
-
-# <prefix>/lib/vcuda/python/vcuda_oci/runtime.py
-_LIBRARY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SHIM = _LIBRARY + "/libvcuda.so.1"
-HOOK = os.path.dirname(os.path.dirname(_LIBRARY)) + "/bin/vcuda-container-hook"
 
 
 def main(argv: list[str]) -> NoReturn:
@@ -35,7 +28,7 @@ def main(argv: list[str]) -> NoReturn:
         if command.creates:
             spec = bundle.load_config(command.config_path)
             asked = request.asked(spec)
-            if asked and may_count(asked, request.annotations_of(spec)):
+            if asked and grant.may_count(asked, request.annotations_of(spec)):
                 share_gpu(command, spec, asked, config.load(config_path), runtime)
         become(runtime, command.words)
     except VcudaError as error:
@@ -43,47 +36,20 @@ def main(argv: list[str]) -> NoReturn:
         sys.exit(1)
 
 
-def may_count(asked: request.Asked, annotations: dict[str, str]) -> bool:
-    """Whether the request counts under any settings at all.
-
-    Judged before the settings are read: a mistake there must not stop a pod whose image, as many
-    do, carries NVIDIA's variable.
-    """
-    return not (is_sandbox(annotations) or (asked.from_env and is_pod(annotations)))
-
-
 def share_gpu(
     command: Command, spec: Any, asked: request.Asked, settings: Config, runtime: str
 ) -> None:
     """Claim what the spec asks for and edit the bundle; raises VcudaError with nothing claimed."""
-    annotations = request.annotations_of(spec)
-    privileged = request.sees_every_device(spec)
-    setting = settings.accept_request_from_env
-    if not request.counts(asked, setting, is_pod(annotations), privileged):
-        return
-    owner = owner_of(annotations, command.container_id)
-    wanted = request.parse(asked)
-    if not os.path.exists(SHIM):
-        raise VcudaError("no libvcuda", SHIM, "install vcuda again, whole")
-    facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
-    ledger = Ledger(settings.state_dir)
-    allocation, is_new = claim.claim(
-        ledger, facts, owner, wanted, settings.placement, command.state_query(runtime)
+    creation = grant.Creation(
+        command.container_id, command.bundle, command.state_query(runtime), os.getpid()
     )
+    granted = grant.grant(spec, asked, settings, creation)
+    if granted is None:
+        return
     try:
-        paths = edits.Paths(
-            SHIM,
-            f"{ledger.containers}/{allocation.id}",
-            [HOOK, "--config", settings.path, "poststop"],
-            settings.extra_mounts,
-        )
-        folder = rootfs.library_folder(spec, command.bundle)
-        edited = edits.apply(spec, edits.edits_for(allocation, facts, paths, folder))
-        bundle.replace_config(command.config_path, edited)
+        bundle.replace_config(command.config_path, edits.apply(spec, granted.edits))
     except BaseException:
-        if is_new:
-            with ledger:
-                ledger.remove(allocation.id)
+        granted.undo()
         raise
 
 

@@ -5,23 +5,35 @@ from __future__ import annotations
 import os
 import sys
 
-from vcuda_oci import config, jsontree, names
+from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.identity import owner_of
 from vcuda_oci.ledger import Ledger
 
+from . import container_state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .container_state import State
+
 USAGE = """\
-usage: vcuda-container-hook [--config FILE] poststop ALLOCATION < STATE
+usage: vcuda-container-hook [--config FILE] KIND [ALLOCATION] < STATE
 
-An OCI hook: the container's state (JSON) comes on standard input. The wrapper writes it into
-config.json; nobody has to call it by hand.
+An OCI hook: the container's state (JSON) comes on standard input, from the runtime.
 
-  poststop ALLOCATION   release what the stopped container held
+  prestart, createRuntime   give a container that is being created the share it asks for
+  createContainer           the same, from inside its namespaces: where no other kind can be had
+  poststop [ALLOCATION]     release what the stopped container held
+
+Exit status: 0 done, or nothing to do; 1 refused, and the runtime gives the container up; 2 not
+called like this. poststop never fails.
 """
+CREATING = ("prestart", "createRuntime", "createContainer")
+POSTSTOP = "poststop"
 MAX_STATE_BYTES = 16 << 20
 
 
 def main() -> None:
-    """Exit status 0, whatever poststop finds: a container that stopped can't be kept from it."""
     words = sys.argv[1:]
     settings = names.DEFAULT_CONFIG
     if words[:1] == ["--config"] and len(words) > 1:
@@ -29,34 +41,39 @@ def main() -> None:
     if words in (["--help"], ["-h"]):
         sys.stdout.write(USAGE)
         return
-    if len(words) != 2 or words[0] != "poststop":
+    kind, rest = words[0] if words else "", words[1:]
+    if not (kind in CREATING and not rest) and not (kind == POSTSTOP and len(rest) <= 1):
         sys.stderr.write(USAGE)
         sys.exit(2)
     try:
-        state = sys.stdin.buffer.read(MAX_STATE_BYTES)
-        poststop(Ledger(config.load(settings).state_dir), words[1], state)
+        state = container_state.parse_state(sys.stdin.buffer.read(MAX_STATE_BYTES))
+        if kind == POSTSTOP:
+            poststop(Ledger(config.load(settings).state_dir), rest[0] if rest else "", state)
+        else:
+            from . import create  # every container that ends comes here too: it needs none of it
+
+            create.create(kind, settings, state)
     except (VcudaError, OSError) as error:
-        sys.stderr.write(f"vcuda-container-hook: {error}\n")
+        line = f"vcuda-container-hook: {error}"
+        sys.stderr.write(line + "\n")
+        if kind != POSTSTOP:
+            from . import created_container
+
+            created_container.tell_engine(line)
+            sys.exit(1)
 
 
-def poststop(ledger: Ledger, allocation_id: str, state: bytes) -> None:
-    """Release `allocation_id` if the container in `state` is the one that holds it.
+def poststop(ledger: Ledger, allocation_id: str, state: State) -> None:
+    """Release the allocation if the container in `state` is the one that holds it.
 
     A container of a pod comes back under another id and gets the same share again, so its pod
-    keeps it until the sandbox is gone; the sweep takes it then. Source: runtime-spec runtime.md,
-    "State".
+    keeps it until the sandbox is gone; the sweep takes it then.
     """
-    try:
-        container_id = jsontree.loads(state.decode())["id"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise VcudaError(
-            "no container state in JSON", "standard input", "ask the engine"
-        ) from error
     if not os.path.isdir(ledger.allocations):
         return  # nothing was ever claimed here: a lock would only litter the place
     with ledger:
-        allocation = ledger.get(allocation_id)
-        if allocation is None or allocation.container_id != container_id:
+        allocation = ledger.get(allocation_id or owner_of(state.annotations, state.id).key)
+        if allocation is None or allocation.container_id != state.id:
             return
         if not allocation.pod.get("sandbox_id"):
-            ledger.remove(allocation_id)
+            ledger.remove(allocation.id)

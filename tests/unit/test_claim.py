@@ -31,7 +31,9 @@ class Desk:
     def claim(self, owner: Owner | str, request: Request = HALF, node: Any = NODE) -> Any:
         """As the wrapper does, and then that process has become runc and ended."""
         owner = Owner(owner, owner) if isinstance(owner, str) else owner
-        allocation, is_new = claim(self.ledger, node, owner, request, "binpack", self.runtime.words)
+        allocation, is_new = claim(
+            self.ledger, node, owner, request, "binpack", self.runtime.words, os.getpid()
+        )
         with self.ledger:
             allocation.claimant = [os.getpid(), 1]
             self.ledger.record(allocation)
@@ -50,7 +52,9 @@ def desk(tmp_path: Any) -> Desk:
 
 def test_a_claim_writes_the_whole_record(desk: Desk) -> None:
     owner = pod_owner("c1")
-    allocation, is_new = claim(desk.ledger, NODE, owner, HALF, "binpack", ["/usr/bin/runc"])
+    allocation, is_new = claim(
+        desk.ledger, NODE, owner, HALF, "binpack", ["/usr/bin/runc"], os.getpid()
+    )
     stored = desk.ledger.get("pod-uid1.main")
     assert is_new
     assert stored
@@ -223,7 +227,9 @@ class Racer:
     def try_once(self, desk: Desk, id: str) -> bytes:
         owner, request = Owner(id, id), Request(60, 4 * GIB)
         try:
-            held, _ = claim(desk.ledger, NODE, owner, request, "binpack", desk.runtime.words)
+            held, _ = claim(
+                desk.ledger, NODE, owner, request, "binpack", desk.runtime.words, os.getpid()
+            )
         except VcudaError as error:
             return b"-" if error.what.startswith("largest free share is 40 %") else b"!"
         return b"+" if held.shares == [GpuShare("GPU-0", 4 * GIB, 60)] else b"?"

@@ -11,6 +11,7 @@ import pytest
 
 from unit.ground import write
 from vcuda_hook import cli, run
+from vcuda_oci import grant
 
 PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
 VERBS = ["run", "ps", "inspect", "gpus", "release", "demo", "completion"]
@@ -87,7 +88,7 @@ def test_run_refuses_in_one_line_before_anything_is_started(
     words: list[str], complaint: str, tmp_path: Any, capsys: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(run.runtime, "SHIM", os.devnull)
+    monkeypatch.setattr(grant, "SHIM", os.devnull)
     monkeypatch.setattr(run.watch, "watch_this_process", lambda *_: pytest.fail("started"))
     settings = write(
         f"{tmp_path}/config.toml", f'state-dir = "{tmp_path}/state"\nruntime="/bin/true"'

@@ -25,7 +25,7 @@ from unit.ground import (
     without_space,
     write,
 )
-from vcuda_oci import bundle, config, files, liveness, pages, request, runtime
+from vcuda_oci import bundle, config, files, grant, liveness, pages, request, runtime
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import claim
 from vcuda_oci.errors import VcudaError
@@ -45,7 +45,7 @@ class Desk:
 
     def claim(self, owner: Owner, core: int = 50) -> list[GpuShare]:
         allocation, _ = claim(
-            self.ledger, NODE, owner, Request(core), "binpack", self.runtime.words
+            self.ledger, NODE, owner, Request(core), "binpack", self.runtime.words, os.getpid()
         )
         return allocation.shares
 
@@ -225,7 +225,7 @@ def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(
 ) -> None:
     """From the cold cache on: host's facts, claim, edit."""
     write(f"{tmp_path}/libvcuda.so.1", "")
-    monkeypatch.setattr(runtime, "SHIM", f"{tmp_path}/libvcuda.so.1")
+    monkeypatch.setattr(grant, "SHIM", f"{tmp_path}/libvcuda.so.1")
     root, runtime_ = DriverRoot(tmp_path / "driver"), FakeRuntime(tmp_path / "runc")
     ledger = Ledger(f"{tmp_path}/state")
     lines = f"state-dir = '{ledger.state_dir}'\ndriver-root = '{root.path}'"

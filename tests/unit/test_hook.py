@@ -19,6 +19,9 @@ PROGRAM = (
 )
 
 
+NOT_STATES = [b"", b"garbage", b"[]", b'"x"', b"{}", b"\xff", b"[" * 100_000, b'{"id": 5}']
+
+
 class Hook:
     def __init__(self, folder: Any) -> None:
         self.ledger = Ledger(f"{folder}/state")
@@ -51,11 +54,17 @@ def test_a_stopped_containers_share_is_free_again_and_twice_is_once(hook: Hook) 
         assert shares_of(hook.ledger) == {"other": record().shares}
 
 
-@pytest.mark.parametrize("state", [{"id": "c1"}, {"id": 5}, {"id": None}, {"id": ["c2"]}])
-def test_another_instance_of_the_container_keeps_its_share(hook: Hook, state: Any) -> None:
+def test_another_instance_of_the_container_keeps_its_share(hook: Hook) -> None:
     hook.holds(record("pod-u.main", container_id="c2"))
-    assert hook("poststop", "pod-u.main", state=state) == (0, "")
+    assert hook("poststop", "pod-u.main", state={"id": "c1"}) == (0, "")
     assert shares_of(hook.ledger) == {"pod-u.main": record().shares}
+
+
+def test_poststop_finds_the_allocation_by_the_containers_own_name(hook: Hook) -> None:
+    hook.holds(record("box"))
+    hook.holds(record("other"))
+    assert hook("poststop", state={"id": "box", "annotations": None}) == (0, "")
+    assert shares_of(hook.ledger) == {"other": record().shares}
 
 
 def test_a_pods_container_keeps_its_share_for_its_return(hook: Hook) -> None:
@@ -65,14 +74,31 @@ def test_a_pods_container_keeps_its_share_for_its_return(hook: Hook) -> None:
     assert shares_of(hook.ledger) == {"pod-u.main": record().shares}
 
 
-@pytest.mark.parametrize("state", [b"", b"garbage", b"[]", b'"x"', b"{}", b"\xff", b"[" * 100_000])
+NO_STATE = "vcuda-container-hook: standard input: is no container's state; "
+
+
+@pytest.mark.parametrize("state", NOT_STATES)
 def test_a_state_that_is_none_is_one_line_and_no_failure(hook: Hook, state: bytes) -> None:
     hook.holds(record("box"))
     assert hook("poststop", "box", state=state) == (
         0,
-        "vcuda-container-hook: standard input: no container state in JSON; ask the engine\n",
+        NO_STATE + "let the runtime call this hook\n",
     )
     assert shares_of(hook.ledger) == {"box": record().shares}
+
+
+@pytest.mark.parametrize("kind", ["prestart", "createRuntime", "createContainer"])
+@pytest.mark.parametrize("state", NOT_STATES)
+def test_a_creating_hook_refuses_what_is_no_state(hook: Hook, kind: str, state: bytes) -> None:
+    assert hook(kind, state=state) == (1, NO_STATE + "let the runtime call this hook\n")
+    assert left_in(hook.ledger.state_dir) == []
+
+
+@pytest.mark.parametrize("bundle", ["", "relative", "/nowhere", "/nowhere\n/x", 7, None])
+def test_a_creating_hook_refuses_a_bundle_that_is_none(hook: Hook, bundle: object) -> None:
+    status, line = hook("createRuntime", state={"id": "c", "pid": 9, "bundle": bundle})
+    assert (status, line.count("\n")) == (1, 1)
+    assert left_in(hook.ledger.state_dir) == []
 
 
 def test_a_broken_record_is_one_line_and_no_failure(hook: Hook) -> None:
@@ -95,11 +121,11 @@ def test_a_state_dir_that_is_gone_or_a_bad_setting_is_no_failure(hook: Hook, tmp
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("poststop",), ("prestart", "box"), ("poststop", "box", "more"), ("--bad",)]
+    "words", [(), ("start",), ("prestart", "box"), ("poststop", "box", "more"), ("--bad",)]
 )
 def test_an_unknown_call_shows_how_to_call_it(hook: Hook, words: tuple[str, ...]) -> None:
     status, text = hook(*words)
     assert (status, text.partition("\n")[0]) == (
         2,
-        "usage: vcuda-container-hook [--config FILE] poststop ALLOCATION < STATE",
+        "usage: vcuda-container-hook [--config FILE] KIND [ALLOCATION] < STATE",
     )

@@ -1,0 +1,153 @@
+"""Edits for a container that is being created: mounts, nodes and rules laid into it from outside.
+
+The runtime has made the container's namespaces and mounted its root, and has not entered it yet:
+no process of its image runs, but what its volumes hold may change under our eyes.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from vcuda_oci.errors import VcudaError
+
+from . import device_rules, root_paths, syscalls
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vcuda_oci.edits import Edits
+    from vcuda_oci.host import DeviceNode
+
+# MOUNT_ATTR_* by the option's name. Source: mount_setattr(2).
+_ATTRIBUTES = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8}
+_MEND = "use the runtime wrapper instead of the hook"
+
+
+def attach(edits: Edits, process: int, root: str, driver_root: str) -> None:
+    """Give a container its mounts, nodes and device rules; twice is once.
+
+    process: a descriptor of /proc/<pid> of its first process. root: the container's root as its
+    mount namespace shows it before pivot_root. driver_root: where the nodes are on the host.
+
+    Raises VcudaError; the runtime then gives the container up, with all that was mounted in it.
+    """
+    container, home = _mount_namespace(process), _mount_namespace(_open_folder("/proc/self"))
+    if os.path.samestat(os.fstat(container), os.fstat(home)):
+        raise VcudaError(
+            "the process is in no mount namespace of its own",
+            "container state",
+            "let the runtime call this hook",
+        )
+    mounts = [(_source(source, options), place) for source, place, options in edits.mounts]
+    nodes = [(_node_mount(driver_root, node, process), node) for node in edits.devices]
+    try:
+        device_rules.change(process, edits.devices, edits.not_granted)
+    except (OSError, NotImplementedError) as error:
+        raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _MEND) from error
+    user, group = _ids_of_root(process)
+    syscalls.setns(container)
+    try:
+        inside = _open_folder(root)
+        # What is made in a user namespace's file systems belongs to somebody whom it knows.
+        syscalls.set_file_ids(user, group)
+        for mount, place in mounts:
+            _lay(inside, place, mount)
+        for host_node, node in nodes:
+            _make_node(inside, node, host_node)
+        for node in edits.not_granted:
+            _remove_node(inside, node)
+    finally:
+        syscalls.set_file_ids(0, 0)
+        syscalls.setns(home)
+
+
+def _open_folder(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _mount_namespace(process: int) -> int:
+    return os.open("ns/mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+
+
+def _ids_of_root(process: int) -> tuple[int, int]:
+    """The host's user and group ids of the container's root. Source: user_namespaces(7)."""
+    ids = []
+    for name in ("uid_map", "gid_map"):
+        with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)) as lines:
+            rows = [[int(field) for field in line.split()] for line in lines]
+        ids.append(next((outside for inside, outside, _ in rows if inside == 0), 0))
+    return ids[0], ids[1]
+
+
+def _source(path: str, options: list[str]) -> int:
+    """A detached mount of the host's file or folder, with these options."""
+    attributes = 0
+    for option in options:
+        attributes |= _ATTRIBUTES.get(option, 0)
+    try:
+        mount = syscalls.clone_mount(path)
+        syscalls.set_mount(mount, attributes)
+    except OSError as error:
+        raise VcudaError(f"cannot be mounted: {error.strerror}", path, _MEND) from error
+    return mount
+
+
+def _node_mount(driver_root: str, node: DeviceNode, process: int) -> int | None:
+    """In a user namespace no node can be made; there the host's own is mounted, as runc does."""
+    theirs, ours = os.stat("ns/user", dir_fd=process), os.stat("/proc/self/ns/user")
+    if os.path.samestat(theirs, ours):
+        return None
+    return _source(driver_root.rstrip("/") + node.path, ["nosuid", "noexec"])
+
+
+def _lay(root: int, place: str, mount: int) -> None:
+    try:
+        target = root_paths.make_target(root, place, mount)
+        # The wrapper or an earlier hook of the same container was here.
+        if not root_paths.same_file(target, mount):
+            syscalls.attach_mount(mount, target)
+        os.close(target)
+        os.close(mount)
+    except OSError as error:
+        raise VcudaError(
+            f"nothing can be mounted here: {error.strerror}", f"{place} in the container", _MEND
+        ) from error
+
+
+def _make_node(root: int, node: DeviceNode, mount: int | None) -> None:
+    if mount is not None:
+        _lay(root, node.path, mount)
+        return
+    try:
+        folder = root_paths.make_folder(root, os.path.dirname(node.path))
+        name, number = os.path.basename(node.path), os.makedev(node.major, node.minor)
+        before = os.umask(0)
+        try:
+            os.mknod(name, 0o666 | stat.S_IFCHR, number, dir_fd=folder)
+        except FileExistsError:
+            there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not (stat.S_ISCHR(there.st_mode) and there.st_rdev == number):
+                raise
+        finally:
+            os.umask(before)
+            os.close(folder)
+    except OSError as error:
+        raise VcudaError(
+            f"no device node can be made: {error.strerror}", f"{node.path} in the container", _MEND
+        ) from error
+
+
+def _remove_node(root: int, node: DeviceNode) -> None:
+    """An engine that gives every GPU may have made it; the rules deny it in any case."""
+    folder = root_paths.open_path(root, os.path.dirname(node.path))
+    if folder is None:
+        return
+    name = os.path.basename(node.path)
+    try:
+        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISCHR(there.st_mode) and there.st_rdev == os.makedev(node.major, node.minor):
+            os.unlink(name, dir_fd=folder)
+    except OSError:
+        pass
+    finally:
+        os.close(folder)

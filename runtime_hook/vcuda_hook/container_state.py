@@ -1,0 +1,38 @@
+"""The state that the low-level runtime hands to a hook."""
+
+from __future__ import annotations
+
+from vcuda_oci import jsontree
+from vcuda_oci.errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+WHERE = "standard input"
+MEND = "let the runtime call this hook"
+
+
+class State:
+    """What the runtime says of a container. Source: runtime-spec runtime.md, "State"."""
+
+    def __init__(self, id: str, pid: int, bundle: str, annotations: dict[str, str]) -> None:
+        self.id, self.pid, self.bundle, self.annotations = id, pid, bundle, annotations
+
+
+def parse_state(text: bytes) -> State:
+    """Raises VcudaError: not a container's state."""
+    try:
+        state: Any = jsontree.loads(text.decode())
+    except ValueError as error:
+        raise VcudaError("is no container's state", WHERE, MEND) from error
+    if not isinstance(state, dict) or not isinstance(state.get("id"), str) or not state["id"]:
+        raise VcudaError("is no container's state", WHERE, MEND)
+    pid, folder, words = state.get("pid"), state.get("bundle"), state.get("annotations")
+    words = words if isinstance(words, dict) else {}
+    return State(
+        state["id"],
+        pid if type(pid) is int else 0,
+        folder if isinstance(folder, str) else "",
+        {key: value for key, value in words.items() if isinstance(value, str)},
+    )

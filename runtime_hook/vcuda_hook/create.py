@@ -1,0 +1,54 @@
+"""The hook door: a container that is being created gets the share it asks for, from outside."""
+
+from __future__ import annotations
+
+import os
+
+from vcuda_oci import bundle, config, grant, request
+from vcuda_oci.errors import VcudaError
+
+from . import container_state, created_container
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .container_state import State
+
+
+def create(kind: str, config_path: str, state: State) -> None:
+    """Give the container in `state` what its config.json asks for; raises VcudaError.
+
+    Nothing happens to one that asks for nothing, or that the wrapper has edited already.
+    """
+    if not state.bundle.startswith("/"):
+        raise VcudaError("names no bundle", container_state.WHERE, container_state.MEND)
+    spec = bundle.load_config(os.path.join(state.bundle, "config.json"))
+    asked = request.asked(spec)
+    if not asked or not grant.may_count(asked, request.annotations_of(spec)) or _is_edited(spec):
+        return
+    settings = config.load(config_path)
+    container = created_container.find(kind, state)
+    creation = grant.Creation(state.id, state.bundle, container.runtime, container.pid)
+    granted = grant.grant(spec, asked, settings, creation)
+    if granted is None:
+        return
+    from . import attach  # ctypes: only for who gets a share
+
+    try:
+        root = os.path.join(state.bundle, spec["root"]["path"])
+        attach.attach(granted.edits, container.process, root, granted.driver_root)
+    except BaseException:
+        granted.undo()
+        raise
+
+
+def _is_edited(spec: Any) -> bool:
+    """Whether the wrapper was here: its poststop hook carries the allocation's name."""
+    hooks = spec.get("hooks")
+    found = hooks.get("poststop") if isinstance(hooks, dict) else None
+    for hook in found if isinstance(found, list) else ():
+        args = hook.get("args") if isinstance(hook, dict) else None
+        if isinstance(args, list) and args[:1] == [grant.HOOK] and args[-2:-1] == ["poststop"]:
+            return True
+    return False

@@ -1,0 +1,93 @@
+"""The system calls that Python 3.9 has no name for. Each raises OSError, as those of `os` do."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+# The same on every machine. Source: include/uapi/asm-generic/unistd.h.
+_OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
+_BPF = {"x86_64": 321, "aarch64": 280}
+
+RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x04, 8, 0x10
+_OPEN_TREE_CLONE = 1
+_MOVE_FROM_FD, _MOVE_TO_FD = 0x04, 0x40
+_AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
+_MS_PRIVATE = 1 << 18
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = [
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    ]
+
+
+def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
+    """Open what exists at `path`, under the rules of openat2(2). Since Linux 5.6."""
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+    return _call(_OPENAT2, ctypes.c_int(folder), os.fsencode(path), ctypes.byref(how), _size(how))
+
+
+def clone_mount(path: str) -> int:
+    """A detached copy of the mount that `path` of this mount namespace is in, rooted there."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
+    return _call(_OPEN_TREE, ctypes.c_int(_AT_FDCWD), os.fsencode(path), ctypes.c_uint(flags))
+
+
+def set_mount(mount: int, attributes: int) -> None:
+    """Give a detached mount MOUNT_ATTR_* and take it out of all propagation. Since Linux 5.12."""
+    attr = _MountAttr(attributes, 0, _MS_PRIVATE, 0)
+    flags = ctypes.c_uint(_AT_EMPTY_PATH)
+    _call(_MOUNT_SETATTR, ctypes.c_int(mount), b"", flags, ctypes.byref(attr), _size(attr))
+
+
+def attach_mount(mount: int, target: int) -> None:
+    """Lay a detached mount over the file or folder that `target` is open on."""
+    flags = ctypes.c_uint(_MOVE_FROM_FD | _MOVE_TO_FD)
+    _call(_MOVE_MOUNT, ctypes.c_int(mount), b"", ctypes.c_int(target), b"", flags)
+
+
+def setns(namespace: int) -> None:
+    if _libc.setns(ctypes.c_int(namespace), ctypes.c_int(0)) != 0:
+        _fail()
+
+
+def set_file_ids(user: int, group: int) -> None:
+    """Whose files this thread makes, and by whose rights it finds them: setfsuid(2)."""
+    _libc.setfsgid(ctypes.c_uint(group))
+    _libc.setfsuid(ctypes.c_uint(user))
+
+
+def bpf(command: int, attributes: ctypes.Structure) -> int:
+    """bpf(2); the answer is a file descriptor or 0."""
+    machine = os.uname().machine
+    number = _BPF.get(machine)
+    if number is None:
+        raise OSError(38, f"bpf has no number on {machine}")
+    return _call(number, ctypes.c_int(command), ctypes.byref(attributes), _size(attributes))
+
+
+def _size(structure: ctypes.Structure) -> ctypes.c_size_t:
+    return ctypes.c_size_t(ctypes.sizeof(structure))
+
+
+def _call(number: int, *arguments: object) -> int:
+    answer: int = _libc.syscall(ctypes.c_long(number), *arguments)
+    if answer < 0:
+        _fail()
+    return answer
+
+
+def _fail() -> None:
+    error = ctypes.get_errno()
+    raise OSError(error, os.strerror(error))
