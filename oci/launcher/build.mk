@@ -9,7 +9,8 @@ LAUNCHER_PATHS = -DVCUDA_CONFIG='"$(SYSCONFDIR)/vcuda/config.toml"' \
 
 BUILD_TARGETS += $(LAUNCHER)
 
-$(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/report.h
+$(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.h \
+             oci/launcher/report.h
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<

@@ -22,27 +22,30 @@
 #include <unistd.h>
 
 #include "arguments.h"
+#include "door.h"
 #include "report.h"
 
+#define DEFAULT_STATE_DIR "/run/vcuda"
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define START                                                                                      \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); "                                      \
   "from vcuda_oci.runtime import main; main(sys.argv[1:])"
 
-/* The value of `runtime = "…"` in config.toml, or "runc". A line of any other form is left to
+/* The value of `key = "…"` in config.toml, or `otherwise`. A line of any other form is left to
    Python, which reads the whole file and names mistakes.  */
 static const char *
-configured_runtime (void)
+configured (const char *key, const char *otherwise, char value[PATH_MAX])
 {
-  static char line[PATH_MAX], name[PATH_MAX];
+  static char line[PATH_MAX], form[64];
   char quote[2];
   FILE *file = fopen (VCUDA_CONFIG, "re");
   bool found = false;
+  snprintf (form, sizeof form, " %s = %%1[\"']%%4000[^\"'\n]", key);
   while (file && !found && fgets (line, sizeof line, file))
-    found = sscanf (line, " runtime = %1[\"']%4000[^\"'\n]", quote, name) == 2;
+    found = sscanf (line, form, quote, value) == 2;
   if (file)
     fclose (file);
-  return found ? name : "runc";
+  return found ? value : otherwise;
 }
 
 static bool
@@ -70,12 +73,12 @@ find_in (const char *folders, const char *name, char found[PATH_MAX])
 static const char *
 low_level_runtime (void)
 {
-  static char path[PATH_MAX];
-  const char *name = configured_runtime ();
+  static char path[PATH_MAX], value[PATH_MAX];
+  const char *name = configured ("runtime", "runc", value);
   if (name[0] == '/')
     strcpy (path, name);
   else if (!find_in (getenv ("PATH"), name, path) && !find_in (DEFAULT_PATH, name, path))
-    die (name, "no such runtime in PATH", "install it, or set runtime in " VCUDA_CONFIG);
+    die (name, "no such runtime in PATH", "install it, or set runtime in config.toml");
   if (is_ourselves (path))
     die (path, "the low-level runtime is this wrapper itself", "set runtime in " VCUDA_CONFIG);
   return path;
@@ -174,25 +177,41 @@ may_ask (const char *path)
   return may;
 }
 
+static _Noreturn void
+become (const char *runtime, char **argv)
+{
+  argv[0] = (char *) runtime;
+  execv (runtime, argv);
+  char what[128];
+  snprintf (what, sizeof what, "cannot be run: %s", strerror (errno));
+  die (runtime, what, "install it, or set runtime in config.toml");
+}
+
 int
 main (int argc, char **argv)
 {
-  static char config[PATH_MAX];
+  static char config[PATH_MAX], state_dir[PATH_MAX], answer[PATH_MAX];
   report_words = argc ? argv + 1 : argv;
   const char *runtime = low_level_runtime ();
   if (argc < 1 || !creates_from (argv + 1, config) || !may_ask (config))
-    {
-      argv[0] = (char *) runtime;
-      execv (runtime, argv);
-      die (runtime, strerror (errno), "install it, or set runtime in " VCUDA_CONFIG);
-    }
+    become (runtime, argv);
   const char *python[] = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START, VCUDA_CONFIG, runtime };
   size_t ours = sizeof python / sizeof *python;
-  char **words = calloc (ours + (size_t) argc, sizeof *words);
+  const char **words = calloc (ours + (size_t) argc, sizeof *words);
   if (!words)
     die ("memory", strerror (errno), "free some");
   memcpy (words, python, sizeof python);
   memcpy (words + ours, argv + 1, (size_t) argc * sizeof *words);
-  execv (VCUDA_PYTHON, words);
+  const char *folder = configured ("state-dir", DEFAULT_STATE_DIR, state_dir);
+  switch (ask_door (folder, words + ours - 2, answer))
+    {
+    case DOOR_DONE:
+      become (runtime, argv);
+    case DOOR_REFUSED:
+      die_with (answer + 1);
+    case DOOR_CLOSED:
+      break;
+    }
+  execv (VCUDA_PYTHON, (char **) words);
   die (VCUDA_PYTHON, strerror (errno), "install python3");
 }

@@ -47,12 +47,13 @@ write_log (const char *path, const char *format, const char *line)
     close (fd);
 }
 
+/* MESSAGE is where, what and mend in one.  */
 static _Noreturn void
-die (const char *where, const char *what, const char *mend)
+die_with (const char *message)
 {
   char line[2 * PATH_MAX];
   const char *log = NULL, *format = "text", *value;
-  snprintf (line, sizeof line, PROGRAM ": %s: %s; %s", where, what, mend);
+  snprintf (line, sizeof line, PROGRAM ": %s", message);
   fprintf (stderr, "%s\n", line);
   for (char **word = report_words; *word && **word == '-'; word++)
     {
@@ -67,6 +68,14 @@ die (const char *where, const char *what, const char *mend)
   if (log)
     write_log (log, format, line);
   exit (1);
+}
+
+static _Noreturn void
+die (const char *where, const char *what, const char *mend)
+{
+  char message[2 * PATH_MAX];
+  snprintf (message, sizeof message, "%s: %s; %s", where, what, mend);
+  die_with (message);
 }
 
 #endif

@@ -26,22 +26,30 @@ def main(argv: list[str]) -> NoReturn:
     command = bundle.Command(argv[2:])
     try:
         if command.creates:
-            spec = bundle.load_config(command.config_path)
-            asked = request.asked(spec)
-            if asked and grant.may_count(asked, request.annotations_of(spec)):
-                share_gpu(command, spec, asked, config.load(config_path), runtime)
+            share_what_is_asked(command, config_path, runtime, os.getpid())
         become(runtime, command.words)
     except VcudaError as error:
         report.error(command, str(error))
         sys.exit(1)
 
 
+def share_what_is_asked(command: Command, config_path: str, runtime: str, claimant: int) -> None:
+    """Edit the bundle of a container that asks for a share, and no other.
+
+    claimant: the process that becomes `runtime`. Raises VcudaError with nothing claimed.
+    """
+    spec = bundle.load_config(command.config_path)
+    asked = request.asked(spec)
+    if asked and grant.may_count(asked, request.annotations_of(spec)):
+        share_gpu(command, spec, asked, config.load(config_path), runtime, claimant)
+
+
 def share_gpu(
-    command: Command, spec: Any, asked: request.Asked, settings: Config, runtime: str
+    command: Command, spec: Any, asked: request.Asked, settings: Config, runtime: str, claimant: int
 ) -> None:
     """Claim what the spec asks for and edit the bundle; raises VcudaError with nothing claimed."""
     creation = grant.Creation(
-        command.container_id, command.bundle, command.state_query(runtime), os.getpid()
+        command.container_id, command.bundle, command.state_query(runtime), claimant
     )
     granted = grant.grant(spec, asked, settings, creation)
     if granted is None:

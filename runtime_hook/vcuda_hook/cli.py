@@ -48,6 +48,10 @@ def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
         from .demo import demo
 
         return demo
+    if name == "serve":
+        from .serve import serve
+
+        return serve
     # A reader that has seen enough, such as `head`, ends us quietly.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if name == "release":
@@ -107,6 +111,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--all-dead", action="store_true", help="release whatever dead containers left behind"
     )
     release.add_argument("--force", action="store_true", help="even if the container lives")
+    verb(
+        "serve",
+        "answer the container runtime from a process that is awake: starts get faster",
+        "serve",
+        json=False,
+    )
     _demo_options(
         verb(
             "demo",

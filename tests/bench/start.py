@@ -32,14 +32,19 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
     with contextlib.ExitStack() as stack:
         folder = tempfile.mkdtemp(prefix="vb", dir="/dev/shm")
         stack.callback(shutil.rmtree, folder)
-        say("installing into a private prefix")
-        _install(folder)
-        stack.callback(subprocess.run, [SOFTGPU, "destroy", folder + "/driver"], check=True)
+        say("installing into two private prefixes")
+        awake, asleep = folder + "/awake", folder + "/asleep"
+        for prefix in (awake, asleep):
+            _install(prefix)
+            stack.callback(subprocess.run, [SOFTGPU, "destroy", prefix + "/driver"], check=True)
+        _serve(awake, stack)
         bench = _Bench(folder)
+        runtime = "/usr/bin/vcuda-container-runtime"
         ways = {
             "plain": (RUNC, bench.plain),
-            "no_share": (folder + "/usr/bin/vcuda-container-runtime", bench.plain),
-            "share": (folder + "/usr/bin/vcuda-container-runtime", bench.share),
+            "no_share": (asleep + runtime, bench.plain),
+            "share": (asleep + runtime, bench.share),
+            "share_with_agent": (awake + runtime, bench.share),
         }
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for number in range(ROUNDS + 3):
@@ -49,7 +54,8 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
                     times[name].append(once)
             if number % 10 == 0:
                 say(f"round {number} of {ROUNDS}")
-        bench.check_nothing_left()
+        for prefix in (awake, asleep):
+            _check_nothing_left(prefix)
     return _figures(times)
 
 
@@ -67,6 +73,7 @@ def _figures(times: dict[str, list[tuple[float, float]]]) -> list[Figure]:
     return [
         Figure("start.plain_runc", plain_ms, "ms", None, {}),
         Figure("start.no_share", ratio("no_share"), "x plain", 1.05, nvidia),
+        Figure("start.share_with_agent", ratio("share_with_agent"), "x plain", 1.20, shared),
         Figure("start.share_without_agent", ratio("share"), "x plain", 1.70, shared),
         Figure("start.no_share_whole_life", added * 1e3, "ms added", 2, {}),
     ]
@@ -109,11 +116,6 @@ class _Bench:
         self._call(runtime, "delete", id)
         return started, started + time.perf_counter() - again
 
-    def check_nothing_left(self) -> None:
-        left = os.listdir(self.folder + "/state/allocations")
-        if left:
-            raise RuntimeError(f"left in the ledger: {left}")
-
     def _status(self, id: str) -> str:
         done = subprocess.run(
             [RUNC, "--root", self.folder + "/runc", "state", id], check=True, capture_output=True
@@ -133,6 +135,24 @@ class _Bench:
             if done.returncode != 0:
                 errors.seek(0)
                 raise RuntimeError(f"{runtime} {' '.join(words)}: {errors.read()}")
+
+
+def _serve(prefix: str, stack: contextlib.ExitStack) -> None:
+    """The agent's door, open until the end."""
+    server = subprocess.Popen([prefix + "/usr/bin/vcuda", "serve"])
+    stack.callback(server.wait)
+    stack.callback(server.terminate)
+    deadline = time.monotonic() + 10
+    while not os.path.exists(prefix + "/state/door.sock"):
+        if time.monotonic() > deadline:
+            raise RuntimeError("vcuda serve opened no door")
+        time.sleep(0.01)
+
+
+def _check_nothing_left(prefix: str) -> None:
+    left = os.listdir(prefix + "/state/allocations")
+    if left:
+        raise RuntimeError(f"left in the ledger: {left}")
 
 
 def _install(folder: str) -> None:

@@ -82,13 +82,13 @@ def record(id: str = "box", **changes: Any) -> Allocation:
 
 
 def left_in(state_dir: str) -> list[str]:
-    """Every file and folder of a state folder but the three and the lock, which stay."""
+    """Every file and folder of a state folder but the three, the lock and the door: they stay."""
     found = []
     for folder, folders, files in os.walk(state_dir):
         found += [
             os.path.relpath(os.path.join(folder, name), state_dir) for name in folders + files
         ]
-    return sorted(set(found) - {"lock", "allocations", "containers"})
+    return sorted(set(found) - {"lock", "allocations", "containers", "door.sock"})
 
 
 def shares_of(ledger: Ledger) -> dict[str, list[GpuShare]]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from unit.ground import ROOT, write
@@ -41,7 +45,7 @@ class Installed:
     """launcher: the front door, compiled for this prefix. settings: its config.toml."""
 
     def __init__(self, prefix: Any, python: str = "/usr/bin/python3") -> None:
-        self.prefix = str(prefix)
+        self.prefix, self.python = str(prefix), python
         self.settings = self.prefix + "/etc/config.toml"
         self.python_path = self.prefix + "/lib/vcuda/python"
         self.launcher = self.prefix + "/bin/vcuda-container-runtime"
@@ -71,6 +75,27 @@ class Installed:
     def configure(self, **settings: str) -> None:
         lines = [f"{key.replace('_', '-')} = '{value}'\n" for key, value in settings.items()]
         write(self.settings, "".join(lines))
+
+    @contextlib.contextmanager
+    def door(self) -> Iterator[subprocess.Popen[bytes]]:
+        """`vcuda serve` with these settings, until the block ends."""
+        start = f"import sys; sys.path.insert(0, {self.python_path!r}); "
+        start += "from vcuda_hook.cli import main; sys.exit(main(sys.argv[1:]))"
+        words = ["-I", "-S", "-B", "-c", start, "--config", self.settings, "serve"]
+        told, notify = tempfile.mkdtemp(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(told + "/notify")
+        environment = {"NOTIFY_SOCKET": told + "/notify", "PATH": "/usr/bin:/bin"}
+        server = subprocess.Popen(["/usr/bin/python3", *words], env=environment)
+        try:
+            notify.settimeout(30)
+            assert notify.recv(64) == b"READY=1"
+            yield server
+        finally:
+            if server.poll() is None:
+                server.terminate()
+                assert server.wait(30) == 0
+            notify.close()
+            shutil.rmtree(told)
 
     def call(self, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run([self.launcher, *words], capture_output=True, **options)

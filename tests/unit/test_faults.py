@@ -239,7 +239,7 @@ def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(
         command = bundle.Command(["create", "--bundle", f"{tmp_path}/bundle", "me"])
         asked = request.asked(spec)
         assert asked
-        runtime.share_gpu(command, spec, asked, settings, runtime_.path)
+        runtime.share_gpu(command, spec, asked, settings, runtime_.path, os.getpid())
 
     def before() -> None:
         write(path, old)

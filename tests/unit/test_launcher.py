@@ -312,12 +312,12 @@ def test_a_runtime_that_is_not_there_is_one_line(door: Door) -> None:
     door.installed.configure(runtime="no-such-runtime")
     assert one_line(door) == (
         "vcuda-container-runtime: no-such-runtime: no such runtime in PATH; "
-        f"install it, or set runtime in {door.installed.settings}"
+        "install it, or set runtime in config.toml"
     )
     door.installed.configure(runtime="/nowhere/runc")
     assert one_line(door) == (
-        "vcuda-container-runtime: /nowhere/runc: No such file or directory; "
-        f"install it, or set runtime in {door.installed.settings}"
+        "vcuda-container-runtime: /nowhere/runc: cannot be run: No such file or directory; "
+        "install it, or set runtime in config.toml"
     )
 
 

@@ -7,14 +7,14 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from unit.driver_root import VERSION, DriverRoot
-from unit.ground import GIB, left_in, mode_of, record, shares_of, write
-from unit.installed import Installed
+from unit.ground import GIB, ROOT, left_in, mode_of, record, shares_of, write
+from unit.installed import WARNINGS, Installed
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import limits_page
 from vcuda_oci.ledger import Ledger
@@ -63,9 +63,11 @@ class Node:
             "state_dir": self.ledger.state_dir,
             "driver_root": driver.path,
         }
+        self.moved = False
         self.configure()
 
     def configure(self, **settings: str) -> None:
+        self.moved = self.moved or "state_dir" in settings
         self.installed.configure(**{**self.settings, **settings})
 
     def create(self, spec: Any, *options: str, id: str = "box", **rest: Any) -> tuple[int, str]:
@@ -82,7 +84,12 @@ class Node:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("prefix"))
+    """Its Python tells by a line in `started` that the front door had to start it."""
+    prefix = str(tmp_path_factory.mktemp("prefix"))
+    python = prefix + "/python"
+    source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/unit/told_python.c"]
+    subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
+    return Installed(prefix, python)
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +97,19 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> DriverRoot:
     return DriverRoot(tmp_path_factory.mktemp("driver"), count=2)
 
 
-@pytest.fixture
-def node(installed: Installed, driver: DriverRoot, tmp_path: Any) -> Node:
-    return Node(installed, driver, tmp_path)
+@pytest.fixture(params=["by python", "by the door"])
+def node(request: Any, installed: Installed, driver: DriverRoot, tmp_path: Any) -> Iterator[Node]:
+    """Behind the front door: Python, started each time, or a process that is awake already."""
+    node, started = Node(installed, driver, tmp_path), installed.python + ".started"
+    if request.param == "by python":
+        yield node
+        return
+    write(started, "")
+    with installed.door():
+        yield node
+    with open(started) as lines:
+        # A test that hides the door behind another state-dir is answered by Python.
+        assert lines.read() == "" or node.moved
 
 
 def test_a_request_becomes_a_record_and_an_edited_config(node: Node) -> None:
@@ -249,7 +266,7 @@ def test_a_container_without_a_request_that_counts_notices_nothing(
     with open(node.config) as file:
         assert file.read() == (spec if isinstance(spec, str) else json.dumps(spec))
     assert len(node.runtime.calls()) == 1
-    assert not os.path.exists(node.ledger.state_dir)
+    assert not os.path.exists(node.ledger.allocations)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +319,8 @@ def cut_a_record(node: Node) -> None:
 
 def fill_the_disk(node: Node) -> None:
     """A file system of 32 KiB has no room for the pages. Unmounted at the test's end."""
-    os.makedirs(node.ledger.state_dir)
+    node.moved = True
+    os.makedirs(node.ledger.state_dir, exist_ok=True)
     subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=32k", "none", node.ledger.state_dir], check=True
     )

@@ -1,0 +1,141 @@
+"""The agent's door: what the wrapper does, done by a process that is awake already.
+
+The native front door connects, sends one packet (settings, low-level runtime, the runtime's own
+words, each ended by NUL) and gets one back: "+" the bundle is as it has to be, "-" and the line
+that refuses it, "?" or nothing: start Python. A few processes wait for connections, so a slow claim
+holds up no other: to fork for each would cost twice what a claim does.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import struct
+import traceback
+
+# All that a claim needs, so that no child has to import it.
+from . import bundle, liveness, nvml, runtime
+from .errors import VcudaError
+
+NAME = "door.sock"
+MOST_BYTES = 65536
+WORKERS = 4
+DONE, REFUSED, CLOSED = b"+", b"-", b"?"
+_BACKLOG = 128
+_LOOK_AROUND_S = 5
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+_READY = (liveness, nvml)
+
+
+class Door:
+    """A listening socket at `<state-dir>/door.sock` that only root can open.
+
+    Whoever opens it later takes it over: the earlier one sees that and ends. Raises OSError.
+    """
+
+    def __init__(self, state_dir: str) -> None:
+        os.makedirs(state_dir, 0o755, exist_ok=True)
+        self.path = f"{state_dir}/{NAME}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        beside = f"{self.path}.{os.getpid()}"
+        before = os.umask(0o177)
+        try:
+            self._socket.bind(beside)
+        finally:
+            os.umask(before)
+        self._socket.listen(_BACKLOG)
+        self._socket.settimeout(_LOOK_AROUND_S)
+        self._inode = os.stat(beside).st_ino
+        os.rename(beside, self.path)
+        # Blocked and waited for, so that none can come at a wrong moment.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        gc.freeze()  # what is here now is shared with the workers for good
+        self._workers: set[int] = set()
+        self._fill_up()
+
+    def serve(self) -> None:
+        """Keep it open until another takes over, or SIGTERM or SIGINT comes."""
+        while self._is_ours():
+            came = signal.sigtimedwait(_SIGNALS, _LOOK_AROUND_S)
+            # After a stop and a continue CPython may answer with a signal that never came.
+            if came and came.si_signo in (signal.SIGTERM, signal.SIGINT):
+                break
+            self._fill_up()
+
+    def close(self) -> None:
+        for pid in self._workers:
+            os.kill(pid, signal.SIGTERM)
+        for pid in self._workers:
+            os.waitpid(pid, 0)
+        self._socket.close()
+        if self._is_ours():
+            os.unlink(self.path)
+
+    def _fill_up(self) -> None:
+        """Replace the workers that have ended."""
+        ended = {pid for pid in self._workers if os.waitpid(pid, os.WNOHANG)[0]}
+        self._workers -= ended
+        while len(self._workers) < WORKERS:
+            self._workers.add(self._start_worker())
+
+    def _is_ours(self) -> bool:
+        try:
+            return os.stat(self.path).st_ino == self._inode
+        except OSError:
+            return False
+
+    def _start_worker(self) -> int:
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+                while os.getppid() == server:
+                    self._answer_next()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+        return pid
+
+    def _answer_next(self) -> None:
+        try:
+            connection, _ = self._socket.accept()
+        except (TimeoutError, socket.timeout):
+            return
+        with connection:
+            try:
+                connection.sendall(_answer(connection))
+            except Exception:
+                # Whoever asked starts Python, and meets the same if it was not chance.
+                traceback.print_exc()
+            finally:
+                os.chdir("/")  # not to hold a file system that the caller wants to unmount
+
+
+def _answer(connection: socket.socket) -> bytes:
+    connection.settimeout(_LOOK_AROUND_S)
+    words = [os.fsdecode(word) for word in connection.recv(MOST_BYTES).split(b"\0")[:-1]]
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, user, _ = struct.unpack("iII", credentials)
+    # Another mount namespace has other files under the same names. A pid that is not seen from
+    # here could not prove the claim.
+    if user != os.geteuid() or pid == 0 or len(words) < 2 or not _sees_our_files(pid):
+        return CLOSED
+    os.chdir(f"/proc/{pid}/cwd")
+    try:
+        command = bundle.Command(words[2:])
+        if command.creates:
+            runtime.share_what_is_asked(command, words[0], words[1], pid)
+    except VcudaError as error:
+        return REFUSED + str(error).encode(errors="replace")
+    return DONE
+
+
+def _sees_our_files(pid: int) -> bool:
+    theirs, ours = os.stat(f"/proc/{pid}/ns/mnt"), os.stat("/proc/self/ns/mnt")
+    root = os.stat(f"/proc/{pid}/root"), os.stat("/")
+    return os.path.samestat(theirs, ours) and os.path.samestat(*root)

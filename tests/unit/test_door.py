@@ -1,0 +1,246 @@
+"""The agent's door: an answer, or Python; never two shares, never none where one was promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from unit.driver_root import DriverRoot
+from unit.ground import ROOT, shares_of
+from unit.installed import WARNINGS, Installed
+from unit.test_runtime import ENV, HALF_SHARE, Node, asking
+from vcuda_oci import door, liveness
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    prefix = str(tmp_path_factory.mktemp("prefix"))
+    python = prefix + "/python"
+    source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/unit/told_python.c"]
+    subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
+    return Installed(prefix, python)
+
+
+@pytest.fixture
+def node(installed: Installed, tmp_path: Any) -> Iterator[Node]:
+    node = Node(installed, DriverRoot(tmp_path / "driver", count=2), tmp_path)
+    yield node
+    if os.path.exists(installed.python + ".started"):
+        os.unlink(installed.python + ".started")
+
+
+def python_starts(node: Node) -> int:
+    try:
+        with open(node.installed.python + ".started") as lines:
+            return len(lines.readlines())
+    except FileNotFoundError:
+        return 0
+
+
+def shared_once(node: Node) -> bool:
+    """One record, one edit, one call of the low-level runtime."""
+    hooks = node.edited()["hooks"]["poststop"]
+    return (shares_of(node.ledger), len(hooks), len(node.runtime.calls())) == (
+        {"box": HALF_SHARE},
+        1,
+        1,
+    )
+
+
+def children(pid: int) -> set[int]:
+    """Those that live."""
+    with open(f"/proc/{pid}/task/{pid}/children") as line:
+        pids = {int(word) for word in line.read().split()}
+    return {pid for pid in pids if liveness.start_time(pid)}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_door_that_was_killed_is_closed(node: Node) -> None:
+    with node.installed.door() as server:
+        workers = children(server.pid)
+        server.kill()
+        server.wait()
+        # A worker may answer once more before it sees that it is alone.
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
+        assert node.create(asking()) == (0, "")
+        assert shared_once(node)
+        assert python_starts(node) == 1
+
+
+def test_a_worker_that_was_killed_is_replaced(node: Node) -> None:
+    with node.installed.door() as server:
+        killed = children(server.pid)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: len(children(server.pid) - killed) == len(killed))
+        assert node.create(asking()) == (0, "")
+        assert (shared_once(node), python_starts(node)) == (True, 0)
+
+
+def test_a_door_that_hangs_is_closed_after_a_while(node: Node) -> None:
+    with node.installed.door() as server:
+        processes = [server.pid, *children(server.pid)]
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            assert node.create(asking()) == (0, "")
+        finally:
+            for pid in processes:
+                os.kill(pid, signal.SIGCONT)
+        assert python_starts(node) == 1
+        assert node.create(asking(), id="second") == (0, "")
+        # Once awake it finds the caller gone, and nothing of it is claimed.
+        assert set(shares_of(node.ledger)) == {"box", "second"}
+        assert python_starts(node) == 1
+
+
+def test_who_comes_later_takes_the_door_over(node: Node) -> None:
+    with node.installed.door() as first:
+        with node.installed.door() as second:
+            assert first.wait(30) == 0
+            assert second.poll() is None
+            assert node.create(asking()) == (0, "")
+            assert shared_once(node)
+        assert not os.path.exists(f"{node.ledger.state_dir}/{door.NAME}")
+    assert python_starts(node) == 0
+
+
+def test_a_door_that_is_done_leaves_no_socket(node: Node) -> None:
+    with node.installed.door():
+        path = f"{node.ledger.state_dir}/{door.NAME}"
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert not os.path.exists(path)
+
+
+def test_in_another_mount_namespace_the_door_is_closed(node: Node) -> None:
+    """The same path may be another file there."""
+    node.create(asking())  # writes the bundle
+    node.runtime.forget()
+    with node.ledger:
+        node.ledger.remove("box")
+    before = python_starts(node)
+    with node.installed.door():
+        words = [node.installed.launcher, "create", "--bundle", node.bundle, "box"]
+        subprocess.run(["unshare", "-m", *words], env=ENV, check=True)
+    assert python_starts(node) == before + 1
+    assert shared_once(node)
+
+
+def test_a_relative_bundle_is_the_callers(node: Node) -> None:
+    with node.installed.door():
+        node.create({})
+        node.runtime.forget()
+        with open(node.config, "w") as file:
+            json.dump(asking(), file)
+        words = [node.installed.launcher, "--root", "r", "create", "-b", "bundle", "box"]
+        subprocess.run(words, cwd=node.folder, env=ENV, check=True)
+    assert shared_once(node)
+    held = node.ledger.get("box")
+    assert held and held.runtime == [node.runtime.path, "--root", node.folder + "/r"]
+
+
+def test_nobody_but_root_is_answered(node: Node) -> None:
+    with node.installed.door():
+        path = f"{node.ledger.state_dir}/{door.NAME}"
+        os.chmod(path, 0o666)
+        for folder in (node.ledger.state_dir, node.folder, os.path.dirname(node.folder)):
+            os.chmod(folder, 0o755)
+        script = (
+            "import os, socket, sys; os.setuid(65534); "
+            "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(sys.argv[1]); "
+            "s.send(b'/c\\0/r\\0create\\0x\\0'); print(s.recv(99))"
+        )
+        descriptor = os.open(path, os.O_PATH)
+        name = f"/proc/self/fd/{descriptor}"
+        ran = subprocess.run(
+            ["/usr/bin/python3", "-c", script, name],
+            pass_fds=[descriptor],
+            capture_output=True,
+            text=True,
+        )
+        assert (ran.stdout, ran.returncode) == ("b'?'\n", 0), ran.stderr
+
+
+class FakeDoor:
+    """A door that answers as `answer` does, which gets the words and the caller's pid."""
+
+    def __init__(self, node: Node, answer: Callable[[list[str]], bytes]) -> None:
+        os.makedirs(node.ledger.state_dir, exist_ok=True)
+        self.path = f"{node.ledger.state_dir}/{door.NAME}"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.bind(self.path)
+        self.socket.listen()
+        self.thread = threading.Thread(target=self.serve, args=(answer,))
+
+    def serve(self, answer: Callable[[list[str]], bytes]) -> None:
+        connection, _ = self.socket.accept()
+        with connection:
+            words = connection.recv(door.MOST_BYTES).decode().split("\0")[:-1]
+            if said := answer(words):
+                connection.sendall(said)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.thread.join(30)
+        self.socket.close()
+        os.unlink(self.path)
+
+
+def test_a_door_that_dies_between_claim_and_answer_is_asked_again_of_python(node: Node) -> None:
+    def claim_and_die(words: list[str]) -> bytes:
+        ran = subprocess.run(
+            ["/usr/bin/python3", "-c", CLAIM, node.installed.python_path, *words], env=ENV
+        )
+        assert ran.returncode == 0
+        return b""
+
+    with FakeDoor(node, claim_and_die):
+        assert node.create(asking()) == (0, "")
+    assert shared_once(node)
+
+
+CLAIM = (
+    "import os, sys; sys.path.insert(0, sys.argv[1]); from vcuda_oci import bundle, runtime; "
+    "runtime.share_what_is_asked(bundle.Command(sys.argv[4:]), sys.argv[2], sys.argv[3], "
+    "os.getppid())"
+)
+
+
+@pytest.mark.parametrize("answer", [b"?", b"", b"x", b"\0", b"?" * 60_000])
+def test_an_answer_that_is_none_means_python(node: Node, answer: bytes) -> None:
+    with FakeDoor(node, lambda words: answer):
+        assert node.create(asking()) == (0, "")
+    assert (shared_once(node), python_starts(node)) == (True, 1)
+
+
+def test_a_refusal_is_the_callers_one_line_whatever_its_length(node: Node) -> None:
+    with FakeDoor(node, lambda words: b"-" + b"r" * 50_000):
+        status, line = node.create(asking())
+    assert status == 1
+    assert line.startswith("vcuda-container-runtime: rrr") and line.count("\n") == 1
+    assert node.runtime.calls() == []
+
+
+def test_words_that_do_not_fit_into_a_packet_mean_python(node: Node) -> None:
+    with node.installed.door():
+        options = ["--log-level", "x" * 70_000]
+        assert node.create(asking(), *options) == (0, "")
+    assert (shared_once(node), python_starts(node)) == (True, 1)
