@@ -57,7 +57,9 @@ enum vcuda_policy
   F (uint32_t, policy)               /* enum vcuda_policy */                                       \
   F (uint32_t, rate_ppm)             /* GPU time granted now, parts per million of real time */    \
   F (uint32_t, weight)                                                                             \
-  A (uint8_t, reserved, 52)
+  A (uint8_t, reserved, 40)                                                                        \
+  F (uint32_t, managed_memory) /* 1: cuMemAlloc gives managed memory, which may be moved out */    \
+  F (uint64_t, context_bytes)  /* what each context counts against memory_bytes; 0: nothing */
 
 /* newer_symbols: answers of cuGetProcAddress that the shim's headers don't know, passed on.
    export_tables: private tables handed out; the UUIDs of the last ones, at their number modulo
@@ -98,7 +100,8 @@ enum vcuda_policy
   F (uint32_t, padding)                                                                            \
   A (uint64_t, held_bytes, VCUDA_MAX_GPUS)                                                         \
   A (uint64_t, busy_ns, VCUDA_MAX_GPUS)                                                            \
-  A (uint8_t, reserved, 40)
+  A (uint8_t, contexts, VCUDA_MAX_GPUS) /* that live; 255: so many or more */                      \
+  A (uint8_t, reserved, 24)
 
 #define VCUDA_SCALAR(type, name) type name;
 #define VCUDA_ARRAY(type, name, count) type name[count];

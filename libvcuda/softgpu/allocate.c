@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "account.h"
 #include "block.h"
 #include "store.h"
 
@@ -30,30 +31,29 @@ static struct
   uint64_t offset;
 } slab;
 
-static uint64_t
-held_by_all (unsigned gpu)
+bool
+softgpu_charge_locked (CUdevice device, uint64_t bytes)
 {
-  uint64_t held = 0;
-  for (unsigned slot = 0; slot < driver.tie.state->slots_used; slot++)
-    held += driver.tie.state->slot[slot].gpu[gpu].held_bytes;
-  return held;
+  unsigned gpu = driver.device[device].gpu;
+  uint64_t total = driver.tie.state->gpu[gpu].memory_bytes;
+  /* Managed memory makes room: the driver moves it to the host.  */
+  uint64_t held = softgpu_account (driver.tie.state, gpu).physical;
+  if (bytes > total || held > total - bytes)
+    {
+      softgpu_reap (&driver.tie);
+      held = softgpu_account (driver.tie.state, gpu).physical;
+    }
+  bool fits = bytes <= total && held <= total - bytes;
+  if (fits)
+    softgpu_own_slot (&driver.tie)->gpu[gpu].held_bytes += bytes;
+  return fits;
 }
 
 bool
 softgpu_charge (CUdevice device, uint64_t bytes)
 {
-  unsigned gpu = driver.device[device].gpu;
-  uint64_t total = driver.tie.state->gpu[gpu].memory_bytes;
   softgpu_lock (&driver.tie);
-  uint64_t held = held_by_all (gpu);
-  if (bytes > total || held > total - bytes)
-    {
-      softgpu_reap (&driver.tie);
-      held = held_by_all (gpu);
-    }
-  bool fits = bytes <= total && held <= total - bytes;
-  if (fits)
-    softgpu_own_slot (&driver.tie)->gpu[gpu].held_bytes += bytes;
+  bool fits = softgpu_charge_locked (device, bytes);
   softgpu_unlock (&driver.tie);
   return fits;
 }
@@ -69,15 +69,27 @@ softgpu_held (CUdevice device)
 {
   softgpu_lock (&driver.tie);
   softgpu_reap (&driver.tie);
-  uint64_t held = held_by_all (driver.device[device].gpu);
+  struct softgpu_account account = softgpu_account (driver.tie.state, driver.device[device].gpu);
   softgpu_unlock (&driver.tie);
-  return held;
+  return account.physical + account.resident;
 }
 
+/* False when DEVICE has not so much. Of managed memory there is as much as the host has.  */
 static bool
-counts (enum where where)
+take (CUdevice device, enum where where, uint64_t bytes)
 {
-  return where == ON_DEVICE || where == MANAGED;
+  if (where == MANAGED)
+    softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].managed_bytes += bytes;
+  return where != ON_DEVICE || softgpu_charge (device, bytes);
+}
+
+static void
+give_back (CUdevice device, enum where where, uint64_t bytes)
+{
+  if (where == MANAGED)
+    softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].managed_bytes -= bytes;
+  else if (where == ON_DEVICE)
+    softgpu_uncharge (device, bytes);
 }
 
 static unsigned
@@ -140,8 +152,8 @@ take_large (size_t bytes)
 void
 softgpu_discard (struct block *block)
 {
-  if (counts (block->where) && !block->pool)
-    softgpu_uncharge (block->device, block->bytes);
+  if (!block->pool)
+    give_back (block->device, block->where, block->bytes);
   softgpu_pool_return (block->pool, block->bytes);
   if (block->where == OF_GRAPH)
     softgpu_graph_memory_gone (block->owner);
@@ -168,11 +180,10 @@ softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned f
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (address && bytes, CUDA_ERROR_INVALID_VALUE);
-  bool counted = counts (where);
   if (pool)
     REQUIRE (softgpu_pool_take (pool, bytes), CUDA_ERROR_OUT_OF_MEMORY);
   else
-    REQUIRE (!counted || softgpu_charge (context->device, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+    REQUIRE (take (context->device, where, bytes), CUDA_ERROR_OUT_OF_MEMORY);
   struct block *block = bytes <= LARGEST_SMALL ? take_small (bytes) : take_large (bytes);
   if (block)
     {
@@ -192,8 +203,8 @@ softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned f
       softgpu_discard (block);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
-  if (counted && !pool)
-    softgpu_uncharge (context->device, bytes);
+  if (!pool)
+    give_back (context->device, where, bytes);
   softgpu_pool_return (pool, bytes);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

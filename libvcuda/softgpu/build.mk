@@ -7,7 +7,7 @@ SOFTGPU_CFLAGS := $(CFLAGS_COMMON) -D_GNU_SOURCE -Wmissing-prototypes -fvisibili
 # symbolic: a call of its own must not land in a shim that stands before it.
 SOFTGPU_LIBFLAGS = -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,now -Wl,--no-undefined -ldl -lpthread
 
-softgpu_shared := find lock attach device_time
+softgpu_shared := find lock attach device_time account
 softgpu_cuda := init errors procaddress device attribute context context_query record store block allocate memory vmm_handle \
   vmm_address pool pointer copy copy_box array capture capture_node graph graph_node graph_memory \
   graph_query graph_exec graph_update host_function window ipc ipc_event gate checkpoint \

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "account.h"
 #include "driver.h"
 
 static struct softgpu_slot *
@@ -96,6 +97,8 @@ cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
 {
   (void) args;
   REQUIRE_PROCESS (slot, pid);
+  for (unsigned gpu = 0; gpu < driver.tie.state->gpu_count; gpu++)
+    REQUIRE (slot->gpu[gpu].managed_bytes == 0, CUDA_ERROR_NOT_SUPPORTED);
   CUresult rc = step (slot, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_CHECKPOINTED);
   if (rc != CUDA_SUCCESS)
     return rc;
@@ -115,9 +118,7 @@ static bool
 fits (const struct softgpu_slot *slot, unsigned gpu)
 {
   struct softgpu_state *state = driver.tie.state;
-  uint64_t held = slot->gpu[gpu].parked_bytes;
-  for (unsigned i = 0; i < state->slots_used; i++)
-    held += state->slot[i].gpu[gpu].held_bytes;
+  uint64_t held = slot->gpu[gpu].parked_bytes + softgpu_account (state, gpu).physical;
   return held <= state->gpu[gpu].memory_bytes;
 }
 

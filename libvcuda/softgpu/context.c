@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "driver.h"
+#include "memory.h"
 
 #define STACK_DEPTH 64
 
@@ -16,12 +16,24 @@ softgpu_current_context (void)
   return depth ? stack[depth - 1] : NULL;
 }
 
-/* NVML lists a process on a GPU while it has a context there.  */
+/* NVML lists a process on a GPU while it has a context there. False where the GPU has not what a
+   context takes. With the shared lock held.  */
+static bool
+begin_context (CUdevice device)
+{
+  uint64_t bytes = driver.tie.state->context_bytes;
+  if (bytes && !softgpu_charge_locked (device, bytes))
+    return false;
+  softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].contexts++;
+  return true;
+}
+
 static void
-count_context (CUdevice device, int change)
+end_context (CUdevice device)
 {
   softgpu_lock (&driver.tie);
-  softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].contexts += (unsigned) change;
+  softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].contexts--;
+  softgpu_uncharge (device, driver.tie.state->context_bytes);
   softgpu_unlock (&driver.tie);
 }
 
@@ -35,10 +47,17 @@ create (CUcontext *pctx, unsigned flags, CUdevice device)
   REQUIRE (depth < STACK_DEPTH, CUDA_ERROR_OUT_OF_MEMORY);
   CUcontext context = softgpu_new_record (sizeof *context);
   REQUIRE (context, CUDA_ERROR_OUT_OF_MEMORY);
+  softgpu_lock (&driver.tie);
+  bool begun = begin_context (device);
+  softgpu_unlock (&driver.tie);
+  if (!begun)
+    {
+      softgpu_retire (context, sizeof *context);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
   *context = (struct CUctx_st){
     .kind = CONTEXT, .device = device, .flags = flags, .id = atomic_fetch_add (&next_id, 1)
   };
-  count_context (device, 1);
   stack[depth++] = context;
   *pctx = context;
   return CUDA_SUCCESS;
@@ -73,7 +92,7 @@ cuCtxDestroy_v2 (CUcontext context)
   REQUIRE (valid_context (context) && !context->primary, CUDA_ERROR_INVALID_CONTEXT);
   softgpu_drain (context->device);
   softgpu_free_context_memory (context);
-  count_context (context->device, -1);
+  end_context (context->device);
   if (softgpu_current_context () == context)
     depth--;
   context->kind = 0;
@@ -89,10 +108,10 @@ cuDevicePrimaryCtxRetain (CUcontext *pctx, CUdevice dev)
   REQUIRE (!gpu_of (dev)->lost, CUDA_ERROR_DEVICE_UNAVAILABLE);
   CUcontext primary = &driver.device[dev].primary;
   softgpu_lock (&driver.tie);
-  bool first = primary->retained++ == 0;
+  bool active = primary->retained || begin_context (dev);
+  primary->retained += active;
   softgpu_unlock (&driver.tie);
-  if (first)
-    count_context (dev, 1);
+  REQUIRE (active, CUDA_ERROR_OUT_OF_MEMORY);
   *pctx = primary;
   return CUDA_SUCCESS;
 }
@@ -115,7 +134,7 @@ let_go (CUdevice dev, bool entirely)
       softgpu_drain (dev);
       softgpu_free_context_memory (primary);
       if (!entirely)
-        count_context (dev, -1);
+        end_context (dev);
     }
   return CUDA_SUCCESS;
 }

@@ -27,6 +27,7 @@ usage (FILE *out)
 {
   fputs ("usage: softgpu create ROOT [--gpus N] [--model NAME] [--memory SIZE]\n"
          "                           [--driver-version VERSION] [--seed NUMBER] [--slice TIME]\n"
+         "                           [--context-memory SIZE] [--no-managed]\n"
          "       softgpu fail ROOT --call NAME [--nth N] --error ERROR\n"
          "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
          "       softgpu heal ROOT\n"
@@ -51,7 +52,7 @@ number (const char *text, const char *option, uint64_t least, uint64_t most)
 }
 
 static uint64_t
-size (const char *text)
+size (const char *option, const char *text)
 {
   static const struct
   {
@@ -65,7 +66,7 @@ size (const char *text)
     if (!errno && end != text && *text != '-' && value && strcmp (end, units[i].unit) == 0
         && value <= (1ull << 46) >> units[i].shift)
       return value << units[i].shift;
-  fail (2, "--memory", text, "give a size such as 16GiB, at most 64TiB");
+  fail (2, option, text, "give a size such as 16GiB, at most 64TiB");
 }
 
 static uint64_t
@@ -186,10 +187,16 @@ int
 main (int argc, char **argv)
 {
   static const struct option options[] = {
-    { "gpus", required_argument, NULL, 'g' },   { "model", required_argument, NULL, 'm' },
-    { "memory", required_argument, NULL, 'b' }, { "driver-version", required_argument, NULL, 'v' },
-    { "seed", required_argument, NULL, 's' },   { "slice", required_argument, NULL, 't' },
-    { "help", no_argument, NULL, 'h' },         { NULL, 0, NULL, 0 },
+    { "gpus", required_argument, NULL, 'g' },
+    { "model", required_argument, NULL, 'm' },
+    { "memory", required_argument, NULL, 'b' },
+    { "driver-version", required_argument, NULL, 'v' },
+    { "seed", required_argument, NULL, 's' },
+    { "slice", required_argument, NULL, 't' },
+    { "context-memory", required_argument, NULL, 'c' },
+    { "no-managed", no_argument, NULL, 'n' },
+    { "help", no_argument, NULL, 'h' },
+    { NULL, 0, NULL, 0 },
   };
   struct wish wish = { .model = "vcuda Software GPU",
                        .driver_version = "580.95.05",
@@ -210,7 +217,7 @@ main (int argc, char **argv)
         wish.model = optarg;
         break;
       case 'b':
-        wish.memory_bytes = size (optarg);
+        wish.memory_bytes = size ("--memory", optarg);
         break;
       case 'v':
         if (!*optarg || strspn (optarg, "0123456789.") != strlen (optarg) || strlen (optarg) > 27)
@@ -223,6 +230,12 @@ main (int argc, char **argv)
         break;
       case 't':
         wish.slice_ns = duration (optarg);
+        break;
+      case 'c':
+        wish.context_bytes = size ("--context-memory", optarg);
+        break;
+      case 'n':
+        wish.no_managed = true;
         break;
       case 'h':
         usage (stdout);

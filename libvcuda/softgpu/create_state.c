@@ -63,6 +63,8 @@ make_state (const struct wish *wish)
   snprintf (state->driver_version, sizeof state->driver_version, "%s", wish->driver_version);
   state->cuda_version = 13000;
   state->slice_ns = wish->slice_ns;
+  state->context_bytes = wish->context_bytes;
+  state->no_managed = wish->no_managed;
   state->gpu_count = wish->gpus;
   state->size = bytes;
   state->version = SOFTGPU_VERSION;

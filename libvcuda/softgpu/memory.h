@@ -8,7 +8,7 @@
 enum where
 {
   ON_DEVICE,
-  MANAGED, /* counts as the device's, and the host may touch it */
+  MANAGED, /* on the device as far as there is room, and the host may touch it */
   ON_HOST,
   REGISTERED, /* the host's own, made known by cuMemHostRegister */
   WINDOW,     /* onto memory that is counted elsewhere: a VMM mapping, another process's memory */
@@ -70,6 +70,9 @@ void softgpu_graph_memory_gone (struct graph_memory *memory);
 bool softgpu_charge (CUdevice device, uint64_t bytes);
 void softgpu_uncharge (CUdevice device, uint64_t bytes);
 
+/* The same with the shared lock held.  */
+bool softgpu_charge_locked (CUdevice device, uint64_t bytes);
+
 /* Makes a copy of BLOCK known; false when it can't be, or lies over another.  */
 bool softgpu_add_block (const struct block *block);
 
@@ -95,7 +98,7 @@ bool softgpu_may_touch (uintptr_t address, size_t bytes, bool host_too);
 /* Makes memory of the host's known.  */
 CUresult softgpu_register (uintptr_t address, size_t bytes, unsigned flags);
 
-/* Bytes of DEVICE's memory that all live processes hold.  */
+/* Bytes that lie on DEVICE, of all live processes.  */
 uint64_t softgpu_held (CUdevice device);
 
 /* Takes BYTES for POOL, from what it keeps and then from the device; false where that is not to

@@ -52,7 +52,7 @@ gpu_of (nvmlDevice_t device)
   return &monitor.tie.state->gpu[device->gpu];
 }
 
-/* Bytes that live processes hold on DEVICE.  */
+/* Bytes of live processes that lie on DEVICE.  */
 uint64_t softgpu_used (nvmlDevice_t device);
 
 /* Percent of the last second in which DEVICE worked.  */

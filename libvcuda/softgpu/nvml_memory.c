@@ -1,18 +1,17 @@
 /* NVML: a device's memory.  */
 
+#include "account.h"
 #include "monitor.h"
 
 uint64_t
 softgpu_used (nvmlDevice_t device)
 {
   struct attachment *tie = &monitor.tie;
-  uint64_t used = 0;
   softgpu_lock (tie);
   softgpu_reap (tie);
-  for (unsigned slot = 0; slot < tie->state->slots_used; slot++)
-    used += tie->state->slot[slot].gpu[device->gpu].held_bytes;
+  struct softgpu_account account = softgpu_account (tie->state, device->gpu);
   softgpu_unlock (tie);
-  return used;
+  return account.physical + account.resident;
 }
 
 nvmlReturn_t

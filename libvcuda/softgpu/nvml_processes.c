@@ -2,6 +2,7 @@
 
 #include <sys/time.h>
 
+#include "account.h"
 #include "monitor.h"
 
 unsigned
@@ -14,6 +15,7 @@ softgpu_processes (nvmlDevice_t device, struct process *list)
   softgpu_reap (tie);
   uint64_t now = softgpu_now ();
   softgpu_advance (tie->state, device->gpu, now);
+  struct softgpu_account account = softgpu_account (tie->state, device->gpu);
   for (unsigned slot = 0; slot < tie->state->slots_used; slot++)
     {
       const struct softgpu_slot *process = &tie->state->slot[slot];
@@ -23,7 +25,7 @@ softgpu_processes (nvmlDevice_t device, struct process *list)
       namespace[count] = process->pid_namespace;
       list[count++] = (struct process){
         .pid = process->pid,
-        .held_bytes = use->held_bytes,
+        .held_bytes = softgpu_on_device (&account, use),
         .percent
         = (unsigned) ((softgpu_busy_in_last_second (use->period, now) + 5000000) / 10000000),
       };

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 2
+#define SOFTGPU_VERSION 3
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MAX_SLOTS 512
@@ -53,10 +53,11 @@ struct softgpu_mark
 
 struct softgpu_slot_gpu
 {
-  _Atomic uint64_t held_bytes;
-  uint64_t submitted_ns; /* GPU time asked for since the slot was taken */
-  uint64_t served_ns;    /* GPU time received; what is missing to submitted_ns is the backlog */
-  uint64_t waited_ns;    /* time with a backlog while another process had the device */
+  _Atomic uint64_t held_bytes;    /* physical: allocations, and what contexts take */
+  _Atomic uint64_t managed_bytes; /* besides; may be more than the GPU has */
+  uint64_t submitted_ns;          /* GPU time asked for since the slot was taken */
+  uint64_t served_ns; /* GPU time received; what is missing to submitted_ns is the backlog */
+  uint64_t waited_ns; /* time with a backlog while another process had the device */
   uint64_t marks_made;
   uint64_t marks_passed;
   uint32_t contexts;
@@ -127,7 +128,8 @@ struct softgpu_state
   uint64_t reaped_ns;
   uint64_t slice_ns;
   _Atomic uint32_t ordered; /* whether any failure is */
-  uint32_t padding;
+  uint32_t no_managed;      /* the GPUs are of the kind without managed memory */
+  uint64_t context_bytes;   /* what a context takes of its GPU */
   struct softgpu_order order[SOFTGPU_ORDERS];
   int32_t cuda_version;
   char driver_version[28];

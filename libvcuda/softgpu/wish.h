@@ -14,6 +14,8 @@ struct wish
   const char *driver_version;
   uint64_t memory_bytes;
   uint64_t slice_ns;
+  uint64_t context_bytes;
+  bool no_managed;
   uint64_t seed;
   bool seeded;
   unsigned gpus;

@@ -1,7 +1,13 @@
-/* Contexts that end give back what they held, and take their meter with them.  */
+/* Contexts: each that begins is counted, and one that ends gives back what it held, and takes its
+   meter with it.  */
+
+#include "contexts.h"
+
+#include <pthread.h>
 
 #include "alloc_map.h"
 #include "charge.h"
+#include "context_count.h"
 #include "current.h"
 #include "graph_memory.h"
 #include "meter.h"
@@ -22,13 +28,50 @@ context_gone (CUcontext context, bool with_pools)
   vcuda_graph_memory_settle ();
 }
 
+/* The thread's current context is then the new one.  */
+#define CREATE(name, parameters, arguments)                                                        \
+  CUresult vcuda_##name parameters                                                                 \
+  {                                                                                                \
+    struct vcuda_charge charge;                                                                    \
+    if (vcuda_inside)                                                                              \
+      return real.name arguments;                                                                  \
+    if (!vcuda_ready ())                                                                           \
+      return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
+    CUresult rc = vcuda_context_begin (&charge, device);                                           \
+    if (rc != CUDA_SUCCESS)                                                                        \
+      return rc;                                                                                   \
+    rc = VCUDA_WITHIN (real.name arguments);                                                       \
+    vcuda_current.context = NULL;                                                                  \
+    return vcuda_context_begun (&charge, rc,                                                       \
+                                rc == CUDA_SUCCESS ? VCUDA_KEY (VCUDA_CONTEXT, *context) : 0);     \
+  }
+
+CREATE (cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
+        (context, flags, device))
+CREATE (cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
+        (context, flags, device))
+CREATE (cuCtxCreate_v3,
+        (CUcontext * context, CUexecAffinityParam *affinity, int count, unsigned int flags,
+         CUdevice device),
+        (context, affinity, count, flags, device))
+CREATE (cuCtxCreate_v4,
+        (CUcontext * context, CUctxCreateParams *params, unsigned int flags, CUdevice device),
+        (context, params, flags, device))
+
+/* As with memory, the entry leaves the map before the driver may give the handle to another.  */
 #define DESTROY(context, call)                                                                     \
   do                                                                                               \
     {                                                                                              \
+      struct vcuda_allocation gone;                                                                \
+      if (vcuda_inside)                                                                            \
+        return call;                                                                               \
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
       vcuda_meter_settle (context);                                                                \
-      CUresult rc = call;                                                                          \
+      bool known = vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &gone);                     \
+      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      if (known)                                                                                   \
+        vcuda_context_ended (&gone, rc);                                                           \
       if (rc == CUDA_SUCCESS)                                                                      \
         context_gone (context, false);                                                             \
       return rc;                                                                                   \
@@ -59,84 +102,136 @@ vcuda_cuCtxDetach (CUcontext context)
   if (rc != CUDA_SUCCESS)
     return rc;
   vcuda_current_forget_all ();
-  if (real.cuCtxGetApiVersion (context, &version) != CUDA_SUCCESS)
-    context_gone (context, false);
+  struct vcuda_allocation gone;
+  if (real.cuCtxGetApiVersion (context, &version) == CUDA_SUCCESS)
+    return rc;
+  if (vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &gone))
+    vcuda_context_ended (&gone, rc);
+  context_gone (context, false);
   return rc;
 }
 
-/* The primary context's handle. Retaining it to learn it would change when it dies, so this is
-   noted when the program itself retains it.  */
-static CUcontext primary[DEVICES];
+/* A device's primary context. It begins with the first retain and ends when the driver says that it
+   is no longer active. The lock keeps that order where threads retain and release at once.  */
+static struct primary
+{
+  pthread_mutex_t mutex;
+  CUcontext handle; /* as the program was last told; it may have ended since */
+  bool live;
+} primaries[DEVICES] = {
+  [0 ... DEVICES - 1] = { .mutex = PTHREAD_MUTEX_INITIALIZER },
+};
+
+static struct primary *
+primary_of (CUdevice device)
+{
+  return device >= 0 && device < DEVICES ? &primaries[device] : NULL;
+}
+
+static CUresult
+retain (struct primary *primary, CUcontext *context, CUdevice device)
+{
+  struct vcuda_charge charge;
+  bool begins = !primary->live;
+  CUresult rc = begins ? vcuda_context_begin (&charge, device) : CUDA_SUCCESS;
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  rc = VCUDA_WITHIN (real.cuDevicePrimaryCtxRetain (context, device));
+  if (begins)
+    vcuda_context_begun (&charge, rc, VCUDA_KEY (VCUDA_PRIMARY_CONTEXT, device + 1));
+  if (rc == CUDA_SUCCESS)
+    {
+      primary->live = true;
+      primary->handle = *context;
+    }
+  return rc;
+}
 
 CUresult
 vcuda_cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)
 {
+  struct primary *primary = primary_of (device);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  CUresult rc = real.cuDevicePrimaryCtxRetain (context, device);
-  if (rc == CUDA_SUCCESS && device >= 0 && device < DEVICES)
-    __atomic_store_n (&primary[device], *context, __ATOMIC_RELEASE);
+  if (vcuda_inside || !primary)
+    return real.cuDevicePrimaryCtxRetain (context, device);
+  pthread_mutex_lock (&primary->mutex);
+  CUresult rc = retain (primary, context, device);
+  pthread_mutex_unlock (&primary->mutex);
   return rc;
 }
 
-/* Before its end, which waits for its work anyway.  */
+/* After a release or a reset. Neither need be the end: others may retain it still, and the driver
+   says whether a reset context stays active.  */
 static void
-settle_primary (CUdevice device)
-{
-  CUcontext context = NULL;
-  if (device >= 0 && device < DEVICES)
-    context = __atomic_load_n (&primary[device], __ATOMIC_ACQUIRE);
-  if (context)
-    vcuda_meter_settle (context);
-}
-
-static CUresult
-after_primary (CUdevice device, CUresult rc, bool reset)
+after_primary (struct primary *primary, CUdevice device, bool reset)
 {
   unsigned int flags;
-  int active = 0;
+  int active = 1;
+  struct vcuda_allocation gone;
   vcuda_current_forget_all ();
-  if (rc != CUDA_SUCCESS || device < 0 || device >= DEVICES)
-    return rc;
-  CUcontext context = __atomic_load_n (&primary[device], __ATOMIC_ACQUIRE);
-  bool gone
-      = reset
-        || (real.cuDevicePrimaryCtxGetState (device, &flags, &active) == CUDA_SUCCESS && !active);
-  if (context && gone)
-    context_gone (context, true);
-  return rc;
+  if (real.cuDevicePrimaryCtxGetState (device, &flags, &active) != CUDA_SUCCESS)
+    active = 1;
+  if (primary->handle && (reset || !active))
+    context_gone (primary->handle, true);
+  if (active || !primary->live)
+    return;
+  primary->live = false;
+  if (vcuda_map_take (VCUDA_KEY (VCUDA_PRIMARY_CONTEXT, device + 1), &gone))
+    vcuda_context_ended (&gone, CUDA_SUCCESS);
 }
+
+#define LET_GO(reset, call)                                                                        \
+  do                                                                                               \
+    {                                                                                              \
+      struct primary *primary = primary_of (device);                                               \
+      if (!vcuda_ready ())                                                                         \
+        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      if (vcuda_inside || !primary)                                                                \
+        return call;                                                                               \
+      pthread_mutex_lock (&primary->mutex);                                                        \
+      /* Before its end, which waits for its work anyway.  */                                      \
+      if (reset && primary->handle)                                                                \
+        vcuda_meter_settle (primary->handle);                                                      \
+      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      if (rc == CUDA_SUCCESS)                                                                      \
+        after_primary (primary, device, reset);                                                    \
+      pthread_mutex_unlock (&primary->mutex);                                                      \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
 
 CUresult
 vcuda_cuDevicePrimaryCtxRelease (CUdevice device)
 {
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  return after_primary (device, real.cuDevicePrimaryCtxRelease (device), false);
+  LET_GO (false, real.cuDevicePrimaryCtxRelease (device));
 }
 
 CUresult
 vcuda_cuDevicePrimaryCtxRelease_v2 (CUdevice device)
 {
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  return after_primary (device, real.cuDevicePrimaryCtxRelease_v2 (device), false);
+  LET_GO (false, real.cuDevicePrimaryCtxRelease_v2 (device));
 }
 
 CUresult
 vcuda_cuDevicePrimaryCtxReset (CUdevice device)
 {
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  settle_primary (device);
-  return after_primary (device, real.cuDevicePrimaryCtxReset (device), true);
+  LET_GO (true, real.cuDevicePrimaryCtxReset (device));
 }
 
 CUresult
 vcuda_cuDevicePrimaryCtxReset_v2 (CUdevice device)
 {
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  settle_primary (device);
-  return after_primary (device, real.cuDevicePrimaryCtxReset_v2 (device), true);
+  LET_GO (true, real.cuDevicePrimaryCtxReset_v2 (device));
+}
+
+void
+vcuda_primaries_forget (void)
+{
+  for (int device = 0; device < DEVICES; device++)
+    {
+      pthread_mutex_init (&primaries[device].mutex, NULL);
+      primaries[device].handle = NULL;
+      primaries[device].live = false;
+    }
 }

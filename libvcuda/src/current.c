@@ -33,15 +33,4 @@ CHANGES (cuCtxPushCurrent, (CUcontext context), (context))
 CHANGES (cuCtxPushCurrent_v2, (CUcontext context), (context))
 CHANGES (cuCtxPopCurrent, (CUcontext * context), (context))
 CHANGES (cuCtxPopCurrent_v2, (CUcontext * context), (context))
-CHANGES (cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
-         (context, flags, device))
-CHANGES (cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
-         (context, flags, device))
-CHANGES (cuCtxCreate_v3,
-         (CUcontext * context, CUexecAffinityParam *affinity, int count, unsigned int flags,
-          CUdevice device),
-         (context, affinity, count, flags, device))
-CHANGES (cuCtxCreate_v4,
-         (CUcontext * context, CUctxCreateParams *params, unsigned int flags, CUdevice device),
-         (context, params, flags, device))
 CHANGES (cuCtxAttach, (CUcontext * context, unsigned int flags), (context, flags))

@@ -4,6 +4,8 @@
 
 #include "alloc_map.h"
 #include "charge.h"
+#include "context_count.h"
+#include "contexts.h"
 #include "current.h"
 #include "graph_memory.h"
 #include "inside.h"
@@ -25,6 +27,8 @@ in_child (void)
   vcuda_virtual_memory_forget ();
   vcuda_graph_memory_forget ();
   vcuda_pools_forget ();
+  vcuda_contexts_forget ();
+  vcuda_primaries_forget ();
   vcuda_current_forget_all ();
   vcuda_meters_forget ();
 }

@@ -1,5 +1,6 @@
 /* Allocations and frees: each is reserve, call, settle.  */
 
+#include "managed.h"
 #include "settle.h"
 
 CUresult
@@ -12,8 +13,15 @@ vcuda_cuMemAlloc (CUdeviceptr_v1 *dptr, unsigned int bytes)
 CUresult
 vcuda_cuMemAlloc_v2 (CUdeviceptr *dptr, size_t bytes)
 {
-  VCUDA_ALLOCATE (vcuda_charge_current (&charge, bytes), real.cuMemAlloc_v2 (dptr, bytes), *dptr,
-                  VCUDA_OF_CONTEXT);
+  struct vcuda_charge charge;
+  if (vcuda_inside)
+    return real.cuMemAlloc_v2 (dptr, bytes);
+  CUresult rc = vcuda_charge_current (&charge, bytes);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  rc = VCUDA_WITHIN (vcuda_managed (charge.gpu) ? vcuda_alloc_managed (dptr, bytes)
+                                                : real.cuMemAlloc_v2 (dptr, bytes));
+  return vcuda_settle (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0, VCUDA_OF_CONTEXT);
 }
 
 CUresult
@@ -66,7 +74,9 @@ vcuda_cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t
   CUresult rc = vcuda_charge_current (&charge, bytes);
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_WITHIN (real.cuMemAllocPitch_v2 (dptr, pitch, width, height, element));
+  rc = VCUDA_WITHIN (vcuda_managed (charge.gpu)
+                         ? vcuda_alloc_managed_pitch (dptr, pitch, width, height, element)
+                         : real.cuMemAllocPitch_v2 (dptr, pitch, width, height, element));
   return settle_pitch (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0, rc == CUDA_SUCCESS ? *pitch : 0,
                        height);
 }

@@ -23,6 +23,8 @@ enum vcuda_kind
   VCUDA_ARRAY,
   VCUDA_MIPMAPPED_ARRAY,
   VCUDA_EXTERNAL_MEMORY,
+  VCUDA_CONTEXT,
+  VCUDA_PRIMARY_CONTEXT, /* of a device: its number + 1 */
 };
 
 #define VCUDA_KEY(kind, handle) ((uint64_t) (handle) ^ (uint64_t) (kind) << 60)

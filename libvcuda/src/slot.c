@@ -10,6 +10,7 @@
 
 #include "alloc_map.h"
 #include "clock.h"
+#include "context_count.h"
 #include "graph_memory.h"
 #include "pages.h"
 #include "slot_file.h"
@@ -28,6 +29,7 @@ clear_slot (struct vcuda_usage_slot *slot)
     {
       __atomic_store_n (&slot->held_bytes[gpu], 0, __ATOMIC_SEQ_CST);
       __atomic_store_n (&slot->busy_ns[gpu], 0, __ATOMIC_RELAXED);
+      __atomic_store_n (&slot->contexts[gpu], 0, __ATOMIC_RELAXED);
     }
   __atomic_store_n (&slot->asking, 0, __ATOMIC_SEQ_CST);
   __atomic_store_n (&slot->pid, 0, __ATOMIC_SEQ_CST);
@@ -40,7 +42,7 @@ is_clear (const struct vcuda_usage_slot *slot)
   uint64_t any = __atomic_load_n (&slot->pid, __ATOMIC_SEQ_CST)
                  | __atomic_load_n (&slot->asking, __ATOMIC_SEQ_CST);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
-    any |= __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_SEQ_CST);
+    any |= __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_SEQ_CST) | slot->contexts[gpu];
   return any == 0;
 }
 
@@ -76,6 +78,7 @@ enter_held (struct vcuda_usage_slot *slot)
   vcuda_graph_memory_held (bytes);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     __atomic_store_n (&slot->held_bytes[gpu], bytes[gpu], __ATOMIC_SEQ_CST);
+  vcuda_context_counts (slot->contexts);
 }
 
 /* Once: the caller's error code can't say which limit it met.  */

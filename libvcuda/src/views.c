@@ -4,6 +4,7 @@
 
 #include "charge.h"
 #include "device.h"
+#include "managed.h"
 #include "pages.h"
 #include "slot.h"
 
@@ -56,6 +57,15 @@ vcuda_cuMemGetInfo_v2 (size_t *free_bytes, size_t *total)
   uint64_t held;
   if (!free_bytes || !total || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
     return real.cuMemGetInfo_v2 (free_bytes, total); /* the driver has an error for it */
+  if (vcuda_managed (gpu))
+    {
+      /* The driver's free memory says nothing: it makes room by moving pages out.  */
+      vcuda_slots_reclaim_sometimes ();
+      *total = vcuda_memory_limit (gpu);
+      held = vcuda_held_bytes (gpu);
+      *free_bytes = held < *total ? *total - held : 0;
+      return CUDA_SUCCESS;
+    }
   if (gpu >= 0 && __atomic_load_n (&looks[gpu].tick, __ATOMIC_ACQUIRE) == tick_now ()
       && __atomic_load_n (&looks[gpu].held, __ATOMIC_RELAXED) == (held = vcuda_held_bytes (gpu)))
     {

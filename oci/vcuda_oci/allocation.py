@@ -14,16 +14,20 @@ VERSION = 1
 class GpuShare:
     """One GPU's part of an allocation."""
 
-    def __init__(self, uuid: str, memory_bytes: int, core_percent: int) -> None:
+    def __init__(
+        self, uuid: str, memory_bytes: int, core_percent: int, managed: bool = False
+    ) -> None:
         self.uuid = uuid  # as NVML prints it: "GPU-5f1c…"
         self.memory_bytes = memory_bytes  # hard limit
         self.core_percent = core_percent  # 1..100 of the GPU's time
+        self.managed = managed  # promised under overcommit: the driver may move it to the host
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GpuShare) and self.__dict__ == other.__dict__
 
     def __repr__(self) -> str:
-        return f"GpuShare({self.uuid!r}, {self.memory_bytes}, {self.core_percent})"
+        managed = ", managed" if self.managed else ""
+        return f"GpuShare({self.uuid!r}, {self.memory_bytes}, {self.core_percent}{managed})"
 
 
 class Allocation:
@@ -74,11 +78,11 @@ def parse(text: str) -> Allocation:
     return allocation
 
 
-def _share(uuid: str, memory_bytes: int, core_percent: int) -> GpuShare:
-    whole = type(memory_bytes) is int and type(core_percent) is int
+def _share(uuid: str, memory_bytes: int, core_percent: int, managed: bool = False) -> GpuShare:
+    whole = type(memory_bytes) is int and type(core_percent) is int and type(managed) is bool
     if not (isinstance(uuid, str) and whole and memory_bytes > 0 and 1 <= core_percent <= 100):
         raise ValueError("a share that makes no sense")
-    return GpuShare(uuid, memory_bytes, core_percent)
+    return GpuShare(uuid, memory_bytes, core_percent, managed)
 
 
 def _check(allocation: Allocation) -> None:

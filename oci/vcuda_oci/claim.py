@@ -6,6 +6,7 @@ import time
 
 from . import liveness, names, pages
 from .allocation import Allocation
+from .config import BINPACK
 from .errors import VcudaError
 from .ledger import broken_record
 from .placement import Chosen, Refused, choose
@@ -20,14 +21,27 @@ if TYPE_CHECKING:
 PPM_PER_PERCENT = 10_000
 
 
+class Terms:
+    """What the settings say about every claim.
+
+    placement: "binpack" or "spread". overcommit: how many times a GPU's memory is promised.
+    context_bytes: what a process's context on a GPU counts against its container's share.
+    """
+
+    def __init__(
+        self, placement: str = BINPACK, overcommit: float = 1, context_bytes: int = 0
+    ) -> None:
+        self.placement, self.overcommit, self.context_bytes = placement, overcommit, context_bytes
+
+
 def claim(
     ledger: Ledger,
     host: Host,
     owner: Owner,
     request: Request,
-    placement: str,
     runtime: list[str],
     claimant: int,
+    terms: Terms,
 ) -> tuple[Allocation, bool]:
     """The owner's allocation, and whether this claim made it.
 
@@ -52,11 +66,11 @@ def claim(
                     f"stop it, or run 'vcuda release {owner.key}' if it is gone",
                 )
             if same:
-                return _take_over(ledger, known, owner, runtime, claimant), False
+                return _take_over(ledger, known, owner, runtime, claimant, terms), False
             ledger.remove(known.id)
-        answer = _place(ledger, host, request, placement)
+        answer = _place(ledger, host, request, terms)
         if isinstance(answer, Refused) and ledger.sweep(liveness.is_alive):
-            answer = _place(ledger, host, request, placement)
+            answer = _place(ledger, host, request, terms)
         if isinstance(answer, Refused):
             raise VcudaError(answer.reason, "placement", "ask for less, or free a share")
         allocation = Allocation(
@@ -69,11 +83,11 @@ def claim(
             time.time(),
             _pod(owner),
         )
-        ledger.write(allocation, limits_page(allocation))
+        ledger.write(allocation, limits_page(allocation, terms))
         return allocation, True
 
 
-def limits_page(allocation: Allocation) -> bytes:
+def limits_page(allocation: Allocation, terms: Terms) -> bytes:
     """What the shim is told of the allocation. Raises VcudaError: more than a page can say."""
     gpus = [
         pages.LimitsGpu(
@@ -84,6 +98,8 @@ def limits_page(allocation: Allocation) -> bytes:
             pages.POLICY_FIXED,
             share.core_percent * PPM_PER_PERCENT,
             0,
+            int(share.managed),
+            terms.context_bytes,
         )
         for share in allocation.shares
     ]
@@ -93,12 +109,12 @@ def limits_page(allocation: Allocation) -> bytes:
         raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
 
 
-def _place(ledger: Ledger, host: Host, request: Request, placement: str) -> Chosen | Refused:
+def _place(ledger: Ledger, host: Host, request: Request, terms: Terms) -> Chosen | Refused:
     whole, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
     taken = [share for allocation in whole for share in allocation.shares]
-    return choose(host.gpus, taken, request, placement)
+    return choose(host.gpus, taken, request, terms.placement, terms.overcommit)
 
 
 def _all_here(allocation: Allocation, host: Host) -> bool:
@@ -107,14 +123,19 @@ def _all_here(allocation: Allocation, host: Host) -> bool:
 
 
 def _take_over(
-    ledger: Ledger, known: Allocation, owner: Owner, runtime: list[str], claimant: int
+    ledger: Ledger,
+    known: Allocation,
+    owner: Owner,
+    runtime: list[str],
+    claimant: int,
+    terms: Terms,
 ) -> Allocation:
     """The allocation of a container that is gone, for its next instance."""
     known.container_id, known.runtime = owner.container_id, runtime
     known.claimant = _claimant(claimant)
     known.pod = _pod(owner)
     # Fresh pages: what the last instance's processes used is no more.
-    ledger.write(known, limits_page(known))
+    ledger.write(known, limits_page(known, terms))
     return known
 
 

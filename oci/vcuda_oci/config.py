@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from . import files
 from .errors import VcudaError
+from .sizes import parse_bytes
 
 ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS = "never", "unprivileged", "always"
 BINPACK, SPREAD = "binpack", "spread"
@@ -23,13 +24,20 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "driver-root": "/",
     "accept-request-from-env": ENV_UNPRIVILEGED,
     "placement": BINPACK,
+    "memory-overcommit": "1",
+    "context-memory": "0",
     "extra-mounts": [],
 }
+_MOST_BYTES = 1 << 60  # no GPU has as much, and sums of so many stay in 64 bits
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class Config:
-    """The settings, checked. Paths are absolute; `runtime` is a name or an absolute path."""
+    """The settings, checked. Paths are absolute; `runtime` is a name or an absolute path.
+
+    memory_overcommit: how often a GPU's memory may be promised, from 1. context_memory: bytes that
+    each context counts against its container's slice.
+    """
 
     def __init__(self, path: str, values: dict[str, str | list[str]]) -> None:
         self.path = path
@@ -38,6 +46,8 @@ class Config:
         self.driver_root = str(values["driver-root"])
         self.accept_request_from_env = str(values["accept-request-from-env"])
         self.placement = str(values["placement"])
+        self.memory_overcommit = float(str(values["memory-overcommit"]))
+        self.context_memory = parse_bytes(str(values["context-memory"])) or 0
         self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
 
 
@@ -98,7 +108,20 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
         raise VcudaError(f"{key} '{item}' is not absolute", where, "begin it with /")
     if key == "runtime" and (not item or ("/" in item and not item.startswith("/"))):
         raise VcudaError(f"runtime '{item}' is neither a name nor absolute", where, "name runc")
+    if key == "memory-overcommit" and not _is_factor(item):
+        mend = "write how often memory may be promised, from 1 to 100, such as 1.5"
+        raise VcudaError(f"{key} cannot be '{item}'", where, mend)
+    size = parse_bytes(item) if key == "context-memory" else 0
+    if size is None or size >= _MOST_BYTES:
+        raise VcudaError(f"{key} cannot be '{item}'", where, "write a size such as 300MiB, or 0")
     return item
+
+
+def _is_factor(text: str) -> bool:
+    """Whether `text` is a decimal from 1 to 100, and not of float()'s other words."""
+    whole, point, rest = text.partition(".")
+    digits = [whole, rest] if point else [whole]
+    return all(d.isascii() and d.isdigit() for d in digits) and 1 <= float(text) <= 100
 
 
 def _array(key: str, text: str, where: str) -> tuple[list[str], str]:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
         def rate_ppm(self) -> int: ...  # GPU time granted now, parts per million
         @property
         def weight(self) -> int: ...
+        @property
+        def managed_memory(self) -> int: ...  # 1: cuMemAlloc gives managed memory
+        @property
+        def context_bytes(self) -> int: ...  # what each context counts; 0: nothing
 
 
 ABI_VERSION = 1
@@ -69,7 +73,9 @@ FIELDS = {
         ("policy", "I"),
         ("rate_ppm", "I"),
         ("weight", "I"),
-        ("reserved", "52s"),
+        ("reserved", "40s"),
+        ("managed_memory", "I"),
+        ("context_bytes", "Q"),
     ),
     "usage": (
         ("magic", "I"),
@@ -102,7 +108,8 @@ FIELDS = {
         ("padding", "I"),
         ("held_bytes", f"{MAX_GPUS}Q"),
         ("busy_ns", f"{MAX_GPUS}Q"),
-        ("reserved", "40s"),
+        ("contexts", f"{MAX_GPUS}B"),
+        ("reserved", "24s"),
     ),
 }
 
@@ -143,8 +150,10 @@ class LimitsGpu:
     """One GPU's entry of a limits page that was read."""
 
     __slots__ = (
+        "context_bytes",
         "core_ceiling_percent",
         "core_percent",
+        "managed_memory",
         "memory_bytes",
         "policy",
         "rate_ppm",
@@ -161,6 +170,8 @@ class LimitsGpu:
         policy: int,
         rate_ppm: int,
         weight: int,
+        managed_memory: int = 0,
+        context_bytes: int = 0,
     ) -> None:
         self.uuid = uuid
         self.memory_bytes = memory_bytes
@@ -169,6 +180,8 @@ class LimitsGpu:
         self.policy = policy
         self.rate_ppm = rate_ppm
         self.weight = weight
+        self.managed_memory = managed_memory
+        self.context_bytes = context_bytes
 
 
 class Limits:
@@ -183,7 +196,15 @@ class Limits:
 class UsageGpu:
     """What a container says of its use of one GPU."""
 
-    __slots__ = ("balance_ns", "busy_ns", "held_bytes", "launches", "refusals", "throttled_ns")
+    __slots__ = (
+        "balance_ns",
+        "busy_ns",
+        "contexts",
+        "held_bytes",
+        "launches",
+        "refusals",
+        "throttled_ns",
+    )
 
     def __init__(
         self,
@@ -193,8 +214,10 @@ class UsageGpu:
         launches: int,
         refusals: int,
         balance_ns: int,
+        contexts: int,
     ) -> None:
-        self.held_bytes = held_bytes
+        self.held_bytes = held_bytes  # allocations, and what contexts are charged
+        self.contexts = contexts  # that live; a process tells at most 255
         self.busy_ns = busy_ns
         self.throttled_ns = throttled_ns
         self.launches = launches
@@ -205,7 +228,7 @@ class UsageGpu:
 class UsageProcess:
     """One process that took a slot; `pid` is the container's, and may be anything."""
 
-    __slots__ = ("busy_ns", "generation", "held_bytes", "pid", "slot", "start_time")
+    __slots__ = ("busy_ns", "contexts", "generation", "held_bytes", "pid", "slot", "start_time")
 
     def __init__(
         self,
@@ -215,6 +238,7 @@ class UsageProcess:
         start_time: int,
         held_bytes: tuple[int, ...],
         busy_ns: tuple[int, ...],
+        contexts: tuple[int, ...],
     ) -> None:
         self.slot = slot  # lock byte USAGE_LOCK_BASE + slot says whether it lives
         self.pid = pid
@@ -222,6 +246,7 @@ class UsageProcess:
         self.start_time = start_time
         self.held_bytes = held_bytes  # per GPU, in the order of the limits page
         self.busy_ns = busy_ns
+        self.contexts = contexts
 
 
 class Usage:
@@ -268,6 +293,8 @@ def limits_page(gpus: Sequence[GpuLimits], driver_dir: str = GUEST_DRIVER) -> by
             gpu.rate_ppm,
             gpu.weight,
             b"",
+            gpu.managed_memory,
+            gpu.context_bytes,
         )
     return page.ljust(LIMITS_SIZE, b"\0")
 
@@ -310,7 +337,7 @@ def read_limits(page: bytes) -> Limits:
         entry = struct.unpack_from(
             code("limits_gpu"), page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE
         )
-        gpus.append(LimitsGpu(text_of(entry[0]), *entry[1:7]))
+        gpus.append(LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:]))
     return Limits(text_of(head[5]), head[4], gpus)
 
 
@@ -340,7 +367,7 @@ def read_usage(page: bytes, live: frozenset[int] | None = None) -> Usage:
     Raises ValueError: not a usage page.
     """
     head = checked_head(page, "usage", USAGE_MAGIC, USAGE_SIZE)
-    held = [0] * MAX_GPUS
+    held, contexts = [0] * MAX_GPUS, [0] * MAX_GPUS
     processes = []
     slots_at = USAGE_HEAD_SIZE + MAX_GPUS * USAGE_GPU_SIZE
     for index in range(min(head[3], MAX_PROCESSES)):
@@ -349,11 +376,21 @@ def read_usage(page: bytes, live: frozenset[int] | None = None) -> Usage:
         slot = struct.unpack_from(code("usage_slot"), page, slots_at + index * USAGE_SLOT_SIZE)
         bytes_held = slot[5 : 5 + MAX_GPUS]
         busy = slot[5 + MAX_GPUS : 5 + 2 * MAX_GPUS]
+        live_contexts = slot[5 + 2 * MAX_GPUS : 5 + 3 * MAX_GPUS]
         for gpu in range(MAX_GPUS):
             held[gpu] += bytes_held[gpu]
+            contexts[gpu] += live_contexts[gpu]
         if slot[0]:
             processes.append(
-                UsageProcess(index, slot[0], slot[1], slot[2], tuple(bytes_held), tuple(busy))
+                UsageProcess(
+                    index,
+                    slot[0],
+                    slot[1],
+                    slot[2],
+                    tuple(bytes_held),
+                    tuple(busy),
+                    tuple(live_contexts),
+                )
             )
     gpus = []
     for index in range(MAX_GPUS):
@@ -361,7 +398,11 @@ def read_usage(page: bytes, live: frozenset[int] | None = None) -> Usage:
             code("usage_gpu"), page, USAGE_HEAD_SIZE + index * USAGE_GPU_SIZE
         )
         balance, _, busy_ns, throttled_ns, launches, refusals = entry[:6]
-        gpus.append(UsageGpu(held[index], busy_ns, throttled_ns, launches, refusals, balance))
+        gpus.append(
+            UsageGpu(
+                held[index], busy_ns, throttled_ns, launches, refusals, balance, contexts[index]
+            )
+        )
     newer_symbols, tables, ids = struct.unpack_from("=II64s", page, 16)
     known = [ids[at * 16 : at * 16 + 16].hex() for at in range(min(tables, 4))]
     return Usage(gpus, processes, newer_symbols, tuple(known))

@@ -36,29 +36,36 @@ class Refused:
 
 
 class _Free:
-    """What is left of one GPU."""
+    """What is left of one GPU, and of the promises that its memory allows."""
 
-    def __init__(self, gpu: Gpu, taken: Sequence[GpuShare]) -> None:
+    def __init__(self, gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> None:
         mine = [share for share in taken if share.uuid == gpu.uuid]
         self.gpu = gpu
         self.core = 100 - sum(share.core_percent for share in mine)
-        self.memory = gpu.memory_bytes - sum(share.memory_bytes for share in mine)
+        self.unpromised = int(gpu.memory_bytes * overcommit) - sum(s.memory_bytes for s in mine)
+        # Nobody gets more than there is; and what was promised may be more than may be now.
+        self.memory = max(0, min(self.unpromised, gpu.memory_bytes))
         self.untouched = not mine
 
 
 def choose(
-    gpus: Sequence[Gpu], taken: Sequence[GpuShare], request: Request, placement: str
+    gpus: Sequence[Gpu],
+    taken: Sequence[GpuShare],
+    request: Request,
+    placement: str,
+    overcommit: float = 1,
 ) -> Chosen | Refused:
     """Place `request` on `gpus`, of which `taken` is in use.
 
     Whole GPUs come first and are wholly unused ones; a fraction takes the fullest GPU that fits
     (binpack) or the emptiest (spread) and leaves enough for the whole ones. Equal ones go by index,
-    so the answer is the same each time.
+    so the answer is the same each time. Memory is promised up to `overcommit` times; above once,
+    the memory of fractions is managed. Of whole GPUs it never is: nobody else is there.
     """
     allowed, unknown = _allowed(gpus, request)
     if unknown:
         return Refused(f"no GPU '{unknown}' here; there is {_listed(gpus)}")
-    free = [_Free(gpu, taken) for gpu in allowed]
+    free = [_Free(gpu, taken, overcommit) for gpu in allowed]
     core = request.core or 100 * len(allowed)
     whole, fraction = divmod(core, 100)
     untouched = [left for left in free if left.untouched]
@@ -72,7 +79,8 @@ def choose(
         if best is None:
             return Refused(_nothing_fits(beside, fraction, request))
         untouched = [left for left in untouched if left is not best]
-        parts = [GpuShare(best.gpu.uuid, _fraction_memory(best, fraction, request), fraction)]
+        memory = _fraction_memory(best, fraction, request)
+        parts = [GpuShare(best.gpu.uuid, memory, fraction, overcommit > 1)]
     elif _memory(untouched[:whole]) < (request.memory_bytes or 0):
         untouched.sort(key=lambda left: -left.memory)
         most = _memory(untouched[:whole])
@@ -81,6 +89,11 @@ def choose(
             return Refused(f"{whole} wholly free have at most {_gib(most)}; {asked} asked")
     chosen = untouched[:whole]
     return Chosen([GpuShare(left.gpu.uuid, left.gpu.memory_bytes, 100) for left in chosen] + parts)
+
+
+def free_memory(gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> int:
+    """The most bytes that one container could still be promised on `gpu`."""
+    return _Free(gpu, taken, overcommit).memory
 
 
 def _allowed(gpus: Sequence[Gpu], request: Request) -> tuple[list[Gpu], str]:
@@ -118,7 +131,8 @@ def _best_fitting(
     sign = -1 if order == SPREAD else 1
 
     def rank(left: _Free) -> tuple[int, int, int]:
-        return sign * left.core, sign * left.memory, -left.gpu.index if last else left.gpu.index
+        index = -left.gpu.index if last else left.gpu.index
+        return sign * left.core, sign * left.unpromised, index
 
     return min(fitting, key=rank, default=None)
 

@@ -6,6 +6,7 @@ from . import names
 from .config import ENV_ALWAYS, ENV_NEVER
 from .errors import VcudaError
 from .identity import image_may_annotate
+from .sizes import parse_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ FIXED = "fixed"
 
 # Where a request stands that only NVIDIA's variable makes.
 _NVIDIA = f"env {names.NVIDIA_VISIBLE_DEVICES}"
-_UNITS = {"": 1, "B": 1}
-for _power, _letter in enumerate("KMGT", 1):
-    _UNITS[_letter + "iB"] = _UNITS[_letter + "i"] = 1024**_power
 
 
 class Request:
@@ -143,14 +141,6 @@ def parse(asked: Asked) -> Request:
         raise VcudaError(f"placement '{placement}' is not offered", where, "use binpack or spread")
     gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
     return Request(core, memory, gpus, policy, placement, "env" if asked.from_env else "annotation")
-
-
-def parse_bytes(text: str) -> int | None:
-    """ "5GiB", "512Mi", "4096" (bytes) as bytes; None: not a size."""
-    digits = len(text) - len(text.lstrip("0123456789"))
-    if not text[:digits] or digits > 20 or text[digits:] not in _UNITS:
-        return None
-    return int(text[:digits]) * _UNITS[text[digits:]]
 
 
 def annotations_of(spec: Any) -> dict[str, str]:

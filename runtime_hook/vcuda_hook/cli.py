@@ -104,7 +104,12 @@ def build_parser() -> argparse.ArgumentParser:
     verb("ps", "list the containers that hold shares, and what they use", "ps")
     inspect = verb("inspect", "show all that is known of one container's share", "inspect run-3f2a")
     inspect.add_argument("id", metavar="ID", help="the allocation's id, or how it begins")
-    verb("gpus", "list the GPUs and what is free of each", "gpus --json")
+    gpus = verb("gpus", "list the GPUs and what is free of each", "gpus --json")
+    gpus.add_argument(
+        "--measure-context",
+        action="store_true",
+        help="make a context on each GPU and tell what it takes there",
+    )
     release = verb("release", "give back what a container holds", "release --all-dead")
     release.add_argument("id", metavar="ID", nargs="*", help="the id, or how it begins")
     release.add_argument(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
-from vcuda_oci import host
+from vcuda_oci import host, placement
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger, broken_record
 
-from . import table, usage
+from . import context_memory, table, usage
 from .status import statuses
 
 TYPE_CHECKING = False
@@ -41,7 +41,17 @@ def ps_of(settings: Config, json: bool = False) -> int:
     if json:
         table.print_json(entries)
     else:
-        headings = ("CONTAINER", "GPU", "CORE", "USED", "MEMORY", "POLICY", "STATE", "AGE")
+        headings = (
+            "CONTAINER",
+            "GPU",
+            "CORE",
+            "USED",
+            "MEMORY",
+            "CONTEXTS",
+            "POLICY",
+            "STATE",
+            "AGE",
+        )
         table.print_table(headings, [_row(entry) for entry in entries])
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
@@ -66,9 +76,11 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def gpus(arguments: argparse.Namespace, settings: Config) -> int:
-    """The host's GPUs and what is free of each."""
+    """The host's GPUs, what is free of each and, if asked, what a context takes there."""
     facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     whole, broken = Ledger(settings.state_dir).read()
+    measured = context_memory.measure(facts) if arguments.measure_context else {}
+    overcommit = settings.memory_overcommit
     entries: list[dict[str, Any]] = []
     for gpu in facts.gpus:
         taken = [share for a in whole for share in a.shares if share.uuid == gpu.uuid]
@@ -79,30 +91,50 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
                 "model": gpu.model,
                 "memory_bytes": gpu.memory_bytes,
                 "free_core_percent": 100 - sum(share.core_percent for share in taken),
-                "free_memory_bytes": gpu.memory_bytes - sum(s.memory_bytes for s in taken),
+                "free_memory_bytes": placement.free_memory(gpu, taken, overcommit),
+                "promised_memory_bytes": sum(share.memory_bytes for share in taken),
+                "memory_overcommit": overcommit,
                 "tenants": len(taken),
             }
         )
+        if arguments.measure_context:
+            entries[-1]["context_memory_bytes"] = measured.get(gpu.uuid)
     if arguments.json:
         table.print_json(entries)
     else:
-        headings = ("INDEX", "UUID", "MODEL", "MEMORY", "FREE CORE", "FREE MEMORY", "TENANTS")
-        rows = [
-            (
-                str(entry["index"]),
-                str(entry["uuid"]),
-                str(entry["model"]),
-                table.size(gpu.memory_bytes),
-                f"{entry['free_core_percent']} %",
-                table.size(entry["free_memory_bytes"]),
-                str(entry["tenants"]),
-            )
-            for gpu, entry in zip(facts.gpus, entries)
-        ]
-        table.print_table(headings, rows)
+        headings = (*_GPU_HEADINGS, *(("CONTEXT",) if arguments.measure_context else ()))
+        table.print_table(headings, [_gpu_row(entry) for entry in entries])
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
     return 1 if broken else 0
+
+
+_GPU_HEADINGS = (
+    "INDEX",
+    "UUID",
+    "MODEL",
+    "MEMORY",
+    "PROMISED",
+    "FREE CORE",
+    "FREE MEMORY",
+    "TENANTS",
+)
+
+
+def _gpu_row(entry: dict[str, Any]) -> tuple[str, ...]:
+    context = entry.get("context_memory_bytes")
+    measured = ("-" if context is None else table.size(context),)
+    return (
+        str(entry["index"]),
+        str(entry["uuid"]),
+        str(entry["model"]),
+        table.size(entry["memory_bytes"]),
+        table.size(entry["promised_memory_bytes"]),
+        f"{entry['free_core_percent']} %",
+        table.size(entry["free_memory_bytes"]),
+        str(entry["tenants"]),
+        *(measured if "context_memory_bytes" in entry else ()),
+    )
 
 
 def find(ledger: Ledger, prefix: str) -> Allocation:
@@ -139,6 +171,9 @@ def _entries(
             "core_used_percent": use.core_percent,
             "memory_bytes": share.memory_bytes,
             "memory_used_bytes": use.memory_bytes,
+            "memory_managed": share.managed,
+            "contexts": use.contexts,
+            "context_bytes": use.context_bytes,
             "policy": allocation.request.get("policy"),
             "status": status,
             "created": allocation.created,
@@ -155,11 +190,19 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         f"{'?' if index is None else index} {table.short(entry['gpu_uuid'])}",
         f"{entry['core_percent']} %",
         "-" if used is None else f"{used:.0f} %",
-        f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}",
+        f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}"
+        + (" managed" if entry["memory_managed"] else ""),
+        _contexts(entry["contexts"], entry["context_bytes"]),
         str(entry["policy"]),
         entry["status"],
         table.age(time.time() - entry["created"]),
     )
+
+
+def _contexts(count: int | None, charged: int | None) -> str:
+    if count is None:
+        return "-"
+    return f"{count}, {table.size(charged)}" if charged else str(count)
 
 
 def _short_id(id: str) -> str:

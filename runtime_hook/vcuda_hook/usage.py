@@ -25,8 +25,16 @@ SAMPLE_SECONDS = 0.2
 class Use:
     """Of one GPU's share. None: the page tells nothing."""
 
-    def __init__(self, core_percent: float | None = None, memory_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        core_percent: float | None = None,
+        memory_bytes: int | None = None,
+        contexts: int | None = None,
+        context_bytes: int | None = None,
+    ) -> None:
         self.core_percent, self.memory_bytes = core_percent, memory_bytes
+        self.contexts = contexts  # that live
+        self.context_bytes = context_bytes  # of memory_bytes: what contexts are charged
 
 
 def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) -> list[list[Use]]:
@@ -42,9 +50,8 @@ def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) ->
 
 def limits(ledger: Ledger, allocation: Allocation) -> Any:
     """The limits page as a JSON tree, or why it cannot be read."""
-    path = _folder(ledger, allocation) + "/limits"
     try:
-        page = pages.read_limits(files.read(path, 1 << 20))
+        page = _read_limits(ledger, allocation)
     except (OSError, ValueError) as error:
         return {"error": str(error)}
     return {
@@ -62,9 +69,11 @@ def whole_page(ledger: Ledger, allocation: Allocation) -> Any:
         return {"error": str(error)}
     count = len(allocation.shares)
     gpus = [_fields(gpu) for gpu in page.gpus[:count]]
+    for gpu, each in zip(gpus, _context_bytes(ledger, allocation)):
+        gpu["context_bytes"] = _charged(gpu["contexts"], each)
     processes = [_fields(process) for process in page.processes]
     for process in processes:
-        for key in ("held_bytes", "busy_ns"):
+        for key in ("held_bytes", "busy_ns", "contexts"):
             process[key] = list(process[key])[:count]
     return {"gpus": gpus, "processes": processes}
 
@@ -86,11 +95,30 @@ def _use(ledger: Ledger, allocation: Allocation, since: float, earlier: Sequence
     elapsed_ns = (time.monotonic() - since) * 1e9
     return [
         Use(
-            100 * max(0, page.gpus[index].busy_ns - earlier[index]) / elapsed_ns,
-            page.gpus[index].held_bytes,
+            100 * max(0, gpu.busy_ns - busy_before) / elapsed_ns,
+            gpu.held_bytes,
+            gpu.contexts,
+            _charged(gpu.contexts, each),
         )
-        for index in range(len(allocation.shares))
+        for gpu, busy_before, each in zip(page.gpus, earlier, _context_bytes(ledger, allocation))
     ]
+
+
+def _context_bytes(ledger: Ledger, allocation: Allocation) -> list[int | None]:
+    """What each context is charged on each GPU of the allocation. None: the page tells nothing."""
+    try:
+        page = _read_limits(ledger, allocation)
+    except (OSError, ValueError):
+        return [None for _ in allocation.shares]
+    return [gpu.context_bytes for gpu in page.gpus[: len(allocation.shares)]]
+
+
+def _charged(contexts: int, each: int | None) -> int | None:
+    return None if each is None else contexts * each
+
+
+def _read_limits(ledger: Ledger, allocation: Allocation) -> pages.Limits:
+    return pages.read_limits(files.read(_folder(ledger, allocation) + "/limits", 1 << 20))
 
 
 def _read(ledger: Ledger, allocation: Allocation) -> pages.Usage:

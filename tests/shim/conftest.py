@@ -39,25 +39,39 @@ class DriverRoot:
 
 
 @pytest.fixture
-def host(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverRoot]:
-    root = str(tmp_path_factory.mktemp("host") / "root")
+def new_host(
+    built: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., DriverRoot]]:
+    """Makes a host with two GPUs of 16 GiB, and more options of `softgpu create`."""
     tool = os.path.join(guest.BUILD, "softgpu", "softgpu")
-    subprocess.run(
-        [tool, "create", root, "--gpus", "2", "--memory", "16GiB"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    yield DriverRoot(root)
-    subprocess.run([tool, "destroy", root], check=True, stdout=subprocess.DEVNULL)
+    roots: list[str] = []
+
+    def make(*options: str) -> DriverRoot:
+        roots.append(str(tmp_path_factory.mktemp("host") / "root"))
+        command = [tool, "create", roots[-1], "--gpus", "2", "--memory", "16GiB", *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return DriverRoot(roots[-1])
+
+    yield make
+    for root in roots:
+        subprocess.run([tool, "destroy", root], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def host(new_host: Callable[..., DriverRoot]) -> DriverRoot:
+    return new_host()
 
 
 @pytest.fixture
 def new_guest(
-    host: DriverRoot, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., guest.Guest]:
-    def make(*gpus: guest.Gpu) -> guest.Guest:
+    """A container with slices of the test's host, or of ON."""
+
+    def make(*gpus: guest.Gpu, on: DriverRoot | None = None) -> guest.Guest:
         folder = str(tmp_path_factory.mktemp("guest"))
-        return guest.Guest(folder, host.path, gpus)
+        root = on or request.getfixturevalue("host")
+        return guest.Guest(folder, root.path, gpus)
 
     return make
 

@@ -51,10 +51,13 @@ class Gpu(NamedTuple):
     policy: int = pages.POLICY_FIXED
     rate_ppm: int = 1_000_000
     weight: int = 100
+    managed_memory: int = 0
+    context_bytes: int = 0
 
 
-def share(uuid: str, memory_bytes: int, core_percent: int = 100) -> Gpu:
-    return Gpu(uuid, memory_bytes, core_percent, core_percent, rate_ppm=core_percent * 10_000)
+def share(uuid: str, memory_bytes: int, core_percent: int = 100, **more: int) -> Gpu:
+    rate_ppm = core_percent * 10_000
+    return Gpu(uuid, memory_bytes, core_percent, core_percent, rate_ppm=rate_ppm, **more)
 
 
 class Guest:

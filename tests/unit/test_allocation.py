@@ -13,7 +13,9 @@ from unit.ground import GIB, record
 from vcuda_oci import allocation
 from vcuda_oci.allocation import GpuShare
 
-SHARES = st.builds(GpuShare, st.text(max_size=40), st.integers(1, 2**63), st.integers(1, 100))
+SHARES = st.builds(
+    GpuShare, st.text(max_size=40), st.integers(1, 2**63), st.integers(1, 100), st.booleans()
+)
 RECORDS = st.builds(
     record,
     id=st.text(max_size=20),
@@ -38,7 +40,9 @@ def test_a_record_reads_by_eye() -> None:
     assert json.loads(record().dump()) == {
         "version": 1,
         "id": "box",
-        "shares": [{"uuid": "GPU-0", "memory_bytes": 4 * GIB, "core_percent": 30}],
+        "shares": [
+            {"uuid": "GPU-0", "memory_bytes": 4 * GIB, "core_percent": 30, "managed": False}
+        ],
         "request": {
             "core": 30,
             "memory_bytes": 4 * GIB,
@@ -52,6 +56,10 @@ def test_a_record_reads_by_eye() -> None:
         "created": 1700000000.5,
         "pod": {},
     }
+
+
+def test_a_record_from_before_memory_could_be_managed_is_whole() -> None:
+    assert allocation.parse(changed(shares=share())).shares == [GpuShare("GPU-0", 1, 1, False)]
 
 
 def test_a_record_cut_anywhere_is_refused() -> None:
@@ -100,6 +108,7 @@ def share(**fields: Any) -> list[dict[str, Any]]:
         changed(shares=share(memory_bytes=True)),
         changed(shares=share(core_percent=0)),
         changed(shares=share(core_percent=101)),
+        changed(shares=share(managed=1)),
         changed(shares=share(extra=1)),
         "[" * 100_000,
     ],

@@ -10,7 +10,7 @@ import pytest
 from unit.ground import GIB, FakeRuntime, host, left_in, pod_owner, record, shares_of, write
 from vcuda_oci import liveness, pages
 from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import claim
+from vcuda_oci.claim import Terms, claim
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
@@ -27,13 +27,14 @@ class Desk:
     def __init__(self, folder: Any) -> None:
         self.ledger = Ledger(f"{folder}/state")
         self.runtime = FakeRuntime(f"{folder}/runc")
+        self.overcommit, self.context_bytes = 1.0, 0
 
     def claim(self, owner: Owner | str, request: Request = HALF, node: Any = NODE) -> Any:
         """As the wrapper does, and then that process has become runc and ended."""
         owner = Owner(owner, owner) if isinstance(owner, str) else owner
-        allocation, is_new = claim(
-            self.ledger, node, owner, request, "binpack", self.runtime.words, os.getpid()
-        )
+        terms = Terms("binpack", self.overcommit, self.context_bytes)
+        words, claimant = self.runtime.words, os.getpid()
+        allocation, is_new = claim(self.ledger, node, owner, request, words, claimant, terms)
         with self.ledger:
             allocation.claimant = [os.getpid(), 1]
             self.ledger.record(allocation)
@@ -53,7 +54,7 @@ def desk(tmp_path: Any) -> Desk:
 def test_a_claim_writes_the_whole_record(desk: Desk) -> None:
     owner = pod_owner("c1")
     allocation, is_new = claim(
-        desk.ledger, NODE, owner, HALF, "binpack", ["/usr/bin/runc"], os.getpid()
+        desk.ledger, NODE, owner, HALF, ["/usr/bin/runc"], os.getpid(), Terms()
     )
     stored = desk.ledger.get("pod-uid1.main")
     assert is_new
@@ -149,6 +150,34 @@ def test_a_container_whose_gpu_left_the_machine_is_placed_anew(desk: Desk) -> No
     )
 
 
+def pages_of(desk: Desk, id: str) -> list[tuple[int, int, int]]:
+    """(memory, managed or not, bytes a context) of each GPU, as the shim is told."""
+    with open(f"{desk.ledger.containers}/{id}/limits", "rb") as page:
+        limits = pages.read_limits(page.read())
+    return [(gpu.memory_bytes, gpu.managed_memory, gpu.context_bytes) for gpu in limits.gpus]
+
+
+def test_what_was_promised_under_overcommit_stays_so_when_the_setting_goes(desk: Desk) -> None:
+    request, managed = Request(30, 12 * GIB), [GpuShare("GPU-0", 12 * GIB, 30, True)]
+    for id in ("sandbox1", "other"):
+        desk.runtime.knows(id, "running")
+    desk.overcommit, desk.context_bytes = 1.5, 5
+    assert desk.claim(pod_owner("c1"), request) == (managed, True)
+    assert desk.claim("other", request) == (managed, True)
+    assert pages_of(desk, "other") == [(12 * GIB, 1, 5)]
+    desk.overcommit, desk.context_bytes = 1.0, 7
+    # Restarted it has its share again, with what a context counts now; a new one finds no room.
+    assert desk.claim(pod_owner("c2"), request) == (managed, False)
+    assert pages_of(desk, "pod-uid1.main") == [(12 * GIB, 1, 7)]
+    assert "largest free share is 40 % and 0.0 GiB on GPU-0" in desk.refusal("new", Request(10, 1))
+
+
+def test_a_whole_gpu_is_not_managed_under_overcommit(desk: Desk) -> None:
+    desk.overcommit = 2.0
+    assert desk.claim("a", Request(100)) == ([GpuShare("GPU-0", 16 * GIB, 100, False)], True)
+    assert pages_of(desk, "a") == [(16 * GIB, 0, 0)]
+
+
 def test_a_pods_other_container_has_a_share_of_its_own(desk: Desk) -> None:
     desk.runtime.knows("sandbox1", "running")
     desk.claim(pod_owner("c1", "main"))
@@ -228,7 +257,7 @@ class Racer:
         owner, request = Owner(id, id), Request(60, 4 * GIB)
         try:
             held, _ = claim(
-                desk.ledger, NODE, owner, request, "binpack", desk.runtime.words, os.getpid()
+                desk.ledger, NODE, owner, request, desk.runtime.words, os.getpid(), Terms()
             )
         except VcudaError as error:
             return b"-" if error.what.startswith("largest free share is 40 %") else b"!"

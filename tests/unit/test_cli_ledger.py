@@ -14,9 +14,11 @@ from unit.ground import GIB, FakeRuntime, gpus, record, write
 from vcuda_hook import cli, show, usage
 from vcuda_oci import pages
 from vcuda_oci.allocation import Allocation, GpuShare
-from vcuda_oci.claim import limits_page
+from vcuda_oci.claim import Terms, limits_page
 from vcuda_oci.host import Host
 from vcuda_oci.ledger import Ledger
+
+MIB = 1 << 20
 
 
 class Node:
@@ -29,12 +31,16 @@ class Node:
             folder + "/config.toml", f'state-dir = "{folder}/state"\ndriver-root = "{folder}/gpu"\n'
         )
 
-    def holds(self, allocation: Allocation, status: str = "running") -> Allocation:
+    def holds(
+        self, allocation: Allocation, status: str = "running", context_bytes: int = 0
+    ) -> Allocation:
         allocation.runtime = self.runtime.words
         if status:
             self.runtime.knows(allocation.container_id, status)
         with self.ledger:
-            self.ledger.write(allocation, limits_page(allocation))
+            self.ledger.write(
+                allocation, limits_page(allocation, Terms(context_bytes=context_bytes))
+            )
         return allocation
 
     def breaks(self, id: str) -> None:
@@ -77,6 +83,7 @@ def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
         "/",
         "4",
         "GiB",
+        "0",
         "fixed",
         "running",
     ]
@@ -92,6 +99,7 @@ def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
         "/",
         "1",
         "GiB",
+        "0",
         "fixed",
         "gone",
     ]
@@ -156,8 +164,63 @@ def test_gpus_tells_what_is_free(node: Node, capsys: Any) -> None:
     assert (first["tenants"], second["tenants"]) == (1, 0)
     assert node.vcuda("gpus") == 0
     assert capsys.readouterr().out.splitlines()[1].split() == (
-        ["0", "GPU-0", "Soft", "16", "GiB", "70", "%", "12", "GiB", "1"]
+        ["0", "GPU-0", "Soft", "16", "GiB", "4", "GiB", "70", "%", "12", "GiB", "1"]
     )
+
+
+def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: Any) -> None:
+    with open(node.config, "a") as settings:
+        settings.write('memory-overcommit = "1.5"\n')
+    for id in ("one", "two"):
+        node.holds(record(id, shares=[GpuShare("GPU-0", 10 * GIB, 30, True)]))
+    assert node.vcuda("gpus", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "index": index,
+            "uuid": f"GPU-{index}",
+            "model": "Soft",
+            "memory_bytes": size * GIB,
+            "free_core_percent": core,
+            "free_memory_bytes": free * GIB,
+            "promised_memory_bytes": promised * GIB,
+            "memory_overcommit": 1.5,
+            "tenants": tenants,
+        }
+        for index, size, core, free, promised, tenants in (
+            (0, 16, 40, 4, 20, 2),
+            (1, 8, 100, 8, 0, 0),
+        )
+    ]
+    assert node.vcuda("ps", "--json") == 0
+    assert [entry["memory_managed"] for entry in json.loads(capsys.readouterr().out)] == [True] * 2
+    assert node.vcuda("ps") == 0
+    assert "0 B / 10 GiB managed  0 " in capsys.readouterr().out
+
+
+def test_contexts_are_told_apart_from_what_was_allocated(node: Node, capsys: Any) -> None:
+    allocation = node.holds(record("box"), context_bytes=300 * MIB)
+    path = f"{node.ledger.containers}/box/usage"
+    with open(path, "r+b") as page:
+        for slot, held, contexts in ((0, GIB, 2), (1, 0, 255), (2, 300 * MIB, 1)):
+            at = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+            page.seek(at + slot * pages.USAGE_SLOT_SIZE)
+            figures = struct.pack("=16Q16Q16B", held, *[0] * 31, contexts, *[9] * 15)
+            page.write(struct.pack("=IIQII", 7 + slot, 1, 1, 0, 0) + figures)
+            lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, pages.USAGE_LOCK_BASE + slot, 1, 0)
+            if slot != 1:  # that one is dead
+                fcntl.fcntl(page, fcntl.F_OFD_SETLK, lock)
+        page.seek(12)
+        page.write(struct.pack("=I", 3))
+        page.flush()
+        assert node.vcuda("ps", "--json") == 0
+        (entry,) = json.loads(capsys.readouterr().out)
+        figures = ("memory_used_bytes", "contexts", "context_bytes")
+        assert [entry[key] for key in figures] == [GIB + 300 * MIB, 3, 900 * MIB]
+        assert node.vcuda("ps") == 0
+        assert "1.3 GiB / 4 GiB  3, 900 MiB  fixed" in capsys.readouterr().out
+        shown = usage.whole_page(node.ledger, allocation)
+        assert [shown["gpus"][0][key] for key in ("contexts", "context_bytes")] == [3, 900 * MIB]
+        assert [process["contexts"] for process in shown["processes"]] == [[2], [1]]
 
 
 def test_inspect_takes_the_beginning_of_an_id(node: Node, capsys: Any) -> None:

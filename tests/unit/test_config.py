@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from unit.ground import ROOT
 from vcuda_oci import config
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.sizes import parse_bytes
 
 DEFAULTS = {
     "path": "/c",
@@ -21,6 +22,8 @@ DEFAULTS = {
     "driver_root": "/",
     "accept_request_from_env": "unprivileged",
     "placement": "binpack",
+    "memory_overcommit": 1,
+    "context_memory": 0,
     "extra_mounts": [],
 }
 
@@ -68,6 +71,8 @@ def test_every_key_is_taken_at_its_word() -> None:
         driver-root = "/run/nvidia/driver"\r
         accept-request-from-env = "never"
         placement = "spread"
+        memory-overcommit = "1.5"
+        context-memory = "300MiB"
         extra-mounts = ["/a:/b", '/c d:/e#f',]"""
     assert parsed(text) == {
         "path": "/c",
@@ -76,6 +81,8 @@ def test_every_key_is_taken_at_its_word() -> None:
         "driver_root": "/run/nvidia/driver",
         "accept_request_from_env": "never",
         "placement": "spread",
+        "memory_overcommit": 1.5,
+        "context_memory": 300 << 20,
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
     }
 
@@ -105,6 +112,21 @@ def test_every_key_is_taken_at_its_word() -> None:
             "accept-request-from-env = 'yes'",
             "/c:3: accept-request-from-env cannot be 'yes'; "
             "choose one of never, unprivileged, always",
+        ),
+        *(
+            (
+                f"memory-overcommit = '{text}'",
+                f"/c:3: memory-overcommit cannot be '{text}'; "
+                "write how often memory may be promised, from 1 to 100, such as 1.5",
+            )
+            for text in ("0.99", "0", "-2", "100.1", "nan", "inf", "1e1", "1_0", "1.", ".5", "")
+        ),
+        *(
+            (
+                f"context-memory = '{text}'",
+                f"/c:3: context-memory cannot be '{text}'; write a size such as 300MiB, or 0",
+            )
+            for text in ("", "-1", "300MB", "some", "1048576TiB")
         ),
         ("extra-mounts = '/a:/b'", '/c:3: extra-mounts takes a list; write extra-mounts = ["…"] '
          "on one line"),
@@ -138,7 +160,7 @@ def test_a_file_that_is_no_text_is_refused_in_one_line(tmp_path: Any) -> None:
 
 KEYS = st.sampled_from([*config._DEFAULTS, "unknown"])
 TEXTS = st.text(alphabet="ab/:.\\\"'#=,[] \tnrtuU0\r\x0b\x7fé\x85…", max_size=8) | st.sampled_from(
-    ["runc", "/a", "/a:/b", "never", "spread", "/\t"]
+    ["runc", "/a", "/a:/b", "never", "spread", "/\t", "1.5", "0", "3MiB"]
 )
 QUOTED = st.tuples(st.sampled_from("\"'"), TEXTS).map(lambda pair: pair[0] + pair[1] + pair[0])
 LISTS = st.lists(QUOTED, max_size=3).map(lambda items: "[" + ",".join(items) + "]")
@@ -159,4 +181,7 @@ def test_what_we_take_tomllib_takes_with_the_same_values(text: str) -> None:
     theirs = tomllib.loads(text)
     mounts = [mount.split(":") for mount in theirs.pop("extra-mounts", [])]
     renamed = {key.replace("-", "_"): value for key, value in theirs.items()}
+    for key, meaning in (("memory_overcommit", float), ("context_memory", parse_bytes)):
+        if key in renamed:
+            renamed[key] = meaning(renamed[key])
     assert ours == {**DEFAULTS, **renamed, "extra_mounts": mounts}

@@ -16,7 +16,7 @@ from unit.driver_root import VERSION, DriverRoot
 from unit.ground import GIB, ROOT, left_in, mode_of, record, shares_of, write
 from unit.installed import WARNINGS, Installed
 from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import limits_page
+from vcuda_oci.claim import Terms, limits_page
 from vcuda_oci.ledger import Ledger
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/root", "X": "a=b"}
@@ -300,7 +300,7 @@ def _start_of(pid: int) -> int:
 
 def _hold(node: Node, allocation: Any) -> None:
     with node.ledger:
-        node.ledger.write(allocation, limits_page(allocation))
+        node.ledger.write(allocation, limits_page(allocation, Terms()))
 
 
 def hold_box(node: Node) -> None:

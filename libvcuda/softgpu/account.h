@@ -1,0 +1,25 @@
+/* What a GPU's memory holds. Physical memory lies on the GPU for as long as it lives; managed
+   memory lies there as far as it fits beside, and the driver keeps the rest on the host.  */
+
+#ifndef SOFTGPU_ACCOUNT_H
+#define SOFTGPU_ACCOUNT_H
+
+#include "state.h"
+
+struct softgpu_account
+{
+  uint64_t physical; /* bytes, of all live processes */
+  uint64_t managed;
+  uint64_t resident; /* of the managed ones: on the GPU */
+};
+
+/* Of GPU, an index of STATE. With the lock held; what the dead held counts until they are reaped.
+ */
+struct softgpu_account softgpu_account (const struct softgpu_state *state, unsigned gpu);
+
+/* What of one process's memory lies on the GPU. Whose pages had to go is not modelled: each process
+   keeps the same part of its own.  */
+uint64_t softgpu_on_device (const struct softgpu_account *account,
+                            const struct softgpu_slot_gpu *use);
+
+#endif

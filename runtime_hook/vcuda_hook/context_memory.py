@@ -1,0 +1,45 @@
+"""What a CUDA context takes of each GPU: what to write into ``context-memory``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from vcuda_oci.errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vcuda_oci.host import Host
+
+PROBE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "context_probe.py")
+SECONDS = 120
+
+
+def measure(facts: Host) -> dict[str, int | None]:
+    """Bytes by UUID; None where NVML has no figure. Raises VcudaError: the driver does not work."""
+    libraries = [
+        f"{facts.folder}/{name}.so.{facts.version}" for name in ("libcuda", "libnvidia-ml")
+    ]
+    # The shell's own choice of GPUs must not hide one.
+    environment = {key: os.environ[key] for key in os.environ if key != "CUDA_VISIBLE_DEVICES"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", PROBE, *libraries],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        mend = "check the driver with nvidia-smi"
+        raise VcudaError(f"no context was made in {SECONDS} s", libraries[0], mend) from error
+    if done.returncode != 0:
+        reason = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+        mend = "check the driver with nvidia-smi"
+        raise VcudaError(f"a context cannot be measured: {reason[0]}", libraries[0], mend)
+    measured: dict[str, int | None] = json.loads(done.stdout)
+    return measured

@@ -1,0 +1,97 @@
+"""What a CUDA context takes of each GPU, measured: a program of its own, run by context_memory.py.
+
+    python3 -I -S context_probe.py <libcuda> <libnvidia-ml>
+
+Makes each GPU's primary context in turn and prints a JSON object: by UUID, the bytes by which
+NVML's figure for this very process grew; null where NVML has no figure. One line on stderr, and 1,
+when a call fails. Its own process, because a driver that was initialised stays so. Source: cuda.h,
+nvml.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import uuid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MOST_PROCESSES = 4096
+NOT_AVAILABLE = (1 << 64) - 1
+NVML_ERROR_NOT_SUPPORTED = 3
+
+
+class _Process(ctypes.Structure):
+    """nvmlProcessInfo_t, which is the same in v2 and v3."""
+
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("used_bytes", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    ]
+
+
+class Failed(Exception):
+    """A call answered with an error."""
+
+
+def measure(libcuda: str, libnvml: str) -> dict[str, int | None]:
+    """Bytes by UUID. Raises Failed, OSError: a library does not load."""
+    cuda, nvml = ctypes.CDLL(libcuda), ctypes.CDLL(libnvml)
+    _ask(cuda, "cuInit", 0)
+    _ask(nvml, "nvmlInit_v2")
+    count = ctypes.c_int()
+    _ask(cuda, "cuDeviceGetCount", ctypes.byref(count))
+    return dict(_of_device(cuda, nvml, ordinal) for ordinal in range(count.value))
+
+
+def _of_device(cuda: ctypes.CDLL, nvml: ctypes.CDLL, ordinal: int) -> tuple[str, int | None]:
+    device, raw = ctypes.c_int(), ctypes.create_string_buffer(16)
+    _ask(cuda, "cuDeviceGet", ctypes.byref(device), ordinal)
+    _ask(cuda, "cuDeviceGetUuid_v2", raw, device)
+    name = f"GPU-{uuid.UUID(bytes=raw.raw)}"
+    handle, context = ctypes.c_void_p(), ctypes.c_void_p()
+    _ask(nvml, "nvmlDeviceGetHandleByUUID", name.encode(), ctypes.byref(handle))
+    before = _own_bytes(nvml, handle) or 0
+    _ask(cuda, "cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    after = _own_bytes(nvml, handle)
+    _ask(cuda, "cuDevicePrimaryCtxRelease_v2", device)
+    return name, None if after is None else after - before
+
+
+def _own_bytes(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> int | None:
+    """What NVML says that this process has on the GPU. None: no figure, or this process is not
+    listed: it has no context, or a pid of another namespace."""
+    found = (_Process * MOST_PROCESSES)()
+    count = ctypes.c_uint(MOST_PROCESSES)
+    if not _ask(
+        nvml, "nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), found
+    ):
+        return None
+    own = [each.used_bytes for each in found[: count.value] if each.pid == os.getpid()]
+    return None if not own or NOT_AVAILABLE in own else sum(own)
+
+
+def _ask(library: ctypes.CDLL, function: str, *arguments: Any) -> bool:
+    """False: NVML has it not for this GPU. Raises Failed: any other error."""
+    try:
+        status = library[function](*arguments)
+    except AttributeError as error:
+        raise Failed(f"no {function}") from error
+    if status == NVML_ERROR_NOT_SUPPORTED and function.startswith("nvml"):
+        return False
+    if status != 0:
+        raise Failed(f"{function} answered {status}")
+    return True
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(measure(*sys.argv[1:])))
+    except (Failed, OSError) as error:
+        sys.exit(str(error))

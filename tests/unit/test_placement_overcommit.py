@@ -1,0 +1,96 @@
+"""Memory promised more than once: up to the factor in all, and to nobody more than is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unit.ground import GIB, gpus
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.placement import Chosen, Refused, choose, free_memory
+from vcuda_oci.request import Request
+
+FACTORS = st.sampled_from([1, 1.1, 1.5, 2, 3.25])
+
+
+@st.composite
+def promises(draw: Any) -> list[GpuShare]:
+    """What two GPUs hold, perhaps promised under a larger factor than now."""
+    sizes = st.tuples(st.integers(0, 1), st.integers(1, 16), st.integers(1, 40), st.booleans())
+    taken: list[GpuShare] = []
+    for index, size, core, managed in draw(st.lists(sizes, max_size=6)):
+        mine = [share for share in taken if share.uuid == f"GPU-{index}"]
+        if sum(share.core_percent for share in mine) + core <= 100:
+            taken.append(GpuShare(f"GPU-{index}", size * GIB, core, managed))
+    return taken
+
+
+@given(promises(), st.integers(1, 99), st.integers(1, 40), FACTORS)
+def test_a_fraction_is_placed_wherever_core_promises_and_the_gpus_size_allow(
+    taken: list[GpuShare], core: int, half_gib: int, factor: float
+) -> None:
+    machine, asked = gpus(16, 8), half_gib * GIB // 2
+    fitting = {}
+    for gpu in machine:
+        mine = [share for share in taken if share.uuid == gpu.uuid]
+        promised = sum(share.memory_bytes for share in mine) + asked
+        fitting[gpu.uuid] = (
+            sum(share.core_percent for share in mine) + core <= 100
+            and promised <= gpu.memory_bytes * factor
+            and asked <= gpu.memory_bytes
+        )
+    answer = choose(machine, taken, Request(core, asked), "binpack", factor)
+    assert isinstance(answer, Chosen if any(fitting.values()) else Refused)
+    if isinstance(answer, Chosen):
+        (share,) = answer.shares
+        assert fitting[share.uuid]
+        assert share == GpuShare(share.uuid, asked, core, factor > 1)
+
+
+def test_a_third_container_gets_what_two_have_already_got() -> None:
+    taken: list[GpuShare] = []
+    for core in (30, 30, 30):
+        answer = choose(gpus(16), taken, Request(core, 8 * GIB), "binpack", 1.5)
+        assert isinstance(answer, Chosen)
+        taken += answer.shares
+    assert taken == [GpuShare("GPU-0", 8 * GIB, 30, True)] * 3
+    assert free_memory(gpus(16)[0], taken, 1.5) == 0
+
+
+@pytest.mark.parametrize(
+    ("taken", "asked", "factor", "expected"),
+    [
+        ([], 17, 3, "100 % and 16.0 GiB on GPU-0; 10 % and 17.0 GiB asked"),
+        ([12], 13, 1.5, "70 % and 12.0 GiB on GPU-0; 10 % and 13.0 GiB asked"),
+        ([12], 5, 1, "70 % and 4.0 GiB on GPU-0; 10 % and 5.0 GiB asked"),
+        ([12, 12], 1, 1, "40 % and 0.0 GiB on GPU-0; 10 % and 1.0 GiB asked"),
+    ],
+    ids=["more than a GPU has", "more than is left", "off", "set back to 1 while two hold more"],
+)
+def test_a_refusal_names_no_more_than_one_container_may_have(
+    taken: list[int], asked: int, factor: float, expected: str
+) -> None:
+    held = [GpuShare("GPU-0", size * GIB, 30, True) for size in taken]
+    answer = choose(gpus(16), held, Request(10, asked * GIB), "binpack", factor)
+    assert isinstance(answer, Refused)
+    assert answer.reason == "largest free share is " + expected
+
+
+def test_a_whole_gpu_is_nobody_elses_and_its_memory_stays_its_own() -> None:
+    answer = choose(gpus(16, 16), [], Request(150), "binpack", 1.5)
+    assert isinstance(answer, Chosen)
+    assert answer.shares == [
+        GpuShare("GPU-0", 16 * GIB, 100, False),
+        GpuShare("GPU-1", 8 * GIB, 50, True),
+    ]
+
+
+def test_the_fullest_gpu_is_the_one_that_promised_most() -> None:
+    taken = [GpuShare("GPU-0", 2 * GIB, 30, True), GpuShare("GPU-1", 4 * GIB, 30, True)]
+    for order, uuid in (("binpack", "GPU-1"), ("spread", "GPU-0")):
+        answer = choose(gpus(16, 16), taken, Request(10, GIB), order, 2)
+        assert isinstance(answer, Chosen)
+        assert [share.uuid for share in answer.shares] == [uuid]
