@@ -43,11 +43,12 @@ enum vcuda_policy
 #define VCUDA_LIMITS_HEAD_FIELDS(F, A)                                                             \
   F (uint32_t, magic)                                                                              \
   F (uint32_t, version)                                                                            \
-  F (uint32_t, size)       /* of the whole page */                                                 \
-  F (uint32_t, gpu_count)  /* entries of `gpu` in use */                                           \
-  F (uint64_t, sequence)   /* odd while the host writes: read again */                             \
-  A (char, driver_dir, 64) /* the real libraries, as the container sees them */                    \
-  A (uint8_t, reserved, 40)
+  F (uint32_t, size)         /* of the whole page */                                               \
+  F (uint32_t, gpu_count)    /* entries of `gpu` in use */                                         \
+  F (uint64_t, sequence)     /* odd while the host writes: read again */                           \
+  A (char, driver_dir, 64)   /* the real libraries, as the container sees them */                  \
+  F (uint32_t, meter_copies) /* not 0: copies and sets within the GPU are paced as launches are */ \
+  A (uint8_t, reserved, 36)
 
 #define VCUDA_LIMITS_GPU_FIELDS(F, A)                                                              \
   A (char, uuid, 48)                 /* as NVML prints it: "GPU-5f1c…", NUL-terminated */          \

@@ -1,8 +1,10 @@
-/* Copies and sets. They move bytes at once, after the work before them, and take no GPU time: no
-   kernel here reads or writes memory, so an asynchronous one may move its bytes when submitted.  */
+/* Copies and sets. They move bytes at once, after the work before them: no kernel here reads or
+   writes memory, so an asynchronous one may move its bytes when submitted. The time that it takes,
+   if any, comes in the stream's order.  */
 
 #include <string.h>
 
+#include "copy_time.h"
 #include "graph.h"
 
 /* Whether the call waits for the work before it, and what it may copy from and to.  */
@@ -43,8 +45,10 @@ move (CUdeviceptr to, CUdeviceptr from, size_t bytes, unsigned how, CUstream str
     }
   if (how & WAITS)
     softgpu_drain (context->device);
-  memmove ((void *) to, (const void *) from, bytes);
-  return CUDA_SUCCESS;
+  CUresult rc = softgpu_copy_takes_time (stream, to, from, bytes);
+  if (rc == CUDA_SUCCESS)
+    memmove ((void *) to, (const void *) from, bytes);
+  return rc;
 }
 
 CUresult
@@ -113,9 +117,21 @@ cuMemcpyPeerAsync (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext fro
   return move (dst, src, bytes, 0, stream);
 }
 
+/* Twice as much at each step: the host must be done before the device's time is.  */
+static void
+fill_row (char *row, size_t bytes, const CUDA_MEMSET_NODE_PARAMS *set)
+{
+  memcpy (row, &set->value, set->elementSize);
+  for (size_t here, done = set->elementSize; done < bytes; done += here)
+    {
+      here = done < bytes - done ? done : bytes - done;
+      memcpy (row + done, row, here);
+    }
+}
+
 /* A rectangle of WIDTH elements of SIZE bytes and HEIGHT rows, PITCH bytes apart.  */
 CUresult
-softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set)
+softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream)
 {
   size_t size = set->elementSize, row, last, bytes;
   if (set->width == 0 || set->height == 0)
@@ -127,16 +143,10 @@ softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set)
                && !__builtin_add_overflow (last, row, &bytes)
                && softgpu_may_touch (set->dst, bytes, false),
            CUDA_ERROR_INVALID_VALUE);
-  for (size_t y = 0; y < set->height; y++)
-    {
-      char *at = (char *) set->dst + y * set->pitch;
-      if (size == 1)
-        memset (at, (int) set->value, set->width);
-      else
-        for (size_t x = 0; x < set->width; x++)
-          memcpy (at + x * size, &set->value, size);
-    }
-  return CUDA_SUCCESS;
+  CUresult rc = softgpu_copy_takes_time (stream, set->dst, set->dst, row * set->height);
+  for (size_t y = 0; y < set->height && rc == CUDA_SUCCESS; y++)
+    fill_row ((char *) set->dst + y * set->pitch, row, set);
+  return rc;
 }
 
 static CUresult
@@ -152,7 +162,7 @@ fill (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream, bool asynchronous)
       if (rc != CUDA_SUCCESS)
         return rc;
     }
-  return softgpu_set (set);
+  return softgpu_set (set, stream);
 }
 
 #define SET(bits, columns, rows, bytes_apart)                                                      \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "copy_time.h"
 #include "graph.h"
 
 struct side
@@ -78,7 +79,7 @@ find_side (struct side *side, const CUDA_MEMCPY3D *copy, CUmemorytype type, cons
 }
 
 CUresult
-softgpu_copy (const CUDA_MEMCPY3D *copy)
+softgpu_copy (const CUDA_MEMCPY3D *copy, CUstream stream)
 {
   if (!copy->WidthInBytes || !copy->Height || !copy->Depth)
     return CUDA_SUCCESS;
@@ -93,11 +94,13 @@ softgpu_copy (const CUDA_MEMCPY3D *copy)
                     to_at, copy->dstPitch, copy->dstHeight);
   if (rc != CUDA_SUCCESS)
     return rc;
-  for (size_t z = 0; z < copy->Depth; z++)
+  rc = softgpu_copy_takes_time (stream, to.start, from.start,
+                                copy->WidthInBytes * copy->Height * copy->Depth);
+  for (size_t z = 0; z < copy->Depth && rc == CUDA_SUCCESS; z++)
     for (size_t y = 0; y < copy->Height; y++)
       memmove ((void *) (to.start + z * to.slice + y * to.pitch),
                (const void *) (from.start + z * from.slice + y * from.pitch), copy->WidthInBytes);
-  return CUDA_SUCCESS;
+  return rc;
 }
 
 static CUresult
@@ -109,7 +112,7 @@ now (const CUDA_MEMCPY3D *copy)
   if (rc != CUDA_SUCCESS)
     return rc;
   softgpu_drain (context->device);
-  return softgpu_copy (copy);
+  return softgpu_copy (copy, NULL);
 }
 
 static CUresult
@@ -121,7 +124,7 @@ queued (const CUDA_MEMCPY3D *copy, CUstream stream)
            default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
   if (softgpu_capturing (stream))
     return softgpu_capture_copy (stream, copy);
-  return softgpu_copy (copy);
+  return softgpu_copy (copy, stream);
 }
 
 static CUDA_MEMCPY3D

@@ -27,7 +27,7 @@ usage (FILE *out)
 {
   fputs ("usage: softgpu create ROOT [--gpus N] [--model NAME] [--memory SIZE]\n"
          "                           [--driver-version VERSION] [--seed NUMBER] [--slice TIME]\n"
-         "                           [--context-memory SIZE] [--no-managed]\n"
+         "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
          "       softgpu fail ROOT --call NAME [--nth N] --error ERROR\n"
          "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
          "       softgpu heal ROOT\n"
@@ -51,8 +51,9 @@ number (const char *text, const char *option, uint64_t least, uint64_t most)
   return value;
 }
 
+/* A size, with PER behind its unit.  */
 static uint64_t
-size (const char *option, const char *text)
+size (const char *option, const char *text, const char *per)
 {
   static const struct
   {
@@ -63,10 +64,14 @@ size (const char *option, const char *text)
   errno = 0;
   unsigned long long value = strtoull (text, &end, 10);
   for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-    if (!errno && end != text && *text != '-' && value && strcmp (end, units[i].unit) == 0
+    if (!errno && end != text && *text != '-' && value
+        && strncmp (end, units[i].unit, strlen (units[i].unit)) == 0
+        && strcmp (end + strlen (units[i].unit), per) == 0
         && value <= (1ull << 46) >> units[i].shift)
       return value << units[i].shift;
-  fail (2, option, text, "give a size such as 16GiB, at most 64TiB");
+  fail (2, option, text,
+        *per ? "give a rate such as 100GiB/s, at most 64TiB/s"
+             : "give a size such as 16GiB, at most 64TiB");
 }
 
 static uint64_t
@@ -195,6 +200,7 @@ main (int argc, char **argv)
     { "slice", required_argument, NULL, 't' },
     { "context-memory", required_argument, NULL, 'c' },
     { "no-managed", no_argument, NULL, 'n' },
+    { "copy-rate", required_argument, NULL, 'r' },
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 },
   };
@@ -217,7 +223,7 @@ main (int argc, char **argv)
         wish.model = optarg;
         break;
       case 'b':
-        wish.memory_bytes = size ("--memory", optarg);
+        wish.memory_bytes = size ("--memory", optarg, "");
         break;
       case 'v':
         if (!*optarg || strspn (optarg, "0123456789.") != strlen (optarg) || strlen (optarg) > 27)
@@ -232,10 +238,13 @@ main (int argc, char **argv)
         wish.slice_ns = duration (optarg);
         break;
       case 'c':
-        wish.context_bytes = size ("--context-memory", optarg);
+        wish.context_bytes = size ("--context-memory", optarg, "");
         break;
       case 'n':
         wish.no_managed = true;
+        break;
+      case 'r':
+        wish.copy_rate = size ("--copy-rate", optarg, "/s");
         break;
       case 'h':
         usage (stdout);

@@ -65,6 +65,7 @@ make_state (const struct wish *wish)
   state->slice_ns = wish->slice_ns;
   state->context_bytes = wish->context_bytes;
   state->no_managed = wish->no_managed;
+  state->copy_rate = wish->copy_rate;
   state->gpu_count = wish->gpus;
   state->size = bytes;
   state->version = SOFTGPU_VERSION;

@@ -109,8 +109,8 @@ bool softgpu_reserve_graph_memory (CUdevice device, uint64_t bytes);
 CUresult softgpu_begin_graph_memory (struct graph_memory *memory);
 CUresult softgpu_end_graph_memory (uintptr_t address);
 
-/* Carries out a memset, now.  */
-CUresult softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set);
+/* Carries out a memset, now; the time that it takes comes on STREAM.  */
+CUresult softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream);
 
 static inline bool
 softgpu_capturing (CUstream stream)

@@ -198,9 +198,9 @@ run_step (const struct CUgraphNode_st *node, CUstream stream)
   switch (node->type)
     {
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return softgpu_copy (&node->copy);
+      return softgpu_copy (&node->copy, stream);
     case CU_GRAPH_NODE_TYPE_MEMSET:
-      return softgpu_set (&node->set);
+      return softgpu_set (&node->set, stream);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       return softgpu_begin_graph_memory (node->alloc.memory);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:

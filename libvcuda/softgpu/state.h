@@ -127,6 +127,7 @@ struct softgpu_state
   _Atomic uint32_t slots_used; /* slots from here on were never taken; only grows */
   uint64_t reaped_ns;
   uint64_t slice_ns;
+  uint64_t copy_rate; /* bytes a second of copies and sets on the device; 0: they take no time */
   _Atomic uint32_t ordered; /* whether any failure is */
   uint32_t no_managed;      /* the GPUs are of the kind without managed memory */
   uint64_t context_bytes;   /* what a context takes of its GPU */

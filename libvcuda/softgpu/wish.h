@@ -16,6 +16,7 @@ struct wish
   uint64_t slice_ns;
   uint64_t context_bytes;
   bool no_managed;
+  uint64_t copy_rate;
   uint64_t seed;
   bool seeded;
   unsigned gpus;

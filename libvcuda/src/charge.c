@@ -28,14 +28,6 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-uint64_t
-vcuda_memory_limit (int gpu)
-{
-  if (gpu < 0)
-    return 0;
-  return __atomic_load_n (&vcuda_pages.limits->gpu[gpu].memory_bytes, __ATOMIC_RELAXED);
-}
-
 static bool
 try_to_hold (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
 {

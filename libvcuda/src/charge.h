@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "pages.h"
 #include "real.h"
 
 /* Counts BYTES against the slice of GPU (an index of the limits page; -1 has no slice).
@@ -17,7 +18,13 @@ void vcuda_give_back (int gpu, uint64_t bytes);
 void vcuda_hold_anyway (int gpu, uint64_t bytes);
 
 /* The slice of GPU in bytes.  */
-uint64_t vcuda_memory_limit (int gpu);
+static inline uint64_t
+vcuda_memory_limit (int gpu)
+{
+  if (gpu < 0)
+    return 0;
+  return __atomic_load_n (&vcuda_pages.limits->gpu[gpu].memory_bytes, __ATOMIC_RELAXED);
+}
 
 /* In the child after a fork.  */
 void vcuda_charge_forget (void);

@@ -13,7 +13,10 @@ struct vcuda_current
 {
   CUcontext context; /* NULL: the driver must be asked */
   uint32_t epoch;
-  int32_t gpu;
+  int16_t gpu;
+  /* How many more answers of cuMemGetInfo may be given without asking the clock, and how many the
+     last time that it was asked.  */
+  uint8_t unclocked, unclocked_run;
 };
 
 /* A few bytes of static TLS: no call to find them.  */

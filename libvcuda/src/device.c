@@ -105,7 +105,7 @@ vcuda_gpu_current (int *gpu, CUcontext *context)
   if (rc != CUDA_SUCCESS)
     return rc;
   *gpu = vcuda_gpu_of_device (device);
-  vcuda_current = (struct vcuda_current){ *context, epoch, *gpu };
+  vcuda_current = (struct vcuda_current){ *context, epoch, (int16_t) *gpu, 0, 0 };
   return CUDA_SUCCESS;
 }
 

@@ -23,7 +23,7 @@ static const struct policy policies[] = {
 };
 
 #define POLICY_COUNT (sizeof policies / sizeof *policies)
-#define BUCKETS 256 /* a power of two, well above POLICY_COUNT */
+#define BUCKETS 512 /* a power of two, well above POLICY_COUNT */
 
 _Static_assert (POLICY_COUNT * 2 < BUCKETS, "the table must stay half empty");
 
@@ -36,7 +36,7 @@ struct mapping
 static unsigned
 bucket_of (const void *pointer)
 {
-  return (unsigned) (((uintptr_t) pointer * 0x9e3779b97f4a7c15ull) >> 56) & (BUCKETS - 1);
+  return (unsigned) (((uintptr_t) pointer * 0x9e3779b97f4a7c15ull) >> 55) & (BUCKETS - 1);
 }
 
 static struct mapping *

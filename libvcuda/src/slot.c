@@ -146,17 +146,6 @@ vcuda_slot_hold (struct vcuda_usage_slot *slot, int gpu, int64_t bytes)
   __atomic_fetch_add (&slot->held_bytes[gpu], (uint64_t) bytes, __ATOMIC_SEQ_CST);
 }
 
-uint64_t
-vcuda_held_bytes (int gpu)
-{
-  struct vcuda_usage *usage = vcuda_pages.usage;
-  unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
-  uint64_t sum = 0;
-  for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
-    sum += __atomic_load_n (&usage->slot[i].held_bytes[gpu], __ATOMIC_SEQ_CST);
-  return sum;
-}
-
 void
 vcuda_slots_reclaim (void)
 {

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "vcuda_abi.h"
+#include "pages.h"
 
 /* This process's slot, taken at the first call; NULL when every slot is held by a live process.  */
 struct vcuda_usage_slot *vcuda_slot (void);
@@ -20,7 +20,16 @@ void vcuda_slots_reclaim_sometimes (void);
 void vcuda_slot_hold (struct vcuda_usage_slot *slot, int gpu, int64_t bytes);
 
 /* The container's use of one GPU: the sum over all slots.  */
-uint64_t vcuda_held_bytes (int gpu);
+static inline uint64_t
+vcuda_held_bytes (int gpu)
+{
+  struct vcuda_usage *usage = vcuda_pages.usage;
+  unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
+    sum += __atomic_load_n (&usage->slot[i].held_bytes[gpu], __ATOMIC_SEQ_CST);
+  return sum;
+}
 
 /* The lock that only one process at a time has: tried until DEADLINE_NS of CLOCK_MONOTONIC.
    False when it was not got.  */

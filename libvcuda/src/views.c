@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "charge.h"
+#include "current.h"
 #include "device.h"
 #include "managed.h"
 #include "pages.h"
@@ -16,10 +17,14 @@ smaller (uint64_t a, uint64_t b)
 
 /* What the driver said of each GPU, good for one tick of the kernel's coarse clock (some
    milliseconds) and as long as the container holds what it held then.  */
-static struct
+static struct look
 {
   uint64_t tick, held, free_bytes, total;
 } looks[VCUDA_MAX_GPUS];
+
+/* Even that clock costs more than all the rest, and rdtsc more than the clock. So a thread that
+   asks again and again within a tick asks the clock ever less often, but one time in so many.  */
+#define MOST_UNCLOCKED 63
 
 static uint64_t
 tick_now (void)
@@ -29,32 +34,57 @@ tick_now (void)
   return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
 }
 
-/* The driver's free memory counts too: the GPU may have less left than the slice promises, because
-   contexts take some of it.  */
+/* From what the driver has to the slice's view. The driver's free memory counts too: the GPU may
+   have less left than the slice promises, because contexts take some of it.  */
+static inline void
+show_slice (int gpu, uint64_t held, uint64_t driver_free, uint64_t driver_total, size_t *free_bytes,
+            size_t *total)
+{
+  uint64_t limit = smaller (vcuda_memory_limit (gpu), driver_total);
+  *free_bytes = smaller (held < limit ? limit - held : 0, driver_free);
+  *total = limit;
+}
+
+static inline bool
+show_look (int gpu, size_t *free_bytes, size_t *total)
+{
+  const struct look *look = &looks[gpu];
+  uint64_t held = vcuda_held_bytes (gpu);
+  if (__atomic_load_n (&look->held, __ATOMIC_RELAXED) != held)
+    return false;
+  show_slice (gpu, held, __atomic_load_n (&look->free_bytes, __ATOMIC_RELAXED),
+              __atomic_load_n (&look->total, __ATOMIC_RELAXED), free_bytes, total);
+  return true;
+}
+
+/* Looks at the driver's memory anew.  */
 static CUresult
-ask_driver (int gpu, size_t *free_bytes, size_t *total)
+look (int gpu, size_t *free_bytes, size_t *total)
 {
   vcuda_slots_reclaim_sometimes ();
   uint64_t held = gpu < 0 ? 0 : vcuda_held_bytes (gpu);
   CUresult rc = real.cuMemGetInfo_v2 (free_bytes, total);
-  if (rc == CUDA_SUCCESS && gpu >= 0)
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  if (gpu >= 0)
     {
       __atomic_store_n (&looks[gpu].free_bytes, *free_bytes, __ATOMIC_RELAXED);
       __atomic_store_n (&looks[gpu].total, *total, __ATOMIC_RELAXED);
       __atomic_store_n (&looks[gpu].held, held, __ATOMIC_RELAXED);
       __atomic_store_n (&looks[gpu].tick, tick_now (), __ATOMIC_RELEASE);
+      held = vcuda_held_bytes (gpu);
     }
-  return rc;
+  show_slice (gpu, held, *free_bytes, *total, free_bytes, total);
+  return CUDA_SUCCESS;
 }
 
-CUresult
-vcuda_cuMemGetInfo_v2 (size_t *free_bytes, size_t *total)
+static __attribute__ ((noinline)) CUresult
+get_info_slowly (size_t *free_bytes, size_t *total)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
   CUcontext context;
   int gpu = -1;
-  uint64_t held;
   if (!free_bytes || !total || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
     return real.cuMemGetInfo_v2 (free_bytes, total); /* the driver has an error for it */
   if (vcuda_managed (gpu))
@@ -62,27 +92,34 @@ vcuda_cuMemGetInfo_v2 (size_t *free_bytes, size_t *total)
       /* The driver's free memory says nothing: it makes room by moving pages out.  */
       vcuda_slots_reclaim_sometimes ();
       *total = vcuda_memory_limit (gpu);
-      held = vcuda_held_bytes (gpu);
+      uint64_t held = vcuda_held_bytes (gpu);
       *free_bytes = held < *total ? *total - held : 0;
       return CUDA_SUCCESS;
     }
   if (gpu >= 0 && __atomic_load_n (&looks[gpu].tick, __ATOMIC_ACQUIRE) == tick_now ()
-      && __atomic_load_n (&looks[gpu].held, __ATOMIC_RELAXED) == (held = vcuda_held_bytes (gpu)))
+      && show_look (gpu, free_bytes, total))
     {
-      *free_bytes = __atomic_load_n (&looks[gpu].free_bytes, __ATOMIC_RELAXED);
-      *total = __atomic_load_n (&looks[gpu].total, __ATOMIC_RELAXED);
+      /* Fewer than the thread has asked for within this tick already.  */
+      vcuda_current.unclocked_run = (uint8_t) (2 * vcuda_current.unclocked_run + 1);
+      if (vcuda_current.unclocked_run > MOST_UNCLOCKED)
+        vcuda_current.unclocked_run = MOST_UNCLOCKED;
+      vcuda_current.unclocked = vcuda_current.unclocked_run;
+      return CUDA_SUCCESS;
     }
-  else
+  vcuda_current.unclocked = vcuda_current.unclocked_run = 0;
+  return look (gpu, free_bytes, total);
+}
+
+CUresult
+vcuda_cuMemGetInfo_v2 (size_t *free_bytes, size_t *total)
+{
+  if (vcuda_current_known () && vcuda_current.unclocked && free_bytes && total
+      && show_look (vcuda_current.gpu, free_bytes, total))
     {
-      CUresult rc = ask_driver (gpu, free_bytes, total);
-      if (rc != CUDA_SUCCESS)
-        return rc;
-      held = gpu < 0 ? 0 : vcuda_held_bytes (gpu);
+      vcuda_current.unclocked--;
+      return CUDA_SUCCESS;
     }
-  uint64_t limit = smaller (vcuda_memory_limit (gpu), *total);
-  *free_bytes = smaller (held < limit ? limit - held : 0, *free_bytes);
-  *total = limit;
-  return CUDA_SUCCESS;
+  return get_info_slowly (free_bytes, total);
 }
 
 /* The first version counts in 32 bits.  */

@@ -76,6 +76,7 @@ vcuda_wait_end (uint64_t began)
   struct vcuda_credit *credit = &vcuda_credit;
   CUcontext context;
   int gpu;
+  vcuda_current.unclocked = 0; /* time has passed */
   uint64_t now = began ? vcuda_now () : 0;
   int64_t charged = credit->waited - credit->ns;
   bool unseen = credit->sampled > credit->ns;

@@ -26,12 +26,18 @@ class Terms:
 
     placement: "binpack" or "spread". overcommit: how many times a GPU's memory is promised.
     context_bytes: what a process's context on a GPU counts against its container's share.
+    meter_copies: whether copies within a GPU and memsets count against compute.
     """
 
     def __init__(
-        self, placement: str = BINPACK, overcommit: float = 1, context_bytes: int = 0
+        self,
+        placement: str = BINPACK,
+        overcommit: float = 1,
+        context_bytes: int = 0,
+        meter_copies: bool = False,
     ) -> None:
-        self.placement, self.overcommit, self.context_bytes = placement, overcommit, context_bytes
+        self.placement, self.overcommit = placement, overcommit
+        self.context_bytes, self.meter_copies = context_bytes, meter_copies
 
 
 def claim(
@@ -104,7 +110,7 @@ def limits_page(allocation: Allocation, terms: Terms) -> bytes:
         for share in allocation.shares
     ]
     try:
-        return pages.limits_page(gpus, names.GUEST_DRIVER)
+        return pages.limits_page(gpus, names.GUEST_DRIVER, terms.meter_copies)
     except ValueError as error:
         raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
 

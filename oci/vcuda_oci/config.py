@@ -13,10 +13,12 @@ from .sizes import parse_bytes
 
 ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS = "never", "unprivileged", "always"
 BINPACK, SPREAD = "binpack", "spread"
+NO, YES = "no", "yes"
 
 _CHOICES = {
     "accept-request-from-env": (ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS),
     "placement": (BINPACK, SPREAD),
+    "meter-copies": (NO, YES),
 }
 _DEFAULTS: dict[str, str | list[str]] = {
     "runtime": "runc",
@@ -26,6 +28,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "placement": BINPACK,
     "memory-overcommit": "1",
     "context-memory": "0",
+    "meter-copies": NO,
     "extra-mounts": [],
 }
 _MOST_BYTES = 1 << 60  # no GPU has as much, and sums of so many stay in 64 bits
@@ -48,6 +51,7 @@ class Config:
         self.placement = str(values["placement"])
         self.memory_overcommit = float(str(values["memory-overcommit"]))
         self.context_memory = parse_bytes(str(values["context-memory"])) or 0
+        self.meter_copies = values["meter-copies"] == YES
         self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
 
 

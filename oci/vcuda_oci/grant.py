@@ -76,7 +76,12 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         raise VcudaError("no libvcuda", SHIM, "install vcuda again, whole")
     facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     ledger = Ledger(settings.state_dir)
-    terms = claim.Terms(settings.placement, settings.memory_overcommit, settings.context_memory)
+    terms = claim.Terms(
+        settings.placement,
+        settings.memory_overcommit,
+        settings.context_memory,
+        settings.meter_copies,
+    )
     allocation, is_new = claim.claim(
         ledger, facts, owner, wanted, creation.runtime, creation.claimant, terms
     )

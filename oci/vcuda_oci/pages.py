@@ -63,7 +63,8 @@ FIELDS = {
         ("gpu_count", "I"),
         ("sequence", "Q"),
         ("driver_dir", "64s"),
-        ("reserved", "40s"),
+        ("meter_copies", "I"),
+        ("reserved", "36s"),
     ),
     "limits_gpu": (
         ("uuid", "48s"),
@@ -185,10 +186,13 @@ class LimitsGpu:
 
 
 class Limits:
-    __slots__ = ("driver_dir", "gpus", "sequence")
+    __slots__ = ("driver_dir", "gpus", "meter_copies", "sequence")
 
-    def __init__(self, driver_dir: str, sequence: int, gpus: list[LimitsGpu]) -> None:
+    def __init__(
+        self, driver_dir: str, sequence: int, gpus: list[LimitsGpu], meter_copies: bool
+    ) -> None:
         self.driver_dir = driver_dir
+        self.meter_copies = meter_copies
         self.sequence = sequence
         self.gpus = gpus
 
@@ -265,8 +269,10 @@ class Usage:
         self.export_table_ids = export_table_ids  # private tables handed out, as hexadecimal
 
 
-def limits_page(gpus: Sequence[GpuLimits], driver_dir: str = GUEST_DRIVER) -> bytes:
-    """The whole page, ready to be written.
+def limits_page(
+    gpus: Sequence[GpuLimits], driver_dir: str = GUEST_DRIVER, meter_copies: bool = False
+) -> bytes:
+    """The whole page, ready to be written. `meter_copies`: copies on the GPU are paced.
 
     Raises ValueError: more GPUs than a page holds, or a text that does not fit its field.
     """
@@ -280,6 +286,7 @@ def limits_page(gpus: Sequence[GpuLimits], driver_dir: str = GUEST_DRIVER) -> by
         len(gpus),
         0,
         text_field(driver_dir, 64),
+        meter_copies,
         b"",
     )
     for gpu in gpus:
@@ -338,7 +345,7 @@ def read_limits(page: bytes) -> Limits:
             code("limits_gpu"), page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE
         )
         gpus.append(LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:]))
-    return Limits(text_of(head[5]), head[4], gpus)
+    return Limits(text_of(head[5]), head[4], gpus, head[6] != 0)
 
 
 def live_slots(fd: int) -> frozenset[int]:

@@ -57,6 +57,7 @@ def limits(ledger: Ledger, allocation: Allocation) -> Any:
     return {
         "driver_dir": page.driver_dir,
         "sequence": page.sequence,
+        "meter_copies": page.meter_copies,
         "gpus": [_fields(gpu) for gpu in page.gpus],
     }
 

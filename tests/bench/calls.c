@@ -21,6 +21,8 @@ static CUresult (*synchronize) (void);
 static CUresult (*alloc) (CUdeviceptr *, size_t);
 static CUresult (*release) (CUdeviceptr);
 static CUresult (*info) (size_t *, size_t *);
+static CUresult (*copy) (CUdeviceptr, CUdeviceptr, size_t, CUstream);
+static CUdeviceptr memory;
 static CUresult (*set_current) (CUcontext);
 static CUresult (*alloc_async) (CUdeviceptr *, size_t, CUstream);
 static CUresult (*free_async) (CUdeviceptr, CUstream);
@@ -88,6 +90,12 @@ one_alloc (void)
   CUdeviceptr pointer;
   must (alloc (&pointer, 4096), "cuMemAlloc");
   must (release (pointer), "cuMemFree");
+}
+
+static void
+one_copy (void)
+{
+  must (copy (memory, memory + 64, 64, NULL), "cuMemcpyDtoDAsync");
 }
 
 static void
@@ -215,6 +223,9 @@ main (int argc, char **argv)
   make_graph (library);
   if (launch_graph (graph, NULL) == CUDA_SUCCESS)
     measure ("cuGraphLaunch", one_graph, 200);
+  copy = find (library, "cuMemcpyDtoDAsync_v2");
+  must (alloc (&memory, 128), "cuMemAlloc");
+  measure ("cuMemcpyDtoDAsync", one_copy, 200);
   alloc_async = find (library, "cuMemAllocAsync");
   free_async = find (library, "cuMemFreeAsync");
   measure ("cuMemAlloc + cuMemFree", one_alloc, 1000);

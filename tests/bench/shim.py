@@ -29,6 +29,8 @@ CALLS: dict[str, tuple[float | None, dict[str, float]]] = {
     "cuLaunchKernel/2": (5, {"vcuda-controller": 136, "HAMi-core": 163, "vgpu-manager": 127}),
     "cuGraphLaunch": (5, {"vgpu-manager": 25}),
     "cuGraphLaunch/2": (5, {"vgpu-manager": 225}),
+    "cuMemcpyDtoDAsync": (5, {}),
+    "cuMemcpyDtoDAsync/2": (5, {}),
     "cuMemAlloc + cuMemFree": (
         40,
         {"vcuda-controller": 1638, "HAMi-core": 431, "vgpu-manager": 2028},
@@ -50,6 +52,7 @@ CALLS: dict[str, tuple[float | None, dict[str, float]]] = {
 
 # On a driver that does nothing, which is what the peers' figures were taken on.
 LAUNCHES = ("cuLaunchKernel", "cuLaunchKernel/2", "cuGraphLaunch", "cuGraphLaunch/2")
+COPIES = ("cuMemcpyDtoDAsync", "cuMemcpyDtoDAsync/2")
 IDLE_SECONDS = 2.0
 
 
@@ -67,10 +70,13 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         mock = _mock_driver(folder + "/mock")
         on_mock = guest.Guest(folder + "/mocked", mock, [_share(MOCK_UUID)])
         mock_bare, mock_shimmed = _turns(say, "mock driver", client, on_mock)
+        metered = guest.Guest(folder + "/metered", mock, [_share(MOCK_UUID)], meter_copies=True)
+        metered_bare, metered_shimmed = _turns(say, "mock driver, copies metered", client, metered)
         wakeups, threads = _idle(client, container)
     return [
         *(_added(call, "", bare, shimmed) for call in CALLS if call in bare[0]),
-        *(_added(call, " on a mock driver", mock_bare, mock_shimmed) for call in LAUNCHES),
+        *(_added(call, " on a mock driver", mock_bare, mock_shimmed) for call in LAUNCHES + COPIES),
+        *(_added(call, ", metered", metered_bare, metered_shimmed) for call in COPIES),
         Figure(
             "shim.cuMemGetInfo in all",
             _median(shimmed, "cuMemGetInfo"),

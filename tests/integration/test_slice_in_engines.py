@@ -13,6 +13,7 @@ from integration.engines.base import Engine, Result
 from integration.engines.cri import Cri
 from integration.product import MIB, Product, asking
 from integration.recorder import Recorder
+from vcuda_oci import pages
 
 LIMIT = 1024 * MIB
 SECONDS = 2
@@ -76,6 +77,17 @@ def test_nvidia_smi_inside_shows_the_slice(sharing: Engine, container: str) -> N
     memory = re.findall(r"(\d+) ?(?:MiB)? */ *(\d+) ?MiB", result.stdout)
     assert memory == [("256", str(LIMIT // MIB))]
     assert "vcuda-workload" in result.stdout
+
+
+@pytest.mark.parametrize(("setting", "word"), [("no", 0), ("yes", 1)])
+def test_whether_copies_are_metered_stands_in_the_containers_limits(
+    engine: Engine, product: Product, container: str, setting: str, word: int
+) -> None:
+    (at,) = [at for name, at, _ in pages.offsets() if name == "limits.meter_copies"]
+    look = ["od", "-An", "-t", "u4", "-j", str(at), "-N", "4", pages.GUEST_LIMITS]
+    with product.on(engine, meter_copies=setting):
+        result = engine.run(container, look, **asking(engine, core=30))
+    assert (result.rc, result.stdout.split()) == (0, [str(word)])
 
 
 def test_a_container_that_asks_for_nothing_keeps_its_config_json(

@@ -58,8 +58,14 @@ def new_host(
 
 
 @pytest.fixture
-def host(new_host: Callable[..., DriverRoot]) -> DriverRoot:
-    return new_host()
+def host_options() -> list[str]:
+    """More options of `softgpu create`, for a module to choose."""
+    return []
+
+
+@pytest.fixture
+def host(new_host: Callable[..., DriverRoot], host_options: list[str]) -> DriverRoot:
+    return new_host(*host_options)
 
 
 @pytest.fixture
@@ -68,10 +74,12 @@ def new_guest(
 ) -> Callable[..., guest.Guest]:
     """A container with slices of the test's host, or of ON."""
 
-    def make(*gpus: guest.Gpu, on: DriverRoot | None = None) -> guest.Guest:
+    def make(
+        *gpus: guest.Gpu, on: DriverRoot | None = None, meter_copies: bool = False
+    ) -> guest.Guest:
         folder = str(tmp_path_factory.mktemp("guest"))
         root = on or request.getfixturevalue("host")
-        return guest.Guest(folder, root.path, gpus)
+        return guest.Guest(folder, root.path, gpus, meter_copies)
 
     return make
 

@@ -63,9 +63,12 @@ def share(uuid: str, memory_bytes: int, core_percent: int = 100, **more: int) ->
 class Guest:
     """One container's pages and libraries in a folder; `run` starts commands inside."""
 
-    def __init__(self, folder: str, driver_root: str, gpus: Sequence[Gpu]) -> None:
+    def __init__(
+        self, folder: str, driver_root: str, gpus: Sequence[Gpu], meter_copies: bool = False
+    ) -> None:
         self.folder = folder
         self.driver_root = driver_root
+        self.meter_copies = meter_copies
         os.makedirs(os.path.join(folder, "driver"))
         os.makedirs(os.path.join(folder, "lib"))
         libraries = os.path.join(driver_root, "usr", "lib", "x86_64-linux-gnu")
@@ -91,7 +94,7 @@ class Guest:
         """In place: a running guest has the file mapped."""
         flags = os.O_WRONLY | os.O_CREAT
         fd = os.open(self.limits, flags, 0o644)
-        os.pwrite(fd, pages.limits_page(gpus), 0)
+        os.pwrite(fd, pages.limits_page(gpus, meter_copies=self.meter_copies), 0)
         os.close(fd)
 
     def read_usage(self) -> pages.Usage:

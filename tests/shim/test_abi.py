@@ -44,10 +44,11 @@ def test_a_limits_page_reads_back_as_it_was_written():
         Gpu("GPU-5f1c0a52-0000-4000-8000-000000000001", 4 << 30, 30, 60, 1, 300_000, 7, 1, 5 << 30),
         Gpu("GPU-5f1c0a52-0000-4000-8000-000000000002", 1, 100),
     ]
-    page = pages.limits_page(gpus, "/usr/local/vcuda/driver")
+    page = pages.limits_page(gpus, "/usr/local/vcuda/driver", True)
     limits = pages.read_limits(page)
     assert len(page) == pages.LIMITS_SIZE
     assert limits.driver_dir == "/usr/local/vcuda/driver"
+    assert limits.meter_copies
     assert [
         Gpu(**{name: getattr(gpu, name) for name in Gpu._fields}) for gpu in limits.gpus
     ] == gpus

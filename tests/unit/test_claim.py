@@ -29,10 +29,16 @@ class Desk:
         self.runtime = FakeRuntime(f"{folder}/runc")
         self.overcommit, self.context_bytes = 1.0, 0
 
-    def claim(self, owner: Owner | str, request: Request = HALF, node: Any = NODE) -> Any:
+    def claim(
+        self,
+        owner: Owner | str,
+        request: Request = HALF,
+        node: Any = NODE,
+        meter_copies: bool = False,
+    ) -> Any:
         """As the wrapper does, and then that process has become runc and ended."""
         owner = Owner(owner, owner) if isinstance(owner, str) else owner
-        terms = Terms("binpack", self.overcommit, self.context_bytes)
+        terms = Terms("binpack", self.overcommit, self.context_bytes, meter_copies)
         words, claimant = self.runtime.words, os.getpid()
         allocation, is_new = claim(self.ledger, node, owner, request, words, claimant, terms)
         with self.ledger:
@@ -121,6 +127,15 @@ def test_a_restarted_container_of_a_pod_gets_its_shares_again_with_fresh_pages(d
     assert stored
     assert stored.container_id == "c2"
     assert shares_of(desk.ledger) == {"other": HALF_SHARE, "pod-uid1.main": HALF_SHARE}
+
+
+def test_a_restarted_container_gets_the_setting_of_today(desk: Desk) -> None:
+    desk.runtime.knows("sandbox1", "running")
+    desk.claim(pod_owner("c1"))
+    desk.runtime.knows("c1", "stopped")
+    desk.claim(pod_owner("c2"), meter_copies=True)
+    with open(f"{desk.ledger.containers}/pod-uid1.main/limits", "rb") as page:
+        assert pages.read_limits(page.read()).meter_copies
 
 
 def test_a_restarted_container_gets_its_share_although_the_gpu_is_full(desk: Desk) -> None:

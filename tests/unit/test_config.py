@@ -24,6 +24,7 @@ DEFAULTS = {
     "placement": "binpack",
     "memory_overcommit": 1,
     "context_memory": 0,
+    "meter_copies": False,
     "extra_mounts": [],
 }
 
@@ -73,6 +74,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         placement = "spread"
         memory-overcommit = "1.5"
         context-memory = "300MiB"
+        meter-copies = "yes"
         extra-mounts = ["/a:/b", '/c d:/e#f',]"""
     assert parsed(text) == {
         "path": "/c",
@@ -83,6 +85,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         "placement": "spread",
         "memory_overcommit": 1.5,
         "context_memory": 300 << 20,
+        "meter_copies": True,
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
     }
 

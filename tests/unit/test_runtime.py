@@ -18,6 +18,7 @@ from unit.installed import WARNINGS, Installed
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Terms, limits_page
 from vcuda_oci.ledger import Ledger
+from vcuda_oci.pages import read_limits
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/root", "X": "a=b"}
 SPEC = {
@@ -151,6 +152,14 @@ def test_a_request_becomes_a_record_and_an_edited_config(node: Node) -> None:
     assert mode_of(node.config) == 0o640
     assert sorted(os.listdir(node.bundle)) == ["config.json", "rootfs"]
     assert not os.path.exists(node.folder + "/log")
+
+
+def test_whether_copies_are_metered_is_told_to_the_next_container(node: Node) -> None:
+    for setting, metered in (("no", False), ("yes", True)):
+        node.configure(meter_copies=setting)
+        assert node.create(asking(), id=setting) == (0, "")
+        with open(f"{node.ledger.containers}/{setting}/limits", "rb") as page:
+            assert read_limits(page.read()).meter_copies == metered
 
 
 def test_the_runtime_gets_the_callers_words_env_and_signals(node: Node) -> None:

@@ -1,0 +1,42 @@
+/* The body of a call that starts GPU work.  */
+
+#ifndef VCUDA_METERED_H
+#define VCUDA_METERED_H
+
+#include "credit.h"
+#include "meter.h"
+#include "pages.h"
+
+/* Not settled by the thread's credit: may be measured, and may wait.  */
+#define VCUDA_METER_SLOWLY(key, launch_stream, call)                                               \
+  do                                                                                               \
+    {                                                                                              \
+      struct vcuda_launch launch;                                                                  \
+      if (!vcuda_ready ())                                                                         \
+        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      if (vcuda_inside || !vcuda_launch_begin (&launch, key, launch_stream))                       \
+        return VCUDA_WITHIN (call);                                                                \
+      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      vcuda_launch_end (&launch, rc);                                                              \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
+
+/* KEY is what the cost is known by: a function, a graph, a kind of copy.  */
+#define VCUDA_METER(key, launch_stream, call)                                                      \
+  do                                                                                               \
+    {                                                                                              \
+      if (vcuda_launch_at_once (key, launch_stream))                                               \
+        return VCUDA_WITHIN (call);                                                                \
+      VCUDA_METER_SLOWLY (key, launch_stream, call);                                               \
+    }                                                                                              \
+  while (0)
+
+/* In the _ptsz variants no stream means the thread's own; its handle names it to every function. */
+static inline CUstream
+vcuda_per_thread (CUstream stream)
+{
+  return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+#endif

@@ -1,0 +1,96 @@
+"""How old cuMemGetInfo's answer may be: of what the container holds never, of others a little.
+
+The program asks in a burst, so that it need not look at the clock for a while, and waits for a
+line. Meanwhile somebody else takes memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+
+from shim.guest import GIB, PYTHON, WORKLOAD, share
+
+MOST_STALE = 63
+PROGRAM = """
+import json, sys
+from cuda.bindings import driver as cu
+def must(answer):
+    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+must(cu.cuInit(0))
+must(cu.cuCtxSetCurrent(must(cu.cuDevicePrimaryCtxRetain(must(cu.cuDeviceGet(0))))))
+def ask(times):
+    return [must(cu.cuMemGetInfo())[0] for _ in range(times)]
+before = ask(%d)
+print(json.dumps(before[-1]), flush=True)
+sys.stdin.readline()
+%s
+print(json.dumps(ask(%d)), flush=True)
+"""
+
+
+@pytest.fixture
+def answers():
+    """The free memory that a program saw before and after somebody took some."""
+
+    def get(guest, taker, taken, burst=64, between="", after=1):
+        with contextlib.ExitStack() as stack:
+            program = PROGRAM % (burst, between, after)
+            asking = stack.enter_context(guest.start(PYTHON, "-c", program, stdin=-1))
+            stack.callback(asking.kill)
+            before = json.loads(asking.stdout.readline())
+            hold = [WORKLOAD, "hold", "--bytes", str(taken), "--seconds", "60"]
+            holding = stack.enter_context(taker.start(*hold))
+            stack.callback(holding.kill)
+            assert holding.stdout.readline()
+            asking.stdin.write("\n")
+            asking.stdin.flush()
+            return before, json.loads(asking.stdout.readline())
+
+    return get
+
+
+@pytest.fixture
+def two(host, new_guest):
+    """Two containers that are promised more than the GPU has."""
+    return [new_guest(share(host.uuids[0], 12 * GIB, 50)) for _ in range(2)]
+
+
+def test_what_another_process_of_the_container_takes_is_seen_at_once(two, answers):
+    assert answers(two[0], two[0], GIB) == (12 * GIB, [11 * GIB])
+
+
+def test_what_another_container_takes_is_seen_at_once_by_who_asks_now_and_then(two, answers):
+    assert answers(two[0], two[1], 10 * GIB, burst=1) == (12 * GIB, [6 * GIB])
+
+
+def test_what_another_container_takes_is_seen_within_some_answers_by_who_asks_all_the_time(
+    two, answers
+):
+    before, after = answers(two[0], two[1], 10 * GIB, after=MOST_STALE + 1)
+    assert before == 12 * GIB
+    assert after[-1] == 6 * GIB
+
+
+def test_what_another_container_takes_is_seen_at_once_after_a_wait_for_the_gpu(two, answers):
+    between = "must(cu.cuCtxSynchronize())"
+    assert answers(two[0], two[1], 10 * GIB, between=between) == (12 * GIB, [6 * GIB])
+
+
+def test_what_a_container_takes_and_gives_back_is_seen_at_once_where_the_gpu_itself_is_short(
+    two, answers
+):
+    # 6 GiB are left of the GPU then, half of what was promised.
+    between = """
+ask(64)
+memory = must(cu.cuMemAlloc(2 << 30))
+seen = ask(64)
+must(cu.cuMemFree(memory))
+left = ask
+ask = lambda times: [seen[0], seen[-1], *left(times)]
+"""
+    after = [4 * GIB, 4 * GIB, 6 * GIB]
+    assert answers(two[0], two[1], 10 * GIB, between=between) == (12 * GIB, after)
