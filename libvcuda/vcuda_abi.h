@@ -33,8 +33,8 @@
 enum vcuda_policy
 {
   VCUDA_POLICY_FIXED = 0,       /* core_percent is all it ever gets */
-  VCUDA_POLICY_ELASTIC = 1,     /* more while others are idle, up to core_ceiling_percent */
-  VCUDA_POLICY_WEIGHTED = 2,    /* a share of what is asked for, by weight */
+  VCUDA_POLICY_ELASTIC = 1,     /* more while others leave time, up to core_ceiling_percent */
+  VCUDA_POLICY_WEIGHTED = 2,    /* more, by weight */
   VCUDA_POLICY_BEST_EFFORT = 3, /* what the others leave */
 };
 
@@ -43,13 +43,17 @@ enum vcuda_policy
 #define VCUDA_LIMITS_HEAD_FIELDS(F, A)                                                             \
   F (uint32_t, magic)                                                                              \
   F (uint32_t, version)                                                                            \
-  F (uint32_t, size)         /* of the whole page */                                               \
-  F (uint32_t, gpu_count)    /* entries of `gpu` in use */                                         \
-  F (uint64_t, sequence)     /* odd while the host writes: read again */                           \
-  A (char, driver_dir, 64)   /* the real libraries, as the container sees them */                  \
+  F (uint32_t, size)          /* of the whole page */                                              \
+  F (uint32_t, gpu_count)     /* entries of `gpu` in use */                                        \
+  F (uint64_t, sequence)      /* odd while the host writes: read again */                          \
+  A (char, driver_dir, 64)    /* the real libraries, as the container sees them */                 \
+  F (uint64_t, rate_until_ns) /* CLOCK_MONOTONIC until which rate_ppm counts; 0: for ever */       \
   F (uint32_t, meter_copies) /* not 0: copies and sets within the GPU are paced as launches are */ \
-  A (uint8_t, reserved, 36)
+  A (uint8_t, reserved, 28)
 
+/* Later than rate_until_ns, or more than VCUDA_LONGEST_LEASE_NS before it, whoever granted the rate
+   is gone or counts another clock: then core_percent is the rate.  */
+#define VCUDA_LONGEST_LEASE_NS 10000000000ull
 #define VCUDA_LIMITS_GPU_FIELDS(F, A)                                                              \
   A (char, uuid, 48)                 /* as NVML prints it: "GPU-5f1c…", NUL-terminated */          \
   F (uint64_t, memory_bytes)         /* hard limit */                                              \
@@ -87,7 +91,8 @@ enum vcuda_policy
   F (uint64_t, sample_busy) /* what NVML's utilisation is computed from */                         \
   F (uint64_t, earlier_ns)                                                                         \
   F (uint64_t, earlier_busy)                                                                       \
-  A (uint8_t, reserved, 48)
+  F (uint64_t, long_until_ns) /* CLOCK_MONOTONIC when long work would end, had it the GPU alone */ \
+  A (uint8_t, reserved, 40)
 
 /* One process. Its life is an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file: the
    kernel drops it when the process dies, and whoever then takes it clears the slot. No total is

@@ -7,11 +7,14 @@
    says; what runs nothing (into a capture, refused by the driver) is a sample that took 0. What is
    long, erratic or new is measured each time.  */
 
+#include "clock.h"
 #include "credit.h"
 #include "device.h"
 #include "meters.h"
 #include "pace.h"
 #include "pages.h"
+
+#define LONG_WORK_NS 20000000ull
 
 /* What other threads launched while someone measured.  */
 static int64_t foreign_ns;
@@ -67,6 +70,15 @@ begin_sample (struct meter *meter, CUstream stream, int64_t cost)
   return entry;
 }
 
+/* The host looks some twenty times a second: what is longer looks idle meanwhile if nobody says so.
+ */
+static void
+tell_host (int gpu, uint64_t under_way)
+{
+  __atomic_store_n (&vcuda_pages.usage->gpu[gpu].long_until_ns, vcuda_now () + under_way,
+                    __ATOMIC_RELAXED);
+}
+
 /* Opens the entry of a launch that stands for itself.  */
 static struct entry *
 begin_whole (struct meter *meter, CUstream stream, const void *function)
@@ -76,6 +88,8 @@ begin_whole (struct meter *meter, CUstream stream, const void *function)
   uint64_t estimate = vcuda_estimate (function);
   vcuda_charge_time (meter->gpu, (int64_t) estimate);
   vcuda_credit.waited += (int64_t) estimate;
+  if (estimate >= LONG_WORK_NS)
+    tell_host (meter->gpu, meter->in_flight_ns + estimate);
   struct entry *entry = vcuda_meter_open (meter, stream, false);
   if (entry)
     entry->estimate_ns = estimate;

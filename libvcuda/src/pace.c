@@ -8,6 +8,7 @@
 #include "slot.h"
 
 #define MILLION 1000000ull
+#define PPM_PER_PERCENT 10000u
 #define SHORTEST_SLEEP_NS 50000ull
 /* The rate may change while we sleep: look at it again this often.  */
 #define LONGEST_SLEEP_NS 10000000ull
@@ -15,10 +16,16 @@
 #define FAR_AHEAD_NS 1000000000ull
 #define MOST_SAVED_NS 1000000000ll
 
+/* A grant that nobody renews ends: without a live arbiter each has what is reserved for it. The
+   difference wraps where the time is over.  */
 static uint32_t
-rate_ppm (int gpu)
+rate_ppm (int gpu, uint64_t now)
 {
-  uint32_t rate = __atomic_load_n (&vcuda_pages.limits->gpu[gpu].rate_ppm, __ATOMIC_RELAXED);
+  const struct vcuda_limits *limits = vcuda_pages.limits;
+  uint64_t until = __atomic_load_n (&limits->rate_until_ns, __ATOMIC_RELAXED);
+  uint32_t rate = __atomic_load_n (&limits->gpu[gpu].rate_ppm, __ATOMIC_RELAXED);
+  if (until && until - now > VCUDA_LONGEST_LEASE_NS)
+    rate = __atomic_load_n (&limits->gpu[gpu].core_percent, __ATOMIC_RELAXED) * PPM_PER_PERCENT;
   return rate < MILLION ? rate : (uint32_t) MILLION;
 }
 
@@ -45,7 +52,7 @@ vcuda_balance (int gpu, uint64_t cap_ns)
                                       __ATOMIC_ACQUIRE))
     {
       uint64_t span = now > last ? now - last : 0;
-      int64_t gain = (int64_t) ((unsigned __int128) span * rate_ppm (gpu) / MILLION);
+      int64_t gain = (int64_t) ((unsigned __int128) span * rate_ppm (gpu, now) / MILLION);
       /* A new container's first launch does not wait.  */
       if (!last)
         gain = (int64_t) cap_ns / 2;
@@ -73,7 +80,7 @@ vcuda_spend (int gpu, int64_t ns)
 uint64_t
 vcuda_time_to_earn (int gpu, uint64_t ns)
 {
-  uint32_t rate = rate_ppm (gpu);
+  uint32_t rate = rate_ppm (gpu, vcuda_now ());
   if (!rate || ns > LONGEST_SLEEP_NS)
     return LONGEST_SLEEP_NS;
   uint64_t wait = ns * MILLION / rate + 1;
@@ -126,7 +133,7 @@ vcuda_utilisation (int gpu)
   uint64_t since = __atomic_load_n (&bucket->earlier_ns, __ATOMIC_ACQUIRE);
   uint64_t before = __atomic_load_n (&bucket->earlier_busy, __ATOMIC_RELAXED);
   uint64_t busy = __atomic_load_n (&bucket->busy_ns, __ATOMIC_RELAXED);
-  uint32_t rate = rate_ppm (gpu);
+  uint32_t rate = rate_ppm (gpu, now);
   if (now <= since || busy <= before || !rate)
     return 0;
   double share = (double) (busy - before) / (double) (now - since);

@@ -43,10 +43,10 @@ vcuda_wait_for_share (struct meter *meter, uint64_t estimate)
       pthread_mutex_unlock (&meter->mutex);
       vcuda_sleep_ns (pause);
       pthread_mutex_lock (&meter->mutex);
+      /* At each pause: the host reads from it who wants more than he has, now.  */
+      __atomic_fetch_add (&vcuda_pages.usage->gpu[meter->gpu].throttled_ns, vcuda_now () - now,
+                          __ATOMIC_RELAXED);
     }
-  if (began)
-    __atomic_fetch_add (&vcuda_pages.usage->gpu[meter->gpu].throttled_ns, vcuda_now () - began,
-                        __ATOMIC_RELAXED);
 }
 
 void

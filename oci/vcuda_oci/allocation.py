@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import jsontree
+from . import jsontree, policies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,22 +12,36 @@ VERSION = 1
 
 
 class GpuShare:
-    """One GPU's part of an allocation."""
+    """One GPU's part of an allocation. Records of version 0.1 have the first three fields only."""
 
     def __init__(
-        self, uuid: str, memory_bytes: int, core_percent: int, managed: bool = False
+        self,
+        uuid: str,
+        memory_bytes: int,
+        core_percent: int,
+        policy: str = policies.FIXED,
+        core_ceiling_percent: int | None = None,
+        weight: int | None = None,
+        priority: int = 0,
+        managed: bool = False,
     ) -> None:
         self.uuid = uuid  # as NVML prints it: "GPU-5f1c…"
         self.memory_bytes = memory_bytes  # hard limit
-        self.core_percent = core_percent  # 1..100 of the GPU's time
+        self.core_percent = core_percent  # 1..100 of the GPU's time, reserved
+        self.policy = policy
+        # The most that it ever gets, and its part in the division of what is left over.
+        self.core_ceiling_percent = (
+            core_percent if core_ceiling_percent is None else core_ceiling_percent
+        )
+        self.weight = core_percent if weight is None else weight
+        self.priority = priority
         self.managed = managed  # promised under overcommit: the driver may move it to the host
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GpuShare) and self.__dict__ == other.__dict__
 
     def __repr__(self) -> str:
-        managed = ", managed" if self.managed else ""
-        return f"GpuShare({self.uuid!r}, {self.memory_bytes}, {self.core_percent}{managed})"
+        return f"GpuShare({', '.join(map(repr, self.__dict__.values()))})"
 
 
 class Allocation:
@@ -78,11 +92,25 @@ def parse(text: str) -> Allocation:
     return allocation
 
 
-def _share(uuid: str, memory_bytes: int, core_percent: int, managed: bool = False) -> GpuShare:
-    whole = type(memory_bytes) is int and type(core_percent) is int and type(managed) is bool
-    if not (isinstance(uuid, str) and whole and memory_bytes > 0 and 1 <= core_percent <= 100):
+def _share(**fields: Any) -> GpuShare:
+    share = GpuShare(**fields)
+    numbers = (
+        *(share.memory_bytes, share.core_percent, share.core_ceiling_percent),
+        *(share.weight, share.priority),
+    )
+    right = (
+        isinstance(share.uuid, str)
+        and all(type(number) is int for number in numbers)
+        and share.memory_bytes > 0
+        and 1 <= share.core_percent <= share.core_ceiling_percent <= 100
+        and share.policy in policies.WORDS
+        and share.weight > 0
+        and share.priority >= 0
+        and type(share.managed) is bool
+    )
+    if not right:
         raise ValueError("a share that makes no sense")
-    return GpuShare(uuid, memory_bytes, core_percent, managed)
+    return share
 
 
 def _check(allocation: Allocation) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from . import liveness, names, pages
+from . import liveness, names, pages, policies
 from .allocation import Allocation
 from .config import BINPACK
 from .errors import VcudaError
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
     from .request import Request
 
 PPM_PER_PERCENT = 10_000
+_PAGE_POLICY = {
+    policies.FIXED: pages.POLICY_FIXED,
+    policies.ELASTIC: pages.POLICY_ELASTIC,
+    policies.WEIGHTED: pages.POLICY_WEIGHTED,
+    policies.BEST_EFFORT: pages.POLICY_BEST_EFFORT,
+}
 
 
-class Terms:
+class Rules:
     """What the settings say about every claim.
 
     placement: "binpack" or "spread". overcommit: how many times a GPU's memory is promised.
@@ -47,7 +53,7 @@ def claim(
     request: Request,
     runtime: list[str],
     claimant: int,
-    terms: Terms,
+    rules: Rules,
 ) -> tuple[Allocation, bool]:
     """The owner's allocation, and whether this claim made it.
 
@@ -72,11 +78,11 @@ def claim(
                     f"stop it, or run 'vcuda release {owner.key}' if it is gone",
                 )
             if same:
-                return _take_over(ledger, known, owner, runtime, claimant, terms), False
+                return _take_over(ledger, known, owner, runtime, claimant, rules), False
             ledger.remove(known.id)
-        answer = _place(ledger, host, request, terms)
+        answer = _place(ledger, host, request, rules)
         if isinstance(answer, Refused) and ledger.sweep(liveness.is_alive):
-            answer = _place(ledger, host, request, terms)
+            answer = _place(ledger, host, request, rules)
         if isinstance(answer, Refused):
             raise VcudaError(answer.reason, "placement", "ask for less, or free a share")
         allocation = Allocation(
@@ -89,38 +95,41 @@ def claim(
             time.time(),
             _pod(owner),
         )
-        ledger.write(allocation, limits_page(allocation, terms))
+        ledger.write(allocation, limits_page(allocation, rules))
         return allocation, True
 
 
-def limits_page(allocation: Allocation, terms: Terms) -> bytes:
-    """What the shim is told of the allocation. Raises VcudaError: more than a page can say."""
+def limits_page(allocation: Allocation, rules: Rules) -> bytes:
+    """What the shim is told of the allocation. Raises VcudaError: more than a page can say.
+
+    Whatever the policy is, the rate is what is reserved until an arbiter grants another.
+    """
     gpus = [
         pages.LimitsGpu(
             share.uuid,
             share.memory_bytes,
             share.core_percent,
-            share.core_percent,
-            pages.POLICY_FIXED,
+            share.core_ceiling_percent,
+            _PAGE_POLICY[share.policy],
             share.core_percent * PPM_PER_PERCENT,
-            0,
+            share.weight,
             int(share.managed),
-            terms.context_bytes,
+            rules.context_bytes,
         )
         for share in allocation.shares
     ]
     try:
-        return pages.limits_page(gpus, names.GUEST_DRIVER, terms.meter_copies)
+        return pages.limits_page(gpus, names.GUEST_DRIVER, rules.meter_copies)
     except ValueError as error:
         raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
 
 
-def _place(ledger: Ledger, host: Host, request: Request, terms: Terms) -> Chosen | Refused:
+def _place(ledger: Ledger, host: Host, request: Request, rules: Rules) -> Chosen | Refused:
     whole, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
     taken = [share for allocation in whole for share in allocation.shares]
-    return choose(host.gpus, taken, request, terms.placement, terms.overcommit)
+    return choose(host.gpus, taken, request, rules.placement, rules.overcommit)
 
 
 def _all_here(allocation: Allocation, host: Host) -> bool:
@@ -134,14 +143,14 @@ def _take_over(
     owner: Owner,
     runtime: list[str],
     claimant: int,
-    terms: Terms,
+    rules: Rules,
 ) -> Allocation:
     """The allocation of a container that is gone, for its next instance."""
     known.container_id, known.runtime = owner.container_id, runtime
     known.claimant = _claimant(claimant)
     known.pod = _pod(owner)
     # Fresh pages: what the last instance's processes used is no more.
-    ledger.write(known, limits_page(known, terms))
+    ledger.write(known, limits_page(known, rules))
     return known
 
 

@@ -76,14 +76,14 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         raise VcudaError("no libvcuda", SHIM, "install vcuda again, whole")
     facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     ledger = Ledger(settings.state_dir)
-    terms = claim.Terms(
+    rules = claim.Rules(
         settings.placement,
         settings.memory_overcommit,
         settings.context_memory,
         settings.meter_copies,
     )
     allocation, is_new = claim.claim(
-        ledger, facts, owner, wanted, creation.runtime, creation.claimant, terms
+        ledger, facts, owner, wanted, creation.runtime, creation.claimant, rules
     )
     granted = Grant(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:

@@ -8,7 +8,10 @@ DEFAULT_CONFIG = "/etc/vcuda/config.toml"
 # What a container asks for: annotations, and the same keys as variables.
 ANNOTATION_PREFIX = "vcuda.io/"
 ENV_PREFIX = "VCUDA_"
-REQUEST_KEYS = ("core", "memory", "gpu", "policy", "placement", "core-limit", "weight")
+REQUEST_KEYS = (
+    *("core", "memory", "gpu", "placement"),
+    *("policy", "core-limit", "weight", "priority"),
+)
 
 # What the device plugin's Allocate answers: amounts in the resource's own unit.
 ANNOTATION_CORE_UNITS = "vcuda.io/request.vcuda-core"

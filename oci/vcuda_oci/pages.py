@@ -63,8 +63,9 @@ FIELDS = {
         ("gpu_count", "I"),
         ("sequence", "Q"),
         ("driver_dir", "64s"),
+        ("rate_until_ns", "Q"),
         ("meter_copies", "I"),
-        ("reserved", "36s"),
+        ("reserved", "28s"),
     ),
     "limits_gpu": (
         ("uuid", "48s"),
@@ -99,7 +100,8 @@ FIELDS = {
         ("sample_busy", "Q"),
         ("earlier_ns", "Q"),
         ("earlier_busy", "Q"),
-        ("reserved", "48s"),
+        ("long_until_ns", "Q"),
+        ("reserved", "40s"),
     ),
     "usage_slot": (
         ("pid", "I"),
@@ -186,14 +188,20 @@ class LimitsGpu:
 
 
 class Limits:
-    __slots__ = ("driver_dir", "gpus", "meter_copies", "sequence")
+    __slots__ = ("driver_dir", "gpus", "meter_copies", "rate_until_ns", "sequence")
 
     def __init__(
-        self, driver_dir: str, sequence: int, gpus: list[LimitsGpu], meter_copies: bool
+        self,
+        driver_dir: str,
+        sequence: int,
+        rate_until_ns: int,
+        gpus: list[LimitsGpu],
+        meter_copies: bool,
     ) -> None:
         self.driver_dir = driver_dir
         self.meter_copies = meter_copies
         self.sequence = sequence
+        self.rate_until_ns = rate_until_ns  # CLOCK_MONOTONIC; 0: the rates count for ever
         self.gpus = gpus
 
 
@@ -286,6 +294,7 @@ def limits_page(
         len(gpus),
         0,
         text_field(driver_dir, 64),
+        0,
         meter_copies,
         b"",
     )
@@ -345,7 +354,7 @@ def read_limits(page: bytes) -> Limits:
             code("limits_gpu"), page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE
         )
         gpus.append(LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:]))
-    return Limits(text_of(head[5]), head[4], gpus, head[6] != 0)
+    return Limits(text_of(head[5]), head[4], head[6], gpus, head[7] != 0)
 
 
 def live_slots(fd: int) -> frozenset[int]:

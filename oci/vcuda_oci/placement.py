@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .allocation import GpuShare
 from .config import SPREAD
+from .policies import FIXED, WEIGHTED
 from .request import ALL_GPUS
 
 TYPE_CHECKING = False
@@ -79,8 +80,7 @@ def choose(
         if best is None:
             return Refused(_nothing_fits(beside, fraction, request))
         untouched = [left for left in untouched if left is not best]
-        memory = _fraction_memory(best, fraction, request)
-        parts = [GpuShare(best.gpu.uuid, memory, fraction, overcommit > 1)]
+        parts = [_part(best, fraction, request, overcommit > 1)]
     elif _memory(untouched[:whole]) < (request.memory_bytes or 0):
         untouched.sort(key=lambda left: -left.memory)
         most = _memory(untouched[:whole])
@@ -107,6 +107,18 @@ def _allowed(gpus: Sequence[Gpu], request: Request) -> tuple[list[Gpu], str]:
             return [], name
         allowed += [gpu for gpu in found if gpu not in allowed]
     return allowed, ""
+
+
+def _part(left: _Free, fraction: int, request: Request, managed: bool) -> GpuShare:
+    """The part of a GPU that others share, under the request's policy."""
+    uuid, memory, terms = left.gpu.uuid, _fraction_memory(left, fraction, request), request.terms
+    if terms.policy == FIXED:
+        return GpuShare(uuid, memory, fraction, managed=managed)
+    weight = terms.weight if terms.policy == WEIGHTED else fraction
+    return GpuShare(
+        *(uuid, memory, fraction, terms.policy),
+        *(terms.core_limit, weight, terms.priority, managed),
+    )
 
 
 def _fraction_memory(left: _Free, fraction: int, request: Request) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from . import names
+from . import names, policies
 from .config import ENV_ALWAYS, ENV_NEVER
 from .errors import VcudaError
 from .identity import image_may_annotate
+from .policies import Terms
 from .sizes import parse_bytes
 
 TYPE_CHECKING = False
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 ALL_GPUS = "all"
-FIXED = "fixed"
 
 # Where a request stands that only NVIDIA's variable makes.
 _NVIDIA = f"env {names.NVIDIA_VISIBLE_DEVICES}"
@@ -27,6 +27,7 @@ class Request:
     or a list of GPUs: as many whole GPUs as that list names.
     memory_bytes: of the fraction below a whole GPU; None: the same part of the GPU's memory.
     gpus: UUIDs or indexes to choose from; empty: any.
+    terms: the policy, which a whole GPU has no use for.
     """
 
     def __init__(
@@ -34,12 +35,12 @@ class Request:
         core: int,
         memory_bytes: int | None = None,
         gpus: tuple[str, ...] = (),
-        policy: str = FIXED,
+        terms: Terms | None = None,
         placement: str = "",
         source: str = "annotation",
     ) -> None:
         self.core, self.memory_bytes, self.gpus = core, memory_bytes, gpus
-        self.policy, self.placement, self.source = policy, placement, source
+        self.terms, self.placement, self.source = terms or Terms(), placement, source
 
     def as_json(self) -> dict[str, Any]:
         """What the ledger remembers, to know the same request when the container comes back."""
@@ -47,7 +48,7 @@ class Request:
             "core": self.core,
             "memory_bytes": self.memory_bytes,
             "gpus": list(self.gpus),
-            "policy": self.policy,
+            **self.terms.as_json(),
             "placement": self.placement,
         }
 
@@ -130,17 +131,12 @@ def parse(asked: Asked) -> Request:
             )
         core = _whole_number(words["core"], "core", where, 1)
         memory = _memory(words["memory"], where) if "memory" in words else None
-    policy = words.get("policy", FIXED)
-    if policy != FIXED:
-        raise VcudaError(f"policy '{policy}' is not offered", where, f"use {FIXED}")
-    for key in ("core-limit", "weight"):
-        if key in words:
-            raise VcudaError(f"{key} is not offered", where, f"leave it out: {FIXED} has none")
+    terms = policies.parse(words, core, where)
     placement = words.get("placement", "")
     if placement not in ("", "binpack", "spread"):
         raise VcudaError(f"placement '{placement}' is not offered", where, "use binpack or spread")
     gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
-    return Request(core, memory, gpus, policy, placement, "env" if asked.from_env else "annotation")
+    return Request(core, memory, gpus, terms, placement, "env" if asked.from_env else "annotation")
 
 
 def annotations_of(spec: Any) -> dict[str, str]:

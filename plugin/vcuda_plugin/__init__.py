@@ -1,1 +1,1 @@
-"""The node agent and the scheduler extender will live here; nothing is built yet."""
+"""The arbiter of compute grants; the node agent and the scheduler extender will live here."""

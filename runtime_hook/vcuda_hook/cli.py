@@ -152,7 +152,10 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         default=[],
         help="choose among these only; may be repeated",
     )
-    add("--policy", metavar="NAME", help="fixed: never more than the share")
+    add("--policy", metavar="NAME", help="fixed (default), elastic, weighted or best-effort")
+    add("--core-limit", metavar="PERCENT", help="the most that elastic gets of a GPU; default 100")
+    add("--weight", metavar="N", help="of weighted, 1 to 10000; default 100")
+    add("--priority", metavar="N", help="of elastic and weighted, 0 to 1000, higher first")
     add("--placement", metavar="NAME", help="binpack or spread")
     add("--env", metavar="NAME=VALUE", action="append", default=[], help="may be repeated")
     add(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import NoReturn
 
-REQUEST_WORDS = ("core", "memory", "policy", "placement")
+REQUEST_WORDS = ("core", "memory", "placement", "policy", "core-limit", "weight", "priority")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -99,7 +99,8 @@ def request_words(arguments: argparse.Namespace) -> dict[str, str]:
     """The request as an engine would pass it on, by annotation key."""
     if not arguments.core:
         raise VcudaError("no --core", "vcuda run", "say how much compute: --core 30 is 30 %")
-    words = {key: getattr(arguments, key) for key in REQUEST_WORDS if getattr(arguments, key)}
+    said = {key: getattr(arguments, key.replace("-", "_")) for key in REQUEST_WORDS}
+    words = {key: value for key, value in said.items() if value is not None}
     if arguments.gpu:
         words["gpu"] = ",".join(arguments.gpu)
     return words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from vcuda_oci import host, placement
+from vcuda_oci import host, placement, policies
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger, broken_record
 
@@ -168,13 +168,16 @@ def _entries(
             "gpu_index": indexes.get(share.uuid),
             "gpu_uuid": share.uuid,
             "core_percent": share.core_percent,
+            "core_ceiling_percent": share.core_ceiling_percent,
             "core_used_percent": use.core_percent,
             "memory_bytes": share.memory_bytes,
             "memory_used_bytes": use.memory_bytes,
             "memory_managed": share.managed,
             "contexts": use.contexts,
             "context_bytes": use.context_bytes,
-            "policy": allocation.request.get("policy"),
+            "policy": share.policy,
+            "weight": share.weight,
+            "priority": share.priority,
             "status": status,
             "created": allocation.created,
         }
@@ -193,7 +196,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}"
         + (" managed" if entry["memory_managed"] else ""),
         _contexts(entry["contexts"], entry["context_bytes"]),
-        str(entry["policy"]),
+        _policy(entry),
         entry["status"],
         table.age(time.time() - entry["created"]),
     )
@@ -203,6 +206,16 @@ def _contexts(count: int | None, charged: int | None) -> str:
     if count is None:
         return "-"
     return f"{count}, {table.size(charged)}" if charged else str(count)
+
+
+def _policy(entry: dict[str, Any]) -> str:
+    """Such as "elastic to 80 %, priority 5"."""
+    said = {
+        policies.ELASTIC: f" to {entry['core_ceiling_percent']} %",
+        policies.WEIGHTED: f" {entry['weight']}",
+    }
+    priority = f", priority {entry['priority']}" if entry["priority"] else ""
+    return f"{entry['policy']}{said.get(entry['policy'], '')}{priority}"
 
 
 def _short_id(id: str) -> str:

@@ -58,6 +58,7 @@ def limits(ledger: Ledger, allocation: Allocation) -> Any:
         "driver_dir": page.driver_dir,
         "sequence": page.sequence,
         "meter_copies": page.meter_copies,
+        "rate_until_ns": page.rate_until_ns,
         "gpus": [_fields(gpu) for gpu in page.gpus],
     }
 

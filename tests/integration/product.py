@@ -79,25 +79,30 @@ class Product:
         return records
 
 
-def asking(engine: Engine, *, core: int, memory_bytes: int | None = None, gpu: str = "") -> Asking:
+def asking(
+    engine: Engine, *, core: int, memory_bytes: int | None = None, gpu: str = "", **terms: str
+) -> Asking:
     """Keyword arguments of Engine.run that ask for a share, as this engine's users do.
 
     Under Kubernetes the kubelet passes on what the plugin's Allocate answered, and no GPU's name.
+    terms: the policy and its words.
     """
     if isinstance(engine, Cri):
         assert not gpu, "a pod cannot choose its GPU so"
         units = {"vcuda.io/request.vcuda-core": str(core)}
         if memory_bytes is not None:
             units["vcuda.io/request.vcuda-memory"] = str(memory_bytes // MEMORY_UNIT)
-        return {"annotations": units}
-    words = {"core": str(core)}
+        said = {"vcuda.io/" + key.replace("_", "-"): value for key, value in terms.items()}
+        return {"annotations": {**units, **said}}
+    words = {"core": str(core), **terms}
     if memory_bytes is not None:
         words["memory"] = str(memory_bytes)
     if gpu:
         words["gpu"] = gpu
     if isinstance(engine, Docker):
         return {"env": {"VCUDA_" + key.upper(): value for key, value in words.items()}}
-    return {"annotations": {"vcuda.io/" + key: value for key, value in words.items()}}
+    said = {key.replace("_", "-"): value for key, value in words.items()}
+    return {"annotations": {"vcuda.io/" + key: value for key, value in said.items()}}
 
 
 def missing() -> str | None:

@@ -64,6 +64,35 @@ def test_a_program_sees_one_gpu_of_the_size_of_its_slice(sharing: Engine, contai
     assert (device["total_bytes"], device["free_bytes"]) == (LIMIT, LIMIT)
 
 
+def test_a_policy_that_was_asked_for_stands_in_the_limits_page_inside(
+    sharing: Engine, product: Product, container: str
+) -> None:
+    asked = asking(sharing, core=30, policy="elastic", core_limit="60", priority="5")
+    result = sharing.run(container, ["od", "-An", "-v", "-tx1", pages.GUEST_LIMITS], **asked)
+    assert result.rc == 0, result.stderr
+    page = pages.read_limits(bytes.fromhex(result.stdout))
+    (gpu,) = page.gpus
+    # Until an arbiter grants, the rate is what is reserved.
+    assert (gpu.policy, gpu.core_percent, gpu.core_ceiling_percent, gpu.weight, gpu.rate_ppm) == (
+        *(pages.POLICY_ELASTIC, 30, 60, 30),
+        300_000,
+    )
+    assert page.rate_until_ns == 0
+
+
+def test_a_word_that_the_policy_does_not_take_fails_the_container_in_one_line(
+    sharing: Engine, container: str
+) -> None:
+    result = sharing.run(container, ["echo", "hello"], **asking(sharing, core=30, weight="5"))
+    sharing.delete(container)
+    assert (result.rc != 0, result.stdout) == (True, "")
+    assert re.search(
+        r"vcuda-container-runtime: (env|annotations): weight means nothing with policy fixed; "
+        r"leave it out, or use weighted",
+        result.stderr,
+    )
+
+
 def test_nvidia_smi_inside_shows_the_slice(sharing: Engine, container: str) -> None:
     script = """
       vcuda-workload hold --bytes 256MiB --seconds 100 >/tmp/held &

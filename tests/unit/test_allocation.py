@@ -13,8 +13,18 @@ from unit.ground import GIB, record
 from vcuda_oci import allocation
 from vcuda_oci.allocation import GpuShare
 
-SHARES = st.builds(
-    GpuShare, st.text(max_size=40), st.integers(1, 2**63), st.integers(1, 100), st.booleans()
+SHARES = st.integers(1, 100).flatmap(
+    lambda core: st.builds(
+        GpuShare,
+        st.text(max_size=40),
+        st.integers(1, 2**63),
+        st.just(core),
+        st.sampled_from(["fixed", "elastic", "weighted", "best-effort"]),
+        st.integers(core, 100),
+        st.integers(1, 10_000),
+        st.integers(0, 1000),
+        st.booleans(),
+    )
 )
 RECORDS = st.builds(
     record,
@@ -41,7 +51,15 @@ def test_a_record_reads_by_eye() -> None:
         "version": 1,
         "id": "box",
         "shares": [
-            {"uuid": "GPU-0", "memory_bytes": 4 * GIB, "core_percent": 30, "managed": False}
+            {
+                "uuid": "GPU-0",
+                "memory_bytes": 4 * GIB,
+                "core_percent": 30,
+                "policy": "fixed",
+                "core_ceiling_percent": 30,
+                "weight": 30,
+                "priority": 0,
+            }
         ],
         "request": {
             "core": 30,
@@ -110,6 +128,15 @@ def share(**fields: Any) -> list[dict[str, Any]]:
         changed(shares=share(core_percent=101)),
         changed(shares=share(managed=1)),
         changed(shares=share(extra=1)),
+        changed(shares=share(policy="greedy")),
+        changed(shares=share(policy=["fixed"])),
+        changed(shares=share(core_percent=30, core_ceiling_percent=29)),
+        changed(shares=share(core_ceiling_percent=101)),
+        changed(shares=share(core_ceiling_percent="1")),
+        changed(shares=share(weight=0)),
+        changed(shares=share(weight=1.5)),
+        changed(shares=share(priority=-1)),
+        changed(shares=share(priority=True)),
         "[" * 100_000,
     ],
 )

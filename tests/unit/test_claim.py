@@ -10,7 +10,7 @@ import pytest
 from unit.ground import GIB, FakeRuntime, host, left_in, pod_owner, record, shares_of, write
 from vcuda_oci import liveness, pages
 from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Terms, claim
+from vcuda_oci.claim import Rules, claim
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
@@ -38,9 +38,9 @@ class Desk:
     ) -> Any:
         """As the wrapper does, and then that process has become runc and ended."""
         owner = Owner(owner, owner) if isinstance(owner, str) else owner
-        terms = Terms("binpack", self.overcommit, self.context_bytes, meter_copies)
+        rules = Rules("binpack", self.overcommit, self.context_bytes, meter_copies)
         words, claimant = self.runtime.words, os.getpid()
-        allocation, is_new = claim(self.ledger, node, owner, request, words, claimant, terms)
+        allocation, is_new = claim(self.ledger, node, owner, request, words, claimant, rules)
         with self.ledger:
             allocation.claimant = [os.getpid(), 1]
             self.ledger.record(allocation)
@@ -60,7 +60,7 @@ def desk(tmp_path: Any) -> Desk:
 def test_a_claim_writes_the_whole_record(desk: Desk) -> None:
     owner = pod_owner("c1")
     allocation, is_new = claim(
-        desk.ledger, NODE, owner, HALF, ["/usr/bin/runc"], os.getpid(), Terms()
+        desk.ledger, NODE, owner, HALF, ["/usr/bin/runc"], os.getpid(), Rules()
     )
     stored = desk.ledger.get("pod-uid1.main")
     assert is_new
@@ -173,7 +173,7 @@ def pages_of(desk: Desk, id: str) -> list[tuple[int, int, int]]:
 
 
 def test_what_was_promised_under_overcommit_stays_so_when_the_setting_goes(desk: Desk) -> None:
-    request, managed = Request(30, 12 * GIB), [GpuShare("GPU-0", 12 * GIB, 30, True)]
+    request, managed = Request(30, 12 * GIB), [GpuShare("GPU-0", 12 * GIB, 30, managed=True)]
     for id in ("sandbox1", "other"):
         desk.runtime.knows(id, "running")
     desk.overcommit, desk.context_bytes = 1.5, 5
@@ -189,7 +189,7 @@ def test_what_was_promised_under_overcommit_stays_so_when_the_setting_goes(desk:
 
 def test_a_whole_gpu_is_not_managed_under_overcommit(desk: Desk) -> None:
     desk.overcommit = 2.0
-    assert desk.claim("a", Request(100)) == ([GpuShare("GPU-0", 16 * GIB, 100, False)], True)
+    assert desk.claim("a", Request(100)) == ([GpuShare("GPU-0", 16 * GIB, 100)], True)
     assert pages_of(desk, "a") == [(16 * GIB, 0, 0)]
 
 
@@ -272,7 +272,7 @@ class Racer:
         owner, request = Owner(id, id), Request(60, 4 * GIB)
         try:
             held, _ = claim(
-                desk.ledger, NODE, owner, request, desk.runtime.words, os.getpid(), Terms()
+                desk.ledger, NODE, owner, request, desk.runtime.words, os.getpid(), Rules()
             )
         except VcudaError as error:
             return b"-" if error.what.startswith("largest free share is 40 %") else b"!"

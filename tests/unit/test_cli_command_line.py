@@ -118,6 +118,21 @@ def test_what_follows_is_the_command_whatever_it_looks_like(
     assert run.request_words(seen[0]) == {"core": "30", "gpu": "0,1"}
 
 
+def test_the_policys_options_become_the_requests_words(monkeypatch: Any, tmp_path: Any) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(run, "run", lambda arguments, settings: seen.append(arguments) or 0)
+    words = ["--policy", "elastic", "--core-limit", "60", "--weight", "", "--priority", "0"]
+    line = ["--config", f"{tmp_path}/none", "run", "--core", "30", *words, "ls"]
+    assert cli.main(line) == 0
+    assert run.request_words(seen[0]) == {
+        "core": "30",
+        "policy": "elastic",
+        "core-limit": "60",
+        "weight": "",
+        "priority": "0",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "volume"),
     [

@@ -14,7 +14,7 @@ from unit.ground import GIB, FakeRuntime, gpus, record, write
 from vcuda_hook import cli, show, usage
 from vcuda_oci import pages
 from vcuda_oci.allocation import Allocation, GpuShare
-from vcuda_oci.claim import Terms, limits_page
+from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.host import Host
 from vcuda_oci.ledger import Ledger
 
@@ -39,7 +39,7 @@ class Node:
             self.runtime.knows(allocation.container_id, status)
         with self.ledger:
             self.ledger.write(
-                allocation, limits_page(allocation, Terms(context_bytes=context_bytes))
+                allocation, limits_page(allocation, Rules(context_bytes=context_bytes))
             )
         return allocation
 
@@ -104,6 +104,38 @@ def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
         "gone",
     ]
     assert "stopped" in lines[3]
+
+
+def test_ps_and_inspect_tell_under_which_policy(node: Node, capsys: Any) -> None:
+    for id, *terms in [
+        ("a", "elastic", 60, 30, 7),
+        ("b", "weighted", 100, 500, 0),
+        ("c", "best-effort", 100, 10, 0),
+    ]:
+        node.holds(record(id, shares=[GpuShare("GPU-0", GIB, 10, *terms)]))
+    assert node.vcuda("ps") == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split("GiB")[1].split("running")[0].strip() for line in lines] == [
+        *("elastic to 60 %, priority 7", "weighted 500", "best-effort"),
+    ]
+    assert node.vcuda("ps", "--json") == 0
+    assert [
+        (e["policy"], e["core_percent"], e["core_ceiling_percent"], e["weight"], e["priority"])
+        for e in json.loads(capsys.readouterr().out)
+    ] == [
+        ("elastic", 10, 60, 30, 7),
+        ("weighted", 10, 100, 500, 0),
+        ("best-effort", 10, 100, 10, 0),
+    ]
+    assert node.vcuda("inspect", "a", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["shares"][0]["policy"], told["shares"][0]["priority"]) == ("elastic", 7)
+    assert told["limits"]["rate_until_ns"] == 0
+    (gpu,) = told["limits"]["gpus"]
+    assert (gpu["policy"], gpu["core_ceiling_percent"], gpu["rate_ppm"]) == (
+        *(pages.POLICY_ELASTIC, 60),
+        100_000,
+    )
 
 
 def test_a_process_that_lives_counts_and_a_dead_one_does_not(node: Node, capsys: Any) -> None:
@@ -172,7 +204,7 @@ def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: An
     with open(node.config, "a") as settings:
         settings.write('memory-overcommit = "1.5"\n')
     for id in ("one", "two"):
-        node.holds(record(id, shares=[GpuShare("GPU-0", 10 * GIB, 30, True)]))
+        node.holds(record(id, shares=[GpuShare("GPU-0", 10 * GIB, 30, managed=True)]))
     assert node.vcuda("gpus", "--json") == 0
     assert json.loads(capsys.readouterr().out) == [
         {

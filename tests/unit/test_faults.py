@@ -27,7 +27,7 @@ from unit.ground import (
 )
 from vcuda_oci import bundle, config, files, grant, liveness, pages, request, runtime
 from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Terms, claim
+from vcuda_oci.claim import Rules, claim
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
@@ -45,7 +45,7 @@ class Desk:
 
     def claim(self, owner: Owner, core: int = 50) -> list[GpuShare]:
         allocation, _ = claim(
-            self.ledger, NODE, owner, Request(core), self.runtime.words, os.getpid(), Terms()
+            self.ledger, NODE, owner, Request(core), self.runtime.words, os.getpid(), Rules()
         )
         return allocation.shares
 

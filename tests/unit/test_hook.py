@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from unit.ground import ROOT, left_in, record, shares_of, write
-from vcuda_oci.claim import Terms, limits_page
+from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
 
 PROGRAM = (
@@ -29,7 +29,7 @@ class Hook:
 
     def holds(self, allocation: Any) -> None:
         with self.ledger:
-            self.ledger.write(allocation, limits_page(allocation, Terms()))
+            self.ledger.write(allocation, limits_page(allocation, Rules()))
 
     def __call__(self, *words: str, state: Any = b"{}") -> tuple[int, str]:
         """Exit status and stderr."""

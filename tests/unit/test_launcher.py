@@ -228,6 +228,8 @@ def test_a_line_is_read_as_the_runtime_itself_reads_it(
         '{"annotations": {"vcuda.io/core": "30"}}',
         '{"process": {"env": ["VCUDA_CORE=30"]}}',
         '{"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}}',
+        '{"annotations": {"vcuda.io/priority": "5"}}',
+        '{"process": {"env": ["VCUDA_CORE_LIMIT=60"]}}',
         r'{"annotations": {"\u0076cuda.io/core": "30"}}',
         r'{"annotations": {"vcud\u0061.io/core": "30"}}',
         r'{"process": {"env": ["VCUD\u0041_CORE=30"]}}',

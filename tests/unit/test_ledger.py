@@ -12,7 +12,7 @@ import pytest
 from unit.ground import FakeRuntime, left_in, mode_of, record, shares_of, write
 from vcuda_oci import ledger as ledgers
 from vcuda_oci import liveness, pages
-from vcuda_oci.claim import Terms, limits_page
+from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
@@ -24,7 +24,7 @@ def ledger(tmp_path: Any) -> Ledger:
 
 def put(ledger: Ledger, allocation: Any) -> None:
     with ledger:
-        ledger.write(allocation, limits_page(allocation, Terms()))
+        ledger.write(allocation, limits_page(allocation, Rules()))
 
 
 def test_an_empty_place_is_an_empty_ledger(ledger: Ledger) -> None:

@@ -47,7 +47,7 @@ def test_a_fraction_is_placed_wherever_core_promises_and_the_gpus_size_allow(
     if isinstance(answer, Chosen):
         (share,) = answer.shares
         assert fitting[share.uuid]
-        assert share == GpuShare(share.uuid, asked, core, factor > 1)
+        assert share == GpuShare(share.uuid, asked, core, managed=factor > 1)
 
 
 def test_a_third_container_gets_what_two_have_already_got() -> None:
@@ -56,7 +56,7 @@ def test_a_third_container_gets_what_two_have_already_got() -> None:
         answer = choose(gpus(16), taken, Request(core, 8 * GIB), "binpack", 1.5)
         assert isinstance(answer, Chosen)
         taken += answer.shares
-    assert taken == [GpuShare("GPU-0", 8 * GIB, 30, True)] * 3
+    assert taken == [GpuShare("GPU-0", 8 * GIB, 30, managed=True)] * 3
     assert free_memory(gpus(16)[0], taken, 1.5) == 0
 
 
@@ -73,7 +73,7 @@ def test_a_third_container_gets_what_two_have_already_got() -> None:
 def test_a_refusal_names_no_more_than_one_container_may_have(
     taken: list[int], asked: int, factor: float, expected: str
 ) -> None:
-    held = [GpuShare("GPU-0", size * GIB, 30, True) for size in taken]
+    held = [GpuShare("GPU-0", size * GIB, 30, managed=True) for size in taken]
     answer = choose(gpus(16), held, Request(10, asked * GIB), "binpack", factor)
     assert isinstance(answer, Refused)
     assert answer.reason == "largest free share is " + expected
@@ -83,13 +83,16 @@ def test_a_whole_gpu_is_nobody_elses_and_its_memory_stays_its_own() -> None:
     answer = choose(gpus(16, 16), [], Request(150), "binpack", 1.5)
     assert isinstance(answer, Chosen)
     assert answer.shares == [
-        GpuShare("GPU-0", 16 * GIB, 100, False),
-        GpuShare("GPU-1", 8 * GIB, 50, True),
+        GpuShare("GPU-0", 16 * GIB, 100),
+        GpuShare("GPU-1", 8 * GIB, 50, managed=True),
     ]
 
 
 def test_the_fullest_gpu_is_the_one_that_promised_most() -> None:
-    taken = [GpuShare("GPU-0", 2 * GIB, 30, True), GpuShare("GPU-1", 4 * GIB, 30, True)]
+    taken = [
+        GpuShare("GPU-0", 2 * GIB, 30, managed=True),
+        GpuShare("GPU-1", 4 * GIB, 30, managed=True),
+    ]
     for order, uuid in (("binpack", "GPU-1"), ("spread", "GPU-0")):
         answer = choose(gpus(16, 16), taken, Request(10, GIB), order, 2)
         assert isinstance(answer, Chosen)

@@ -13,7 +13,7 @@ from vcuda_oci import request
 from vcuda_oci.errors import VcudaError
 
 GIB, MIB = 1 << 30, 1 << 20
-ANNOTATION = {"policy": "fixed", "placement": "", "source": "annotation"}
+ANNOTATION = {"terms": {"policy": "fixed"}, "placement": "", "source": "annotation"}
 ENV = {**ANNOTATION, "source": "env"}
 
 
@@ -27,7 +27,10 @@ def with_env(*entries: Any) -> dict[str, Any]:
 
 def read(spec: Any) -> dict[str, Any] | None:
     asked = request.asked(spec)
-    return asked and vars(request.parse(asked))
+    if asked is None:
+        return None
+    parsed = request.parse(asked)
+    return {**vars(parsed), "terms": parsed.terms.as_json()}
 
 
 def refusal(spec: Any) -> str:
@@ -199,16 +202,8 @@ def test_memory_of_another_form_is_refused(text: str) -> None:
             "annotations: vcuda-memory cannot be '0'; write a whole number of 256 MiB units from 1",
         ),
         (
-            annotated(core="1", policy="elastic"),
-            "annotations: policy 'elastic' is not offered; use fixed",
-        ),
-        (
-            annotated(core="1", weight="2"),
-            "annotations: weight is not offered; leave it out: fixed has none",
-        ),
-        (
-            annotated(core="1", core_limit="50"),
-            "annotations: core-limit is not offered; leave it out: fixed has none",
+            annotated(priority="5"),
+            "annotations: priority without core; say how much compute: core=30",
         ),
         (
             annotated(core="1", placement="best"),

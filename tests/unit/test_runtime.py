@@ -16,7 +16,7 @@ from unit.driver_root import VERSION, DriverRoot
 from unit.ground import GIB, ROOT, left_in, mode_of, record, shares_of, write
 from unit.installed import WARNINGS, Installed
 from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Terms, limits_page
+from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.pages import read_limits
 
@@ -309,7 +309,7 @@ def _start_of(pid: int) -> int:
 
 def _hold(node: Node, allocation: Any) -> None:
     with node.ledger:
-        node.ledger.write(allocation, limits_page(allocation, Terms()))
+        node.ledger.write(allocation, limits_page(allocation, Rules()))
 
 
 def hold_box(node: Node) -> None:

@@ -1,0 +1,93 @@
+"""Compute policies: who may have more of a GPU's time than was reserved, and the words for it."""
+
+from __future__ import annotations
+
+from .errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FIXED = "fixed"
+ELASTIC = "elastic"
+WEIGHTED = "weighted"
+BEST_EFFORT = "best-effort"
+
+CORE_LIMIT, WEIGHT, PRIORITY = "core-limit", "weight", "priority"
+DEFAULT_WEIGHT = 100
+MOST_WEIGHT = 10_000
+MOST_PRIORITY = 1000
+
+# The words that each policy takes beside `core`.
+WORDS = {
+    FIXED: (),
+    ELASTIC: (CORE_LIMIT, PRIORITY),
+    WEIGHTED: (WEIGHT, PRIORITY),
+    BEST_EFFORT: (),
+}
+
+
+class Terms:
+    """A policy and what was said of it; a word that the policy doesn't take has its default.
+
+    core_limit: percent of one GPU, the most that elastic gets. weight: 1..10000, of weighted.
+    priority: 0..1000, the higher is served first.
+    """
+
+    def __init__(
+        self,
+        policy: str = FIXED,
+        core_limit: int = 100,
+        weight: int = DEFAULT_WEIGHT,
+        priority: int = 0,
+    ) -> None:
+        self.policy, self.core_limit = policy, core_limit
+        self.weight, self.priority = weight, priority
+
+    def as_json(self) -> dict[str, object]:
+        """Only what the policy takes: a fixed one stays as records of version 0.1 hold it."""
+        said = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
+        taken = {word.replace("-", "_"): said[word] for word in WORDS[self.policy]}
+        return {"policy": self.policy, **taken}
+
+
+def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
+    """What `words` say for `core` percent (150: one GPU and half of another).
+
+    Raises VcudaError: no such policy, a word that it does not take, a number out of range.
+    """
+    policy = words.get("policy", FIXED)
+    if policy not in WORDS:
+        raise VcudaError(f"policy '{policy}' is not offered", where, f"use {_listed(list(WORDS))}")
+    for word in (CORE_LIMIT, WEIGHT, PRIORITY):
+        if word in words and word not in WORDS[policy]:
+            takers = _listed([name for name in WORDS if word in WORDS[name]])
+            raise VcudaError(
+                f"{word} means nothing with policy {policy}",
+                where,
+                f"leave it out, or use {takers}",
+            )
+    # Of a whole GPU there is nothing above; of 150 it is the half that may grow.
+    least = core % 100 or 100
+    return Terms(
+        policy,
+        _number(words, CORE_LIMIT, where, least, 100, 100),
+        _number(words, WEIGHT, where, 1, MOST_WEIGHT, DEFAULT_WEIGHT),
+        _number(words, PRIORITY, where, 0, MOST_PRIORITY, 0),
+    )
+
+
+def _number(
+    words: Mapping[str, str], word: str, where: str, least: int, most: int, default: int
+) -> int:
+    text = words.get(word, str(default))
+    right = text.isascii() and text.isdigit() and len(text) <= 6
+    if not (right and least <= int(text) <= most):
+        raise VcudaError(
+            f"{word} cannot be '{text}'", where, f"write a whole number from {least} to {most}"
+        )
+    return int(text)
+
+
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]

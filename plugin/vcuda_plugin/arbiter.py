@@ -1,0 +1,108 @@
+"""How one GPU's time is granted to the containers that share it: pure.
+
+All amounts are parts per million of the GPU's time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vcuda_oci.policies import BEST_EFFORT, FIXED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vcuda_oci.allocation import GpuShare
+
+WHOLE_PPM = 1_000_000
+PPM_PER_PERCENT = 10_000
+BEST_EFFORT_FLOOR_PPM = PPM_PER_PERCENT
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """One container's part in the GPU, and what it showed since the last look.
+
+    wants: it was held up by its rate, so more would be used. used_ppm: what it used; only of those
+    who want no more does it matter.
+    """
+
+    share: GpuShare
+    wants: bool
+    used_ppm: int = 0
+
+    @property
+    def guarantee_ppm(self) -> int:
+        """What it has whenever it wants it, and its rate is never below."""
+        if self.share.policy == BEST_EFFORT:
+            return BEST_EFFORT_FLOOR_PPM
+        return self.share.core_percent * PPM_PER_PERCENT
+
+    @property
+    def claim_ppm(self) -> int:
+        """The most that it would use now."""
+        ceiling = self.share.core_ceiling_percent * PPM_PER_PERCENT
+        return ceiling if self.wants else max(0, min(self.used_ppm, ceiling))
+
+
+def grants(tenants: Sequence[Tenant]) -> list[int]:
+    """The rate of each tenant, where their shares' percents add up to 100 at most.
+
+    First everybody has of his guarantee what he would use. What that leaves goes by priority, the
+    highest first and best-effort last, and within one priority by weight. The rates of those who
+    want, and what the others use, add up to WHOLE_PPM at most.
+
+    Who wants no more than he has gets his guarantee and what nobody wants on top, at least a
+    quarter of what he uses: he may do more at once, and is only then seen to want it.
+    """
+    granted = [min(tenant.guarantee_ppm, tenant.claim_ppm) for tenant in tenants]
+    left = max(0, WHOLE_PPM - sum(granted))
+    for tier in _tiers(tenants):
+        room = [tenants[at].claim_ppm - granted[at] for at in tier]
+        weights = [tenants[at].share.weight for at in tier]
+        for at, more in zip(tier, divide(left, room, weights)):
+            granted[at] += more
+            left -= more
+    return [
+        ppm if tenant.wants else _rate_of_the_content(tenant, ppm, left)
+        for tenant, ppm in zip(tenants, granted)
+    ]
+
+
+def divide(amount: int, room: Sequence[int], weights: Sequence[int]) -> list[int]:
+    """`amount` by weight, to each his room at most; what one has no room for goes to the others.
+
+    Rounded down: fewer units than there are takers stay undivided.
+    """
+    parts = [0] * len(room)
+    takers = [at for at in range(len(room)) if room[at] > 0]
+    while takers:
+        weight = sum(weights[at] for at in takers)
+        full = [at for at in takers if room[at] * weight <= amount * weights[at]]
+        if not full:
+            for at in takers:
+                parts[at] = amount * weights[at] // weight
+            break
+        for at in full:
+            parts[at] = room[at]
+            amount -= room[at]
+        takers = [at for at in takers if at not in full]
+    return parts
+
+
+def _tiers(tenants: Sequence[Tenant]) -> list[list[int]]:
+    """Who may have more than is guaranteed, those who are served first at the front."""
+    tiers: dict[tuple[bool, int], list[int]] = {}
+    for at, tenant in enumerate(tenants):
+        if tenant.share.policy != FIXED:
+            rank = (tenant.share.policy == BEST_EFFORT, -tenant.share.priority)
+            tiers.setdefault(rank, []).append(at)
+    return [tiers[rank] for rank in sorted(tiers)]
+
+
+def _rate_of_the_content(tenant: Tenant, granted: int, left: int) -> int:
+    ceiling = tenant.share.core_ceiling_percent * PPM_PER_PERCENT
+    satisfied = granted == tenant.claim_ppm
+    ahead = max(left, granted // 4) if satisfied else 0
+    return max(tenant.guarantee_ppm, min(ceiling, granted + ahead))

@@ -1,0 +1,107 @@
+"""A node whose containers hold shares under policies: its ledger, its guests, its arbiter.
+
+Guests and arbiter are processes of their own, so each can be given another clock by `env`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from shim.guest import PYTHON, TOP, WORKLOAD, Gpu, Guest
+from vcuda_oci import claim, host, pages, request
+from vcuda_oci.identity import Owner
+from vcuda_oci.ledger import Ledger
+
+ARBITER = """
+import signal, sys
+from vcuda_plugin import grants
+ended = []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+print("ready", flush=True)
+grants.run(sys.argv[1], lambda: bool(ended))
+"""
+
+
+class PolicyNode:
+    """`folder` is the node's own; `env` goes to every process that is started on it."""
+
+    def __init__(self, folder: str, driver_root: str, env: Mapping[str, str] | None = None) -> None:
+        self.folder, self.driver_root, self.env = folder, driver_root, dict(env or {})
+        self.state_dir = os.path.join(folder, "state")
+        self.ledger = Ledger(self.state_dir)
+        os.makedirs(self.state_dir)
+        self.host = host.load(driver_root, self.state_dir + "/host.json")
+
+    def container(self, **words: str) -> Guest:
+        """A container that asked for `words`, on the first GPU; without a process yet."""
+        id = f"c{len(self.ledger.read()[0])}"
+        said = {key.replace("_", "-"): value for key, value in words.items()}
+        asked = request.Asked({"memory": "256MiB", "gpu": "0", **said}, "test", False)
+        # Its claimant is this process, so it lives as long as the test.
+        owner, wanted, rules = Owner(id, id), request.parse(asked), claim.Rules()
+        allocation, _ = claim.claim(
+            self.ledger, self.host, owner, wanted, ["/nowhere"], os.getpid(), rules
+        )
+        share = allocation.shares[0]
+        guest = Guest(
+            os.path.join(self.folder, id), self.driver_root, [Gpu(share.uuid, share.memory_bytes)]
+        )
+        for page in (guest.limits, guest.usage):
+            os.unlink(page)
+            os.symlink(f"{self.ledger.containers}/{id}/{os.path.basename(page)}", page)
+        return guest
+
+    def busy(
+        self, guest: Guest, seconds: float, kernel_us: int = 1000, ahead: int = 16, go: str = ""
+    ) -> subprocess.Popen[str]:
+        command = [WORKLOAD, "busy", "--seconds", str(seconds), "--kernel-us", str(kernel_us)]
+        command += ["--async", str(ahead)] + (["--wait-file", go] if go else [])
+        return guest.start(*command, env=self.env)
+
+    def shares(self, guests: Sequence[Guest], seconds: float, **shape: int) -> list[float]:
+        """The part of the GPU's time that each got while all were busy."""
+        go = os.path.join(self.folder, "go")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(go)
+        started = [self.busy(guest, seconds, go=go, **shape) for guest in guests]
+        time.sleep(0.5)
+        with open(go, "w", encoding="utf-8"):
+            pass
+        return [share_of(process) for process in started]
+
+    @contextlib.contextmanager
+    def arbiter(self) -> Iterator[subprocess.Popen[str]]:
+        """While it lasts, the arbiter runs; at the end it is told to end, and does."""
+        path = os.pathsep.join(os.path.join(TOP, part) for part in ("oci", "plugin"))
+        process = subprocess.Popen(
+            [PYTHON, "-c", ARBITER, self.state_dir],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": path, **self.env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n", process.communicate()[1]
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) in [(0, ""), (-signal.SIGKILL, "")]
+
+
+def share_of(process: subprocess.Popen[str]) -> float:
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return float(json.loads(out)["share"])
+
+
+def limits_of(guest: Guest) -> pages.Limits:
+    with open(guest.limits, "rb") as limits:
+        return pages.read_limits(limits.read())

@@ -1,0 +1,263 @@
+"""Compute policies end to end: what containers get of the software GPU while an arbiter grants."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from shim.conftest import DriverRoot
+from shim.guest import PYTHON, Guest
+from shim.policy_node import PolicyNode, limits_of, share_of
+from shim.softgpu_host import PRELUDE
+from vcuda_plugin.demand import Reading, reading
+
+SECONDS = 5
+POINTS = 0.02
+LOST = 0.03
+SHAPES = {
+    "async 50 us": {"kernel_us": 50, "ahead": 64},
+    "async 1 ms": {"kernel_us": 1000, "ahead": 16},
+    "sync 5 ms": {"kernel_us": 5000, "ahead": 0},
+    "sync 50 ms": {"kernel_us": 50_000, "ahead": 0},
+}
+
+
+@pytest.fixture
+def node(host: DriverRoot, tmp_path: Any) -> PolicyNode:
+    return PolicyNode(str(tmp_path / "node"), host.path)
+
+
+def fixed(core: int) -> dict[str, str]:
+    return {"core": str(core)}
+
+
+def elastic(core: int, **words: str) -> dict[str, str]:
+    return {"core": str(core), "policy": "elastic", **words}
+
+
+def weighted(core: int, weight: int) -> dict[str, str]:
+    return {"core": str(core), "policy": "weighted", "weight": str(weight)}
+
+
+def best_effort(core: int) -> dict[str, str]:
+    return {"core": str(core), "policy": "best-effort"}
+
+
+def check(shares: Sequence[float], expected: Sequence[float], error: float = POINTS) -> None:
+    """Each share is what the policy says, in percent, and next to nothing of the GPU is lost."""
+    assert shares == [pytest.approx(percent / 100, abs=error) for percent in expected]
+    assert sum(shares) >= min(1, sum(expected) / 100) - LOST
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([elastic(30)], [100]),
+        ([elastic(30, core_limit="60")], [60]),
+        ([fixed(30), elastic(30)], [30, 70]),
+        ([elastic(30), elastic(70)], [30, 70]),
+        ([elastic(10), elastic(30)], [25, 75]),
+        ([weighted(20, 100), weighted(20, 300)], [35, 65]),
+        ([elastic(20, priority="1"), elastic(20)], [80, 20]),
+        ([fixed(40), best_effort(10)], [40, 60]),
+        ([fixed(30), elastic(20), best_effort(10)], [30, 69, 1]),
+        ([elastic(10)] * 8, [12.5] * 8),
+    ],
+    ids=[
+        "alone",
+        "alone below a ceiling",
+        "fixed and elastic",
+        "elastic and nothing spare",
+        "elastic by core",
+        "weighted",
+        "priority",
+        "best-effort beside fixed",
+        "best-effort beside elastic",
+        "eight elastic",
+    ],
+)
+def test_busy_containers_get_what_their_policies_say(
+    node: PolicyNode, words: list[dict[str, str]], expected: list[float]
+) -> None:
+    guests = [node.container(**said) for said in words]
+    with node.arbiter():
+        shares = node.shares(guests, SECONDS, **SHAPES["async 1 ms"])
+    check(shares, expected)
+
+
+@pytest.mark.parametrize("shape", ["async 50 us", "sync 5 ms", "sync 50 ms"])
+def test_whatever_the_kernels_are_elastic_ones_share_by_core(node: PolicyNode, shape: str) -> None:
+    guests = [node.container(**elastic(core)) for core in (10, 30)]
+    with node.arbiter():
+        shares = node.shares(guests, 8, **SHAPES[shape])
+    # A window may hold one kernel more or less.
+    check(shares, [25, 75], POINTS + SHAPES[shape]["kernel_us"] / 1e6 / 8)
+
+
+def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: PolicyNode) -> None:
+    words = [
+        *(fixed(20), fixed(10)),
+        *(elastic(20), elastic(10, core_limit="10")),
+        *(weighted(10, 20), weighted(10, 40)),
+        *(best_effort(5), best_effort(5)),
+    ]
+    guests = [node.container(**said) for said in words]
+    with node.arbiter():
+        shares = node.shares(guests, 8, **SHAPES["async 1 ms"])
+    # 18 are left over beyond the guarantees and the floors, for weights of 20, 20 and 40.
+    check(shares, [20, 10, 24.5, 10, 14.5, 19, 1, 1])
+
+
+def test_without_an_arbiter_each_has_what_is_reserved(node: PolicyNode) -> None:
+    words = [fixed(20), elastic(30), weighted(20, 500), best_effort(10)]
+    guests = [node.container(**said) for said in words]
+    assert node.shares(guests, 3) == [
+        pytest.approx(percent / 100, abs=POINTS) for percent in (20, 30, 20, 10)
+    ]
+
+
+# Computes elsewhere four fifths of the time.
+BURSTS = """
+start()
+function = kernel(b"spin")
+while True:
+    spin(function, 4_000_000)
+    ok(cuda.cuCtxSynchronize())
+    time.sleep(0.016)
+"""
+
+
+def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode) -> None:
+    neighbour, guest = node.container(**fixed(70)), node.container(**elastic(30))
+    with node.arbiter():
+        bursts = neighbour.start(PYTHON, "-c", PRELUDE + BURSTS, env=node.env)
+        try:
+            assert until(lambda: neighbour.read_usage().gpus[0].launches > 20, 20)
+            alone = busy_share(neighbour, 1)
+            process = node.busy(guest, SECONDS + 1)
+            time.sleep(1)
+            before = neighbour.read_usage().gpus[0].busy_ns
+            share = busy_share(guest, SECONDS - 1)
+            used = (neighbour.read_usage().gpus[0].busy_ns - before) / 1e9 / (SECONDS - 1)
+            share_of(process)
+        finally:
+            bursts.kill()
+            bursts.communicate(timeout=30)
+    # Its kernels take turns with the other's now, so it comes to fewer of them.
+    assert 0.1 < used <= alone < 0.22
+    assert share + used >= 1 - LOST
+
+
+def shown(guest: Guest) -> Reading:
+    with open(guest.usage, "rb") as usage:
+        found = reading(usage.read(), 0, time.monotonic_ns())
+    assert found
+    return found
+
+
+def test_a_program_that_waits_for_its_share_shows_it_while_it_waits(node: PolicyNode) -> None:
+    guest = node.container(**fixed(1))
+    process = node.busy(guest, 30, **SHAPES["sync 50 ms"])
+    try:
+        # Of 1 % a kernel of 50 ms is five seconds to pay for.
+        assert until(lambda: shown(guest).throttled_ns > 0, 10)
+        before = shown(guest)
+        time.sleep(0.5)
+        after = shown(guest)
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+    waited = (after.throttled_ns - before.throttled_ns) / (after.at_ns - before.at_ns)
+    assert waited == pytest.approx(1, abs=0.1)
+
+
+def test_a_kernel_of_half_a_second_shows_until_when_it_takes(node: PolicyNode) -> None:
+    guest = node.container(**elastic(99))
+    process = node.busy(guest, 4, kernel_us=500_000, ahead=0)
+    ahead = []
+    while process.poll() is None:
+        now = shown(guest)
+        ahead.append((now.long_until_ns - now.at_ns) / 1e9)
+        time.sleep(0.01)
+    assert process.returncode == 0
+    assert max(ahead) == pytest.approx(0.5, abs=0.05)
+
+
+def busy_share(guest: Guest, seconds: float) -> float:
+    """What the container used of the GPU's time from now on."""
+    before, began = guest.read_usage().gpus[0].busy_ns, time.monotonic_ns()
+    time.sleep(seconds)
+    after, ended = guest.read_usage().gpus[0].busy_ns, time.monotonic_ns()
+    return (after - before) / (ended - began)
+
+
+def until(holds: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.01)
+    return holds()
+
+
+@pytest.fixture
+def pair(node: PolicyNode) -> Iterator[tuple[Guest, Guest]]:
+    """An elastic container that is busy all the time, and one that sleeps; each has 50."""
+    busy, sleeper = node.container(**elastic(50)), node.container(**elastic(50))
+    process = node.busy(busy, 30)
+    yield busy, sleeper
+    process.kill()
+    process.communicate(timeout=30)
+
+
+def test_an_elastic_neighbour_has_given_back_when_one_wakes(
+    node: PolicyNode, pair: tuple[Guest, Guest]
+) -> None:
+    busy, sleeper = pair
+    with node.arbiter():
+        assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
+        woken = node.busy(sleeper, 3)
+        # From its first kernel on, the driver's start included.
+        assert until(lambda: sleeper.read_usage().gpus[0].launches > 0, 10)
+        assert until(lambda: limits_of(busy).gpus[0].rate_ppm <= 500_000, 0.5)
+        assert share_of(woken) == pytest.approx(0.5, abs=POINTS)
+        # And is lent again what the other, which has ended, leaves.
+        assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
+
+
+def test_when_the_arbiter_is_killed_what_is_reserved_holds_again(
+    node: PolicyNode, pair: tuple[Guest, Guest]
+) -> None:
+    busy, _ = pair
+    with node.arbiter() as arbiter:
+        assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
+        arbiter.send_signal(signal.SIGKILL)
+        arbiter.wait(10)
+        time.sleep(1.5)  # the lease is one second
+        assert limits_of(busy).gpus[0].rate_ppm == 1_000_000
+        assert busy_share(busy, 1.5) == pytest.approx(0.5, abs=POINTS)
+    # The next one grants again.
+    with node.arbiter():
+        assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
+    assert busy_share(busy, 1.5) == pytest.approx(0.5, abs=POINTS)
+
+
+def test_a_container_that_scribbles_on_its_usage_page_takes_nothing_from_another(
+    node: PolicyNode,
+) -> None:
+    """It may say that it wants, and gets what a container that wants would get."""
+    honest, liar = node.container(**elastic(60)), node.container(**elastic(20))
+    with node.arbiter():
+        process = node.busy(honest, SECONDS)
+        end = time.monotonic() + SECONDS
+        with open(liar.usage, "r+b", buffering=0) as usage:
+            while time.monotonic() < end:
+                os.pwrite(usage.fileno(), os.urandom(4096), 0)
+                time.sleep(0.01)
+        # Of the 20 that are left over the liar may have a quarter.
+        assert share_of(process) > 0.75 - POINTS

@@ -1,0 +1,180 @@
+"""What a usage page says of its container's wants, told look by look, and what it can't say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcuda_oci import pages
+from vcuda_plugin.demand import GPUS_END, IDLE, Demand, Reading, Sign, reading
+
+MS = 1_000_000
+LOOK = 50 * MS
+POINT = 10_000
+START = 10**12
+
+
+class Container:
+    """Looked at every 50 ms; `passes` is one look later, with so many ms of use and of waiting."""
+
+    def __init__(self) -> None:
+        self.demand = Demand()
+        self.now = Reading(START, 0, 0, 0)
+        self.demand.see(self.now)
+
+    def passes(self, used: float = 0, waited: float = 0, long: int | None = None) -> Sign:
+        """long: a kernel was launched that takes so many ms from now."""
+        at = self.now.at_ns + LOOK
+        self.now = Reading(
+            at,
+            self.now.busy_ns + int(used * MS),
+            self.now.throttled_ns + int(waited * MS),
+            self.now.long_until_ns if long is None else at + long * MS,
+        )
+        return self.demand.see(self.now)
+
+    def judged(self, sign: Sign, others: int = 0, rate: int = 100) -> tuple[bool, int]:
+        """With so many percent used by others, at so many percent of rate: wants, percent used."""
+        neighbours = [Sign(True, False, others * POINT)] if others else []
+        wants, used = self.demand.judge(sign, neighbours, rate * POINT, self.now.at_ns)
+        return wants, used // POINT
+
+
+def settled(container: Container, used: float) -> Sign:
+    """What is seen once it has used so many ms of every 50 for a while."""
+    signs = [container.passes(used=used) for _ in range(8)]
+    return signs[-1]
+
+
+def test_who_does_nothing_wants_nothing() -> None:
+    assert Container().passes() == IDLE
+
+
+def test_who_waits_for_its_share_wants_more() -> None:
+    container = Container()
+    settled(container, 15)
+    sign = container.passes(used=15, waited=0.1)
+    assert sign == Sign(True, False, 30 * POINT)
+    assert container.judged(sign, others=70, rate=30) == (True, 30)
+
+
+def test_who_begins_wants_more_at_once_and_its_use_is_not_thinned_by_the_time_before() -> None:
+    container = Container()
+    for _ in range(20):
+        container.passes()
+    assert container.passes(used=10).wants
+    assert container.passes(used=25) == Sign(False, False, 50 * POINT)
+
+
+def test_who_ends_is_idle_within_a_few_looks() -> None:
+    container = Container()
+    settled(container, 40)
+    assert [container.passes().used_ppm // POINT for _ in range(4)] == [60, 40, 20, 0]
+
+
+def test_who_uses_clearly_less_than_there_is_is_content() -> None:
+    container = Container()
+    assert container.judged(settled(container, 10), others=30, rate=70) == (False, 20)
+
+
+def test_who_uses_all_that_the_others_leave_may_want_more() -> None:
+    container = Container()
+    assert container.judged(settled(container, 25), others=50, rate=70) == (True, 50)
+
+
+def test_who_was_content_before_is_believed_for_a_while_when_the_gpu_fills_up() -> None:
+    container = Container()
+    assert container.judged(settled(container, 25), others=0, rate=70) == (False, 50)
+    answers = [container.judged(container.passes(used=25), others=50, rate=70) for _ in range(30)]
+    # A second, and then it is tried.
+    assert answers == [(False, 50)] * 19 + [(True, 50)] * 11
+    # The trial gives it what is its due; it uses no more, and is believed for longer.
+    assert container.judged(container.passes(used=25), others=30, rate=70) == (False, 50)
+    answers = [container.judged(container.passes(used=25), others=50, rate=70) for _ in range(60)]
+    assert answers == [(False, 50)] * 39 + [(True, 50)] * 21
+
+
+def test_who_uses_more_than_it_was_believed_to_is_believed_no_longer() -> None:
+    container = Container()
+    assert container.judged(settled(container, 10), others=30, rate=70) == (False, 20)
+    assert container.judged(settled(container, 25), others=50, rate=70) == (True, 50)
+
+
+def test_who_is_slowed_by_others_is_still_believed_to_want_what_it_wanted() -> None:
+    container = Container()
+    assert container.judged(settled(container, 25), others=0, rate=70) == (False, 50)
+    assert container.judged(settled(container, 20), others=60, rate=70) == (False, 50)
+
+
+def test_a_long_kernel_counts_while_it_runs_and_not_after() -> None:
+    container = Container()
+    container.passes()
+    launched = container.passes(long=300)
+    running = [container.passes() for _ in range(10)]
+    assert {sign.hides_work for sign in [launched, *running]} == {True}
+    assert container.judged(running[-1]) == (True, 0)
+    ended = container.passes(used=300)
+    assert (ended.hides_work, ended.used_ppm) == (False, 0)
+    assert container.passes() == IDLE
+
+
+def test_a_long_kernel_that_was_killed_is_forgotten() -> None:
+    container = Container()
+    container.passes(long=300)
+    signs = [container.passes() for _ in range(60)]
+    assert signs[-1] == IDLE
+
+
+def test_beside_a_long_kernel_nobody_is_found_to_have_had_room() -> None:
+    container = Container()
+    sign = settled(container, 10)
+    hiding = Sign(False, True, 0)
+    assert container.demand.judge(sign, [hiding], 700_000, container.now.at_ns) == (True, 200_000)
+
+
+def page_of(**fields: int) -> bytes:
+    """A usage page that says the same of every GPU."""
+    page = bytearray(pages.empty_usage_page().ljust(GPUS_END, b"\0"))
+    for name, at, size in pages.offsets():
+        table, _, field = name.partition(".")
+        if table == "usage_gpu" and field in fields:
+            for gpu in range(pages.MAX_GPUS):
+                start = pages.USAGE_HEAD_SIZE + gpu * pages.USAGE_GPU_SIZE + at
+                page[start : start + size] = fields[field].to_bytes(size, "little")
+    return bytes(page)
+
+
+@pytest.mark.parametrize("gpu", [0, 15])
+def test_a_reading_is_what_the_page_says(gpu: int) -> None:
+    page = page_of(busy_ns=1, throttled_ns=2, long_until_ns=3)
+    assert reading(page, gpu, 7) == Reading(7, 1, 2, 3)
+
+
+@pytest.mark.parametrize("size", [0, 1, GPUS_END - 1])
+def test_a_page_cut_short_tells_nothing(size: int) -> None:
+    page = page_of(busy_ns=1)[:size]
+    assert reading(page, 0, 7) is None
+    container = Container()
+    settled(container, 40)
+    assert container.demand.see(None) == IDLE
+    assert container.passes(used=40) == IDLE  # and the next whole one is a first look
+
+
+WORD = st.integers(0, 2**64 - 1)
+HOSTILE = st.fixed_dictionaries(
+    {"busy_ns": WORD, "throttled_ns": WORD, "long_until_ns": WORD, "balance_ns": WORD}
+)
+
+
+@given(st.lists(HOSTILE, max_size=8), st.integers(0, 15))
+def test_whatever_a_page_holds_it_says_at_most_that_its_container_wants(
+    lies: list[dict[str, int]], gpu: int
+) -> None:
+    demand, now = Demand(), START
+    for lie in lies:
+        now += LOOK
+        sign = demand.see(reading(page_of(**lie), gpu, now))
+        wants, used = demand.judge(sign, [], 300_000, now)
+        assert wants in (True, False)
+        assert 0 <= used <= 1_000_000
