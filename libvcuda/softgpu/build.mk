@@ -17,7 +17,7 @@ softgpu_nvml := nvml_init nvml_device nvml_memory nvml_usage nvml_processes nvml
 softgpu_objects = $(patsubst %,$(SOFTGPU_OUT)/obj/%.o,$(1))
 
 SOFTGPU_TARGETS := $(addprefix $(SOFTGPU_OUT)/,libcuda.so.1 libnvidia-ml.so.1 nvidia-smi softgpu \
-  vcuda-workload)
+  vcuda-workload libsoftclock.so.1)
 BUILD_TARGETS += $(SOFTGPU_TARGETS)
 
 .PHONY: softgpu
@@ -79,3 +79,7 @@ $(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state order files s
 $(SOFTGPU_OUT)/vcuda-workload: $(call softgpu_objects,workload workload_gpu)
 	@echo "link      $@"
 	@$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl
+
+$(SOFTGPU_OUT)/libsoftclock.so.1: $(wildcard $(SOFTGPU)/clock/*.c $(SOFTGPU)/clock/*.h)
+	@echo "link      $@"
+	@$(CC) $(CFLAGS_COMMON) -D_GNU_SOURCE -fvisibility=hidden -fPIC -shared -Wl,-z,defs -o $@ $(filter %.c,$^)

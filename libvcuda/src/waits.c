@@ -8,8 +8,10 @@
 #include "slot.h"
 
 /* A wait that is longer, by so much and so many times what was charged, than is known of makes the
-   next launches suspect: more of them if it comes again.  */
-#define LONG_WAIT_NS 5000000
+   next launches suspect. A very long one is charged itself, and more launches are suspect if it
+   comes again.  */
+#define LONG_WAIT_NS 1000000
+#define VERY_LONG_WAIT_NS 5000000
 #define LONG_WAIT_TIMES 4
 #define LEAST_SUSPECTS 64
 #define MOST_SUSPECTS 4096
@@ -49,14 +51,21 @@ vcuda_wait_begin (void)
 }
 
 static void
-suspect (struct vcuda_credit *credit, uint64_t now)
+suspect (struct vcuda_credit *credit, unsigned launches)
+{
+  if (credit->measure < launches)
+    credit->measure = (uint16_t) launches;
+  credit->context = VCUDA_NO_CONTEXT;
+}
+
+static void
+suspect_more (struct vcuda_credit *credit, uint64_t now)
 {
   bool again = credit->suspects && now - credit->suspected_ns < SUSPICION_ENDS_NS;
   unsigned suspects = again ? credit->suspects * 2u : LEAST_SUSPECTS;
   credit->suspects = (uint16_t) (suspects < MOST_SUSPECTS ? suspects : MOST_SUSPECTS);
   credit->suspected_ns = now;
-  credit->measure = credit->suspects;
-  credit->context = VCUDA_NO_CONTEXT;
+  suspect (credit, credit->suspects);
 }
 
 static uint64_t
@@ -68,8 +77,8 @@ busy_of_process (int gpu)
 
 /* Much has ended now: charging it at once keeps the statistics fresh. A wait that took far longer
    than what was charged hints at a kernel that was not what it was taken for, and that nobody
-   measured: the wait itself is charged instead. It holds the turns of other tenants too, which is
-   why only a suspicious one counts, and why the next launches are measured.  */
+   measured: the next launches are, for another of its kind may be among them. A very long wait is
+   charged itself; not every one, because it holds the turns of other tenants too.  */
 void
 vcuda_wait_end (uint64_t began)
 {
@@ -80,9 +89,12 @@ vcuda_wait_end (uint64_t began)
   uint64_t now = began ? vcuda_now () : 0;
   int64_t charged = credit->waited - credit->ns;
   bool unseen = credit->sampled > credit->ns;
-  bool suspicious = unseen && (int64_t) (now - began) > LONG_WAIT_NS + LONG_WAIT_TIMES * charged;
-  if (suspicious)
-    suspect (credit, now);
+  int64_t unexpected = unseen ? (int64_t) (now - began) - LONG_WAIT_TIMES * charged : 0;
+  bool very_long = unexpected > VERY_LONG_WAIT_NS;
+  if (very_long)
+    suspect_more (credit, now);
+  else if (unexpected > LONG_WAIT_NS)
+    suspect (credit, LEAST_SUSPECTS);
   credit->waited = credit->ns;
   vcuda_credit_count ();
   if (!vcuda_meters_exist () || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
@@ -90,7 +102,7 @@ vcuda_wait_end (uint64_t began)
   bool all = reap (context);
   uint64_t busy = busy_of_process (credit->gpu);
   int64_t beyond = (int64_t) (now - began) - (int64_t) (busy - credit->paid);
-  if (suspicious && all && beyond > 0)
+  if (very_long && all && beyond > 0)
     {
       vcuda_charge_time (credit->gpu, beyond);
       vcuda_count_busy (credit->gpu, (uint64_t) beyond);

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shim.guest import WORKLOAD
 from shim.softgpu_host import SoftGpu, answer, first_line
+from shim.virtual_time import Clock
 
 
 @pytest.fixture
@@ -51,9 +54,16 @@ say(spins=statistics.median(measure(lambda: [spin(function, 100000) for _ in ran
     }
 
 
-def test_a_full_queue_uses_the_whole_device(gpu: SoftGpu) -> None:
-    said = gpu.workload("busy", "--seconds", "1.5", "--kernel-us", "500", "--async", "16")
-    assert said["share"] == pytest.approx(1.0, abs=0.03)
+def together(gpu: SoftGpu, folder: Path, processes: int, *arguments: str) -> list[Any]:
+    """What each of so many busy processes says of ten seconds of virtual time."""
+    clock = Clock(folder, processes)
+    command = [WORKLOAD, "busy", "--seconds", "10", *arguments]
+    return [answer(one) for one in [gpu.popen(clock.seat(*command)) for _ in range(processes)]]
+
+
+def test_a_full_queue_uses_the_whole_device(gpu: SoftGpu, tmp_path: Path) -> None:
+    (said,) = together(gpu, tmp_path, 1, "--kernel-us", "500", "--async", "16")
+    assert said["share"] == pytest.approx(1.0, abs=0.001)
 
 
 def test_streams_and_events_tell_what_is_done(gpu: SoftGpu) -> None:
@@ -82,25 +92,17 @@ say(done=True)
 """)
 
 
-@pytest.mark.parametrize("queue", [(), ("--async", "8")], ids=["waiting", "queueing"])
-def test_two_busy_processes_get_half_each(
-    gpu: SoftGpu, tmp_path: Path, queue: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("processes", "queue"),
+    [(2, ()), (2, ("--async", "8")), (3, ("--async", "8"))],
+    ids=["two that wait", "two that queue", "three that queue"],
+)
+def test_busy_processes_get_equal_parts_of_the_whole_device(
+    gpu: SoftGpu, tmp_path: Path, processes: int, queue: tuple[str, ...]
 ) -> None:
-    go = tmp_path / "go"
-    arguments = ["busy", "--seconds", "2", "--kernel-us", "1000", "--wait-file", str(go), *queue]
-    pair = [gpu.start_workload(*arguments) for _ in range(2)]
-    go.touch()
-    seconds = [answer(process)["gpu_seconds"] for process in pair]
-    assert seconds[0] / sum(seconds) == pytest.approx(0.5, abs=0.03)
-
-
-def test_three_busy_processes_get_a_third_each(gpu: SoftGpu, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    arguments = ["busy", "--seconds", "2", "--kernel-us", "700", "--async", "8"]
-    trio = [gpu.start_workload(*arguments, "--wait-file", str(go)) for _ in range(3)]
-    go.touch()
-    seconds = [answer(process)["gpu_seconds"] for process in trio]
-    assert [one / sum(seconds) for one in seconds] == [pytest.approx(1 / 3, abs=0.04)] * 3
+    said = together(gpu, tmp_path, processes, "--kernel-us", "700", *queue)
+    shares = [one["share"] for one in said]
+    assert shares == [pytest.approx(1 / processes, abs=0.002)] * processes
 
 
 def test_events_measure_own_time_while_another_process_takes_turns(gpu: SoftGpu) -> None:

@@ -1,0 +1,127 @@
+/* Coming to the clock. SOFTCLOCK=SEAT/PROCESSES:FILE says which of how many processes this one is,
+   from 0 on; without it the library does nothing.  */
+
+#include "seats.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "baton.h"
+
+#define LOCK_BASE (1ll << 40) /* beyond the file's end: a lock needs no content there */
+#define PATIENCE_S 30
+
+struct softclock *softclock_shared;
+static int lock_fd = -1;
+static bool mine[SOFTCLOCK_SEATS];
+static uint64_t patience_ns;
+
+void
+softclock_give_in (const char *why)
+{
+  fprintf (stderr, "softclock: %s; see \"A virtual clock\" in docs/softgpu.md\n", why);
+  _exit (97);
+}
+
+static struct flock
+seat_lock (uint32_t number)
+{
+  return (struct flock){
+    .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t) (LOCK_BASE + number), .l_len = 1
+  };
+}
+
+bool
+softclock_lock (uint32_t number)
+{
+  struct flock life = seat_lock (number);
+  mine[number - 1] = fcntl (lock_fd, F_OFD_SETLK, &life) == 0;
+  return mine[number - 1];
+}
+
+bool
+softclock_mine (uint32_t number)
+{
+  return mine[number - 1];
+}
+
+/* The kernel names no lock of the process that asks.  */
+bool
+softclock_alive (uint32_t number)
+{
+  struct flock life = seat_lock (number);
+  return softclock_mine (number) || fcntl (lock_fd, F_OFD_GETLK, &life) != 0
+         || life.l_type != F_UNLCK;
+}
+
+void
+softclock_keep_patience (struct patience *patience)
+{
+  struct timespec real;
+  syscall (SYS_clock_gettime, CLOCK_MONOTONIC, &real);
+  uint64_t now = (uint64_t) real.tv_sec * 1000000000ull + (uint64_t) real.tv_nsec;
+  uint32_t holder = atomic_load (&softclock_shared->holder);
+  uint64_t virtual_now = atomic_load (&softclock_shared->now_ns);
+  if (!patience->since_ns || patience->holder != holder || patience->now_ns != virtual_now)
+    *patience = (struct patience){ .since_ns = now, .now_ns = virtual_now, .holder = holder };
+  else if (now - patience->since_ns > patience_ns)
+    softclock_give_in (holder ? "one thread has run for too long: it waits for something else than"
+                                " time, or never looks at the clock"
+                              : "not all processes have come");
+}
+
+/* A child has no seat. It must not keep its parent's alive.  */
+static void
+leave_in_child (void)
+{
+  close (lock_fd);
+  lock_fd = -1;
+  softclock_shared = NULL;
+  softclock_seat = NULL;
+}
+
+static void
+map (const char *path)
+{
+  int fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  /* The locks get an open file of their own: a mapping keeps its open file, and a fork's child
+     inherits the mapping. Its number is high, because the kernel closes a dead process's files in
+     the order of their numbers: the rest is over when the clock goes on.  */
+  int locks = open (path, O_RDWR | O_CLOEXEC);
+  lock_fd = fcntl (locks, F_DUPFD_CLOEXEC, 900);
+  if (lock_fd < 0 || close (locks) != 0 || ftruncate (fd, sizeof *softclock_shared) != 0)
+    softclock_give_in ("cannot open the file that SOFTCLOCK names");
+  softclock_shared
+      = mmap (NULL, sizeof *softclock_shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (softclock_shared == MAP_FAILED)
+    softclock_give_in ("cannot map the file that SOFTCLOCK names");
+  close (fd);
+}
+
+__attribute__ ((constructor)) static void
+come (void)
+{
+  const char *wish = getenv ("SOFTCLOCK"), *patience = getenv ("SOFTCLOCK_PATIENCE_S");
+  if (!wish)
+    return;
+  uint32_t at, processes;
+  int path = 0;
+  if (sscanf (wish, "%u/%u:%n", &at, &processes, &path) != 2 || !path || at >= processes
+      || processes > SOFTCLOCK_SEATS)
+    softclock_give_in ("SOFTCLOCK is not SEAT/PROCESSES:FILE");
+  patience_ns = (patience ? strtoull (patience, NULL, 10) : PATIENCE_S) * 1000000000ull;
+  map (wish + path);
+  if (!softclock_lock (at + 1))
+    softclock_give_in ("the seat that SOFTCLOCK names is taken");
+  atomic_store (&softclock_shared->processes, processes);
+  pthread_atfork (NULL, NULL, leave_in_child);
+  /* What this process starts lives in real time, unless it is given a seat of its own.  */
+  unsetenv ("SOFTCLOCK");
+  softclock_arrive (&softclock_shared->seat[at]);
+}

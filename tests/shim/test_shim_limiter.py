@@ -1,0 +1,103 @@
+"""The compute limit in virtual time: ten seconds of each workload at each limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from shim.guest import GIB, Guest, share
+from shim.virtual_time import together
+
+# Alone nothing but the limiter's own error is left; neighbours don't all end at the same moment.
+ALONE = 0.005
+POINTS = 0.02
+SECONDS = "10"
+# Of the client `launches`: threads, streams, launched ahead (0: waits for each), pattern, short us,
+# long us, one in so many, blocks.
+WORKLOADS = {
+    "async 50 us": "1 0 64 periodic 50 50 1 4096",
+    "sync 5 ms": "1 0 0 periodic 5000 5000 1 4096",
+    "sync 300 ms": "1 0 0 periodic 300000 300000 1 4096",
+    "kernels of one block": "1 0 64 periodic 50 50 1 1",
+}
+GRAPHS = {"graph of 100 x 50 us": "4", "graph of 100 x 50 us, sync": "0"}
+
+
+@pytest.fixture
+def command(client):
+    def make(name):
+        if name in GRAPHS:
+            return [client("graphs"), SECONDS, GRAPHS[name]]
+        return [client("launches"), SECONDS, *WORKLOADS[name].split()]
+
+    return make
+
+
+@pytest.mark.parametrize("percent", [10, 30, 50, 80])
+@pytest.mark.parametrize("name", [*WORKLOADS, *GRAPHS])
+def test_whatever_a_container_runs_it_gets_its_percent(
+    host, new_guest, tmp_path, command, name, percent
+):
+    guest = new_guest(share(host.uuids[0], GIB, percent))
+    (result,) = together(tmp_path, (guest, command(name)))
+    assert result["share"] == pytest.approx(percent / 100, abs=ALONE)
+    # What is charged is what the GPU did, what is under way at the end included.
+    charged = guest.read_usage().gpus[0].busy_ns / 1e9
+    assert charged == pytest.approx(result["gpu_seconds"], abs=0.025)
+
+
+def shares(host, new_guest, folder, percents, commands):
+    guests = [new_guest(share(host.uuids[0], GIB, percent)) for percent in percents]
+    return [result["share"] for result in together(folder, *zip(guests, commands))]
+
+
+def as_promised(percents):
+    return [pytest.approx(percent / 100, abs=POINTS) for percent in percents]
+
+
+@pytest.mark.parametrize("percents", [(30, 70), (50, 50), (20, 40)])
+@pytest.mark.parametrize("name", [*WORKLOADS, *GRAPHS])
+def test_two_containers_get_what_they_were_promised_and_lose_little_of_it(
+    host, new_guest, tmp_path, command, name, percents
+):
+    found = shares(host, new_guest, tmp_path, percents, [command(name)] * 2)
+    assert found == as_promised(percents)
+    assert sum(found) >= 0.97 * sum(percents) / 100
+
+
+CROWDS = [
+    (40, 60),
+    (20, 30, 50),
+    (10, 20, 30, 40),
+    (10, 15, 20, 25, 30),
+    (5, 10, 15, 20, 20, 30),
+    (5, 5, 10, 15, 15, 20, 30),
+    (5, 5, 10, 10, 15, 15, 20, 20),
+]
+
+
+@pytest.mark.parametrize("percents", CROWDS, ids=len)
+def test_two_to_eight_containers_of_different_workloads_use_the_whole_gpu(
+    host, new_guest, tmp_path, command, percents
+):
+    names = ["async 50 us", "sync 5 ms", "graph of 100 x 50 us", "kernels of one block"] * 2
+    found = shares(host, new_guest, tmp_path, percents, map(command, names))
+    assert found == as_promised(percents)
+    assert sum(found) >= 0.97
+
+
+def test_the_same_course_of_events_comes_twice(new_host, tmp_path, command):
+    """So a share that is missed is missed again, and can be looked into."""
+    names = ["async 50 us", "sync 5 ms", "graph of 100 x 50 us"]
+
+    def course(folder):
+        folder.mkdir()
+        host = new_host()
+        guests = [
+            Guest(str(folder / str(percent)), host.path, [share(host.uuids[0], GIB, percent)])
+            for percent in (20, 30, 50)
+        ]
+        said = together(folder, *zip(guests, map(command, names)))
+        usage = [guest.read_usage().gpus[0] for guest in guests]
+        return said, [(gpu.busy_ns, gpu.balance_ns, gpu.throttled_ns) for gpu in usage]
+
+    assert course(tmp_path / "1") == course(tmp_path / "2")
