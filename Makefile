@@ -50,6 +50,11 @@ demo: build ## two containers share one GPU, and what happens at their limits
 bench: build ## measure the start path and the shim; ONLY=start or ONLY=shim runs one
 	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json
 
+.PHONY: gpu
+gpu: build ## ask a real GPU what only hardware can answer: bench/hardware.md; PYTHON=… has PyTorch
+	@$(VENV)/bin/python -m tests.gpu --json-out build/gpu.json --report bench/hardware.md \
+	  $(if $(PYTHON),--python $(PYTHON)) $(ARGS)
+
 .PHONY: check
 check: prepare ## formatting, lint, types, import direction
 	@echo '[check] ruff'; $(VENV)/bin/ruff check $(PYTHON_SOURCES) && $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)

@@ -88,6 +88,7 @@ cuArray3DCreate_v2 (CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
 CUresult
 cuArrayCreate_v2 (CUarray *handle, const CUDA_ARRAY_DESCRIPTOR *shape)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (shape, CUDA_ERROR_INVALID_VALUE);
   CUDA_ARRAY3D_DESCRIPTOR flat = { .Width = shape->Width,
                                    .Height = shape->Height,
@@ -141,9 +142,7 @@ CUresult
 cuArrayGetMemoryRequirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray array, CUdevice device)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (needs, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (array_valid (array), CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE (needs && array_valid (array) && valid_device (device), CUDA_ERROR_INVALID_VALUE);
   *needs = (CUDA_ARRAY_MEMORY_REQUIREMENTS){ .size = array->bytes, .alignment = ARRAY_GRANULE };
   return CUDA_SUCCESS;
 }
@@ -256,9 +255,7 @@ cuMipmappedArrayGetMemoryRequirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs,
                                        CUmipmappedArray mipmap, CUdevice device)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (needs, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (mipmap_valid (mipmap), CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE (needs && mipmap_valid (mipmap) && valid_device (device), CUDA_ERROR_INVALID_VALUE);
   *needs = (CUDA_ARRAY_MEMORY_REQUIREMENTS){ .size = mipmap->bytes, .alignment = ARRAY_GRANULE };
   return CUDA_SUCCESS;
 }

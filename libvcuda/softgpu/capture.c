@@ -12,31 +12,6 @@ static struct capture *captures;
 static _Atomic uint64_t next_id = 1;
 static __thread CUstreamCaptureMode own_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-bool
-softgpu_set_frontier (CUstream stream, const CUgraphNode *nodes, size_t count, bool add)
-{
-  size_t kept = add ? stream->frontier_count : 0;
-  if (kept + count > stream->frontier_room)
-    {
-      size_t room = 2 * (kept + count);
-      CUgraphNode *larger = realloc (stream->frontier, room * sizeof *larger);
-      if (!larger)
-        return false;
-      stream->frontier = larger;
-      stream->frontier_room = room;
-    }
-  for (size_t i = 0; i < count; i++)
-    {
-      bool there = false;
-      for (size_t j = 0; j < kept && !there; j++)
-        there = stream->frontier[j] == nodes[i];
-      if (!there)
-        stream->frontier[kept++] = nodes[i];
-    }
-  stream->frontier_count = kept;
-  return true;
-}
-
 void
 softgpu_join_capture (CUstream stream, struct capture *capture)
 {
@@ -125,40 +100,6 @@ cuStreamBeginCaptureToGraph (CUstream stream, CUgraph graph, const CUgraphNode *
   return rc;
 }
 
-/* Whether all that the other streams captured comes before what the origin waits for.  */
-static bool
-joined (const struct capture *capture)
-{
-  size_t left = 0, count = capture->graph->count;
-  CUgraphNode *stack = malloc ((count + 1) * sizeof *stack);
-  if (!stack)
-    return false;
-  for (CUgraphNode node = capture->graph->first; node; node = node->next)
-    node->visited = 0;
-  const CUstream origin = capture->origin;
-  for (size_t i = 0; i < origin->frontier_count; i++)
-    {
-      origin->frontier[i]->visited = 1;
-      stack[left++] = origin->frontier[i];
-    }
-  while (left)
-    {
-      CUgraphNode node = stack[--left];
-      for (size_t i = 0; i < node->from_count; i++)
-        if (!node->from[i]->visited)
-          {
-            node->from[i]->visited = 1;
-            stack[left++] = node->from[i];
-          }
-    }
-  free (stack);
-  for (CUstream stream = capture->streams; stream; stream = stream->capture_next)
-    for (size_t i = 0; i < stream->frontier_count; i++)
-      if (!stream->frontier[i]->visited)
-        return false;
-  return true;
-}
-
 static void
 end (struct capture *capture)
 {
@@ -195,7 +136,7 @@ cuStreamEndCapture (CUstream stream, CUgraph *graph)
   CUresult rc = CUDA_SUCCESS;
   if (capture->invalid)
     rc = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  else if (!joined (capture))
+  else if (!softgpu_joined (capture))
     rc = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   *graph = rc == CUDA_SUCCESS ? capture->graph : NULL;
   CUgraph made = capture->graph;
@@ -289,6 +230,7 @@ softgpu_refuse_context (CUcontext context)
 CUresult
 cuThreadExchangeStreamCaptureMode (CUstreamCaptureMode *mode)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (mode && (unsigned) *mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
   CUstreamCaptureMode before = own_mode;
   own_mode = *mode;

@@ -5,8 +5,15 @@
 
 #include "graph.h"
 
+/* Returns from the calling function when STREAM's capture has gone wrong.  */
+#define REQUIRE_CAPTURE(stream)                                                                    \
+  REQUIRE (!(stream)->capture->invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+
 /* Makes NODES what the stream's next captured node depends on, alone or besides what it has.  */
 bool softgpu_set_frontier (CUstream stream, const CUgraphNode *nodes, size_t count, bool add);
+
+/* Whether all that the other streams captured comes before what the origin waits for.  */
+bool softgpu_joined (const struct capture *capture);
 
 void softgpu_join_capture (CUstream stream, struct capture *capture);
 

@@ -4,10 +4,7 @@
 #include <string.h>
 
 #include "capture.h"
-
-/* Returns from the calling function when STREAM's capture has gone wrong.  */
-#define REQUIRE_CAPTURE(stream)                                                                    \
-  REQUIRE (!(stream)->capture->invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+#include "graph_exec.h"
 
 /* NODE, if it was made, is what the stream's next one depends on.  */
 static CUresult
@@ -65,6 +62,50 @@ softgpu_capture_host (CUstream stream, const CUDA_HOST_NODE_PARAMS *params)
   CUresult rc = add (stream, CU_GRAPH_NODE_TYPE_HOST, &node);
   if (rc == CUDA_SUCCESS)
     node->host = *params;
+  return rc;
+}
+
+/* The steps of EXEC, one after the other as they would run, in a graph of their own.  */
+static CUresult
+as_graph (CUgraph *made, const struct CUgraphExec_st *exec)
+{
+  CUresult rc = cuGraphCreate (made, 0);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  CUgraphNode last = NULL;
+  for (size_t i = 0; i < exec->count && rc == CUDA_SUCCESS; i++)
+    if (!exec->step[i].disabled)
+      rc = softgpu_copy_node (&last, *made, &exec->step[i].node, &last, last != NULL);
+  if (rc != CUDA_SUCCESS)
+    cuGraphDestroy (*made);
+  return rc;
+}
+
+/* A launch into a captured stream is a child graph. Memory nodes can't be in one: two graphs would
+   give out the same addresses.  */
+CUresult
+softgpu_capture_graph (CUstream stream, const struct CUgraphExec_st *exec)
+{
+  bool memory = false;
+  for (size_t i = 0; i < exec->count; i++)
+    memory |= exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
+              || exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  if (memory)
+    {
+      stream->capture->invalid = true;
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  REQUIRE_CAPTURE (stream);
+  CUgraph graph;
+  CUgraphNode node = NULL;
+  CUresult rc = as_graph (&graph, exec);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  rc = add (stream, CU_GRAPH_NODE_TYPE_GRAPH, &node);
+  if (node)
+    node->child = graph;
+  else
+    cuGraphDestroy (graph);
   return rc;
 }
 
@@ -157,81 +198,4 @@ softgpu_capture_wait (CUstream stream, CUevent event, bool external)
   if (rc != CUDA_SUCCESS)
     stream->capture->invalid = true;
   return rc;
-}
-
-static CUresult
-info (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-      const CUgraphNode **nodes, size_t *count)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (status, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (!softgpu_capturing (stream))
-    return CUDA_SUCCESS;
-  const struct capture *capture = stream->capture;
-  *status
-      = capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  if (id)
-    *id = capture->id;
-  if (graph)
-    *graph = capture->graph;
-  if (nodes)
-    *nodes = stream->frontier;
-  if (count)
-    *count = stream->frontier_count;
-  return CUDA_SUCCESS;
-}
-
-CUresult
-cuStreamIsCapturing (CUstream stream, CUstreamCaptureStatus *status)
-{
-  return info (stream, status, NULL, NULL, NULL, NULL);
-}
-
-CUresult
-cuStreamGetCaptureInfo (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
-{
-  return info (stream, status, id, NULL, NULL, NULL);
-}
-
-CUresult
-cuStreamGetCaptureInfo_v2 (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                           CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-  return info (stream, status, id, graph, dependencies, count);
-}
-
-CUresult
-cuStreamGetCaptureInfo_v3 (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                           CUgraph *graph, const CUgraphNode **dependencies,
-                           const CUgraphEdgeData **edges, size_t *count)
-{
-  if (edges)
-    *edges = NULL; /* every edge here is a plain one */
-  return info (stream, status, id, graph, dependencies, count);
-}
-
-CUresult
-cuStreamUpdateCaptureDependencies_v2 (CUstream stream, CUgraphNode *dependencies,
-                                      const CUgraphEdgeData *edges, size_t count, unsigned flags)
-{
-  REQUIRE_DRIVER ();
-  (void) edges;
-  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (softgpu_capturing (stream), CUDA_ERROR_ILLEGAL_STATE);
-  REQUIRE (flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES && (dependencies || !count),
-           CUDA_ERROR_INVALID_VALUE);
-  REQUIRE_CAPTURE (stream);
-  bool adds = flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES;
-  return softgpu_set_frontier (stream, dependencies, count, adds) ? CUDA_SUCCESS
-                                                                  : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult
-cuStreamUpdateCaptureDependencies (CUstream stream, CUgraphNode *dependencies, size_t count,
-                                   unsigned flags)
-{
-  return cuStreamUpdateCaptureDependencies_v2 (stream, dependencies, NULL, count, flags);
 }

@@ -37,11 +37,17 @@ end_context (CUdevice device)
   softgpu_unlock (&driver.tie);
 }
 
+static bool
+known_flags (unsigned flags)
+{
+  return (flags & ~(unsigned) CU_CTX_FLAGS_MASK) == 0;
+}
+
 static CUresult
 create (CUcontext *pctx, unsigned flags, CUdevice device)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (pctx && known_flags (flags), CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
   REQUIRE (!gpu_of (device)->lost, CUDA_ERROR_DEVICE_UNAVAILABLE);
   REQUIRE (depth < STACK_DEPTH, CUDA_ERROR_OUT_OF_MEMORY);
@@ -168,6 +174,7 @@ cuDevicePrimaryCtxSetFlags_v2 (CUdevice dev, unsigned int flags)
 {
   REQUIRE_DRIVER ();
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE (known_flags (flags), CUDA_ERROR_INVALID_VALUE);
   driver.device[dev].primary.flags = flags;
   return CUDA_SUCCESS;
 }

@@ -51,6 +51,7 @@ CUresult
 cuCtxSetFlags (unsigned int flags)
 {
   REQUIRE_CONTEXT (context);
+  REQUIRE ((flags & ~(unsigned) CU_CTX_FLAGS_MASK) == 0, CUDA_ERROR_INVALID_VALUE);
   context->flags = flags;
   return CUDA_SUCCESS;
 }
@@ -130,7 +131,7 @@ CUresult
 cuCtxSetCacheConfig (CUfunc_cache config)
 {
   REQUIRE_CONTEXT (context);
-  (void) config;
+  REQUIRE ((unsigned) config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
   return CUDA_SUCCESS;
 }
 

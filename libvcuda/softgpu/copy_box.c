@@ -47,7 +47,7 @@ linear_side (struct side *side, const CUDA_MEMCPY3D *copy, uintptr_t base, const
 static CUresult
 array_side (struct side *side, const CUDA_MEMCPY3D *copy, CUarray array, const size_t at[3])
 {
-  REQUIRE (array && array->kind == ARRAY, CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (array && array->kind == ARRAY, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_context (array->context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   REQUIRE (at[0] <= array->row_bytes && copy->WidthInBytes <= array->row_bytes - at[0]
                && at[1] <= array->rows && copy->Height <= array->rows - at[1]
@@ -118,10 +118,9 @@ now (const CUDA_MEMCPY3D *copy)
 static CUresult
 queued (const CUDA_MEMCPY3D *copy, CUstream stream)
 {
-  REQUIRE_DRIVER ();
+  REQUIRE_CONTEXT (context);
   REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
   if (softgpu_capturing (stream))
     return softgpu_capture_copy (stream, copy);
   return softgpu_copy (copy, stream);
@@ -152,6 +151,7 @@ from_2d (const CUDA_MEMCPY2D *copy)
 CUresult
 cuMemcpy2D_v2 (const CUDA_MEMCPY2D *copy)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
   CUDA_MEMCPY3D box = from_2d (copy);
   return now (&box);
@@ -166,6 +166,7 @@ cuMemcpy2DUnaligned_v2 (const CUDA_MEMCPY2D *copy)
 CUresult
 cuMemcpy2DAsync_v2 (const CUDA_MEMCPY2D *copy, CUstream stream)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
   CUDA_MEMCPY3D box = from_2d (copy);
   return queued (&box, stream);

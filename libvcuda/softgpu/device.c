@@ -125,8 +125,9 @@ CUresult
 cuDeviceGetP2PAttribute (int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
 {
   REQUIRE_DRIVER ();
-  (void) attribute;
-  REQUIRE (value, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (value && attribute >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
+               && attribute <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED,
+           CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (from) && valid_device (to), CUDA_ERROR_INVALID_DEVICE);
   *value = 0;
   return CUDA_SUCCESS;
@@ -136,8 +137,7 @@ CUresult
 cuDeviceGetExecAffinitySupport (int *support, CUexecAffinityType type, CUdevice dev)
 {
   REQUIRE_DRIVER ();
-  (void) type;
-  REQUIRE (support, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (support && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
   *support = 0;
   return CUDA_SUCCESS;

@@ -124,7 +124,7 @@ cuEventRecordWithFlags (CUevent event, CUstream stream, unsigned int flags)
   CUcontext context = softgpu_stream_context (stream);
   REQUIRE (context,
            default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (context->device == event->context->device, CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (context == event->context, CUDA_ERROR_INVALID_HANDLE);
   if (softgpu_capturing (stream))
     return softgpu_capture_record (stream, event, flags == CU_EVENT_RECORD_EXTERNAL);
   CUresult rc = softgpu_check_implicit (stream);

@@ -2,17 +2,11 @@
 
 #include "module.h"
 
-static bool
-valid (CUfunction function)
-{
-  return function && function->kind == FUNCTION;
-}
-
 CUresult
 cuFuncGetName (const char **name, CUfunction function)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (name && valid (function), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (name && function_valid (function), CUDA_ERROR_INVALID_VALUE);
   *name = function->name;
   return CUDA_SUCCESS;
 }
@@ -27,7 +21,7 @@ CUresult
 cuFuncGetModule (CUmodule *module, CUfunction function)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (module && valid (function), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (module && function_valid (function), CUDA_ERROR_INVALID_VALUE);
   *module = function->module;
   return CUDA_SUCCESS;
 }
@@ -37,7 +31,7 @@ cuFuncGetAttribute (int *value, CUfunction_attribute attribute, CUfunction funct
 {
   REQUIRE_DRIVER ();
   REQUIRE (value && attribute < CU_FUNC_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid (function), CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (function_valid (function), CUDA_ERROR_INVALID_HANDLE);
   switch (attribute)
     {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -73,22 +67,24 @@ cuFuncSetAttribute (CUfunction function, CUfunction_attribute attribute, int val
   REQUIRE_DRIVER ();
   (void) value;
   REQUIRE (attribute < CU_FUNC_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
-  return valid (function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return function_valid (function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult
 cuFuncSetCacheConfig (CUfunction function, CUfunc_cache config)
 {
   REQUIRE_DRIVER ();
-  (void) config;
-  return valid (function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  REQUIRE (function_valid (function) && (unsigned) config <= CU_FUNC_CACHE_PREFER_EQUAL,
+           CUDA_ERROR_INVALID_VALUE);
+  return CUDA_SUCCESS;
 }
 
 CUresult
 cuFuncIsLoaded (CUfunctionLoadingState *state, CUfunction function)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (state && valid (function), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (state, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (function_valid (function), CUDA_ERROR_INVALID_HANDLE);
   *state = CU_FUNCTION_LOADING_STATE_LOADED;
   return CUDA_SUCCESS;
 }
@@ -97,5 +93,5 @@ CUresult
 cuFuncLoad (CUfunction function)
 {
   REQUIRE_DRIVER ();
-  return valid (function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return function_valid (function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -134,6 +134,33 @@ twin (CUgraph graph, unsigned id)
   return node;
 }
 
+CUresult
+softgpu_copy_node (CUgraphNode *pcopy, CUgraph graph, const struct CUgraphNode_st *node,
+                   const CUgraphNode *from, size_t count)
+{
+  CUresult rc = softgpu_add_node (pcopy, graph, node->type, from, count);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  CUgraphNode copy = *pcopy;
+  struct CUgraphNode_st made = *node;
+  made.graph = graph;
+  made.next = NULL;
+  made.id = copy->id;
+  made.from = copy->from;
+  made.from_count = copy->from_count;
+  made.from_room = copy->from_room;
+  *copy = made;
+  if (node->time_ns && node->kernel.kernelParams == node->values)
+    copy->kernel.kernelParams = copy->values;
+  for (int i = 0; i < 8; i++)
+    if (copy->values[i])
+      copy->values[i] = &copy->value;
+  if (node->type != CU_GRAPH_NODE_TYPE_GRAPH)
+    return CUDA_SUCCESS;
+  copy->child = NULL;
+  return cuGraphClone (&copy->child, node->child);
+}
+
 /* A node keeps its number in a clone, so that it can be found there. Memory nodes can't be cloned:
    two graphs would give out the same addresses.  */
 CUresult
@@ -147,25 +174,9 @@ cuGraphClone (CUgraph *pclone, CUgraph graph)
   for (CUgraphNode node = graph->first; node && rc == CUDA_SUCCESS; node = node->next)
     {
       CUgraphNode copy;
-      rc = softgpu_add_node (&copy, clone, node->type, NULL, 0);
-      if (rc != CUDA_SUCCESS)
-        break;
-      struct CUgraphNode_st made = *node;
-      made.graph = clone;
-      made.next = NULL;
-      made.from = NULL;
-      made.from_count = made.from_room = 0;
-      *copy = made;
-      if (node->time_ns && node->kernel.kernelParams == node->values)
-        copy->kernel.kernelParams = copy->values;
-      for (int i = 0; i < 8; i++)
-        if (copy->values[i])
-          copy->values[i] = &copy->value;
-      if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        {
-          copy->child = NULL;
-          rc = cuGraphClone (&copy->child, node->child);
-        }
+      rc = softgpu_copy_node (&copy, clone, node, NULL, 0);
+      if (rc == CUDA_SUCCESS)
+        copy->id = node->id;
     }
   clone->next_node = graph->next_node;
   for (CUgraphNode node = graph->first; node && rc == CUDA_SUCCESS; node = node->next)

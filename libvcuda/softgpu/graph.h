@@ -17,6 +17,7 @@ struct graph_memory
   size_t bytes;
   size_t mapped;
   bool live;
+  struct graph_memory *next;
 };
 
 struct CUgraphNode_st
@@ -73,6 +74,11 @@ node_valid (CUgraphNode node)
   return node && node->kind == GRAPH_NODE;
 }
 
+/* Returns from the calling function unless NODE is one of the type WANTED.  */
+#define OF_TYPE(node, wanted)                                                                      \
+  REQUIRE ((node) && (node)->kind == GRAPH_NODE && (node)->type == CU_GRAPH_NODE_TYPE_##wanted,    \
+           CUDA_ERROR_INVALID_VALUE)
+
 /* A capture that is under way.  */
 struct capture
 {
@@ -98,8 +104,15 @@ CUresult softgpu_add_alloc (CUgraphNode *node, CUgraph graph, const CUgraphNode 
                             CUDA_MEM_ALLOC_NODE_PARAMS *params);
 CUresult softgpu_add_dependency (CUgraphNode node, CUgraphNode from);
 
+/* Whether a launch keeps to the device's attributes.  */
+bool softgpu_shape_fits (const unsigned grid[3], const unsigned block[3], unsigned shared);
+
 /* How long one launch of FUNCTION takes.  */
 CUresult softgpu_kernel_time (CUfunction function, void **params, void **extra, uint64_t *time_ns);
+
+/* Makes a node like NODE, without its edges.  */
+CUresult softgpu_copy_node (CUgraphNode *copy, CUgraph graph, const struct CUgraphNode_st *node,
+                            const CUgraphNode *from, size_t count);
 
 void softgpu_hold_graph_memory (struct graph_memory *memory);
 void softgpu_let_graph_memory (struct graph_memory *memory);
@@ -118,6 +131,8 @@ softgpu_capturing (CUstream stream)
   return !default_stream (stream) && stream->capture;
 }
 
+struct CUgraphExec_st;
+CUresult softgpu_capture_graph (CUstream stream, const struct CUgraphExec_st *exec);
 CUresult softgpu_capture_host (CUstream stream, const CUDA_HOST_NODE_PARAMS *params);
 CUresult softgpu_capture_copy (CUstream stream, const CUDA_MEMCPY3D *copy);
 CUresult softgpu_capture_set (CUstream stream, const CUDA_MEMSET_NODE_PARAMS *set);

@@ -133,6 +133,7 @@ CUresult
 cuGraphInstantiateWithParams (CUgraphExec *exec, CUgraph graph,
                               CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
   CUresult rc = cuGraphInstantiateWithFlags (exec, graph, params->flags);
   params->hErrNode_out = NULL;
@@ -248,10 +249,7 @@ cuGraphLaunch (CUgraphExec exec, CUstream stream)
   if (softgpu_captures)
     {
       if (softgpu_capturing (stream))
-        {
-          stream->capture->invalid = true;
-          return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
+        return softgpu_capture_graph (stream, exec);
       CUresult rc = softgpu_check_implicit (stream);
       if (rc != CUDA_SUCCESS)
         return rc;

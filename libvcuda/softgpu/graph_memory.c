@@ -16,6 +16,7 @@ static struct
 } of_device[SOFTGPU_MAX_GPUS];
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static struct graph_memory *known;
 
 void
 softgpu_hold_graph_memory (struct graph_memory *memory)
@@ -30,6 +31,12 @@ softgpu_let_graph_memory (struct graph_memory *memory)
 {
   pthread_mutex_lock (&guard);
   bool last = --memory->references == 0;
+  for (struct graph_memory **at = &known; last && *at; at = &(*at)->next)
+    if (*at == memory)
+      {
+        *at = memory->next;
+        break;
+      }
   pthread_mutex_unlock (&guard);
   if (last)
     {
@@ -120,6 +127,10 @@ softgpu_add_alloc (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, si
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
   memory->start = (uintptr_t) map;
+  pthread_mutex_lock (&guard);
+  memory->next = known;
+  known = memory;
+  pthread_mutex_unlock (&guard);
   CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEM_ALLOC, from, count);
   if (rc != CUDA_SUCCESS)
     {
@@ -152,12 +163,23 @@ cuGraphMemAllocNodeGetParams (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *para
   return CUDA_SUCCESS;
 }
 
+static bool
+of_a_graph (uintptr_t address)
+{
+  pthread_mutex_lock (&guard);
+  const struct graph_memory *memory = known;
+  while (memory && memory->start != address)
+    memory = memory->next;
+  pthread_mutex_unlock (&guard);
+  return memory != NULL;
+}
+
 CUresult
 cuGraphAddMemFreeNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                        CUdeviceptr address)
 {
-  REQUIRE (address, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (graph && graph->kind == GRAPH, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_DRIVER ();
+  REQUIRE (graph_valid (graph) && of_a_graph (address), CUDA_ERROR_INVALID_VALUE);
   for (CUgraphNode other = graph->first; other; other = other->next)
     REQUIRE (other->type != CU_GRAPH_NODE_TYPE_MEM_FREE || other->freed != address,
              CUDA_ERROR_INVALID_VALUE);

@@ -2,127 +2,6 @@
 
 #include "graph.h"
 
-#define OF_TYPE(node, wanted)                                                                      \
-  REQUIRE ((node) && (node)->kind == GRAPH_NODE && (node)->type == CU_GRAPH_NODE_TYPE_##wanted,    \
-           CUDA_ERROR_INVALID_VALUE)
-
-/* A kernel's parameters are read when its node is made, as the one that this driver understands:
-   how long it takes.  */
-static CUresult
-fill_kernel (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-  CUDA_KERNEL_NODE_PARAMS made = *params;
-  if (!made.func)
-    made.func = (CUfunction) made.kern;
-  REQUIRE (made.func && made.func->kind == FUNCTION, CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (made.gridDimX && made.gridDimY && made.gridDimZ && made.blockDimX && made.blockDimY
-               && made.blockDimZ
-               && (uint64_t) made.blockDimX * made.blockDimY * made.blockDimZ <= 1024,
-           CUDA_ERROR_INVALID_VALUE);
-  uint64_t time_ns;
-  CUresult rc = softgpu_kernel_time (made.func, made.kernelParams, made.extra, &time_ns);
-  if (rc != CUDA_SUCCESS)
-    return rc;
-  node->time_ns = node->value = time_ns;
-  for (int i = 0; i < 8; i++)
-    node->values[i] = made.func->time_param == i ? &node->value : NULL;
-  made.kernelParams = made.func->time_param >= 0 ? node->values : NULL;
-  made.extra = NULL;
-  node->kernel = made;
-  return CUDA_SUCCESS;
-}
-
-CUresult
-softgpu_add_kernel (CUgraphNode *pnode, CUgraph graph, const CUgraphNode *from, size_t count,
-                    const CUDA_KERNEL_NODE_PARAMS *params)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (pnode && params, CUDA_ERROR_INVALID_VALUE);
-  struct CUgraphNode_st trial;
-  CUresult rc = fill_kernel (&trial, params);
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_add_node (pnode, graph, CU_GRAPH_NODE_TYPE_KERNEL, from, count);
-  return rc == CUDA_SUCCESS ? fill_kernel (*pnode, params) : rc;
-}
-
-CUresult
-cuGraphAddKernelNode_v2 (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
-                         const CUDA_KERNEL_NODE_PARAMS *params)
-{
-  return softgpu_add_kernel (node, graph, from, count, params);
-}
-
-static CUDA_KERNEL_NODE_PARAMS
-from_v1 (const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-{
-  return (CUDA_KERNEL_NODE_PARAMS){ .func = params->func,
-                                    .gridDimX = params->gridDimX,
-                                    .gridDimY = params->gridDimY,
-                                    .gridDimZ = params->gridDimZ,
-                                    .blockDimX = params->blockDimX,
-                                    .blockDimY = params->blockDimY,
-                                    .blockDimZ = params->blockDimZ,
-                                    .sharedMemBytes = params->sharedMemBytes,
-                                    .kernelParams = params->kernelParams,
-                                    .extra = params->extra };
-}
-
-CUresult
-cuGraphAddKernelNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
-                      const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-{
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  CUDA_KERNEL_NODE_PARAMS newer = from_v1 (params);
-  return softgpu_add_kernel (node, graph, from, count, &newer);
-}
-
-CUresult
-cuGraphKernelNodeGetParams_v2 (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, KERNEL);
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  *params = node->kernel;
-  return CUDA_SUCCESS;
-}
-
-CUresult
-cuGraphKernelNodeGetParams (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params)
-{
-  CUDA_KERNEL_NODE_PARAMS newer;
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = cuGraphKernelNodeGetParams_v2 (node, &newer);
-  if (rc == CUDA_SUCCESS)
-    *params = (CUDA_KERNEL_NODE_PARAMS_v1){ .func = newer.func,
-                                            .gridDimX = newer.gridDimX,
-                                            .gridDimY = newer.gridDimY,
-                                            .gridDimZ = newer.gridDimZ,
-                                            .blockDimX = newer.blockDimX,
-                                            .blockDimY = newer.blockDimY,
-                                            .blockDimZ = newer.blockDimZ,
-                                            .sharedMemBytes = newer.sharedMemBytes,
-                                            .kernelParams = newer.kernelParams,
-                                            .extra = newer.extra };
-  return rc;
-}
-
-CUresult
-cuGraphKernelNodeSetParams_v2 (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, KERNEL);
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  return fill_kernel (node, params);
-}
-
-CUresult
-cuGraphKernelNodeSetParams (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-{
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  CUDA_KERNEL_NODE_PARAMS newer = from_v1 (params);
-  return cuGraphKernelNodeSetParams_v2 (node, &newer);
-}
-
 /* Add, get and set for the kinds whose parameters are kept as they are.  */
 #define PLAIN(name, wanted, member, type)                                                          \
   CUresult cuGraph##name##NodeGetParams (CUgraphNode node, type *params)                           \
@@ -150,6 +29,7 @@ CUresult
 cuGraphAddMemcpyNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                       const CUDA_MEMCPY3D *copy, CUcontext context)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (copy && valid_context (context), CUDA_ERROR_INVALID_VALUE);
   CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMCPY, from, count);
   if (rc == CUDA_SUCCESS)
@@ -161,7 +41,9 @@ CUresult
 cuGraphAddMemsetNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                       const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context)
 {
-  REQUIRE (set && valid_context (context), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_DRIVER ();
+  REQUIRE (set, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
   REQUIRE (set->elementSize == 1 || set->elementSize == 2 || set->elementSize == 4,
            CUDA_ERROR_INVALID_VALUE);
   CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMSET, from, count);
@@ -174,6 +56,7 @@ CUresult
 cuGraphAddHostNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                     const CUDA_HOST_NODE_PARAMS *params)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (params && params->fn, CUDA_ERROR_INVALID_VALUE);
   CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_HOST, from, count);
   if (rc == CUDA_SUCCESS)
@@ -191,7 +74,8 @@ CUresult
 cuGraphAddChildGraphNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                           CUgraph child)
 {
-  REQUIRE (graph && graph->kind == GRAPH && node, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_DRIVER ();
+  REQUIRE (graph_valid (graph) && node, CUDA_ERROR_INVALID_VALUE);
   CUgraph clone;
   CUresult rc = cuGraphClone (&clone, child);
   if (rc == CUDA_SUCCESS)
@@ -219,6 +103,7 @@ cuGraphChildGraphNodeGetGraph (CUgraphNode node, CUgraph *graph)
   CUresult cuGraphAdd##name##Node (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,      \
                                    size_t count, CUevent event)                                    \
   {                                                                                                \
+    REQUIRE_DRIVER ();                                                                             \
     REQUIRE (event && event->kind == EVENT, CUDA_ERROR_INVALID_HANDLE);                            \
     CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_##wanted, from, count);        \
     if (rc == CUDA_SUCCESS)                                                                        \

@@ -7,7 +7,7 @@
 static struct step *
 step_of (CUgraphExec exec, CUgraphNode node)
 {
-  for (size_t i = 0; exec_valid (exec) && i < exec->count; i++)
+  for (size_t i = 0; exec_valid (exec) && node_valid (node) && i < exec->count; i++)
     if (exec->step[i].of == node)
       return &exec->step[i];
   return NULL;

@@ -32,11 +32,19 @@ softgpu_launch (CUstream stream, uint64_t duration_ns)
     }
 }
 
+bool
+softgpu_shape_fits (const unsigned grid[3], const unsigned block[3], unsigned shared)
+{
+  return grid[0] && grid[1] && grid[2] && block[0] && block[1] && block[2] && grid[0] <= INT32_MAX
+         && grid[1] <= 65535 && grid[2] <= 65535 && block[2] <= 64
+         && (uint64_t) block[0] * block[1] <= 1024 && block[0] * block[1] * block[2] <= 1024
+         && shared <= 227 << 10;
+}
+
 /* Parameters come as pointers, or packed in one buffer that EXTRA names.  */
 CUresult
 softgpu_kernel_time (CUfunction function, void **params, void **extra, uint64_t *time_ns)
 {
-  REQUIRE (function && function->kind == FUNCTION, CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (!params || !extra, CUDA_ERROR_INVALID_VALUE);
   *time_ns = function->time_ns;
   if (function->time_param < 0)
@@ -63,9 +71,8 @@ launch (CUfunction function, const unsigned grid[3], const unsigned block[3], un
         CUstream stream, void **params, void **extra)
 {
   REQUIRE_CONTEXT (context);
-  for (int i = 0; i < 3; i++)
-    REQUIRE (grid[i] && block[i], CUDA_ERROR_INVALID_VALUE);
-  REQUIRE ((uint64_t) block[0] * block[1] * block[2] <= 1024, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (function_valid (function), CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (softgpu_shape_fits (grid, block, shared), CUDA_ERROR_INVALID_VALUE);
   uint64_t time_ns;
   CUresult rc = softgpu_kernel_time (function, params, extra, &time_ns);
   if (rc == CUDA_SUCCESS && softgpu_captures)
@@ -99,6 +106,7 @@ cuLaunchKernel (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsi
 CUresult
 cuLaunchKernelEx (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (config, CUDA_ERROR_INVALID_VALUE);
   return launch (f, (unsigned[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
                  (unsigned[]){ config->blockDimX, config->blockDimY, config->blockDimZ },

@@ -24,6 +24,7 @@ CUresult
 cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                     unsigned int element)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (pitch && width && height, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (element == 4 || element == 8 || element == 16, CUDA_ERROR_INVALID_VALUE);
   size_t row = (width + 511) & ~(size_t) 511;
@@ -38,6 +39,7 @@ cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t heigh
 CUresult
 cuMemAllocManaged (CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 {
+  REQUIRE_DRIVER ();
   REQUIRE (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST, CUDA_ERROR_INVALID_VALUE);
   REQUIRE_DRIVER ();
   REQUIRE (!driver.tie.state->no_managed, CUDA_ERROR_NOT_SUPPORTED);
@@ -81,6 +83,10 @@ cuMemAllocHost_v2 (void **pp, size_t bytes)
 CUresult
 cuMemHostAlloc (void **pp, size_t bytes, unsigned int flags)
 {
+  const unsigned known
+      = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  REQUIRE_DRIVER ();
+  REQUIRE ((flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
   REQUIRE_SAFE ();
   return softgpu_allocate ((uintptr_t *) pp, bytes, ON_HOST, flags, NULL);
 }
@@ -88,13 +94,19 @@ cuMemHostAlloc (void **pp, size_t bytes, unsigned int flags)
 CUresult
 cuMemHostRegister_v2 (void *p, size_t bytes, unsigned int flags)
 {
-  REQUIRE (p && bytes, CUDA_ERROR_INVALID_VALUE);
+  const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP
+                         | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  REQUIRE_DRIVER ();
+  REQUIRE (p && bytes && bytes <= UINTPTR_MAX - (uintptr_t) p && (flags & ~known) == 0,
+           CUDA_ERROR_INVALID_VALUE);
   return softgpu_register ((uintptr_t) p, bytes, flags);
 }
 
 CUresult
 cuMemHostUnregister (void *p)
 {
+  REQUIRE_DRIVER ();
+  REQUIRE (p, CUDA_ERROR_INVALID_VALUE);
   CUresult rc = softgpu_release ((uintptr_t) p, HOSTS_OWN);
   return rc == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : rc;
 }

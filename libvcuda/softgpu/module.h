@@ -21,7 +21,7 @@ struct CUfunc_st
 struct variable
 {
   struct variable *next;
-  CUdeviceptr start;
+  CUdeviceptr start; /* 0: it has no memory yet */
   size_t bytes;
   char name[];
 };
@@ -35,6 +35,31 @@ struct CUmod_st
   unsigned count;
   struct variable *variables;
 };
+
+static inline bool
+module_valid (const struct CUmod_st *module)
+{
+  return module && module->kind == MODULE;
+}
+
+static inline bool
+function_valid (CUfunction function)
+{
+  return function && function->kind == FUNCTION;
+}
+
+/* Reads an image, from memory or a file. Without a current context its variables get no memory yet.
+ */
+CUresult softgpu_load (struct CUmod_st **module, const void *image);
+CUresult softgpu_load_file (struct CUmod_st **module, const char *path);
+void softgpu_unload (struct CUmod_st *module);
+
+/* Gives the variables that have no memory yet theirs, in the current context.  */
+CUresult softgpu_place_variables (struct CUmod_st *module);
+
+CUresult softgpu_find_function (CUfunction *function, struct CUmod_st *module, const char *name);
+CUresult softgpu_find_variable (CUdeviceptr *start, size_t *bytes, struct CUmod_st *module,
+                                const char *name);
 
 /* Reads the kernels of a PTX text into MODULE.  */
 CUresult softgpu_read_ptx (struct CUmod_st *module, const char *text);

@@ -15,9 +15,10 @@ cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags (int *blocks, CUfunction fu
                                                       size_t shared, unsigned int flags)
 {
   REQUIRE_DRIVER ();
-  (void) shared, (void) flags;
-  REQUIRE (blocks && threads > 0, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (function && function->kind == FUNCTION, CUDA_ERROR_INVALID_HANDLE);
+  (void) shared;
+  REQUIRE (blocks && threads > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE,
+           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (function && function->kind == FUNCTION, CUDA_ERROR_INVALID_VALUE);
   int fit = threads > LARGEST_BLOCK ? 0 : THREADS / threads;
   *blocks = fit > BLOCKS ? BLOCKS : fit;
   return CUDA_SUCCESS;
@@ -36,6 +37,7 @@ cuOccupancyMaxPotentialBlockSizeWithFlags (int *grid, int *block, CUfunction fun
                                            CUoccupancyB2DSize shared_of, size_t shared, int limit,
                                            unsigned int flags)
 {
+  REQUIRE_DRIVER ();
   (void) shared_of;
   REQUIRE (grid && block, CUDA_ERROR_INVALID_VALUE);
   *block = limit > 0 && limit < LARGEST_BLOCK ? limit : LARGEST_BLOCK;

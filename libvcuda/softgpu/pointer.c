@@ -77,7 +77,9 @@ describe (void *data, CUpointer_attribute attribute, const struct block *block, 
       *(unsigned *) data = 1;
       return CUDA_SUCCESS;
     default:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return attribute > 0 && attribute <= CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL
+                 ? CUDA_ERROR_NOT_SUPPORTED
+                 : CUDA_ERROR_INVALID_VALUE;
     }
 }
 

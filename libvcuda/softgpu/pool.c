@@ -88,8 +88,7 @@ CUresult
 cuDeviceGetMemPool (CUmemoryPool *pool, CUdevice dev)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (pool, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE (pool && valid_device (dev), CUDA_ERROR_INVALID_VALUE);
   *pool = current_of (dev);
   return CUDA_SUCCESS;
 }
@@ -98,8 +97,7 @@ CUresult
 cuDeviceSetMemPool (CUdevice dev, CUmemoryPool pool)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
-  REQUIRE (valid (pool) && pool->device == dev, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev) && valid (pool) && pool->device == dev, CUDA_ERROR_INVALID_VALUE);
   current_pool[dev] = pool;
   return CUDA_SUCCESS;
 }
@@ -112,7 +110,7 @@ cuMemPoolCreate (CUmemoryPool *pool, const CUmemPoolProps *props)
   REQUIRE (props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED
                && props->location.type == CU_MEM_LOCATION_TYPE_DEVICE,
            CUDA_ERROR_NOT_SUPPORTED);
-  REQUIRE (valid_device (props->location.id), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE (valid_device (props->location.id), CUDA_ERROR_INVALID_VALUE);
   REQUIRE (((unsigned) props->handleTypes & ~(unsigned) CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
                == 0,
            CUDA_ERROR_NOT_SUPPORTED);
@@ -196,16 +194,15 @@ cuMemPoolGetAttribute (CUmemoryPool pool, CUmemPool_attribute attribute, void *v
       *(cuuint64_t *) value = pool->used_high;
       return CUDA_SUCCESS;
     default:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
 CUresult
 cuMemAllocFromPoolAsync (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_CONTEXT (context);
+  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (valid (pool) && !pool->imported && dptr && bytes, CUDA_ERROR_INVALID_VALUE);
   if (softgpu_capturing (stream))
     return softgpu_capture_alloc (stream, dptr, bytes, pool->device);
@@ -216,9 +213,8 @@ cuMemAllocFromPoolAsync (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUs
 CUresult
 cuMemAllocAsync (CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
-  REQUIRE_DRIVER ();
+  REQUIRE_CONTEXT (current);
   CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context,
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (context, CUDA_ERROR_INVALID_HANDLE);
   return cuMemAllocFromPoolAsync (dptr, bytes, current_of (context->device), stream);
 }

@@ -16,7 +16,7 @@ softgpu_stream_context (CUstream stream)
 {
   if (default_stream (stream))
     return softgpu_current_context ();
-  return valid (stream) ? stream->context : NULL;
+  return valid (stream) && valid_context (stream->context) ? stream->context : NULL;
 }
 
 /* Default streams wait for, and are, all that the process has submitted.  */
@@ -146,6 +146,8 @@ cuStreamGetCtx (CUstream stream, CUcontext *pctx)
 CUresult
 cuStreamGetDevice (CUstream stream, CUdevice *device)
 {
+  REQUIRE_DRIVER ();
+  REQUIRE (device, CUDA_ERROR_INVALID_VALUE);
   CUcontext context;
   CUresult rc = cuStreamGetCtx (stream, &context);
   if (rc == CUDA_SUCCESS)

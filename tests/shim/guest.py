@@ -63,6 +63,8 @@ def share(uuid: str, memory_bytes: int, core_percent: int = 100, **more: int) ->
 class Guest:
     """One container's pages and libraries in a folder; `run` starts commands inside."""
 
+    enter = ENTER
+
     def __init__(
         self, folder: str, driver_root: str, gpus: Sequence[Gpu], meter_copies: bool = False
     ) -> None:
@@ -109,7 +111,8 @@ class Guest:
             "PYTHONPATH": os.path.join(TOP, "oci"),
             **options.pop("env", {}),
         }
-        enter = ["unshare", "-m", "--propagation", "private", "sh", "-c", ENTER, "sh", self.folder]
+        enter = ["unshare", "-m", "--propagation", "private", "sh", "-c", self.enter]
+        enter += ["sh", self.folder]
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
         return subprocess.Popen([*enter, *command], env=environment, text=True, **options)

@@ -99,7 +99,7 @@ ok(cuda.cuMemcpyAtoH(back, array, 0, 8))
 assert list(back[:8]) == list(range(8))
 copy.dstXInBytes = 0
 ok(cuda.cuArrayDestroy(array))
-refused(cuda.cuMemcpy3D(copy), bad_handle)
+refused(cuda.cuMemcpy3D(copy), invalid)
 say(done=True)
 """
     )

@@ -260,3 +260,42 @@ instance(graph)
 say(done=True)
 """
     )
+
+
+def test_a_graph_launched_into_a_captured_stream_is_a_child_that_does_its_work(
+    gpu: SoftGpu,
+) -> None:
+    gpu.client(
+        GRAPHS
+        + """
+start()
+three_ms, s = kernel(b"three_ms"), stream()
+memory, twin = ok(cuda.cuMemAlloc(8)), ok(cuda.cuMemAlloc(8))
+ok(cuda.cuStreamBeginCapture(s, GLOBAL))
+ok(cuda.cuMemsetD8Async(memory, 7, 8, s))
+ok(cuda.cuLaunchKernel(three_ms, 1, 1, 1, 1, 1, 1, 0, s, 0, 0))
+inner = instance(ok(cuda.cuStreamEndCapture(s)))
+ok(cuda.cuMemsetD8(memory, 0, 8))
+ok(cuda.cuStreamBeginCapture(s, GLOBAL))
+ok(cuda.cuGraphLaunch(inner, s))
+ok(cuda.cuGraphLaunch(inner, s))
+ok(cuda.cuMemcpyDtoDAsync(twin, memory, 8, s))
+graph = ok(cuda.cuStreamEndCapture(s))
+assert kinds(graph) == ["GRAPH", "GRAPH", "MEMCPY"]
+assert kinds(ok(cuda.cuGraphChildGraphNodeGetGraph(nodes(graph)[0]))) == ["MEMSET", "KERNEL"]
+outer = instance(graph)
+ok(cuda.cuGraphExecDestroy(inner))
+back = bytearray(8)
+ok(cuda.cuMemcpyDtoH(back, memory, 8))
+assert back == bytes(8), "a capture does nothing yet"
+begin, end = event(), event()
+ok(cuda.cuEventRecord(begin, s))
+ok(cuda.cuGraphLaunch(outer, s))
+ok(cuda.cuEventRecord(end, s))
+ok(cuda.cuStreamSynchronize(s))
+assert abs(ok(cuda.cuEventElapsedTime(begin, end)) - 6) < 0.01
+ok(cuda.cuMemcpyDtoH(back, twin, 8))
+assert back == bytes([7] * 8)
+say(done=True)
+"""
+    )

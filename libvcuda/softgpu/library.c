@@ -1,0 +1,79 @@
+/* Libraries: modules that belong to no context. One that is loaded without a context gets the
+   memory of its variables where it is first looked into with one.  */
+
+#include "module.h"
+
+static struct CUmod_st *
+module_of (CUlibrary library)
+{
+  return (struct CUmod_st *) library;
+}
+
+CUresult
+cuLibraryLoadData (CUlibrary *library, const void *code, CUjit_option *jitOptions,
+                   void **jitOptionsValues, unsigned int numJitOptions,
+                   CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                   unsigned int numLibraryOptions)
+{
+  (void) jitOptions, (void) jitOptionsValues, (void) numJitOptions;
+  (void) libraryOptions, (void) libraryOptionValues, (void) numLibraryOptions;
+  return softgpu_load ((struct CUmod_st **) library, code);
+}
+
+CUresult
+cuLibraryLoadFromFile (CUlibrary *library, const char *path, CUjit_option *jitOptions,
+                       void **jitOptionsValues, unsigned int numJitOptions,
+                       CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                       unsigned int numLibraryOptions)
+{
+  (void) jitOptions, (void) jitOptionsValues, (void) numJitOptions;
+  (void) libraryOptions, (void) libraryOptionValues, (void) numLibraryOptions;
+  return softgpu_load_file ((struct CUmod_st **) library, path);
+}
+
+CUresult
+cuLibraryUnload (CUlibrary library)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (module_valid (module_of (library)), CUDA_ERROR_INVALID_VALUE);
+  softgpu_unload (module_of (library));
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuLibraryGetKernel (CUkernel *kernel, CUlibrary library, const char *name)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (module_valid (module_of (library)), CUDA_ERROR_INVALID_HANDLE);
+  return softgpu_find_function ((struct CUfunc_st **) kernel, module_of (library), name);
+}
+
+CUresult
+cuLibraryGetGlobal (CUdeviceptr *start, size_t *bytes, CUlibrary library, const char *name)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (module_valid (module_of (library)), CUDA_ERROR_INVALID_HANDLE);
+  CUresult rc = softgpu_place_variables (module_of (library));
+  return rc == CUDA_SUCCESS ? softgpu_find_variable (start, bytes, module_of (library), name) : rc;
+}
+
+CUresult
+cuLibraryGetModule (CUmodule *module, CUlibrary library)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (module, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (module_valid (module_of (library)), CUDA_ERROR_INVALID_HANDLE);
+  *module = module_of (library);
+  return softgpu_place_variables (*module);
+}
+
+CUresult
+cuKernelGetFunction (CUfunction *function, CUkernel kernel)
+{
+  REQUIRE_CONTEXT (context);
+  CUfunction found = (CUfunction) kernel;
+  REQUIRE (function, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (function_valid (found), CUDA_ERROR_INVALID_HANDLE);
+  *function = found;
+  return softgpu_place_variables (found->module);
+}

@@ -1,0 +1,1 @@
+"""What only hardware can answer: `make gpu` asks it and writes bench/hardware.md."""

@@ -1,0 +1,30 @@
+"""Whether the driver answers misuse as the software GPU does: the tests' own table, asked here."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from bench.result import Figure
+from gpu.machine import Machine, answer
+from shim.cuda_misuses import TABLE
+from shim.guest import TOP
+
+MISUSES = os.path.join(TOP, "tests", "shim", "cuda_misuses.py")
+
+
+def differences(machine: Machine) -> dict[str, str]:
+    """By misuse, what the driver answers where the table has another error."""
+    found = answer(machine.start(sys.executable, MISUSES))
+    return {
+        misuse: f"{found[misuse]}, not {expected.error}"
+        for misuse, expected in TABLE.items()
+        if found[misuse] != expected.error
+    }
+
+
+def misuse(machine: Machine) -> list[Figure]:
+    different = differences(machine)
+    for name, said in different.items():
+        print(f"[gpu] {name}: {said}", flush=True)
+    return [Figure("judge.answers that differ", len(different), f"of {len(TABLE)}", 0, {})]

@@ -1,0 +1,111 @@
+"""`make gpu` asks what it says that it asks. Here it asks the software GPU: what comes of it is no
+figure of any hardware."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu import report
+from gpu.machine import Card
+from shim.softgpu_host import REPOSITORY, SoftGpu
+
+QUICK = ["--seconds", "0.2", "--rounds", "1", "--python", sys.executable]
+FIGURES = {
+    "memory.limit": 2,
+    "memory.nvml": 1,
+    "memory.context": 1,
+    "overhead.call": 4,
+    "overhead.training": 0,  # there is no PyTorch
+    "share.alone": 5,
+    "share.two": 10,
+    "events.beside": 1,
+    "charged": 1,
+    "judge": 1,
+}
+
+
+def ask(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.gpu", *QUICK, *options],
+        cwd=REPOSITORY,
+        env=environment,
+        text=True,
+        capture_output=True,
+        timeout=280,
+    )
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("questions")
+    gpu = SoftGpu(folder, "--memory", "2GiB")
+    out = folder / "gpu.json"
+    done = ask(gpu.environment(), "--json-out", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(out.read_text())
+
+
+def test_every_question_is_answered_or_says_why_not(kept: Any) -> None:
+    names = [figure["name"] for figure in kept["figures"]]
+    assert {q: sum(n.startswith(q) for n in names) for q in FIGURES} == FIGURES
+    assert kept["unmeasured"] == {"overhead.training": f"no torch for {sys.executable}"}
+    assert set(FIGURES) == {question.name for question in report.QUESTIONS}
+
+
+def test_what_the_software_gpu_knows_exactly_comes_out_exactly(kept: Any) -> None:
+    values = {figure["name"]: figure["value"] for figure in kept["figures"]}
+    exact = {
+        "memory.limit above": 0,
+        "memory.limit below": 0,
+        "memory.nvml off by": 0,
+        "memory.context": 0,
+        "events.beside a neighbour": pytest.approx(1, abs=0.01),
+        "judge.answers that differ": 0,
+    }
+    assert {name: values[name] for name in exact} == exact
+    assert kept["device"]["software"] is True
+
+
+def test_figures_of_the_software_gpu_are_never_written_as_hardwares(tmp_path: Path) -> None:
+    page = tmp_path / "hardware.md"
+    done = ask(SoftGpu(tmp_path).environment(), "--report", str(page))
+    assert (done.returncode, page.exists()) == (2, False)
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_a_driver_it_says_so_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").touch()  # what the loader finds first, whatever this machine has
+    out = tmp_path / "gpu.json"
+    done = ask({**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}, "--json-out", str(out))
+    assert (done.returncode, out.exists()) == (1, False)
+    assert done.stderr.startswith("make gpu: no NVIDIA driver")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_page_of_nothing_measured_is_the_one_that_is_kept() -> None:
+    """Until hardware was asked: then its figures stand there, and the card's name."""
+    text = (REPOSITORY / "bench" / "hardware.md").read_text(encoding="utf-8")
+    if report.NOTHING in text:
+        assert text == report.page(None, [], {})
+    else:
+        assert "Measured on" in text
+        assert all(question.asks in text for question in report.QUESTIONS)
+
+
+def test_a_page_names_the_card_and_each_figure_at_its_question() -> None:
+    card = Card("Some card", "580.1", "GPU-1", 1 << 30, False, "2026-01-02")
+    figures = [report.Figure("memory.context", 312.0, "MiB", None, {})]
+    text = report.page(card, figures, {"judge": "not asked"})
+    rows = text[text.index("| --- |") :].splitlines()[1:]
+    by_question = {question.name: row for question, row in zip(report.QUESTIONS, rows)}
+    assert "Measured on 2026-01-02 on Some card, driver 580.1." in text
+    assert by_question["memory.context"].endswith("| 312 MiB |")
+    assert by_question["judge"].endswith("| **unmeasured**: not asked |")
+    assert by_question["memory.limit"].endswith("| **unmeasured** |")

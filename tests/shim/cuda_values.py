@@ -1,0 +1,251 @@
+"""Values that CUDA's functions take, by the type or the name of the parameter.
+
+Runs in a process on the software GPU; everything here is made anew for each call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+
+from cuda.bindings import driver as cuda
+
+KIB, MIB = 1 << 10, 1 << 20
+PTX = b"""
+.version 7.0
+.target sm_50
+.address_size 64
+.visible .global .align 8 .b8 variable[16];
+.visible .entry kernel() { ret; }
+"""
+
+kept: list[object] = []  # what the driver is given addresses of
+
+
+def ok(answer):
+    assert answer[0] == 0, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+
+
+def address(thing: object) -> int:
+    """Of a struct of the bindings, or of bytes."""
+    kept.append(thing)
+    if isinstance(thing, bytes):
+        return ctypes.cast(thing, ctypes.c_void_p).value or 0
+    if isinstance(thing, ctypes.Array):
+        return ctypes.addressof(thing)
+    return int(thing.getPtr())
+
+
+def room() -> int:
+    """Zeroes, for an answer of any size."""
+    return address((ctypes.c_uint64 * 512)())
+
+
+def list_of(*values: int) -> int:
+    return address((ctypes.c_uint64 * len(values))(*values))
+
+
+def fields(thing, **values):
+    for name, value in values.items():
+        target = thing
+        *path, last = name.split("__")
+        for part in path:
+            target = getattr(target, part)
+        setattr(target, last, value)
+    return thing
+
+
+def event(flags: int = 0):
+    made = ok(cuda.cuEventCreate(flags))
+    ok(cuda.cuEventRecord(made, 0))
+    return made
+
+
+def module():
+    return ok(cuda.cuModuleLoadData(PTX))
+
+
+def library():
+    return ok(cuda.cuLibraryLoadData(PTX, None, None, 0, None, None, 0))
+
+
+def function():
+    return ok(cuda.cuModuleGetFunction(module(), b"kernel"))
+
+
+def array_shape(three: bool = False):
+    shape = cuda.CUDA_ARRAY3D_DESCRIPTOR() if three else cuda.CUDA_ARRAY_DESCRIPTOR()
+    return fields(
+        shape,
+        Width=64,
+        Height=4,
+        Format=cuda.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT8,
+        NumChannels=1,
+    )
+
+
+def pool_shape():
+    return fields(
+        cuda.CUmemPoolProps(),
+        allocType=cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes=cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        location__type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE,
+    )
+
+
+def physical_shape():
+    return fields(
+        cuda.CUmemAllocationProp(),
+        type=cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes=cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        location__type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE,
+    )
+
+
+def physical():
+    return ok(cuda.cuMemCreate(2 * MIB, physical_shape(), 0))
+
+
+def access_shape():
+    return fields(
+        cuda.CUmemAccessDesc(),
+        location__type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE,
+        flags=cuda.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    )
+
+
+def location():
+    return fields(cuda.CUmemLocation(), type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE)
+
+
+def reserved() -> int:
+    return int(ok(cuda.cuMemAddressReserve(2 * MIB, 0, 0, 0)))
+
+
+def mapped() -> int:
+    place = reserved()
+    ok(cuda.cuMemMap(place, 2 * MIB, 0, physical(), 0))
+    ok(cuda.cuMemSetAccess(place, 2 * MIB, [access_shape()], 1))
+    return place
+
+
+def external_shape():
+    fd = os.memfd_create("external")
+    os.truncate(fd, MIB)
+    return fields(
+        cuda.CUDA_EXTERNAL_MEMORY_HANDLE_DESC(),
+        type=cuda.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+        handle__fd=fd,
+        size=MIB,
+    )
+
+
+SIZES = dict.fromkeys(
+    ("gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ"), 1
+)
+
+
+def kernel_node():
+    return fields(cuda.CUDA_KERNEL_NODE_PARAMS(), func=function(), **SIZES)
+
+
+def launch_config():
+    return fields(cuda.CUlaunchConfig(), **SIZES)
+
+
+def memory() -> int:
+    return int(ok(cuda.cuMemAlloc(4 * KIB)))
+
+
+def copy_node():
+    device = cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    return fields(
+        cuda.CUDA_MEMCPY3D(),
+        srcMemoryType=device,
+        srcDevice=memory(),
+        dstMemoryType=device,
+        dstDevice=memory(),
+        WidthInBytes=64,
+        Height=1,
+        Depth=1,
+    )
+
+
+def copy_2d():
+    device = cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    return fields(
+        cuda.CUDA_MEMCPY2D(),
+        srcMemoryType=device,
+        srcDevice=memory(),
+        dstMemoryType=device,
+        dstDevice=memory(),
+        WidthInBytes=64,
+        Height=1,
+    )
+
+
+def set_node():
+    return fields(
+        cuda.CUDA_MEMSET_NODE_PARAMS(), dst=memory(), elementSize=1, width=64, height=1, pitch=64
+    )
+
+
+HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
+
+
+def host_function() -> int:
+    return ctypes.cast(HOST_FUNCTION, ctypes.c_void_p).value or 0
+
+
+def host_node():
+    return fields(cuda.CUDA_HOST_NODE_PARAMS(), fn=host_function())
+
+
+def alloc_node():
+    shape = fields(cuda.CUDA_MEM_ALLOC_NODE_PARAMS(), bytesize=KIB)
+    fields(
+        shape,
+        poolProps__allocType=cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED,
+        poolProps__location__type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE,
+    )
+    return shape
+
+
+def allocated_by(graph) -> int:
+    """The address of an allocation node."""
+    shape = alloc_node()
+    ok(cuda.cuGraphAddMemAllocNode(graph, None, 0, shape))
+    return int(shape.dptr)
+
+
+def empty_graph():
+    return ok(cuda.cuGraphCreate(0))
+
+
+NODES: dict[str, Callable[[object], object]] = {
+    "Kernel": lambda graph: ok(cuda.cuGraphAddKernelNode(graph, None, 0, kernel_node())),
+    "Memcpy": lambda graph: ok(
+        cuda.cuGraphAddMemcpyNode(graph, None, 0, copy_node(), ok(cuda.cuCtxGetCurrent()))
+    ),
+    "Memset": lambda graph: ok(
+        cuda.cuGraphAddMemsetNode(graph, None, 0, set_node(), ok(cuda.cuCtxGetCurrent()))
+    ),
+    "Host": lambda graph: ok(cuda.cuGraphAddHostNode(graph, None, 0, host_node())),
+    "ChildGraph": lambda graph: ok(
+        cuda.cuGraphAddChildGraphNode(graph, None, 0, ok(cuda.cuGraphCreate(0)))
+    ),
+    "EventRecord": lambda graph: ok(cuda.cuGraphAddEventRecordNode(graph, None, 0, event())),
+    "EventWait": lambda graph: ok(cuda.cuGraphAddEventWaitNode(graph, None, 0, event())),
+    "MemAlloc": lambda graph: ok(cuda.cuGraphAddMemAllocNode(graph, None, 0, alloc_node())),
+    "MemFree": lambda graph: ok(cuda.cuGraphAddMemFreeNode(graph, None, 0, allocated_by(graph))),
+    "Empty": lambda graph: ok(cuda.cuGraphAddEmptyNode(graph, None, 0)),
+}
+
+
+def captured():
+    stream = ok(cuda.cuStreamCreate(0))
+    mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    ok(cuda.cuStreamBeginCapture(stream, mode))
+    return stream

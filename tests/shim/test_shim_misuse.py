@@ -1,0 +1,66 @@
+"""A misuse in a container is answered as the driver answers it, and costs none of the slice."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NamedTuple
+
+import pytest
+
+from shim import guest
+from shim.conftest import DriverRoot
+from shim.cuda_header import FUNCTIONS
+from shim.softgpu_host import REPOSITORY, SoftGpu
+
+FOLDER = REPOSITORY / "tests" / "shim"
+
+# Where the shim looks before the driver does: at the context, then whether the slice has room.
+ITS_OWN = {
+    "rows times height overflow": "OUT_OF_MEMORY",
+    "physical memory is made on no device": "OUT_OF_MEMORY",  # a GPU without a slice
+    "an array is wider than any": "OUT_OF_MEMORY",
+}
+DESTROYED = "context-destroyed"  # the driver says CONTEXT_IS_DESTROYED or INVALID_CONTEXT as well
+
+
+class Sides(NamedTuple):
+    bare: Any
+    inside: Any
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    gpu = SoftGpu(tmp_path_factory.mktemp("judge"))
+    uuid = DriverRoot(str(gpu.root)).uuids[0]
+
+    def on_both_sides(*command: str) -> Sides:
+        slice_of = guest.share(uuid, 4 * guest.GIB)
+        inside = guest.Guest(str(tmp_path_factory.mktemp("guest")), str(gpu.root), [slice_of]).json(
+            guest.PYTHON, *command
+        )
+        bare = gpu.run(sys.executable, *command)
+        assert bare.returncode == 0, bare.stderr
+        return Sides(json.loads(bare.stdout), inside)
+
+    return on_both_sides
+
+
+def test_every_wrong_argument_is_answered_in_a_container_as_outside(run, tmp_path) -> None:
+    asked = tmp_path / "functions.json"
+    asked.write_text(json.dumps([[f.name, f.parameters] for f in FUNCTIONS.values()]))
+    sides = run(str(FOLDER / "cuda_walk.py"), str(asked))
+    missing_context = {"INVALID_CONTEXT", "CONTEXT_IS_DESTROYED"}
+    different = {
+        f"{name} {wrong}": f"{sides.inside[name][wrong]}, not {answer}"
+        for name, answers in sides.bare.items()
+        for wrong, answer in answers.items()
+        if sides.inside[name][wrong] != answer
+        and not (wrong == DESTROYED and {answer, sides.inside[name][wrong]} <= missing_context)
+    }
+    assert different == {}
+
+
+def test_every_misuse_is_answered_in_a_container_as_outside(run) -> None:
+    sides = run(str(FOLDER / "cuda_misuses.py"))
+    assert sides.inside == sides.bare | ITS_OWN
