@@ -7,10 +7,18 @@ LAUNCHER_PATHS = -DVCUDA_CONFIG='"$(SYSCONFDIR)/vcuda/config.toml"' \
                  -DVCUDA_PYTHON='"$(LAUNCHER_PYTHON)"' \
                  -DVCUDA_PYTHON_PATH='"$(PREFIX)/lib/vcuda/python"'
 
-BUILD_TARGETS += $(LAUNCHER)
+PROCFS_HOOK := build/lib/vcuda-procfs-hook
+
+BUILD_TARGETS += $(LAUNCHER) $(PROCFS_HOOK)
 
 $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.h \
              oci/launcher/report.h
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<
+
+# Static against musl for the same reason: it runs at each start of a container with a share.
+$(PROCFS_HOOK): oci/launcher/procfs_hook.c
+	@mkdir -p $(@D)
+	@echo "link      $@"
+	@musl-gcc $(CFLAGS_COMMON) -static -o $@ $<

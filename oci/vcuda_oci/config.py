@@ -7,18 +7,21 @@ with its line. A test reads random such files with ``tomllib`` too and compares.
 
 from __future__ import annotations
 
-from . import files
+from . import capabilities, files
 from .errors import VcudaError
 from .sizes import parse_bytes
 
 ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS = "never", "unprivileged", "always"
 BINPACK, SPREAD = "binpack", "spread"
 NO, YES = "no", "yes"
+EXTRA_DEVICES = ("gds", "gdrcopy", "mofed", "nvswitch", "imex", "mps")
 
 _CHOICES = {
     "accept-request-from-env": (ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS),
     "placement": (BINPACK, SPREAD),
     "meter-copies": (NO, YES),
+    "driver-capabilities": capabilities.ALL,
+    "extra-devices": EXTRA_DEVICES,
 }
 _DEFAULTS: dict[str, str | list[str]] = {
     "runtime": "runc",
@@ -30,6 +33,8 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "context-memory": "0",
     "meter-copies": NO,
     "extra-mounts": [],
+    "driver-capabilities": list(capabilities.ALL),
+    "extra-devices": [],
 }
 _MOST_BYTES = 1 << 60  # no GPU has as much, and sums of so many stay in 64 bits
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -53,6 +58,8 @@ class Config:
         self.context_memory = parse_bytes(str(values["context-memory"])) or 0
         self.meter_copies = values["meter-copies"] == YES
         self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
+        self.driver_capabilities = list(values["driver-capabilities"])
+        self.extra_devices = list(values["extra-devices"])
 
 
 def load(path: str) -> Config:
@@ -97,17 +104,17 @@ def parse(text: str, path: str) -> Config:
 def _value(key: str, text: str, where: str) -> str | list[str]:
     if isinstance(_DEFAULTS[key], list):
         value, rest = _array(key, text, where)
-        for mount in value:
-            parts = mount.split(":")
-            if len(parts) != 2 or not all(part.startswith("/") for part in parts):
-                raise VcudaError(f"'{mount}' is no mount", where, 'write "/source:/destination"')
+        for item in value:
+            _check_choice(key, item, where)
+            parts = item.split(":")
+            is_mount = len(parts) == 2 and all(part.startswith("/") for part in parts)
+            if key == "extra-mounts" and not is_mount:
+                raise VcudaError(f"'{item}' is no mount", where, 'write "/source:/destination"')
         _expect_end(rest, where)
         return value
     item, rest = _string(key, text, where)
     _expect_end(rest, where)
-    if key in _CHOICES and item not in _CHOICES[key]:
-        choices = ", ".join(_CHOICES[key])
-        raise VcudaError(f"{key} cannot be '{item}'", where, f"choose one of {choices}")
+    _check_choice(key, item, where)
     if key in ("state-dir", "driver-root") and not item.startswith("/"):
         raise VcudaError(f"{key} '{item}' is not absolute", where, "begin it with /")
     if key == "runtime" and (not item or ("/" in item and not item.startswith("/"))):
@@ -126,6 +133,12 @@ def _is_factor(text: str) -> bool:
     whole, point, rest = text.partition(".")
     digits = [whole, rest] if point else [whole]
     return all(d.isascii() and d.isdigit() for d in digits) and 1 <= float(text) <= 100
+
+
+def _check_choice(key: str, item: str, where: str) -> None:
+    if key in _CHOICES and item not in _CHOICES[key]:
+        choices = ", ".join(_CHOICES[key])
+        raise VcudaError(f"{key} cannot be '{item}'", where, f"choose one of {choices}")
 
 
 def _array(key: str, text: str, where: str) -> tuple[list[str], str]:

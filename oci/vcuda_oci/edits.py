@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import jsontree, names
+from . import capabilities, driver_files, jsontree, names, nodes
 from .errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from typing import Any
 
     from .allocation import Allocation
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 _READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
 _READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
 # Private copies of the driver, which only the shim opens.
-SHIMMED = ("libcuda.so.", "libnvidia-ml.so.")
+SHIMMED = ("libcuda.so", "libnvidia-ml.so")
+# Where 32-bit programs look, by where the others do.
+_32_BIT_FOLDER = {
+    "/usr/lib/x86_64-linux-gnu": "/usr/lib/i386-linux-gnu",
+    "/usr/lib64": "/usr/lib",
+    "/lib64": "/usr/lib",
+    "/usr/lib": "/usr/lib32",
+}
 HOOK_ENV = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
 HOOK_SECONDS = 30
 
@@ -26,12 +33,20 @@ class Paths:
 
     shim: libvcuda's file. pages: the folder with `limits` and `usage`. hook: the command of the
     poststop hook, by full path. extra_mounts: (source, destination) pairs of the settings.
+    procfs_hook: the command that shows the container its /proc/driver/nvidia; empty where the
+    kernel has none.
     """
 
     def __init__(
-        self, shim: str, pages: str, hook: list[str], extra_mounts: list[list[str]]
+        self,
+        shim: str,
+        pages: str,
+        hook: list[str],
+        extra_mounts: list[list[str]],
+        procfs_hook: list[str] | None = None,
     ) -> None:
         self.shim, self.pages, self.hook, self.extra_mounts = shim, pages, hook, extra_mounts
+        self.procfs_hook = procfs_hook or []
 
 
 class Edits:
@@ -48,15 +63,61 @@ class Edits:
         self.hooks: list[tuple[str, dict[str, Any]]] = []
 
 
-def edits_for(allocation: Allocation, host: Host, paths: Paths, library_folder: str) -> Edits:
+def edits_for(
+    allocation: Allocation,
+    host: Host,
+    paths: Paths,
+    library_folder: str,
+    asked: Collection[str] = capabilities.DEFAULT,
+    image_libraries: Mapping[str, str] | None = None,
+) -> Edits:
     """Edits that give one container its share of each GPU.
 
-    library_folder: where the container's loader looks, as the container sees it.
+    library_folder: where the container's loader looks, as the container sees it. asked: the driver
+    capabilities. image_libraries: paths inside where the image has libraries of a driver, and the
+    names that they stand for; this host's are mounted over them.
 
     Raises VcudaError: a GPU of the allocation has no device node. Source: runtime-spec
     config-linux.md, "Devices", "Allowed Device list".
     """
     edits = Edits()
+    _add_devices(edits, allocation, host, asked)
+    mounts: dict[str, str] = {}
+    for name, source in host.libraries.items():
+        if name.startswith(SHIMMED):
+            source = paths.shim
+        if driver_files.is_wanted(name, asked):
+            mounts[f"{library_folder}/{name}"] = source
+    for path, name in (image_libraries or {}).items():
+        mounts[path] = paths.shim if name.startswith(SHIMMED) else host.libraries[name]
+    for name, source in host.libraries_32_bit.items():
+        folder = _32_BIT_FOLDER.get(library_folder)
+        if folder and driver_files.is_wanted_32_bit(name, asked):
+            mounts[f"{folder}/{name}"] = source
+    for path, source in host.files.items():
+        if driver_files.is_wanted_file(path, asked):
+            mounts[path] = source
+    for shimmed in SHIMMED:
+        name = shimmed + ".1"
+        if name in host.libraries:
+            mounts[f"{names.GUEST_DRIVER}/{name}"] = host.libraries[name]
+    edits.mounts = [(mounts[path], path, _READ_ONLY) for path in sorted(mounts)]
+    add = edits.mounts.append
+    for path in host.services:
+        if driver_files.is_wanted_service(path, asked):
+            add((host.root + path, path, _READ_WRITE))
+    for source, destination in paths.extra_mounts:
+        add((source, destination, _READ_WRITE))
+    add((paths.pages + "/limits", names.GUEST_LIMITS, [*_READ_ONLY, "noexec"]))
+    add((paths.pages + "/usage", names.GUEST_USAGE, _READ_WRITE))
+    edits.hooks.append(("poststop", _hook([*paths.hook, allocation.id])))
+    if paths.procfs_hook:
+        edits.hooks.append(procfs_hook(paths))
+    return edits
+
+
+def _add_devices(edits: Edits, allocation: Allocation, host: Host, asked: Collection[str]) -> None:
+    granted = []
     for share in allocation.shares:
         gpu = host.gpu(share.uuid)
         node = host.nodes.get(f"nvidia{gpu.minor}") if gpu else None
@@ -67,39 +128,28 @@ def edits_for(allocation: Allocation, host: Host, paths: Paths, library_folder: 
                 "run 'nvidia-modprobe -c 0 -u' and create the container again",
             )
         edits.devices.append(node)
+        granted += host.gpu_nodes.get(share.uuid, [])
+    of_gpus = {name for owned in host.gpu_nodes.values() for name in owned}
     for name, node in host.nodes.items():
-        if not name[len("nvidia") :].isdigit():
-            edits.devices.append(node)
-        elif node not in edits.devices:
+        is_gpu = name.startswith("nvidia") and name[len("nvidia") :].isdigit()
+        mine = node in edits.devices if is_gpu else name not in of_gpus or name in granted
+        if not mine:
             edits.not_granted.append(node)
-    add = edits.mounts.append
-    for name, real in sorted(host.libraries.items()):
-        public = f"{library_folder}/{name}"
-        if not name.startswith(SHIMMED):
-            add((f"{host.folder}/{real}", public, _READ_ONLY))
-            continue
-        add((paths.shim, public, _READ_ONLY))
-        if name.endswith(".so.1"):
-            add((f"{host.folder}/{real}", f"{names.GUEST_DRIVER}/{name}", _READ_ONLY))
-    for binary in host.binaries:
-        add((host.root + binary, binary, _READ_ONLY))
-    for source, destination in paths.extra_mounts:
-        add((source, destination, _READ_WRITE))
-    add((paths.pages + "/limits", names.GUEST_LIMITS, [*_READ_ONLY, "noexec"]))
-    add((paths.pages + "/usage", names.GUEST_USAGE, _READ_WRITE))
-    edits.hooks.append(
-        (
-            "poststop",
-            # An env of its own: runc gives a hook without one the image's, LD_PRELOAD included.
-            {
-                "path": paths.hook[0],
-                "args": [*paths.hook, allocation.id],
-                "env": HOOK_ENV,
-                "timeout": HOOK_SECONDS,
-            },
-        )
-    )
-    return edits
+        elif not is_gpu and nodes.is_wanted(name, asked):
+            edits.devices.append(node)
+
+
+def procfs_hook(paths: Paths) -> tuple[str, dict[str, Any]]:
+    """The hook, and when it runs: the container's /proc is mounted then, and its root not entered.
+
+    A bind mount in config.json would do, but runc refuses those below /proc.
+    """
+    return "createRuntime", _hook(paths.procfs_hook)
+
+
+def _hook(command: list[str]) -> dict[str, Any]:
+    # An env of its own: runc gives a hook without one the image's, LD_PRELOAD included.
+    return {"path": command[0], "args": command, "env": HOOK_ENV, "timeout": HOOK_SECONDS}
 
 
 def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:

@@ -49,6 +49,20 @@ def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = Fa
         raise
 
 
+def remove_tree(folder: str) -> None:
+    """Remove a folder and all in it, links themselves; what is not there, or no folder, is fine."""
+    try:
+        for name in os.listdir(folder):
+            path = f"{folder}/{name}"
+            if os.path.isdir(path) and not os.path.islink(path):
+                remove_tree(path)
+            else:
+                remove(path)
+        os.rmdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+
+
 def remove(path: str) -> None:
     """Remove a file; one that is not there is fine."""
     try:

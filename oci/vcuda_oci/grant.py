@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import os
 
-from . import claim, edits, host, request, rootfs
+from . import (
+    capabilities,
+    claim,
+    edits,
+    host,
+    image_libraries,
+    names,
+    nodes,
+    request,
+    requirements,
+    rootfs,
+)
 from .errors import VcudaError
 from .identity import is_pod, is_sandbox, owner_of
 from .ledger import Ledger
@@ -16,10 +27,12 @@ if TYPE_CHECKING:
     from .allocation import Allocation
     from .config import Config
     from .edits import Edits
+    from .placement import Gpu
 
 # <prefix>/lib/vcuda/python/vcuda_oci/grant.py
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SHIM = _LIBRARY + "/libvcuda.so.1"
+PROCFS_HOOK = _LIBRARY + "/vcuda-procfs-hook"
 HOOK = os.path.dirname(os.path.dirname(_LIBRARY)) + "/bin/vcuda-container-hook"
 
 
@@ -72,9 +85,14 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         return None
     owner = owner_of(annotations, creation.container_id)
     wanted = request.parse(asked)
+    env = request.environment_of(spec)
+    parts = capabilities.asked(
+        env.get(names.NVIDIA_DRIVER_CAPABILITIES, ""), settings.driver_capabilities
+    )
     if not os.path.exists(SHIM):
         raise VcudaError("no libvcuda", SHIM, "install vcuda again, whole")
-    facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
+    cache = settings.state_dir + "/host.json"
+    facts = host.load(settings.driver_root, cache, settings.extra_devices)
     ledger = Ledger(settings.state_dir)
     rules = claim.Rules(
         settings.placement,
@@ -87,15 +105,36 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     )
     granted = Grant(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:
+        gpus = [gpu for share in allocation.shares if (gpu := facts.gpu(share.uuid))]
+        requirements.check(env, facts, gpus)
+        folder = f"{ledger.containers}/{allocation.id}"
         paths = edits.Paths(
             SHIM,
-            f"{ledger.containers}/{allocation.id}",
+            folder,
             [HOOK, "--config", settings.path, "poststop"],
             settings.extra_mounts,
+            _procfs_hook(spec, creation.bundle, folder + "/procfs", gpus),
         )
-        folder = rootfs.library_folder(spec, creation.bundle)
-        granted.edits = edits.edits_for(allocation, facts, paths, folder)
+        libraries = rootfs.library_folder(spec, creation.bundle)
+        own = image_libraries.find(spec, creation.bundle, facts.libraries)
+        granted.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
+        if not facts.root:
+            nodes.link_numbers(granted.edits.devices)
     except BaseException:
         granted.undo()
         raise
     return granted
+
+
+def _procfs_hook(spec: Any, bundle: str, folder: str, gpus: list[Gpu]) -> list[str]:
+    """The command of the hook that shows the container's own /proc/driver/nvidia, written here.
+
+    Empty where the kernel has no such folder: then there is nothing to hide.
+    """
+    if not os.path.isdir("/proc/" + names.KERNEL_DRIVER):
+        return []
+    from . import procfs
+
+    procfs.write("/proc/" + names.KERNEL_DRIVER, folder, gpus)
+    root = os.path.abspath(rootfs.path_of(spec, bundle))
+    return [PROCFS_HOOK, root, os.path.abspath(folder), names.KERNEL_DRIVER]

@@ -8,153 +8,181 @@ from __future__ import annotations
 
 import os
 
-from . import files, jsontree
+from . import driver_files, files, jsontree, nodes
 from .errors import VcudaError
+from .nodes import DeviceNode
 from .placement import Gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
-LIBRARY_FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-)
-CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-BINARIES = ("/usr/bin/nvidia-smi",)
+    from .driver_scan import DriverFiles
 
-
-class DeviceNode:
-    """A character device that containers get. path: as the container sees it."""
-
-    def __init__(self, path: str, major: int, minor: int) -> None:
-        self.path, self.major, self.minor = path, major, minor
+__all__ = ["DeviceNode", "Host", "load"]
 
 
 class Host:
     """Facts of one driver root.
 
-    libraries: folder on the host and, by name, each file or symlink in it that carries the
-    driver's version. nodes: by name below /dev. binaries: paths below the root.
+    folder: libcuda's, on the host. libraries, libraries_32_bit: file on the host by the name below
+    the loader's folder; a soname and the versioned name stand for the same file. files: the
+    driver's other files, by their path inside. nodes: by name below /dev. gpu_nodes: names of what
+    belongs to a GPU beside its own node, by UUID. services: paths of sockets, or folders of such.
+    cuda: the newest CUDA that the driver serves, "13.0".
     """
 
-    def __init__(self, root: str, version: str, folder: str, gpus: list[Gpu]) -> None:
+    def __init__(
+        self, root: str, version: str, folder: str, gpus: list[Gpu], cuda: str = ""
+    ) -> None:
         self.root, self.version, self.folder, self.gpus = root, version, folder, gpus
+        self.cuda = cuda
         self.libraries: dict[str, str] = {}
+        self.libraries_32_bit: dict[str, str] = {}
+        self.files: dict[str, str] = {}
         self.nodes: dict[str, DeviceNode] = {}
-        self.binaries: list[str] = []
+        self.gpu_nodes: dict[str, list[str]] = {}
+        self.services: list[str] = []
 
     def gpu(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
 
 
-def load(root: str, cache: str) -> Host:
-    """The host's facts. What NVML told is kept in the file `cache` until the driver changes.
+def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
+    """The host's facts. What a scan found and NVML told is kept in the file `cache`, each until
+    something that it came from changes.
 
-    Raises VcudaError: no driver below `root`, or NVML does not answer.
+    extra_devices: the setting, whose nodes are looked for too. Raises VcudaError: no driver below
+    `root`, or NVML does not answer.
     """
     root = root.rstrip("/")
-    version, folder = _driver(root)
-    libraries = _libraries(folder, version)
-    host = Host(root, version, folder, _gpus(root, folder, version, cache))
-    host.libraries = libraries
-    host.binaries = [path for path in BINARIES if os.path.isfile(root + path)]
-    for name in (*CONTROL_NODES, *(f"nvidia{gpu.minor}" for gpu in host.gpus)):
-        try:
-            status = os.stat(f"{root}/dev/{name}")
-        except OSError:
-            continue
-        if status.st_mode & 0o170000 == 0o020000:
-            number = status.st_rdev
-            host.nodes[name] = DeviceNode("/dev/" + name, os.major(number), os.minor(number))
+    kept = _kept(cache)
+    found: Any = kept.get("driver")
+    stale = not isinstance(found, dict) or found.get("key") != _files_key(root, found)
+    if stale:
+        from . import driver_scan  # reads folders of thousands of names: only after a change
+
+        found = _as_json(root, driver_scan.find(root))
+    library = f"{found['folder']}/libnvidia-ml.so.{found['version']}"
+    library = found["libraries"].get("libnvidia-ml.so.1", library)
+    key = _gpus_key(root, library)
+    told: Any = kept.get("nvml")
+    try:
+        gpus = [_kept_gpu(**gpu) for gpu in told["gpus"]] if told["key"] == key else None
+        cuda = told["cuda"]
+    except (KeyError, TypeError):
+        gpus = None
+    if gpus is None:
+        from . import nvml  # ctypes and the driver: only when the cache does not know
+
+        gpus, cuda = nvml.inventory(library)
+        told = {"key": key, "gpus": [gpu.__dict__ for gpu in gpus], "cuda": cuda}
+        stale = True
+    if stale:
+        _keep(cache, {"driver": found, "nvml": told})
+    host = Host(root, found["version"], found["folder"], gpus, cuda)
+    host.libraries, host.libraries_32_bit = found["libraries"], found["libraries_32_bit"]
+    host.files = found["files"]
+    _add_extra_files(host, extra_devices)
+    host.gpu_nodes = {gpu.uuid: nodes.of_gpu(root, gpu) for gpu in gpus}
+    names = [*nodes.CONTROL, nodes.MODESET, *(f"nvidia{gpu.minor}" for gpu in gpus)]
+    names += [name for of_gpu in host.gpu_nodes.values() for name in of_gpu]
+    host.nodes = nodes.find(root, names + nodes.of_settings(root, extra_devices))
     return host
 
 
-def _driver(root: str) -> tuple[str, str]:
-    """Version and library folder, by the file that libcuda.so.1 stands for in the end."""
-    for folder in LIBRARY_FOLDERS:
-        path = _final(root, f"{folder}/libcuda.so.1")
-        version = os.path.basename(path).partition(".so.")[2]
-        # A driver's version has a dot. Without one it is no version but the soname's number, which
-        # half of all libraries end in.
-        if "." in version and os.path.isfile(root + path):
-            return version, root + os.path.dirname(path)
-    raise VcudaError(
-        "no NVIDIA driver: libcuda.so.1 is in no library folder",
-        root or "/",
-        "install the driver, or set driver-root in config.toml to the folder that holds it",
-    )
+def _add_extra_files(host: Host, extra_devices: Sequence[str]) -> None:
+    for setting in extra_devices:
+        for path in driver_files.EXTRA_FILES.get(setting, ()):
+            if os.path.exists(host.root + path):
+                host.files[path] = host.root + path
+    extra = [driver_files.EXTRA_SERVICES.get(setting, "") for setting in extra_devices]
+    for path in (*driver_files.SERVICES, *extra):
+        if path and os.path.exists(host.root + path):
+            host.services.append(path)
 
 
-def _final(root: str, path: str) -> str:
-    """What the symlinks at `path` lead to, absolute ones below `root` as inside it.
-
-    Debian's own packages go by /etc/alternatives to a folder of the driver's own.
-    """
-    for _ in range(40):  # as many as the kernel follows
-        try:
-            target = os.readlink(root + path)
-        except OSError:
-            return path
-        path = os.path.normpath(os.path.join(os.path.dirname(path), target))
-    return ""
-
-
-def _libraries(folder: str, version: str) -> dict[str, str]:
-    """File or soname link -> the versioned file it stands for."""
-    found = {}
-    suffix = ".so." + version
-    for name in os.listdir(folder):
-        if name.endswith(suffix):
-            found[name] = name
-        elif ".so." in name and os.path.islink(f"{folder}/{name}"):
-            target = os.readlink(f"{folder}/{name}")
-            if target.endswith(suffix) and "/" not in target:
-                found[name] = target
-    return found
-
-
-def _gpus(root: str, folder: str, version: str, cache: str) -> list[Gpu]:
-    key = _cache_key(root, folder, version)
+def _kept(cache: str) -> dict[str, Any]:
     try:
-        kept: Any = jsontree.loads(files.read(cache, 1 << 20).decode())
-        if kept["key"] == key:
-            return [_kept_gpu(**gpu) for gpu in kept["gpus"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # no cache, or not of this version, or not whole: ask again
-    from . import nvml  # ctypes and the driver: only when the cache does not know
+        kept = jsontree.loads(files.read(cache, 1 << 22).decode())
+    except (OSError, ValueError):
+        return {}  # no cache, or not whole: look again
+    return kept if isinstance(kept, dict) else {}
 
-    gpus = nvml.inventory(f"{folder}/libnvidia-ml.so.{version}")
-    content = jsontree.dumps({"key": key, "gpus": [gpu.__dict__ for gpu in gpus]})
+
+def _keep(cache: str, content: dict[str, Any]) -> None:
     try:
         os.makedirs(os.path.dirname(cache), 0o755, exist_ok=True)
         # Two that ask at once write the same; what a reader sees half-written is no cache to it.
-        files.replace(cache, content.encode(), 0o644)
+        files.replace(cache, jsontree.dumps(content).encode(), 0o644)
     except OSError:
         pass  # a cache that can't be kept costs time, not the container
-    return gpus
 
 
-def _kept_gpu(uuid: str, index: int, minor: int, memory_bytes: int, model: str) -> Gpu:
-    numbers = all(type(number) is int for number in (index, minor, memory_bytes))
-    if not (isinstance(uuid, str) and isinstance(model, str) and numbers):
-        raise TypeError("not a GPU")
-    return Gpu(uuid, index, minor, memory_bytes, model)
+def _as_json(root: str, found: DriverFiles) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "version": found.version,
+        "folder": found.folder,
+        "libraries": found.libraries,
+        "libraries_32_bit": found.libraries_32_bit,
+        "files": found.other,
+        "looked_in": found.looked_in,
+    }
+    content["key"] = _files_key(root, content)
+    return content
 
 
-def _cache_key(root: str, folder: str, version: str) -> list[Any]:
-    """Changes with the driver's files, its load, and the GPUs that it drives."""
+def _files_key(root: str, found: dict[str, Any]) -> list[Any] | None:
+    """Changes with whatever the scan looked at; None: not what a scan leaves."""
+    tables = (found.get("libraries"), found.get("libraries_32_bit"), found.get("files"))
+    texts = (found.get("version"), found.get("folder"))
+    looked_in = found.get("looked_in")
+    if not (all(map(_is_table, tables)) and all(isinstance(text, str) for text in texts)):
+        return None
+    if not isinstance(looked_in, list) or not all(isinstance(path, str) for path in looked_in):
+        return None
+    return [root, *map(_stamp, looked_in), _text(f"{root}/proc/driver/nvidia/version")]
+
+
+def _is_table(table: object) -> bool:
+    return isinstance(table, dict) and all(isinstance(value, str) for value in table.values())
+
+
+def _stamp(path: str) -> list[int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return []
+    return [status.st_dev, status.st_ino, status.st_mtime_ns]
+
+
+def _text(path: str) -> str:
+    try:
+        return files.read(path, 1 << 16).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _kept_gpu(**fields: Any) -> Gpu:
+    gpu = Gpu(**fields)
+    for name, value in gpu.__dict__.items():
+        if type(value) is not (int if name in ("index", "minor", "memory_bytes") else str):
+            raise TypeError("not a GPU")
+    return gpu
+
+
+def _gpus_key(root: str, library: str) -> list[Any]:
+    """Changes with NVML's file, the kernel's driver, and the GPUs that it drives."""
     try:
         gpus = sorted(os.listdir(f"{root}/proc/driver/nvidia/gpus"))
     except OSError:
         gpus = []
-    library = f"{folder}/libnvidia-ml.so.{version}"
     try:
         status = os.stat(library)
     except OSError as error:
         raise VcudaError(
             f"no NVML: {error.strerror}", library, "reinstall the driver, whole"
         ) from error
-    return [root, version, status.st_ino, status.st_mtime_ns, *gpus]
+    stamp = (status.st_ino, status.st_mtime_ns)
+    return [root, library, *stamp, _text(f"{root}/proc/driver/nvidia/version"), *gpus]

@@ -4,6 +4,7 @@
     <state>/allocations/<id>.json        the record; it alone says that the allocation exists
     <state>/containers/<id>/limits       what the shim reads
     <state>/containers/<id>/usage        what the shim writes
+    <state>/containers/<id>/procfs/      what stands at its /proc/driver/nvidia
 
 A claim writes the pages first and the record last; a release removes the record first. Killed in
 between, either leaves a folder without a record, which the next `sweep` removes.
@@ -107,7 +108,7 @@ class Ledger:
             self.record(allocation)
         except OSError as error:
             if not os.path.exists(f"{self.allocations}/{allocation.id}{_SUFFIX}"):
-                self._remove_pages(allocation.id)
+                files.remove_tree(f"{self.containers}/{allocation.id}")
             raise _unwritable(self.state_dir, error) from error
 
     def record(self, allocation: Allocation) -> None:
@@ -118,7 +119,7 @@ class Ledger:
     def remove(self, id: str) -> None:
         """Release; releasing twice is fine."""
         files.remove(f"{self.allocations}/{id}{_SUFFIX}")
-        self._remove_pages(id)
+        files.remove_tree(f"{self.containers}/{id}")
 
     def sweep(self, is_alive: Callable[[Allocation], bool]) -> list[str]:
         """Release what its container left behind. Returns the ids. A broken record stays."""
@@ -130,7 +131,7 @@ class Ledger:
         kept |= {os.path.basename(path)[: -len(_SUFFIX)] for path, _ in broken}
         for id in os.listdir(self.containers):
             if id not in kept:
-                self._remove_pages(id)
+                files.remove_tree(f"{self.containers}/{id}")
         for name in os.listdir(self.allocations):
             if not name.endswith(_SUFFIX):
                 files.remove(f"{self.allocations}/{name}")
@@ -145,15 +146,6 @@ class Ledger:
         if allocation.id != id:
             raise ValueError(f"its id is {allocation.id}")
         return allocation
-
-    def _remove_pages(self, id: str) -> None:
-        folder = f"{self.containers}/{id}"
-        try:
-            for name in os.listdir(folder):
-                files.remove(f"{folder}/{name}")
-            os.rmdir(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            pass  # no pages, or a stray file that is not ours
 
 
 def broken_record(path: str, reason: str) -> VcudaError:

@@ -19,6 +19,10 @@ ANNOTATION_MEMORY_UNITS = "vcuda.io/request.vcuda-memory"
 MEMORY_UNIT_BYTES = 256 * 1024 * 1024
 
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+NVIDIA_DRIVER_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+
+# Where the kernel's driver shows itself, below /proc.
+KERNEL_DRIVER = "driver/nvidia"
 
 # What the engine itself writes, and nobody else can.
 CONTAINERD_POD_UID = "io.kubernetes.cri.sandbox-uid"

@@ -18,8 +18,40 @@ class _Memory(ctypes.Structure):
     ]
 
 
-def inventory(library: str) -> list[Gpu]:
-    """All GPUs of the driver whose NVML is the file `library`, by index.
+class _Pci(ctypes.Structure):
+    """nvmlPciInfo_t."""
+
+    _fields_ = [
+        ("bus_id_legacy", ctypes.c_char * 16),
+        ("numbers", ctypes.c_uint * 5),
+        ("bus_id", ctypes.c_char * 32),
+    ]
+
+
+# nvmlBrandType_t, as NVIDIA_REQUIRE_* spells them.
+_BRANDS = (
+    "unknown",
+    "quadro",
+    "tesla",
+    "nvs",
+    "grid",
+    "geforce",
+    "titan",
+    "nvidiavapps",
+    "nvidiavpc",
+    "nvidiavcs",
+    "nvidiavws",
+    "nvidiacloudgaming",
+    "quadrortx",
+    "nvidiartx",
+    "nvidia",
+    "geforcertx",
+    "titanrtx",
+)
+
+
+def inventory(library: str) -> tuple[list[Gpu], str]:
+    """All GPUs of the driver whose NVML is the file `library`, by index, and its CUDA, "13.0".
 
     Raises VcudaError: the library does not load or does not answer. Source: nvml.h.
     """
@@ -38,8 +70,18 @@ def inventory(library: str) -> list[Gpu]:
             reason = nvml.nvmlErrorString(status).decode()
             raise VcudaError(f"{function}: {reason}", library, "check the driver with nvidia-smi")
 
+    def is_told(function: str, *arguments: object) -> bool:
+        try:
+            ask(function, *arguments)
+        except VcudaError:
+            return False  # what older drivers or some GPUs do not tell
+        return True
+
     ask("nvmlInit_v2")
     try:
+        version, cuda = ctypes.c_int(), ""
+        if is_told("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(version)):
+            cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
         count = ctypes.c_uint()
         ask("nvmlDeviceGetCount_v2", ctypes.byref(count))
         gpus = []
@@ -52,9 +94,19 @@ def inventory(library: str) -> list[Gpu]:
             ask("nvmlDeviceGetName", device, name, ctypes.c_uint(96))
             ask("nvmlDeviceGetMinorNumber", device, ctypes.byref(minor))
             ask("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
-            gpus.append(
-                Gpu(uuid.value.decode(), index, minor.value, memory.total, name.value.decode())
-            )
-        return gpus
+            gpu = Gpu(uuid.value.decode(), index, minor.value, memory.total, name.value.decode())
+            pci, brand = _Pci(), ctypes.c_uint()
+            major, least = ctypes.c_int(), ctypes.c_int()
+            if is_told("nvmlDeviceGetPciInfo_v3", device, ctypes.byref(pci)):
+                # NVML writes the domain with eight digits, the kernel with four.
+                domain, _, rest = pci.bus_id.decode().lower().partition(":")
+                gpu.bus_id = f"{domain[-4:]}:{rest}"
+            capability = "nvmlDeviceGetCudaComputeCapability"
+            if is_told(capability, device, ctypes.byref(major), ctypes.byref(least)):
+                gpu.arch = f"{major.value}.{least.value}"
+            if is_told("nvmlDeviceGetBrand", device, ctypes.byref(brand)):
+                gpu.brand = _BRANDS[brand.value] if brand.value < len(_BRANDS) else "unknown"
+            gpus.append(gpu)
+        return gpus, cuda
     finally:
         nvml.nvmlShutdown()

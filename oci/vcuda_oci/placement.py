@@ -15,11 +15,26 @@ if TYPE_CHECKING:
 
 
 class Gpu:
-    """A GPU of the node. index: as NVML counts; minor: of /dev/nvidia<minor>."""
+    """A GPU of the node. index: as NVML counts; minor: of /dev/nvidia<minor>.
 
-    def __init__(self, uuid: str, index: int, minor: int, memory_bytes: int, model: str) -> None:
+    bus_id: as the kernel writes it, "0000:01:00.0". arch: compute capability, "9.0". brand: NVML's,
+    in small letters, "tesla".
+    """
+
+    def __init__(
+        self,
+        uuid: str,
+        index: int,
+        minor: int,
+        memory_bytes: int,
+        model: str,
+        bus_id: str = "",
+        arch: str = "",
+        brand: str = "",
+    ) -> None:
         self.uuid, self.index, self.minor = uuid, index, minor
         self.memory_bytes, self.model = memory_bytes, model
+        self.bus_id, self.arch, self.brand = bus_id, arch, brand
 
 
 class Chosen:

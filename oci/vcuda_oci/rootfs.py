@@ -1,4 +1,4 @@
-"""What the wrapper has to know of the image: only looked at, never followed, opened or mounted."""
+"""What the wrapper has to know of the image: only looked at, never opened by a path of its own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ if TYPE_CHECKING:
 # The loader's default folders by layout; the first that the image has is where its loader looks.
 # With libraries there no ldconfig has to run in the container. Source: ld.so(8).
 _LAYOUTS = (
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib64",
-    "lib64",
-    "usr/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/lib64",
+    "/usr/lib",
 )
+_MOST_LINKS, _MOST_STEPS = 40, 256  # links: as many as the kernel follows
+
+
+def path_of(spec: Any, bundle: str) -> str:
+    """The image's root on the host; "" where the spec names none."""
+    root = spec.get("root") if isinstance(spec, dict) else None
+    path = root.get("path") if isinstance(root, dict) else None
+    return os.path.join(bundle, path) if isinstance(path, str) else ""
 
 
 def library_folder(spec: Any, bundle: str) -> str:
@@ -26,24 +34,118 @@ def library_folder(spec: Any, bundle: str) -> str:
     The answer chooses between constants, so an image that changes under our eyes can only choose
     another constant; the mount itself is made by the low-level runtime, inside the root.
     """
-    root = spec.get("root") if isinstance(spec, dict) else None
-    path = root.get("path") if isinstance(root, dict) else None
-    if isinstance(path, str):
-        rootfs = os.path.join(bundle, path)
-        for folder in _LAYOUTS:
-            if _is_real_folder(rootfs, folder):
-                return "/" + folder
+    try:
+        with Tree(path_of(spec, bundle)) as tree:
+            for folder in _LAYOUTS:
+                if tree.folder(folder) == folder:
+                    return folder
+    except OSError:
+        pass
     return "/usr/lib64"
 
 
-def _is_real_folder(rootfs: str, folder: str) -> bool:
-    """Whether each part of `folder` is a directory itself, no symlink out of the image."""
-    path = rootfs
-    for part in folder.split("/"):
-        path = f"{path}/{part}"
+class Tree:
+    """An image's files, walked by file descriptors: a symlink is followed as in the container, and
+    nothing leads out of the root, whatever is renamed meanwhile.
+
+    Each method answers empty for what is not there, or not of the kind asked.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError: no folder there."""
+        self._root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Tree:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._root)
+
+    def folder(self, path: str) -> str:
+        """Where a folder is, with no symlink in its path."""
+        return self._found(path, stat.S_ISDIR)
+
+    def file(self, path: str) -> str:
+        """Where a regular file is, with no symlink in its path."""
+        return self._found(path, stat.S_ISREG)
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder."""
+        fd, _ = self._walk(path)
         try:
-            if not stat.S_ISDIR(os.lstat(path).st_mode):
-                return False
+            if fd >= 0 and stat.S_ISDIR(os.fstat(fd).st_mode):
+                return sorted(os.listdir(f"/proc/self/fd/{fd}"))
         except OSError:
-            return False
-    return True
+            pass
+        finally:
+            self._close(fd)
+        return []
+
+    def read(self, path: str, limit: int) -> bytes:
+        """A regular file of at most `limit` bytes."""
+        fd, _ = self._walk(path)
+        try:
+            # Opened anew by what was looked at: a device node must not be opened at all.
+            if fd >= 0 and stat.S_ISREG(os.fstat(fd).st_mode):
+                with open(f"/proc/self/fd/{fd}", "rb") as file:
+                    content = file.read(limit + 1)
+                    return content if len(content) <= limit else b""
+        except OSError:
+            pass
+        finally:
+            self._close(fd)
+        return b""
+
+    def _found(self, path: str, is_kind: Any) -> str:
+        fd, real = self._walk(path)
+        try:
+            return real if fd >= 0 and is_kind(os.fstat(fd).st_mode) else ""
+        finally:
+            self._close(fd)
+
+    def _close(self, fd: int) -> None:
+        if fd >= 0 and fd != self._root:
+            os.close(fd)
+
+    def _walk(self, path: str) -> tuple[int, str]:
+        """What is at `path`, opened with O_PATH, and its path without symlinks; -1: nothing is."""
+        names: list[str] = []
+        fds = [self._root]
+        todo = path.split("/")[::-1]
+        links = steps = 0
+        try:
+            while todo:
+                part = todo.pop()
+                steps += 1
+                if steps > _MOST_STEPS:
+                    return -1, ""
+                if part in ("", "."):
+                    continue
+                if part == "..":
+                    if names:
+                        names.pop()
+                        os.close(fds.pop())
+                    continue
+                fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fds[-1])
+                if not stat.S_ISLNK(os.fstat(fd).st_mode):
+                    fds.append(fd)
+                    names.append(part)
+                    continue
+                try:
+                    target = os.readlink("", dir_fd=fd)
+                finally:
+                    os.close(fd)
+                links += 1
+                if links > _MOST_LINKS:
+                    return -1, ""
+                if target.startswith("/"):
+                    while names:
+                        names.pop()
+                        os.close(fds.pop())
+                todo += target.split("/")[::-1]
+            return (fds.pop() if names else self._root), "/" + "/".join(names)
+        except (OSError, ValueError):  # a NUL in a name
+            return -1, ""
+        finally:
+            for fd in fds[1:]:
+                os.close(fd)

@@ -6,9 +6,12 @@ no process of its image runs, but what its volumes hold may change under our eye
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+import subprocess
 
+from vcuda_oci.edits import HOOK_SECONDS
 from vcuda_oci.errors import VcudaError
 
 from . import device_rules, root_paths, syscalls
@@ -59,6 +62,27 @@ def attach(edits: Edits, process: int, root: str, driver_root: str) -> None:
     finally:
         syscalls.set_file_ids(0, 0)
         syscalls.setns(home)
+
+
+def run_hooks(edits: Edits, kind: str, pid: int) -> None:
+    """Run the edits' hooks of this kind, as the runtime would.
+
+    pid: the container's first process.
+    Raises VcudaError with what the hook said.
+    """
+    for command in [hook["args"] for name, hook in edits.hooks if name == kind]:
+        state = json.dumps({"pid": pid})
+        try:
+            result = subprocess.run(
+                command, env={}, input=state, capture_output=True, text=True, timeout=HOOK_SECONDS
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise VcudaError(
+                f"cannot be run: {error}", command[0], "install vcuda again"
+            ) from error
+        if result.returncode != 0:
+            line = result.stderr.strip() or f"ended with {result.returncode}"
+            raise VcudaError(line, command[0], _MEND)
 
 
 def _open_folder(path: str) -> int:

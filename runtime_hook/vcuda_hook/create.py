@@ -38,6 +38,8 @@ def create(kind: str, config_path: str, state: State) -> None:
     try:
         root = os.path.join(state.bundle, spec["root"]["path"])
         attach.attach(granted.edits, container.process, root, granted.driver_root)
+        # The runtime has read its list of hooks already.
+        attach.run_hooks(granted.edits, "createRuntime", container.pid)
     except BaseException:
         granted.undo()
         raise

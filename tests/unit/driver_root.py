@@ -35,6 +35,13 @@ int nvmlDeviceGetName (void *device, char *name, unsigned size)
 { (void) device; snprintf (name, size, "Soft"); return 0; }
 int nvmlDeviceGetMinorNumber (void *device, unsigned *minor)
 { *minor = (unsigned) (u64) device - 1; return 0; }
+int nvmlSystemGetCudaDriverVersion_v2 (int *version) { *version = 13000; return 0; }
+int nvmlDeviceGetCudaComputeCapability (void *device, int *major, int *minor)
+{ (void) device; *major = 9; *minor = 0; return 0; }
+int nvmlDeviceGetBrand (void *device, unsigned *brand) { (void) device; *brand = 2; return 0; }
+struct pci { char legacy[16]; unsigned numbers[5]; char id[32]; };
+int nvmlDeviceGetPciInfo_v3 (void *device, struct pci *pci)
+{ snprintf (pci->id, 32, "00000000:0%llu:00.0", (u64) device - 1); return 0; }
 int nvmlDeviceGetMemoryInfo (void *device, u64 memory[3])
 { (void) device; memory[0] = memory[1] = BYTES; memory[2] = 0; return 0; }
 """

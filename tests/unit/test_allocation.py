@@ -59,6 +59,7 @@ def test_a_record_reads_by_eye() -> None:
                 "core_ceiling_percent": 30,
                 "weight": 30,
                 "priority": 0,
+                "managed": False,
             }
         ],
         "request": {
@@ -77,7 +78,7 @@ def test_a_record_reads_by_eye() -> None:
 
 
 def test_a_record_from_before_memory_could_be_managed_is_whole() -> None:
-    assert allocation.parse(changed(shares=share())).shares == [GpuShare("GPU-0", 1, 1, False)]
+    assert allocation.parse(changed(shares=share())).shares == [GpuShare("GPU-0", 1, 1, managed=False)]
 
 
 def test_a_record_cut_anywhere_is_refused() -> None:

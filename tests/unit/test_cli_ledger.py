@@ -115,7 +115,7 @@ def test_ps_and_inspect_tell_under_which_policy(node: Node, capsys: Any) -> None
         node.holds(record(id, shares=[GpuShare("GPU-0", GIB, 10, *terms)]))
     assert node.vcuda("ps") == 0
     lines = capsys.readouterr().out.splitlines()[1:]
-    assert [line.split("GiB")[1].split("running")[0].strip() for line in lines] == [
+    assert [line.split("running")[0].split("  0  ")[-1].strip() for line in lines] == [
         *("elastic to 60 %, priority 7", "weighted 500", "best-effort"),
     ]
     assert node.vcuda("ps", "--json") == 0

@@ -26,6 +26,16 @@ DEFAULTS = {
     "context_memory": 0,
     "meter_copies": False,
     "extra_mounts": [],
+    "driver_capabilities": [
+        "compute",
+        "utility",
+        "graphics",
+        "video",
+        "display",
+        "ngx",
+        "compat32",
+    ],
+    "extra_devices": [],
 }
 
 
@@ -75,7 +85,9 @@ def test_every_key_is_taken_at_its_word() -> None:
         memory-overcommit = "1.5"
         context-memory = "300MiB"
         meter-copies = "yes"
-        extra-mounts = ["/a:/b", '/c d:/e#f',]"""
+        extra-mounts = ["/a:/b", '/c d:/e#f',]
+        driver-capabilities = ["compute"]
+        extra-devices = ['gds', "imex"]"""
     assert parsed(text) == {
         "path": "/c",
         "runtime": "/opt/crun",
@@ -87,6 +99,8 @@ def test_every_key_is_taken_at_its_word() -> None:
         "context_memory": 300 << 20,
         "meter_copies": True,
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
+        "driver_capabilities": ["compute"],
+        "extra_devices": ["gds", "imex"],
     }
 
 
@@ -130,6 +144,16 @@ def test_every_key_is_taken_at_its_word() -> None:
                 f"/c:3: context-memory cannot be '{text}'; write a size such as 300MiB, or 0",
             )
             for text in ("", "-1", "300MB", "some", "1048576TiB")
+        ),
+        (
+            "extra-devices = ['gds', 'dgs']",
+            "/c:3: extra-devices cannot be 'dgs'; "
+            "choose one of gds, gdrcopy, mofed, nvswitch, imex, mps",
+        ),
+        (
+            "driver-capabilities = ['all']",
+            "/c:3: driver-capabilities cannot be 'all'; "
+            "choose one of compute, utility, graphics, video, display, ngx, compat32",
         ),
         ("extra-mounts = '/a:/b'", '/c:3: extra-mounts takes a list; write extra-mounts = ["…"] '
          "on one line"),

@@ -18,6 +18,7 @@ from vcuda_oci.errors import VcudaError
 from vcuda_oci.host import DeviceNode
 
 FOLDER = "/usr/lib64"
+DRIVER = "/root/usr/lib/x86_64-linux-gnu"
 PATHS = Paths(
     "/opt/lib/libvcuda.so.1",
     "/run/vcuda/containers/box",
@@ -32,12 +33,12 @@ def node() -> Any:
     found = host(16, 16)
     version = found.version
     found.libraries = {
-        "libcuda.so.1": f"libcuda.so.{version}",
-        f"libcuda.so.{version}": f"libcuda.so.{version}",
-        "libnvidia-ml.so.1": f"libnvidia-ml.so.{version}",
-        f"libnvidia-ptxjitcompiler.so.{version}": f"libnvidia-ptxjitcompiler.so.{version}",
+        "libcuda.so.1": f"{DRIVER}/libcuda.so.{version}",
+        f"libcuda.so.{version}": f"{DRIVER}/libcuda.so.{version}",
+        "libnvidia-ml.so.1": f"{DRIVER}/libnvidia-ml.so.{version}",
+        f"libnvidia-ptxjitcompiler.so.{version}": f"{DRIVER}/libnvidia-ptxjitcompiler.so.{version}",
     }
-    found.binaries = ["/usr/bin/nvidia-smi"]
+    found.files = {"/usr/bin/nvidia-smi": "/root/usr/bin/nvidia-smi"}
     return found
 
 
@@ -69,7 +70,6 @@ def mount(source: str, destination: str, options: list[str]) -> dict[str, Any]:
     return {"destination": destination, "type": "bind", "source": source, "options": options}
 
 
-DRIVER = "/root/usr/lib/x86_64-linux-gnu"
 DEVICES = [
     device("/dev/nvidia0", 195, 0),
     device("/dev/nvidiactl", 195, 255),
@@ -77,21 +77,21 @@ DEVICES = [
 ]
 RULES = [rule(195, 0), rule(195, 255), rule(510, 0)]
 MOUNTS = [
+    mount("/root/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi", READ_ONLY),
     mount(PATHS.shim, f"{FOLDER}/libcuda.so.1", READ_ONLY),
-    mount(f"{DRIVER}/libcuda.so.580.95.05", "/usr/local/vcuda/driver/libcuda.so.1", READ_ONLY),
     mount(PATHS.shim, f"{FOLDER}/libcuda.so.580.95.05", READ_ONLY),
     mount(PATHS.shim, f"{FOLDER}/libnvidia-ml.so.1", READ_ONLY),
-    mount(
-        f"{DRIVER}/libnvidia-ml.so.580.95.05",
-        "/usr/local/vcuda/driver/libnvidia-ml.so.1",
-        READ_ONLY,
-    ),
     mount(
         f"{DRIVER}/libnvidia-ptxjitcompiler.so.580.95.05",
         f"{FOLDER}/libnvidia-ptxjitcompiler.so.580.95.05",
         READ_ONLY,
     ),
-    mount("/root/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi", READ_ONLY),
+    mount(f"{DRIVER}/libcuda.so.580.95.05", "/usr/local/vcuda/driver/libcuda.so.1", READ_ONLY),
+    mount(
+        f"{DRIVER}/libnvidia-ml.so.580.95.05",
+        "/usr/local/vcuda/driver/libnvidia-ml.so.1",
+        READ_ONLY,
+    ),
     mount("/run/softgpu", "/run/softgpu", READ_WRITE),
     mount("/run/vcuda/containers/box/limits", "/usr/local/vcuda/limits", [*READ_ONLY, "noexec"]),
     mount("/run/vcuda/containers/box/usage", "/usr/local/vcuda/usage", READ_WRITE),

@@ -30,6 +30,7 @@ def refusal(root: Any) -> str:
 
 
 LIBRARIES = {
+    "libcuda.so": f"libcuda.so.{VERSION}",
     "libcuda.so.1": f"libcuda.so.{VERSION}",
     f"libcuda.so.{VERSION}": f"libcuda.so.{VERSION}",
     "libnvidia-ml.so.1": f"libnvidia-ml.so.{VERSION}",
@@ -37,7 +38,11 @@ LIBRARIES = {
 }
 
 
-@pytest.mark.parametrize("folder", [DEBIAN, RHEL, "/usr/lib"])
+def in_folder(folder: str) -> dict[str, str]:
+    return {name: f"{folder}/{real}" for name, real in LIBRARIES.items()}
+
+
+@pytest.mark.parametrize("folder", [DEBIAN, RHEL, "/usr/lib", "/lib64"])
 def test_a_driver_root_is_read_whole(tmp_path: Any, folder: str) -> None:
     root = DriverRoot(tmp_path / "root", folder, count=2)
     write(root.folder + "/libssl.so.3", "")
@@ -45,8 +50,9 @@ def test_a_driver_root_is_read_whole(tmp_path: Any, folder: str) -> None:
     os.symlink("libcuda.so.1", root.folder + "/libcuda.so")
     found = load(root)
     assert (found.root, found.version, found.folder) == (root.path, VERSION, root.folder)
-    assert found.libraries == LIBRARIES
-    assert found.binaries == ["/usr/bin/nvidia-smi"]
+    assert found.libraries == in_folder(root.folder)
+    assert found.files == {"/usr/bin/nvidia-smi": root.path + "/usr/bin/nvidia-smi"}
+    assert (found.cuda, found.services, found.libraries_32_bit) == ("13.0", [], {})
     assert [vars(gpu) for gpu in found.gpus] == [
         {
             "uuid": f"GPU-{index}",
@@ -54,6 +60,9 @@ def test_a_driver_root_is_read_whole(tmp_path: Any, folder: str) -> None:
             "minor": index,
             "memory_bytes": 16 * GIB,
             "model": "Soft",
+            "bus_id": f"0000:0{index}:00.0",
+            "arch": "9.0",
+            "brand": "tesla",
         }
         for index in (0, 1)
     ]
@@ -73,7 +82,8 @@ def test_debians_own_packages_keep_the_driver_behind_alternatives(tmp_path: Any)
     os.symlink(alternative[len(root.path) :], root.path + DEBIAN + "/libcuda.so.1")
     write(root.path + DEBIAN + "/libc.so.1", "")
     found = load(root)
-    assert (found.version, found.folder, found.libraries) == (VERSION, root.folder, LIBRARIES)
+    assert (found.version, found.folder) == (VERSION, root.folder)
+    assert found.libraries == in_folder(root.folder)
 
 
 @pytest.mark.parametrize("target", ["libcuda.so.1", "/nowhere", "libcuda.so", "libcuda.so.2"])
@@ -165,6 +175,10 @@ def test_nvml_is_asked_again_for_another_version(tmp_path: Any) -> None:
         lambda text: "[]",
         lambda text: "{}",
         lambda text: "[" * 100_000,
+        lambda text: text.replace('"libraries":{', '"libraries":[],"other":{'),
+        lambda text: text.replace('"looked_in":[', '"looked_in":[5,'),
+        lambda text: text.replace('"files":{', '"files":{"/a":5,'),
+        lambda text: text.replace('"version":', '"other":'),
         lambda text: text.replace('"Soft"', "5"),
         lambda text: text.replace('"minor":0', '"minor":"0"'),
         lambda text: text.replace('"minor":0', '"other":0'),
@@ -177,8 +191,9 @@ def test_a_spoilt_cache_counts_as_none(tmp_path: Any, spoil: Any) -> None:
     with open(cache(root)) as file:
         text = file.read()
     write(cache(root), spoil(text))
-    assert [vars(gpu)["uuid"] for gpu in load(root).gpus] == ["GPU-0"]
-    assert root.asked() == 2
+    found = load(root)
+    assert [vars(gpu)["uuid"] for gpu in found.gpus] == ["GPU-0"]
+    assert found.libraries == in_folder(root.folder)
     with open(cache(root)) as file:
         assert file.read() == text
 

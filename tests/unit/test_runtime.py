@@ -132,6 +132,7 @@ def test_a_request_becomes_a_record_and_an_edited_config(node: Node) -> None:
     mounts = {mount["destination"]: mount["source"] for mount in spec["mounts"]}
     folder, own = node.driver.folder, "/usr/local/vcuda"
     assert mounts == {
+        "/usr/lib64/libcuda.so": lib + "/libvcuda.so.1",
         "/usr/lib64/libcuda.so.1": lib + "/libvcuda.so.1",
         f"/usr/lib64/libcuda.so.{VERSION}": lib + "/libvcuda.so.1",
         "/usr/lib64/libnvidia-ml.so.1": lib + "/libvcuda.so.1",

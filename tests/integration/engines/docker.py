@@ -12,6 +12,8 @@ class Docker(Engine):
     name = "docker"
     programs = ("docker", "dockerd", "containerd", "runc")
 
+    image = IMAGE
+
     def open(self) -> None:
         settings = {"runtimes": {"vcuda": {"path": self.runtime}}}
         config = self.host.write("daemon.json", json.dumps(settings))
@@ -53,7 +55,7 @@ class Docker(Engine):
         options += [f"--env={key}={value}" for key, value in wanted.env.items()]
         options += [f"--annotation={key}={value}" for key, value in wanted.annotations.items()]
         options += [f"--volume={outside}:{inside}:ro" for outside, inside in wanted.mounts]
-        return [*options, IMAGE, *wanted.args]
+        return [*options, self.image, *wanted.args]
 
     def takes_annotations(self) -> bool:
         """Docker does from 24 on; an older one's user asks by env."""

@@ -1,0 +1,139 @@
+/* A createRuntime hook: puts a folder of the host's over a folder of the container's /proc.
+
+     vcuda-procfs-hook ROOTFS SOURCE PLACE          ROOTFS/proc/PLACE shows SOURCE, read-only
+
+   runc refuses bind mounts below /proc in config.json, so it takes a hook. The container's state is
+   on stdin. This runs outside of the container's cgroup and root, enters its mount namespace alone,
+   and opens nothing of the image: a step that is a symlink, or no procfs, ends it.  */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define PROC_MAGIC 0x9fa0
+#define STATE_BYTES (1 << 20)
+#define FOLDER (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+static _Noreturn void
+die (const char *where, const char *what)
+{
+  fprintf (stderr,
+           "vcuda-procfs-hook: %s: %s; start the container again, and report it if it stays\n",
+           where, what);
+  exit (1);
+}
+
+/* The value of the outermost object's "pid": an annotation may hold the same text deeper down, or
+   inside of a string.  */
+static long
+pid_of (const char *state)
+{
+  const char *key = NULL;
+  size_t key_length = 0;
+  int depth = 0;
+  for (const char *at = state; *at; at++)
+    if (*at == '"')
+      {
+        key = ++at;
+        while (*at && *at != '"')
+          at += *at == '\\' && at[1] ? 2 : 1;
+        if (!*at)
+          break;
+        key_length = (size_t) (at - key);
+      }
+    else if (*at == ':' && depth == 1 && key_length == 3 && strncmp (key, "pid", 3) == 0)
+      return strtol (at + 1, NULL, 10);
+    else if (*at == '{' || *at == '[')
+      depth++;
+    else if (*at == '}' || *at == ']')
+      depth--;
+  return 0;
+}
+
+static void
+enter_container (void)
+{
+  static char state[STATE_BYTES];
+  size_t length = fread (state, 1, sizeof state - 1, stdin);
+  state[length] = '\0';
+  long pid = pid_of (state);
+  if (pid <= 1)
+    die ("the container's state on stdin", "names no process");
+  char path[64];
+  snprintf (path, sizeof path, "/proc/%ld/ns/mnt", pid);
+  int fd = open (path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || setns (fd, CLONE_NEWNS) != 0)
+    die (path, strerror (errno));
+  close (fd);
+}
+
+/* ROOTFS/proc/PLACE: procfs, or what an earlier call has laid over it.  */
+static int
+open_place (const char *rootfs, const char *place)
+{
+  char steps[PATH_MAX];
+  if (snprintf (steps, sizeof steps, "proc/%s", place) >= (int) sizeof steps)
+    die (place, "too long");
+  int fd = open (rootfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  char *rest = NULL;
+  for (char *step = strtok_r (steps, "/", &rest); fd >= 0 && step;
+       step = strtok_r (NULL, "/", &rest))
+    {
+      errno = EINVAL;
+      int below = strcmp (step, "..") == 0 ? -1 : openat (fd, step, FOLDER);
+      int reason = errno;
+      close (fd);
+      errno = reason;
+      fd = below;
+    }
+  if (fd < 0)
+    die (place, strerror (errno));
+  return fd;
+}
+
+static bool
+same_folder (int one, int other)
+{
+  struct stat of_one, of_other;
+  return fstat (one, &of_one) == 0 && fstat (other, &of_other) == 0
+         && of_one.st_dev == of_other.st_dev && of_one.st_ino == of_other.st_ino;
+}
+
+int
+main (int argc, char **argv)
+{
+  if (argc != 4)
+    die ("usage", "vcuda-procfs-hook ROOTFS SOURCE PLACE");
+  const char *rootfs = argv[1], *place = argv[3];
+  enter_container ();
+  char target[64], source[64];
+  int from = open (argv[2], FOLDER);
+  if (from < 0)
+    die (argv[2], strerror (errno));
+  snprintf (source, sizeof source, "/proc/self/fd/%d", from);
+  int covered = open_place (rootfs, place);
+  if (same_folder (covered, from)) /* another door was here */
+    return 0;
+  struct statfs status;
+  if (fstatfs (covered, &status) != 0 || status.f_type != PROC_MAGIC)
+    die (place, "is not the container's procfs");
+  snprintf (target, sizeof target, "/proc/self/fd/%d", covered);
+  if (mount (source, target, NULL, MS_BIND, NULL) != 0)
+    die (place, strerror (errno));
+  /* The descriptor above is of what is covered now; only a new one is of the mount.  */
+  snprintf (target, sizeof target, "/proc/self/fd/%d", open_place (rootfs, place));
+  unsigned long options = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  if (mount (NULL, target, NULL, options, NULL) != 0)
+    die (place, strerror (errno));
+  return 0;
+}

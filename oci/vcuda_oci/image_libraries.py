@@ -1,0 +1,115 @@
+"""Where an image has a libcuda or libnvidia-ml of its own, which its loader would find before ours.
+
+Such a copy would be the driver without limits, and of a version that the kernel's driver refuses.
+This only finds the places, below the image's root as it would see them; the low-level runtime
+mounts this host's libraries over them. Nothing is mounted, run or believed of what is found.
+"""
+
+from __future__ import annotations
+
+from . import rootfs
+from .request import environment_of
+from .rootfs import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
+
+OURS = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
+# The loader's own folders, what ldconfig is told in common images, what CUDA images set
+# LD_LIBRARY_PATH to, and where other hosts' drivers are mounted.
+_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/lib64",
+    "/usr/lib",
+    "/lib",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/local/lib/x86_64-linux-gnu",
+    "/usr/local/nvidia/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
+)
+_MOST_FOLDERS = 256
+_CONF_BYTES, _CACHE_BYTES = 1 << 16, 16 << 20
+
+
+def find(spec: Any, bundle: str, names: Collection[str]) -> dict[str, str]:
+    """Paths inside, no symlinks in them, and the library's name that each stands for.
+
+    names: of this host's driver. Beside a libcuda or libnvidia-ml, what else of them is there is an
+    answer too: parts of two drivers do not work together. What a volume hides is none. An image
+    without a root that can be read, or whose files are not what they seem, has none.
+    """
+    root = rootfs.path_of(spec, bundle)
+    try:
+        tree = Tree(root)
+    except OSError:
+        return {}
+    with tree:
+        found: dict[str, str] = {}
+        for folder in _folders(tree, spec):
+            mine = {}
+            for name in OURS:
+                path = tree.file(f"{folder}/{name}")
+                if path:
+                    mine[path] = name
+            if mine:
+                for name in tree.names(folder):
+                    path = tree.file(f"{folder}/{name}") if name in names else ""
+                    if path:
+                        mine.setdefault(path, name)
+            found.update(mine)
+        for name, path in _cached(tree):
+            path = tree.file(path)
+            if path:
+                found.setdefault(path, name.partition(".so")[0] + ".so.1")
+        hidden = tuple(folder + "/" for folder in _mounted(tree, spec))
+        return {path: name for path, name in found.items() if not path.startswith(hidden)}
+
+
+def _mounted(tree: Tree, spec: Any) -> list[str]:
+    """Where volumes hide the image: a mount point made there would be made in the volume."""
+    mounts = spec.get("mounts")
+    places = [
+        mount.get("destination")
+        for mount in (mounts if isinstance(mounts, list) else ())
+        if isinstance(mount, dict)
+    ]
+    paths = [place.rstrip("/") for place in places if isinstance(place, str)]
+    return [path for place in paths for path in (place, tree.folder(place)) if path.strip("/")]
+
+
+def _folders(tree: Tree, spec: Any) -> list[str]:
+    """Folders that a loader in the image may search, each once, as they are without symlinks."""
+    wanted = list(_FOLDERS)
+    wanted += [
+        f"/usr/local/{name}/compat" for name in tree.names("/usr/local") if name.startswith("cuda")
+    ]
+    path = environment_of(spec).get("LD_LIBRARY_PATH", "")
+    wanted += path.replace(";", ":").split(":")
+    for name in tree.names("/etc/ld.so.conf.d"):
+        if name.endswith(".conf"):
+            wanted += _words(tree.read(f"/etc/ld.so.conf.d/{name}", _CONF_BYTES))
+    wanted += _words(tree.read("/etc/ld.so.conf", _CONF_BYTES))
+    wanted = [folder for folder in wanted if folder.startswith("/")][:_MOST_FOLDERS]
+    return list(dict.fromkeys(real for folder in wanted if (real := tree.folder(folder))))
+
+
+def _words(content: bytes) -> list[str]:
+    lines = content.decode("utf-8", "replace").split("\n")
+    return [line.partition("#")[0].strip() for line in lines]
+
+
+def _cached(tree: Tree) -> list[tuple[str, str]]:
+    content = tree.read("/etc/ld.so.cache", _CACHE_BYTES)
+    prefixes = tuple(name for name in OURS if name.endswith(".so"))
+    if not any(prefix.encode() in content for prefix in prefixes):
+        return []
+    from . import ldcache  # an image with a driver may pay for it
+
+    return ldcache.libraries(content, prefixes, (ldcache.X86_64,))[:_MOST_FOLDERS]

@@ -1,0 +1,53 @@
+"""``/etc/ld.so.cache``, read as untrusted bytes: an image's may hold anything.
+
+Source: glibc sysdeps/generic/dl-cache.h, the format "glibc-ld.so.cache1.1", which files in the
+older format carry too, behind their own table.
+"""
+
+from __future__ import annotations
+
+MAGIC = b"glibc-ld.so.cache1.1"
+X86_64, AARCH64, I386 = 0x0300, 0x0A00, 0x0000
+_HEAD_SIZE, _ENTRY_SIZE = 48, 24
+_ARCHITECTURE = 0xFF00
+MOST_ENTRIES = 100_000
+
+
+def libraries(
+    content: bytes, prefixes: tuple[str, ...], architectures: tuple[int, ...]
+) -> list[tuple[str, str]]:
+    """(name, path) of each entry whose name begins with one of `prefixes`, in the cache's order.
+
+    What is no cache has none; an entry that points out of the file, or to text that is no absolute
+    path, is left out.
+    """
+    start = content.find(MAGIC)
+    if start < 0 or len(content) < start + _HEAD_SIZE:
+        return []
+    wanted = tuple(prefix.encode() for prefix in prefixes)
+    count = _number(content, start + len(MAGIC))
+    count = min(count, (len(content) - start - _HEAD_SIZE) // _ENTRY_SIZE, MOST_ENTRIES)
+    found = []
+    for at in range(start + _HEAD_SIZE, start + _HEAD_SIZE + count * _ENTRY_SIZE, _ENTRY_SIZE):
+        key = start + _number(content, at + 4)
+        if not content.startswith(wanted, key):
+            continue
+        if _number(content, at) & _ARCHITECTURE not in architectures:
+            continue
+        name, path = _text(content, key), _text(content, start + _number(content, at + 8))
+        if path.startswith("/") and "/" not in name:
+            found.append((name, path))
+    return found
+
+
+def _number(content: bytes, at: int) -> int:
+    return int.from_bytes(content[at : at + 4], "little")
+
+
+def _text(content: bytes, at: int) -> str:
+    """Up to the NUL; "" where there is none within a path's length, or it is no text."""
+    end = content.find(b"\0", at, at + 4096)
+    try:
+        return content[at:end].decode() if end >= 0 else ""
+    except UnicodeDecodeError:
+        return ""
