@@ -23,6 +23,7 @@
 
 #define VCUDA_MAX_GPUS 16
 #define VCUDA_MAX_PROCESSES 256
+#define VCUDA_ASKING_THREADS 4
 
 /* Where the container finds what is ours; fixed, so that no variable of the guest can move it.  */
 #define VCUDA_GUEST_DIR "/usr/local/vcuda"
@@ -106,8 +107,9 @@ enum vcuda_policy
   F (uint32_t, padding)                                                                            \
   A (uint64_t, held_bytes, VCUDA_MAX_GPUS)                                                         \
   A (uint64_t, busy_ns, VCUDA_MAX_GPUS)                                                            \
-  A (uint8_t, contexts, VCUDA_MAX_GPUS) /* that live; 255: so many or more */                      \
-  A (uint8_t, reserved, 24)
+  A (uint8_t, contexts, VCUDA_MAX_GPUS)             /* that live; 255: so many or more */          \
+  A (uint32_t, thread_asking, VCUDA_ASKING_THREADS) /* odd: a thread of its own is deciding now */ \
+  A (uint8_t, reserved, 8)
 
 #define VCUDA_SCALAR(type, name) type name;
 #define VCUDA_ARRAY(type, name, count) type name[count];

@@ -3,28 +3,56 @@
 
 #include "alloc_map.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "vcuda_abi.h"
 
 #define STRIPES 64
 #define FIRST_CAPACITY 64
+#define LOOKS 32
 
 _Static_assert (sizeof (struct vcuda_allocation) == 32, "half a cache line");
 
 struct stripe
 {
-  pthread_mutex_t mutex;
+  bool locked;
   struct vcuda_allocation *entries; /* key 0 is free */
   uint32_t capacity;                /* a power of two */
   uint32_t used;
 } __attribute__ ((aligned (64)));
 
-static struct stripe stripes[STRIPES] = {
-  [0 ... STRIPES - 1] = { .mutex = PTHREAD_MUTEX_INITIALIZER },
-};
+static struct stripe stripes[STRIPES];
+
+/* One locked instruction where a mutex takes two, and they are what an allocation costs. Who finds
+   a stripe taken, which is rare, looks again for about a microsecond, fifty times what its owner
+   needs, and then sleeps: the owner was interrupted.  */
+static __attribute__ ((noinline)) void
+wait_for (struct stripe *stripe)
+{
+  int looks = 0;
+  do
+    while (__atomic_load_n (&stripe->locked, __ATOMIC_RELAXED))
+      if (looks++ < LOOKS)
+        __builtin_ia32_pause ();
+      else
+        vcuda_sleep_ns (50000);
+  while (__atomic_exchange_n (&stripe->locked, true, __ATOMIC_ACQUIRE));
+}
+
+static inline void
+lock (struct stripe *stripe)
+{
+  if (__atomic_exchange_n (&stripe->locked, true, __ATOMIC_ACQUIRE))
+    wait_for (stripe);
+}
+
+static inline void
+unlock (struct stripe *stripe)
+{
+  __atomic_store_n (&stripe->locked, false, __ATOMIC_RELEASE);
+}
 
 static uint64_t
 hash (uint64_t key)
@@ -45,17 +73,29 @@ home_of (const struct stripe *stripe, uint64_t key)
   return (uint32_t) (hash (key) >> 26) & (stripe->capacity - 1);
 }
 
-static void
+/* Field by field, as each was written a moment ago: a load that is wider than the stores before it
+   waits until they are in the cache.  */
+static inline void
+copy (struct vcuda_allocation *to, const struct vcuda_allocation *from)
+{
+  to->key = from->key;
+  to->bytes = from->bytes;
+  to->context = from->context;
+  to->gpu = from->gpu;
+  to->owner = from->owner;
+}
+
+static inline void
 insert (struct stripe *stripe, const struct vcuda_allocation *allocation)
 {
   uint32_t at = home_of (stripe, allocation->key);
   while (stripe->entries[at].key)
     at = (at + 1) & (stripe->capacity - 1);
-  stripe->entries[at] = *allocation;
+  copy (&stripe->entries[at], allocation);
   stripe->used++;
 }
 
-static bool
+static __attribute__ ((noinline)) bool
 grow (struct stripe *stripe)
 {
   struct stripe wider = *stripe;
@@ -97,12 +137,12 @@ bool
 vcuda_map_put (const struct vcuda_allocation *allocation)
 {
   struct stripe *stripe = stripe_of (allocation->key);
-  pthread_mutex_lock (&stripe->mutex);
+  lock (stripe);
   bool room = (stripe->used + 1) * 2 <= stripe->capacity || grow (stripe)
               || stripe->used + 1 < stripe->capacity;
   if (room)
     insert (stripe, allocation);
-  pthread_mutex_unlock (&stripe->mutex);
+  unlock (stripe);
   return room;
 }
 
@@ -111,18 +151,18 @@ vcuda_map_take (uint64_t key, struct vcuda_allocation *found)
 {
   struct stripe *stripe = stripe_of (key);
   bool hit = false;
-  pthread_mutex_lock (&stripe->mutex);
+  lock (stripe);
   if (key && stripe->used)
     for (uint32_t at = home_of (stripe, key); stripe->entries[at].key;
          at = (at + 1) & (stripe->capacity - 1))
       if (stripe->entries[at].key == key)
         {
-          *found = stripe->entries[at];
+          copy (found, &stripe->entries[at]);
           remove_at (stripe, at);
           hit = true;
           break;
         }
-  pthread_mutex_unlock (&stripe->mutex);
+  unlock (stripe);
   return hit;
 }
 
@@ -132,7 +172,7 @@ vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes)
   for (int s = 0; s < STRIPES; s++)
     {
       struct stripe *stripe = &stripes[s];
-      pthread_mutex_lock (&stripe->mutex);
+      lock (stripe);
       for (uint32_t at = 0; at < stripe->capacity;)
         {
           const struct vcuda_allocation *entry = &stripe->entries[at];
@@ -148,7 +188,7 @@ vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes)
             bytes[entry->gpu] += entry->bytes;
           remove_at (stripe, at); /* another entry may now stand here: look again */
         }
-      pthread_mutex_unlock (&stripe->mutex);
+      unlock (stripe);
     }
 }
 
@@ -157,14 +197,14 @@ vcuda_map_held (uint64_t *bytes)
 {
   for (int s = 0; s < STRIPES; s++)
     {
-      pthread_mutex_lock (&stripes[s].mutex);
+      lock (&stripes[s]);
       for (uint32_t at = 0; at < stripes[s].capacity; at++)
         {
           const struct vcuda_allocation *entry = &stripes[s].entries[at];
           if (entry->key && entry->gpu >= 0 && entry->gpu < VCUDA_MAX_GPUS)
             bytes[entry->gpu] += entry->bytes;
         }
-      pthread_mutex_unlock (&stripes[s].mutex);
+      unlock (&stripes[s]);
     }
 }
 
@@ -175,7 +215,7 @@ vcuda_map_forget (void)
     {
       /* Perhaps held, and the table half changed, by a thread that the child has not: start anew
          and leave the old table alone.  */
-      pthread_mutex_init (&stripes[s].mutex, NULL);
+      __atomic_store_n (&stripes[s].locked, false, __ATOMIC_RELAXED);
       stripes[s].entries = NULL;
       stripes[s].capacity = 0;
       stripes[s].used = 0;

@@ -4,13 +4,6 @@
 
 #include "pages.h"
 
-bool
-vcuda_managed (int gpu)
-{
-  return gpu >= 0
-         && __atomic_load_n (&vcuda_pages.limits->gpu[gpu].managed_memory, __ATOMIC_RELAXED);
-}
-
 /* Of the current context's device; 0 where the driver does not know it.  */
 static int
 attribute (CUdevice_attribute which)

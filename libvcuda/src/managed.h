@@ -6,10 +6,16 @@
 
 #include <stdbool.h>
 
+#include "pages.h"
 #include "real.h"
 
 /* Whether the host wants GPU's memory (an index of the limits page; -1 has none) to be managed.  */
-bool vcuda_managed (int gpu);
+static inline bool
+vcuda_managed (int gpu)
+{
+  return gpu >= 0
+         && __atomic_load_n (&vcuda_pages.limits->gpu[gpu].managed_memory, __ATOMIC_RELAXED);
+}
 
 /* cuMemAlloc_v2 in managed memory, on the current context's GPU. CUDA_ERROR_NOT_SUPPORTED, with one
    line on stderr, where the driver cannot move its pages.  */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "alloc_map.h"
+#include "asking.h"
 #include "clock.h"
 #include "context_count.h"
 #include "graph_memory.h"
@@ -17,8 +18,7 @@
 #include "virtual_memory.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct vcuda_usage_slot *own;
-static uint32_t own_generation;
+struct vcuda_own_slot vcuda_own_slot;
 static uint64_t last_reclaim_ns;
 
 /* With the byte's lock held. What a kill leaves half cleared is cleared again by the next.  */
@@ -31,7 +31,7 @@ clear_slot (struct vcuda_usage_slot *slot)
       __atomic_store_n (&slot->busy_ns[gpu], 0, __ATOMIC_RELAXED);
       __atomic_store_n (&slot->contexts[gpu], 0, __ATOMIC_RELAXED);
     }
-  __atomic_store_n (&slot->asking, 0, __ATOMIC_SEQ_CST);
+  vcuda_asking_clear (slot);
   __atomic_store_n (&slot->pid, 0, __ATOMIC_SEQ_CST);
 }
 
@@ -39,11 +39,10 @@ static bool
 is_clear (const struct vcuda_usage_slot *slot)
 {
   /* Numbers without a pid: what a program that scribbled on the page left behind.  */
-  uint64_t any = __atomic_load_n (&slot->pid, __ATOMIC_SEQ_CST)
-                 | __atomic_load_n (&slot->asking, __ATOMIC_SEQ_CST);
+  uint64_t any = __atomic_load_n (&slot->pid, __ATOMIC_SEQ_CST);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     any |= __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_SEQ_CST) | slot->contexts[gpu];
-  return any == 0;
+  return any == 0 && vcuda_asking_is_clear (slot);
 }
 
 static void
@@ -57,7 +56,7 @@ reclaim_locked (void)
   for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
       struct vcuda_usage_slot *slot = &usage->slot[i];
-      if (slot == own || is_clear (slot))
+      if (slot == vcuda_own_slot.slot || is_clear (slot))
         continue;
       if (!vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + i, F_WRLCK))
         continue;
@@ -96,7 +95,7 @@ static struct vcuda_usage_slot *
 take_locked (void)
 {
   struct vcuda_usage *usage = vcuda_pages.usage;
-  own = NULL;
+  vcuda_own_slot.slot = NULL;
   reclaim_locked ();
   int fd = vcuda_usage_descriptor ();
   if (fd < 0)
@@ -107,7 +106,7 @@ take_locked (void)
       if (!vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + i, F_WRLCK))
         continue;
       clear_slot (slot);
-      own_generation = __atomic_add_fetch (&slot->generation, 1, __ATOMIC_SEQ_CST);
+      vcuda_own_slot.generation = __atomic_add_fetch (&slot->generation, 1, __ATOMIC_SEQ_CST);
       __atomic_store_n (&slot->start_time, vcuda_start_time (), __ATOMIC_RELAXED);
       __atomic_store_n (&slot->pid, (uint32_t) getpid (), __ATOMIC_SEQ_CST);
       /* Before the first byte is held, or a sum could miss it.  */
@@ -117,7 +116,7 @@ take_locked (void)
                                               __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         continue;
       enter_held (slot);
-      __atomic_store_n (&own, slot, __ATOMIC_RELEASE);
+      __atomic_store_n (&vcuda_own_slot.slot, slot, __ATOMIC_RELEASE);
       return slot;
     }
   say_full ();
@@ -125,25 +124,15 @@ take_locked (void)
 }
 
 struct vcuda_usage_slot *
-vcuda_slot (void)
+vcuda_slot_take (void)
 {
-  struct vcuda_usage_slot *slot = __atomic_load_n (&own, __ATOMIC_ACQUIRE);
-  if (slot && slot->pid && slot->generation == own_generation)
-    return slot;
   int saved = errno;
   pthread_mutex_lock (&mutex);
-  slot = own;
-  if (!slot || !slot->pid || slot->generation != own_generation)
-    slot = take_locked ();
+  struct vcuda_usage_slot *slot
+      = vcuda_slot_is_own (vcuda_own_slot.slot) ? vcuda_own_slot.slot : take_locked ();
   pthread_mutex_unlock (&mutex);
   errno = saved;
   return slot;
-}
-
-void
-vcuda_slot_hold (struct vcuda_usage_slot *slot, int gpu, int64_t bytes)
-{
-  __atomic_fetch_add (&slot->held_bytes[gpu], (uint64_t) bytes, __ATOMIC_SEQ_CST);
 }
 
 void
@@ -193,5 +182,5 @@ vcuda_slot_forget (void)
 {
   pthread_mutex_init (&mutex, NULL);
   vcuda_usage_forget ();
-  own = NULL;
+  vcuda_own_slot.slot = NULL;
 }

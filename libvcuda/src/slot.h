@@ -7,8 +7,29 @@
 
 #include "pages.h"
 
+/* For what follows alone.  */
+struct vcuda_own_slot
+{
+  struct vcuda_usage_slot *slot;
+  uint32_t generation;
+};
+extern struct vcuda_own_slot vcuda_own_slot;
+struct vcuda_usage_slot *vcuda_slot_take (void);
+
+/* Whether nobody else has taken it, as may be once the program has closed our descriptor.  */
+static inline bool
+vcuda_slot_is_own (const struct vcuda_usage_slot *slot)
+{
+  return slot && slot->pid && slot->generation == vcuda_own_slot.generation;
+}
+
 /* This process's slot, taken at the first call; NULL when every slot is held by a live process.  */
-struct vcuda_usage_slot *vcuda_slot (void);
+static inline struct vcuda_usage_slot *
+vcuda_slot (void)
+{
+  struct vcuda_usage_slot *slot = __atomic_load_n (&vcuda_own_slot.slot, __ATOMIC_ACQUIRE);
+  return vcuda_slot_is_own (slot) ? slot : vcuda_slot_take ();
+}
 
 /* Gives back what dead processes held. Any number of callers, at any time.  */
 void vcuda_slots_reclaim (void);
@@ -17,7 +38,11 @@ void vcuda_slots_reclaim (void);
 void vcuda_slots_reclaim_sometimes (void);
 
 /* Adds to this process's bytes on one GPU; BYTES may be negative.  */
-void vcuda_slot_hold (struct vcuda_usage_slot *slot, int gpu, int64_t bytes);
+static inline void
+vcuda_slot_hold (struct vcuda_usage_slot *slot, int gpu, int64_t bytes)
+{
+  __atomic_fetch_add (&slot->held_bytes[gpu], (uint64_t) bytes, __ATOMIC_SEQ_CST);
+}
 
 /* The container's use of one GPU: the sum over all slots.  */
 static inline uint64_t

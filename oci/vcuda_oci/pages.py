@@ -112,7 +112,8 @@ FIELDS = {
         ("held_bytes", f"{MAX_GPUS}Q"),
         ("busy_ns", f"{MAX_GPUS}Q"),
         ("contexts", f"{MAX_GPUS}B"),
-        ("reserved", "24s"),
+        ("thread_asking", "4I"),
+        ("reserved", "8s"),
     ),
 }
 

@@ -144,10 +144,14 @@ print(json.dumps([during, after, free_now()]))
     assert guest.python(code) == [724 * MIB, GIB, GIB]
 
 
-def test_eight_processes_at_once_get_exactly_the_slice(host, new_guest, client):
+@pytest.mark.parametrize(("processes", "threads"), [(8, 1), (2, 4), (1, 8), (2, 8)])
+def test_processes_and_threads_at_once_get_exactly_the_slice(
+    host, new_guest, client, processes, threads
+):
+    """Of a process's threads some have a word of their own to ask in, and some share one."""
     guest = new_guest(share(host.uuids[0], GIB))
-    granted = guest.json(client("storm"), "8", str(128 * MIB), "150")
-    assert granted == [8] * 150
+    granted = guest.json(client("storm"), str(processes), str(threads), str(128 * MIB), "1000")
+    assert granted == [8] * 1000
 
 
 def test_a_killed_process_leaves_nothing_held(host, new_guest, client):
@@ -174,7 +178,7 @@ def test_kills_at_any_moment_leak_nothing(host, new_guest, client):
         for churn in churns:
             churn.send_signal(signal.SIGKILL)
             churn.communicate()
-        granted = guest.json(client("storm"), "1", str(GIB), "1")
+        granted = guest.json(client("storm"), "1", "1", str(GIB), "1")
         assert granted == [1], f"round {round_number}"
     # storm's own process has ended: its slot still stands, and the next look clears it.
     guest.python(PRELUDE + "must(cu.cuMemAlloc(1)); print(1)")
@@ -194,7 +198,7 @@ def test_a_forked_child_that_lives_on_does_not_keep_its_dead_parents_share(host,
     child = int(orphan.stdout.readline())
     orphan.communicate()
     try:
-        assert guest.json(client("storm"), "1", str(GIB), "1") == [1]
+        assert guest.json(client("storm"), "1", "1", str(GIB), "1") == [1]
     finally:
         os.kill(child, signal.SIGKILL)
 

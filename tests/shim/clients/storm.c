@@ -1,5 +1,6 @@
-/* storm PROCESSES PIECE ROUNDS: in each round every process allocates pieces until it is refused,
-   all at once. Prints, per round, how many pieces were granted in all.  */
+/* storm PROCESSES THREADS PIECE ROUNDS: in each round every thread of every process allocates
+   pieces until it is refused, all at once. Prints, per round, how many pieces were granted in all.
+ */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -18,8 +19,12 @@ struct shared
   unsigned wrong;
 };
 
-static void
-take_part (struct shared *shared, size_t piece, int rounds, int tells)
+static struct shared *shared;
+static size_t piece;
+static int rounds;
+
+static void *
+take_part (void *tells)
 {
   CUdeviceptr held[MOST];
   use_gpu (0);
@@ -44,27 +49,41 @@ take_part (struct shared *shared, size_t piece, int rounds, int tells)
     }
   if (tells)
     printf ("]\n");
+  return NULL;
+}
+
+static void
+start_threads (int threads, void *tells)
+{
+  pthread_t others[MOST];
+  for (int i = 1; i < threads; i++)
+    if (pthread_create (&others[i], NULL, take_part, NULL))
+      exit (1);
+  take_part (tells);
+  for (int i = 1; i < threads; i++)
+    pthread_join (others[i], NULL);
 }
 
 int
 main (int argc, char **argv)
 {
-  if (argc != 4)
+  if (argc != 5)
     return 2;
-  int processes = atoi (argv[1]);
-  struct shared *shared
-      = mmap (NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int processes = atoi (argv[1]), threads = atoi (argv[2]);
+  piece = strtoull (argv[3], NULL, 10);
+  rounds = atoi (argv[4]);
+  shared = mmap (NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   pthread_barrierattr_t attribute;
   pthread_barrierattr_init (&attribute);
   pthread_barrierattr_setpshared (&attribute, PTHREAD_PROCESS_SHARED);
-  pthread_barrier_init (&shared->barrier, &attribute, (unsigned) processes);
+  pthread_barrier_init (&shared->barrier, &attribute, (unsigned) (processes * threads));
   for (int i = 1; i < processes; i++)
     if (fork () == 0)
       {
-        take_part (shared, strtoull (argv[2], NULL, 10), atoi (argv[3]), 0);
+        start_threads (threads, NULL);
         _exit (0);
       }
-  take_part (shared, strtoull (argv[2], NULL, 10), atoi (argv[3]), 1);
+  start_threads (threads, shared);
   int status;
   while (wait (&status) > 0)
     if (status)
