@@ -78,7 +78,9 @@ def test_a_record_reads_by_eye() -> None:
 
 
 def test_a_record_from_before_memory_could_be_managed_is_whole() -> None:
-    assert allocation.parse(changed(shares=share())).shares == [GpuShare("GPU-0", 1, 1, managed=False)]
+    assert allocation.parse(changed(shares=share())).shares == [
+        GpuShare("GPU-0", 1, 1, managed=False)
+    ]
 
 
 def test_a_record_cut_anywhere_is_refused() -> None:
