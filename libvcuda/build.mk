@@ -2,6 +2,7 @@
 
 VCUDA_SOURCES := $(wildcard libvcuda/src/*.c)
 VCUDA_OBJECTS := $(VCUDA_SOURCES:libvcuda/src/%.c=build/obj/vcuda/%.o) build/obj/vcuda/entries.o
+VCUDA_VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 VCUDA_GENERATED := build/generated/entries.S build/generated/real.h build/generated/vcuda.map
 VCUDA_CFLAGS = $(CFLAGS_COMMON) -D_GNU_SOURCE -fvisibility=hidden -fPIC -Ilibvcuda -Ilibvcuda/src \
 	-Ibuild/generated -isystem $(CUDA_INCLUDE)
@@ -26,6 +27,9 @@ build/obj/vcuda/%.o: libvcuda/src/%.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h
 	@mkdir -p $(@D)
 	@echo "cc        $<"
 	@$(CC) $(VCUDA_CFLAGS) -c -o $@ $<
+
+build/obj/vcuda/mark.o: VCUDA_CFLAGS += -DVCUDA_VERSION='"$(VCUDA_VERSION)"'
+build/obj/vcuda/mark.o: pyproject.toml
 
 build/obj/vcuda/entries.o: build/generated/entries.S libvcuda/src/entries.inc
 	@mkdir -p $(@D)

@@ -1,1 +1,3 @@
 """What an operator runs and what engines call back: the OCI hooks and the ``vcuda`` command."""
+
+VERSION = "0.1.0"

@@ -1,7 +1,7 @@
 """The ``vcuda`` command: its verbs, its options, its exit codes.
 
 0: done. 1: refused or failed, with one line on stderr. 2: the command line makes no sense. `run`
-ends with the container's own exit code.
+ends with the container's own exit code, `doctor` with 1 for warnings and 2 for errors.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ import sys
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
-from . import completion
+from . import VERSION, completion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-VERSION = "0.1.0"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,6 +27,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.verb == "completion":
         sys.stdout.write(completion.script(parser, arguments.shell))
         return 0
+    if arguments.verb == "doctor":
+        from .doctor import doctor  # settings that make no sense are one of its findings
+
+        _end_quietly_with_the_reader()
+        return doctor(arguments, os.path.abspath(arguments.config))
     if arguments.verb == "run" and arguments.command[:1] == ["--"]:
         del arguments.command[0]  # argparse hands it on with what follows
     try:
@@ -52,8 +55,7 @@ def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
         from .serve import serve
 
         return serve
-    # A reader that has seen enough, such as `head`, ends us quietly.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    _end_quietly_with_the_reader()
     if name == "release":
         from .release import release
 
@@ -63,6 +65,11 @@ def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
     if name == "inspect":
         return show.inspect
     return show.gpus if name == "gpus" else show.ps
+
+
+def _end_quietly_with_the_reader() -> None:
+    """When it has seen enough, as `head` has."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -122,6 +129,7 @@ def build_parser() -> argparse.ArgumentParser:
         "serve",
         json=False,
     )
+    verb("doctor", "find what keeps GPUs from being shared, and how to mend it", "doctor --json")
     _demo_options(
         verb(
             "demo",

@@ -17,7 +17,7 @@ def change(process: int, granted: list[DeviceNode], denied: list[DeviceNode]) ->
     process: a descriptor of /proc/<pid> of one of its processes. Raises OSError: the kernel
     refuses, or no hierarchy has device rules.
     """
-    folder, is_v2 = _device_cgroup(process)
+    folder, is_v2 = device_cgroup(process)
     if is_v2:
         device_program.change(folder, _numbers(granted), _numbers(denied))
         return
@@ -32,10 +32,11 @@ def _numbers(nodes: list[DeviceNode]) -> list[tuple[int, int]]:
     return [(node.major, node.minor) for node in nodes]
 
 
-def _device_cgroup(process: int) -> tuple[str, bool]:
+def device_cgroup(process: int) -> tuple[str, bool]:
     """The folder of the cgroup that judges the process's devices, and whether it is of v2.
 
-    Source: cgroups(7), "/proc/pid/cgroup": hierarchy:controllers:path.
+    process: as of `change`. Raises FileNotFoundError: no hierarchy has device rules. Source:
+    cgroups(7), "/proc/pid/cgroup": hierarchy:controllers:path.
     """
     with open(os.open("cgroup", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)) as lines:
         groups = [line.rstrip("\n").split(":", 2) for line in lines]

@@ -16,6 +16,7 @@ NVML = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 typedef unsigned long long u64;
 /* Counts its starts, so that a test sees whether it was asked at all.  */
 int nvmlInit_v2 (void)
@@ -42,6 +43,9 @@ int nvmlDeviceGetBrand (void *device, unsigned *brand) { (void) device; *brand =
 struct pci { char legacy[16]; unsigned numbers[5]; char id[32]; };
 int nvmlDeviceGetPciInfo_v3 (void *device, struct pci *pci)
 { snprintf (pci->id, 32, "00000000:0%llu:00.0", (u64) device - 1); return 0; }
+int nvmlDeviceGetHandleByUUID (const char *uuid, void **device)
+{ *device = (void *) (strtoull (uuid + 4, NULL, 10) + 1); return 0; }
+int nvmlDeviceGetPersistenceMode (void *device, unsigned *mode) { return PERSISTENCE; }
 int nvmlDeviceGetMemoryInfo (void *device, u64 memory[3])
 { (void) device; memory[0] = memory[1] = BYTES; memory[2] = 0; return 0; }
 """
@@ -51,7 +55,13 @@ class DriverRoot:
     """path: what `driver-root` says. asked(): how often its NVML was started."""
 
     def __init__(
-        self, path: Any, folder: str = DEBIAN, count: int = 1, init: int = 0, gib: int = 16
+        self,
+        path: Any,
+        folder: str = DEBIAN,
+        count: int = 1,
+        init: int | str = 0,
+        gib: int = 16,
+        persistence: str = "*mode = 1, 0",
     ) -> None:
         self.path, self.folder = str(path), str(path) + folder
         self.asked_file = f"{self.path}/asked"
@@ -59,6 +69,7 @@ class DriverRoot:
         source = write(f"{self.path}/nvml.c", NVML)
         self.nvml = f"{self.folder}/libnvidia-ml.so.{VERSION}"
         words = {"ASKED": f'"{self.asked_file}"', "INIT": init, "COUNT": count, "BYTES": gib * GIB}
+        words["PERSISTENCE"] = persistence
         defines = [f"-D{name}={value}" for name, value in words.items()]
         subprocess.run(
             ["gcc", "-shared", "-fPIC", "-w", *defines, "-o", self.nvml, source], check=True

@@ -14,7 +14,7 @@ from vcuda_hook import cli, run
 from vcuda_oci import grant
 
 PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
-VERBS = ["run", "ps", "inspect", "gpus", "release", "demo", "completion"]
+VERBS = ["run", "ps", "inspect", "gpus", "release", "doctor", "demo", "completion"]
 
 
 @pytest.mark.parametrize("verb", ["", *VERBS])
@@ -159,6 +159,7 @@ def test_completion_knows_every_verb(shell: str, capsys: Any) -> None:
     [
         (["vcuda", "r"], ["run", "release"]),
         (["vcuda", "release", "--a"], ["--all-dead"]),
+        (["vcuda", "doctor", "--"], ["--help", "--json"]),
         (["vcuda", "--config", "x", "ps", "--"], ["--help", "--json"]),
     ],
 )

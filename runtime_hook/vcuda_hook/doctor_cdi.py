@@ -1,0 +1,86 @@
+"""CDI specifications: does this host still have what they give to containers?"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+from .finding import OK, UNKNOWN, WARNING, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vcuda_oci.config import Config
+
+STALE = "cdi"
+CHECKS = (STALE,)
+# Source: the CDI specification, "Directories".
+FOLDERS = ("/etc/cdi", "/var/run/cdi")
+_KIND = re.compile(r"\bkind\"?\s*:\s*\"?((?:vcuda\.io|nvidia\.com)/[\w.-]+)")
+# A specification is JSON or YAML. In both, a path of this host stands behind its key, on one line.
+_PATH = re.compile(r"\b(hostPath|path)\"?\s*:\s*[\"']?(/[^\"',}\n]+?)[\"']?\s*(?=[,}\n]|$)")
+
+
+class Specification:
+    """missing: the host's files and device nodes that it names and that are not there.
+
+    kind: "" for another vendor's. unreadable: why, or "".
+    """
+
+    def __init__(self, path: str, kind: str, missing: Sequence[str], unreadable: str = "") -> None:
+        self.path, self.kind, self.missing = path, kind, list(missing)
+        self.unreadable = unreadable
+
+
+def examine(settings: Config) -> list[Finding]:
+    return stale(look(FOLDERS))
+
+
+def look(folders: Sequence[str]) -> list[Specification]:
+    found = []
+    for folder in dict.fromkeys(map(os.path.realpath, folders)):
+        for pattern in ("json", "yaml", "yml"):
+            for path in sorted(glob.glob(f"{folder}/*.{pattern}")):
+                try:
+                    with open(path, encoding="utf-8") as file:
+                        found.append(_specification(path, file.read()))
+                except (OSError, ValueError) as error:
+                    found.append(Specification(path, "", [], str(error)))
+    return [each for each in found if each.kind or each.unreadable]
+
+
+def stale(specifications: Sequence[Specification]) -> list[Finding]:
+    found = []
+    for each in specifications:
+        if each.unreadable:
+            what = f"cannot be read: {each.unreadable}"
+            found.append(Finding(STALE, UNKNOWN, what, each.path, "run it as root"))
+        elif each.missing:
+            first, count = each.missing[0], len(each.missing)
+            others = f" and {count - 1} more" if count > 1 else ""
+            what = f"is stale: this host has no {first}{others}"
+            if each.kind.startswith("nvidia.com/"):
+                mend = f"run 'nvidia-ctk cdi generate --output={each.path}'"
+            else:
+                mend = "run 'vcuda cdi generate'"
+            found.append(Finding(STALE, WARNING, what, each.path, mend))
+    kinds = ", ".join(each.kind for each in specifications) or "no specification for GPUs"
+    return found or [Finding(STALE, OK, kinds)]
+
+
+def _specification(path: str, text: str) -> Specification:
+    kind = _KIND.search(text)
+    if not kind:
+        return Specification(path, "", [])
+    host_paths = [value for key, value in _PATH.findall(text) if key == "hostPath"]
+    # A node's `path` is the container's; it is the host's too unless a hostPath says otherwise. A
+    # hook's is the host's.
+    paths = [
+        value
+        for key, value in _PATH.findall(text)
+        if key == "path" and not any(other.endswith(value) for other in host_paths)
+    ]
+    named = dict.fromkeys(host_paths + paths)
+    return Specification(path, kind[1], [name for name in named if not os.path.exists(name)])

@@ -1,0 +1,108 @@
+"""Denials by SELinux or AppArmor of what a share needs, from this host's logs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+from .finding import OK, UNKNOWN, WARNING, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vcuda_oci.config import Config
+
+DENIALS = "denials"
+CHECKS = (DENIALS,)
+AUDIT_LOG = "/var/log/audit/audit.log"
+JOURNALS = ("/run/log/journal", "/var/log/journal")
+_MOST_BYTES = 4 << 20
+_MOST_PATHS = 3
+_JOURNAL = [
+    *("journalctl", "--quiet", "--no-pager", "--output=cat", "--boot", "--lines=20000"),
+    *("_TRANSPORT=kernel", "+", "_TRANSPORT=audit"),
+]
+# Source: the kernel's lsm_audit.c and apparmor/audit.c.
+_APPARMOR = re.compile(r'apparmor="DENIED".*?\bprofile="([^"]*)" name="([^"]*)"')
+_SELINUX = re.compile(r"avc:\s+denied\s.*?\b(?:path|name)=\"([^\"]*)\".*?\bscontext=(\S+)")
+_OURS = re.compile(r"vcuda|nvidia|libcuda")
+
+
+class Denied:
+    """module: "AppArmor" or "SELinux". subject: the profile, or the type, that may not."""
+
+    def __init__(self, module: str, subject: str, path: str) -> None:
+        self.module, self.subject, self.path = module, subject, path
+
+
+def examine(settings: Config) -> list[Finding]:
+    lines, reasons = look()
+    return denials([each for line in lines for each in parse(line)], reasons)
+
+
+def look(
+    audit_log: str = AUDIT_LOG, journals: Sequence[str] = JOURNALS
+) -> tuple[list[str], list[str]]:
+    """The logs' lines, and why there are none of a log that may hold some."""
+    lines, reasons = [], []
+    try:
+        with open(audit_log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
+            lines += file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        pass  # without auditd such lines go to the kernel's log
+    except OSError as error:
+        reasons.append(f"{audit_log}: {error.strerror}")
+    has_journal = any(os.path.isdir(folder) and os.listdir(folder) for folder in journals)
+    command = _JOURNAL if has_journal else ["dmesg"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError as error:
+        reasons.append(f"{command[0]}: {error.strerror}")
+    else:
+        lines += done.stdout.decode(errors="replace").splitlines()
+        if done.returncode:
+            complaint = done.stderr.decode(errors="replace").strip().splitlines()
+            reasons += complaint[-1:] or [f"{command[0]}: exit {done.returncode}"]
+    if os.geteuid() != 0:
+        reasons.append("journalctl and dmesg may tell root only")
+    return lines, reasons
+
+
+def parse(line: str) -> list[Denied]:
+    """What the line says was denied of ours; nothing where it was only complained about."""
+    if found := _APPARMOR.search(line):
+        denied = Denied("AppArmor", found[1], found[2])
+    elif (found := _SELINUX.search(line)) and "permissive=1" not in line:
+        parts = found[2].split(":")
+        denied = Denied("SELinux", parts[2] if len(parts) > 2 else found[2], found[1])
+    else:
+        return []
+    return [denied] if _OURS.search(denied.path) else []
+
+
+def denials(denied: Sequence[Denied], reasons: Sequence[str]) -> list[Finding]:
+    found = []
+    for module, subject in dict.fromkeys((each.module, each.subject) for each in denied):
+        paths = list(
+            dict.fromkeys(
+                each.path for each in denied if (each.module, each.subject) == (module, subject)
+            )
+        )
+        others = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+        what = f"{module} denies {', '.join(paths[:_MOST_PATHS])}{others} to {subject}"
+        found.append(Finding(DENIALS, WARNING, what, mend=_mend(module, subject, paths)))
+    if not found and reasons:
+        mend = "run it as root, on the host itself"
+        return [Finding(DENIALS, UNKNOWN, f"a log cannot be read: {', '.join(reasons)}", mend=mend)]
+    return found or [Finding(DENIALS, OK, "none in the logs")]
+
+
+def _mend(module: str, subject: str, paths: Sequence[str]) -> str:
+    if module == "AppArmor":
+        return f"allow it in the profile {subject}, or give the container another profile"
+    if any("nvidia" in os.path.basename(path) for path in paths):
+        return "run 'setsebool -P container_use_devices on'"
+    return "label the host's files: 'chcon -R -t container_file_t'"

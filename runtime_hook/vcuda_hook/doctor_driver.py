@@ -1,0 +1,153 @@
+"""The driver's files, the kernel's module and the device nodes: are they there, and of one kind?"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from vcuda_oci import driver_scan, files, nodes
+from vcuda_oci.errors import VcudaError
+
+from .finding import ERROR, OK, UNKNOWN, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vcuda_oci.config import Config
+
+LOADED, VERSIONS, NODES = "driver", "driver-versions", "device-nodes"
+CHECKS = (LOADED, VERSIONS, NODES)
+_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+_UVM = "nvidia-uvm"
+
+
+class Driver:
+    """root: "" for the host's own. no_library: why there is none, a VcudaError's words.
+
+    versions: of the libraries by soname; "" for one that is not there. kernel: the module's
+    version; "" while it is not loaded. numbers: of the device nodes, None for one that is not there
+    or no character device. uvm_major: what the kernel gave nvidia-uvm; None: it does not tell.
+    """
+
+    def __init__(self, root: str, no_library: VcudaError | None = None) -> None:
+        self.root, self.no_library = root, no_library
+        self.versions: dict[str, str] = {}
+        self.kernel = ""
+        self.numbers: dict[str, tuple[int, int] | None] = {}
+        self.uvm_major: int | None = None
+
+
+def examine(settings: Config) -> list[Finding]:
+    driver = look(settings.driver_root.rstrip("/"))
+    return [loaded(driver), versions(driver), device_nodes(driver)]
+
+
+def look(root: str, proc: str = "/proc") -> Driver:
+    driver = Driver(root)
+    try:
+        folder = driver_scan.find(root).folder[len(root) :]
+    except VcudaError as error:
+        driver.no_library = error
+    else:
+        for soname in _LIBRARIES:
+            last = driver_scan.final(root, f"{folder}/{soname}")
+            there = os.path.isfile(root + last)
+            driver.versions[soname] = last.partition(".so.")[2] if there else ""
+    driver.kernel = driver_scan.kernel_version(root)
+    for name in (*nodes.CONTROL, *(f"nvidia{minor}" for minor in _minors(root))):
+        driver.numbers[name] = _number(f"{root}/dev/{name}")
+    driver.uvm_major = _major(f"{proc}/devices", _UVM)
+    return driver
+
+
+def loaded(driver: Driver) -> Finding:
+    if driver.no_library:
+        error = driver.no_library
+        return Finding(LOADED, ERROR, error.what, error.where, error.mend)
+    if not driver.kernel:
+        where = f"{driver.root}/proc/driver/nvidia/version"
+        mend = "run 'modprobe nvidia'; where that fails, 'dmesg' says why"
+        return Finding(LOADED, ERROR, "the kernel's driver is not loaded", where, mend)
+    return Finding(LOADED, OK, f"version {driver.kernel}", driver.root or "/")
+
+
+def versions(driver: Driver) -> Finding:
+    if driver.no_library or not driver.kernel:
+        return _not_judged(VERSIONS)
+    for soname, version in driver.versions.items():
+        if not version:
+            what = f"no {soname} beside the driver's other libraries"
+            return Finding(VERSIONS, ERROR, what, driver.root or "/", "reinstall the driver, whole")
+        if version != driver.kernel:
+            return Finding(
+                VERSIONS,
+                ERROR,
+                f"{soname} is of version {version}, the kernel's driver of {driver.kernel}",
+                driver.root or "/",
+                "reboot, or unload the nvidia modules and load them again",
+            )
+    return Finding(VERSIONS, OK, "libraries and the kernel's driver are of one version")
+
+
+def device_nodes(driver: Driver) -> Finding:
+    if not driver.kernel:
+        return _not_judged(NODES)
+    missing = [f"{driver.root}/dev/{name}" for name, number in driver.numbers.items() if not number]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        what = f"{verb} not there, or no character device"
+        return Finding(NODES, ERROR, what, ", ".join(missing), _make_nodes(driver))
+    uvm = driver.numbers[_UVM]
+    if uvm and driver.uvm_major is not None and uvm[0] != driver.uvm_major:
+        what = f"has major {uvm[0]}, and the kernel's module {driver.uvm_major}"
+        mend = "remove it, then " + _make_nodes(driver)
+        return Finding(NODES, ERROR, what, f"{driver.root}/dev/{_UVM}", mend)
+    return Finding(NODES, OK, f"all {len(driver.numbers)} are there")
+
+
+def _make_nodes(driver: Driver) -> str:
+    chroot = f"chroot {driver.root} " if driver.root else ""
+    return f"run '{chroot}nvidia-modprobe -c 0 -u' and create the container again"
+
+
+def _not_judged(name: str) -> Finding:
+    return Finding(name, UNKNOWN, "not looked at: there is no driver", mend="mend that first")
+
+
+def _minors(root: str) -> list[int]:
+    """Of the GPUs that the kernel's driver drives. Source: its README, "The /proc interface"."""
+    folder = f"{root}/proc/driver/nvidia/gpus"
+    try:
+        gpus = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    minors = []
+    for gpu in gpus:
+        for line in _lines(f"{folder}/{gpu}/information"):
+            key, _, value = line.partition(":")
+            if key == "Device Minor" and value.strip().isdigit():
+                minors.append(int(value))
+    return minors
+
+
+def _number(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    number = status.st_rdev
+    return (os.major(number), os.minor(number)) if stat.S_ISCHR(status.st_mode) else None
+
+
+def _major(path: str, name: str) -> int | None:
+    for line in _lines(path):
+        number, _, module = line.strip().partition(" ")
+        if module == name and number.isdigit():
+            return int(number)
+    return None
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return files.read(path, 1 << 20).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []

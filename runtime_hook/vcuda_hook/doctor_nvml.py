@@ -1,0 +1,89 @@
+"""Does NVML answer, and does the driver stay up between programs?"""
+
+from __future__ import annotations
+
+import ctypes
+
+from vcuda_oci import driver_scan, nvml
+from vcuda_oci.errors import VcudaError
+
+from . import finding
+from .finding import ERROR, OK, UNKNOWN, WARNING, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vcuda_oci.config import Config
+
+ANSWERS, PERSISTENCE = "nvml", "persistence"
+CHECKS = (ANSWERS, PERSISTENCE)
+
+
+class Gpu:
+    """persists: whether its persistence mode is on; None: the driver does not tell."""
+
+    def __init__(self, index: int, uuid: str, persists: bool | None) -> None:
+        self.index, self.uuid, self.persists = index, uuid, persists
+
+
+def examine(settings: Config) -> list[Finding]:
+    try:
+        gpus = look(settings.driver_root.rstrip("/"))
+    except VcudaError as error:
+        return [finding.of_error(ANSWERS, error), _not_told("NVML does not answer")]
+    return [answers(gpus), *persistence(gpus)]
+
+
+def unanswered(reason: str) -> list[Finding]:
+    """What it means that `examine` gave no answer."""
+    mend = "look for Xid and NVRM lines in 'dmesg'; reset the GPU, or reboot"
+    found = Finding(ANSWERS, ERROR, reason, "libnvidia-ml.so.1", mend)
+    return [found, _not_told("NVML does not answer")]
+
+
+def look(root: str) -> list[Gpu]:
+    """Raises VcudaError: no NVML, or it does not answer. May hang as the driver does."""
+    found = driver_scan.find(root)
+    default = f"{found.folder}/libnvidia-ml.so.{found.version}"
+    path = found.libraries.get("libnvidia-ml.so.1", default)
+    inventory, _ = nvml.inventory(path)
+    library = ctypes.CDLL(path)
+    library.nvmlInit_v2()
+    return [Gpu(gpu.index, gpu.uuid, _persists(library, gpu.uuid)) for gpu in inventory]
+
+
+def answers(gpus: Sequence[Gpu]) -> Finding:
+    if not gpus:
+        mend = "look for NVRM lines in 'dmesg', and for the GPU in 'lspci -d 10de:'"
+        return Finding(ANSWERS, ERROR, "NVML counts no GPU", "nvmlDeviceGetCount", mend)
+    return Finding(ANSWERS, OK, f"counts {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}")
+
+
+def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
+    off = [f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus if gpu.persists is False]
+    if off:
+        what = (
+            "persistence mode is off: while no program runs the driver lets the GPU go, and the "
+            "next start waits for it"
+        )
+        mend = "run 'systemctl enable --now nvidia-persistenced', or 'nvidia-smi -pm 1'"
+        return [Finding(PERSISTENCE, WARNING, what, ", ".join(off), mend)]
+    if not gpus or any(gpu.persists is None for gpu in gpus):
+        return [_not_told("the driver does not tell")]
+    return [Finding(PERSISTENCE, OK, "on")]
+
+
+def _not_told(what: str) -> Finding:
+    return Finding(PERSISTENCE, UNKNOWN, what, mend="look at 'nvidia-smi -q -d PERFORMANCE'")
+
+
+def _persists(library: ctypes.CDLL, uuid: str) -> bool | None:
+    """Source: nvml.h, nvmlDeviceGetPersistenceMode; nvmlEnableState_t."""
+    device, mode = ctypes.c_void_p(), ctypes.c_uint()
+    try:
+        failed = library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device))
+        failed = failed or library.nvmlDeviceGetPersistenceMode(device, ctypes.byref(mode))
+    except AttributeError:
+        return None
+    return None if failed else mode.value == 1

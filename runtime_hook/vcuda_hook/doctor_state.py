@@ -1,0 +1,139 @@
+"""Where vcuda keeps its records: can they be written, are they whole, who answers the door?"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from vcuda_oci import door, files, pages
+from vcuda_oci.ledger import Ledger, broken_record
+
+from . import finding
+from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vcuda_oci.config import Config
+
+STATE_DIR, RECORDS, DOOR = "state-dir", "records", "door"
+CHECKS = (STATE_DIR, RECORDS, DOOR)
+DOOR_SECONDS = 2.0
+# What one more container takes: its pages, its record and the folders around them.
+_LEAST_BYTES, _LEAST_FILES = pages.USAGE_SIZE + (64 << 10), 16
+_IN_MEMORY = ("tmpfs", "ramfs")
+
+
+class Place:
+    """A folder, or the nearest above it that is there. kind: its file system, as mounted.
+
+    is_folder: what is there is one. is_ours: it belongs to root, or to whoever runs this, and
+    nobody else may write it. free_files: None where the file system does not count them.
+    """
+
+    def __init__(self, path: str, there: str) -> None:
+        self.path, self.there = path, there
+        self.is_folder, self.is_ours, self.is_writable = True, True, True
+        self.kind = ""
+        self.free_bytes = 0
+        self.free_files: int | None = None
+
+
+def examine(settings: Config) -> list[Finding]:
+    state_dir = settings.state_dir
+    return [state_folder(look(state_dir)), *records(state_dir), door_answers(knock(state_dir))]
+
+
+def look(path: str, mounts: str = "/proc/self/mountinfo") -> Place:
+    there = path
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    place = Place(path, there)
+    place.is_folder = os.path.isdir(there)
+    status, space = os.stat(there), os.statvfs(there)
+    place.is_ours = status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
+    place.is_writable = os.access(there, os.W_OK | os.X_OK)
+    place.kind = _file_system(os.path.realpath(there), mounts)
+    place.free_bytes = space.f_bavail * space.f_frsize
+    place.free_files = space.f_favail if space.f_files else None
+    return place
+
+
+def state_folder(place: Place) -> Finding:
+    def found(severity: str, what: str, mend: str, where: str = place.there) -> Finding:
+        return Finding(STATE_DIR, severity, what, where, mend)
+
+    if not place.is_folder:
+        return found(ERROR, "is no folder", "remove it, or set state-dir in config.toml")
+    if place.there == place.path and not place.is_ours:
+        return found(
+            ERROR, "others than its owner may write it", "run 'chmod 755' and 'chown root'"
+        )
+    if not place.is_writable and os.geteuid() != 0:
+        return found(UNKNOWN, "whether root can write it is not known", "run it as root")
+    if not place.is_writable:
+        return found(ERROR, "cannot be written", "mount it writable, or set state-dir")
+    has_files = place.free_files is None or place.free_files >= _LEAST_FILES
+    if place.free_bytes < _LEAST_BYTES or not has_files:
+        return found(ERROR, "is full: no room for another container's pages", "free space there")
+    if place.kind not in _IN_MEMORY:
+        what = f"is on {place.kind or 'an unknown file system'}: records outlive a reboot that "
+        mend = "set state-dir to a folder of a tmpfs, such as /run/vcuda"
+        return found(WARNING, what + "ends every container", mend, place.path)
+    kept = "" if place.there == place.path else ": the first claim makes it"
+    return Finding(STATE_DIR, OK, f"on {place.kind}{kept}", place.path)
+
+
+def records(state_dir: str) -> list[Finding]:
+    try:
+        whole, broken = Ledger(state_dir).read()
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        return [Finding(RECORDS, UNKNOWN, what, f"{state_dir}/allocations", "run it as root")]
+    found = [finding.of_error(RECORDS, broken_record(*each)) for each in broken]
+    return found or [Finding(RECORDS, OK, f"{len(whole)} whole, none broken")]
+
+
+def knock(state_dir: str) -> str:
+    """ "": somebody answered. Else why nobody did: "closed", "silent", "forbidden"."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+        asking.settimeout(DOOR_SECONDS)
+        try:
+            asking.connect(f"{state_dir}/{door.NAME}")
+            asking.send(b"\0", socket.MSG_NOSIGNAL)  # no command line: it answers, and does nothing
+            return "" if asking.recv(64) else "closed"
+        except PermissionError:
+            return "forbidden"
+        except socket.timeout:
+            return "silent"
+        except OSError:
+            return "closed"
+
+
+def door_answers(reason: str) -> Finding:
+    if reason == "closed":
+        mend = "run 'vcuda serve' as a service for faster starts"
+        return Finding(DOOR, INFO, "not open: each container's start runs Python", mend=mend)
+    if reason == "silent":
+        what = f"gave no answer in {DOOR_SECONDS:g} s: each start waits for it"
+        return Finding(DOOR, WARNING, what, mend="restart 'vcuda serve'")
+    if reason == "forbidden":
+        return Finding(DOOR, UNKNOWN, "only root may ask", mend="run it as root")
+    return Finding(DOOR, OK, "'vcuda serve' answers")
+
+
+def _file_system(path: str, mounts: str) -> str:
+    """The type of what is mounted at `path`, last and nearest. Source: proc(5), mountinfo."""
+    nearest, kind = "", ""
+    for line in files.read(mounts).decode(errors="replace").splitlines():
+        before, _, after = line.partition(" - ")
+        point = _unescaped(before.split()[4])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(nearest):
+            nearest, kind = point, after.split()[0]
+    return kind
+
+
+def _unescaped(text: str) -> str:
+    """The kernel writes a space as \\040, and so on."""
+    first, *rest = text.split("\\")
+    return first + "".join(chr(int(part[:3], 8)) + part[3:] for part in rest)

@@ -1,0 +1,44 @@
+"""What a check of `vcuda doctor` found: one line that says where, what, and how to mend it."""
+
+from __future__ import annotations
+
+from vcuda_oci.errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OK, INFO, UNKNOWN, WARNING, ERROR = "ok", "info", "unknown", "warning", "error"
+SEVERITIES = (OK, INFO, UNKNOWN, WARNING, ERROR)  # from the least
+_EXIT_CODES = {OK: 0, INFO: 0, UNKNOWN: 1, WARNING: 1, ERROR: 2}
+
+
+class Finding:
+    """name: the check's. unknown: the check could not look. where, mend: "" if there is none."""
+
+    def __init__(
+        self, name: str, severity: str, what: str, where: str = "", mend: str = ""
+    ) -> None:
+        self.name, self.severity, self.what = name, severity, what
+        self.where, self.mend = where, mend
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Finding) and self.__dict__ == other.__dict__
+
+    def __repr__(self) -> str:
+        return f"Finding({', '.join(map(repr, self.__dict__.values()))})"
+
+    def __str__(self) -> str:
+        line = f"{self.where}: {self.what}" if self.where else self.what
+        line = f"{line}; {self.mend}" if self.mend else line
+        # A name from a hostile file must not break the line in two.
+        return "".join(c if c.isprintable() else "?" for c in line)
+
+
+def of_error(name: str, error: VcudaError) -> Finding:
+    return Finding(name, ERROR, error.what, error.where, error.mend)
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """0: nothing to do. 1: warnings, or a check that could not look. 2: errors."""
+    return max((_EXIT_CODES[finding.severity] for finding in findings), default=0)

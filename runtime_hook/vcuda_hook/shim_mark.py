@@ -1,0 +1,31 @@
+"""By which a file is known as the shim, and of which version: libvcuda/src/mark.c."""
+
+from __future__ import annotations
+
+import os
+
+from vcuda_oci import pages
+
+from . import VERSION
+
+_BEGIN = b"\0vcuda shim, "
+_MOST_BYTES = 32 << 20  # the shim is a tenth of that, the driver's libcuda much more
+
+
+def expected() -> str:
+    """What the shim that goes with this command says."""
+    return f"version {VERSION}, pages {pages.ABI_VERSION}"
+
+
+def read(path: str) -> str:
+    """What the file at `path`, links followed, says of itself; "": it is not the shim.
+
+    Raises OSError.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(fd, "rb") as file:
+        if os.fstat(fd).st_size > _MOST_BYTES:
+            return ""
+        content = file.read(_MOST_BYTES)
+    _, begin, rest = content.partition(_BEGIN)
+    return rest[:64].partition(b"\0")[0].decode("ascii", "replace") if begin else ""

@@ -1,0 +1,206 @@
+"""A TOML text as a tree, and where in the text each key, value and header stands."""
+
+from __future__ import annotations
+
+from .toml_values import CONTROL, SPACE, TomlError, key, scalar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Path = tuple[str, ...]
+
+# How a table came to be, which decides who may add to it. Source: toml.io, "Table", "Inline Table".
+_BY_HEADER, _BY_CHILD, _BY_DOTS, _INLINE = "header", "child", "dots", "inline"
+
+
+class Section:
+    """A header and the lines of its keys. path: () above the first header.
+
+    start: offset of its line. keys_end: offset after the line of its last key, or of the header.
+    in_array: it, or a table above it, is one of an array of tables.
+    """
+
+    def __init__(self, path: Path, start: int, keys_end: int, in_array: bool) -> None:
+        self.path, self.start, self.keys_end, self.in_array = path, start, keys_end, in_array
+
+
+class Line:
+    """`key = value`. start, end: its lines, the newline included. value: offsets of the value."""
+
+    def __init__(self, start: int, end: int, value: tuple[int, int]) -> None:
+        self.start, self.end, self.value = start, end, value
+
+
+class Document:
+    """tree: as `tomllib.loads` answers. lines: by path; none of tables in arrays or inline.
+
+    Raises TomlError: not TOML 1.0.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tree: dict[str, Any] = {}
+        self.lines: dict[Path, Line] = {}
+        self.sections = [Section((), 0, 0, False)]
+        self._made: dict[int, str] = {}
+        self._open: dict[str, Any] = self.tree
+        at = 0
+        try:
+            while at < len(text):
+                at = self._line(at)
+        except RecursionError:
+            raise TomlError("nested too deeply", at) from None
+
+    def _line(self, start: int) -> int:
+        at = self._skip(start)
+        if self.text.startswith("[", at):
+            end = self._end_of_line(self._header(start, at))
+            self.sections[-1].keys_end = end
+        elif self.text[at : at + 1] not in ("", "\n", "#"):
+            parts, at = self._dotted(at)
+            if not self.text.startswith("=", at):
+                raise TomlError("a key without '='", at)
+            value_at = self._skip(at + 1)
+            value, value_end = self._value(value_at)
+            self._set(self._open, parts, value, at)
+            end = self._end_of_line(value_end)
+            section = self.sections[-1]
+            section.keys_end = end
+            if not section.in_array:
+                path = (*section.path, *parts)
+                self.lines[path] = Line(start, end, (value_at, value_end))
+        else:
+            end = self._end_of_line(at)
+        return end
+
+    def _header(self, start: int, at: int) -> int:
+        is_array = self.text.startswith("[[", at)
+        parts, end = self._dotted(self._skip(at + 1 + is_array))
+        if not self.text.startswith("]]" if is_array else "]", end):
+            raise TomlError("a header that does not end", at)
+        table, in_array = self.tree, is_array
+        for part in parts[:-1]:
+            table = self._child(table, part, _BY_CHILD, at)
+            if isinstance(table, list):
+                table, in_array = table[-1], True
+        name = parts[-1]
+        if is_array:
+            tables = table.setdefault(name, [])
+            if not isinstance(tables, list) or (tables and id(tables) not in self._made):
+                raise TomlError(f"'{name}' is defined twice", at)
+            self._made[id(tables)] = _BY_HEADER
+            tables.append({})
+            self._open = tables[-1]
+        else:
+            known = table.setdefault(name, {})
+            if not isinstance(known, dict) or self._made.get(id(known), _BY_CHILD) != _BY_CHILD:
+                raise TomlError(f"'{name}' is defined twice", at)
+            self._open = known
+        self._made[id(self._open)] = _BY_HEADER
+        self.sections.append(Section(tuple(parts), start, start, in_array))
+        return end + 1 + is_array
+
+    def _child(self, table: Any, part: str, made: str, at: int) -> Any:
+        """The table, or the array of tables, `part` of `table`; made where it is missing."""
+        if part not in table:
+            table[part] = {}
+            self._made[id(table[part])] = made
+        child = table[part]
+        how = self._made.get(id(child))
+        if not isinstance(child, (dict, list)) or how in (None, _INLINE):
+            raise TomlError(f"'{part}' is no table that can be added to", at)
+        return child
+
+    def _set(self, table: dict[str, Any], parts: list[str], value: Any, at: int) -> None:
+        for part in parts[:-1]:
+            table = self._child(table, part, _BY_DOTS, at)
+            if isinstance(table, list) or self._made[id(table)] == _BY_HEADER:
+                raise TomlError(f"'{part}' is defined twice", at)
+            self._made[id(table)] = _BY_DOTS
+        if parts[-1] in table:
+            raise TomlError(f"'{parts[-1]}' is set twice", at)
+        table[parts[-1]] = value
+
+    def _dotted(self, at: int) -> tuple[list[str], int]:
+        parts = []
+        while True:
+            part, at = key(self.text, at)
+            parts.append(part)
+            at = self._skip(at)
+            if not self.text.startswith(".", at):
+                return parts, at
+            at = self._skip(at + 1)
+
+    def _value(self, at: int) -> tuple[Any, int]:
+        if self.text.startswith("[", at):
+            return self._array(at)
+        if self.text.startswith("{", at):
+            return self._inline(at)
+        return scalar(self.text, at)
+
+    def _array(self, at: int) -> tuple[list[Any], int]:
+        items: list[Any] = []
+        at = self._skip_lines(at + 1)
+        while not self.text.startswith("]", at):
+            item, at = self._value(at)
+            items.append(item)
+            at = self._skip_lines(at)
+            if self.text.startswith(",", at):
+                at = self._skip_lines(at + 1)
+            elif not self.text.startswith("]", at):
+                raise TomlError("an array that does not end", at)
+        return items, at + 1
+
+    def _inline(self, at: int) -> tuple[dict[str, Any], int]:
+        table: dict[str, Any] = {}
+        at = self._skip(at + 1)
+        while not (not table and self.text.startswith("}", at)):
+            parts, at = self._dotted(at)
+            if not self.text.startswith("=", at):
+                raise TomlError("a key without '='", at)
+            value, end = self._value(self._skip(at + 1))
+            self._set(table, parts, value, at)
+            at = self._skip(end)
+            if self.text.startswith("}", at):
+                break
+            if not self.text.startswith(",", at):
+                raise TomlError("an inline table that does not end", at)
+            at = self._skip(at + 1)
+        self._freeze(table)
+        return table, at + 1
+
+    def _freeze(self, table: dict[str, Any]) -> None:
+        self._made[id(table)] = _INLINE
+        for child in table.values():
+            if isinstance(child, dict):
+                self._freeze(child)
+
+    def _skip(self, at: int) -> int:
+        found = SPACE.match(self.text, at)
+        return found.end() if found else at
+
+    def _skip_lines(self, at: int) -> int:
+        """Past blanks, newlines and comments."""
+        while True:
+            at = self._skip(at)
+            if self.text.startswith("#", at):
+                at = self._skip(self._comment(at))
+            if not self.text.startswith("\n", at):
+                return at
+            at += 1
+
+    def _end_of_line(self, at: int) -> int:
+        at = self._skip(at)
+        if self.text.startswith("#", at):
+            at = self._skip(self._comment(at))
+        if at < len(self.text) and self.text[at] != "\n":
+            raise TomlError("more on the line than belongs there", at)
+        return at + 1 if at < len(self.text) else at
+
+    def _comment(self, at: int) -> int:
+        end = self.text.find("\n", at)
+        end = len(self.text) if end < 0 else end - (self.text[end - 1] == "\r")
+        if CONTROL.search(self.text, at, end):
+            raise TomlError("a control character in a comment", at)
+        return end
