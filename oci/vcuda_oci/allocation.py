@@ -49,7 +49,8 @@ class Allocation:
 
     id: file name of the record and of the container's folder of pages.
     container_id, runtime: how to ask the low-level runtime whether the container lives: its
-    command line up to the verb, and the container's id. sandbox_id: "" outside Kubernetes.
+    command line up to the verb, and the container's id; both empty for a named slice, which no
+    container holds: it stays until it is removed by its name. sandbox_id: "" outside Kubernetes.
     claimant: pid and start time (clock ticks since boot) of the process that claimed; it becomes
     the low-level runtime by exec, so it lives until the container exists.
     created: seconds since 1970.
@@ -69,6 +70,10 @@ class Allocation:
         self.id, self.shares, self.request = id, shares, request
         self.container_id, self.runtime, self.claimant = container_id, runtime, claimant
         self.created, self.pod = created, pod
+
+    @property
+    def is_named_slice(self) -> bool:
+        return not self.runtime
 
     def dump(self) -> str:
         fields = dict(self.__dict__, version=VERSION)
@@ -128,7 +133,7 @@ def _check(allocation: Allocation) -> None:
         and all_are(str, allocation.runtime)
         and all_are(int, allocation.claimant)
         and len(allocation.claimant) == 2
-        and bool(allocation.runtime)
+        and (bool(allocation.runtime) or not allocation.container_id)
     )
     if not right:
         raise ValueError("a field of the wrong kind")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .allocation import Allocation
     from .host import DeviceNode, Host
 
-_READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
+READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
 _READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
 # Private copies of the driver, which only the shim opens.
 SHIMMED = ("libcuda.so", "libnvidia-ml.so")
@@ -88,8 +88,7 @@ def edits_for(
             source = paths.shim
         if driver_files.is_wanted(name, asked):
             mounts[f"{library_folder}/{name}"] = source
-    for path, name in (image_libraries or {}).items():
-        mounts[path] = paths.shim if name.startswith(SHIMMED) else host.libraries[name]
+    mounts.update(over_the_images(image_libraries or {}, host, paths.shim))
     for name, source in host.libraries_32_bit.items():
         folder = _32_BIT_FOLDER.get(library_folder)
         if folder and driver_files.is_wanted_32_bit(name, asked):
@@ -101,16 +100,16 @@ def edits_for(
         name = shimmed + ".1"
         if name in host.libraries:
             mounts[f"{names.GUEST_DRIVER}/{name}"] = host.libraries[name]
-    edits.mounts = [(mounts[path], path, _READ_ONLY) for path in sorted(mounts)]
+    edits.mounts = [(mounts[path], path, READ_ONLY) for path in sorted(mounts)]
     add = edits.mounts.append
     for path in host.services:
         if driver_files.is_wanted_service(path, asked):
             add((host.root + path, path, _READ_WRITE))
     for source, destination in paths.extra_mounts:
         add((source, destination, _READ_WRITE))
-    add((paths.pages + "/limits", names.GUEST_LIMITS, [*_READ_ONLY, "noexec"]))
+    add((paths.pages + "/limits", names.GUEST_LIMITS, [*READ_ONLY, "noexec"]))
     add((paths.pages + "/usage", names.GUEST_USAGE, _READ_WRITE))
-    edits.hooks.append(("poststop", _hook([*paths.hook, allocation.id])))
+    edits.hooks.append(("poststop", as_hook([*paths.hook, allocation.id])))
     if paths.procfs_hook:
         edits.hooks.append(procfs_hook(paths))
     return edits
@@ -144,10 +143,18 @@ def procfs_hook(paths: Paths) -> tuple[str, dict[str, Any]]:
 
     A bind mount in config.json would do, but runc refuses those below /proc.
     """
-    return "createRuntime", _hook(paths.procfs_hook)
+    return "createRuntime", as_hook(paths.procfs_hook)
 
 
-def _hook(command: list[str]) -> dict[str, Any]:
+def over_the_images(libraries: Mapping[str, str], host: Host, shim: str) -> dict[str, str]:
+    """What is mounted where the image has libraries of a driver, by path inside."""
+    return {
+        path: shim if name.startswith(SHIMMED) else host.libraries[name]
+        for path, name in libraries.items()
+    }
+
+
+def as_hook(command: list[str]) -> dict[str, Any]:
     # An env of its own: runc gives a hook without one the image's, LD_PRELOAD included.
     return {"path": command[0], "args": command, "env": HOOK_ENV, "timeout": HOOK_SECONDS}
 

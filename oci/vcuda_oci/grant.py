@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .allocation import Allocation
     from .config import Config
     from .edits import Edits
+    from .host import Host
     from .placement import Gpu
 
 # <prefix>/lib/vcuda/python/vcuda_oci/grant.py
@@ -89,19 +90,11 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     parts = capabilities.asked(
         env.get(names.NVIDIA_DRIVER_CAPABILITIES, ""), settings.driver_capabilities
     )
-    if not os.path.exists(SHIM):
-        raise VcudaError("no libvcuda", SHIM, "install vcuda again, whole")
-    cache = settings.state_dir + "/host.json"
-    facts = host.load(settings.driver_root, cache, settings.extra_devices)
+    check_shim()
+    facts = host_of(settings)
     ledger = Ledger(settings.state_dir)
-    rules = claim.Rules(
-        settings.placement,
-        settings.memory_overcommit,
-        settings.context_memory,
-        settings.meter_copies,
-    )
     allocation, is_new = claim.claim(
-        ledger, facts, owner, wanted, creation.runtime, creation.claimant, rules
+        ledger, facts, owner, wanted, creation.runtime, creation.claimant, rules_of(settings)
     )
     granted = Grant(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:
@@ -113,7 +106,7 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
             folder,
             [HOOK, "--config", settings.path, "poststop"],
             settings.extra_mounts,
-            _procfs_hook(spec, creation.bundle, folder + "/procfs", gpus),
+            procfs_hook(spec, creation.bundle, folder + "/procfs", gpus),
         )
         libraries = rootfs.library_folder(spec, creation.bundle)
         own = image_libraries.find(spec, creation.bundle, facts.libraries)
@@ -126,7 +119,28 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     return granted
 
 
-def _procfs_hook(spec: Any, bundle: str, folder: str, gpus: list[Gpu]) -> list[str]:
+def check_shim() -> None:
+    """Raises VcudaError: this installation has no shim."""
+    if not os.path.exists(SHIM):
+        raise VcudaError("no libvcuda", SHIM, "install vcuda again, whole")
+
+
+def host_of(settings: Config) -> Host:
+    """The host's facts by these settings; raises VcudaError as host.load does."""
+    cache = settings.state_dir + "/host.json"
+    return host.load(settings.driver_root, cache, settings.extra_devices)
+
+
+def rules_of(settings: Config) -> claim.Rules:
+    return claim.Rules(
+        settings.placement,
+        settings.memory_overcommit,
+        settings.context_memory,
+        settings.meter_copies,
+    )
+
+
+def procfs_hook(spec: Any, bundle: str, folder: str, gpus: list[Gpu]) -> list[str]:
     """The command of the hook that shows the container's own /proc/driver/nvidia, written here.
 
     Empty where the kernel has no such folder: then there is nothing to hide.

@@ -58,6 +58,20 @@ def image_may_annotate(annotations: Mapping[str, str]) -> bool:
     )
 
 
+def claims_two_engines(annotations: Mapping[str, str]) -> bool:
+    """Whether both CRI-O and Podman are said to have made it: an image under Podman can say the
+    one, a pod's author under CRI-O the other, so one of the two lies."""
+    crio = annotations.get(names.CONTAINER_MANAGER) == names.CONTAINER_MANAGER_CRIO
+    return crio and image_may_annotate(annotations)
+
+
+def is_crios(annotations: Mapping[str, str]) -> bool:
+    """Whether this is CRI-O's container: its pod's annotations, except where CRI-O writes its own,
+    are whatever the pod's author wrote."""
+    crio = annotations.get(names.CONTAINER_MANAGER) == names.CONTAINER_MANAGER_CRIO
+    return crio and not image_may_annotate(annotations)
+
+
 def is_pod(annotations: Mapping[str, str]) -> bool:
     """Whether the engine says that this container belongs to a pod."""
     if image_may_annotate(annotations):
@@ -72,7 +86,7 @@ def owner_of(annotations: Mapping[str, str], container_id: str) -> Owner:
     """
     if not is_pod(annotations):
         return Owner(_file_name(container_id, "container id"), container_id)
-    if names.CONTAINERD_POD_UID in annotations:
+    if names.CONTAINERD_POD_UID in annotations and not is_crios(annotations):
         pod = (
             names.CONTAINERD_POD_UID,
             names.CONTAINERD_POD_NAMESPACE,

@@ -12,6 +12,7 @@ between, either leaves a folder without a record, which the next `sweep` removes
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -160,6 +161,11 @@ def broken_record(path: str, reason: str) -> VcudaError:
 
 def _unwritable(state_dir: str, error: OSError) -> VcudaError:
     where = str(error.filename or state_dir)
-    return VcudaError(
-        f"cannot be written: {error.strerror}", where, "free space there, or set state-dir"
-    )
+    mend = "free space there, or set state-dir"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        # One ledger for all users, or a GPU would be promised twice.
+        mend = (
+            "shares are root's to give: run it as root, or have root name a slice with "
+            "'vcuda cdi generate --slice', which --device gives to rootless containers too"
+        )
+    return VcudaError(f"cannot be written: {error.strerror}", where, mend)

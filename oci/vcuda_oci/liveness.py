@@ -34,7 +34,9 @@ def is_alive(allocation: Allocation) -> bool:
 
 
 def container_lives(allocation: Allocation) -> bool:
-    """A claim in progress, or a container that is not stopped."""
+    """A claim in progress, a container that is not stopped, or a named slice."""
+    if allocation.is_named_slice:
+        return True
     pid, started = allocation.claimant
     if started and start_time(pid) == started:
         return True

@@ -18,6 +18,10 @@ ANNOTATION_CORE_UNITS = "vcuda.io/request.vcuda-core"
 ANNOTATION_MEMORY_UNITS = "vcuda.io/request.vcuda-memory"
 MEMORY_UNIT_BYTES = 256 * 1024 * 1024
 
+# The CDI devices, as in `--device vcuda.io/gpu=0`, and where engines look for their spec.
+CDI_KIND = "vcuda.io/gpu"
+CDI_SPEC = "/var/run/cdi/vcuda.json"
+
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 NVIDIA_DRIVER_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 
@@ -36,6 +40,8 @@ CRIO_POD_NAMESPACE = "io.kubernetes.pod.namespace"
 CRIO_POD_NAME = "io.kubernetes.pod.name"
 CRIO_CONTAINER_NAME = "io.kubernetes.container.name"
 CRIO_CONTAINER_TYPE = "io.kubernetes.cri-o.ContainerType"
+# A container's own annotations, in JSON: CRI-O adds the pod's to those in config.json.
+CRIO_ANNOTATIONS = "io.kubernetes.cri-o.Annotations"
 CRIO_SANDBOX_ID = "io.kubernetes.cri-o.SandboxID"
 SANDBOX = "sandbox"
 CONTAINER_MANAGER = "io.container.manager"

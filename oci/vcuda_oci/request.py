@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import names, policies
+from . import jsontree, names, policies
 from .config import ENV_ALWAYS, ENV_NEVER
 from .errors import VcudaError
-from .identity import image_may_annotate
+from .identity import claims_two_engines, image_may_annotate, is_crios
 from .policies import Terms
 from .sizes import parse_bytes
 
@@ -70,8 +70,10 @@ def asked(spec: Any) -> Asked | None:
     `spec` holds: judging a malformed spec is the low-level runtime's work.
     """
     words, annotations = {}, annotations_of(spec)
+    if claims_two_engines(annotations):
+        return None
     for key, value in annotations.items():
-        if key.startswith(names.ANNOTATION_PREFIX):
+        if key.startswith(names.ANNOTATION_PREFIX) and not _is_the_pods(key, annotations):
             words[key[len(names.ANNOTATION_PREFIX) :]] = value
     if any(key in names.REQUEST_KEYS or key.startswith("request.") for key in words):
         return Asked(words, "annotations", image_may_annotate(annotations))
@@ -180,6 +182,20 @@ def sees_every_device(spec: Any) -> bool:
             elif allow is not True and kind == "a":
                 everything = False
     return everything
+
+
+def _is_the_pods(key: str, annotations: Mapping[str, str]) -> bool:
+    """Whether CRI-O took this annotation from the pod, whose author may write anything there.
+
+    Source: CRI-O internal/factory/container, SpecAddAnnotations; read, not run.
+    """
+    if not is_crios(annotations):
+        return False
+    try:
+        own = jsontree.loads(annotations.get(names.CRIO_ANNOTATIONS, ""))
+    except ValueError:
+        return True
+    return not (isinstance(own, dict) and key in own)
 
 
 def _tail(annotation: str) -> str:

@@ -14,7 +14,7 @@ import sys
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
-from . import VERSION, completion
+from . import VERSION, cli_engines, completion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,14 @@ def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
         from .release import release
 
         return release
+    if name == "configure":
+        from .configure import configure
+
+        return configure
+    if name == "cdi":
+        from .cdi import run as cdi
+
+        return cdi
     from . import show
 
     if name == "inspect":
@@ -123,6 +131,21 @@ def build_parser() -> argparse.ArgumentParser:
         "--all-dead", action="store_true", help="release whatever dead containers left behind"
     )
     release.add_argument("--force", action="store_true", help="even if the container lives")
+    cli_engines.configure_options(
+        verb(
+            "configure",
+            "tell a container engine of vcuda, or take that back",
+            "configure docker --dry-run",
+        )
+    )
+    cli_engines.cdi_options(
+        verb(
+            "cdi",
+            "describe this host's GPUs, and named slices of them, to engines that know CDI",
+            "cdi generate --slice train=core:30,memory:5GiB",
+            json=False,
+        )
+    )
     verb(
         "serve",
         "answer the container runtime from a process that is awake: starts get faster",

@@ -29,20 +29,24 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """A script to be sourced by `shell`."""
     verbs = _verbs(parser)
     if shell == "fish":
-        lines = [f"complete -c vcuda -l {name[2:]}" for name in _options(parser)]
+        lines = [f"complete -c vcuda -l {name[2:]}" for name in _own(parser)]
         for verb, verb_parser in verbs.items():
             lines.append(f"complete -c vcuda -n __fish_use_subcommand -f -a {verb}")
             lines += [
                 f"complete -c vcuda -n '__fish_seen_subcommand_from {verb}' -l {name[2:]}"
                 for name in _options(verb_parser)
             ]
+            words = [word for word in _words(verb_parser) if word[:2] != "--"]
+            if words:
+                line = f"complete -c vcuda -n '__fish_seen_subcommand_from {verb}' -f -a"
+                lines.append(f"{line} '{' '.join(words)}'")
         return "\n".join(lines) + "\n"
     cases = [
-        f'    {verb}) COMPREPLY=($(compgen -W "{" ".join(_options(verb_parser))}" -- "$word")) ;;'
+        f'    {verb}) COMPREPLY=($(compgen -W "{" ".join(_words(verb_parser))}" -- "$word")) ;;'
         for verb, verb_parser in verbs.items()
     ]
     text = _BASH.format(
-        cases="\n".join(cases), verbs=" ".join(verbs), options=" ".join(_options(parser))
+        cases="\n".join(cases), verbs=" ".join(verbs), options=" ".join(_own(parser))
     )
     # zsh reads bash's by its own compatibility layer.
     return "autoload -U +X bashcompinit && bashcompinit\n" + text if shell == "zsh" else text
@@ -55,7 +59,24 @@ def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
     return {}
 
 
+def _words(parser: argparse.ArgumentParser) -> list[str]:
+    """What can follow a verb: names to choose from, and options."""
+    names = [
+        str(name)
+        for action in parser._actions
+        if not action.option_strings
+        for name in action.choices or ()
+    ]
+    return [*names, *_options(parser)]
+
+
 def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """Its options, those of the verbs below it included."""
+    below = [name for verb in _verbs(parser).values() for name in _own(verb)]
+    return list(dict.fromkeys([*_own(parser), *below]))
+
+
+def _own(parser: argparse.ArgumentParser) -> list[str]:
     return [
         name for action in parser._actions for name in action.option_strings if name[:2] == "--"
     ]

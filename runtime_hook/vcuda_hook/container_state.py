@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vcuda_oci import jsontree
+import os
+
+from vcuda_oci import bundle, jsontree
 from vcuda_oci.errors import VcudaError
 
 TYPE_CHECKING = False
@@ -16,8 +18,18 @@ MEND = "let the runtime call this hook"
 class State:
     """What the runtime says of a container. Source: runtime-spec runtime.md, "State"."""
 
-    def __init__(self, id: str, pid: int, bundle: str, annotations: dict[str, str]) -> None:
-        self.id, self.pid, self.bundle, self.annotations = id, pid, bundle, annotations
+    def __init__(
+        self, id: str, status: str, pid: int, bundle: str, annotations: dict[str, str]
+    ) -> None:
+        self.id, self.status, self.pid = id, status, pid
+        self.bundle, self.annotations = bundle, annotations
+
+
+def config_of(state: State) -> Any:
+    """The container's config.json. Raises VcudaError: no bundle, or none that can be read."""
+    if not state.bundle.startswith("/"):
+        raise VcudaError("names no bundle", WHERE, MEND)
+    return bundle.load_config(os.path.join(state.bundle, "config.json"))
 
 
 def parse_state(text: bytes) -> State:
@@ -29,9 +41,11 @@ def parse_state(text: bytes) -> State:
     if not isinstance(state, dict) or not isinstance(state.get("id"), str) or not state["id"]:
         raise VcudaError("is no container's state", WHERE, MEND)
     pid, folder, words = state.get("pid"), state.get("bundle"), state.get("annotations")
+    status = state.get("status")
     words = words if isinstance(words, dict) else {}
     return State(
         state["id"],
+        status if isinstance(status, str) else "",
         pid if type(pid) is int else 0,
         folder if isinstance(folder, str) else "",
         {key: value for key, value in words.items() if isinstance(value, str)},

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import bundle, config, grant, request
-from vcuda_oci.errors import VcudaError
+from vcuda_oci import config, grant, request
 
 from . import container_state, created_container
 
@@ -21,9 +20,7 @@ def create(kind: str, config_path: str, state: State) -> None:
 
     Nothing happens to one that asks for nothing, or that the wrapper has edited already.
     """
-    if not state.bundle.startswith("/"):
-        raise VcudaError("names no bundle", container_state.WHERE, container_state.MEND)
-    spec = bundle.load_config(os.path.join(state.bundle, "config.json"))
+    spec = container_state.config_of(state)
     asked = request.asked(spec)
     if not asked or not grant.may_count(asked, request.annotations_of(spec)) or _is_edited(spec):
         return

@@ -17,6 +17,8 @@ def change(process: int, granted: list[DeviceNode], denied: list[DeviceNode]) ->
     process: a descriptor of /proc/<pid> of one of its processes. Raises OSError: the kernel
     refuses, or no hierarchy has device rules.
     """
+    if not granted and not denied:
+        return
     folder, is_v2 = device_cgroup(process)
     if is_v2:
         device_program.change(folder, _numbers(granted), _numbers(denied))

@@ -49,7 +49,8 @@ def examine(settings: Config) -> list[Finding]:
 def look(allocation: Allocation) -> Container:
     runs = liveness.container_lives(allocation)
     container = Container(allocation.id, runs or liveness.is_alive(allocation))
-    if not runs:  # a pod's container between two starts is alive all the same
+    # A pod's container between two starts is alive all the same, and a named slice has none.
+    if not runs or allocation.is_named_slice:
         return container
     try:
         pids = _pids(allocation)

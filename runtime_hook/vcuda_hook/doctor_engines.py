@@ -60,7 +60,7 @@ def readable(engines: Sequence[Engine]) -> list[Finding]:
 
 
 def runtimes(engines: Sequence[Engine]) -> list[Finding]:
-    """Each engine has a handler that leads to the wrapper, which is there."""
+    """Each engine has a handler that leads to the wrapper, which is there, or calls the hook."""
     found = []
     for engine in engines:
         ours = _ours(engine)
@@ -69,7 +69,7 @@ def runtimes(engines: Sequence[Engine]) -> list[Finding]:
                 what = f"{engine.name}'s runtime '{handler.name}' is {handler.path}, no program"
                 mend = "write the wrapper's path: " + _then(engine)
                 found.append(Finding(RUNTIMES, ERROR, what, handler.file, mend))
-        if not ours and not engine.broken:
+        if not ours and not engine.hooks and not engine.broken:
             what = f"{engine.name} does not know vcuda's runtime"
             mend = f"run 'vcuda configure {engine.name}' to share GPUs there"
             found.append(Finding(RUNTIMES, INFO, what, mend=mend))

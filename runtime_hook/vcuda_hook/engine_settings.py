@@ -15,6 +15,7 @@ from .toml_document import Document
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 DOCKER, CONTAINERD, CRIO, PODMAN = "docker", "containerd", "crio", "podman"
@@ -32,6 +33,7 @@ _FILES = {
 }
 # Of Podman and CRI-O. Source: oci-hooks(5).
 _HOOKS = ("/usr/share/containers/oci/hooks.d/*.json", "/etc/containers/oci/hooks.d/*.json")
+_HOOK = "vcuda-container-hook"
 _NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 # The CRI plugin's name in containerd's files of version 3, 2 and 1.
 _CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
@@ -49,7 +51,8 @@ class Handler:
 class Engine:
     """default: the handler of who names none, "" for the engine's own; default_file: where it says.
 
-    broken: (file, error) of each that cannot be read or is not what it should be.
+    broken: (file, error) of each that cannot be read or is not what it should be. hooks: files in
+    hooks.d that call vcuda's hook.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,6 +61,7 @@ class Engine:
         self.handlers: dict[str, Handler] = {}
         self.default, self.default_file = "", ""
         self.broken: list[tuple[str, Exception]] = []
+        self.hooks: list[str] = []
 
 
 def read(etc: str = "") -> list[Engine]:
@@ -68,13 +72,20 @@ def read(etc: str = "") -> list[Engine]:
         for pattern in patterns:
             for path in sorted(glob.glob(etc + pattern)):
                 _read_file(engine, path)
+        if name in (CRIO, PODMAN):
+            engine.hooks = _hooks((_HOOK,), etc)
         if engine.files or shutil.which(_PROGRAMS[name]):
             engines.append(engine)
     return engines
 
 
 def nvidia_hooks(etc: str = "") -> list[str]:
-    """The files by which Podman and CRI-O run NVIDIA's own hook; one that is unreadable is none."""
+    """The files by which Podman and CRI-O run NVIDIA's own hook."""
+    return _hooks(_NVIDIA_HOOKS, etc)
+
+
+def _hooks(programs: Sequence[str], etc: str) -> list[str]:
+    """Files in hooks.d that name one of the programs; one that is unreadable names none."""
     found = []
     for path in sorted(path for pattern in _HOOKS for path in glob.glob(etc + pattern)):
         try:
@@ -82,7 +93,7 @@ def nvidia_hooks(etc: str = "") -> list[str]:
                 text = file.read()
         except (OSError, ValueError):
             continue
-        if any(hook in text for hook in _NVIDIA_HOOKS):
+        if any(program in text for program in programs):
             found.append(path)
     return found
 

@@ -24,12 +24,17 @@ An OCI hook: the container's state (JSON) comes on standard input, from the runt
   prestart, createRuntime   give a container that is being created the share it asks for
   createContainer           the same, from inside its namespaces: where no other kind can be had
   poststop [ALLOCATION]     release what the stopped container held
+  byStatus                  createRuntime or poststop, by what the state says: where one command
+                            is called for both, as in hooks.d
+  cdi                       what our CDI spec cannot say, not knowing the container nor its image
 
 Exit status: 0 done, or nothing to do; 1 refused, and the runtime gives the container up; 2 not
 called like this. poststop never fails.
 """
 CREATING = ("prestart", "createRuntime", "createContainer")
 POSTSTOP = "poststop"
+BY_STATUS = "byStatus"
+CDI = "cdi"
 MAX_STATE_BYTES = 16 << 20
 
 
@@ -42,13 +47,20 @@ def main() -> None:
         sys.stdout.write(USAGE)
         return
     kind, rest = words[0] if words else "", words[1:]
-    if not (kind in CREATING and not rest) and not (kind == POSTSTOP and len(rest) <= 1):
+    alone = kind in (*CREATING, BY_STATUS, CDI) and not rest
+    if not alone and not (kind == POSTSTOP and len(rest) <= 1):
         sys.stderr.write(USAGE)
         sys.exit(2)
     try:
         state = container_state.parse_state(sys.stdin.buffer.read(MAX_STATE_BYTES))
+        if kind == BY_STATUS:
+            kind = POSTSTOP if state.status == "stopped" else "createRuntime"
         if kind == POSTSTOP:
             poststop(Ledger(config.load(settings).state_dir), rest[0] if rest else "", state)
+        elif kind == CDI:
+            from . import cdi_hook
+
+            cdi_hook.finish(settings, state)
         else:
             from . import create  # every container that ends comes here too: it needs none of it
 

@@ -8,7 +8,7 @@ from vcuda_oci import liveness
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
-from . import show, table
+from . import show, slices, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +52,12 @@ def _resolve(ledger: Ledger, prefix: str, force: bool) -> str:
     if prefix in broken_ids:
         return prefix
     allocation = show.find(ledger, prefix)
+    if allocation.is_named_slice and not force:
+        raise VcudaError(
+            "is a device of the CDI spec",
+            allocation.id,
+            f"run 'vcuda cdi remove {slices.name_of(allocation)}'",
+        )
     if not force and liveness.is_alive(allocation):
         raise VcudaError(
             "its container lives",

@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 
     from vcuda_oci.allocation import Allocation
 
-CLAIMING, GONE = "claiming", "gone"
+CLAIMING, GONE, NAMED = "claiming", "gone", "named"
 
 
 def statuses(allocations: Sequence[Allocation]) -> list[str]:
     """created, running, paused or stopped, as the runtime says; claiming or gone where it knows
-    no such container. All are asked at once."""
+    no such container; named where no container holds it. All are asked at once."""
     asked: list[subprocess.Popen[bytes] | None] = []
     for allocation in allocations:
+        if allocation.is_named_slice:
+            asked.append(None)
+            continue
         try:
             process = subprocess.Popen(
                 [*allocation.runtime, "state", allocation.container_id],
@@ -37,6 +40,8 @@ def statuses(allocations: Sequence[Allocation]) -> list[str]:
 
 
 def _status(allocation: Allocation, answer: bytes) -> str:
+    if allocation.is_named_slice:
+        return NAMED
     try:
         return str(json.loads(answer)["status"])
     except (ValueError, KeyError, TypeError):

@@ -125,6 +125,28 @@ def product(files: Files, session_folder: str) -> Product:
     return Product(os.path.join(session_folder, "product"))
 
 
+@pytest.fixture(scope="session")
+def product_of_proc_driver(files: Files, session_folder: str) -> Product:
+    """The same, installed so that the folder of the kernel's driver is /proc/driver.
+
+    No kernel here has /proc/driver/nvidia.
+    """
+    reason = missing()
+    if reason is not None:
+        cannot(reason)
+    product = Product(os.path.join(session_folder, "of-proc-driver"))
+    folder = os.path.join(product.prefix, "lib/vcuda/python/vcuda_oci")
+    path = os.path.join(folder, "names.py")
+    with open(path) as file:
+        text = file.read()
+    changed = text.replace('KERNEL_DRIVER = "driver/nvidia"', 'KERNEL_DRIVER = "driver"')
+    assert changed != text
+    with open(path, "w") as file:
+        file.write(changed)
+    shutil.rmtree(os.path.join(folder, "__pycache__"))  # believed without a look at the source
+    return product
+
+
 @pytest.fixture
 def container() -> str:
     """A name for a container of this test."""

@@ -14,7 +14,10 @@ from vcuda_hook import cli, run
 from vcuda_oci import grant
 
 PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
-VERBS = ["run", "ps", "inspect", "gpus", "release", "doctor", "demo", "completion"]
+VERBS = [
+    *("run", "ps", "inspect", "gpus", "release", "configure", "cdi", "doctor", "demo"),
+    "completion",
+]
 
 
 @pytest.mark.parametrize("verb", ["", *VERBS])
@@ -161,6 +164,10 @@ def test_completion_knows_every_verb(shell: str, capsys: Any) -> None:
         (["vcuda", "release", "--a"], ["--all-dead"]),
         (["vcuda", "doctor", "--"], ["--help", "--json"]),
         (["vcuda", "--config", "x", "ps", "--"], ["--help", "--json"]),
+        (["vcuda", "configure", "c"], ["containerd", "crio"]),
+        (["vcuda", "configure", "docker", "--d"], ["--dry-run", "--default"]),
+        (["vcuda", "cdi", "g"], ["generate"]),
+        (["vcuda", "cdi", "generate", "--w"], ["--watch"]),
     ],
 )
 def test_bash_completes_verbs_and_their_options(

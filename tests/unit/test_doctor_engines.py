@@ -51,6 +51,15 @@ def test_engines_that_know_the_runtime_are_well(found: Any, wrapper: str) -> Non
     assert found(files) == known("docker", "containerd", "crio", "podman")
 
 
+def test_an_engine_that_calls_the_hook_is_well(found: Any) -> None:
+    hook = '{"version": "1.0.0", "hook": {"path": "/usr/bin/vcuda-container-hook"}}'
+    files = {
+        "/etc/containers/containers.conf": "[engine]\n",
+        "/usr/share/containers/oci/hooks.d/vcuda.json": hook,
+    }
+    assert found(files) == known("podman")
+
+
 def test_an_engine_that_does_not_know_the_runtime_is_told(found: Any, tmp_path: Any) -> None:
     script(f"{tmp_path}/programs/dockerd", "#!/bin/sh\n")
     answer = found({"/etc/containerd/config.toml": "version = 2\n"})

@@ -222,6 +222,17 @@ def test_a_pods_container_between_two_starts_is_well(ledger: Ledger, tmp_path: A
     ]
 
 
+def test_a_named_slice_that_no_container_holds_is_well(ledger: Ledger) -> None:
+    with ledger:
+        slice = record("cdi@train", container_id="", runtime=[])
+        ledger.write(slice, limits_page(slice, Rules()))
+        ledger.remove("box")
+    assert doctor_containers.examine(settings_of(ledger)) == [
+        Finding("dead-containers", OK, "none holds a share"),
+        Finding("shim-not-loaded", OK, "no program in a container goes round the shim"),
+    ]
+
+
 def test_a_containers_processes_are_those_of_its_cgroups_and_below(tmp_path: Any) -> None:
     of = {
         "self": "3:devices:/system.slice\n0::/system.slice\n",

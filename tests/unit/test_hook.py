@@ -129,3 +129,17 @@ def test_an_unknown_call_shows_how_to_call_it(hook: Hook, words: tuple[str, ...]
         2,
         "usage: vcuda-container-hook [--config FILE] KIND [ALLOCATION] < STATE",
     )
+
+
+def test_one_command_is_the_hook_of_both_ends(hook: Hook, tmp_path: Any) -> None:
+    hook.holds(record("box"))
+    asked = {"annotations": {"vcuda.io/core": "30"}}
+    write(f"{tmp_path}/bundle/config.json", json.dumps(asked))
+    state = {"id": "box", "pid": 1, "bundle": f"{tmp_path}/bundle"}
+    for status in ("creating", "created"):
+        answer = hook("byStatus", state={**state, "status": status})
+        assert answer == hook("createRuntime", state=state)
+        assert answer[0] == 1  # process 1 is no container
+        assert shares_of(hook.ledger) == {"box": record().shares}
+    assert hook("byStatus", state={**state, "status": "stopped"}) == (0, "")
+    assert shares_of(hook.ledger) == {}

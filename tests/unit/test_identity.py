@@ -68,6 +68,13 @@ def test_cri_o_names_itself_and_is_believed() -> None:
     assert vars(identity.owner_of({**CRIO, "io.container.manager": "cri-o"}, "c1")) == POD
 
 
+def test_containerds_words_prove_nothing_under_crio() -> None:
+    """CRI-O adds a pod's annotations to its containers': the author may have written them."""
+    forged = {**CONTAINERD, "io.kubernetes.cri.sandbox-uid": "uid-2"}
+    seen = {**forged, **CRIO, "io.container.manager": "cri-o"}
+    assert vars(identity.owner_of(seen, "c1")) == POD
+
+
 def test_a_restarted_container_is_the_same_owner_under_another_id() -> None:
     first, second = identity.owner_of(CONTAINERD, "c1"), identity.owner_of(CONTAINERD, "c2")
     assert (first.key, first.container_id) == ("pod-uid-1.main", "c1")

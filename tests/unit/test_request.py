@@ -262,6 +262,44 @@ def test_an_annotation_that_an_image_may_have_made_counts_as_its_env_does(
     assert request.counts(asked, setting, is_pod=False, privileged=False) is expected
 
 
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ('{"vcuda.io/request.vcuda-core":"30"}', {"request.vcuda-core": "30"}),
+        ("{}", None),
+        ("null", None),
+        ("no JSON", None),
+        (None, None),
+    ],
+)
+def test_under_crio_only_the_containers_own_annotations_ask(own: str | None, expected: Any) -> None:
+    """CRI-O adds the pod's annotations, which its author writes, to config.json too."""
+    annotations = {
+        "io.container.manager": "cri-o",
+        "io.kubernetes.pod.uid": "uid-1",
+        # The author may say that this is containerd.
+        "io.kubernetes.cri.sandbox-uid": "uid-1",
+        "vcuda.io/request.vcuda-core": "30",
+        "vcuda.io/core": "100",
+    }
+    if own is not None:
+        annotations["io.kubernetes.cri-o.Annotations"] = own
+    found = request.asked({"annotations": annotations})
+    assert (found.words if found else None) == expected
+
+
+def test_what_two_engines_are_said_to_have_made_asks_for_nothing() -> None:
+    """An image under Podman says CRI-O, or a pod's author under CRI-O says Podman."""
+    annotations = {
+        "io.container.manager": "cri-o",
+        "io.podman.annotations.init": "FALSE",
+        "io.kubernetes.pod.uid": "uid-1",
+        "vcuda.io/core": "100",
+    }
+    spec = {"annotations": annotations, "process": {"env": ["VCUDA_CORE=100"]}}
+    assert request.asked(spec) is None
+
+
 @pytest.mark.parametrize("word", ["VCUDA_CORE=30", "VCUDA_GPU=0"])
 def test_a_privileged_container_that_asks_by_env_is_refused(word: str) -> None:
     asked = request.asked(with_env(word))

@@ -42,13 +42,16 @@ class Containerd(Engine):
     programs = ("containerd", "ctr", "containerd-shim-runc-v2", "runc")
     namespace: str
 
-    def open(self) -> None:
-        self.socket = self.host.path("c.sock")
+    def config(self) -> str:
+        """The daemon's configuration file."""
         text = CONFIG.format(
             folder=self.host.folder, socket=self.socket, image=IMAGE, runtime=self.runtime
         )
-        config = self.host.write("config.toml", text)
-        self.host.daemon(["containerd", "--config", config], "containerd.log")
+        return self.host.write("config.toml", text)
+
+    def open(self) -> None:
+        self.socket = self.host.path("c.sock")
+        self.host.daemon(["containerd", "--config", self.config()], "containerd.log")
         wait_until(lambda: self.ctr("version").rc == 0, "containerd, see containerd.log")
         self.host.check(self.command("images", "import", "--snapshotter=native", self.files.image))
 

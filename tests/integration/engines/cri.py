@@ -62,6 +62,7 @@ class Cri(Containerd):
         *,
         uid: str | None = None,
         annotations: Mapping[str, str] | None = None,
+        handler: str = "vcuda",
     ) -> Pod:
         """A sandbox with the host's network: no network plugin is needed.
 
@@ -82,7 +83,7 @@ class Cri(Containerd):
             ),
         )
         answer = self.runtime_service.RunPodSandbox(
-            cri.RunPodSandboxRequest(config=config, runtime_handler="vcuda"), timeout=SECONDS
+            cri.RunPodSandboxRequest(config=config, runtime_handler=handler), timeout=SECONDS
         )
         pod = Pod(name, uid, answer.pod_sandbox_id, config, {}, {})
         self._pods[name] = pod

@@ -14,14 +14,17 @@ class Docker(Engine):
 
     image = IMAGE
 
-    def open(self) -> None:
+    def config(self) -> str:
+        """The daemon's configuration file."""
         settings = {"runtimes": {"vcuda": {"path": self.runtime}}}
-        config = self.host.write("daemon.json", json.dumps(settings))
+        return self.host.write("daemon.json", json.dumps(settings))
+
+    def open(self) -> None:
         self._socket = self.host.path("d.sock")
         self.host.daemon(
             [
                 "dockerd",
-                f"--config-file={config}",
+                f"--config-file={self.config()}",
                 f"--host=unix://{self._socket}",
                 f"--data-root={self.host.path('data')}",
                 f"--exec-root={self.host.path('exec')}",

@@ -1,0 +1,140 @@
+"""``vcuda cdi``: a CDI spec of this host's GPUs and of named slices of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from vcuda_oci import cdi, edits, files, grant, names, nodes
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+
+from . import cdi_hook, cdi_watch, hook, slices, table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection
+
+    from vcuda_oci.config import Config
+    from vcuda_oci.host import Host
+    from vcuda_oci.placement import Gpu
+
+STANDARD_OUTPUT = "-"
+
+
+def run(arguments: argparse.Namespace, settings: Config) -> int:
+    return (
+        remove(arguments, settings) if arguments.cdi == "remove" else generate(arguments, settings)
+    )
+
+
+def generate(arguments: argparse.Namespace, settings: Config) -> int:
+    """Claim the slices that are new and write the spec; all or nothing."""
+    wanted = dict(slices.parse(text) for text in arguments.slice)
+    output = arguments.output
+    if output == STANDARD_OUTPUT and (arguments.watch or arguments.json):
+        raise VcudaError("is standard output", "--output", "name a file, or leave --watch out")
+    ledger = Ledger(settings.state_dir)
+    facts = grant.host_of(settings)
+    made: list[str] = []
+    try:
+        for name, request in wanted.items():
+            if slices.claim_slice(ledger, facts, name, request, settings):
+                made.append(name)
+        if output == STANDARD_OUTPUT:
+            text, _ = spec_text(ledger, facts, settings)
+            sys.stdout.write(text)
+            return 0
+        with ledger:
+            changed, devices = write(ledger, facts, settings, output)
+    except BaseException:
+        with ledger:
+            for name in made:
+                ledger.remove(slices.id_of(name))
+        raise
+    if arguments.json:
+        table.print_json({"path": output, "changed": changed, "devices": devices})
+    else:
+        print(f"{'wrote' if changed else 'unchanged'} {output}: {', '.join(devices)}", flush=True)
+    if arguments.watch:
+        cdi_watch.watch(ledger, settings, output, arguments.interval)
+    return 0
+
+
+def remove(arguments: argparse.Namespace, settings: Config) -> int:
+    """Take the slices out of the spec, then release them.
+
+    All are looked at before the first goes. Raises VcudaError: no such slice, or a process uses it.
+    """
+    ledger = Ledger(settings.state_dir)
+    with ledger:
+        known = {slices.name_of(allocation): allocation for allocation in slices.all_of(ledger)}
+        for name in arguments.name:
+            if name not in known:
+                raise VcudaError("no slice of this name", name, "see 'vcuda ps'")
+            if not arguments.force and slices.is_in_use(ledger, known[name]):
+                mend = "end it, or say --force: another may then get the same share"
+                raise VcudaError("a process uses it", name, mend)
+        if os.path.exists(arguments.output):
+            write(ledger, grant.host_of(settings), settings, arguments.output, arguments.name)
+        for name in arguments.name:
+            if not slices.is_in_use(ledger, known[name]):
+                slices.revoke(ledger, known[name])
+            ledger.remove(known[name].id)
+    if arguments.json:
+        table.print_json(arguments.name)
+    else:
+        for name in arguments.name:
+            print(f"removed {names.CDI_KIND}={name}")
+    return 0
+
+
+def write(
+    ledger: Ledger, facts: Host, settings: Config, path: str, without: Collection[str] = ()
+) -> tuple[bool, list[str]]:
+    """Replace the spec where it says something else; whether it did, and the devices' names.
+
+    Needs the ledger's lock. Raises VcudaError: it cannot be written.
+    """
+    text, devices = spec_text(ledger, facts, settings, without)
+    if not facts.root:
+        nodes.link_numbers(list(facts.nodes.values()))
+    for gpus in _devices(ledger, facts):
+        cdi_hook.write_procfs(settings, gpus)
+    try:
+        if os.path.exists(path) and files.read(path, follow=True) == text.encode():
+            return False, devices
+        os.makedirs(os.path.dirname(os.path.abspath(path)), 0o755, exist_ok=True)
+        files.replace(path, text.encode(), 0o644, sync=True)
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        raise VcudaError(what, path, "run it as root, or name another --output") from error
+    return True, devices
+
+
+def _devices(ledger: Ledger, facts: Host) -> list[list[Gpu]]:
+    """The GPUs of each device."""
+    uuids = [{share.uuid for share in held.shares} for held in slices.all_of(ledger)]
+    of_slices = [[gpu for gpu in facts.gpus if gpu.uuid in held] for held in uuids]
+    return [*([gpu] for gpu in facts.gpus), facts.gpus, *of_slices]
+
+
+def spec_text(
+    ledger: Ledger, facts: Host, settings: Config, without: Collection[str] = ()
+) -> tuple[str, list[str]]:
+    """The spec as JSON, and its devices' names. A slice whose GPU is gone is left out."""
+    grant.check_shim()
+    held = {
+        slices.name_of(allocation): (allocation, f"{ledger.containers}/{allocation.id}")
+        for allocation in slices.all_of(ledger)
+        if slices.name_of(allocation) not in without
+        and all(facts.gpu(share.uuid) for share in allocation.shares)
+    }
+    # The shim by its own name: the link will lead to the next version's.
+    shim = os.path.realpath(grant.SHIM)
+    command = [grant.HOOK, "--config", settings.path, hook.CDI]
+    paths = edits.Paths(shim, "", command, settings.extra_mounts)
+    tree = cdi.spec(facts, paths, settings.driver_capabilities, held)
+    return json.dumps(tree, indent=2) + "\n", [device["name"] for device in tree["devices"]]

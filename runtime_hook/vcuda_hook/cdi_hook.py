@@ -1,0 +1,119 @@
+"""The hook of our CDI spec: what a spec cannot say, not knowing the container nor its image.
+
+The engine has injected devices and mounts by then. Of a slice, the shim is laid over the image's
+own libcuda; whoever has a GPU sees that one in /proc/driver/nvidia; the image's demands are judged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from vcuda_oci import (
+    config,
+    edits,
+    files,
+    grant,
+    image_libraries,
+    names,
+    pages,
+    procfs,
+    request,
+    requirements,
+)
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+
+from . import container_state, created_container
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from vcuda_oci.config import Config
+    from vcuda_oci.host import Host
+    from vcuda_oci.placement import Gpu
+
+    from .container_state import State
+
+
+def finish(config_path: str, state: State) -> None:
+    """Raises VcudaError: the image demands what is not here, or something cannot be mounted."""
+    spec = container_state.config_of(state)
+    settings = config.load(config_path)
+    facts = grant.host_of(settings)
+    gpus = gpus_of(spec, facts)
+    requirements.check(request.environment_of(spec), facts, gpus)
+    more = edits.Edits()
+    limits = mounts_of(spec).get(names.GUEST_LIMITS)
+    if limits is not None:
+        _refuse_more_than_the_slice(limits, mounts_of(spec), gpus, facts)
+        own = image_libraries.find(spec, state.bundle, facts.libraries)
+        shim = os.path.realpath(grant.SHIM)
+        for path, source in edits.over_the_images(own, facts, shim).items():
+            more.mounts.append((source, path, edits.READ_ONLY))
+    if command := _procfs_hook(spec, state.bundle, settings, gpus):
+        more.hooks.append(edits.procfs_hook(edits.Paths("", "", [], [], command)))
+    if not more.mounts and not more.hooks:
+        return
+    from . import attach  # ctypes: only where there is something to mount
+
+    container = created_container.find("createRuntime", state)
+    root = os.path.join(state.bundle, spec["root"]["path"])
+    attach.attach(more, container.process, root, facts.root)
+    attach.run_hooks(more, "createRuntime", container.pid)
+
+
+def gpus_of(spec: Any, facts: Host) -> list[Gpu]:
+    """The GPUs whose nodes the container is given."""
+    linux = spec.get("linux") if isinstance(spec, dict) else None
+    nodes = {node.get("path") for node in _objects(linux, "devices")}
+    return [gpu for gpu in facts.gpus if f"/dev/nvidia{gpu.minor}" in nodes]
+
+
+def mounts_of(spec: Any) -> dict[str, str]:
+    """Sources by destination; of two on one place the last counts."""
+    mounts = _objects(spec, "mounts")
+    return {str(mount.get("destination")): str(mount.get("source")) for mount in mounts}
+
+
+def _refuse_more_than_the_slice(
+    limits: str, mounts: dict[str, str], gpus: Sequence[Gpu], facts: Host
+) -> None:
+    """Raises VcudaError: a GPU is no part of the slice, or has come as a whole beside it."""
+    try:
+        inside = {gpu.uuid for gpu in pages.read_limits(files.read(limits)).gpus}
+    except ValueError as error:
+        raise VcudaError(str(error), limits, "run 'vcuda cdi generate'") from error
+    driver = facts.libraries.get("libcuda.so.1")
+    has_driver = driver in [
+        source
+        for place, source in mounts.items()
+        if place.endswith("/libcuda.so.1") and not place.startswith(names.GUEST_DIR)
+    ]
+    if has_driver or not inside.issuperset(gpu.uuid for gpu in gpus):
+        raise VcudaError("a slice and more of the GPUs", "CDI devices", "give it the slice alone")
+
+
+def write_procfs(settings: Config, gpus: Sequence[Gpu]) -> None:
+    """Write what a container with these GPUs sees: a hook without root finds it there."""
+    kernel = "/proc/" + names.KERNEL_DRIVER
+    if os.path.isdir(kernel):
+        procfs.write(kernel, _procfs_folder(settings, gpus), gpus)
+
+
+def _procfs_hook(spec: Any, bundle: str, settings: Config, gpus: Sequence[Gpu]) -> list[str]:
+    # All containers with these GPUs share the folder: who writes it must be alone.
+    may_write = os.access(settings.state_dir, os.W_OK)
+    with Ledger(settings.state_dir) if may_write else contextlib.nullcontext():
+        return grant.procfs_hook(spec, bundle, _procfs_folder(settings, gpus), list(gpus))
+
+
+def _procfs_folder(settings: Config, gpus: Sequence[Gpu]) -> str:
+    return f"{settings.state_dir}/procfs/{'-'.join(str(gpu.minor) for gpu in gpus) or 'none'}"
+
+
+def _objects(parent: Any, key: str) -> list[dict[str, Any]]:
+    items = parent.get(key) if isinstance(parent, dict) else None
+    return [item for item in items or () if isinstance(item, dict)]

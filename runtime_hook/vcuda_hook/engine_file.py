@@ -1,0 +1,99 @@
+"""An engine's configuration file: read whole, replaced whole, its mode and owner kept."""
+
+from __future__ import annotations
+
+import os
+
+from vcuda_oci import files
+from vcuda_oci.errors import VcudaError
+
+
+def real(path: str) -> str:
+    """The file that `path` stands for: a link stays one, what it leads to is edited."""
+    return os.path.realpath(path)
+
+
+def read(path: str) -> str | None:
+    """The text; None: there is no such file. Raises VcudaError: it cannot be read."""
+    try:
+        return files.read(path).decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise VcudaError(what, path, "make it a readable UTF-8 file") from error
+
+
+def replace(path: str, text: str | None, staging: str = "") -> None:
+    """The old file or the new one, whole, whatever happens; None: no file.
+
+    staging: a folder of the same file system, where nobody takes a file that a kill leaves
+    half-written for configuration; default: the file's own. Raises VcudaError; then nothing has
+    changed.
+    """
+    try:
+        if text is None:
+            files.remove(path)
+            return
+        made = missing_folders(path)
+        beside = f"{staging or os.path.dirname(path)}/.{os.path.basename(path)}.vcuda"
+        try:
+            for folder in reversed(made):
+                os.mkdir(folder, 0o755)
+            files.replace(beside, text.encode(), 0o600, sync=True)
+            _as_before(path, beside)
+            os.rename(beside, path)
+        except BaseException:
+            files.remove(beside)
+            remove_folders(made)
+            raise
+        _sync_folder(os.path.dirname(path))
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        raise VcudaError(what, path, "run it as root, on a file system with space") from error
+
+
+def missing_folders(path: str) -> list[str]:
+    """The folders above `path` that are not there, the lowest first."""
+    missing = []
+    folder = os.path.dirname(path)
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return missing
+
+
+def remove_folders(folders: list[str]) -> None:
+    """Those that are empty, up to the first that is not; the lowest comes first."""
+    for folder in folders:
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return  # somebody put something into it
+
+
+def _as_before(path: str, beside: str) -> None:
+    """Owner, mode and SELinux label of the file that goes; 0644 for a new one."""
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:
+        os.chmod(beside, 0o644)
+        return
+    os.chown(beside, old.st_uid, old.st_gid)
+    os.chmod(beside, old.st_mode & 0o7777)
+    try:
+        os.setxattr(beside, "security.selinux", os.getxattr(path, "security.selinux"))
+    except OSError:
+        pass  # no such label here
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError:
+        pass  # the new file is there; a power loss now may bring the old one back
+    finally:
+        os.close(fd)

@@ -1,0 +1,105 @@
+"""Named slices: shares of GPUs that belong to a name, not to a container.
+
+A CDI spec is written once and used by many containers. The slice is claimed when it is named; its
+pages stay as long as it does, and the containers that are given it share what it holds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from vcuda_oci import claim, files, grant, pages, request
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.identity import Owner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.config import Config
+    from vcuda_oci.host import Host
+    from vcuda_oci.ledger import Ledger
+    from vcuda_oci.request import Request
+
+# No container's id has an @, so none can come under a slice's record.
+_PREFIX = "cdi@"
+# A CDI device's name that is a file's too. Source: CDI SPEC.md, "name".
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9])?", re.ASCII)
+# The names of whole GPUs.
+_TAKEN = re.compile(r"[0-9]+|all|(GPU|MIG)-.*", re.IGNORECASE)
+
+
+def parse(text: str) -> tuple[str, Request]:
+    """ "NAME=core:30,memory:5GiB,gpu:0" as name and request. Raises VcudaError: it is not that."""
+    name, equals, rest = text.partition("=")
+    where = f"--slice {name}"
+    if not equals or not _NAME.fullmatch(name):
+        mend = "write NAME=core:30,memory:5GiB, NAME of letters, digits and _.-"
+        raise VcudaError(f"'{text}' is no slice", "--slice", mend)
+    if _TAKEN.fullmatch(name):
+        raise VcudaError(f"'{name}' is a whole GPU's name", "--slice", "choose another")
+    words: dict[str, str] = {}
+    for part in rest.split(","):
+        key, colon, value = part.partition(":")
+        if not colon or (key in words and key != "gpu"):
+            raise VcudaError(f"'{part}' is no part of a request", where, "write core:30")
+        words[key] = f"{words[key]},{value}" if key in words else value
+    return name, request.parse(request.Asked(words, where, False))
+
+
+def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings: Config) -> bool:
+    """Whether this made it; the same slice again is the same. Raises VcudaError: it can't be."""
+    known = ledger.get(_PREFIX + name)
+    if known:
+        if known.request != wanted.as_json():
+            raise VcudaError(
+                "is there with another request", name, f"run 'vcuda cdi remove {name}' first"
+            )
+        return False
+    owner = Owner(_PREFIX + name, "")
+    rules = grant.rules_of(settings)
+    return claim.claim(ledger, host, owner, wanted, [], os.getpid(), rules)[1]
+
+
+def name_of(allocation: Allocation) -> str:
+    """The device's name."""
+    return allocation.id[len(_PREFIX) :]
+
+
+def id_of(name: str) -> str:
+    """The allocation's id."""
+    return _PREFIX + name
+
+
+def all_of(ledger: Ledger) -> list[Allocation]:
+    return [allocation for allocation in ledger.read()[0] if allocation.is_named_slice]
+
+
+def is_in_use(ledger: Ledger, allocation: Allocation) -> bool:
+    """Whether a process that uses it lives, by the locks on the usage page."""
+    try:
+        fd = os.open(f"{ledger.containers}/{allocation.id}/usage", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return bool(pages.live_slots(fd))
+    finally:
+        os.close(fd)
+
+
+def revoke(ledger: Ledger, allocation: Allocation) -> None:
+    """Take it from a container that still has its pages mounted: what starts there gets nothing.
+
+    The page itself is emptied, which the shim answers with CUDA_ERROR_SYSTEM_NOT_READY. Without
+    the ledger's lock, nobody else may write it.
+    """
+    path = f"{ledger.containers}/{allocation.id}/limits"
+    try:
+        page = files.read(path, 1 << 20)
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        os.pwrite(fd, bytes(len(page)), 0)
+    finally:
+        os.close(fd)

@@ -1,0 +1,163 @@
+"""`vcuda configure podman|crio --hooks`: the file in hooks.d, and how it goes back."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from unit.ground import mode_of, script, write
+from vcuda_hook import cli
+from vcuda_oci import grant
+
+# What oci-hooks(5) says of its version 1.0.0.
+STAGES = ("precreate", "prestart", "createRuntime", "createContainer", "startContainer")
+TEXTS = {"type": "array", "items": {"type": "string"}}
+HOOK = {
+    "path": {"type": "string", "pattern": "^/"},
+    "args": TEXTS,
+    "env": {"type": "array", "items": {"type": "string", "pattern": "^[^=]+="}},
+    "timeout": {"type": "integer", "minimum": 1},
+}
+WHEN = {
+    "always": {"type": "boolean"},
+    "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+    "commands": TEXTS,
+    "hasBindMounts": {"type": "boolean"},
+}
+
+
+def closed(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+SCHEMA = closed(
+    {
+        "version": {"const": "1.0.0"},
+        "hook": closed(HOOK, "path"),
+        "when": {**closed(WHEN), "minProperties": 1},
+        "stages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"enum": [*STAGES, "poststart", "poststop"]},
+        },
+    },
+    *("version", "hook", "when", "stages"),
+)
+
+
+class Desk:
+    """A hooks.d, settings of our own, and an installed hook."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.settings = folder, f"{folder}/vcuda/config.toml"
+        self.path = f"{folder}/oci/hooks.d/vcuda.json"
+        self.hook = script(f"{folder}/bin/vcuda-container-hook", "")
+
+    def run(self, engine: str, *words: str) -> int:
+        where = ["--hooks", "--config", self.path]
+        return cli.main(["--config", self.settings, "configure", engine, *where, *words])
+
+    def read(self) -> Any:
+        with open(self.path) as file:
+            tree = json.load(file)
+        jsonschema.validate(tree, SCHEMA)
+        return tree
+
+    def left(self) -> list[str]:
+        return sorted(os.listdir(self.folder))
+
+
+@pytest.fixture
+def desk(tmp_path: Any, monkeypatch: Any) -> Desk:
+    made = Desk(str(tmp_path))
+    monkeypatch.setattr(grant, "HOOK", made.hook)
+    return made
+
+
+@pytest.mark.parametrize("engine", ["crio", "podman"])
+def test_the_hook_is_called_for_both_ends_of_a_container_that_asks(desk: Desk, engine: str) -> None:
+    assert desk.run(engine) == 0
+    assert mode_of(desk.path) == 0o644
+    once = desk.read()
+    assert once == {
+        "version": "1.0.0",
+        "hook": {
+            "path": desk.hook,
+            "args": [desk.hook, "--config", desk.settings, "byStatus"],
+            "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+            "timeout": 30,
+        },
+        "when": {"annotations": {r"^vcuda\.io/": ".*"}},
+        "stages": ["createRuntime", "poststop"],
+    }
+    assert desk.run(engine, "--always") == 0
+    assert desk.read() == {**once, "when": {"always": True}}
+    assert desk.run(engine) == 0
+    assert desk.read() == once
+    assert desk.run(engine, "--undo") == 0
+    assert desk.left() == ["bin", "vcuda"]
+
+
+def test_the_file_is_one_for_both_engines(desk: Desk, capsys: Any) -> None:
+    assert desk.run("podman") == 0
+    capsys.readouterr()
+    assert desk.run("crio") == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"nothing to change in {desk.path}"
+    assert desk.run("crio", "--undo") == 0
+    assert desk.left() == ["bin", "vcuda"]
+
+
+def test_a_dry_run_shows_the_file_and_makes_none(desk: Desk, capsys: Any) -> None:
+    assert desk.run("podman", "--dry-run") == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[:2] == [f"--- {desk.path}", f"+++ {desk.path} (new)"]
+    assert '+  "version": "1.0.0",' in told
+    assert desk.left() == ["bin"]
+
+
+def test_a_file_of_somebody_elses_stays(desk: Desk, capsys: Any) -> None:
+    text = '{"version": "1.0.0", "hook": {"path": "/opt/mine"}}'
+    write(desk.path, text)
+    assert desk.run("podman") == 1
+    assert capsys.readouterr().err == (
+        f"vcuda: {desk.path}: hook is there, but not as it has to be; remove it, and run this "
+        "again\n"
+    )
+    assert open(desk.path).read() == text  # noqa: SIM115
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["docker"], "--hooks: docker reads no hooks.d; leave it out; these have one: crio, "),
+        (["podman", "--default"], "--default: is about a runtime; leave it out, or --hooks"),
+        (["crio", "--runtime-path", "/x"], "--runtime-path: is about a runtime; leave it out, "),
+    ],
+)
+def test_words_of_the_other_door_are_refused(
+    desk: Desk, capsys: Any, words: list[str], line: str
+) -> None:
+    assert desk.run(*words) == 1
+    assert capsys.readouterr().err.startswith(f"vcuda: {line}")
+    assert desk.left() == ["bin"]
+
+
+def test_always_without_hooks_is_refused(desk: Desk, capsys: Any) -> None:
+    assert cli.main(["--config", desk.settings, "configure", "podman", "--always"]) == 1
+    assert capsys.readouterr().err == "vcuda: --always: is about a hook; say --hooks too\n"
+
+
+def test_a_hook_that_is_not_installed_is_named(desk: Desk, capsys: Any) -> None:
+    os.unlink(desk.hook)
+    assert desk.run("podman") == 1
+    assert capsys.readouterr().err.startswith(f"vcuda: {desk.hook}: is no program; install vcuda")
+    assert not os.path.exists(desk.path)
