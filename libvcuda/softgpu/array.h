@@ -30,7 +30,4 @@ struct CUmipmappedArray_st
   CUarray level[17]; /* 65536 elements and half as many, down to one */
 };
 
-/* Carries out a copy, now; the time that it takes comes on STREAM.  */
-CUresult softgpu_copy (const CUDA_MEMCPY3D *copy, CUstream stream);
-
 #endif

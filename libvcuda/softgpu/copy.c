@@ -1,198 +1,163 @@
-/* Copies and sets. They move bytes at once, after the work before them: no kernel here reads or
-   writes memory, so an asynchronous one may move its bytes when submitted. The time that it takes,
-   if any, comes in the stream's order.  */
+/* Copies: every form ends here, as one box from one side to the other. They move bytes at once,
+   after the work before them: no kernel here reads or writes memory, so an asynchronous one may
+   move its bytes when submitted. The time that it takes, if any, comes in the stream's order.  */
 
 #include <string.h>
 
+#include "array.h"
+#include "copy.h"
 #include "copy_time.h"
 #include "graph.h"
 
-/* Whether the call waits for the work before it, and what it may copy from and to.  */
-enum
+struct side
 {
-  WAITS = 1,
-  TO_HOST = 2,
-  FROM_HOST = 4,
+  uintptr_t start; /* of the box */
+  size_t pitch;
+  size_t slice;
 };
 
-static CUresult
-move (CUdeviceptr to, CUdeviceptr from, size_t bytes, unsigned how, CUstream stream)
+/* Bytes from the box's first to its last.  */
+static bool
+span (size_t width, size_t height, size_t depth, const struct side *side, size_t *bytes)
 {
-  REQUIRE_CONTEXT (context);
-  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
-  if (bytes == 0)
-    return CUDA_SUCCESS;
-  REQUIRE (to && from, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_may_touch (to, bytes, how & TO_HOST)
-               && softgpu_may_touch (from, bytes, how & FROM_HOST),
+  size_t rows, slices;
+  return !__builtin_mul_overflow (height - 1, side->pitch, &rows)
+         && !__builtin_mul_overflow (depth - 1, side->slice, &slices)
+         && !__builtin_add_overflow (rows, slices, bytes)
+         && !__builtin_add_overflow (*bytes, width, bytes);
+}
+
+/* Graphs' memory has its addresses before it is there: a captured copy may name them.  */
+static bool
+may_touch (uintptr_t start, size_t bytes, bool host_too, bool captured)
+{
+  return softgpu_may_touch (start, bytes, host_too)
+         || (captured && softgpu_of_a_graph (start, bytes));
+}
+
+static CUresult
+linear_side (struct side *side, const CUDA_MEMCPY3D *copy, uintptr_t base, const size_t at[3],
+             size_t pitch, size_t height, bool host_too, bool captured)
+{
+  REQUIRE (base, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE ((copy->Height <= 1 && copy->Depth <= 1) || pitch >= copy->WidthInBytes + at[0],
            CUDA_ERROR_INVALID_VALUE);
-  if (softgpu_captures)
+  REQUIRE (copy->Depth <= 1 || height >= copy->Height + at[1], CUDA_ERROR_INVALID_VALUE);
+  /* Of one layer the height may be anything.  */
+  REQUIRE (!__builtin_mul_overflow (pitch, height, &side->slice) || copy->Depth <= 1,
+           CUDA_ERROR_INVALID_VALUE);
+  side->pitch = pitch;
+  side->start = base + at[0] + at[1] * pitch + at[2] * side->slice;
+  size_t bytes;
+  REQUIRE (span (copy->WidthInBytes, copy->Height, copy->Depth, side, &bytes)
+               && may_touch (side->start, bytes, host_too, captured),
+           CUDA_ERROR_INVALID_VALUE);
+  return CUDA_SUCCESS;
+}
+
+static CUresult
+array_side (struct side *side, const CUDA_MEMCPY3D *copy, CUarray array, const size_t at[3])
+{
+  REQUIRE (array && array->kind == ARRAY, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_context (array->context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  REQUIRE (at[0] <= array->row_bytes && copy->WidthInBytes <= array->row_bytes - at[0]
+               && at[1] <= array->rows && copy->Height <= array->rows - at[1]
+               && at[2] <= array->layers && copy->Depth <= array->layers - at[2],
+           CUDA_ERROR_INVALID_VALUE);
+  side->pitch = array->row_bytes;
+  side->slice = array->row_bytes * array->rows;
+  side->start = array->start + at[0] + at[1] * side->pitch + at[2] * side->slice;
+  return CUDA_SUCCESS;
+}
+
+static CUresult
+find_side (struct side *side, const CUDA_MEMCPY3D *copy, CUmemorytype type, const void *host,
+           CUdeviceptr device, CUarray array, const size_t at[3], size_t pitch, size_t height,
+           bool captured)
+{
+  switch (type)
     {
-      if (softgpu_capturing (stream))
-        return softgpu_capture_copy (stream,
-                                     &(CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-                                                       .srcDevice = from,
-                                                       .srcPitch = bytes,
-                                                       .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                                                       .dstDevice = to,
-                                                       .dstPitch = bytes,
-                                                       .WidthInBytes = bytes,
-                                                       .Height = 1,
-                                                       .Depth = 1 });
-      CUresult rc = how & WAITS ? softgpu_check_unsafe () : softgpu_check_implicit (stream);
-      if (rc != CUDA_SUCCESS)
-        return rc;
+    case CU_MEMORYTYPE_HOST:
+      return linear_side (side, copy, (uintptr_t) host, at, pitch, height, true, captured);
+    case CU_MEMORYTYPE_DEVICE:
+      return linear_side (side, copy, device, at, pitch, height, false, captured);
+    case CU_MEMORYTYPE_UNIFIED:
+      return linear_side (side, copy, device, at, pitch, height, true, captured);
+    case CU_MEMORYTYPE_ARRAY:
+      return array_side (side, copy, array, at);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
     }
-  if (how & WAITS)
-    softgpu_drain (context->device);
-  CUresult rc = softgpu_copy_takes_time (stream, to, from, bytes);
+}
+
+static bool
+empty (const CUDA_MEMCPY3D *copy)
+{
+  return !copy->WidthInBytes || !copy->Height || !copy->Depth;
+}
+
+static CUresult
+find_sides (struct side *from, struct side *to, const CUDA_MEMCPY3D *copy, bool captured)
+{
+  REQUIRE (copy->srcLOD == 0 && copy->dstLOD == 0, CUDA_ERROR_INVALID_VALUE);
+  const size_t from_at[3] = { copy->srcXInBytes, copy->srcY, copy->srcZ };
+  const size_t to_at[3] = { copy->dstXInBytes, copy->dstY, copy->dstZ };
+  CUresult rc = find_side (from, copy, copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+                           copy->srcArray, from_at, copy->srcPitch, copy->srcHeight, captured);
   if (rc == CUDA_SUCCESS)
-    memmove ((void *) to, (const void *) from, bytes);
+    rc = find_side (to, copy, copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray,
+                    to_at, copy->dstPitch, copy->dstHeight, captured);
   return rc;
 }
 
 CUresult
-cuMemcpy (CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+softgpu_check_copy (const CUDA_MEMCPY3D *copy, CUstream stream)
 {
-  return move (dst, src, bytes, WAITS | TO_HOST | FROM_HOST, NULL);
+  struct side from, to;
+  return empty (copy) ? CUDA_SUCCESS : find_sides (&from, &to, copy, softgpu_capturing (stream));
 }
 
 CUresult
-cuMemcpyAsync (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+softgpu_copy (const CUDA_MEMCPY3D *copy, CUstream stream)
 {
-  return move (dst, src, bytes, TO_HOST | FROM_HOST, stream);
-}
-
-CUresult
-cuMemcpyHtoD_v2 (CUdeviceptr dst, const void *src, size_t bytes)
-{
-  return move (dst, (CUdeviceptr) src, bytes, WAITS | FROM_HOST, NULL);
-}
-
-CUresult
-cuMemcpyHtoDAsync_v2 (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
-{
-  return move (dst, (CUdeviceptr) src, bytes, FROM_HOST, stream);
-}
-
-CUresult
-cuMemcpyDtoH_v2 (void *dst, CUdeviceptr src, size_t bytes)
-{
-  return move ((CUdeviceptr) dst, src, bytes, WAITS | TO_HOST, NULL);
-}
-
-CUresult
-cuMemcpyDtoHAsync_v2 (void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
-{
-  return move ((CUdeviceptr) dst, src, bytes, TO_HOST, stream);
-}
-
-/* Between device addresses even the plain form returns at once, as on a real device.  */
-CUresult
-cuMemcpyDtoD_v2 (CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-  return move (dst, src, bytes, 0, NULL);
-}
-
-CUresult
-cuMemcpyDtoDAsync_v2 (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
-{
-  return move (dst, src, bytes, 0, stream);
-}
-
-CUresult
-cuMemcpyPeer (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t bytes)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_context (to) && valid_context (from), CUDA_ERROR_INVALID_CONTEXT);
-  return move (dst, src, bytes, 0, NULL);
-}
-
-CUresult
-cuMemcpyPeerAsync (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t bytes,
-                   CUstream stream)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_context (to) && valid_context (from), CUDA_ERROR_INVALID_CONTEXT);
-  return move (dst, src, bytes, 0, stream);
-}
-
-/* Twice as much at each step: the host must be done before the device's time is.  */
-static void
-fill_row (char *row, size_t bytes, const CUDA_MEMSET_NODE_PARAMS *set)
-{
-  memcpy (row, &set->value, set->elementSize);
-  for (size_t here, done = set->elementSize; done < bytes; done += here)
-    {
-      here = done < bytes - done ? done : bytes - done;
-      memcpy (row + done, row, here);
-    }
-}
-
-/* A rectangle of WIDTH elements of SIZE bytes and HEIGHT rows, PITCH bytes apart.  */
-CUresult
-softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream)
-{
-  size_t size = set->elementSize, row, last, bytes;
-  if (set->width == 0 || set->height == 0)
+  struct side from, to;
+  if (empty (copy))
     return CUDA_SUCCESS;
-  REQUIRE (set->dst && set->dst % size == 0 && !__builtin_mul_overflow (set->width, size, &row),
-           CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (set->height == 1 || set->pitch >= row, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (!__builtin_mul_overflow (set->pitch, set->height - 1, &last)
-               && !__builtin_add_overflow (last, row, &bytes)
-               && softgpu_may_touch (set->dst, bytes, false),
-           CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = softgpu_copy_takes_time (stream, set->dst, set->dst, row * set->height);
-  for (size_t y = 0; y < set->height && rc == CUDA_SUCCESS; y++)
-    fill_row ((char *) set->dst + y * set->pitch, row, set);
+  CUresult rc = find_sides (&from, &to, copy, false);
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_copy_takes_time (stream, to.start, from.start,
+                                  copy->WidthInBytes * copy->Height * copy->Depth);
+  for (size_t z = 0; z < copy->Depth && rc == CUDA_SUCCESS; z++)
+    for (size_t y = 0; y < copy->Height; y++)
+      memmove ((void *) (to.start + z * to.slice + y * to.pitch),
+               (const void *) (from.start + z * from.slice + y * from.pitch), copy->WidthInBytes);
   return rc;
 }
 
-static CUresult
-fill (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream, bool asynchronous)
+CUresult
+softgpu_copy_and_wait (const CUDA_MEMCPY3D *copy)
 {
   REQUIRE_CONTEXT (context);
-  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
-  if (softgpu_captures)
-    {
-      if (softgpu_capturing (stream))
-        return softgpu_capture_set (stream, set);
-      CUresult rc = asynchronous ? softgpu_check_implicit (stream) : softgpu_check_unsafe ();
-      if (rc != CUDA_SUCCESS)
-        return rc;
-    }
-  return softgpu_set (set, stream);
+  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = softgpu_check_unsafe ();
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  softgpu_drain (context->device);
+  return softgpu_copy (copy, NULL);
 }
 
-#define SET(bits, columns, rows, bytes_apart)                                                      \
-  &(CUDA_MEMSET_NODE_PARAMS){ .dst = dst,                                                          \
-                              .pitch = (bytes_apart),                                              \
-                              .value = value,                                                      \
-                              .elementSize = bits / 8,                                             \
-                              .width = (columns),                                                  \
-                              .height = (rows) }
-
-#define FILLS(bits, type)                                                                          \
-  CUresult cuMemsetD##bits##_v2 (CUdeviceptr dst, type value, size_t count)                        \
-  {                                                                                                \
-    return fill (SET (bits, count, 1, 0), NULL, false);                                            \
-  }                                                                                                \
-  CUresult cuMemsetD##bits##Async (CUdeviceptr dst, type value, size_t count, CUstream stream)     \
-  {                                                                                                \
-    return fill (SET (bits, count, 1, 0), stream, true);                                           \
-  }                                                                                                \
-  CUresult cuMemsetD2D##bits##_v2 (CUdeviceptr dst, size_t pitch, type value, size_t width,        \
-                                   size_t height)                                                  \
-  {                                                                                                \
-    return fill (SET (bits, width, height, pitch), NULL, false);                                   \
-  }                                                                                                \
-  CUresult cuMemsetD2D##bits##Async (CUdeviceptr dst, size_t pitch, type value, size_t width,      \
-                                     size_t height, CUstream stream)                               \
-  {                                                                                                \
-    return fill (SET (bits, width, height, pitch), stream, true);                                  \
-  }
-
-FILLS (8, unsigned char)
-FILLS (16, unsigned short)
-FILLS (32, unsigned int)
+CUresult
+softgpu_queue_copy (const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
+  if (!softgpu_captures || empty (copy))
+    return softgpu_copy (copy, stream);
+  CUresult rc = softgpu_check_copy (copy, stream);
+  if (rc == CUDA_SUCCESS && softgpu_capturing (stream))
+    return softgpu_capture_copy (stream, copy);
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_check_implicit (stream);
+  return rc == CUDA_SUCCESS ? softgpu_copy (copy, stream) : rc;
+}

@@ -114,6 +114,9 @@ CUresult softgpu_kernel_time (CUfunction function, void **params, void **extra, 
 CUresult softgpu_copy_node (CUgraphNode *copy, CUgraph graph, const struct CUgraphNode_st *node,
                             const CUgraphNode *from, size_t count);
 
+/* Whether BYTES from ADDRESS on are one graph's allocation, live or not.  */
+bool softgpu_of_a_graph (uintptr_t address, size_t bytes);
+
 void softgpu_hold_graph_memory (struct graph_memory *memory);
 void softgpu_let_graph_memory (struct graph_memory *memory);
 

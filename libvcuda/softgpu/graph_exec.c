@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "copy.h"
 #include "graph_exec.h"
 
 static CUresult

@@ -163,15 +163,34 @@ cuGraphMemAllocNodeGetParams (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *para
   return CUDA_SUCCESS;
 }
 
-static bool
-of_a_graph (uintptr_t address)
+static const struct graph_memory *
+first_within (uintptr_t address, size_t bytes)
+{
+  const struct graph_memory *memory = known;
+  while (memory
+         && (address < memory->start || address - memory->start > memory->bytes
+             || bytes > memory->bytes - (address - memory->start)))
+    memory = memory->next;
+  return memory;
+}
+
+bool
+softgpu_of_a_graph (uintptr_t address, size_t bytes)
 {
   pthread_mutex_lock (&guard);
-  const struct graph_memory *memory = known;
-  while (memory && memory->start != address)
-    memory = memory->next;
+  bool found = first_within (address, bytes) != NULL;
   pthread_mutex_unlock (&guard);
-  return memory != NULL;
+  return found;
+}
+
+static bool
+begins_of_a_graph (uintptr_t address)
+{
+  pthread_mutex_lock (&guard);
+  const struct graph_memory *memory = first_within (address, 1);
+  bool begins = memory && memory->start == address;
+  pthread_mutex_unlock (&guard);
+  return begins;
 }
 
 CUresult
@@ -179,7 +198,7 @@ cuGraphAddMemFreeNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from
                        CUdeviceptr address)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && of_a_graph (address), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (graph_valid (graph) && begins_of_a_graph (address), CUDA_ERROR_INVALID_VALUE);
   for (CUgraphNode other = graph->first; other; other = other->next)
     REQUIRE (other->type != CU_GRAPH_NODE_TYPE_MEM_FREE || other->freed != address,
              CUDA_ERROR_INVALID_VALUE);

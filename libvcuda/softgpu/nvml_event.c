@@ -48,10 +48,13 @@ next_event (nvmlEventSet_t set, nvmlEventData_t *data)
       if (!(set->types[i] & nvmlEventTypeXidCriticalError)
           || set->seen[i] == gpu_of (device)->xid_count)
         continue;
-      set->seen[i]++;
+      /* What was not asked for in time is gone.  */
+      if (gpu_of (device)->xid_count - set->seen[i] > SOFTGPU_XIDS)
+        set->seen[i] = gpu_of (device)->xid_count - SOFTGPU_XIDS;
+      unsigned event = set->seen[i]++;
       *data = (nvmlEventData_t){ .device = device,
                                  .eventType = nvmlEventTypeXidCriticalError,
-                                 .eventData = gpu_of (device)->xid,
+                                 .eventData = gpu_of (device)->xid[event % SOFTGPU_XIDS],
                                  .gpuInstanceId = 0xffffffff,
                                  .computeInstanceId = 0xffffffff };
       return true;

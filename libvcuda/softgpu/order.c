@@ -69,7 +69,7 @@ call_attention (struct softgpu_state *state)
 static void
 tell (struct softgpu_gpu *gpu, unsigned xid)
 {
-  gpu->xid = xid;
+  gpu->xid[gpu->xid_count % SOFTGPU_XIDS] = xid;
   gpu->xid_count++;
 }
 

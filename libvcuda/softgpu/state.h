@@ -13,10 +13,11 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 3
+#define SOFTGPU_VERSION 4
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MAX_SLOTS 512
+#define SOFTGPU_XIDS 16
 #define SOFTGPU_MARKS 512 /* events that one process may have outstanding on one GPU */
 
 #define SOFTGPU_DEFAULT_SLICE_NS 2000000ull
@@ -107,9 +108,9 @@ struct softgpu_gpu
   uint64_t clock_ns; /* device time: everything before it is decided */
   uint64_t busy_ns;
   uint64_t slice_left_ns;
-  uint32_t current;      /* slot whose turn it is */
-  _Atomic uint32_t lost; /* fell off the bus */
-  _Atomic uint32_t xid;  /* of the last event that NVML tells */
+  uint32_t current;                   /* slot whose turn it is */
+  _Atomic uint32_t lost;              /* fell off the bus */
+  _Atomic uint32_t xid[SOFTGPU_XIDS]; /* the last events that NVML tells; the nth is at n % XIDS */
   _Atomic uint32_t xid_count;
   _Atomic uint64_t ecc_corrected;
   _Atomic uint64_t ecc_uncorrected;

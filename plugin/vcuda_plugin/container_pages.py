@@ -6,7 +6,7 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from vcuda_oci import pages
+from vcuda_oci import pages, pages_read
 
 from .arbiter import PPM_PER_PERCENT
 from .demand import GPUS_END, Demand, Reading, reading
@@ -38,7 +38,7 @@ class ContainerPages:
         try:
             self._usage = os.open(folder + "/usage", os.O_RDONLY | flags)
             try:
-                page = pages.read_limits(os.pread(self._limits, pages.LIMITS_SIZE, 0))
+                page = pages_read.read_limits(os.pread(self._limits, pages.LIMITS_SIZE, 0))
                 if [gpu.uuid for gpu in page.gpus] != [share.uuid for share in allocation.shares]:
                     raise ValueError("the limits page names other GPUs than the record")
                 self._sequence = page.sequence

@@ -16,7 +16,7 @@ from vcuda_oci import (
     grant,
     image_libraries,
     names,
-    pages,
+    pages_read,
     procfs,
     request,
     requirements,
@@ -83,7 +83,7 @@ def _refuse_more_than_the_slice(
 ) -> None:
     """Raises VcudaError: a GPU is no part of the slice, or has come as a whole beside it."""
     try:
-        inside = {gpu.uuid for gpu in pages.read_limits(files.read(limits)).gpus}
+        inside = {gpu.uuid for gpu in pages_read.read_limits(files.read(limits)).gpus}
     except ValueError as error:
         raise VcudaError(str(error), limits, "run 'vcuda cdi generate'") from error
     driver = facts.libraries.get("libcuda.so.1")

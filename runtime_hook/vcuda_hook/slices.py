@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from vcuda_oci import claim, files, grant, pages, request
+from vcuda_oci import claim, files, grant, pages_read, request
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.identity import Owner
 
@@ -82,7 +82,7 @@ def is_in_use(ledger: Ledger, allocation: Allocation) -> bool:
     except OSError:
         return False
     try:
-        return bool(pages.live_slots(fd))
+        return bool(pages_read.live_slots(fd))
     finally:
         os.close(fd)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from vcuda_oci import files, pages
+from vcuda_oci import files, pages_read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def whole_page(ledger: Ledger, allocation: Allocation) -> Any:
 def _busy(ledger: Ledger, allocation: Allocation) -> tuple[float, list[int]] | None:
     """When, and each GPU's busy_ns."""
     try:
-        page = pages.read_usage(files.read(_folder(ledger, allocation) + "/usage", 1 << 20))
+        page = pages_read.read_usage(files.read(_folder(ledger, allocation) + "/usage", 1 << 20))
     except (OSError, ValueError):
         return None
     return time.monotonic(), [gpu.busy_ns for gpu in page.gpus]
@@ -119,16 +119,16 @@ def _charged(contexts: int, each: int | None) -> int | None:
     return None if each is None else contexts * each
 
 
-def _read_limits(ledger: Ledger, allocation: Allocation) -> pages.Limits:
-    return pages.read_limits(files.read(_folder(ledger, allocation) + "/limits", 1 << 20))
+def _read_limits(ledger: Ledger, allocation: Allocation) -> pages_read.Limits:
+    return pages_read.read_limits(files.read(_folder(ledger, allocation) + "/limits", 1 << 20))
 
 
-def _read(ledger: Ledger, allocation: Allocation) -> pages.Usage:
+def _read(ledger: Ledger, allocation: Allocation) -> pages_read.Usage:
     """The page with its live processes only."""
     path = _folder(ledger, allocation) + "/usage"
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        return pages.read_usage(files.read(path, 1 << 20), pages.live_slots(fd))
+        return pages_read.read_usage(files.read(path, 1 << 20), pages_read.live_slots(fd))
     finally:
         os.close(fd)
 

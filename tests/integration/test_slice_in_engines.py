@@ -13,7 +13,7 @@ from integration.engines.base import Engine, Result
 from integration.engines.cri import Cri
 from integration.product import MIB, Product, asking
 from integration.recorder import Recorder
-from vcuda_oci import pages
+from vcuda_oci import pages, pages_read
 
 LIMIT = 1024 * MIB
 SECONDS = 2
@@ -70,7 +70,7 @@ def test_a_policy_that_was_asked_for_stands_in_the_limits_page_inside(
     asked = asking(sharing, core=30, policy="elastic", core_limit="60", priority="5")
     result = sharing.run(container, ["od", "-An", "-v", "-tx1", pages.GUEST_LIMITS], **asked)
     assert result.rc == 0, result.stderr
-    page = pages.read_limits(bytes.fromhex(result.stdout))
+    page = pages_read.read_limits(bytes.fromhex(result.stdout))
     (gpu,) = page.gpus
     # Until an arbiter grants, the rate is what is reserved.
     assert (gpu.policy, gpu.core_percent, gpu.core_ceiling_percent, gpu.weight, gpu.rate_ppm) == (

@@ -79,6 +79,9 @@ BY_TYPE: dict[str, Maker] = {
     "const CUDA_KERNEL_NODE_PARAMS_v1 *": lambda call: address(v.kernel_node()),
     "const CUDA_MEMCPY2D *": lambda call: address(v.copy_2d()),
     "const CUDA_MEMCPY3D *": lambda call: address(v.copy_node()),
+    "const CUDA_MEMCPY3D_PEER *": lambda call: address(v.copy_between()),
+    "CUDA_MEMCPY3D_BATCH_OP *": lambda call: address(v.copy_operation()),
+    "CUmemcpyAttributes *": lambda call: address(v.copy_attributes()),
     "const CUDA_MEMSET_NODE_PARAMS *": lambda call: address(v.set_node()),
     "CUDA_MEM_ALLOC_NODE_PARAMS *": lambda call: address(v.alloc_node()),
     "CUgraphNodeParams *": lambda call: address(
@@ -191,6 +194,14 @@ BY_NAME: dict[str, Any] = {
     "cuGraphAddDependencies.to": lambda call: list_of(int(v.NODES["Empty"](call.graph()))),
     "cuGraphAddDependencies.numDependencies": 1,
     "pid": lambda call: os.getpid(),
+    "cuMemcpyWithAttributesAsync.size": 64,
+    "cuMemcpyBatchAsync.count": 2,
+    "dsts": lambda call: list_of(v.memory(), v.memory()),
+    "srcs": lambda call: list_of(v.memory(), v.memory()),
+    "sizes": lambda call: list_of(64, 128),
+    "attrsIdxs": lambda call: list_of(0),
+    "numAttrs": 1,
+    "numOps": 1,
 }
 
 # May be NULL, by cuda.h's text or because nothing is asked for then.

@@ -52,9 +52,9 @@ OPTIONAL = {
     "cuModuleGetGlobal_v2 dptr",
     # whatever the function
     "args", "dependencies", "dependencies_out", "dependencyData", "edgeData", "edgeData_out",
-    "extra", "graph_out", "hStream", "id_out", "jitOptions", "jitOptionsValues", "kernelParams",
-    "libraryOptionValues", "libraryOptions", "logBuffer", "numDependencies_out", "optionValues",
-    "options", "phErrorNode", "userData",
+    "extra", "failIdx", "graph_out", "hStream", "id_out", "jitOptions", "jitOptionsValues",
+    "kernelParams", "libraryOptionValues", "libraryOptions", "logBuffer", "numDependencies_out",
+    "optionValues", "options", "phErrorNode", "userData",
 }  # fmt: skip
 
 # Right arguments that are answered with an error all the same, and why.
@@ -80,6 +80,13 @@ OTHERWISE = {
     "cuMemcpy src unknown": "signal 11",
     "cuMemcpyAsync dst unknown": "signal 11",
     "cuMemcpyAsync src unknown": "signal 11",
+    "cuMemcpyWithAttributesAsync dst unknown": "signal 11",
+    "cuMemcpyWithAttributesAsync src unknown": "signal 11",
+    # "Must not be legacy NULL stream": the only code of their lists that is about an argument.
+    "cuMemcpyBatchAsync hStream NULL": "INVALID_VALUE",
+    "cuMemcpyBatchAsync_v2 hStream NULL": "INVALID_VALUE",
+    "cuMemcpy3DBatchAsync hStream NULL": "INVALID_VALUE",
+    "cuMemcpy3DBatchAsync_v2 hStream NULL": "INVALID_VALUE",
     # "Capture may not be initiated if \p stream is CU_STREAM_LEGACY": no code is named; the enum's
     # is "not permitted when the stream is capturing", or "not in a valid state".
     "cuStreamBeginCapture hStream NULL": "STREAM_CAPTURE_UNSUPPORTED",

@@ -158,6 +158,11 @@ def freed_in_graph_twice() -> Any:
     return cuda.cuGraphAddMemFreeNode(graph, None, 0, start)
 
 
+def freed_amid_graphs_memory() -> Any:
+    graph, start = memory_graph()
+    return cuda.cuGraphAddMemFreeNode(graph, None, 0, start + 4)
+
+
 def memory_of_graph_live() -> Any:
     executable = ok(cuda.cuGraphInstantiate(memory_graph()[0], 0))
     ok(cuda.cuGraphLaunch(executable, 0))

@@ -14,8 +14,8 @@ from cuda.bindings import driver as cuda
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from shim import cuda_copies, cuda_order, cuda_walk
 from shim import cuda_mistakes as m
-from shim import cuda_order, cuda_walk
 from shim import cuda_values as v
 from shim.cuda_mistakes import Misuse
 from shim.cuda_values import KIB, MIB, ok
@@ -178,30 +178,10 @@ TABLE = {
     "contexts are stacked without end": Misuse(
         "cuCtxPushCurrent_v2", m.stacked_without_end, "INVALID_CONTEXT"
     ),
-    # copies
-    "a copy goes past its end": Misuse(
-        "cuMemcpyHtoD_v2",
-        lambda: cuda.cuMemcpyHtoD(v.memory(), bytes(5 * KIB), 5 * KIB),
-        "INVALID_VALUE",
-    ),
-    "freed memory is copied": Misuse("cuMemcpyDtoH_v2", m.freed_pointer_copied, "INVALID_VALUE"),
-    "a copy goes past an array's row": Misuse("cuMemcpyHtoA_v2", m.out_of_array, "INVALID_VALUE"),
-    "a set goes past its end": Misuse(
-        "cuMemsetD8_v2", lambda: cuda.cuMemsetD8(v.memory(), 0, 5 * KIB), "INVALID_VALUE"
-    ),
-    "words are set at an odd address": Misuse(
-        "cuMemsetD32_v2", lambda: cuda.cuMemsetD32(v.memory() + 1, 0, 1), "INVALID_VALUE"
-    ),
-    "a set's length overflows": Misuse(
-        "cuMemsetD32_v2", lambda: cuda.cuMemsetD32(v.memory(), 0, 1 << 62), "INVALID_VALUE"
-    ),
-    "a set's rows overlap": Misuse(
-        "cuMemsetD2D8_v2", lambda: cuda.cuMemsetD2D8(v.memory(), 8, 0, 16, 2), "INVALID_VALUE"
-    ),
 }
 
 
-TABLE |= cuda_order.TABLE
+TABLE |= cuda_copies.TABLE | cuda_order.TABLE
 
 
 def answer_to(name: str) -> str:

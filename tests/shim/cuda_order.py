@@ -64,6 +64,9 @@ TABLE = {
         lambda: cuda.cuGraphAddMemFreeNode(v.empty_graph(), None, 0, v.memory()),
         "INVALID_VALUE",
     ),
+    "a graph frees amid what it allocated": Misuse(
+        "cuGraphAddMemFreeNode", m.freed_amid_graphs_memory, "INVALID_VALUE"
+    ),
     "a graph is launched whose memory is live": Misuse(
         "cuGraphLaunch", m.memory_of_graph_live, "INVALID_VALUE"
     ),

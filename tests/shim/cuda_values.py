@@ -186,6 +186,45 @@ def copy_2d():
     )
 
 
+def copy_between():
+    context = ok(cuda.cuCtxGetCurrent())
+    device = cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    return fields(
+        cuda.CUDA_MEMCPY3D_PEER(),
+        srcMemoryType=device,
+        srcDevice=memory(),
+        srcContext=context,
+        dstMemoryType=device,
+        dstDevice=memory(),
+        dstContext=context,
+        WidthInBytes=64,
+        Height=1,
+        Depth=1,
+    )
+
+
+IN_STREAM_ORDER = cuda.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+
+
+def copy_attributes():
+    return fields(cuda.CUmemcpyAttributes(), srcAccessOrder=IN_STREAM_ORDER)
+
+
+def copy_operation():
+    pointer = cuda.CUmemcpy3DOperandType.CU_MEMCPY_OPERAND_TYPE_POINTER
+    return fields(
+        cuda.CUDA_MEMCPY3D_BATCH_OP(),
+        src__type=pointer,
+        src__op__ptr__ptr=memory(),
+        dst__type=pointer,
+        dst__op__ptr__ptr=memory(),
+        extent__width=64,
+        extent__height=4,
+        extent__depth=2,
+        srcAccessOrder=IN_STREAM_ORDER,
+    )
+
+
 def set_node():
     return fields(
         cuda.CUDA_MEMSET_NODE_PARAMS(), dst=memory(), elementSize=1, width=64, height=1, pitch=64

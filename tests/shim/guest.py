@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from vcuda_oci import pages
+from vcuda_oci import pages, pages_read
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(TOP, "build")
@@ -99,9 +99,9 @@ class Guest:
         os.pwrite(fd, pages.limits_page(gpus, meter_copies=self.meter_copies), 0)
         os.close(fd)
 
-    def read_usage(self) -> pages.Usage:
+    def read_usage(self) -> pages_read.Usage:
         with open(self.usage, "rb") as usage:
-            return pages.read_usage(usage.read())
+            return pages_read.read_usage(usage.read())
 
     def start(self, *command: str, **options: Any) -> subprocess.Popen[str]:
         environment = {

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from shim.guest import PYTHON, TOP, WORKLOAD, Gpu, Guest
-from vcuda_oci import claim, host, pages, request
+from vcuda_oci import claim, host, pages_read, request
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 
@@ -102,6 +102,6 @@ def share_of(process: subprocess.Popen[str]) -> float:
     return float(json.loads(out)["share"])
 
 
-def limits_of(guest: Guest) -> pages.Limits:
+def limits_of(guest: Guest) -> pages_read.Limits:
     with open(guest.limits, "rb") as limits:
-        return pages.read_limits(limits.read())
+        return pages_read.read_limits(limits.read())

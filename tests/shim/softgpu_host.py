@@ -110,3 +110,10 @@ def first_line(process: subprocess.Popen[str]) -> Any:
     line = process.stdout.readline()
     assert line, process.communicate()[1]
     return json.loads(line)
+
+
+def go_on(process: subprocess.Popen[str]) -> None:
+    """Gives a client the line that it waits for."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()

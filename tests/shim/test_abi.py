@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from shim.guest import BUILD, Gpu
-from vcuda_oci import pages
+from vcuda_oci import pages, pages_read
 
 
 def test_every_field_lies_where_the_c_compiler_puts_it(built):
@@ -45,7 +45,7 @@ def test_a_limits_page_reads_back_as_it_was_written():
         Gpu("GPU-5f1c0a52-0000-4000-8000-000000000002", 1, 100),
     ]
     page = pages.limits_page(gpus, "/usr/local/vcuda/driver", True)
-    limits = pages.read_limits(page)
+    limits = pages_read.read_limits(page)
     assert len(page) == pages.LIMITS_SIZE
     assert limits.driver_dir == "/usr/local/vcuda/driver"
     assert limits.meter_copies

@@ -14,7 +14,7 @@ import pytest
 from shim.conftest import LIBRARIES
 from shim.guest import GIB, MIB, PYTHON, share
 from shim.test_shim_memory import PRELUDE
-from vcuda_oci import pages
+from vcuda_oci import pages_read
 
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
 CONTEXT = 300 * MIB
@@ -32,8 +32,8 @@ must(cu.cuInit(0))
 def by_process(guest) -> dict[int, tuple[list[int], list[int]]]:
     """Of each live process: bytes and contexts on both GPUs, as the usage page says."""
     with open(guest.usage, "rb") as usage:
-        live = pages.live_slots(usage.fileno())
-        found = pages.read_usage(usage.read(), live)
+        live = pages_read.live_slots(usage.fileno())
+        found = pages_read.read_usage(usage.read(), live)
     each = {p.pid: (list(p.held_bytes[:2]), list(p.contexts[:2])) for p in found.processes}
     return {pid: figures for pid, figures in each.items() if any(map(any, figures))}
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from shim.guest import GIB, MIB, PYTHON, share
-from vcuda_oci import pages
+from vcuda_oci import pages, pages_read
 
 # How cuda-bindings asks for memory in each way that is charged, and gives it back.
 PRELUDE = """
@@ -228,8 +228,8 @@ def test_hostile_numbers_in_the_usage_page_raise_nothing():
     page = bytearray(b"\xff" * pages.USAGE_SIZE)
     page[: pages.USAGE_HEAD_SIZE] = pages.empty_usage_page()
     page[12:16] = b"\xff\xff\xff\xff"
-    assert len(pages.read_usage(bytes(page)).processes) == pages.MAX_PROCESSES
+    assert len(pages_read.read_usage(bytes(page)).processes) == pages.MAX_PROCESSES
     with pytest.raises(ValueError, match="magic"):
-        pages.read_usage(bytes(pages.USAGE_SIZE))
+        pages_read.read_usage(bytes(pages.USAGE_SIZE))
     with pytest.raises(ValueError, match="bytes"):
-        pages.read_usage(b"")
+        pages_read.read_usage(b"")

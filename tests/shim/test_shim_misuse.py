@@ -34,9 +34,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     gpu = SoftGpu(tmp_path_factory.mktemp("judge"))
     uuid = DriverRoot(str(gpu.root)).uuids[0]
 
-    def on_both_sides(*command: str) -> Sides:
+    def on_both_sides(*command: str, meter_copies: bool = False) -> Sides:
         slice_of = guest.share(uuid, 4 * guest.GIB)
-        inside = guest.Guest(str(tmp_path_factory.mktemp("guest")), str(gpu.root), [slice_of]).json(
+        folder = str(tmp_path_factory.mktemp("guest"))
+        inside = guest.Guest(folder, str(gpu.root), [slice_of], meter_copies).json(
             guest.PYTHON, *command
         )
         bare = gpu.run(sys.executable, *command)
@@ -46,10 +47,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return on_both_sides
 
 
-def test_every_wrong_argument_is_answered_in_a_container_as_outside(run, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("begins", "meter_copies"),
+    [("cu", False), (("cuMemcpy", "cuMemset"), True)],
+    ids=["every function", "copies where they are metered"],
+)
+def test_every_wrong_argument_is_answered_in_a_container_as_outside(
+    run, tmp_path, begins, meter_copies
+) -> None:
     asked = tmp_path / "functions.json"
-    asked.write_text(json.dumps([[f.name, f.parameters] for f in FUNCTIONS.values()]))
-    sides = run(str(FOLDER / "cuda_walk.py"), str(asked))
+    chosen = [[f.name, f.parameters] for f in FUNCTIONS.values() if f.name.startswith(begins)]
+    assert len(chosen) > 40
+    asked.write_text(json.dumps(chosen))
+    sides = run(str(FOLDER / "cuda_walk.py"), str(asked), meter_copies=meter_copies)
     missing_context = {"INVALID_CONTEXT", "CONTEXT_IS_DESTROYED"}
     different = {
         f"{name} {wrong}": f"{sides.inside[name][wrong]}, not {answer}"

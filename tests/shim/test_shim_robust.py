@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from shim.conftest import LIBRARIES
 from shim.guest import BUILD, GIB, MIB, PYTHON, share
 from shim.test_shim_memory import PRELUDE
-from vcuda_oci import pages
+from vcuda_oci import pages, pages_read
 
 F_OFD_SETLK = 37
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
@@ -43,8 +43,8 @@ def ledger(root: str) -> dict[int, int]:
 
 def held_by_process(guest) -> dict[int, int]:
     with open(guest.usage, "rb") as usage:
-        live = pages.live_slots(usage.fileno())
-        found = pages.read_usage(usage.read(), live)
+        live = pages_read.live_slots(usage.fileno())
+        found = pages_read.read_usage(usage.read(), live)
     return {each.pid: each.held_bytes[0] for each in found.processes if each.held_bytes[0]}
 
 
@@ -184,7 +184,7 @@ def test_a_scribbled_usage_page_never_crashes_or_hangs_a_call(host, new_guest, c
     with open(guest.usage, "rb") as usage:
         page = usage.read()
     try:
-        pages.read_usage(page)
+        pages_read.read_usage(page)
     except ValueError:
         assert what != "slots"
 
@@ -196,7 +196,7 @@ def test_the_host_reads_any_bytes_or_says_that_they_are_no_page(noise, at, size)
     page[at : at + len(noise)] = noise
     for cut in (bytes(page[:size]), bytes(page)):
         try:
-            assert len(pages.read_usage(cut).gpus) == pages.MAX_GPUS
+            assert len(pages_read.read_usage(cut).gpus) == pages.MAX_GPUS
         except ValueError as refusal:
             assert "page has" in str(refusal)
 

@@ -1,4 +1,4 @@
-"""The software GPU's failures on order, and checkpoints of its processes."""
+"""The software GPU's failures on order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.softgpu_host import BUILT, SoftGpu, answer, first_line
+from shim.softgpu_host import BUILT, SoftGpu, answer, first_line, go_on
 
 CALLS = """
 R = cuda.CUresult
@@ -49,12 +49,10 @@ say(done=True)
     oom = "CUDA_ERROR_OUT_OF_MEMORY"
     tool(gpu, "fail", "--call", "cuMemAlloc_v2", "--nth", "3", "--error", oom)
     tool(gpu, "fail", "--call", "cuStreamCreate", "--error", "CUDA_ERROR_UNKNOWN")
-    assert client.stdin is not None
-    client.stdin.write("\n")
-    client.stdin.flush()
+    go_on(client)
     assert first_line(client) == {"answers": [0, 0, 2, 0, 999, 999]}
     tool(gpu, "heal")
-    client.stdin.write("\n")
+    go_on(client)
     assert answer(client) == {"done": True}
 
 
@@ -108,13 +106,11 @@ say(done=True)
 """
     )
     first_line(client)
-    assert client.stdin is not None
     tool(gpu, "fail", "--lost", "1")
-    client.stdin.write("\n")
-    client.stdin.flush()
+    go_on(client)
     assert first_line(client) == {"lost": True}
     tool(gpu, "heal")
-    client.stdin.write("\n")
+    go_on(client)
     answer(client)
 
 
@@ -132,86 +128,73 @@ say(errors=[errors(0), errors(1)])
     ) == {"errors": [[0, 0], [3, 2]]}
 
 
-def test_a_checkpointed_process_holds_nothing_until_it_is_restored(gpu: SoftGpu) -> None:
-    client = gpu.start_client(
-        CALLS
-        + """
-start()
-memory = ok(cuda.cuMemAlloc(40 * MIB))
-ok(cuda.cuMemsetD8(memory, 7, 8))
-say(pid=os.getpid())
-sys.stdin.readline()
-back = bytearray(8)
-ok(cuda.cuMemcpyDtoH(back, memory, 8))
-say(back=list(back), used=used())
-"""
-    )
-    pid = first_line(client)["pid"]
-    gpu.client(
-        CALLS
-        + f"""
-pid = {pid}
-"""
-        + """
-start()
-S = cuda.CUprocessState
-def state():
-    return ok(cuda.cuCheckpointProcessGetState(pid))
-refused(cuda.cuCheckpointProcessGetState(1), R.CUDA_ERROR_INVALID_VALUE)
-refused(cuda.cuCheckpointProcessCheckpoint(pid, None), R.CUDA_ERROR_ILLEGAL_STATE)
-ok(cuda.cuCheckpointProcessLock(pid, None))
-assert state() == S.CU_PROCESS_STATE_LOCKED
-assert used() == 40 * MIB
-ok(cuda.cuCheckpointProcessCheckpoint(pid, None))
-assert state() == S.CU_PROCESS_STATE_CHECKPOINTED
-assert used() == 0
-filler = ok(cuda.cuMemAlloc(30 * MIB))
-refused(cuda.cuCheckpointProcessRestore(pid, None), R.CUDA_ERROR_OUT_OF_MEMORY)
-refused(cuda.cuCheckpointProcessUnlock(pid, None), R.CUDA_ERROR_ILLEGAL_STATE)
-ok(cuda.cuMemFree(filler))
-ok(cuda.cuCheckpointProcessRestore(pid, None))
-assert used() == 40 * MIB
-ok(cuda.cuCheckpointProcessUnlock(pid, None))
-assert state() == S.CU_PROCESS_STATE_RUNNING
-say(done=True)
-"""
-    )
-    assert client.stdin is not None
-    client.stdin.write("\n")
-    assert answer(client) == {"back": [7] * 8, "used": 40 << 20}
+def test_an_ordered_call_is_counted_over_all_processes_and_anew_after_healing(
+    gpu: SoftGpu,
+) -> None:
+    order = ("fail", "--call", "cuMemAlloc_v2", "--nth", "2", "--error", "CUDA_ERROR_UNKNOWN")
+    once = "start(); say(answer=int(cuda.cuMemAlloc(8)[0]))"
+    answers = []
+    for _ in range(2):
+        tool(gpu, *order)
+        answers.append([gpu.client(once)["answer"] for _ in range(3)])
+        tool(gpu, "heal")
+    assert answers == [[0, 999, 0], [0, 999, 0]]
 
 
-def test_a_locked_process_waits_in_its_next_call(gpu: SoftGpu) -> None:
+def test_sixteen_calls_can_be_ordered_and_one_more_is_refused_with_one_line(gpu: SoftGpu) -> None:
+    order = ("--nth", "1000", "--error", "CUDA_ERROR_UNKNOWN")
+    for call in range(16):
+        tool(gpu, "fail", "--call", f"cuCall{call}", *order)
+    command = [BUILT / "softgpu", "fail", gpu.root, "--call", "cuMemAlloc_v2", *order]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "softgpu: cuMemAlloc_v2: no more orders are taken; heal first\n",
+    )
+
+
+def test_each_event_of_a_gpu_is_told_in_order_and_healing_clears_the_counts(gpu: SoftGpu) -> None:
     client = gpu.start_client(
-        CALLS
-        + """
-start()
-say(pid=os.getpid())
+        """
+import pynvml
+pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByIndex(1)
+events = pynvml.nvmlEventSetCreate()
+pynvml.nvmlDeviceRegisterEvents(device, pynvml.nvmlEventTypeXidCriticalError, events)
+def errors():
+    kinds = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
+    places = (pynvml.NVML_MEMORY_LOCATION_DRAM, pynvml.NVML_MEMORY_LOCATION_L2_CACHE)
+    return [[pynvml.nvmlDeviceGetMemoryErrorCounter(device, kind, 0, place) for place in places]
+            for kind in kinds]
+def told():
+    found = []
+    while True:
+        try:
+            found.append(pynvml.nvmlEventSetWait_v2(events, 0).eventData)
+        except pynvml.NVMLError_Timeout:
+            return found
+say(told=told())
 sys.stdin.readline()
-ok(cuda.cuMemAlloc(MIB))
-say(done=True)
+say(told=told())
+sys.stdin.readline()
+say(errors=errors())
+sys.stdin.readline()
+say(told=told(), errors=errors())
 """
     )
-    pid = first_line(client)["pid"]
-    client_stdin = client.stdin
-    assert client_stdin is not None
-    holder = gpu.start_client(
-        CALLS
-        + f"""
-start()
-ok(cuda.cuCheckpointProcessLock({pid}, None))
-say(locked=True)
-sys.stdin.readline()
-time.sleep(0.3)
-assert used() == 0
-ok(cuda.cuCheckpointProcessUnlock({pid}, None))
-say(done=True)
-"""
-    )
-    first_line(holder)
-    client_stdin.write("\n")
-    client_stdin.flush()
-    assert holder.stdin is not None
-    holder.stdin.write("\n")
-    assert answer(holder) == {"done": True}
-    assert answer(client) == {"done": True}
+    assert first_line(client) == {"told": []}
+    tool(gpu, "fail", "--ecc", "1", "--corrected", "5")
+    tool(gpu, "fail", "--ecc", "1", "--corrected", "1", "--uncorrected", "2")
+    tool(gpu, "fail", "--lost", "1")
+    go_on(client)
+    assert first_line(client) == {"told": [48, 79]}
+    tool(gpu, "heal")
+    tool(gpu, "fail", "--ecc", "1", "--corrected", "3", "--uncorrected", "1")
+    go_on(client)
+    assert first_line(client) == {"errors": [[3, 0], [1, 0]]}
+    for _ in range(17):
+        tool(gpu, "fail", "--ecc", "1", "--uncorrected", "1")
+    tool(gpu, "fail", "--lost", "1")
+    tool(gpu, "heal")
+    go_on(client)
+    assert answer(client) == {"told": [48] * 15 + [79], "errors": [[0, 0], [0, 0]]}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.softgpu_host import SoftGpu, answer, first_line
+from shim.softgpu_host import SoftGpu, answer, first_line, go_on
 
 SHARING = """
 R = cuda.CUresult
@@ -78,6 +78,40 @@ say(done=True)
     assert answer(owner) == {"back": [9, 9, 7, 7], "other": [1] * 4}
 
 
+def test_opened_memory_outlives_its_killed_owner_and_nobody_pays_for_it(gpu: SoftGpu) -> None:
+    owner = gpu.start_client(
+        SHARING
+        + """
+start()
+memory = ok(cuda.cuMemAlloc(4 * MIB))
+ok(cuda.cuMemsetD8(memory, 7, 4 * MIB))
+say(handle=packed(ok(cuda.cuIpcGetMemHandle(memory))))
+sys.stdin.read()
+"""
+    )
+    handle = first_line(owner)["handle"]
+    user = gpu.start_client(
+        SHARING
+        + f"""
+start()
+handle = unpack(cuda.CUipcMemHandle(), "{handle}")
+"""
+        + """
+memory = ok(cuda.cuIpcOpenMemHandle(handle, 1))
+say(used=used())
+sys.stdin.readline()
+left = [used(), at(memory, 2)]
+ok(cuda.cuIpcCloseMemHandle(memory))
+say(left=left, again=cuda.cuIpcOpenMemHandle(handle, 1)[0].name)
+"""
+    )
+    assert first_line(user) == {"used": 4 << 20}
+    owner.kill()
+    owner.communicate()
+    go_on(user)
+    assert answer(user) == {"left": [0, [7, 7]], "again": "CUDA_ERROR_INVALID_HANDLE"}
+
+
 def test_an_event_of_another_process_is_waited_for(gpu: SoftGpu) -> None:
     owner = gpu.start_client(
         SHARING
@@ -86,15 +120,17 @@ start()
 function = kernel(b"spin")
 refused(cuda.cuEventCreate(4), R.CUDA_ERROR_INVALID_VALUE)
 event = ok(cuda.cuEventCreate(6))
-spin(function, 300_000_000)
-ok(cuda.cuEventRecord(event, 0))
 say(handle=packed(ok(cuda.cuIpcGetEventHandle(event))))
+sys.stdin.readline()
+spin(function, 2_000_000_000)
+ok(cuda.cuEventRecord(event, 0))
+say(recorded=True)
 sys.stdin.read()
 say(done=True)
 """
     )
     handle = first_line(owner)["handle"]
-    gpu.client(
+    waiter = gpu.start_client(
         SHARING
         + f"""
 start()
@@ -102,6 +138,8 @@ handle = unpack(cuda.CUipcEventHandle(), "{handle}")
 """
         + """
 event = ok(cuda.cuIpcOpenEventHandle(handle))
+say(opened=True)
+sys.stdin.readline()
 refused(cuda.cuEventQuery(event), R.CUDA_ERROR_NOT_READY)
 ok(cuda.cuEventSynchronize(event))
 ok(cuda.cuEventQuery(event))
@@ -110,6 +148,11 @@ ok(cuda.cuEventSynchronize(event))
 say(done=True)
 """
     )
+    first_line(waiter)
+    go_on(owner)
+    assert first_line(owner) == {"recorded": True}
+    go_on(waiter)
+    answer(waiter)
     answer(owner)
 
 
@@ -211,41 +254,3 @@ ok(cuda.cuMemFreeAsync(block, 0))
 say(done=True)
 """
     )
-
-
-@pytest.mark.parametrize(
-    ("slice_length", "first_is_done"), [("5s", True), ("2ms", False)], ids=["long", "short"]
-)
-def test_turns_between_processes_are_as_long_as_was_stated(
-    tmp_path: Path, slice_length: str, first_is_done: bool
-) -> None:
-    """In a long turn a process's whole queue is served before another gets on."""
-    gpu = SoftGpu(tmp_path, "--slice", slice_length)
-    owner = gpu.start_client(
-        SHARING
-        + """
-start()
-function = kernel(b"spin")
-event = ok(cuda.cuEventCreate(6))
-spin(function, 2_500_000_000)
-ok(cuda.cuEventRecord(event, 0))
-say(handle=packed(ok(cuda.cuIpcGetEventHandle(event))))
-sys.stdin.read()
-say(done=True)
-"""
-    )
-    handle = first_line(owner)["handle"]
-    done = gpu.client(
-        SHARING
-        + f"""
-start()
-event = ok(cuda.cuIpcOpenEventHandle(unpack(cuda.CUipcEventHandle(), "{handle}")))
-"""
-        + """
-spin(kernel(b"spin"), 5_000_000)
-ok(cuda.cuCtxSynchronize())
-say(first_is_done=int(cuda.cuEventQuery(event)[0]) == 0)
-"""
-    )
-    assert done == {"first_is_done": first_is_done}
-    answer(owner)

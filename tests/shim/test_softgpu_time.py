@@ -4,13 +4,14 @@ the machine: durations are the device's own, shares are ratios."""
 from __future__ import annotations
 
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shim.guest import WORKLOAD
-from shim.softgpu_host import SoftGpu, answer, first_line
+from shim.softgpu_host import PRELUDE, SoftGpu, answer, first_line
 from shim.virtual_time import Clock
 
 
@@ -105,6 +106,40 @@ def test_busy_processes_get_equal_parts_of_the_whole_device(
     assert shares == [pytest.approx(1 / processes, abs=0.002)] * processes
 
 
+@pytest.mark.parametrize(
+    ("slice_length", "first", "second"),
+    [
+        ("5ms", [5, 15, 25, 35, 45, 55], [10, 20, 30, 40, 50, 60]),
+        ("10ms", [5, 10, 25, 30, 45, 50], [15, 20, 35, 40, 55, 60]),
+        ("1s", [5, 10, 15, 20, 25, 30], [35, 40, 45, 50, 55, 60]),
+    ],
+)
+def test_turns_between_processes_are_as_long_as_was_stated(
+    tmp_path: Path, slice_length: str, first: list[int], second: list[int]
+) -> None:
+    """When the kernels of 5 ms of two processes that queue them at once are done."""
+    gpu = SoftGpu(tmp_path, "--slice", slice_length)
+    clock = Clock(tmp_path, 2)
+    queue = """
+start()
+function = kernel(b"spin")
+events = [ok(cuda.cuEventCreate(0)) for _ in range(6)]
+began = int(time.monotonic()) + 1
+time.sleep(began - time.monotonic())
+for event in events:
+    spin(function, 5_000_000)
+    ok(cuda.cuEventRecord(event, 0))
+done = []
+for event in events:
+    ok(cuda.cuEventSynchronize(event))
+    done.append(round(1000 * (time.monotonic() - began)))
+say(done=done)
+"""
+    command = [sys.executable, "-c", PRELUDE + queue]
+    done = [answer(one)["done"] for one in [gpu.popen(clock.seat(*command)) for _ in range(2)]]
+    assert sorted(done) == [first, second]
+
+
 def test_events_measure_own_time_while_another_process_takes_turns(gpu: SoftGpu) -> None:
     rival = gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "900", "--async", "8")
     said = gpu.client("""
@@ -185,3 +220,34 @@ def test_a_lock_that_a_dead_process_left_behind_is_taken_over(gpu: SoftGpu) -> N
     with state.open("rb") as file:
         file.seek(lock_offset)
         assert file.read(4) == bytes(4)
+
+
+def test_more_events_than_can_be_outstanding_are_stamped_each_at_its_moment(gpu: SoftGpu) -> None:
+    said = gpu.client("""
+start()
+function = kernel(b"spin")
+spin(function, 200_000_000)
+events = [ok(cuda.cuEventCreate(0)) for _ in range(700)]
+for event in events:
+    ok(cuda.cuEventRecord(event, 0))
+    spin(function, 250_000)
+ok(cuda.cuCtxSynchronize())
+say(apart=sorted({round(ok(cuda.cuEventElapsedTime(one, next)), 4)
+                  for one, next in zip(events, events[1:])}))
+""")
+    assert said == {"apart": [0.25]}
+
+
+def test_a_stream_waits_for_an_event_of_another_gpu(tmp_path: Path) -> None:
+    said = SoftGpu(tmp_path, "--gpus", "2").client("""
+start(1)
+there = ok(cuda.cuStreamCreate(0))
+start(0)
+event = ok(cuda.cuEventCreate(0))
+spin(kernel(b"spin"), 500_000_000)
+ok(cuda.cuEventRecord(event, 0))
+ok(cuda.cuStreamWaitEvent(there, event, 0))
+ok(cuda.cuStreamSynchronize(there))
+say(answer=cuda.cuEventQuery(event)[0].name)
+""")
+    assert said == {"answer": "CUDA_SUCCESS"}

@@ -39,6 +39,11 @@ def gpu(tmp_path: Path) -> SoftGpu:
     return SoftGpu(tmp_path, "--memory", "64MiB")
 
 
+@pytest.fixture
+def gpu_pair(tmp_path: Path) -> SoftGpu:
+    return SoftGpu(tmp_path, "--memory", "64MiB", "--gpus", "2")
+
+
 def test_physical_memory_counts_from_create_to_the_last_handle_and_mapping(gpu: SoftGpu) -> None:
     gpu.client(
         VMM
@@ -147,3 +152,105 @@ say(done=True)
 """
     )
     assert answer(owner) == {"back": [9, 9, 7, 7]}
+
+
+def test_a_mapping_shows_the_part_of_the_memory_that_it_names(gpu: SoftGpu) -> None:
+    gpu.client(
+        VMM
+        + """
+start()
+whole = ok(cuda.cuMemCreate(4 * MIB, properties(), 0))
+at = int(ok(cuda.cuMemAddressReserve(8 * MIB, 0, 0, 0)))
+ok(cuda.cuMemMap(at, 4 * MIB, 0, whole, 0))
+ok(cuda.cuMemMap(at + 4 * MIB, 2 * MIB, 2 * MIB, whole, 0))
+ok(cuda.cuMemSetAccess(at, 6 * MIB, writable(), 1))
+ok(cuda.cuMemsetD8(at, 1, 2 * MIB))
+ok(cuda.cuMemsetD8(at + 2 * MIB, 2, 2 * MIB))
+back = bytearray(4)
+ok(cuda.cuMemcpyDtoH(back, at + 4 * MIB, 4))
+assert back == bytes([2] * 4)
+assert used() == 4 * MIB
+say(done=True)
+"""
+    )
+
+
+def test_access_is_each_devices_own_and_can_be_taken_back(gpu_pair: SoftGpu) -> None:
+    gpu_pair.client(
+        VMM
+        + """
+start()
+def access(device, flags):
+    made = writable()
+    made[0].location.id, made[0].flags = device, cuda.CUmemAccess_flags(flags)
+    return made
+def places():
+    where = properties().location
+    found = []
+    for device in range(2):
+        where.id = device
+        found.append(ok(cuda.cuMemGetAccess(where, at)))
+    return found
+at = int(ok(cuda.cuMemAddressReserve(2 * MIB, 0, 0, 0)))
+ok(cuda.cuMemMap(at, 2 * MIB, 0, ok(cuda.cuMemCreate(2 * MIB, properties(), 0)), 0))
+assert places() == [0, 0]
+ok(cuda.cuMemSetAccess(at, 2 * MIB, access(0, 3), 1))
+assert places() == [3, 0]
+ok(cuda.cuMemSetAccess(at, 2 * MIB, access(1, 1), 1))
+assert places() == [3, 1]
+ok(cuda.cuMemsetD8(at, 7, 8))
+ok(cuda.cuMemSetAccess(at, 2 * MIB, access(0, 0), 1))
+ok(cuda.cuMemSetAccess(at, 2 * MIB, access(1, 0), 1))
+assert places() == [0, 0]
+refused(cuda.cuMemsetD8(at, 7, 8))
+say(done=True)
+"""
+    )
+
+
+def test_physical_memory_of_the_host_is_on_no_gpus_account(gpu: SoftGpu) -> None:
+    gpu.client(
+        VMM
+        + """
+start()
+on_host = properties()
+on_host.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
+handle = ok(cuda.cuMemCreate(4 * MIB, on_host, 0))
+assert used() == 0
+ok(cuda.cuMemRelease(handle))
+assert used() == 0
+say(done=True)
+"""
+    )
+
+
+def test_imported_memory_lies_where_the_importer_sees_its_gpu(gpu_pair: SoftGpu) -> None:
+    owner = gpu_pair.start_client(
+        VMM
+        + """
+start(1)
+wish = properties(True)
+wish.location.id = 1
+handle = ok(cuda.cuMemCreate(2 * MIB, wish, 0))
+say(pid=os.getpid(), fd=int(ok(cuda.cuMemExportToShareableHandle(handle, FD, 0))))
+sys.stdin.read()
+say(done=True)
+"""
+    )
+    place = first_line(owner)
+    (gpu_pair.root / "dev" / "nvidia0").unlink()
+    gpu_pair.client(
+        VMM
+        + f"""
+start()
+fd = os.open("/proc/{place["pid"]}/fd/{place["fd"]}", os.O_RDWR)
+"""
+        + """
+assert ok(cuda.cuDeviceGetCount()) == 1
+handle = ok(cuda.cuMemImportFromShareableHandle(fd, FD))
+assert ok(cuda.cuMemGetAllocationPropertiesFromHandle(handle)).location.id == 0
+assert used() == 2 * MIB
+say(done=True)
+"""
+    )
+    assert answer(owner) == {"done": True}

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from unit.ground import GIB, record
-from vcuda_oci import claim, pages
+from vcuda_oci import claim, pages, pages_read
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.ledger import Ledger
 from vcuda_plugin import grants
@@ -61,9 +61,9 @@ class World:
             self.waits(id)
         self.node.look()
 
-    def limits(self, id: str) -> pages.Limits:
+    def limits(self, id: str) -> pages_read.Limits:
         with open(self.page(id, "limits"), "rb") as file:
-            return pages.read_limits(file.read())
+            return pages_read.read_limits(file.read())
 
     def rates(self, id: str) -> list[int]:
         """Percents that the shim would follow now."""

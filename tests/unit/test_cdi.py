@@ -15,7 +15,7 @@ from unit.cdi_schema import SCHEMA
 from unit.driver_root import VERSION, DriverRoot
 from unit.ground import GIB, killed_at, left_in, script, write
 from vcuda_hook import cli
-from vcuda_oci import capabilities, edits, grant, host, liveness, pages
+from vcuda_oci import capabilities, edits, grant, host, liveness, pages_read
 from vcuda_oci.ledger import Ledger
 
 READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
@@ -147,7 +147,7 @@ def test_a_named_slice_gets_the_shim_and_pages_of_its_own(node: Node, shim: str)
     # The whole GPU of the two is the first that is wholly free.
     assert node.shares() == {"cdi@train": [("GPU-0", 100, 16 * GIB), ("GPU-1", 50, 4 * GIB)]}
     held = f"{node.ledger.containers}/cdi@train"
-    limits = pages.read_limits(open(f"{held}/limits", "rb").read())  # noqa: SIM115
+    limits = pages_read.read_limits(open(f"{held}/limits", "rb").read())  # noqa: SIM115
     assert [(gpu.uuid, gpu.memory_bytes, gpu.core_percent) for gpu in limits.gpus] == [
         ("GPU-0", 16 * GIB, 100),
         ("GPU-1", 4 * GIB, 50),

@@ -8,7 +8,7 @@ import pytest
 
 from unit.ground import GIB
 from unit.test_cdi import Node
-from vcuda_oci import grant, pages
+from vcuda_oci import grant, pages_read
 
 
 def test_the_settings_count_for_slices_too(
@@ -26,7 +26,7 @@ def test_the_settings_count_for_slices_too(
     }
     for name in ("a", "b"):
         with open(f"{node.ledger.containers}/cdi@{name}/limits", "rb") as file:
-            page = pages.read_limits(file.read())
+            page = pages_read.read_limits(file.read())
         (gpu,) = page.gpus
         told = (page.meter_copies, gpu.context_bytes, bool(gpu.managed_memory))
         assert told == (True, 300 << 20, True)

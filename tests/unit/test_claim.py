@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from unit.ground import GIB, FakeRuntime, host, left_in, pod_owner, record, shares_of, write
-from vcuda_oci import liveness, pages
+from vcuda_oci import liveness, pages, pages_read
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, claim
 from vcuda_oci.errors import VcudaError
@@ -135,7 +135,7 @@ def test_a_restarted_container_gets_the_setting_of_today(desk: Desk) -> None:
     desk.runtime.knows("c1", "stopped")
     desk.claim(pod_owner("c2"), meter_copies=True)
     with open(f"{desk.ledger.containers}/pod-uid1.main/limits", "rb") as page:
-        assert pages.read_limits(page.read()).meter_copies
+        assert pages_read.read_limits(page.read()).meter_copies
 
 
 def test_a_restarted_container_gets_its_share_although_the_gpu_is_full(desk: Desk) -> None:
@@ -168,7 +168,7 @@ def test_a_container_whose_gpu_left_the_machine_is_placed_anew(desk: Desk) -> No
 def pages_of(desk: Desk, id: str) -> list[tuple[int, int, int]]:
     """(memory, managed or not, bytes a context) of each GPU, as the shim is told."""
     with open(f"{desk.ledger.containers}/{id}/limits", "rb") as page:
-        limits = pages.read_limits(page.read())
+        limits = pages_read.read_limits(page.read())
     return [(gpu.memory_bytes, gpu.managed_memory, gpu.context_bytes) for gpu in limits.gpus]
 
 

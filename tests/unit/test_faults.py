@@ -25,7 +25,7 @@ from unit.ground import (
     without_space,
     write,
 )
-from vcuda_oci import bundle, config, files, grant, liveness, pages, request, runtime
+from vcuda_oci import bundle, config, files, grant, liveness, pages_read, request, runtime
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, claim
 from vcuda_oci.errors import VcudaError
@@ -171,8 +171,8 @@ def test_a_take_over_that_is_killed_loses_the_pods_share_to_nobody(desk: Desk) -
 def assert_pages_whole(desk: Desk, id: str) -> None:
     folder = f"{desk.ledger.containers}/{id}"
     with open(folder + "/limits", "rb") as limits, open(folder + "/usage", "rb") as usage:
-        assert [gpu.uuid for gpu in pages.read_limits(limits.read()).gpus] == ["GPU-0"]
-        assert pages.read_usage(usage.read()).processes == []
+        assert [gpu.uuid for gpu in pages_read.read_limits(limits.read()).gpus] == ["GPU-0"]
+        assert pages_read.read_usage(usage.read()).processes == []
 
 
 OLD = json.dumps({"old": "x" * 5000}).encode()

@@ -11,7 +11,7 @@ import pytest
 
 from unit.ground import FakeRuntime, left_in, mode_of, record, shares_of, write
 from vcuda_oci import ledger as ledgers
-from vcuda_oci import liveness, pages
+from vcuda_oci import liveness, pages, pages_read
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
@@ -53,7 +53,7 @@ def test_a_record_stands_with_its_two_pages(ledger: Ledger) -> None:
         usage = file.read()
     assert usage == pages.empty_usage_page().ljust(pages.USAGE_SIZE, b"\0")
     with open(folder + "containers/box/limits", "rb") as file:
-        limits = pages.read_limits(file.read())
+        limits = pages_read.read_limits(file.read())
     gpu = limits.gpus[0]
     assert (limits.driver_dir, len(limits.gpus)) == ("/usr/local/vcuda/driver", 1)
     assert (gpu.uuid, gpu.memory_bytes, gpu.core_percent, gpu.rate_ppm) == (

@@ -8,7 +8,7 @@ import pytest
 
 from unit.ground import GIB, gpus, record
 from unit.test_request import annotated, refusal, with_env
-from vcuda_oci import allocation, claim, pages, request
+from vcuda_oci import allocation, claim, pages, pages_read, request
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.placement import Chosen, choose
 
@@ -132,7 +132,7 @@ def test_the_limits_page_says_the_policy_and_grants_what_is_reserved() -> None:
         share(20, "weighted", 100, 500, 0),
         share(10, "best-effort", 100, 10, 0),
     ]
-    page = pages.read_limits(claim.limits_page(record(shares=shares), claim.Rules()))
+    page = pages_read.read_limits(claim.limits_page(record(shares=shares), claim.Rules()))
     assert page.rate_until_ns == 0
     assert [
         (gpu.core_percent, gpu.core_ceiling_percent, gpu.policy, gpu.rate_ppm, gpu.weight)

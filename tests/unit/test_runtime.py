@@ -18,7 +18,7 @@ from unit.installed import WARNINGS, Installed
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
-from vcuda_oci.pages import read_limits
+from vcuda_oci.pages_read import read_limits
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/root", "X": "a=b"}
 SPEC = {
