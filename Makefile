@@ -4,6 +4,8 @@
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
 DESTDIR ?=
+# Such as /usr/lib/systemd/system; empty: no unit is installed.
+UNITDIR ?=
 CC := gcc
 VENV := build/venv
 CUDA_INCLUDE = $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu13/include))
@@ -47,8 +49,13 @@ demo: build ## two containers share one GPU, and what happens at their limits
 	@build/demo/bin/vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json
 
 .PHONY: bench
-bench: build ## measure the start path and the shim; ONLY=start or ONLY=shim runs one
+bench: build ## measure the start path and the shim; ONLY=start, ctr or shim runs one group
 	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json
+
+.PHONY: soak
+soak: build ## thousands of starts leave nothing and do not slow down; STARTS=10000, ENGINES='runc-v1 …'
+	@$(VENV)/bin/python -m tests.soak --json-out build/soak.json \
+	  $(if $(STARTS),--starts $(STARTS)) $(if $(ENGINES),--engines $(ENGINES))
 
 .PHONY: gpu
 gpu: build ## ask a real GPU what only hardware can answer: bench/hardware.md; PYTHON=… has PyTorch
@@ -64,8 +71,8 @@ check: prepare ## formatting, lint, types, import direction
 	@echo '[check] shell syntax'; for script in $(SHELL_SOURCES); do bash -n $$script || exit 1; done
 
 .PHONY: install
-install: ## lay the built product out below DESTDIR/PREFIX
-	@packaging/install $(PREFIX) $(SYSCONFDIR) $(DESTDIR)
+install: ## lay the built product out below DESTDIR/PREFIX; UNITDIR=… the systemd unit too
+	@packaging/install '$(PREFIX)' '$(SYSCONFDIR)' '$(DESTDIR)' '$(UNITDIR)'
 
 .PHONY: clean
 clean: ## remove what was built; the virtual environment too

@@ -8,6 +8,7 @@ holds up no other: to fork for each would cost twice what a claim does.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
@@ -16,7 +17,7 @@ import struct
 import traceback
 
 # All that a claim needs, so that no child has to import it.
-from . import bundle, liveness, nvml, runtime
+from . import bundle, files, liveness, nvml, runtime
 from .errors import VcudaError
 
 NAME = "door.sock"
@@ -32,14 +33,32 @@ _READY = (liveness, nvml)
 class Door:
     """A listening socket at `<state-dir>/door.sock` that only root can open.
 
-    Whoever opens it later takes it over: the earlier one sees that and ends. Raises OSError.
+    Whoever opens it later takes it over: the earlier one sees that and ends. Raises OSError, or
+    VcudaError: no process can be started.
     """
 
     def __init__(self, state_dir: str) -> None:
-        os.makedirs(state_dir, 0o755, exist_ok=True)
         self.path = f"{state_dir}/{NAME}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        beside = f"{self.path}.{os.getpid()}"
+        os.makedirs(state_dir, 0o755, exist_ok=True)
+        folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # two that open it at once take turns
+            self._listen(self.path + ".new")
+        finally:
+            os.close(folder)
+        # Blocked and waited for, so that none can come at a wrong moment.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        gc.freeze()  # what is here now is shared with the workers for good
+        self._workers: set[int] = set()
+        try:
+            self._fill_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _listen(self, beside: str) -> None:
+        files.remove(beside)  # of one that was killed here
         before = os.umask(0o177)
         try:
             self._socket.bind(beside)
@@ -49,20 +68,20 @@ class Door:
         self._socket.settimeout(_LOOK_AROUND_S)
         self._inode = os.stat(beside).st_ino
         os.rename(beside, self.path)
-        # Blocked and waited for, so that none can come at a wrong moment.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        gc.freeze()  # what is here now is shared with the workers for good
-        self._workers: set[int] = set()
-        self._fill_up()
 
     def serve(self) -> None:
-        """Keep it open until another takes over, or SIGTERM or SIGINT comes."""
+        """Keep it open until another takes over, or SIGTERM or SIGINT comes.
+
+        Raises VcudaError: it was removed, or no process of it is left and none can be started.
+        """
         while self._is_ours():
             came = signal.sigtimedwait(_SIGNALS, _LOOK_AROUND_S)
             # After a stop and a continue CPython may answer with a signal that never came.
             if came and came.si_signo in (signal.SIGTERM, signal.SIGINT):
-                break
+                return
             self._fill_up()
+        if not os.path.lexists(self.path):
+            raise VcudaError("was removed", self.path, "run 'vcuda serve' again")
 
     def close(self) -> None:
         for pid in self._workers:
@@ -78,7 +97,13 @@ class Door:
         ended = {pid for pid in self._workers if os.waitpid(pid, os.WNOHANG)[0]}
         self._workers -= ended
         while len(self._workers) < WORKERS:
-            self._workers.add(self._start_worker())
+            try:
+                self._workers.add(self._start_worker())
+            except OSError as error:
+                if self._workers:
+                    return  # who is left answers until the next look around
+                what = f"no process can be started: {error.strerror}"
+                raise VcudaError(what, self.path, "raise the limits of the service") from error
 
     def _is_ours(self) -> bool:
         try:

@@ -168,4 +168,6 @@ def _unwritable(state_dir: str, error: OSError) -> VcudaError:
             "shares are root's to give: run it as root, or have root name a slice with "
             "'vcuda cdi generate --slice', which --device gives to rootless containers too"
         )
+    elif error.errno == errno.EROFS:
+        mend = "mount it read-write, or set state-dir"
     return VcudaError(f"cannot be written: {error.strerror}", where, mend)

@@ -41,6 +41,10 @@ def attach(edits: Edits, process: int, root: str, driver_root: str) -> None:
             "container state",
             "let the runtime call this hook",
         )
+    if not os.path.samestat(os.stat("root", dir_fd=process), os.stat("/")):
+        raise VcudaError(
+            "the container runs already", "container state", "let the runtime call this hook"
+        )
     mounts = [(_source(source, options), place) for source, place, options in edits.mounts]
     nodes = [(_node_mount(driver_root, node, process), node) for node in edits.devices]
     try:

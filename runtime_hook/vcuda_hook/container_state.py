@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 WHERE = "standard input"
 MEND = "let the runtime call this hook"
+_MOST_BYTES = 16 << 20
 
 
 class State:
@@ -30,6 +31,20 @@ def config_of(state: State) -> Any:
     if not state.bundle.startswith("/"):
         raise VcudaError("names no bundle", WHERE, MEND)
     return bundle.load_config(os.path.join(state.bundle, "config.json"))
+
+
+def read() -> bytes:
+    """What the runtime wrote to standard input. Raises VcudaError: nobody can write there."""
+    chunks, size = [], 0
+    try:
+        if os.isatty(0):  # called by hand: no state will ever come
+            return b""
+        while size < _MOST_BYTES and (chunk := os.read(0, 1 << 16)):
+            chunks.append(chunk)
+            size += len(chunk)
+    except OSError as error:
+        raise VcudaError(f"cannot be read: {error.strerror}", WHERE, MEND) from error
+    return b"".join(chunks)
 
 
 def parse_state(text: bytes) -> State:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from vcuda_oci import config, grant, request
+from vcuda_oci.errors import VcudaError
 
 from . import container_state, created_container
 
@@ -37,9 +38,15 @@ def create(kind: str, config_path: str, state: State) -> None:
         attach.attach(granted.edits, container.process, root, granted.driver_root)
         # The runtime has read its list of hooks already.
         attach.run_hooks(granted.edits, "createRuntime", container.pid)
-    except BaseException:
+    except BaseException as error:
         granted.undo()
-        raise
+        if not isinstance(error, OSError):
+            raise
+        raise VcudaError(
+            f"its first process cannot be reached: {error.strerror}",
+            f"container {state.id}",
+            "look why it ended, and create it again",
+        ) from error
 
 
 def _is_edited(spec: Any) -> bool:

@@ -35,10 +35,10 @@ CREATING = ("prestart", "createRuntime", "createContainer")
 POSTSTOP = "poststop"
 BY_STATUS = "byStatus"
 CDI = "cdi"
-MAX_STATE_BYTES = 16 << 20
 
 
 def main() -> None:
+    _open_standard_streams()
     words = sys.argv[1:]
     settings = names.DEFAULT_CONFIG
     if words[:1] == ["--config"] and len(words) > 1:
@@ -49,10 +49,10 @@ def main() -> None:
     kind, rest = words[0] if words else "", words[1:]
     alone = kind in (*CREATING, BY_STATUS, CDI) and not rest
     if not alone and not (kind == POSTSTOP and len(rest) <= 1):
-        sys.stderr.write(USAGE)
+        _say(USAGE)
         sys.exit(2)
     try:
-        state = container_state.parse_state(sys.stdin.buffer.read(MAX_STATE_BYTES))
+        state = container_state.parse_state(container_state.read())
         if kind == BY_STATUS:
             kind = POSTSTOP if state.status == "stopped" else "createRuntime"
         if kind == POSTSTOP:
@@ -67,12 +67,27 @@ def main() -> None:
             create.create(kind, settings, state)
     except (VcudaError, OSError) as error:
         line = f"vcuda-container-hook: {error}"
-        sys.stderr.write(line + "\n")
+        _say(line + "\n")
         if kind != POSTSTOP:
             from . import created_container
 
             created_container.tell_engine(line)
             sys.exit(1)
+
+
+def _open_standard_streams() -> None:
+    """A caller that closed one would have its messages written into the next file we open."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
+
+
+def _say(text: str) -> None:
+    """Not by sys.stderr: what it cannot write becomes an exit status, and poststop never fails."""
+    try:
+        os.write(2, text.encode(errors="replace"))
+    except OSError:
+        pass
 
 
 def poststop(ledger: Ledger, allocation_id: str, state: State) -> None:

@@ -77,15 +77,15 @@ class Installed:
         write(self.settings, "".join(lines))
 
     @contextlib.contextmanager
-    def door(self) -> Iterator[subprocess.Popen[bytes]]:
-        """`vcuda serve` with these settings, until the block ends."""
+    def door(self, *before: str) -> Iterator[subprocess.Popen[bytes]]:
+        """`vcuda serve` with these settings, until the block ends. before: what is to exec it."""
         start = f"import sys; sys.path.insert(0, {self.python_path!r}); "
         start += "from vcuda_hook.cli import main; sys.exit(main(sys.argv[1:]))"
         words = ["-I", "-S", "-B", "-c", start, "--config", self.settings, "serve"]
         told, notify = tempfile.mkdtemp(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify.bind(told + "/notify")
         environment = {"NOTIFY_SOCKET": told + "/notify", "PATH": "/usr/bin:/bin"}
-        server = subprocess.Popen(["/usr/bin/python3", *words], env=environment)
+        server = subprocess.Popen([*before, "/usr/bin/python3", *words], env=environment)
         try:
             notify.settimeout(30)
             assert notify.recv(64) == b"READY=1"

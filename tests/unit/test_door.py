@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from unit.driver_root import DriverRoot
-from unit.ground import ROOT, shares_of
+from unit.ground import ROOT, killed_at, left_in, shares_of
 from unit.installed import WARNINGS, Installed
 from unit.test_runtime import ENV, HALF_SHARE, Node, asking
 from vcuda_oci import door, liveness
@@ -126,6 +126,39 @@ def test_a_door_that_is_done_leaves_no_socket(node: Node) -> None:
         path = f"{node.ledger.state_dir}/{door.NAME}"
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert not os.path.exists(path)
+
+
+def test_a_door_that_was_killed_leaves_its_place_to_the_next(node: Node) -> None:
+    with node.installed.door() as first:
+        for pid in (first.pid, *children(first.pid)):
+            os.kill(pid, signal.SIGKILL)
+        first.wait()
+        assert os.path.exists(f"{node.ledger.state_dir}/{door.NAME}")
+        with node.installed.door():
+            assert node.create(asking()) == (0, "")
+            assert (shared_once(node), python_starts(node)) == (True, 0)
+
+
+def test_a_door_that_is_killed_while_it_opens_is_opened_by_the_next(node: Node) -> None:
+    os.makedirs(node.ledger.state_dir)
+    path, at, left = f"{node.ledger.state_dir}/{door.NAME}", 1, set()
+    while killed_at(at, lambda: door.Door(node.ledger.state_dir)):
+        left |= set(left_in(node.ledger.state_dir))
+        with node.installed.door():
+            assert node.create(asking(), id=f"box{at}") == (0, "")
+        assert (os.path.exists(path), python_starts(node)) == (False, 0)
+        at += 1
+    assert "door.sock.new" in left
+    with node.ledger:
+        node.ledger.sweep(lambda held: False)
+    assert left_in(node.ledger.state_dir) == ["host.json"]
+
+
+def test_a_door_that_is_removed_says_so_and_ends_with_a_failure(node: Node) -> None:
+    """Whoever watches over it starts it again then; one that was taken over ends with 0."""
+    with node.installed.door() as server:
+        os.unlink(f"{node.ledger.state_dir}/{door.NAME}")
+        assert server.wait(30) == 1
 
 
 def test_in_another_mount_namespace_the_door_is_closed(node: Node) -> None:

@@ -1,8 +1,10 @@
-"""poststop releases what the stopped container held, and never fails."""
+"""poststop releases what the stopped container held and never fails; no hook trusts its input."""
 
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from typing import Any
@@ -19,13 +21,24 @@ PROGRAM = (
 )
 
 
-NOT_STATES = [b"", b"garbage", b"[]", b'"x"', b"{}", b"\xff", b"[" * 100_000, b'{"id": 5}']
+WHOLE = b'{"ociVersion": "1.0.2", "id": "box", "pid": 7, "bundle": "/b", "annotations": {}}'
+NOT_STATES = [
+    *(b"", b"garbage", b"[]", b'"x"', b"{}", b"\xff", b"[" * 100_000, b'{"id": 5}'),
+    *(WHOLE[:size] for size in (1, 24, 40, 57, len(WHOLE) - 1)),
+    *(
+        WHOLE * 2,
+        b"\0" * 100,
+        b"\xef\xbb\xbf" + WHOLE,
+        b'{"id": "box", "pid": ' + b"1" * 9999 + b"}",
+    ),
+]
 
 
 class Hook:
     def __init__(self, folder: Any) -> None:
         self.ledger = Ledger(f"{folder}/state")
         self.config = write(f"{folder}/c.toml", f'state-dir = "{folder}/state"')
+        self.words = [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, "--config", self.config]
 
     def holds(self, allocation: Any) -> None:
         with self.ledger:
@@ -34,7 +47,7 @@ class Hook:
     def __call__(self, *words: str, state: Any = b"{}") -> tuple[int, str]:
         """Exit status and stderr."""
         ran = subprocess.run(
-            [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, "--config", self.config, *words],
+            [*self.words, *words],
             input=state if isinstance(state, bytes) else json.dumps(state).encode(),
             capture_output=True,
         )
@@ -92,6 +105,58 @@ def test_a_state_that_is_none_is_one_line_and_no_failure(hook: Hook, state: byte
 def test_a_creating_hook_refuses_what_is_no_state(hook: Hook, kind: str, state: bytes) -> None:
     assert hook(kind, state=state) == (1, NO_STATE + "let the runtime call this hook\n")
     assert left_in(hook.ledger.state_dir) == []
+
+
+HOSTILE = [
+    {"id": "../box"},
+    {"id": "a/b"},
+    {"id": "x\0y"},
+    {"id": "two\nlines"},
+    {"id": "\ud800"},
+    {"id": "x" * 5000},
+    {"id": "c", "annotations": {"io.kubernetes.cri.sandbox-uid": "../.."}},
+    {"id": "c", "bundle": "/etc/../proc/self"},
+    {"id": "c", "bundle": "/x\0y", "pid": 10**30},
+    {"id": "c", "bundle": "/\ud800", "pid": True},
+    {"id": "c", "bundle": "/dev", "pid": -(2**63)},
+    {"id": "c", "bundle": "/" + "x" * 9999, "pid": [1]},
+]
+
+
+@pytest.mark.parametrize("state", HOSTILE, ids=str)
+def test_a_hostile_state_is_one_line_and_touches_nothing(hook: Hook, state: object) -> None:
+    hook.holds(record("box"))
+    before = left_in(hook.ledger.state_dir)
+    for kind, expected in (("createRuntime", 1), ("createContainer", 1), ("poststop", 0)):
+        status, lines = hook(kind, state=state)
+        assert (status, lines.count("\n") <= 1, "Traceback" in lines) == (expected, True, False)
+    assert left_in(hook.ledger.state_dir) == before
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_a_caller_that_closed_a_stream_harms_nothing(hook: Hook, closed: str) -> None:
+    """The first files that a program opens would otherwise stand where its messages go."""
+    hook.holds(record("box"))
+    before = left_in(hook.ledger.state_dir)
+    for kind, expected in (("createRuntime", 1), ("poststop", 0)):
+        words = ["sh", "-c", f'exec "$@" {closed}', "sh", *hook.words, kind]
+        ran = subprocess.run(words, input=b"{", capture_output=True)
+        said = b"" if "2>" in closed else NO_STATE.encode() + b"let the runtime call this hook\n"
+        assert (ran.returncode, ran.stdout, ran.stderr) == (expected, b"", said)
+    assert left_in(hook.ledger.state_dir) == before
+    assert shares_of(hook.ledger) == {"box": record().shares}
+
+
+def test_on_a_terminal_nobody_is_waited_for(hook: Hook) -> None:
+    ours, terminal = pty.openpty()
+    try:
+        words = [*hook.words, "createRuntime"]
+        ran = subprocess.run(words, stdin=terminal, capture_output=True, timeout=60)
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    assert ran.stderr.decode() == NO_STATE + "let the runtime call this hook\n"
+    assert ran.returncode == 1
 
 
 @pytest.mark.parametrize("bundle", ["", "relative", "/nowhere", "/nowhere\n/x", 7, None])

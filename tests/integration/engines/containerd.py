@@ -23,7 +23,7 @@ restrict_oom_score_adj = true
 disable_tcp_service = true
 
 [plugins."io.containerd.grpc.v1.cri".containerd]
-snapshotter = "native"
+snapshotter = "{snapshotter}"
 default_runtime_name = "vcuda"
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.vcuda]
@@ -41,11 +41,16 @@ class Containerd(Engine):
 
     programs = ("containerd", "ctr", "containerd-shim-runc-v2", "runc")
     namespace: str
+    snapshotter = "native"
 
     def config(self) -> str:
         """The daemon's configuration file."""
         text = CONFIG.format(
-            folder=self.host.folder, socket=self.socket, image=IMAGE, runtime=self.runtime
+            folder=self.host.folder,
+            socket=self.socket,
+            image=IMAGE,
+            runtime=self.runtime,
+            snapshotter=self.snapshotter,
         )
         return self.host.write("config.toml", text)
 
@@ -53,7 +58,8 @@ class Containerd(Engine):
         self.socket = self.host.path("c.sock")
         self.host.daemon(["containerd", "--config", self.config()], "containerd.log")
         wait_until(lambda: self.ctr("version").rc == 0, "containerd, see containerd.log")
-        self.host.check(self.command("images", "import", "--snapshotter=native", self.files.image))
+        words = ["images", "import", f"--snapshotter={self.snapshotter}", self.files.image]
+        self.host.check(self.command(*words))
 
     def command(self, *arguments: str) -> list[str]:
         return ["ctr", f"--address={self.socket}", f"--namespace={self.namespace}", *arguments]
@@ -75,7 +81,7 @@ class Ctr(Containerd):
 
     def _options(self, wanted: Wanted) -> list[str]:
         options = [
-            "--snapshotter=native",
+            f"--snapshotter={self.snapshotter}",
             f"--runc-binary={self.runtime}",
             f"--cgroup={self.host.cgroup_parent}/{wanted.container_id}",
         ]
@@ -116,3 +122,12 @@ class Ctr(Containerd):
         self.ctr("container", "delete", container_id)
         if os.path.exists(self._log(container_id)):
             os.unlink(self._log(container_id))
+
+
+class CtrV2(Ctr):
+    name = "containerd-ctr-v2"
+    cgroup_world = "v2"
+
+    def _options(self, wanted: Wanted) -> list[str]:
+        # ctr asks for 1024 by itself; where v1 has the cpu controller, v2 has no cpu.weight.
+        return ["--cpu-shares=0", *super()._options(wanted)]

@@ -82,3 +82,8 @@ class Docker(Engine):
 
     def delete(self, container_id: str) -> None:
         self.docker("rm", "--force", container_id)
+
+
+class DockerV2(Docker):
+    name = "docker-v2"
+    cgroup_world = "v2"

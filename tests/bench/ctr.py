@@ -1,0 +1,87 @@
+"""What `ctr run` of a container with a share costs, as a multiple of `ctr run` with plain runc.
+
+Everything else is the same: containerd, its runc shim, the image, the snapshotter. Each round runs
+both ways once, in random order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+
+from bench.result import Figure
+from integration import image, private_host, rootfs
+from integration.door import Door
+from integration.engines.base import IMAGE, Files
+from integration.engines.containerd import Ctr
+from integration.product import Product
+
+ROUNDS = 60
+WARM_UP = 3
+SHARE = ("--annotation=vcuda.io/core=30", "--annotation=vcuda.io/memory=1GiB")
+
+
+class Containerd(Ctr):
+    """As a host has it: bundles and records on a tmpfs, images under overlays."""
+
+    snapshotter = "overlayfs"
+
+    def open(self) -> None:
+        for folder in ("state", "vcuda"):
+            os.mkdir(self.host.path(folder))
+            self.host.check(["mount", "-t", "tmpfs", "vcuda-bench", self.host.path(folder)])
+        super().open()
+
+    def seconds(self, runtime: str, container_id: str, *options: str) -> float:
+        """Of one container's whole life. Raises RuntimeError: it did not run."""
+        words = [f"--snapshotter={self.snapshotter}", f"--runc-binary={runtime}", *options]
+        words += [f"--cgroup={self.host.cgroup_parent}/{container_id}", IMAGE, container_id]
+        begin = time.perf_counter()
+        self.host.check(self.command("run", "--rm", *words, "/bin/true"))
+        return time.perf_counter() - begin
+
+
+def measure(say: Callable[[str], None]) -> list[Figure]:
+    """Raises RuntimeError: a container did not run, or left something behind."""
+    with contextlib.ExitStack() as stack:
+        private_host.sweep()
+        folder = private_host.scratch_folder()
+        stack.callback(shutil.rmtree, folder)
+        say("starting containerd")
+        engine = Containerd(_files(folder))
+        stack.callback(engine.close)
+        product = Product(folder + "/product")
+        product.configure(engine)
+        door = Door(engine.host, product, product.state_dir(engine))
+        stack.callback(door.close)
+        ways = {"plain": (engine.plain_runtime(), ()), "share": (product.runtime, SHARE)}
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for number in range(ROUNDS + WARM_UP):
+            for name in random.sample(list(ways), len(ways)):
+                runtime, options = ways[name]
+                once = engine.seconds(runtime, f"{name}{number}", *options)
+                times[name] += [once] if number >= WARM_UP else []
+            if number % 10 == 0:
+                say(f"round {number} of {ROUNDS}")
+        left = engine.host.check(["ls", product.state_dir(engine) + "/allocations"])
+        if left:
+            raise RuntimeError(f"left in the ledger: {left}")
+    ratio = statistics.median(one / base for one, base in zip(times["share"], times["plain"]))
+    plain_ms = statistics.median(times["plain"]) * 1e3
+    return [
+        Figure("start.ctr_run_plain", plain_ms, "ms", None, {}),
+        Figure("start.ctr_run_with_agent", ratio, "x plain", 1.05, {"NVIDIA CDI": 1.54}),
+    ]
+
+
+def _files(folder: str) -> Files:
+    tree, layer, packed = folder + "/rootfs", folder + "/layer.tar", folder + "/image"
+    rootfs.build(tree)
+    rootfs.as_tar(tree, layer)
+    image.write(packed, layer, IMAGE)
+    return Files(tree, layer, packed, "")

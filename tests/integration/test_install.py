@@ -1,0 +1,54 @@
+"""`make install` lays out a product that runs, and a unit that systemd takes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from integration.conftest import cannot
+from integration.product import REPOSITORY, missing
+
+pytestmark = pytest.mark.usefixtures("files")
+
+
+def install(folder: str, *words: str) -> None:
+    """Into `folder`/usr and `folder`/etc."""
+    if reason := missing():
+        cannot(reason)
+    command = [REPOSITORY + "/packaging/install", folder + "/usr", folder + "/etc", *words]
+    subprocess.run(command, check=True)
+
+
+def units(folder: str) -> list[str]:
+    return [
+        os.path.join(parent, name)
+        for parent, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(".service")
+    ]
+
+
+def test_the_unit_that_is_asked_for_passes_systemds_own_look(scratch: str) -> None:
+    if shutil.which("systemd-analyze") is None:
+        cannot("systemd-analyze not installed")
+    install(scratch, "", scratch + "/units")
+    assert units(scratch) == [scratch + "/units/vcuda.service"]
+    looked = subprocess.run(
+        ["systemd-analyze", "verify", *units(scratch)], capture_output=True, text=True
+    )
+    assert (looked.returncode, looked.stdout, looked.stderr) == (0, "", "")
+    with open(*units(scratch)) as unit:
+        (start,) = [line for line in unit if line.startswith("ExecStart=")]
+    # What the unit would start is there, and has the verb.
+    program, verb = start.rstrip()[len("ExecStart=") :].split()
+    helped = subprocess.run([program, verb, "--help"], capture_output=True, text=True, check=True)
+    assert helped.stdout.startswith("usage: vcuda serve")
+
+
+def test_no_unit_is_installed_where_none_is_asked_for(scratch: str) -> None:
+    install(scratch)
+    assert units(scratch) == []
+    assert os.path.exists(scratch + "/usr/bin/vcuda-container-runtime")
