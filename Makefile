@@ -57,6 +57,9 @@ soak: build ## thousands of starts leave nothing and do not slow down; STARTS=10
 	@$(VENV)/bin/python -m tests.soak --json-out build/soak.json \
 	  $(if $(STARTS),--starts $(STARTS)) $(if $(ENGINES),--engines $(ENGINES))
 
+.PHONY: fuzz
+fuzz: build fuzz-door ## feed every parser what nobody vouches for; SECONDS=60 each, ONLY=… one of them
+
 .PHONY: gpu
 gpu: build ## ask a real GPU what only hardware can answer: bench/hardware.md; PYTHON=… has PyTorch
 	@$(VENV)/bin/python -m tests.gpu --json-out build/gpu.json --report bench/hardware.md \

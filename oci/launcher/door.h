@@ -43,32 +43,47 @@ door_connect (const char *state_dir)
   return -1;
 }
 
-/* Asks for `words` (settings, low-level runtime, and its own words), each ended by a NUL in one
-   packet. ANSWER gets what came back: behind its first character, the line that refuses.  */
-static enum door_answer
-ask_door (const char *state_dir, const char *const *words, char answer[PATH_MAX])
+/* WORDS, each ended by a NUL, one behind the other; returns their size, 0 if they do not fit.  */
+static size_t
+pack_words (const char *const *words, char packet[DOOR_MOST_BYTES])
 {
-  static char packet[DOOR_MOST_BYTES];
   size_t used = 0;
   for (; *words; words++)
     {
       size_t length = strlen (*words) + 1;
-      if (length > sizeof packet - used)
-        return DOOR_CLOSED;
+      if (length > DOOR_MOST_BYTES - used)
+        return 0;
       memcpy (packet + used, *words, length);
       used += length;
     }
-  int fd = door_connect (state_dir);
-  if (fd < 0)
-    return DOOR_CLOSED;
+  return used;
+}
+
+/* ANSWER gets what came back: behind its first character, the line that refuses.  */
+static enum door_answer
+ask_behind (int fd, const char *packet, size_t size, char answer[PATH_MAX])
+{
   ssize_t got = -1;
-  if (send (fd, packet, used, MSG_NOSIGNAL) == (ssize_t) used)
+  if (send (fd, packet, size, MSG_NOSIGNAL) == (ssize_t) size)
     got = recv (fd, answer, PATH_MAX - 1, 0);
-  close (fd);
   if (got < 1 || (answer[0] != DOOR_DONE && answer[0] != DOOR_REFUSED))
     return DOOR_CLOSED;
   answer[got] = '\0';
   return (enum door_answer) answer[0];
+}
+
+/* Asks for `words` (settings, low-level runtime, and its own words) in one packet.  */
+static enum door_answer
+ask_door (const char *state_dir, const char *const *words, char answer[PATH_MAX])
+{
+  static char packet[DOOR_MOST_BYTES];
+  size_t size = pack_words (words, packet);
+  int fd = size ? door_connect (state_dir) : -1;
+  if (fd < 0)
+    return DOOR_CLOSED;
+  enum door_answer said = ask_behind (fd, packet, size, answer);
+  close (fd);
+  return said;
 }
 
 #endif

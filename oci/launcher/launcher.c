@@ -31,21 +31,55 @@
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); "                                      \
   "from vcuda_oci.runtime import main; main(sys.argv[1:])"
 
-/* The value of `key = "…"` in config.toml, or `otherwise`. A line of any other form is left to
+/* The TOML string that `text` begins with; false: none, or an empty one, or too long for a path. */
+static bool
+string_value (const char *text, char value[PATH_MAX])
+{
+  static const char letters[] = "\"\\ntrbf", meant[] = "\"\\\n\t\r\b\f";
+  char quote = *text++;
+  size_t length = 0;
+  if (quote != '"' && quote != '\'')
+    return false;
+  for (; *text && *text != quote && length < PATH_MAX - 1; text++)
+    {
+      const char *escape = NULL;
+      if (quote == '"' && *text == '\\' && (!*++text || !(escape = strchr (letters, *text))))
+        return false;
+      value[length++] = escape ? meant[escape - letters] : *text;
+    }
+  value[length] = '\0';
+  return *text == quote && length;
+}
+
+/* The value of `key = "…"` in the settings, or `otherwise`. A line of any other form is left to
    Python, which reads the whole file and names mistakes.  */
+static const char *
+setting (FILE *file, const char *key, const char *otherwise, char value[PATH_MAX])
+{
+  char *line = NULL;
+  size_t room = 0, length = strlen (key);
+  bool found = false;
+  while (!found && getline (&line, &room, file) > 0)
+    {
+      const char *at = line + strspn (line, " \t");
+      if (strncmp (at, key, length) != 0)
+        continue;
+      at += length + strspn (at + length, " \t");
+      found = *at == '=' && string_value (at + 1 + strspn (at + 1, " \t"), value);
+    }
+  free (line);
+  return found ? value : otherwise;
+}
+
 static const char *
 configured (const char *key, const char *otherwise, char value[PATH_MAX])
 {
-  static char line[PATH_MAX], form[64];
-  char quote[2];
   FILE *file = fopen (VCUDA_CONFIG, "re");
-  bool found = false;
-  snprintf (form, sizeof form, " %s = %%1[\"']%%4000[^\"'\n]", key);
-  while (file && !found && fgets (line, sizeof line, file))
-    found = sscanf (line, form, quote, value) == 2;
-  if (file)
-    fclose (file);
-  return found ? value : otherwise;
+  if (!file)
+    return otherwise;
+  const char *found = setting (file, key, otherwise, value);
+  fclose (file);
+  return found;
 }
 
 static bool
@@ -99,17 +133,8 @@ letter_option (const char *word, const char **value)
 static bool
 creates_from (char **words, char path[PATH_MAX])
 {
-  const char *folder = ".", *file = "config.json", *name, *value;
-  for (; *words && words[0][0] == '-' && words[0][1]; words++)
-    {
-      if (strcmp (*words, "--") == 0)
-        {
-          words++;
-          break;
-        }
-      if (option_name (*words, global_values, &value) && !value && words[1])
-        words++;
-    }
+  const char *folder = ".", *file = "config.json", *name, *value, *log, *format;
+  words = global_options (words, &log, &format);
   const char *verb = *words;
   if (!verb || (strcmp (verb, "create") && strcmp (verb, "run") && strcmp (verb, "restore")))
     return false;
@@ -151,12 +176,21 @@ hides_ascii (const char *text, size_t size)
   return false;
 }
 
-/* Whether the file may hold a request. A file that we can't read is the runtime's to complain of.
- */
+/* Whether the text of a config.json may hold a request.  */
+static bool
+may_hold_request (const char *text, size_t size)
+{
+  static const char *const words[] = { "vcuda", "VCUDA", "NVIDIA_VISIBLE_DEVICES" };
+  bool may = hides_ascii (text, size);
+  for (size_t i = 0; i < sizeof words / sizeof *words && !may; i++)
+    may = memmem (text, size, words[i], strlen (words[i])) != NULL;
+  return may;
+}
+
+/* The same of the file. One that we can't read is the runtime's to complain of.  */
 static bool
 may_ask (const char *path)
 {
-  static const char *const words[] = { "vcuda", "VCUDA", "NVIDIA_VISIBLE_DEVICES" };
   struct stat status;
   /* Asked before it is opened: to open a pipe would take a turn of whoever writes into it.  */
   if (stat (path, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size == 0)
@@ -168,11 +202,8 @@ may_ask (const char *path)
   char *text = malloc (size);
   ssize_t got = text ? read (fd, text, size) : -1;
   close (fd);
-  if (got < 0)
-    return true;
-  bool may = hides_ascii (text, (size_t) got);
-  for (size_t i = 0; i < sizeof words / sizeof *words && !may; i++)
-    may = memmem (text, (size_t) got, words[i], strlen (words[i])) != NULL;
+  /* One read gives 2 GiB at most, and what was not read may hold anything.  */
+  bool may = got != status.st_size || may_hold_request (text, size);
   free (text);
   return may;
 }

@@ -33,14 +33,16 @@ die (const char *where, const char *what)
   exit (1);
 }
 
-/* The value of the outermost object's "pid": an annotation may hold the same text deeper down, or
-   inside of a string.  */
+/* The number that the outermost object's "pid" is, 0 if it is none: an annotation may hold the same
+   text deeper down, or inside of a string. Of a key that is there twice the last counts, as for
+   everyone else who reads JSON.  */
 static long
 pid_of (const char *state)
 {
   const char *key = NULL;
   size_t key_length = 0;
   int depth = 0;
+  long pid = 0;
   for (const char *at = state; *at; at++)
     if (*at == '"')
       {
@@ -52,12 +54,17 @@ pid_of (const char *state)
         key_length = (size_t) (at - key);
       }
     else if (*at == ':' && depth == 1 && key_length == 3 && strncmp (key, "pid", 3) == 0)
-      return strtol (at + 1, NULL, 10);
+      {
+        char *end;
+        pid = strtol (at + 1, &end, 10);
+        if (!strspn (end, " \t\r\n,}")) /* 7e3 is not process 7 */
+          pid = 0;
+      }
     else if (*at == '{' || *at == '[')
       depth++;
     else if (*at == '}' || *at == ']')
       depth--;
-  return 0;
+  return pid;
 }
 
 static void

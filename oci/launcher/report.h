@@ -21,30 +21,59 @@
 /* The command line after the program's name.  */
 static char **report_words;
 
-/* What logrus' two formats make of the line. A character that could end the string is left out.  */
+/* What logrus' two formats make of the line: ENTRY and how long it is. A character that could end
+   the string is left out.  */
+static size_t
+log_entry (const char *format, const char *now, const char *line, char entry[2 * PATH_MAX])
+{
+  char safe[PATH_MAX];
+  size_t length = 0;
+  for (; *line && length < sizeof safe - 1; line++)
+    if (isprint ((unsigned char) *line) && *line != '"' && *line != '\\')
+      safe[length++] = *line;
+  safe[length] = '\0';
+  const char *json = "{\"time\":\"%s\",\"level\":\"error\",\"msg\":\"%s\"}\n";
+  const char *text = "time=\"%s\" level=error msg=\"%s\"\n";
+  const char *form = strcmp (format, "json") == 0 ? json : text;
+  return (size_t) snprintf (entry, 2 * PATH_MAX, form, now, safe);
+}
+
 static void
 write_log (const char *path, const char *format, const char *line)
 {
-  char now[32], safe[PATH_MAX], entry[2 * PATH_MAX];
-  size_t length = 0;
+  char now[32], entry[2 * PATH_MAX];
   /* crun takes these forms; the system's log is not written from here.  */
   if (strncmp (path, "journald:", 9) == 0 || strncmp (path, "syslog:", 7) == 0)
     return;
   if (strncmp (path, "file:", 5) == 0)
     path += 5;
-  for (; *line && length < sizeof safe - 1; line++)
-    if (isprint ((unsigned char) *line) && *line != '"' && *line != '\\')
-      safe[length++] = *line;
-  safe[length] = '\0';
   time_t seconds = time (NULL);
   strftime (now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime (&seconds));
-  const char *json = "{\"time\":\"%s\",\"level\":\"error\",\"msg\":\"%s\"}\n";
-  const char *text = "time=\"%s\" level=error msg=\"%s\"\n";
-  int size = snprintf (entry, sizeof entry, strcmp (format, "json") == 0 ? json : text, now, safe);
+  size_t size = log_entry (format, now, line, entry);
   int fd = open (path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   /* A log that can't be written must not hide the error, which stands on stderr already.  */
-  if (fd >= 0 && write (fd, entry, (size_t) size) == size)
+  if (fd >= 0 && write (fd, entry, size) == (ssize_t) size)
     close (fd);
+}
+
+/* Where the global options end, at the verb if there is one; the values of --log and --log-format
+   among them, if they are given.  */
+static char **
+global_options (char **words, const char **log, const char **format)
+{
+  for (; *words && words[0][0] == '-' && words[0][1]; words++)
+    {
+      const char *value, *name = option_name (*words, global_values, &value);
+      if (strcmp (*words, "--") == 0)
+        return words + 1;
+      if (name && !value && words[1])
+        value = *++words;
+      if (name && strcmp (name, "log") == 0)
+        *log = value ? value : "";
+      else if (name && strcmp (name, "log-format") == 0)
+        *format = value ? value : "";
+    }
+  return words;
 }
 
 /* MESSAGE is where, what and mend in one.  */
@@ -52,19 +81,10 @@ static _Noreturn void
 die_with (const char *message)
 {
   char line[2 * PATH_MAX];
-  const char *log = NULL, *format = "text", *value;
+  const char *log = NULL, *format = "text";
   snprintf (line, sizeof line, PROGRAM ": %s", message);
   fprintf (stderr, "%s\n", line);
-  for (char **word = report_words; *word && **word == '-'; word++)
-    {
-      const char *name = option_name (*word, global_values, &value);
-      if (name && !value && word[1])
-        value = *++word;
-      if (name && value && strcmp (name, "log") == 0)
-        log = value;
-      else if (name && value && strcmp (name, "log-format") == 0)
-        format = value;
-    }
+  global_options (report_words, &log, &format);
   if (log)
     write_log (log, format, line);
   exit (1);

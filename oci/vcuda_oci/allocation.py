@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
+_END_OF_TIME = 1 << 40  # and it keeps infinity out
 
 
 class GpuShare:
@@ -106,11 +107,11 @@ def _share(**fields: Any) -> GpuShare:
     right = (
         isinstance(share.uuid, str)
         and all(type(number) is int for number in numbers)
-        and share.memory_bytes > 0
+        and 0 < share.memory_bytes < 1 << 64
         and 1 <= share.core_percent <= share.core_ceiling_percent <= 100
         and share.policy in policies.WORDS
-        and share.weight > 0
-        and share.priority >= 0
+        and 0 < share.weight <= policies.MOST_WEIGHT
+        and 0 <= share.priority <= policies.MOST_PRIORITY
         and type(share.managed) is bool
     )
     if not right:
@@ -130,6 +131,7 @@ def _check(allocation: Allocation) -> None:
         and all_are(str, list(allocation.pod.values()))
         and bool(allocation.shares)
         and isinstance(allocation.created, (int, float))
+        and 0 <= allocation.created < _END_OF_TIME
         and all_are(str, allocation.runtime)
         and all_are(int, allocation.claimant)
         and len(allocation.claimant) == 2

@@ -107,7 +107,8 @@ def _options(
             if not equals and name in with_value and position + 1 < len(words):
                 position += 1
                 value = words[position]
-            found["config" if name == "f" else name] = value
+            if name:  # "--=x" is no option, and "" is where the container's id stands
+                found["config" if name == "f" else name] = value
         position += 1
     return found, position
 

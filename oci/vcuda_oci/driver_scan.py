@@ -121,6 +121,8 @@ def final(root: str, path: str) -> str:
             target = os.readlink(root + path)
         except OSError:
             return path
+        except ValueError:
+            return ""  # a NUL in it
         path = os.path.normpath(os.path.join(os.path.dirname(path), target))
     return ""
 

@@ -26,6 +26,7 @@ _32_BIT_FOLDER = {
 }
 HOOK_ENV = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
 HOOK_SECONDS = 30
+_MEND = "mend it as the OCI spec says"
 
 
 class Paths:
@@ -162,9 +163,13 @@ def as_hook(command: list[str]) -> dict[str, Any]:
 def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
     """An edited copy of `spec`; what we do not know survives, and applying twice is once.
 
-    Raises VcudaError: a part of the spec that must change is not of the kind OCI says.
+    Raises VcudaError: a part of the spec that must change is not of the kind OCI says, or the spec
+    is nested so deeply that it could be read but not written.
     """
-    edited: dict[str, Any] = jsontree.copy(dict(spec))
+    try:
+        edited: dict[str, Any] = jsontree.copy(dict(spec))
+    except ValueError as error:
+        raise VcudaError(str(error), "config.json", _MEND) from error
     linux = _child(edited, "linux", {})
     devices = _child(linux, "devices", [])
     rules = _child(_child(linux, "resources", {}), "devices", [])
@@ -198,7 +203,7 @@ def _child(parent: dict[str, Any], key: str, empty: Any) -> Any:
         child = parent[key] = empty
     if type(child) is not type(empty):
         kind = "a list" if isinstance(empty, list) else "an object"
-        raise VcudaError(f"'{key}' is not {kind}", "config.json", "mend it as the OCI spec says")
+        raise VcudaError(f"'{key}' is not {kind}", "config.json", _MEND)
     return child
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_MOST_CHARACTERS = 1000
+
 
 class VcudaError(Exception):
     """Raised where the facts are, caught once, in ``main``. Prints as ``where: what; mend``."""
@@ -11,6 +13,12 @@ class VcudaError(Exception):
         self.what, self.where, self.mend = what, where, mend
 
     def __str__(self) -> str:
-        # A name from a hostile file must not break the line in two.
-        line = f"{self.where}: {self.what}; {self.mend}"
+        # A name from a hostile file must not break the line in two, nor fill a log.
+        line = f"{_short(self.where)}: {_short(self.what)}; {_short(self.mend)}"
         return "".join(c if c.isprintable() else "?" for c in line)
+
+
+def _short(text: str) -> str:
+    """What is too long without its middle: its end may say what is wrong with the name in it."""
+    half = _MOST_CHARACTERS // 2
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:half]}...{text[-half:]}"

@@ -59,7 +59,8 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
     root = root.rstrip("/")
     kept = _kept(cache)
     found: Any = kept.get("driver")
-    stale = not isinstance(found, dict) or found.get("key") != _files_key(root, found)
+    scanned = _files_key(root, found)
+    stale = scanned is None or found.get("key") != scanned
     if stale:
         from . import driver_scan  # reads folders of thousands of names: only after a change
 
@@ -71,6 +72,8 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
     try:
         gpus = [_kept_gpu(**gpu) for gpu in told["gpus"]] if told["key"] == key else None
         cuda = told["cuda"]
+        if not isinstance(cuda, str):
+            gpus = None
     except (KeyError, TypeError):
         gpus = None
     if gpus is None:
@@ -133,20 +136,27 @@ def _as_json(root: str, found: DriverFiles) -> dict[str, Any]:
     return content
 
 
-def _files_key(root: str, found: dict[str, Any]) -> list[Any] | None:
+def _files_key(root: str, found: Any) -> list[Any] | None:
     """Changes with whatever the scan looked at; None: not what a scan leaves."""
+    if not isinstance(found, dict):
+        return None
     tables = (found.get("libraries"), found.get("libraries_32_bit"), found.get("files"))
     texts = (found.get("version"), found.get("folder"))
     looked_in = found.get("looked_in")
-    if not (all(map(_is_table, tables)) and all(isinstance(text, str) for text in texts)):
+    if not (all(map(_is_table, tables)) and all(map(_is_text, texts))):
         return None
-    if not isinstance(looked_in, list) or not all(isinstance(path, str) for path in looked_in):
+    if not isinstance(looked_in, list) or not all(map(_is_text, looked_in)):
         return None
     return [root, *map(_stamp, looked_in), _text(f"{root}/proc/driver/nvidia/version")]
 
 
 def _is_table(table: object) -> bool:
-    return isinstance(table, dict) and all(isinstance(value, str) for value in table.values())
+    return isinstance(table, dict) and all(map(_is_text, table.values()))
+
+
+def _is_text(value: object) -> bool:
+    # A NUL or half of a character is in no path that a scan kept as it was.
+    return isinstance(value, str) and value.isprintable()
 
 
 def _stamp(path: str) -> list[int]:
@@ -167,8 +177,11 @@ def _text(path: str) -> str:
 def _kept_gpu(**fields: Any) -> Gpu:
     gpu = Gpu(**fields)
     for name, value in gpu.__dict__.items():
-        if type(value) is not (int if name in ("index", "minor", "memory_bytes") else str):
+        is_number = name in ("index", "minor", "memory_bytes")
+        if not (type(value) is int and value >= 0 if is_number else _is_text(value)):
             raise TypeError("not a GPU")
+    if not 0 < gpu.memory_bytes < 1 << 60:
+        raise TypeError("not a GPU's memory")
     return gpu
 
 

@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_TOO_DEEP = "nested too deeply"
+
 
 class _Decoding:
     """The attributes that the C scanner reads from the decoder it belongs to."""
@@ -34,12 +36,15 @@ def loads(text: str) -> Any:
     except (StopIteration, ValueError, SystemError):
         end = -1
     except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if end != len(stripped):
-        import json
+        raise ValueError(_TOO_DEEP) from None
+    if end == len(stripped):
+        return value
+    import json
 
+    try:
         return json.loads(text)
-    return value
+    except RecursionError:  # it scans from a few calls further down
+        raise ValueError(_TOO_DEEP) from None
 
 
 def dumps(value: Any) -> str:
@@ -56,7 +61,7 @@ def dumps(value: Any) -> str:
     try:
         return "".join(encode(value, 0))
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError(_TOO_DEEP) from None
 
 
 def copy(value: Any) -> Any:

@@ -54,6 +54,8 @@ def _runs(runtime: list[str], container_id: str) -> bool:
     try:
         status = _run([*runtime, "state", container_id], out, errors)
         answer, complaint = os.pread(out, 1 << 20, 0), os.pread(errors, 1 << 16, 0)
+    except ValueError:
+        return True  # no words that any program could be given
     except OSError:
         # The runtime itself can't be run: an upgrade may have moved it, and its containers live on.
         return "--root" not in runtime or os.path.exists(f"{runtime[-1]}/{container_id}")

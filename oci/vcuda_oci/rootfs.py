@@ -53,7 +53,10 @@ class Tree:
 
     def __init__(self, path: str) -> None:
         """Raises OSError: no folder there."""
-        self._root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except ValueError as error:  # a NUL, or half of a character
+            raise NotADirectoryError(20, str(error), path) from error
 
     def __enter__(self) -> Tree:
         return self

@@ -20,6 +20,7 @@ from vcuda_oci import (
     procfs,
     request,
     requirements,
+    rootfs,
 )
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
@@ -60,7 +61,7 @@ def finish(config_path: str, state: State) -> None:
     from . import attach  # ctypes: only where there is something to mount
 
     container = created_container.find("createRuntime", state)
-    root = os.path.join(state.bundle, spec["root"]["path"])
+    root = rootfs.path_of(spec, state.bundle)
     attach.attach(more, container.process, root, facts.root)
     attach.run_hooks(more, "createRuntime", container.pid)
 

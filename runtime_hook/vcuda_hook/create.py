@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from vcuda_oci import config, grant, request
+from vcuda_oci import config, grant, request, rootfs
 from vcuda_oci.errors import VcudaError
 
 from . import container_state, created_container
@@ -34,7 +32,7 @@ def create(kind: str, config_path: str, state: State) -> None:
     from . import attach  # ctypes: only for who gets a share
 
     try:
-        root = os.path.join(state.bundle, spec["root"]["path"])
+        root = rootfs.path_of(spec, state.bundle)
         attach.attach(granted.edits, container.process, root, granted.driver_root)
         # The runtime has read its list of hooks already.
         attach.run_hooks(granted.edits, "createRuntime", container.pid)

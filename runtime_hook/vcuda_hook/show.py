@@ -188,8 +188,9 @@ def _entries(
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     pod, used, index = entry["pod"], entry["core_used_percent"], entry["gpu_index"]
     memory = entry["memory_used_bytes"]
+    names = [(pod or {}).get(key, "?") for key in ("namespace", "name", "container")]
     return (
-        f"{pod['namespace']}/{pod['name']}/{pod['container']}" if pod else _short_id(entry["id"]),
+        "/".join(names) if pod else _short_id(entry["id"]),
         f"{'?' if index is None else index} {table.short(entry['gpu_uuid'])}",
         f"{entry['core_percent']} %",
         "-" if used is None else f"{used:.0f} %",

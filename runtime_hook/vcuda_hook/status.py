@@ -31,7 +31,7 @@ def statuses(allocations: Sequence[Allocation]) -> list[str]:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
-        except OSError:
+        except (OSError, ValueError):  # not there, or no words that a program could be given
             asked.append(None)
         else:
             asked.append(process)

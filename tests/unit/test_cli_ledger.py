@@ -182,6 +182,19 @@ def test_a_broken_record_is_told_last_and_the_exit_code_is_1(node: Node, capsys:
         assert line.endswith("run 'vcuda release half' if its container is gone")
 
 
+def test_a_record_that_names_half_of_a_pod_is_shown(node: Node, capsys: Any) -> None:
+    node.holds(record("box", pod={"uid": "u", "name": "web"}))
+    assert node.vcuda("ps") == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("?/web/?  ")
+
+
+def test_a_container_whose_name_no_program_can_be_given_is_shown(node: Node, capsys: Any) -> None:
+    node.holds(record("box", container_id="a\0b"), status="")
+    assert node.vcuda("ps", "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["id"], entry["status"]) == ("box", "gone")
+
+
 def test_nothing_running_is_an_empty_list(node: Node, capsys: Any) -> None:
     assert node.vcuda("ps", "--json") == 0
     assert json.loads(capsys.readouterr().out) == []

@@ -160,8 +160,9 @@ def test_of_two_installed_versions_the_kernels_is_taken(tmp_path: Any) -> None:
     # None of the kernel's version: NVML itself will say what does not match.
     write(root.path + version, kernel.format("999.1"))
     assert driver_scan.find(root.path).version == VERSION
-    write(root.path + version, "no version\n")
-    assert driver_scan.find(root.path).version == VERSION
+    for text in ("no version\n", kernel.format("9.\0x")):
+        write(root.path + version, text)
+        assert driver_scan.find(root.path).version == VERSION
 
 
 def test_the_cache_is_dropped_when_another_driver_is_loaded(tmp_path: Any) -> None:

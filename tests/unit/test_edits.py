@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from unit.ground import host, record
 from unit.test_jsontree import TREES
-from vcuda_oci import edits
+from vcuda_oci import edits, jsontree
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.edits import Edits, Paths
 from vcuda_oci.errors import VcudaError
@@ -191,6 +191,20 @@ def test_a_spec_of_the_wrong_kinds_is_one_line_and_stays_as_it_was(spec: Any, me
         edits.apply(spec, SHARE)
     assert str(refused.value) == f"config.json: {message}; mend it as the OCI spec says"
     assert spec == before
+
+
+def test_a_spec_that_can_be_read_but_not_written_is_one_line() -> None:
+    """The writer stands a few calls further down than the reader did."""
+    for depth in range(1, 1200):
+        try:
+            spec = jsontree.loads('{"x":' * depth + "{}" + "}" * depth)
+        except ValueError:
+            break
+        try:
+            edits.apply(spec, SHARE)
+        except VcudaError as error:
+            last = str(error)
+    assert last == "config.json: nested too deeply; mend it as the OCI spec says"
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], {}, {"path": 5}, {"major": 195, "minor": 1}])

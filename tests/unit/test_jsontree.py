@@ -57,6 +57,13 @@ def test_a_mistake_is_named_with_its_place(text: str, place: str) -> None:
         jsontree.loads(text)
 
 
+def test_a_mistake_at_any_depth_is_an_ordinary_mistake() -> None:
+    """json itself, asked for the place of the mistake, starts a few calls further down."""
+    for depth in range(800, 1100):
+        with pytest.raises(ValueError):
+            jsontree.loads("[" * depth)
+
+
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "[" * 200_000 + "]" * 200_000])
 def test_endless_nesting_is_an_ordinary_mistake(text: str) -> None:
     with pytest.raises(ValueError, match="too deeply"):

@@ -171,6 +171,11 @@ def test_both_halves_read_any_line_alike(built: Door, words: list[str]) -> None:
     assert built.call(*words)[0] == expected
 
 
+@pytest.mark.parametrize("word", ["-=x", "--=x", "---"])
+def test_an_option_without_a_name_is_not_the_containers_id(word: str) -> None:
+    assert bundle.Command(["create", word, "id"]).container_id == "id"
+
+
 def test_both_halves_know_the_same_options() -> None:
     with open(ROOT + "/oci/launcher/arguments.h") as file:
         header = file.read()
@@ -273,6 +278,12 @@ def test_what_is_no_file_is_the_runtimes_to_complain_of(
     assert door.call(*line, timeout=10) == door.to_runtime(*line)
 
 
+def test_a_config_that_was_not_read_whole_goes_to_python(door: Door) -> None:
+    """sysfs says that a file has a page, and gives a line."""
+    line = ["create", "-f", "/sys/devices/system/cpu/online", "-b", "../plain", "id"]
+    assert door.call(*line) == door.to_python(*line)
+
+
 def test_a_config_behind_a_symlink_is_looked_at_too(door: Door, tmp_path: Any) -> None:
     os.symlink(door.folder + "/asks/config.json", tmp_path / "config.json")
     line = ["create", "-b", str(tmp_path), "id"]
@@ -339,6 +350,47 @@ def test_an_error_of_the_front_door_is_the_logs_last_line(
     else:
         assert line.startswith('time="')
         assert line.endswith(f'" level=error msg="{said}"')
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("--log LOG create", "--debug --log=LOG", "--log other --log LOG"),
+        *("- --log LOG", "-- --log LOG", "create --log LOG", "--log LOG --log", "--root --log LOG"),
+    ],
+)
+def test_both_halves_write_into_the_same_log(door: Door, tmp_path: Any, line: str) -> None:
+    door.installed.configure(runtime="no-such-runtime")
+    words = line.replace("LOG", "log").split()
+    assert door.installed.call(*words, cwd=tmp_path).returncode == 1
+    log = bundle.Command(words).log
+    assert os.listdir(tmp_path) == ([log] if log else [])
+
+
+@pytest.mark.parametrize(
+    ("folder", "value"),
+    [
+        ("it's", '"{}/it\'s/recorder"'),
+        ('say "x"', "'{}/say \"x\"/recorder' # as it is"),
+        ('say "x"', r'"{}/say \"x\"/recorder"'),
+        ("back\\slash\t", r'"{}/back\\slash\t/recorder"'),
+    ],
+)
+def test_a_setting_is_read_as_the_toml_that_it_is(
+    door: Door, tmp_path: Any, folder: str, value: str
+) -> None:
+    path = f"{tmp_path}/{folder}/recorder"
+    os.mkdir(os.path.dirname(path))
+    os.symlink(door.runtime.path, path)
+    write(door.installed.settings, f"  runtime= {value.format(tmp_path)}\n")
+    assert door.call("list") == ("runtime", [path, "list"])
+
+
+def test_a_line_behind_a_long_comment_is_no_setting(door: Door) -> None:
+    rest = f"runtime = '{door.runtime.path}'\n"
+    for length in range(4090, 4100):
+        write(door.installed.settings, "#" * length + " runtime = '/nowhere'\n" + rest)
+        assert door.call("list") == door.to_runtime("list")
 
 
 def test_a_runtime_named_only_is_looked_up_in_path(door: Door) -> None:

@@ -77,6 +77,14 @@ def test_a_runtime_that_cannot_be_run_is_no_error(tmp_path: Any) -> None:
     assert liveness.is_alive(record(runtime=[f"{tmp_path}/text"])) is ALIVE
 
 
+@pytest.mark.parametrize("word", ["a\0b", "\ud800"])
+def test_words_that_no_program_can_be_given_prove_nothing(tmp_path: Any, word: str) -> None:
+    asked = FakeRuntime(tmp_path / "bin").words
+    assert not liveness.is_alive(record(runtime=asked))
+    assert liveness.is_alive(record(runtime=asked, container_id=word))
+    assert liveness.is_alive(record(runtime=[*asked, "--root", word]))
+
+
 def test_a_claim_in_progress_lives_and_a_reused_pid_does_not(tmp_path: Any) -> None:
     gone = answering(tmp_path, "echo 'container does not exist' >&2; exit 1")
     pid = os.getpid()

@@ -175,9 +175,18 @@ def test_the_hook_follows_nothing_on_its_way(
     assert str(tmp_path) not in mounts
 
 
+NOBODY = 1 << 40
+
+
 @pytest.mark.parametrize(
-    "state", ["", "{}", "[", '{"pid', '{"pid": 1}', '{"pid": "x"}', '{"a": {"pid": 5}}', '"\\'],
-)  # fmt: skip
+    "state",
+    [
+        *("", "{}", "[", '{"pid', '{"pid": 1}', '{"pid": "x"}', '{"a": {"pid": 5}}', '"\\'),
+        # Part of a number, or the first of two. No process has it: whose namespace would it be?
+        *(f'{{"pid": {NOBODY}.5}}', f'{{"pid": {NOBODY}e3}}', f'{{"pid": {NOBODY}'),
+        f'{{"pid": {NOBODY}, "pid": 1}}',
+    ],
+)
 def test_a_state_that_names_no_process_ends_the_hook(state: str, tmp_path: Any) -> None:
     rc, error = hook(state, "/", str(tmp_path), "tty")
     assert (rc, error.split("; ")[0]) == (

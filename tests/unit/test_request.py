@@ -88,6 +88,15 @@ def test_a_request_is_read_where_it_stands(spec: Any, expected: dict[str, Any]) 
     assert read(spec) == expected
 
 
+@pytest.mark.parametrize("key", ["core", "memory", "gpu", "policy", "c" * 100_000])
+def test_a_request_of_megabytes_is_refused_in_a_line_that_can_be_read(key: str) -> None:
+    told = refusal(annotated(**{"core": "30", key: "x" * 1_000_000 + ","}))
+    where, _, rest = told.partition(": ")
+    assert where == "annotations"
+    assert "..." in rest and "; " in rest  # what is cut, and the mend behind it
+    assert len(told) < 3100
+
+
 @pytest.mark.parametrize(
     "spec",
     [

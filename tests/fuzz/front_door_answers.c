@@ -1,0 +1,27 @@
+/* Answers the inputs on stdin, each behind its size in four bytes, in the same form on stdout, so
+   that Python's reading of the same bytes can be compared with ours.  */
+
+#include "front_door.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int
+main (void)
+{
+  static char out[MOST_ANSWER];
+  uint32_t size;
+  while (fread (&size, sizeof size, 1, stdin) == 1)
+    {
+      char *input = malloc (size + !size);
+      if (fread (input, 1, size, stdin) != size)
+        return 1;
+      uint32_t length = (uint32_t) answer (input, size, out);
+      fwrite (&length, sizeof length, 1, stdout);
+      fwrite (out, 1, length, stdout);
+      fflush (stdout);
+      free (input);
+    }
+  return 0;
+}

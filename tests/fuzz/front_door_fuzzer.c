@@ -1,0 +1,15 @@
+/* libFuzzer's way in: memory errors and undefined behaviour are what it looks for.  */
+
+#include "front_door.h"
+
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput (const uint8_t *input, size_t size);
+
+int
+LLVMFuzzerTestOneInput (const uint8_t *input, size_t size)
+{
+  static char out[MOST_ANSWER];
+  answer ((const char *) input, size, out);
+  return 0;
+}
