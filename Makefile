@@ -49,7 +49,7 @@ demo: build ## two containers share one GPU, and what happens at their limits
 	@build/demo/bin/vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json
 
 .PHONY: bench
-bench: build ## measure the start path and the shim; ONLY=start, ctr or shim runs one group
+bench: build ## measure the start path and the shim; ONLY=start, ctr, shim or crowd runs one
 	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json
 
 .PHONY: soak
@@ -58,7 +58,13 @@ soak: build ## thousands of starts leave nothing and do not slow down; STARTS=10
 	  $(if $(STARTS),--starts $(STARTS)) $(if $(ENGINES),--engines $(ENGINES))
 
 .PHONY: fuzz
-fuzz: build fuzz-door ## feed every parser what nobody vouches for; SECONDS=60 each, ONLY=… one of them
+fuzz: build $(if $(ONLY),$(if $(filter pages,$(ONLY)),fuzz-pages,fuzz-door),fuzz-door fuzz-pages) ## feed every parser what nobody vouches for; SECONDS=60 each, ONLY=… one of them
+
+.PHONY: fuzz-pages
+fuzz-pages: build/fuzz/pages
+	@mkdir -p build/fuzz/found-pages
+	@build/fuzz/pages -max_total_time=$(or $(SECONDS),60) -max_len=400 -timeout=20 -detect_leaks=0 \
+	  -artifact_prefix=build/fuzz/pages- build/fuzz/found-pages $(FUZZ)/corpus
 
 .PHONY: gpu
 gpu: build ## ask a real GPU what only hardware can answer: bench/hardware.md; PYTHON=… has PyTorch

@@ -5,7 +5,7 @@ VCUDA_OBJECTS := $(VCUDA_SOURCES:libvcuda/src/%.c=build/obj/vcuda/%.o) build/obj
 VCUDA_VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 VCUDA_GENERATED := build/generated/entries.S build/generated/real.h build/generated/vcuda.map
 VCUDA_CFLAGS = $(CFLAGS_COMMON) -D_GNU_SOURCE -fvisibility=hidden -fPIC -Ilibvcuda -Ilibvcuda/src \
-	-Ibuild/generated -isystem $(CUDA_INCLUDE)
+	-Ibuild/generated -isystem $(CUDA_INCLUDE) -DVCUDA_VERSION='"$(VCUDA_VERSION)"'
 
 # SONAME: a program's dlopen("libcuda.so.1") is then answered with the shim whatever was loaded
 # before. DT_RPATH $ORIGIN: see claim_public_names in load.c. nodelete: fork handlers stay
@@ -28,7 +28,6 @@ build/obj/vcuda/%.o: libvcuda/src/%.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h
 	@echo "cc        $<"
 	@$(CC) $(VCUDA_CFLAGS) -c -o $@ $<
 
-build/obj/vcuda/mark.o: VCUDA_CFLAGS += -DVCUDA_VERSION='"$(VCUDA_VERSION)"'
 build/obj/vcuda/mark.o: pyproject.toml
 
 build/obj/vcuda/entries.o: build/generated/entries.S libvcuda/src/entries.inc
@@ -41,6 +40,40 @@ build/lib/libvcuda.so.1: $(VCUDA_OBJECTS) libvcuda/build.mk
 	@echo "link      $@"
 	@$(CC) -o $@.new $(VCUDA_OBJECTS) $(VCUDA_LDFLAGS)
 	@mv -f $@.new $@
+
+# The shim itself under a sanitizer, for tests/shim/test_shim_sanitizers.py. TSan ignores fences, and
+# gcc says so at each: device.c reads the limits page under one.
+SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SANITIZE_thread := -fsanitize=thread -Wno-tsan
+
+define sanitized_shim
+build/sanitize/$(1)/%.o: libvcuda/src/%.c $$(VCUDA_GENERATED) $$(wildcard libvcuda/*.h libvcuda/src/*.h)
+	@mkdir -p $$(@D)
+	@$$(CC) $$(VCUDA_CFLAGS) -O1 -fno-omit-frame-pointer $$(SANITIZE_$(1)) -c -o $$@ $$<
+
+build/sanitize/$(1)/libvcuda.so.1: $$(VCUDA_SOURCES:libvcuda/src/%.c=build/sanitize/$(1)/%.o) build/obj/vcuda/entries.o
+	@$$(CC) -o $$@.new $$(SANITIZE_$(1)) $$^ $$(VCUDA_LDFLAGS)
+	@mv -f $$@.new $$@
+endef
+$(foreach kind,address thread,$(eval $(call sanitized_shim,$(kind))))
+
+# libFuzzer's target: the shim's own sources, on a driver and a clock of the target's (tests/shim/fuzz).
+# Its pages.c includes the shim's.
+FUZZ := tests/shim/fuzz
+FUZZ_CFLAGS = $(filter-out -fvisibility=hidden,$(VCUDA_CFLAGS)) -fsanitize=address,undefined \
+	-fno-sanitize-recover=undefined -Wno-gnu -Dclock_gettime=fuzz_clock_gettime \
+	-Dclock_nanosleep=fuzz_clock_nanosleep -Dusleep=fuzz_usleep -Dwrite=fuzz_write
+FUZZ_SOURCES := $(filter-out libvcuda/src/pages.c,$(VCUDA_SOURCES)) $(wildcard $(FUZZ)/*.c)
+
+build/fuzz/$(FUZZ)/pages.o: libvcuda/src/pages.c
+
+build/fuzz/%.o: %.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h $(FUZZ)/*.h)
+	@mkdir -p $(@D)
+	@clang $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link -c -o $@ $<
+
+build/fuzz/pages: $(FUZZ_SOURCES:%.c=build/fuzz/%.o) build/obj/vcuda/entries.o
+	@echo "link      $@"
+	@clang -fsanitize=fuzzer,address,undefined -o $@ $^ -pthread -l:libdl.so.2
 
 build/abi_print: libvcuda/abi_print.c libvcuda/vcuda_abi.h
 	@mkdir -p $(@D)

@@ -138,9 +138,9 @@ wait_for_portion (int gpu, CUcontext context, CUstream stream)
       vcuda_credit.context = VCUDA_NO_CONTEXT;
       return;
     }
-  pthread_mutex_lock (&meter->mutex);
+  vcuda_lock (&meter->mutex);
   vcuda_wait_for_share (meter, (uint64_t) VCUDA_PORTION_NS);
-  pthread_mutex_unlock (&meter->mutex);
+  vcuda_unlock (&meter->mutex);
   vcuda_credit.waits = false;
 }
 
@@ -180,7 +180,7 @@ vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream 
     return false;
   launch->stream = stream;
   bool entered = vcuda_enter_context (context);
-  pthread_mutex_lock (&launch->meter->mutex);
+  vcuda_lock (&launch->meter->mutex);
   launch->entry = whole ? begin_whole (launch->meter, stream, function)
                         : begin_sample (launch->meter, stream, cost);
   if (launch->entry)
@@ -191,7 +191,7 @@ vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream 
       launch->meter->in_flight_ns
           += launch->entry->estimate_ns + (uint64_t) launch->entry->sampled_ns;
     }
-  pthread_mutex_unlock (&launch->meter->mutex);
+  vcuda_unlock (&launch->meter->mutex);
   vcuda_leave_context (entered);
   if (!launch->entry)
     return false;
@@ -218,14 +218,16 @@ vcuda_launch_end (struct vcuda_launch *launch, CUresult rc)
   bool measured = launch->weight > 0 && rc == CUDA_SUCCESS
                   && real.cuEventRecord (entry->end, launch->stream) == CUDA_SUCCESS;
   unmark (launch);
-  pthread_mutex_lock (&meter->mutex);
-  if (measured)
+  vcuda_lock (&meter->mutex);
+  /* If not, another thread has destroyed the context meanwhile.  */
+  bool there = entry->state == OPEN;
+  if (there && measured)
     {
       if (launch->contended)
         entry->foreign_ns = __atomic_load_n (&foreign_ns, __ATOMIC_RELAXED) - launch->foreign_ns;
       entry->state = IN_FLIGHT;
     }
-  else
+  else if (there)
     {
       if (rc != CUDA_SUCCESS)
         refund (launch);
@@ -234,5 +236,5 @@ vcuda_launch_end (struct vcuda_launch *launch, CUresult rc)
       meter->in_flight_ns -= entry->estimate_ns + (uint64_t) entry->sampled_ns;
       vcuda_meter_abandon (meter, entry);
     }
-  pthread_mutex_unlock (&meter->mutex);
+  vcuda_unlock (&meter->mutex);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "inside.h"
 #include "vcuda_abi.h"
 
 #define STRIPES 64
@@ -44,6 +45,7 @@ wait_for (struct stripe *stripe)
 static inline void
 lock (struct stripe *stripe)
 {
+  vcuda_inside++; /* as vcuda_lock does */
   if (__atomic_exchange_n (&stripe->locked, true, __ATOMIC_ACQUIRE))
     wait_for (stripe);
 }
@@ -52,6 +54,7 @@ static inline void
 unlock (struct stripe *stripe)
 {
   __atomic_store_n (&stripe->locked, false, __ATOMIC_RELEASE);
+  vcuda_inside--;
 }
 
 static uint64_t

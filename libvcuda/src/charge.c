@@ -12,6 +12,7 @@
 
 #include "asking.h"
 #include "clock.h"
+#include "inside.h"
 #include "pages.h"
 #include "slot.h"
 
@@ -28,7 +29,7 @@ try_to_hold (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
   vcuda_slot_hold (slot, gpu, (int64_t) bytes);
   bool fits = vcuda_held_bytes (gpu) <= vcuda_memory_limit (gpu);
   if (!fits)
-    vcuda_slot_hold (slot, gpu, -(int64_t) bytes);
+    vcuda_slot_hold (slot, gpu, (int64_t) -bytes);
   vcuda_asking_end (slot, word);
   return fits;
 }
@@ -37,8 +38,8 @@ static __attribute__ ((noinline)) bool
 hold_or_refuse (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
 {
   int saved = errno;
-  uint64_t deadline = vcuda_now () + PATIENCE_NS;
-  pthread_mutex_lock (&mutex);
+  uint64_t deadline = vcuda_now () + PATIENCE_NS, pause = 50000;
+  vcuda_lock (&mutex);
   bool locked = vcuda_refuse_lock (deadline);
   vcuda_slots_reclaim ();
   bool granted;
@@ -50,12 +51,13 @@ hold_or_refuse (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
       vcuda_decisions_read (&after);
       if (granted || vcuda_stood_still (&before, &after, slot) || vcuda_now () >= deadline)
         break;
-      vcuda_sleep_ns (50000);
+      vcuda_sleep_ns (pause);
+      pause = pause < 1000000 ? pause * 2 : pause;
       vcuda_slots_reclaim (); /* who was asking may have been killed */
     }
   if (locked)
     vcuda_refuse_unlock ();
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
   errno = saved;
   return granted;
 }
@@ -80,7 +82,7 @@ vcuda_give_back (int gpu, uint64_t bytes)
 {
   struct vcuda_usage_slot *slot = gpu >= 0 ? vcuda_slot () : NULL;
   if (slot)
-    vcuda_slot_hold (slot, gpu, -(int64_t) bytes);
+    vcuda_slot_hold (slot, gpu, (int64_t) -bytes);
 }
 
 void

@@ -66,7 +66,7 @@ vcuda_context_counts (uint8_t *counts)
 {
   /* Called while a slot is taken, perhaps from count: no lock.  */
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
-    counts[gpu] = shown (gpu);
+    __atomic_store_n (&counts[gpu], shown (gpu), __ATOMIC_RELAXED);
 }
 
 void

@@ -1,7 +1,8 @@
 #include "estimate.h"
 
-#include <pthread.h>
 #include <stdbool.h>
+
+#include "inside.h"
 
 /* Of a new function so many launches are measured before a sample has to speak for others.  */
 #define FIRST_LAUNCHES 8
@@ -34,10 +35,10 @@ uint64_t
 vcuda_estimate (const void *function)
 {
   unsigned at = vcuda_cost_bucket (function);
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   unsigned way = way_of (vcuda_costs[at], function);
   uint64_t ns = way < VCUDA_COST_WAYS ? (uint64_t) learnt[at][way].mean_ns : VCUDA_UNKNOWN_NS;
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
   return ns;
 }
 
@@ -83,7 +84,7 @@ vcuda_estimate_learn (const void *function, uint64_t ns)
 {
   unsigned at = vcuda_cost_bucket (function);
   struct vcuda_cost *bucket = vcuda_costs[at];
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   unsigned way = way_of (bucket, function);
   if (way < VCUDA_COST_WAYS)
     revise (&bucket[way], &learnt[at][way], (int64_t) ns);
@@ -94,7 +95,7 @@ vcuda_estimate_learn (const void *function, uint64_t ns)
         way = next_victim++ % VCUDA_COST_WAYS;
       enter (&bucket[way], &learnt[at][way], function, (int64_t) ns);
     }
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
 }
 
 void

@@ -6,7 +6,6 @@
 
 #include "graph_memory.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +79,7 @@ CUresult
 vcuda_graph_memory_launch (CUgraphExec handle)
 {
   CUresult rc = CUDA_SUCCESS;
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   struct exec *exec = find (handle);
   int gpu = 0;
   uint64_t taken[VCUDA_MAX_GPUS] = { 0 };
@@ -103,14 +102,14 @@ vcuda_graph_memory_launch (CUgraphExec handle)
       }
   if (exec)
     memcpy (exec->footprint.now, taken, sizeof taken); /* until it is launched */
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
   return rc;
 }
 
 void
 vcuda_graph_memory_launched (CUgraphExec handle, CUresult rc)
 {
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   struct exec *exec = find (handle);
   for (int gpu = 0; exec && gpu < VCUDA_MAX_GPUS; gpu++)
     {
@@ -130,7 +129,7 @@ vcuda_graph_memory_launched (CUgraphExec handle, CUresult rc)
     }
   if (exec && rc == CUDA_SUCCESS)
     exec->launched = true;
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
 }
 
 void
@@ -138,10 +137,10 @@ vcuda_graph_memory_resettle (void)
 {
   if (vcuda_inside)
     return;
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     settle_locked (gpu);
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
 }
 
 void
@@ -151,7 +150,7 @@ vcuda_graph_memory_instantiated (CUgraphExec handle, CUgraph graph)
   if (!vcuda_graph_footprint (graph, &made.footprint))
     return;
   memset (made.footprint.now, 0, sizeof made.footprint.now);
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     if (made.footprint.peak[gpu])
       {
@@ -171,7 +170,7 @@ vcuda_graph_memory_instantiated (CUgraphExec handle, CUgraph graph)
   if (exec_count < exec_room)
     execs[exec_count++] = made;
   __atomic_store_n (&vcuda_graph_memory_used, true, __ATOMIC_RELEASE);
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
 }
 
 void
@@ -179,7 +178,7 @@ vcuda_graph_memory_destroyed (CUgraphExec handle)
 {
   if (!__atomic_load_n (&vcuda_graph_memory_used, __ATOMIC_ACQUIRE))
     return;
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   struct exec *exec = find (handle);
   for (int gpu = 0; exec && gpu < VCUDA_MAX_GPUS; gpu++)
     {
@@ -193,7 +192,7 @@ vcuda_graph_memory_destroyed (CUgraphExec handle)
     }
   if (exec)
     *exec = execs[--exec_count];
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
 }
 
 void

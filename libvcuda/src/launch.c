@@ -103,6 +103,9 @@ graph_at_once (CUgraphExec graph, CUstream stream)
 static __attribute__ ((noinline)) CUresult
 launch_graph_slowly (CUgraphExec graph, CUstream stream)
 {
+  /* The lock on the books of memory may be this thread's.  */
+  if (vcuda_inside)
+    return real.cuGraphLaunch (graph, stream);
   VCUDA_METER_SLOWLY (graph, stream,
                       VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch (graph, stream)));
 }
@@ -118,6 +121,8 @@ vcuda_cuGraphLaunch (CUgraphExec graph, CUstream stream)
 static __attribute__ ((noinline)) CUresult
 launch_graph_ptsz_slowly (CUgraphExec graph, CUstream stream)
 {
+  if (vcuda_inside)
+    return real.cuGraphLaunch_ptsz (graph, stream);
   VCUDA_METER_SLOWLY (graph, vcuda_per_thread (stream),
                       VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch_ptsz (graph, stream)));
 }

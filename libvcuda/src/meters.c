@@ -1,8 +1,11 @@
-/* Which meter belongs to which context. Contexts are few, so a short list serves.  */
+/* Which meter belongs to which context. Few contexts live at a time, so a short list serves; the
+   meter of one that has ended waits for the next, so that a program may make and destroy any
+   number.  */
 
 #include "meters.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "credit.h"
 
@@ -12,26 +15,34 @@ static pthread_mutex_t meters_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct meter *meters[METERS];
 static unsigned meter_count;
 
+static struct meter *
+make_meter (void)
+{
+  struct meter *meter = calloc (1, sizeof *meter);
+  if (meter)
+    pthread_mutex_init (&meter->mutex, NULL);
+  return meter;
+}
+
 struct meter *
 vcuda_meter_of (CUcontext context, int gpu, bool make)
 {
   struct meter *found = NULL;
   unsigned room = METERS;
-  pthread_mutex_lock (&meters_mutex);
+  vcuda_lock (&meters_mutex);
   for (unsigned i = 0; i < METERS && !found; i++)
-    if (meters[i] && meters[i]->context == context)
+    if (!meters[i] || !meters[i]->context)
+      room = room < i ? room : i;
+    else if (meters[i]->context == context)
       found = meters[i];
-    else if (!meters[i] && room == METERS)
-      room = i;
-  if (!found && make && room < METERS && (found = calloc (1, sizeof *found)))
+  if (!found && make && room < METERS && (meters[room] || (meters[room] = make_meter ())))
     {
+      found = meters[room];
       found->context = context;
       found->gpu = gpu;
-      pthread_mutex_init (&found->mutex, NULL);
-      meters[room] = found;
       __atomic_fetch_add (&meter_count, 1, __ATOMIC_RELAXED);
     }
-  pthread_mutex_unlock (&meters_mutex);
+  vcuda_unlock (&meters_mutex);
   return found;
 }
 
@@ -41,19 +52,33 @@ vcuda_meters_exist (void)
   return __atomic_load_n (&meter_count, __ATOMIC_RELAXED) != 0;
 }
 
+/* The events died with their context. A thread may still hold a pointer to the meter or to an entry
+   of it, which is no longer OPEN then.  */
+static void
+empty (struct meter *meter)
+{
+  vcuda_lock (&meter->mutex);
+  memset (meter->ring, 0, sizeof meter->ring);
+  meter->head = meter->count = 0;
+  meter->in_flight_ns = 0;
+  meter->anchor = NULL;
+  meter->anchor_ms = 0;
+  meter->covered = (struct vcuda_intervals){ 0 };
+  meter->context = NULL;
+  vcuda_unlock (&meter->mutex);
+}
+
 void
 vcuda_meter_drop (CUcontext context)
 {
-  pthread_mutex_lock (&meters_mutex);
+  vcuda_lock (&meters_mutex);
   for (unsigned i = 0; i < METERS; i++)
-    if (meters[i] && meters[i]->context == context)
+    if (meters[i] && meters[i]->context && meters[i]->context == context)
       {
-        /* The events died with their context. A thread may still hold a pointer to the meter, so
-           it is forgotten, not freed: contexts are few.  */
-        meters[i] = NULL;
+        empty (meters[i]);
         __atomic_fetch_sub (&meter_count, 1, __ATOMIC_RELAXED);
       }
-  pthread_mutex_unlock (&meters_mutex);
+  vcuda_unlock (&meters_mutex);
 }
 
 void

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "inside.h"
 #include "intervals.h"
 #include "meter.h"
 

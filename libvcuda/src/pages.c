@@ -8,8 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "page_fault.h"
+
 struct vcuda_pages vcuda_pages;
 int vcuda_readiness;
+static int claimed; /* by the thread whose answer counts */
 
 /* A page of at least SIZE bytes, or NULL. The file is not kept open: programs close descriptors
    that they don't know.  */
@@ -79,14 +82,14 @@ vcuda_pages_map (void)
 
   /* No lock: this may run under the loader's lock, where waiting for a thread that itself waits
      for the loader would never end. Several threads may map; one wins, the rest unmap.  */
-  static int claimed;
   int expected = 0;
   bool won = __atomic_compare_exchange_n (&claimed, &expected, 1, false, __ATOMIC_ACQ_REL,
                                           __ATOMIC_ACQUIRE);
   if (won && !wrong)
     {
-      vcuda_pages.limits = limits;
       vcuda_pages.usage = usage;
+      vcuda_watch_page (usage);
+      __atomic_store_n (&vcuda_pages.limits, limits, __ATOMIC_RELEASE);
       __atomic_store_n (&vcuda_readiness, VCUDA_READY, __ATOMIC_RELEASE);
     }
   else

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "context_count.h"
 #include "graph_memory.h"
+#include "inside.h"
 #include "pages.h"
 #include "slot_file.h"
 #include "virtual_memory.h"
@@ -41,7 +42,8 @@ is_clear (const struct vcuda_usage_slot *slot)
   /* Numbers without a pid: what a program that scribbled on the page left behind.  */
   uint64_t any = __atomic_load_n (&slot->pid, __ATOMIC_SEQ_CST);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
-    any |= __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_SEQ_CST) | slot->contexts[gpu];
+    any |= __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_SEQ_CST)
+           | __atomic_load_n (&slot->contexts[gpu], __ATOMIC_RELAXED);
   return any == 0 && vcuda_asking_is_clear (slot);
 }
 
@@ -95,18 +97,24 @@ static struct vcuda_usage_slot *
 take_locked (void)
 {
   struct vcuda_usage *usage = vcuda_pages.usage;
-  vcuda_own_slot.slot = NULL;
+  struct vcuda_usage_slot *lost = vcuda_own_slot.slot;
+  __atomic_store_n (&vcuda_own_slot.slot, NULL, __ATOMIC_RELEASE);
   reclaim_locked ();
   int fd = vcuda_usage_descriptor ();
   if (fd < 0)
     return NULL;
+  /* Its lock may be ours still, and it need not be the first that is free now.  */
+  if (lost)
+    vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + (lost - usage->slot), F_UNLCK);
   for (unsigned i = 0; i < VCUDA_MAX_PROCESSES; i++)
     {
       struct vcuda_usage_slot *slot = &usage->slot[i];
       if (!vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + i, F_WRLCK))
         continue;
       clear_slot (slot);
-      vcuda_own_slot.generation = __atomic_add_fetch (&slot->generation, 1, __ATOMIC_SEQ_CST);
+      __atomic_store_n (&vcuda_own_slot.generation,
+                        __atomic_add_fetch (&slot->generation, 1, __ATOMIC_SEQ_CST),
+                        __ATOMIC_RELAXED);
       __atomic_store_n (&slot->start_time, vcuda_start_time (), __ATOMIC_RELAXED);
       __atomic_store_n (&slot->pid, (uint32_t) getpid (), __ATOMIC_SEQ_CST);
       /* Before the first byte is held, or a sum could miss it.  */
@@ -127,10 +135,10 @@ struct vcuda_usage_slot *
 vcuda_slot_take (void)
 {
   int saved = errno;
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   struct vcuda_usage_slot *slot
       = vcuda_slot_is_own (vcuda_own_slot.slot) ? vcuda_own_slot.slot : take_locked ();
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
   errno = saved;
   return slot;
 }
@@ -139,9 +147,9 @@ void
 vcuda_slots_reclaim (void)
 {
   int saved = errno;
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   reclaim_locked ();
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
   errno = saved;
 }
 
@@ -150,17 +158,28 @@ vcuda_slots_reclaim_sometimes (void)
 {
   uint64_t now = vcuda_now ();
   uint64_t last = __atomic_load_n (&last_reclaim_ns, __ATOMIC_RELAXED);
-  if (now - last >= 50000000ull
+  if (!vcuda_inside && now - last >= 50000000ull
       && __atomic_compare_exchange_n (&last_reclaim_ns, &last, now, false, __ATOMIC_RELAXED,
                                       __ATOMIC_RELAXED))
     vcuda_slots_reclaim ();
+}
+
+/* One thread at a time asks for the descriptor: two that open it anew would leave one of them, and
+   the locks on it, to nobody.  */
+static bool
+lock_refusal (short type)
+{
+  vcuda_lock (&mutex);
+  bool got = vcuda_lock_byte (vcuda_usage_descriptor (), VCUDA_USAGE_REFUSE_LOCK, type);
+  vcuda_unlock (&mutex);
+  return got;
 }
 
 bool
 vcuda_refuse_lock (uint64_t deadline_ns)
 {
   uint64_t pause = 50000;
-  while (!vcuda_lock_byte (vcuda_usage_descriptor (), VCUDA_USAGE_REFUSE_LOCK, F_WRLCK))
+  while (!lock_refusal (F_WRLCK))
     {
       /* Its holder may be stopped; a kill frees it at once.  */
       if (vcuda_now () >= deadline_ns)
@@ -174,7 +193,7 @@ vcuda_refuse_lock (uint64_t deadline_ns)
 void
 vcuda_refuse_unlock (void)
 {
-  vcuda_lock_byte (vcuda_usage_descriptor (), VCUDA_USAGE_REFUSE_LOCK, F_UNLCK);
+  lock_refusal (F_UNLCK);
 }
 
 void

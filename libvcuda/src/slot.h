@@ -20,7 +20,9 @@ struct vcuda_usage_slot *vcuda_slot_take (void);
 static inline bool
 vcuda_slot_is_own (const struct vcuda_usage_slot *slot)
 {
-  return slot && slot->pid && slot->generation == vcuda_own_slot.generation;
+  return slot && __atomic_load_n (&slot->pid, __ATOMIC_RELAXED)
+         && __atomic_load_n (&slot->generation, __ATOMIC_RELAXED)
+                == __atomic_load_n (&vcuda_own_slot.generation, __ATOMIC_RELAXED);
 }
 
 /* This process's slot, taken at the first call; NULL when every slot is held by a live process.  */

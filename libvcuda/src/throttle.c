@@ -36,13 +36,13 @@ vcuda_wait_for_share (struct meter *meter, uint64_t estimate)
       if (balance < enough)
         {
           enough = (int64_t) VCUDA_PORTION_NS;
-          pause = vcuda_time_to_earn (meter->gpu, (uint64_t) (enough - balance));
+          pause = vcuda_time_to_earn (meter->gpu, (uint64_t) enough - (uint64_t) balance);
         }
       else
         pause = 500000;
-      pthread_mutex_unlock (&meter->mutex);
+      vcuda_unlock (&meter->mutex);
       vcuda_sleep_ns (pause);
-      pthread_mutex_lock (&meter->mutex);
+      vcuda_lock (&meter->mutex);
       /* At each pause: the host reads from it who wants more than he has, now.  */
       __atomic_fetch_add (&vcuda_pages.usage->gpu[meter->gpu].throttled_ns, vcuda_now () - now,
                           __ATOMIC_RELAXED);

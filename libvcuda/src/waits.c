@@ -24,10 +24,10 @@ reap (CUcontext context)
   struct meter *meter = vcuda_meter_of (context, -1, false);
   if (!meter)
     return true;
-  pthread_mutex_lock (&meter->mutex);
+  vcuda_lock (&meter->mutex);
   vcuda_meter_reap (meter);
   bool all = meter->count == 0;
-  pthread_mutex_unlock (&meter->mutex);
+  vcuda_unlock (&meter->mutex);
   return all;
 }
 
@@ -101,7 +101,7 @@ vcuda_wait_end (uint64_t began)
     return;
   bool all = reap (context);
   uint64_t busy = busy_of_process (credit->gpu);
-  int64_t beyond = (int64_t) (now - began) - (int64_t) (busy - credit->paid);
+  int64_t beyond = (int64_t) (now - began - (busy - credit->paid)); /* BUSY is of the page */
   if (very_long && all && beyond > 0)
     {
       vcuda_charge_time (credit->gpu, beyond);

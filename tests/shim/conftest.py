@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -79,7 +79,7 @@ def new_guest(
     ) -> guest.Guest:
         folder = str(tmp_path_factory.mktemp("guest"))
         root = on or request.getfixturevalue("host")
-        return guest.Guest(folder, root.path, gpus, meter_copies)
+        return guest.Guest(folder, root.path, gpus, meter_copies=meter_copies)
 
     return make
 
@@ -87,8 +87,9 @@ def new_guest(
 class Clients:
     """Compiles clients/NAME.c against the shim, as a program linked with -lcuda is."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, flags: Sequence[str] = ()) -> None:
         self.folder = folder
+        self.flags = flags
         site = os.path.join(guest.BUILD, "venv", "lib")
         python = next(name for name in sorted(os.listdir(site)) if name.startswith("python3"))
         self.headers = os.path.join(site, python, "site-packages", "nvidia", "cu13", "include")
@@ -96,7 +97,8 @@ class Clients:
     def __call__(self, name: str) -> str:
         program = os.path.join(self.folder, name)
         if not os.path.exists(program):
-            command = ["gcc", "-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread"]
+            command = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-pthread"]
+            command += self.flags
             command += ["-isystem", self.headers, os.path.join(CLIENTS, name + ".c")]
             # loads opens the libraries itself.
             linked = [] if name == "loads" else [guest.SHIM]
@@ -117,10 +119,10 @@ MOCK_UUID = "GPU-" + "-".join(["01010101", "0101", "0101", "0101", "010101010101
 @pytest.fixture
 def new_mock_guest(
     built: None, tmp_path: pathlib.Path, client: Clients
-) -> Callable[[int], guest.Guest]:
-    """A guest on the mock driver, with a slice of so many bytes."""
+) -> Callable[..., guest.Guest]:
+    """A guest on the mock driver, with a slice of so many bytes, on the shim at a path."""
 
-    def make(memory_bytes: int) -> guest.Guest:
+    def make(memory_bytes: int, shim: str = guest.SHIM) -> guest.Guest:
         libraries = tmp_path / "root" / LIBRARIES
         libraries.mkdir(parents=True)
         command = ["gcc", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
@@ -128,6 +130,6 @@ def new_mock_guest(
         command += [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]
         subprocess.run([*command, "-o", str(libraries / "libcuda.so.1")], check=True)
         gpu = guest.share(MOCK_UUID, memory_bytes)
-        return guest.Guest(str(tmp_path / "guest"), str(tmp_path / "root"), [gpu])
+        return guest.Guest(str(tmp_path / "guest"), str(tmp_path / "root"), [gpu], shim)
 
     return make

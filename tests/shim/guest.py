@@ -66,7 +66,12 @@ class Guest:
     enter = ENTER
 
     def __init__(
-        self, folder: str, driver_root: str, gpus: Sequence[Gpu], meter_copies: bool = False
+        self,
+        folder: str,
+        driver_root: str,
+        gpus: Sequence[Gpu],
+        shim: str = SHIM,
+        meter_copies: bool = False,
     ) -> None:
         self.folder = folder
         self.driver_root = driver_root
@@ -81,7 +86,7 @@ class Guest:
                 os.path.join(folder, "driver", name),
             )
         first = os.path.join(folder, "lib", names[0])
-        subprocess.run(["cp", SHIM, first], check=True)
+        subprocess.run(["cp", shim, first], check=True)
         for name in names[1:]:
             os.link(first, os.path.join(folder, "lib", name))
         self.public_names = names

@@ -248,7 +248,7 @@ def test_threads_that_allocate_while_children_are_made_give_back_everything(
     host, new_guest, client
 ):
     guest = new_guest(share(host.uuids[0], GIB))
-    assert guest.json(client("threads"), str(GIB)) == GIB
+    assert guest.json(client("threads"), str(GIB), "60") == GIB
 
 
 def test_sizes_beyond_every_memory_are_refused_in_each_family(new_mock_guest, client):

@@ -1,5 +1,6 @@
-/* any MOST SEED: random calls that take and give back memory, in every family, each piece at most
-   MOST bytes; on SIGUSR1 says "still" and waits. Calls may be refused, and nothing else.  */
+/* any MOST SEED [ROUNDS]: random calls that take and give back memory, in every family, each piece
+   at most MOST bytes; on SIGUSR1 says "still" and waits. With ROUNDS it ends after so many. Calls
+   may be refused, and nothing else.  */
 
 #include <signal.h>
 #include <unistd.h>
@@ -132,7 +133,7 @@ take (int at, enum family family, size_t bytes)
 int
 main (int argc, char **argv)
 {
-  if (argc != 3)
+  if (argc != 3 && argc != 4)
     return 2;
   size_t most = strtoull (argv[1], NULL, 10);
   srand ((unsigned) atoi (argv[2]));
@@ -144,7 +145,8 @@ main (int argc, char **argv)
   MUST (cuMemPoolCreate (&pool, &props));
   if (write (STDOUT_FILENO, "ready\n", 6) < 0)
     return 1;
-  while (!asked)
+  long rounds = argc == 4 ? atol (argv[3]) : -1;
+  while (!asked && rounds--)
     {
       int at = rand () % PIECES;
       if (held[at].family)
@@ -159,6 +161,7 @@ main (int argc, char **argv)
   MUST (cuStreamSynchronize (stream));
   if (write (STDOUT_FILENO, "still\n", 6) < 0)
     return 1;
-  for (;;)
+  while (argc == 3)
     pause ();
+  return 0;
 }

@@ -94,6 +94,10 @@ work (void *argument)
     }
   worker->wall = moment - begin;
   MUST (cuCtxSynchronize ());
+  for (int i = 0; i < streams; i++)
+    MUST (cuStreamDestroy (stream[i]));
+  for (int i = 0; i < ahead; i++)
+    MUST (cuEventDestroy (event[i]));
   return NULL;
 }
 

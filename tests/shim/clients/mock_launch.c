@@ -1,4 +1,5 @@
-/* The mock driver's modules, graphs and events: launches are accepted and take no time.  */
+/* The mock driver's modules, graphs and events: launches are accepted and take no time. Every graph
+   has one node, which allocates a page; how much graphs hold this driver doesn't tell.  */
 
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
@@ -19,6 +20,47 @@ cuModuleGetFunction (CUfunction *f, CUmodule module, const char *name)
 {
   *f = (CUfunction) module;
   return name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult
+cuGraphCreate (CUgraph *graph, unsigned int flags)
+{
+  (void) flags;
+  *graph = (CUgraph) &thing;
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult
+cuGraphGetNodes (CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+  if (nodes)
+    *nodes = (CUgraphNode) graph;
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult
+cuGraphNodeGetType (CUgraphNode node, CUgraphNodeType *type)
+{
+  *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  return node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+EXPORT CUresult
+cuGraphMemAllocNodeGetParams (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+  *params = (CUDA_MEM_ALLOC_NODE_PARAMS){ .poolProps.location
+                                          = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0 },
+                                          .bytesize = 4096 };
+  return node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+EXPORT CUresult
+cuGraphInstantiateWithFlags (CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+  (void) flags;
+  *exec = (CUgraphExec) graph;
+  return CUDA_SUCCESS;
 }
 
 EXPORT CUresult

@@ -1,0 +1,131 @@
+"""Real programs under valgrind and the sanitizers: nothing of the shim's is reported.
+
+Three guises: the shim as it ships under valgrind, the shim as it ships in a program that is itself
+built with a sanitizer, and the shim built with the sanitizer too (`make build/sanitize/…`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from shim.conftest import CLIENTS, Clients
+from shim.guest import BUILD, GIB, MIB, SHIM, TOP, Guest, share
+
+FAILED = 99
+# Leaks are valgrind's part: LSan stops its process's threads, which a guest may not be allowed.
+OPTIONS = {
+    "ASAN_OPTIONS": f"exitcode={FAILED}:detect_leaks=0:detect_stack_use_after_return=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    # Where only the program is instrumented, TSan would see what the shim's calls into libc do and
+    # not the atomics that order them.
+    "TSAN_OPTIONS": f"exitcode={FAILED}:suppressions={CLIENTS}/tsan.supp:print_suppressions=0"
+    ":ignore_noninstrumented_modules=1",
+}
+FLAGS = {"address": ["-fsanitize=address,undefined"], "thread": ["-fsanitize=thread"]}
+
+# What runs, and what it prints where that is the same each time.
+TWO_OF_THREE = "[0, 0, 2, 234881024, 0, 0]\n"
+PROGRAMS: dict[str, tuple[list[str], str | None]] = {
+    "allocations": (["leaks", "cuMemAlloc", str(GIB)], TWO_OF_THREE),
+    "arrays": (["leaks", "cuMipmappedArrayCreate", str(GIB)], TWO_OF_THREE),
+    "graph memory": (["leaks", "cuGraphAddMemAllocNode", str(GIB)], TWO_OF_THREE),
+    "virtual memory": (["mapped", str(GIB)], None),
+    "threads": (["threads", str(GIB), "0"], f"{GIB}\n"),
+    "threads and children": (["threads", str(GIB), "6"], f"{GIB}\n"),
+    "a fork": (["forks", str(MIB)], None),
+    "processes at their limit": (["storm", "3", "3", str(128 * MIB), "5"], "[8, 8, 8, 8, 8]\n"),
+    "launches": (["launches", "1", "4", "4", "8", "random", "50", "2000", "20"], None),
+    "captured graphs": (["graphs", "0.5", "4"], None),
+    "threads that end": (["odd_launches", "threads"], ""),
+    "contexts that end": (["odd_launches", "destroyed"], ""),
+    "two GPUs": (["odd_launches", "two_gpus"], ""),
+    "every family at random": (["any", str(64 * MIB), "5", "2000"], "ready\nstill\n"),
+    "views of memory": (["bears", "1"], None),
+    "libraries opened by name": (["loads", "libcuda.so.1", "libnvidia-ml.so.1"], None),
+}
+SANITIZED = [(sanitizer, program) for sanitizer in FLAGS for program in PROGRAMS]
+
+
+@pytest.fixture
+def container(host, tmp_path_factory) -> Callable[[str], Guest]:
+    """A guest with half of the time of two GPUs, on the shim at a path."""
+
+    def make(shim: str) -> Guest:
+        gpus = [share(uuid, GIB, 50) for uuid in host.uuids]
+        return Guest(str(tmp_path_factory.mktemp("guest")), host.path, gpus, shim)
+
+    return make
+
+
+def passes(container: Guest, command: list[str], expected: str | None) -> None:
+    process = container.start(*command, env=OPTIONS)
+    out, err = process.communicate(timeout=240)
+    assert (process.returncode, err) == (0, ""), f"{out}\n{err}"
+    assert out == expected or expected is None
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_valgrind_sees_nothing_wrong_in_a_program_on_the_shim(container, client, program):
+    (name, *arguments), expected = PROGRAMS[program]
+    # A child leaves the tables of its parent alone, since another thread may have changed one half
+    # when it was forked: to it they are lost memory.
+    forks = ("threads and children", "a fork", "processes at their limit")
+    leaks = "no" if program in forks else "full"
+    valgrind = [
+        "valgrind",
+        "--quiet",
+        "--fair-sched=yes",  # else who allocates keeps who makes children waiting
+        f"--error-exitcode={FAILED}",
+        f"--leak-check={leaks}",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+        "--suppressions=" + os.path.join(CLIENTS, "valgrind.supp"),
+    ]
+    passes(container(SHIM), [*valgrind, client(name), *arguments], expected)
+
+
+@pytest.fixture(scope="session")
+def sanitizer(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def sanitized_client(built: None, sanitizer: str, tmp_path_factory) -> Clients:
+    return Clients(str(tmp_path_factory.mktemp(sanitizer)), FLAGS[sanitizer])
+
+
+@pytest.fixture(scope="session")
+def sanitized_shim(built: None, sanitizer: str) -> str:
+    shim = os.path.join(BUILD, "sanitize", sanitizer, "libvcuda.so.1")
+    target = os.path.relpath(shim, TOP)
+    subprocess.run(["make", "--no-print-directory", "-C", TOP, target], check=True)
+    return shim
+
+
+@pytest.mark.parametrize(("sanitizer", "program"), SANITIZED, indirect=["sanitizer"])
+def test_a_program_built_with_a_sanitizer_runs_clean_on_the_shim(
+    container, sanitized_client, program
+):
+    (name, *arguments), expected = PROGRAMS[program]
+    passes(container(SHIM), [sanitized_client(name), *arguments], expected)
+
+
+@pytest.mark.parametrize(("sanitizer", "program"), SANITIZED, indirect=["sanitizer"])
+def test_the_shim_built_with_a_sanitizer_runs_clean(
+    container, sanitized_client, sanitized_shim, program
+):
+    (name, *arguments), expected = PROGRAMS[program]
+    passes(container(sanitized_shim), [sanitized_client(name), *arguments], expected)
+
+
+@pytest.mark.parametrize("sanitizer", FLAGS, indirect=True)
+@pytest.mark.parametrize("name", ["huge", "mocked", "virtual"])
+def test_sizes_and_lookups_on_the_mock_driver_run_clean(
+    new_mock_guest, sanitized_client, sanitized_shim, name
+):
+    arguments = ["10000000"] if name == "mocked" else []
+    passes(new_mock_guest(10_000_000, sanitized_shim), [sanitized_client(name), *arguments], None)
