@@ -12,7 +12,7 @@ CUDA_INCLUDE = $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/
 CFLAGS_COMMON := -std=gnu11 -O2 -g -Wall -Wextra -Werror
 BUILD_TARGETS :=
 
-PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packaging/vcuda-container-hook
+PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 SHELL_SOURCES := packaging/prepare packaging/install .ci/run
 
@@ -42,6 +42,11 @@ compile: $(BUILD_TARGETS)
 test: build ## every test, on real engines and the software GPU; ARGS=… goes to pytest
 	@echo '[test] unit, shim, integration'
 	@$(VENV)/bin/python -m pytest --basetemp=build/tmp $(ARGS)
+
+.PHONY: soak-races
+soak-races: build ## 10,000 containers created under threads that swap links in
+	@VCUDA_SOAK=10000 $(VENV)/bin/python -m pytest --basetemp=build/tmp --timeout=0 \
+	  tests/integration/test_hostile_races.py
 
 .PHONY: demo
 demo: build ## two containers share one GPU, and what happens at their limits

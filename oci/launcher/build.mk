@@ -7,9 +7,10 @@ LAUNCHER_PATHS = -DVCUDA_CONFIG='"$(SYSCONFDIR)/vcuda/config.toml"' \
                  -DVCUDA_PYTHON='"$(LAUNCHER_PYTHON)"' \
                  -DVCUDA_PYTHON_PATH='"$(PREFIX)/lib/vcuda/python"'
 
+HOOK := build/bin/vcuda-container-hook
 PROCFS_HOOK := build/lib/vcuda-procfs-hook
 
-BUILD_TARGETS += $(LAUNCHER) $(PROCFS_HOOK)
+BUILD_TARGETS += $(LAUNCHER) $(HOOK) $(PROCFS_HOOK)
 
 $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.h \
              oci/launcher/report.h
@@ -17,7 +18,13 @@ $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.
 	@echo "link      $@"
 	@musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<
 
-# Static against musl for the same reason: it runs at each start of a container with a share.
+# Static, so that no variable of an image loads anything into it: hook.c.
+$(HOOK): oci/launcher/hook.c
+	@mkdir -p $(@D)
+	@echo "link      $@"
+	@musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<
+
+# Static against musl as the front door is: it runs at each start of a container with a share.
 $(PROCFS_HOOK): oci/launcher/procfs_hook.c
 	@mkdir -p $(@D)
 	@echo "link      $@"

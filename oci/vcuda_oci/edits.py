@@ -192,7 +192,9 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
         }
         _replace(mounts, mount, "destination")
     for kind, hook in edits.hooks:
-        _replace(_child(_child(edited, "hooks", {}), kind, []), jsontree.copy(hook), "args")
+        hooks = _child(_child(edited, "hooks", {}), kind, [])
+        _replace(hooks, jsontree.copy(hook), "args")
+        hooks.insert(0, hooks.pop())  # one that fails keeps those behind it from running
     return edited
 
 

@@ -20,6 +20,13 @@ def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
         os.close(fd)
 
 
+def only_ours(path: str) -> None:
+    """Raises ValueError: somebody beside root may have written this. A symlink is nobody's."""
+    status = os.lstat(path)
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        raise ValueError("others than its owner may write it")
+
+
 def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = False) -> None:
     """Write beside, then rename: a reader sees the old file or the new one, whole.
 

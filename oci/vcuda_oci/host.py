@@ -108,6 +108,7 @@ def _add_extra_files(host: Host, extra_devices: Sequence[str]) -> None:
 
 def _kept(cache: str) -> dict[str, Any]:
     try:
+        files.only_ours(cache)  # it says which of the host's files containers get
         kept = jsontree.loads(files.read(cache, 1 << 22).decode())
     except (OSError, ValueError):
         return {}  # no cache, or not whole: look again

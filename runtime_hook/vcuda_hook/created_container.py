@@ -7,7 +7,7 @@ import os
 from vcuda_oci import bundle, files, report
 from vcuda_oci.errors import VcudaError
 
-from . import container_state, syscalls
+from . import cgroup_folders, container_state, syscalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def tell_engine(line: str) -> None:
 def find(kind: str, state: State) -> Container:
     """The container that a hook of this kind is called for. Raises VcudaError.
 
-    A createContainer hook runs in the container's namespaces, and the pid it is told is 0 or 1. It
-    goes back to those of the runtime first; /proc is still the host's there. Source: runc 1.1,
-    crun 1.8.
+    A createContainer hook runs in the container's namespaces and cgroup, and the pid it is told is
+    0 or 1. It goes back to those of the runtime first, or the container's limits and device rules
+    would be its own; /proc is still the host's there. Source: runc 1.1, crun 1.8.
     """
     try:
         if kind == CREATE_CONTAINER:
@@ -51,6 +51,7 @@ def find(kind: str, state: State) -> Container:
             host, query, _ = _runtime_above(pid)
             for name in ("mnt", "cgroup"):
                 syscalls.setns(os.open(f"/proc/{host}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC))
+            cgroup_folders.join(_proc(host))
         else:
             pid = state.pid
             _, query, _ = _runtime_above(int(os.readlink("/proc/self")))

@@ -14,9 +14,9 @@ def program(folder: str, name: str, *flags: str) -> str:
     return _compile(os.path.join(folder, name), name, *flags)
 
 
-def library(folder: str, name: str) -> str:
+def library(folder: str, name: str, *flags: str) -> str:
     """clients/NAME.c as a shared object, to be preloaded."""
-    return _compile(os.path.join(folder, name + ".so"), name, "-shared", "-fPIC")
+    return _compile(os.path.join(folder, name + ".so"), name, "-shared", "-fPIC", *flags)
 
 
 def _compile(output: str, name: str, *flags: str) -> str:

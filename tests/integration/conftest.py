@@ -12,9 +12,11 @@ from contextlib import ExitStack
 import pytest
 
 from integration import cgroups, compiled, image, private_host, rootfs
+from integration.doors import KINDS, LOW_LEVEL, WRAPPER, Door
 from integration.engines import ENGINES
 from integration.engines.base import IMAGE, Engine, Files
 from integration.engines.cri import Cri
+from integration.engines.low_level import LowLevel
 from integration.product import Product, missing
 from integration.recorder import Recorder
 
@@ -114,6 +116,19 @@ def cri(start_engine: Callable[[str], Engine]) -> Iterator[Cri]:
     assert isinstance(started, Cri)
     with started.using(started.plain_runtime()):
         yield started
+
+
+@pytest.fixture(params=[f"{name}-{kind}" for name in LOW_LEVEL for kind in (WRAPPER, *KINDS)])
+def door(
+    request: pytest.FixtureRequest, start_engine: Callable[[str], Engine], product: Product
+) -> Iterator[Door]:
+    """Each low-level runtime by each way in; after the test nothing may be held."""
+    name, _, kind = request.param.rpartition("-")
+    engine = start_engine(name)
+    assert isinstance(engine, LowLevel)
+    with product.on(engine), engine.using(engine.plain_runtime()):
+        yield Door(engine, product, kind)
+    assert product.allocations(engine) == []
 
 
 @pytest.fixture(scope="session")

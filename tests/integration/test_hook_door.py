@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from integration.engines.base import Engine, Result, Wanted
+from integration.doors import FILL, KINDS, LIMIT, LOW_LEVEL, Hooked
+from integration.engines.base import Engine, Wanted
 from integration.engines.low_level import LowLevel
-from integration.product import MIB, Product, asking
+from integration.product import MIB, Product
 
-LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]
-KINDS = ["prestart", "createRuntime", "createContainer"]
-LIMIT = 1024 * MIB
 ROOT_ID = 200_000  # of a user namespace, as the host sees it
 
 # What a program can find out about its surroundings, numbers of mounts and inodes apart.
@@ -37,45 +35,6 @@ LOOK = r"""
   nvidia-smi -L
   env | sort
 """
-FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
-
-Change = Callable[[dict[str, Any], str], None]
-
-
-def as_it_is(config: dict[str, Any], bundle: str) -> None:
-    """No change of config.json."""
-
-
-class Hooked:
-    """A low-level runtime that is given a config.json with our hooks and nothing else of ours."""
-
-    def __init__(self, engine: LowLevel, product: Product) -> None:
-        self.engine, self.product = engine, product
-        self.program = os.path.join(product.prefix, "bin/vcuda-container-hook")
-
-    def asked(self, container: str, *args: str) -> Wanted:
-        asked = asking(self.engine, core=30, memory_bytes=LIMIT, gpu="0")
-        return Wanted(container, args, annotations=asked["annotations"])
-
-    def run(
-        self, wanted: Wanted, *kinds: str, change: Change = as_it_is, log: str = "/dev/null"
-    ) -> Result:
-        bundle = self.engine.make_bundle(wanted)
-        path = os.path.join(bundle, "config.json")
-        with open(path) as file:
-            config = json.load(file)
-        for kind in (*kinds, "poststop"):
-            words = [self.program, "--config", self.product.config, kind]
-            hook = {"path": self.program, "args": words, "env": ["PATH=/usr/bin:/bin"]}
-            config.setdefault("hooks", {}).setdefault(kind, []).append(hook)
-        change(config, bundle)
-        with open(path, "w") as file:
-            json.dump(config, file)
-        try:
-            words = ["--log", log, "run", "--bundle", bundle, wanted.container_id]
-            return self.engine.call(*words)
-        finally:
-            self.engine.delete(wanted.container_id)
 
 
 @pytest.fixture(params=LOW_LEVEL)

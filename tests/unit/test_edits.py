@@ -170,7 +170,7 @@ def test_a_mount_of_the_users_over_ours_is_replaced_and_all_others_stay_in_front
 def test_hooks_of_others_stay_and_ours_has_an_env_of_its_own() -> None:
     other = {"path": "/bin/true"}
     edited = edits.apply({"hooks": {"poststop": [other], "prestart": [other]}}, SHARE)
-    assert edited["hooks"] == {"poststop": [other, HOOK], "prestart": [other]}
+    assert edited["hooks"] == {"poststop": [HOOK, other], "prestart": [other]}
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,8 @@ def test_junk_in_the_lists_is_left_to_the_runtime(junk: Any) -> None:
     assert edited["linux"]["devices"] == [junk, *DEVICES]
     assert edited["linux"]["resources"]["devices"] == [junk, *RULES]
     assert edited["mounts"] == [junk, *MOUNTS]
-    assert edited["hooks"]["poststop"] == [junk, HOOK]
+    # First: a hook that fails keeps those behind it from running.
+    assert edited["hooks"]["poststop"] == [HOOK, junk]
 
 
 OURS = ("linux", "mounts", "hooks")

@@ -1,0 +1,180 @@
+"""Containers with little of anything, a host with no room: a share comes whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from integration.doors import FILL, FILLED, KINDS, MAIN_DOORS, WRAPPER, Door, filled
+from integration.engines.base import Engine, Wanted, wait_until
+from integration.product import MIB
+from integration.recorder import Recorder
+
+ROOT_ID = 200_000  # of a user namespace, as the host sees it
+
+
+def read_only(config: dict[str, Any], bundle: str) -> None:
+    config["root"]["readonly"] = True
+
+
+def no_privileges(config: dict[str, Any], bundle: str) -> None:
+    config["process"]["noNewPrivileges"] = True
+    config["process"]["user"] = {"uid": 65534, "gid": 65534}
+    config["process"]["capabilities"] = {"bounding": [], "effective": [], "permitted": []}
+
+
+def user_namespace(config: dict[str, Any], bundle: str) -> None:
+    config["linux"]["namespaces"].append({"type": "user"})
+    ids = [{"containerID": 0, "hostID": ROOT_ID, "size": 65536}]
+    config["linux"]["uidMappings"] = config["linux"]["gidMappings"] = ids
+    subprocess.run(["chown", "-R", f"{ROOT_ID}:{ROOT_ID}", f"{bundle}/rootfs"], check=True)
+    folder = bundle
+    while folder != "/tmp":
+        os.chmod(folder, 0o755)
+        folder = os.path.dirname(folder)
+
+
+@pytest.mark.parametrize(
+    "change", [read_only, no_privileges, user_namespace], ids=lambda change: change.__name__
+)
+def test_a_container_that_may_do_little_gets_its_share(
+    door: Door, container: str, change: Any
+) -> None:
+    result = door.run(door.asked(container, *FILL), change)
+    if cannot(door, change):
+        assert (result.rc != 0, result.stdout) == (True, "")
+    else:
+        assert filled(result) == FILLED
+    door.sweep()
+    assert door.left(container) == []
+
+
+def cannot(door: Door, change: Any) -> bool:
+    """Where docs/hook.md and docs/security.md say so, the container fails instead."""
+    if change is read_only:  # crun has closed the root before it calls this kind
+        return (door.engine.low_level, door.kind) == ("crun", "createContainer")
+    if change is user_namespace:  # the hook is inside; runc mounts nodes of the host's /dev alone
+        on_runc = door.engine.low_level == "runc"
+        return door.kind == "createContainer" or (on_runc and door.kind == WRAPPER)
+    return False
+
+
+@pytest.fixture(scope="module")
+def default_seccomp(start_engine: Callable[[str], Engine], tmp_path_factory: Any) -> Any:
+    """The profile that Docker gives every container, as it stands in the config.json it writes."""
+    docker = start_engine("docker")
+    recorder = Recorder(str(tmp_path_factory.mktemp("seccomp")) + "/calls", docker.plain_runtime())
+    with docker.using(recorder.path):
+        docker.run("seccomp", ["true"])
+    (config,) = recorder.configs()
+    return config["linux"]["seccomp"]
+
+
+def test_dockers_default_seccomp_profile_lets_a_share_work(
+    door: Door, container: str, default_seccomp: Any
+) -> None:
+    assert default_seccomp["defaultAction"] == "SCMP_ACT_ERRNO"
+
+    def filtered(config: dict[str, Any], bundle: str) -> None:
+        config["linux"]["seccomp"] = default_seccomp
+
+    script = f"unshare -U true 2>/dev/null || echo filtered >&2; exec {' '.join(FILL)}"
+    result = door.run(door.asked(container, "sh", "-c", script), filtered)
+    assert filled(result) == FILLED
+    assert result.stderr == "filtered\n"
+
+
+@pytest.mark.parametrize("door", [f"runc-v1-{kind}" for kind in (WRAPPER, *KINDS)], indirect=True)
+@pytest.mark.parametrize(
+    ("megabytes", "processes"), [(4, 100), (64, 3), (4, 3)], ids=["4 MiB", "3 pids", "both"]
+)
+def test_under_tiny_limits_a_container_starts_with_its_share_or_not_at_all(
+    door: Door, container: str, megabytes: int, processes: int
+) -> None:
+    """What the runtime alone can start, starts with its share; createContainer alone may not.
+
+    On cgroup v1: where v1 and v2 stand side by side, v2 has device rules only.
+    """
+
+    def tiny(config: dict[str, Any], bundle: str) -> None:
+        resources = config["linux"]["resources"]
+        resources["memory"] = {"limit": megabytes * MIB}
+        resources["pids"] = {"limit": processes}
+
+    words = ["open-node", "/usr/local/vcuda/usage", "/usr/local/vcuda/limits"]
+    plain = door.plain(Wanted(container, words), tiny)
+    result = door.run(door.asked(container, *words), tiny)
+    if door.kind != "createContainer" and plain.rc == 0:
+        assert result.rc == 0, result.stderr
+    if result.rc == 0:
+        assert result.stdout.split() == [words[1] + ":", "ok", words[2] + ":", "EACCES"]
+    else:
+        assert result.stdout == ""
+    door.sweep()
+    assert door.left(container) == []
+
+
+@pytest.fixture(params=["full", "read-only"])
+def hurt_state(request: pytest.FixtureRequest, door: Door) -> Iterator[str]:
+    """The state folder on a file system with no room, or one that cannot be written."""
+    state = door.product.state_dir(door.engine)
+    os.makedirs(state, exist_ok=True)
+    host = door.engine.host
+    host.check(["mount", "-t", "tmpfs", "-o", "size=32k,mode=755", "none", state])
+    if request.param == "full":
+        script = f"mkdir {state}/allocations {state}/containers; : >{state}/lock; "
+        host.run(["sh", "-c", script + f"cat /dev/zero >{state}/filler 2>/dev/null"])
+    else:
+        host.check(["mount", "-o", "remount,ro", state])
+    yield request.param
+    host.check(["umount", state])
+
+
+@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+def test_a_state_folder_without_room_is_one_line_and_no_container(
+    door: Door, container: str, hurt_state: str, scratch: str
+) -> None:
+    log = os.path.join(scratch, "log")
+    result = door.run(door.asked(container, "echo", "started"), log=log)
+    assert (result.rc != 0, result.stdout) == (True, "")
+    with open(log) as lines:
+        told = [line for line in lines if "cannot be written" in line]  # runc repeats a hook's
+    reason = {"full": "No space left on device", "read-only": "Read-only file system"}[hurt_state]
+    wanted = f"cannot be written: {reason}; free space there, or set state-dir"
+    assert told and all(wanted in line for line in told)
+    listed = door.engine.host.run(["ls", "-A", *(
+        f"{door.product.state_dir(door.engine)}/{name}" for name in ("allocations", "containers")
+    )]).stdout  # fmt: skip
+    assert container not in listed
+    # A container that asks for nothing does not notice.
+    assert door.run(Wanted(container, ["echo", "started"])).stdout == "started\n"
+
+
+@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+def test_a_container_that_fills_the_state_folder_stops_no_other(door: Door, container: str) -> None:
+    """Its usage page is a file on it. The folder has a file system of its own, as docs/security.md
+    says: the host's /run stays free, who runs goes on, and new shares are refused until it ends."""
+    state = door.product.state_dir(door.engine)
+    os.makedirs(state, exist_ok=True)
+    host = door.engine.host
+    host.check(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "none", state])
+    try:
+        with door.holding(container + "-other"):
+            script = (
+                "cat /dev/zero >>/usr/local/vcuda/usage 2>/dev/null; touch /tmp/full; sleep 100"
+            )
+            with door.holding(container + "-filler", "sh", "-c", script):
+                full = f"{door.engine.bundle(container + '-filler')}/rootfs/tmp/full"
+                wait_until(lambda: host.run(["test", "-e", full]).rc == 0, "the folder to be full")
+                refused = door.run(door.asked(container, "echo", "started"))
+                assert (refused.rc != 0, refused.stdout) == (True, "")
+                going_on = door.engine.exec(container + "-other", FILL)
+                assert filled(going_on) == FILLED
+            assert filled(door.run(door.asked(container, *FILL))) == FILLED
+        assert door.left(container) == []
+    finally:
+        host.check(["umount", state])

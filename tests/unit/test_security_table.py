@@ -1,0 +1,58 @@
+"""docs/security.md names, for each attack, the tests that hold it: they are there, and they run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+
+import pytest
+
+from unit.ground import ROOT
+
+TESTS = ROOT + "/tests"
+
+
+def rows() -> list[tuple[str, list[str]]]:
+    """Each attack of the table and the tests that its row names, as FILE::TEST."""
+    with open(ROOT + "/docs/security.md") as page:
+        lines = [line for line in page if line.startswith("| **")]
+    return [
+        (re.findall(r"\*\*(.*?)\*\*", line)[0], re.findall(r"`(\S+\.py::\w+)`", line))
+        for line in lines
+    ]
+
+
+def path_of(file: str) -> str:
+    return f"{TESTS}/{file}" if "/" in file else f"{TESTS}/integration/{file}"
+
+
+def functions_of(path: str) -> dict[str, ast.FunctionDef]:
+    """The file's tests; none where the whole file is skipped."""
+    with open(path) as file:
+        tree = ast.parse(file.read())
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {node.name: node for node in found if node.name.startswith("test_")}
+
+
+@pytest.mark.parametrize(("attack", "named"), rows(), ids=lambda value: str(value)[:40])
+def test_each_attack_is_held_by_tests_that_are_there_and_assert_and_are_not_skipped(
+    attack: str, named: list[str]
+) -> None:
+    assert named, attack
+    for name in named:
+        file, _, test = name.partition("::")
+        node = functions_of(path_of(file)).get(test)
+        assert node is not None, f"{name} is not there"
+        text = ast.unparse(node)
+        assert "assert" in text, f"{name} asserts nothing"
+        assert "skip" not in text and "xfail" not in text, f"{name} may not run"
+
+
+def test_every_attack_of_the_page_has_a_row_and_every_hostile_test_stands_in_one() -> None:
+    table = rows()
+    assert len(table) == 13
+    named = {name for _, tests in table for name in tests}
+    files = [name for name in os.listdir(TESTS + "/integration") if name.startswith("test_hostile")]
+    written = {f"{file}::{test}" for file in files for test in functions_of(path_of(file))}
+    assert written - named == set()
