@@ -12,7 +12,7 @@ CUDA_INCLUDE = $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/
 CFLAGS_COMMON := -std=gnu11 -O2 -g -Wall -Wextra -Werror
 BUILD_TARGETS :=
 
-PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda
+PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packaging/vcuda-node-agent
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 SHELL_SOURCES := packaging/prepare packaging/install .ci/run
 

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static _Atomic uint32_t calm;
@@ -22,7 +23,12 @@ softgpu_ordered_error (struct softgpu_state *state, const char *name)
       struct softgpu_order *order = &state->order[i];
       if (order->error && strncmp (order->call, name, sizeof order->call) == 0
           && (order->nth == 0 || atomic_fetch_add (&order->calls, 1) + 1 == order->nth))
-        return order->error;
+        {
+          if (order->error != SOFTGPU_HANGS)
+            return order->error;
+          while (order->error == SOFTGPU_HANGS)
+            nanosleep (&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+        }
     }
   return 0;
 }

@@ -28,8 +28,9 @@ usage (FILE *out)
   fputs ("usage: softgpu create ROOT [--gpus N] [--model NAME] [--memory SIZE]\n"
          "                           [--driver-version VERSION] [--seed NUMBER] [--slice TIME]\n"
          "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
-         "       softgpu fail ROOT --call NAME [--nth N] --error ERROR\n"
+         "       softgpu fail ROOT --call NAME [--nth N] --error ERROR | --hang\n"
          "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
+         "                         | --event GPU --xid N\n"
          "       softgpu heal ROOT\n"
          "       softgpu destroy ROOT\n",
          out);

@@ -77,14 +77,21 @@ int
 order_failures (int argc, char **argv)
 {
   static const struct option options[] = {
-    { "call", required_argument, NULL, 'c' },        { "nth", required_argument, NULL, 'n' },
-    { "error", required_argument, NULL, 'e' },       { "lost", required_argument, NULL, 'l' },
-    { "ecc", required_argument, NULL, 'g' },         { "corrected", required_argument, NULL, 'k' },
-    { "uncorrected", required_argument, NULL, 'u' }, { NULL, 0, NULL, 0 },
+    { "call", required_argument, NULL, 'c' },
+    { "nth", required_argument, NULL, 'n' },
+    { "error", required_argument, NULL, 'e' },
+    { "lost", required_argument, NULL, 'l' },
+    { "ecc", required_argument, NULL, 'g' },
+    { "corrected", required_argument, NULL, 'k' },
+    { "uncorrected", required_argument, NULL, 'u' },
+    { "hang", no_argument, NULL, 'h' },
+    { "event", required_argument, NULL, 'v' },
+    { "xid", required_argument, NULL, 'x' },
+    { NULL, 0, NULL, 0 },
   };
   const char *call = NULL;
-  uint64_t nth = 0, corrected = 0, uncorrected = 0;
-  int error = 0, lost = -1, ecc = -1;
+  uint64_t nth = 0, corrected = 0, uncorrected = 0, xid = 0;
+  int error = 0, lost = -1, ecc = -1, event = -1;
   for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
     switch (option)
       {
@@ -109,13 +116,25 @@ order_failures (int argc, char **argv)
       case 'u':
         uncorrected = count (optarg, "--uncorrected", UINT32_MAX);
         break;
+      case 'h':
+        error = SOFTGPU_HANGS;
+        break;
+      case 'v':
+        event = (int) count (optarg, "--event", SOFTGPU_MAX_GPUS - 1);
+        break;
+      case 'x':
+        xid = count (optarg, "--xid", 999);
+        break;
       default:
         return 2;
       }
-  if (argc - optind != 1 || (!call && lost < 0 && ecc < 0) || (call && !error))
-    fail (2, "fail", "nothing to order", "name ROOT, and --call with --error, --lost or --ecc");
+  if (argc - optind != 1 || (!call && lost < 0 && ecc < 0 && event < 0) || (call && !error)
+      || (event >= 0 && !xid))
+    fail (2, "fail", "nothing to order",
+          "name ROOT, and --call with --error or --hang, --lost, --ecc, or --event with --xid");
   struct softgpu_state *state = open_state (argv[optind]);
-  if (lost >= (int) state->gpu_count || ecc >= (int) state->gpu_count)
+  const int gpus = (int) state->gpu_count;
+  if (lost >= gpus || ecc >= gpus || event >= gpus)
     fail (2, "fail", "there is no such GPU", "count from 0");
   if (call)
     {
@@ -135,6 +154,8 @@ order_failures (int argc, char **argv)
       state->gpu[lost].lost = 1;
       tell (&state->gpu[lost], XID_OFF_THE_BUS);
     }
+  if (event >= 0)
+    tell (&state->gpu[event], (unsigned) xid);
   if (ecc >= 0)
     {
       state->gpu[ecc].ecc_corrected += corrected;

@@ -73,12 +73,13 @@ enum softgpu_attention
   SOFTGPU_CHECKPOINT = 2, /* this process is locked, or checkpointed */
 };
 
-/* A call that shall fail.  */
+/* A call that shall fail, or not return before heal (error SOFTGPU_HANGS).  */
+#define SOFTGPU_HANGS (-1)
 struct softgpu_order
 {
   char call[64]; /* "cuMemAlloc_v2"; empty: no order */
   uint32_t nth;  /* counted over all processes, from the order on; 0: every one */
-  int32_t error;
+  _Atomic int32_t error;
   _Atomic uint32_t calls;
   uint32_t padding;
 };

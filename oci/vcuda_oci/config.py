@@ -35,8 +35,18 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "extra-mounts": [],
     "driver-capabilities": list(capabilities.ALL),
     "extra-devices": [],
+    "core-resource": "tencent.com/vcuda-core",
+    "memory-resource": "tencent.com/vcuda-memory",
+    "gpu-resource": "",
+    # What NVIDIA's list calls the program's own fault, and what takes a reset of the GPU. Source:
+    # NVIDIA, "Xid Errors".
+    "ignored-xids": ["13", "31", "43", "45", "68", "69"],
+    "lasting-xids": ["48", "62", "64", "79", "95", "119", "120", "140"],
 }
+_RESOURCES = ("core-resource", "memory-resource", "gpu-resource")
+_XIDS = ("ignored-xids", "lasting-xids")
 _MOST_BYTES = 1 << 60  # no GPU has as much, and sums of so many stay in 64 bits
+_RESOURCE_LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
@@ -44,7 +54,8 @@ class Config:
     """The settings, checked. Paths are absolute; `runtime` is a name or an absolute path.
 
     memory_overcommit: how often a GPU's memory may be promised, from 1. context_memory: bytes that
-    each context counts against its container's slice.
+    each context counts against its container's slice. The *_resource: the kubelet's name of it, or
+    "" where the node agent does not offer it. *_xids: numbers.
     """
 
     def __init__(self, path: str, values: dict[str, str | list[str]]) -> None:
@@ -60,6 +71,11 @@ class Config:
         self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
         self.driver_capabilities = list(values["driver-capabilities"])
         self.extra_devices = list(values["extra-devices"])
+        self.core_resource = str(values["core-resource"])
+        self.memory_resource = str(values["memory-resource"])
+        self.gpu_resource = str(values["gpu-resource"])
+        self.ignored_xids = [int(xid) for xid in values["ignored-xids"]]
+        self.lasting_xids = [int(xid) for xid in values["lasting-xids"]]
 
 
 def load(path: str) -> Config:
@@ -110,6 +126,8 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
             is_mount = len(parts) == 2 and all(part.startswith("/") for part in parts)
             if key == "extra-mounts" and not is_mount:
                 raise VcudaError(f"'{item}' is no mount", where, 'write "/source:/destination"')
+            if key in _XIDS and not (item.isascii() and item.isdigit() and len(item) <= 4):
+                raise VcudaError(f"'{item}' is no Xid", where, 'write numbers: ["48", "79"]')
         _expect_end(rest, where)
         return value
     item, rest = _string(key, text, where)
@@ -122,6 +140,9 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
     if key == "memory-overcommit" and not _is_factor(item):
         mend = "write how often memory may be promised, from 1 to 100, such as 1.5"
         raise VcudaError(f"{key} cannot be '{item}'", where, mend)
+    if key in _RESOURCES and item and not _is_resource(item):
+        mend = f'write a domain and a name such as {_DEFAULTS["core-resource"]}, or ""'
+        raise VcudaError(f"{key} cannot be '{item}'", where, mend)
     size = parse_bytes(item) if key == "context-memory" else 0
     if size is None or size >= _MOST_BYTES:
         raise VcudaError(f"{key} cannot be '{item}'", where, "write a size such as 300MiB, or 0")
@@ -133,6 +154,16 @@ def _is_factor(text: str) -> bool:
     whole, point, rest = text.partition(".")
     digits = [whole, rest] if point else [whole]
     return all(d.isascii() and d.isdigit() for d in digits) and 1 <= float(text) <= 100
+
+
+def _is_resource(text: str) -> bool:
+    """Source: Kubernetes, "Extended resources": a domain that is not kubernetes.io, and a name."""
+    domain, slash, name = text.partition("/")
+    parts = (domain, name)
+    # A name and what is made of it ("requests.<name>") are labels of at most 63 characters.
+    whole = all(part.isascii() and part[:1].isalnum() and part[-1:].isalnum() for part in parts)
+    plain = all(not set(part) - _RESOURCE_LETTERS for part in parts)
+    return bool(slash) and whole and plain and len(name) <= 63 and "kubernetes.io" not in domain
 
 
 def _check_choice(key: str, item: str, where: str) -> None:

@@ -33,20 +33,20 @@ _READY = (liveness, nvml)
 class Door:
     """A listening socket at `<state-dir>/door.sock` that only root can open.
 
-    Whoever opens it later takes it over: the earlier one sees that and ends. Raises OSError, or
-    VcudaError: no process can be started.
+    Whoever opens it later takes it over: the earlier one sees that and ends. Raises VcudaError:
+    it cannot listen, or no process can be started.
     """
 
     def __init__(self, state_dir: str) -> None:
         self.path = f"{state_dir}/{NAME}"
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        os.makedirs(state_dir, 0o755, exist_ok=True)
-        folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # two that open it at once take turns
-            self._listen(self.path + ".new")
-        finally:
-            os.close(folder)
+            self._listen(state_dir)
+        except OSError as error:
+            raise VcudaError(
+                f"cannot listen: {error.strerror or error}",
+                self.path,
+                "run it as root, with a state-dir of less than 95 letters",
+            ) from error
         # Blocked and waited for, so that none can come at a wrong moment.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         gc.freeze()  # what is here now is shared with the workers for good
@@ -56,18 +56,6 @@ class Door:
         except BaseException:
             self.close()
             raise
-
-    def _listen(self, beside: str) -> None:
-        files.remove(beside)  # of one that was killed here
-        before = os.umask(0o177)
-        try:
-            self._socket.bind(beside)
-        finally:
-            os.umask(before)
-        self._socket.listen(_BACKLOG)
-        self._socket.settimeout(_LOOK_AROUND_S)
-        self._inode = os.stat(beside).st_ino
-        os.rename(beside, self.path)
 
     def serve(self) -> None:
         """Keep it open until another takes over, or SIGTERM or SIGINT comes.
@@ -91,6 +79,25 @@ class Door:
         self._socket.close()
         if self._is_ours():
             os.unlink(self.path)
+
+    def _listen(self, state_dir: str) -> None:
+        """Raises OSError."""
+        os.makedirs(state_dir, 0o755, exist_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        beside = self.path + ".new"
+        folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        before = os.umask(0o177)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # two that open it at once take turns
+            files.remove(beside)  # of one that was killed here
+            self._socket.bind(beside)
+            self._socket.listen(_BACKLOG)
+            self._socket.settimeout(_LOOK_AROUND_S)
+            self._inode = os.stat(beside).st_ino
+            os.rename(beside, self.path)
+        finally:
+            os.umask(before)
+            os.close(folder)
 
     def _fill_up(self) -> None:
         """Replace the workers that have ended."""

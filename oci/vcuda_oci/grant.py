@@ -84,6 +84,10 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     setting = settings.accept_request_from_env
     if not request.counts(asked, setting, is_pod(annotations), privileged):
         return None
+    if asked.sources:
+        place = settings.state_dir
+        if not request.is_the_agents(asked, (os.path.normpath(place), os.path.realpath(place))):
+            return None
     owner = owner_of(annotations, creation.container_id)
     wanted = request.parse(asked)
     env = request.environment_of(spec)

@@ -67,7 +67,7 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
         found = _as_json(root, driver_scan.find(root))
     library = f"{found['folder']}/libnvidia-ml.so.{found['version']}"
     library = found["libraries"].get("libnvidia-ml.so.1", library)
-    key = _gpus_key(root, library)
+    key = gpus_key(root, library)
     told: Any = kept.get("nvml")
     try:
         gpus = [_kept_gpu(**gpu) for gpu in told["gpus"]] if told["key"] == key else None
@@ -186,8 +186,11 @@ def _kept_gpu(**fields: Any) -> Gpu:
     return gpu
 
 
-def _gpus_key(root: str, library: str) -> list[Any]:
-    """Changes with NVML's file, the kernel's driver, and the GPUs that it drives."""
+def gpus_key(root: str, library: str) -> list[Any]:
+    """Changes with NVML's file, the kernel's driver, and the GPUs that it drives.
+
+    Raises VcudaError: there is no such file.
+    """
     try:
         gpus = sorted(os.listdir(f"{root}/proc/driver/nvidia/gpus"))
     except OSError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+VERSION = "0.1.0"
 PROGRAM = "vcuda-container-runtime"
+AGENT_PROGRAM = "vcuda-node-agent"
 DEFAULT_CONFIG = "/etc/vcuda/config.toml"
 
 # What a container asks for: annotations, and the same keys as variables.
@@ -16,7 +18,10 @@ REQUEST_KEYS = (
 # What the device plugin's Allocate answers: amounts in the resource's own unit.
 ANNOTATION_CORE_UNITS = "vcuda.io/request.vcuda-core"
 ANNOTATION_MEMORY_UNITS = "vcuda.io/request.vcuda-memory"
+ANNOTATION_GPU_UNITS = "vcuda.io/request.gpu"
 MEMORY_UNIT_BYTES = 256 * 1024 * 1024
+# The same amounts under GPUManager's names, for whoever reads those.
+GPUMANAGER_CORE, GPUMANAGER_MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 
 # The CDI devices, as in `--device vcuda.io/gpu=0`, and where engines look for their spec.
 CDI_KIND = "vcuda.io/gpu"
@@ -53,3 +58,7 @@ GUEST_DIR = "/usr/local/vcuda"
 GUEST_LIMITS = GUEST_DIR + "/limits"
 GUEST_USAGE = GUEST_DIR + "/usage"
 GUEST_DRIVER = GUEST_DIR + "/driver"
+# What Allocate answered, for engines that drop its annotations: at <here>/<resource> is mounted
+# <state-dir>/requests/<resource>/<amount>.
+GUEST_REQUESTS = GUEST_DIR + "/request"
+REQUESTS = "requests"

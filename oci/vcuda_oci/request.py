@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import jsontree, names, policies
 from .config import ENV_ALWAYS, ENV_NEVER
 from .errors import VcudaError
-from .identity import claims_two_engines, image_may_annotate, is_crios
+from .identity import claims_two_engines, image_may_annotate, is_crios, is_pod
 from .policies import Terms
 from .sizes import parse_bytes
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ALL_GPUS = "all"
 
+# How the keys begin that carry the device plugin's amounts.
+_UNITS = "request."
 # Where a request stands that only NVIDIA's variable makes.
 _NVIDIA = f"env {names.NVIDIA_VISIBLE_DEVICES}"
 
@@ -56,15 +58,24 @@ class Request:
 class Asked:
     """The raw words of a request and where they stand.
 
-    from_env: env said them, or annotations that are no more than env: the image may have.
+    from_env: env said them, or annotations that are no more than env: the image may have. sources:
+    of words that mounts say, what is mounted, by the word's key.
     """
 
-    def __init__(self, words: dict[str, str], where: str, from_env: bool) -> None:
+    def __init__(
+        self,
+        words: dict[str, str],
+        where: str,
+        from_env: bool,
+        sources: dict[str, str] | None = None,
+    ) -> None:
         self.words, self.where, self.from_env = words, where, from_env
+        self.sources = sources or {}
 
 
 def asked(spec: Any) -> Asked | None:
-    """The request in `spec`, unread: annotations first, then VCUDA_*, then NVIDIA_VISIBLE_DEVICES.
+    """The request in `spec`, unread: annotations first, then a pod's mounts that say the same, then
+    VCUDA_*, then NVIDIA_VISIBLE_DEVICES.
 
     None: this container asks for nothing, whatever the settings are. Never raises, whatever
     `spec` holds: judging a malformed spec is the low-level runtime's work.
@@ -75,8 +86,12 @@ def asked(spec: Any) -> Asked | None:
     for key, value in annotations.items():
         if key.startswith(names.ANNOTATION_PREFIX) and not _is_the_pods(key, annotations):
             words[key[len(names.ANNOTATION_PREFIX) :]] = value
-    if any(key in names.REQUEST_KEYS or key.startswith("request.") for key in words):
+    if any(key in names.REQUEST_KEYS or key.startswith(_UNITS) for key in words):
         return Asked(words, "annotations", image_may_annotate(annotations))
+    sources = _request_mounts(spec) if is_pod(annotations) else {}
+    if sources:
+        words = {key: source.rpartition("/")[2] for key, source in sources.items()}
+        return Asked(words, "mounts", False, sources)
     env, words = environment_of(spec), {}
     for key, value in env.items():
         if key.startswith(names.ENV_PREFIX):
@@ -111,14 +126,36 @@ def counts(asked: Asked, env_setting: str, is_pod: bool, privileged: bool) -> bo
     return True
 
 
+def is_the_agents(asked: Asked, state_dirs: tuple[str, ...]) -> bool:
+    """Whether what is mounted is what the agent has mounted, where mounts say the request.
+
+    state_dirs: names of the one folder; engines resolve links of what they mount.
+    """
+    return all(
+        source
+        in [
+            f"{place}/{names.REQUESTS}/{key[len(_UNITS) :]}/{asked.words[key]}"
+            for place in state_dirs
+        ]
+        for key, source in asked.sources.items()
+    )
+
+
 def parse(asked: Asked) -> Request:
     """Raises VcudaError: a word that makes no sense."""
     words, where = dict(asked.words), asked.where
-    units = {key: words.pop(key) for key in list(words) if key.startswith("request.")}
+    units = {key: words.pop(key) for key in list(words) if key.startswith(_UNITS)}
     _reject_unknown(words, units, where)
     if where == _NVIDIA:
         return Request(0, None, _gpus(words["gpu"], where), source="env")
-    if units:
+    if _tail(names.ANNOTATION_GPU_UNITS) in units:
+        if len(units) > 1:
+            raise VcudaError(
+                "whole GPUs and shares of GPUs at once", where, "ask for the one or the other"
+            )
+        core = 100 * _whole_number(units.popitem()[1], "gpu", where, 1)
+        memory = None
+    elif units:
         core_text = units.get(_tail(names.ANNOTATION_CORE_UNITS), "")
         core = _whole_number(core_text, "vcuda-core", where, 1)
         blocks = units.get(_tail(names.ANNOTATION_MEMORY_UNITS))
@@ -198,13 +235,29 @@ def _is_the_pods(key: str, annotations: Mapping[str, str]) -> bool:
     return not (isinstance(own, dict) and key in own)
 
 
+def _request_mounts(spec: Any) -> dict[str, str]:
+    """What is mounted where Allocate's answer has it mounted, by the request's key."""
+    mounts = spec.get("mounts") if isinstance(spec, dict) else None
+    found, beginning = {}, names.GUEST_REQUESTS + "/"
+    for mount in mounts if isinstance(mounts, list) else ():
+        if isinstance(mount, dict):
+            place, source = mount.get("destination"), mount.get("source")
+            if isinstance(place, str) and isinstance(source, str) and place.startswith(beginning):
+                found[_UNITS + place[len(beginning) :]] = source
+    return found
+
+
 def _tail(annotation: str) -> str:
     return annotation[len(names.ANNOTATION_PREFIX) :]
 
 
 def _reject_unknown(words: Mapping[str, str], units: Mapping[str, str], where: str) -> None:
-    known_units = (_tail(names.ANNOTATION_CORE_UNITS), _tail(names.ANNOTATION_MEMORY_UNITS))
-    known = names.REQUEST_KEYS + known_units
+    known = (
+        *names.REQUEST_KEYS,
+        _tail(names.ANNOTATION_CORE_UNITS),
+        _tail(names.ANNOTATION_MEMORY_UNITS),
+        _tail(names.ANNOTATION_GPU_UNITS),
+    )
     for key in [*words, *units]:
         if key not in known:
             import difflib  # an error may take its time

@@ -1,1 +1,1 @@
-"""The arbiter of compute grants; the node agent and the scheduler extender will live here."""
+"""The node agent: device plugin, health, arbiter; the scheduler extender will live here."""

@@ -26,22 +26,35 @@ if TYPE_CHECKING:
 PERIOD_SECONDS = 0.05
 # Nobody wants or uses anything: each has its guarantee at hand, so the next look may take longer.
 IDLE_SECONDS = 0.1
+# With many containers a look is let take a hundredth of a core, down to this pace.
+LONGEST_SECONDS = 0.2
+LOOKS_PART = 0.01
+# A file system's times move in steps of up to 10 ms: two changes in one step look like one.
+_GRAIN_NS = 50_000_000
 
 
-def run(state_dir: str, stop: Callable[[], bool]) -> None:
-    """Grant until `stop` answers true, then give back what is reserved for each.
+class Arbiter:
+    """The one that grants on this node. At the end of the block each has what is reserved for it.
 
     Raises VcudaError: another arbiter runs here. Killed, its grants end by themselves (LEASE_NS).
     """
-    lock = _only_one(state_dir)
-    node = Node(state_dir)
-    try:
-        while not stop():
-            active = node.look()
-            time.sleep(PERIOD_SECONDS if active else IDLE_SECONDS)
-    finally:
-        node.close()
-        os.close(lock)
+
+    def __init__(self, state_dir: str) -> None:
+        self._lock = _only_one(state_dir)
+        self._node = Node(state_dir)
+
+    def __enter__(self) -> Arbiter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._node.close()
+        os.close(self._lock)
+
+    def look(self) -> float:
+        """Look once; seconds until the next look is due."""
+        began = time.thread_time()
+        least = PERIOD_SECONDS if self._node.look() else IDLE_SECONDS
+        return min(max(least, (time.thread_time() - began) / LOOKS_PART), LONGEST_SECONDS)
 
 
 class Node:
@@ -51,6 +64,7 @@ class Node:
         self._ledger, self._clock = Ledger(state_dir), clock
         self._records: dict[str, tuple[tuple[int, int], Allocation]] = {}
         self._open: dict[str, ContainerPages] = {}
+        self._followed = 0  # the time of the ledger's last change that is followed; 0: look again
 
     def look(self) -> bool:
         """Read every page, write what changed. Whether anybody wants or uses GPU time."""
@@ -61,7 +75,7 @@ class Node:
             try:
                 readings = pages.read(self._clock)
             except OSError:
-                self._close(id)
+                self._give_up(id)
                 continue
             rates[id] = list(pages.rates)
             for at, share in enumerate(pages.allocation.shares):
@@ -78,7 +92,7 @@ class Node:
                 try:
                     self._open[id].grant(granted, self._clock())
                 except OSError:
-                    self._close(id)
+                    self._give_up(id)
         return active
 
     def _tenants(self, sharing: Sequence[tuple[str, int, Sign]]) -> list[Tenant]:
@@ -103,6 +117,14 @@ class Node:
 
     def _follow_the_ledger(self) -> None:
         """Open the pages of who came, close those of who went or came back with fresh ones."""
+        try:
+            changed = os.stat(self._ledger.allocations).st_mtime_ns
+        except FileNotFoundError:
+            changed = 0
+        if changed and changed == self._followed:
+            return
+        # What changes right after this scan may leave the same time.
+        self._followed = changed if time.time_ns() - changed > _GRAIN_NS else 0
         found = dict(self._stamps())
         for id in [id for id, (stamp, _) in self._records.items() if found.get(id) != stamp]:
             del self._records[id]
@@ -125,7 +147,8 @@ class Node:
                     folder = f"{self._ledger.containers}/{id}"
                     self._open[id] = ContainerPages(folder, allocation)
                 except (OSError, ValueError):
-                    pass  # being released, or not whole: it keeps the rate that it has
+                    # Being released, or not whole: it keeps the rate that it has.
+                    self._followed = 0
 
     def _stamps(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Each record's id and what differs once it is written again, which is by rename."""
@@ -149,6 +172,11 @@ class Node:
             if share.policy != FIXED
         }
 
+    def _give_up(self, id: str) -> None:
+        """Its pages failed: closed, and opened anew with the next look."""
+        self._close(id)
+        self._followed = 0
+
     def _close(self, id: str) -> None:
         if id in self._open:
             self._open.pop(id).close()
@@ -157,8 +185,12 @@ class Node:
 def _only_one(state_dir: str) -> int:
     """The lock's descriptor; closed, it is free. Raises VcudaError."""
     path = state_dir + "/arbiter.lock"
-    os.makedirs(state_dir, 0o755, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.makedirs(state_dir, 0o755, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        what = f"cannot be opened: {error.strerror}"
+        raise VcudaError(what, path, "run as root, or set state-dir") from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -14,7 +14,7 @@ import sys
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
-from . import VERSION, cli_engines, completion
+from . import cli_engines, completion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="example: vcuda run --core 30 --memory 4GiB -- nvidia-smi",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"vcuda {VERSION}")
+    parser.add_argument("--version", action="version", version=f"vcuda {names.VERSION}")
     parser.add_argument(
         "--config",
         metavar="FILE",

@@ -8,6 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,8 @@ from integration.engines import ENGINES
 from integration.engines.base import IMAGE, Engine, Files
 from integration.engines.cri import Cri
 from integration.engines.low_level import LowLevel
-from integration.product import Product, missing
+from integration.node_agent import AgentNode
+from integration.product import Product, install, missing
 from integration.recorder import Recorder
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -160,6 +162,37 @@ def product_of_proc_driver(files: Files, session_folder: str) -> Product:
         file.write(changed)
     shutil.rmtree(os.path.join(folder, "__pycache__"))  # believed without a look at the source
     return product
+
+
+def agent_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the product is installed for nodes without an engine."""
+    reason = missing()
+    if reason is not None:
+        cannot(reason)
+    folder = tmp_path_factory.mktemp("installed")
+    install(f"{folder}/usr", f"{folder}/etc", f"{folder}/usr/units")
+    return f"{folder}/usr"
+
+
+@pytest.fixture
+def new_node(agent_prefix: str, tmp_path: Path) -> Iterator[Callable[..., AgentNode]]:
+    """Makes the test's node, with these options of `softgpu create`; its kubelet runs."""
+    made: list[AgentNode] = []
+
+    def make(*options: str) -> AgentNode:
+        made.append(AgentNode(tmp_path, agent_prefix, *options))
+        made[-1].kubelet.start()
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.close()
+
+
+@pytest.fixture
+def node(new_node: Callable[..., AgentNode]) -> AgentNode:
+    """A node with two GPUs of 16 GiB."""
+    return new_node()
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ class Product:
         self.config = os.path.join(sysconf, "vcuda/config.toml")
         self.runtime = os.path.join(self.prefix, "bin/vcuda-container-runtime")
         self.driver_root = os.path.join(folder, "driver")
-        _run("make", "-C", REPOSITORY, "install", f"PREFIX={self.prefix}", f"SYSCONFDIR={sysconf}")
+        install(self.prefix, sysconf)
         _run(SOFTGPU, "create", self.driver_root, "--gpus", str(gpus))
 
     def configure(self, engine: Engine, **settings: str) -> None:
@@ -103,6 +103,11 @@ def asking(
         return {"env": {"VCUDA_" + key.upper(): value for key, value in words.items()}}
     said = {key.replace("_", "-"): value for key, value in words.items()}
     return {"annotations": {"vcuda.io/" + key: value for key, value in said.items()}}
+
+
+def install(prefix: str, sysconf: str, units: str = "") -> None:
+    places = [f"PREFIX={prefix}", f"SYSCONFDIR={sysconf}", f"UNITDIR={units}"]
+    _run("make", "-C", REPOSITORY, "install", *places)
 
 
 def missing() -> str | None:

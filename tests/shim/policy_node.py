@@ -19,12 +19,14 @@ from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 
 ARBITER = """
-import signal, sys
-from vcuda_plugin import grants
+import signal, sys, time
+from vcuda_plugin.grants import Arbiter
 ended = []
 signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
 print("ready", flush=True)
-grants.run(sys.argv[1], lambda: bool(ended))
+with Arbiter(sys.argv[1]) as arbiter:
+    while not ended:
+        time.sleep(arbiter.look())
 """
 
 

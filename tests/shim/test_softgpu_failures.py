@@ -73,6 +73,43 @@ except pynvml.NVMLError_Timeout:
     )
 
 
+def test_a_call_ordered_to_hang_returns_when_the_gpu_is_healed_and_not_before(gpu: SoftGpu) -> None:
+    tool(gpu, "fail", "--call", "nvmlDeviceGetMemoryInfo", "--nth", "2", "--hang")
+    client = gpu.start_client(
+        """
+import pynvml
+pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByIndex(0)
+say(first=pynvml.nvmlDeviceGetMemoryInfo(device).total)
+say(second=pynvml.nvmlDeviceGetMemoryInfo(device).total)
+"""
+    )
+    assert first_line(client) == {"first": 64 << 20}
+    with pytest.raises(subprocess.TimeoutExpired):
+        client.wait(1)
+    tool(gpu, "heal")
+    assert answer(client) == {"second": 64 << 20}
+
+
+def test_an_xid_event_is_told_to_those_who_wait_for_it(gpu: SoftGpu) -> None:
+    client = gpu.start_client(
+        """
+import pynvml
+pynvml.nvmlInit()
+events = pynvml.nvmlEventSetCreate()
+for index in range(2):
+    device = pynvml.nvmlDeviceGetHandleByIndex(index)
+    pynvml.nvmlDeviceRegisterEvents(device, pynvml.nvmlEventTypeXidCriticalError, events)
+say(waits=True)
+event = pynvml.nvmlEventSetWait_v2(events, 60000)
+say(index=pynvml.nvmlDeviceGetIndex(event.device), xid=event.eventData)
+"""
+    )
+    first_line(client)
+    tool(gpu, "fail", "--event", "1", "--xid", "31")
+    assert answer(client) == {"index": 1, "xid": 31}
+
+
 def test_a_gpu_that_falls_off_the_bus_is_lost_to_cuda_and_nvml_until_it_is_healed(
     gpu: SoftGpu,
 ) -> None:

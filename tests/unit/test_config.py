@@ -36,6 +36,11 @@ DEFAULTS = {
         "compat32",
     ],
     "extra_devices": [],
+    "core_resource": "tencent.com/vcuda-core",
+    "memory_resource": "tencent.com/vcuda-memory",
+    "gpu_resource": "",
+    "ignored_xids": [13, 31, 43, 45, 68, 69],
+    "lasting_xids": [48, 62, 64, 79, 95, 119, 120, 140],
 }
 
 
@@ -87,7 +92,12 @@ def test_every_key_is_taken_at_its_word() -> None:
         meter-copies = "yes"
         extra-mounts = ["/a:/b", '/c d:/e#f',]
         driver-capabilities = ["compute"]
-        extra-devices = ['gds', "imex"]"""
+        extra-devices = ['gds', "imex"]
+        core-resource = "example.org/core"
+        memory-resource = ""
+        gpu-resource = "nvidia.com/gpu"
+        ignored-xids = []
+        lasting-xids = ["79"]"""
     assert parsed(text) == {
         "path": "/c",
         "runtime": "/opt/crun",
@@ -101,6 +111,11 @@ def test_every_key_is_taken_at_its_word() -> None:
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
         "driver_capabilities": ["compute"],
         "extra_devices": ["gds", "imex"],
+        "core_resource": "example.org/core",
+        "memory_resource": "",
+        "gpu_resource": "nvidia.com/gpu",
+        "ignored_xids": [],
+        "lasting_xids": [79],
     }
 
 
@@ -145,6 +160,22 @@ def test_every_key_is_taken_at_its_word() -> None:
             )
             for text in ("", "-1", "300MB", "some", "1048576TiB")
         ),
+        *(
+            (
+                f"core-resource = '{text}'",
+                f"/c:3: core-resource cannot be '{text}'; "
+                'write a domain and a name such as tencent.com/vcuda-core, or ""',
+            )
+            for text in ("core", "/core", "a.b/", "a.b/c/d", "-a.b/c", "a.b/c d", "a.b/" + "c" * 64,
+                         "kubernetes.io/core")
+        ),
+        *(
+            (
+                f"ignored-xids = ['{text}']",
+                f"/c:3: '{text}' is no Xid; write numbers: [\"48\", \"79\"]",
+            )
+            for text in ("", "-1", "79 ", "all", "99999")
+        ),
         (
             "extra-devices = ['gds', 'dgs']",
             "/c:3: extra-devices cannot be 'dgs'; "
@@ -187,7 +218,7 @@ def test_a_file_that_is_no_text_is_refused_in_one_line(tmp_path: Any) -> None:
 
 KEYS = st.sampled_from([*config._DEFAULTS, "unknown"])
 TEXTS = st.text(alphabet="ab/:.\\\"'#=,[] \tnrtuU0\r\x0b\x7fé\x85…", max_size=8) | st.sampled_from(
-    ["runc", "/a", "/a:/b", "never", "spread", "/\t", "1.5", "0", "3MiB"]
+    ["runc", "/a", "/a:/b", "never", "spread", "/\t", "1.5", "0", "3MiB", "a.b/c", "79"]
 )
 QUOTED = st.tuples(st.sampled_from("\"'"), TEXTS).map(lambda pair: pair[0] + pair[1] + pair[0])
 LISTS = st.lists(QUOTED, max_size=3).map(lambda items: "[" + ",".join(items) + "]")
@@ -208,7 +239,15 @@ def test_what_we_take_tomllib_takes_with_the_same_values(text: str) -> None:
     theirs = tomllib.loads(text)
     mounts = [mount.split(":") for mount in theirs.pop("extra-mounts", [])]
     renamed = {key.replace("-", "_"): value for key, value in theirs.items()}
-    for key, meaning in (("memory_overcommit", float), ("context_memory", parse_bytes)):
+    meanings = (
+        ("memory_overcommit", float),
+        ("context_memory", parse_bytes),
+        *(
+            (key, lambda xids: [int(xid) for xid in xids])
+            for key in ("ignored_xids", "lasting_xids")
+        ),
+    )
+    for key, meaning in meanings:
         if key in renamed:
             renamed[key] = meaning(renamed[key])
     assert ours == {**DEFAULTS, **renamed, "extra_mounts": mounts}

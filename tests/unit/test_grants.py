@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from collections.abc import Iterator
@@ -59,6 +58,31 @@ def test_a_container_that_comes_or_goes_is_followed(world: World) -> None:
     assert world.rates("a") == [100]
 
 
+def test_a_container_that_comes_in_the_same_moment_as_another_is_followed_too(world: World) -> None:
+    """A file system's clock has its grain: the folder's time is the same after both."""
+    world.holds("a", elastic(30))
+    world.look()
+    moment = os.stat(world.ledger.allocations).st_mtime_ns
+    world.holds("b", elastic(30))
+    os.utime(world.ledger.allocations, ns=(moment, moment))
+    world.look()
+    world.look("a", "b")
+    assert (world.rates("a"), world.rates("b")) == ([50], [50])
+
+
+def test_a_container_whose_page_failed_for_once_is_followed_on(world: World) -> None:
+    world.holds("a", elastic(30))
+    usage, aside = world.page("a", "usage"), world.page("a", "aside")
+    # Long ago, so that the ledger is known not to have changed since.
+    os.utime(world.ledger.allocations, ns=(1, 1))
+    os.rename(usage, aside)
+    world.look()
+    os.rename(aside, usage)
+    world.look()
+    world.look("a")
+    assert world.rates("a") == [100]
+
+
 def test_a_restarted_container_has_its_new_pages_written(world: World) -> None:
     world.holds("a", elastic(30))
     world.look()
@@ -109,48 +133,35 @@ def test_an_orderly_end_gives_back_what_is_reserved(world: World) -> None:
     assert ([gpu.rate_ppm for gpu in page.gpus], page.rate_until_ns) == ([300_000, 200_000], 0)
 
 
-def test_run_grants_until_it_is_stopped_and_gives_back(world: World) -> None:
+def test_the_arbiter_grants_until_its_block_ends_and_gives_back(world: World) -> None:
     world.holds("a", elastic(30))
-    seen = []
-
-    def stop() -> bool:
-        seen.append(world.limits("a").rate_until_ns)
-        return len(seen) == 4
-
-    grants.run(world.ledger.state_dir, stop)
+    seen = [world.limits("a").rate_until_ns]
+    with grants.Arbiter(world.ledger.state_dir) as arbiter:
+        for _ in range(3):
+            arbiter.look()
+            seen.append(world.limits("a").rate_until_ns)
     assert (seen[0], all(seen[1:])) == (0, True)
     assert world.limits("a").rate_until_ns == 0
 
 
-def test_what_is_reserved_is_given_back_after_an_error_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_reserved_is_given_back_after_an_error_too(world: World) -> None:
     world.holds("a", elastic(30))
-    calls = []
-
-    def stop() -> bool:
-        calls.append(1)
-        if len(calls) == 3:
-            raise RuntimeError("unforeseen")
-        return False
-
-    with pytest.raises(RuntimeError):
-        grants.run(world.ledger.state_dir, stop)
+    with pytest.raises(RuntimeError), grants.Arbiter(world.ledger.state_dir) as arbiter:
+        arbiter.look()
+        raise RuntimeError("unforeseen")
     page = world.limits("a")
     assert (page.sequence > 0, page.rate_until_ns, page.gpus[0].rate_ppm) == (True, 0, 300_000)
 
 
 def test_a_second_arbiter_on_the_node_is_refused_in_one_line(world: World) -> None:
-    os.makedirs(world.ledger.state_dir)
     path = world.ledger.state_dir + "/arbiter.lock"
-    with open(path, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(VcudaError) as refused:
-            grants.run(world.ledger.state_dir, lambda: True)
+    with grants.Arbiter(world.ledger.state_dir), pytest.raises(VcudaError) as refused:
+        grants.Arbiter(world.ledger.state_dir)
     assert str(refused.value) == (
         f"{path}: another arbiter grants here; find it with 'fuser' and end it"
     )
-    grants.run(world.ledger.state_dir, lambda: True)
+    with grants.Arbiter(world.ledger.state_dir):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,12 @@ def with_env(*entries: Any) -> dict[str, Any]:
     return {"process": {"env": list(entries)}}
 
 
+def mounted(*requests: tuple[str, str]) -> dict[str, Any]:
+    """A pod's container with (resource, source) mounted in the requests' place."""
+    mounts = [{"destination": f"/usr/local/vcuda/request/{r}", "source": s} for r, s in requests]
+    return {"annotations": {"io.kubernetes.cri.sandbox-uid": "u"}, "mounts": mounts}
+
+
 def read(spec: Any) -> dict[str, Any] | None:
     asked = request.asked(spec)
     if asked is None:
@@ -66,6 +72,15 @@ def request_of(core: int, memory: int | None, gpus: tuple[str, ...], rest: Any) 
             },
             request_of(30, 5 * GIB, (), ANNOTATION),
         ),
+        ({"annotations": {"vcuda.io/request.gpu": "2"}}, request_of(200, None, (), ANNOTATION)),
+        (
+            mounted(("vcuda-core", "/s/requests/vcuda-core/30"), ("vcuda-memory", "/any/20")),
+            request_of(30, 5 * GIB, (), ANNOTATION),
+        ),
+        (
+            {**mounted(("vcuda-core", "/s/30")), **with_env("VCUDA_CORE=90")},
+            request_of(30, None, (), ANNOTATION),
+        ),
         (with_env("VCUDA_CORE=30", "VCUDA_MEMORY=5GiB"), request_of(30, 5 * GIB, (), ENV)),
         (with_env("VCUDA_CORE=30", "VCUDA_CORE=40"), request_of(40, None, (), ENV)),
         (with_env("NVIDIA_VISIBLE_DEVICES=all"), request_of(0, None, ("all",), ENV)),
@@ -104,6 +119,8 @@ def test_a_request_of_megabytes_is_refused_in_a_line_that_can_be_read(key: str) 
         [],
         None,
         with_env("PATH=/bin", "HOME"),
+        {"mounts": mounted(("vcuda-core", "/s/requests/vcuda-core/30"))["mounts"]},
+        {**mounted(), "mounts": [None, {"destination": 5}, {"destination": "/usr/local/vcuda/x"}]},
         with_env("NVIDIA_VISIBLE_DEVICES="),
         with_env("NVIDIA_VISIBLE_DEVICES"),
         with_env("NVIDIA_VISIBLE_DEVICES=void"),
@@ -209,6 +226,20 @@ def test_memory_of_another_form_is_refused(text: str) -> None:
                 }
             },
             "annotations: vcuda-memory cannot be '0'; write a whole number of 256 MiB units from 1",
+        ),
+        (
+            {
+                "annotations": {
+                    "vcuda.io/request.vcuda-core": "1",
+                    "vcuda.io/request.gpu": "1",
+                }
+            },
+            "annotations: whole GPUs and shares of GPUs at once; ask for the one or the other",
+        ),
+        (
+            {"annotations": {"vcuda.io/request.gpu": "0"}},
+            "annotations: gpu cannot be '0'; "
+            "write a whole number from 1: 30 is 30 % of a GPU, 100 one whole GPU",
         ),
         (
             annotated(priority="5"),
@@ -363,3 +394,21 @@ def test_looking_for_a_request_never_fails_whatever_the_spec_holds(spec: Any) ->
             request.parse(asked)
         except VcudaError as error:
             assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("/run/vcuda/requests/vcuda-core/30", True),
+        ("/data/vcuda/requests/vcuda-core/30", True),
+        ("/home/requests/vcuda-core/30", False),
+        ("/run/vcuda/requests/vcuda-memory/30", False),
+        ("/run/vcuda/requests/vcuda-core/../vcuda-core/30", False),
+        ("/dev/null", False),
+    ],
+)
+def test_a_mount_asks_only_when_it_is_the_agents_own(source: str, expected: bool) -> None:
+    asked = request.asked(mounted(("vcuda-core", source)))
+    assert asked
+    # Where the engine resolves the link that the state folder is.
+    assert request.is_the_agents(asked, ("/run/vcuda", "/data/vcuda")) == expected

@@ -1,0 +1,145 @@
+"""``vcuda-node-agent``: what runs once on each node."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from vcuda_oci import config, door, names, systemd
+from vcuda_oci.errors import VcudaError
+
+from . import child, inventory, kubelet, resources
+from .device_plugin import DevicePlugin
+from .grants import Arbiter
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+    from typing import Any
+
+    from vcuda_oci.config import Config
+
+    from .inventory import Inventory
+
+# How long the end may take; whoever is left then is left behind.
+_END_SECONDS = 5
+_OPEN_SECONDS = 10
+_PAUSE_SECONDS = 5
+
+_log = logging.getLogger(__name__)
+
+
+def command() -> int:
+    return main(sys.argv[1:])
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
+    )
+    try:
+        settings = config.load(arguments.config)
+        offered = resources.offered(settings)
+        with Arbiter(settings.state_dir) as arbiter:
+            asyncio.run(_run(settings, offered, arguments.kubelet_dir, arbiter))
+    except VcudaError as error:
+        print(f"{names.AGENT_PROGRAM}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        names.AGENT_PROGRAM,
+        description="Offers this node's GPUs to the kubelet in shares, lets each container have "
+        "what its policy grants it, and opens the agent's door. SIGTERM ends it; containers go on.",
+        epilog=f"example: {names.AGENT_PROGRAM} --config /etc/vcuda/config.toml",
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", default=names.DEFAULT_CONFIG, help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--kubelet-dir",
+        metavar="DIR",
+        default=kubelet.PLUGIN_DIR,
+        help="where the kubelet looks for device plugins; default: %(default)s",
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"{names.AGENT_PROGRAM} {names.VERSION}"
+    )
+    return parser
+
+
+async def _run(
+    settings: Config, offered: dict[str, str], kubelet_dir: str, arbiter: Arbiter
+) -> None:
+    """Until SIGTERM or SIGINT. Raises what ends a part that must not end."""
+    stop, opened = asyncio.Event(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    plugins = [DevicePlugin(kind, settings.state_dir, settings.placement) for kind in offered]
+    parts: list[Coroutine[Any, Any, Any]] = [
+        stop.wait(),
+        _arbitrate(arbiter),
+        _keep_door_open(settings.state_dir, opened),
+        inventory.follow(settings, lambda seen: _publish(seen, plugins, settings)),
+        _tell_systemd(opened),
+        *(kubelet.Registration(kubelet_dir, offered[p.kind], p).keep() for p in plugins),
+    ]
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=_END_SECONDS)
+    for task in done:
+        task.result()
+
+
+async def _arbitrate(arbiter: Arbiter) -> None:
+    while True:
+        await asyncio.sleep(arbiter.look())
+
+
+def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config) -> None:
+    for plugin in plugins:
+        try:
+            devices = resources.devices(
+                plugin.kind, seen.gpus, seen.unhealthy, seen.numa, settings.memory_overcommit
+            )
+            plugin.publish(devices)
+        except VcudaError as error:
+            _log.error("%s", error)
+    _log.info("%d GPUs, %d unhealthy", len(seen.gpus), len(seen.unhealthy))
+
+
+async def _keep_door_open(state_dir: str, opened: asyncio.Event) -> None:
+    """Take the door over from whoever has it, and open it again unless another took it over."""
+    path = f"{state_dir}/{door.NAME}"
+    while True:
+        async with child.running("vcuda_plugin.door_process", state_dir) as (process, said):
+            if await said.readline():
+                opened.set()
+            status = await process.wait()
+        _log.warning("%s: closed", path)
+        await asyncio.sleep(_PAUSE_SECONDS)
+        while status == 0 and os.path.exists(path):
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _tell_systemd(opened: asyncio.Event) -> None:
+    """Ready once the door is open, and alive for as long as this loop turns."""
+    try:
+        await asyncio.wait_for(opened.wait(), _OPEN_SECONDS)
+    except asyncio.TimeoutError:
+        _log.warning("the door does not open; going on without")
+    systemd.tell("READY=1")
+    period = systemd.watchdog_seconds() / 3
+    while True:
+        await asyncio.sleep(period or 3600)
+        systemd.tell("WATCHDOG=1")

@@ -1,0 +1,139 @@
+"""The kubelet's calls for one resource. Each is answered from what is in memory.
+
+The kubelet makes them in its one admission loop and waits without end: nothing here waits for
+anything, the stream of devices aside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import grpc  # type: ignore[import-untyped]
+import grpc.aio  # type: ignore[import-untyped]
+
+from vcuda_oci.errors import VcudaError
+
+from . import device_plugin_api as api
+from . import resources
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .resources import Device
+
+_log = logging.getLogger(__name__)
+
+
+class DevicePlugin:
+    """kind: of `resources`. order: how GPUs are filled, "binpack" or "spread".
+
+    streams: how many kubelets watch the devices now.
+    """
+
+    def __init__(self, kind: str, state_dir: str, order: str) -> None:
+        self.kind, self.streams = kind, 0
+        self._state_dir, self._order = os.path.normpath(state_dir), order
+        self._known: frozenset[str] = frozenset()
+        self._list = b""
+        self._changed = asyncio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is anything to offer."""
+        return bool(self._known)
+
+    def publish(self, devices: Sequence[Device]) -> None:
+        """From now on these are what there is."""
+        message = api.message("ListAndWatchResponse")()
+        for device in devices:
+            health = api.HEALTHY if device.healthy else api.UNHEALTHY
+            entry = message.devices.add(ID=device.id, health=health)
+            if device.numa is not None:
+                entry.topology.nodes.add(ID=device.numa)
+        self._known = frozenset(device.id for device in devices)
+        self._list = message.SerializeToString()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def options(self) -> Any:
+        return api.message("DevicePluginOptions")(
+            pre_start_required=False, get_preferred_allocation_available=True
+        )
+
+    def service(self) -> Any:
+        """The calls as grpc takes them."""
+
+        def unary(call: Any, request: str) -> Any:
+            return grpc.unary_unary_rpc_method_handler(
+                call,
+                request_deserializer=api.message(request).FromString,
+                response_serializer=lambda answer: answer.SerializeToString(),
+            )
+
+        watch = grpc.unary_stream_rpc_method_handler(
+            self._list_and_watch, request_deserializer=api.message("Empty").FromString
+        )
+        return grpc.method_handlers_generic_handler(
+            api.DEVICE_PLUGIN,
+            {
+                "GetDevicePluginOptions": unary(self._get_options, "Empty"),
+                "ListAndWatch": watch,
+                "GetPreferredAllocation": unary(self._prefer, "PreferredAllocationRequest"),
+                "Allocate": unary(self._allocate, "AllocateRequest"),
+                "PreStartContainer": unary(self._pre_start, "PreStartContainerRequest"),
+            },
+        )
+
+    async def _get_options(self, request: Any, context: Any) -> Any:
+        return self.options()
+
+    async def _list_and_watch(self, request: Any, context: Any) -> None:
+        """The whole list, now and at each change; who reads slowly misses what lies between."""
+        self.streams += 1
+        try:
+            while True:
+                changed = self._changed
+                await context.write(self._list)
+                await changed.wait()
+        finally:
+            self.streams -= 1
+
+    async def _prefer(self, request: Any, context: Any) -> Any:
+        answer = api.message("PreferredAllocationResponse")()
+        for asked in request.container_requests:
+            chosen = resources.preferred(
+                self.kind,
+                asked.available_deviceIDs,
+                asked.must_include_deviceIDs,
+                asked.allocation_size,
+                self._order,
+            )
+            answer.container_responses.add(deviceIDs=chosen)
+        return answer
+
+    async def _allocate(self, request: Any, context: Any) -> Any:
+        response = api.message("AllocateResponse")()
+        for asked in request.container_requests:
+            try:
+                answer = resources.answer(
+                    self.kind, asked.devices_ids, self._known, self._state_dir
+                )
+            except VcudaError as error:
+                _log.warning("%s", error)
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            source, destination = answer.mount
+            try:
+                # Engines make a source that is missing, but not each of them always.
+                os.makedirs(source, 0o755, exist_ok=True)
+            except OSError as error:
+                _log.warning("%s: cannot be made: %s", source, error.strerror)
+            entry = response.container_responses.add(annotations=answer.annotations)
+            entry.mounts.add(container_path=destination, host_path=source, read_only=True)
+        return response
+
+    async def _pre_start(self, request: Any, context: Any) -> Any:
+        """Not asked for: what has to be done at a start, the runtime wrapper does."""
+        return api.message("PreStartContainerResponse")()

@@ -1,0 +1,24 @@
+"""The agent's door, a process of its own: its workers are forks, and grpc must not be forked."""
+
+from __future__ import annotations
+
+import sys
+
+from vcuda_oci import door
+from vcuda_oci.errors import VcudaError
+
+from . import parent
+
+
+def main(state_dir: str) -> None:
+    """Says "open" once it is, and ends when another takes over or the agent has ended."""
+    parent.end_with_it()
+    try:
+        opened = door.Door(state_dir)
+    except VcudaError as error:
+        sys.exit(f"vcuda-node-agent: {error}")
+    try:
+        print("open", flush=True)
+        opened.serve()
+    finally:
+        opened.close()

@@ -1,0 +1,148 @@
+"""Keeps one device plugin registered with the kubelet, whoever of both starts anew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+import grpc.aio  # type: ignore[import-untyped]
+
+from vcuda_oci.errors import VcudaError
+
+from . import device_plugin_api as api
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .device_plugin import DevicePlugin
+
+PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+LOOK_SECONDS = 1.0
+# A kubelet that registered us watches our devices at once; it never comes back by itself.
+WATCH_SECONDS = 10.0
+_REGISTER_SECONDS = 10.0
+_LONGEST_PAUSE_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class Registration:
+    """Serves `plugin` at <folder>/<kind>.sock under the resource's name."""
+
+    def __init__(self, folder: str, resource: str, plugin: DevicePlugin) -> None:
+        self._folder, self._resource, self._plugin = folder, resource, plugin
+        self._endpoint = f"vcuda-{plugin.kind.removeprefix('vcuda-')}.sock"
+        self._path = f"{folder}/{self._endpoint}"
+        self._server: Any = None
+        self._inode = 0
+        self._kubelet: tuple[int, ...] = ()
+        self._watched_at = 0.0
+        self._complaint = ""
+
+    async def keep(self) -> None:
+        """Until cancelled; then the socket is gone."""
+        failed: tuple[int, ...] = ()
+        pause, again_at = LOOK_SECONDS, 0.0
+        try:
+            while True:
+                kubelet = _identity(f"{self._folder}/{api.KUBELET_SOCKET}")
+                # One that refused is asked again ever more rarely, another one at once.
+                if kubelet != failed or time.monotonic() >= again_at:
+                    try:
+                        await self._look(kubelet)
+                        failed, pause, self._complaint = (), LOOK_SECONDS, ""
+                    except (VcudaError, OSError, grpc.aio.AioRpcError) as error:
+                        self._complain(error)
+                        failed, pause = kubelet, min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                        again_at = time.monotonic() + pause
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            await self._close()
+
+    async def _look(self, kubelet: tuple[int, ...]) -> None:
+        """kubelet: what tells the one that is there from another; empty: there is none."""
+        if not kubelet or not self._plugin.ready:
+            return
+        now = time.monotonic()
+        if self._plugin.streams:
+            self._watched_at = now
+        deserted = now - self._watched_at > WATCH_SECONDS
+        # A kubelet that starts removes every socket in its folder.
+        served = self._server is not None and self._is_ours()
+        if served and kubelet == self._kubelet and not deserted:
+            return
+        if not served:
+            await self._listen()
+        await self._register()
+        self._kubelet, self._watched_at = kubelet, time.monotonic()
+        _log.info("%s: registered as %s", self._endpoint, self._resource)
+
+    async def _listen(self) -> None:
+        await self._close()
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((self._plugin.service(),))
+        # By a rename, so that what grpc removes when it ends is never the next one's.
+        beside = f"{self._path}.new"
+        before = os.umask(0o177)
+        try:
+            bound = server.add_insecure_port(f"unix:{beside}")
+        except RuntimeError:
+            bound = 0
+        finally:
+            os.umask(before)
+        if not bound:
+            raise VcudaError("cannot listen", self._path, "run as root, with a shorter folder")
+        self._server = server
+        await server.start()
+        self._inode = os.stat(beside).st_ino
+        os.rename(beside, self._path)
+
+    async def _register(self) -> None:
+        request = api.message("RegisterRequest")(
+            version=api.VERSION,
+            endpoint=self._endpoint,
+            resource_name=self._resource,
+            options=self._plugin.options(),
+        )
+        # A path is no authority that every server takes.
+        options = [("grpc.default_authority", "localhost")]
+        target = f"unix:{self._folder}/{api.KUBELET_SOCKET}"
+        async with grpc.aio.insecure_channel(target, options=options) as channel:
+            register = channel.unary_unary(
+                api.REGISTER,
+                request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=api.message("Empty").FromString,
+            )
+            await register(request, timeout=_REGISTER_SECONDS)
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            if self._is_ours():
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path)
+            server, self._server = self._server, None
+            await server.stop(None)
+
+    def _is_ours(self) -> bool:
+        identity = _identity(self._path)
+        return bool(identity) and identity[1] == self._inode
+
+    def _complain(self, error: Exception) -> None:
+        """Once for each trouble, not each second."""
+        text = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
+        if text != self._complaint:
+            _log.warning("%s: cannot register: %s; trying again", self._endpoint, text)
+        self._complaint = text
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """What differs once the file at `path` was made anew; empty: there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_ctime_ns

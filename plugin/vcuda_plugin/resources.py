@@ -1,0 +1,151 @@
+"""What the kubelet counts, and what an Allocate of it means: pure.
+
+An ID is "<GPU's UUID>.<number>", or the UUID alone of a whole GPU. IDs are only counted: which GPU
+a container gets is decided when it is created, and known to be right then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vcuda_oci import names
+from vcuda_oci.config import SPREAD
+from vcuda_oci.errors import VcudaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from vcuda_oci.config import Config
+    from vcuda_oci.placement import Gpu
+
+CORE, MEMORY, GPU = "vcuda-core", "vcuda-memory", "gpu"
+# An ID with its health and NUMA node is 80 bytes at most, and the kubelet reads 4 MiB. Source:
+# grpc-go, defaultClientMaxReceiveMessageSize.
+MOST_IDS = 50_000
+_ANNOTATIONS = {
+    CORE: (names.ANNOTATION_CORE_UNITS, names.GPUMANAGER_CORE),
+    MEMORY: (names.ANNOTATION_MEMORY_UNITS, names.GPUMANAGER_MEMORY),
+    GPU: (names.ANNOTATION_GPU_UNITS,),
+}
+
+
+@dataclass(frozen=True)
+class Device:
+    """One ID. numa: the node of the GPU's memory, where the kubelet shall know it."""
+
+    id: str
+    healthy: bool = True
+    numa: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a container that was given IDs gets. mount: (on the host, in the container)."""
+
+    annotations: dict[str, str]
+    mount: tuple[str, str]
+
+
+def offered(settings: Config) -> dict[str, str]:
+    """The kubelet's name of each kind that is switched on.
+
+    Raises VcudaError: two kinds have one name.
+    """
+    called = {
+        CORE: settings.core_resource,
+        MEMORY: settings.memory_resource,
+        GPU: settings.gpu_resource,
+    }
+    found = {kind: name for kind, name in called.items() if name}
+    if len(set(found.values())) < len(found):
+        raise VcudaError("two resources have one name", settings.path, "name each differently")
+    return found
+
+
+def units(kind: str, gpu: Gpu, overcommit: float) -> int:
+    """How many IDs of this kind a GPU has: as many as placement may promise in all."""
+    if kind == MEMORY:
+        return int(gpu.memory_bytes * overcommit) // names.MEMORY_UNIT_BYTES
+    return 100 if kind == CORE else 1
+
+
+def devices(
+    kind: str,
+    gpus: Sequence[Gpu],
+    unhealthy: Collection[str],
+    numa: dict[str, int],
+    overcommit: float,
+) -> list[Device]:
+    """All IDs. unhealthy: UUIDs. numa: the node of each GPU that has one, by UUID.
+
+    NUMA nodes go on cores and whole GPUs only: the kubelet's hints for thousands of memory units
+    take it a tenth of a second for each container. Raises VcudaError: more than the kubelet reads.
+    """
+    count = sum(units(kind, gpu, overcommit) for gpu in gpus)
+    if count > MOST_IDS:
+        what = f"{count} units, and the kubelet can be told of {MOST_IDS}"
+        raise VcudaError(what, f"resource {kind}", "lower memory-overcommit, or switch it off")
+    found = []
+    for gpu in gpus:
+        node = None if kind == MEMORY else numa.get(gpu.uuid)
+        healthy = gpu.uuid not in unhealthy
+        count = units(kind, gpu, overcommit)
+        ids = [gpu.uuid] if kind == GPU else [f"{gpu.uuid}.{number}" for number in range(count)]
+        found += [Device(id, healthy, node) for id in ids]
+    return found
+
+
+def answer(kind: str, ids: Sequence[str], known: Collection[str], state_dir: str) -> Answer:
+    """Raises VcudaError: an ID twice, one that was never given, or none."""
+    strange = next((id for id in ids if id not in known), "")
+    if strange or not ids or len(set(ids)) < len(ids):
+        what = f"no device '{strange}' here" if strange else "not a set of devices"
+        raise VcudaError(what, f"Allocate of {kind}", "restart the kubelet if it says so again")
+    amount = str(len(ids))
+    return Answer(
+        dict.fromkeys(_ANNOTATIONS[kind], amount),
+        (f"{state_dir}/{names.REQUESTS}/{kind}/{amount}", f"{names.GUEST_REQUESTS}/{kind}"),
+    )
+
+
+def preferred(
+    kind: str, available: Iterable[str], must: Sequence[str], size: int, order: str
+) -> list[str]:
+    """Of the available IDs `size`, those in `must` among them, from as few GPUs as can be.
+
+    Whole GPUs from untouched ones, the rest from the fullest that has it (binpack) or the emptiest
+    (spread), as placement does. Fewer than `size` where there are no more.
+    """
+    chosen = list(dict.fromkeys(must))
+    free: dict[str, list[str]] = {}
+    for id in sorted(set(available) - set(chosen), key=_rank):
+        free.setdefault(_gpu_of(id), []).append(id)
+    # What is beside IDs that it has anyway comes first.
+    for uuid in dict.fromkeys(map(_gpu_of, chosen)):
+        chosen += free.pop(uuid, [])[: max(0, size - len(chosen))]
+    while len(chosen) < size and free:
+        left = size - len(chosen)
+        uuid = _next_gpu(free, left, 100 if kind == CORE else 0, order)
+        chosen += free.pop(uuid)[:left]
+    return chosen
+
+
+def _next_gpu(free: dict[str, list[str]], left: int, whole: int, order: str) -> str:
+    untouched = [uuid for uuid, ids in free.items() if len(ids) == whole]
+    if whole and left >= whole and untouched:
+        return untouched[0]
+    fitting = [uuid for uuid, ids in free.items() if len(ids) >= left]
+    if not fitting:
+        return max(free, key=lambda uuid: len(free[uuid]))
+    sign = -1 if order == SPREAD else 1
+    return min(fitting, key=lambda uuid: sign * len(free[uuid]))
+
+
+def _gpu_of(id: str) -> str:
+    return id.partition(".")[0]
+
+
+def _rank(id: str) -> tuple[str, int, str]:
+    uuid, _, number = id.partition(".")
+    return uuid, int(number) if number.isdigit() else 0, id

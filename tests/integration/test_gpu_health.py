@@ -1,0 +1,116 @@
+"""A GPU that is not fit for new containers is not offered, and is again once it is fit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+from integration.kubelet import until
+from integration.node_agent import AgentNode
+from integration.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
+from shim.softgpu_host import SoftGpu
+
+
+def gpus_offered(node: AgentNode, resource: str = CORE) -> list[str]:
+    healthy = {id.partition(".")[0] for id in node.kubelet.healthy(resource)}
+    return [uuid for uuid in uuids_there(node) if uuid in healthy]
+
+
+def uuids_there(node: AgentNode) -> list[str]:
+    """Of the devices, so that nothing is asked of a GPU that hangs."""
+    return sorted({id.partition(".")[0] for id in node.kubelet.devices(CORE)})
+
+
+def test_a_gpu_that_falls_off_the_bus_is_offered_no_more_and_again_when_it_is_back(
+    node: AgentNode,
+) -> None:
+    first, second = uuids(node)
+    with node.agent() as agent:
+        offered(node, CORE, MEMORY)
+        node.order("fail", "--lost", "0")
+        until(lambda: gpus_offered(node) == gpus_offered(node, MEMORY) == [second])
+        assert len(node.kubelet.devices(CORE)) == 200
+        assert node.kubelet.admit("a", "main", {CORE: 50}).annotations
+        # The Xid came at once, and the GPU is seen to fail before it is healed.
+        until(lambda: any("GPU is lost" in line for line in agent.log()))
+        node.order("heal")
+        until(lambda: gpus_offered(node) == gpus_offered(node, MEMORY) == sorted([first, second]))
+        assert agent.process.poll() is None
+        assert node.kubelet.registrations.count(CORE) == 1
+
+
+def test_nvml_that_hangs_hangs_no_call_of_the_kubelet_and_its_gpus_come_back(
+    node: AgentNode,
+) -> None:
+    (first, _) = uuids(node)
+    with node.agent() as agent:
+        offered(node, CORE)
+        node.order("fail", "--call", "nvmlDeviceGetMemoryInfo", "--hang")
+        time.sleep(3)
+        began = time.monotonic()
+        allocate(node, CORE, f"{first}.1")
+        assert time.monotonic() - began < 5
+        until(lambda: gpus_offered(node) == [])
+        assert "vcuda-node-agent: NVML: no answer for 8 s; asking anew" in agent.log()
+        node.order("heal")
+        until(lambda: len(gpus_offered(node)) == 2)
+
+
+def test_a_probe_that_is_killed_is_started_anew_and_no_gpu_is_lost(node: AgentNode) -> None:
+    with node.agent() as agent:
+        offered(node, CORE)
+        for _ in range(3):
+            lists = node.kubelet.plugins[CORE].lists
+            probe, *_ = [pid for pid in agent.children() if b"gpu_probe" in command_line(pid)]
+            os.kill(probe, signal.SIGKILL)
+            until(lambda probe=probe: probe not in agent.children() and len(agent.children()) == 2)
+        assert (len(gpus_offered(node)), node.kubelet.plugins[CORE].lists) == (2, lists)
+
+
+def command_line(pid: int) -> bytes:
+    with open(f"/proc/{pid}/cmdline", "rb") as line:
+        return line.read()
+
+
+def test_nvml_that_hangs_from_the_start_hangs_no_end(node: AgentNode) -> None:
+    node.order("fail", "--call", "nvmlDeviceGetCount_v2", "--hang")
+    with node.agent() as agent:
+        # Nothing is known, so nothing is offered.
+        time.sleep(2)
+        assert node.kubelet.registrations == []
+        began = time.monotonic()
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.process.wait(30) == 0
+        assert time.monotonic() - began < 20
+    node.order("heal")
+    with node.agent():
+        offered(node, CORE)
+
+
+def test_an_xid_counts_by_its_class_and_the_class_is_a_setting(node: AgentNode) -> None:
+    first, second = uuids(node)
+    node.configure(ignored_xids=["31", "94"])
+    with node.agent() as agent:
+        offered(node, CORE)
+        node.order("fail", "--event", "0", "--xid", "94")
+        node.order("fail", "--event", "1", "--xid", "13")
+        until(lambda: gpus_offered(node) == [first])
+        assert [line for line in agent.log() if "unhealthy: " in line] == [
+            f"vcuda-node-agent: {second} is unhealthy: Xid 13"
+        ]
+
+
+def test_a_gpu_that_is_added_is_offered_and_one_that_is_taken_away_is_not(node: AgentNode) -> None:
+    with node.agent():
+        offered(node, CORE)
+        before = uuids(node)
+        tool = node.gpu.root.parent
+        subprocess.run(["mv", node.gpu.root, f"{tool}/before"], check=True)
+        try:
+            node.gpu = SoftGpu(tool, "--gpus", "3", "--memory", "16GiB", "--seed", "7")
+            until(lambda: len(uuids_there(node)) == 3)
+            assert set(uuids_there(node)) == set(uuids(node)) != set(before)
+        finally:
+            subprocess.run(["rm", "-rf", f"{tool}/before"], check=True)

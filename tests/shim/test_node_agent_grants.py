@@ -1,0 +1,72 @@
+"""The node agent runs the arbiter: what containers get while it runs, and after it was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.node_agent import Agent
+from integration.product import install
+from shim.conftest import DriverRoot
+from shim.policy_node import PolicyNode, limits_of
+
+
+@pytest.fixture(scope="module")
+def program(built: None, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("installed")
+    install(f"{folder}/usr", f"{folder}/etc")
+    return f"{folder}/usr/bin/vcuda-node-agent"
+
+
+@pytest.fixture
+def node(host: DriverRoot, tmp_path: Path) -> PolicyNode:
+    return PolicyNode(str(tmp_path / "node"), host.path)
+
+
+@contextlib.contextmanager
+def running_agent(program: str, node: PolicyNode) -> Iterator[Agent]:
+    settings = os.path.join(node.folder, "config.toml")
+    with open(settings, "w", encoding="utf-8") as file:
+        file.write(f'state-dir = "{node.state_dir}"\ndriver-root = "{node.driver_root}"\n')
+    agent = Agent([program, "--config", settings, "--kubelet-dir", node.folder])
+    try:
+        agent.await_ready()
+        yield agent
+    finally:
+        agent.end()
+
+
+def test_containers_have_what_others_leave_while_the_agent_runs_and_their_own_when_it_is_killed(
+    program: str, node: PolicyNode
+) -> None:
+    """How exactly they share is held in virtual time; here a busy machine takes from both."""
+    guests = [node.container(core=core, policy="elastic") for core in ("10", "30")]
+
+    def lent(shares: list[float]) -> bool:
+        """Of the 60 that nobody has reserved, 15 and 45 are theirs."""
+        return shares[0] > 0.15 and shares[1] > 0.45 and shares[1] > 2 * shares[0]
+
+    def reserved(shares: list[float]) -> bool:
+        return 0.05 < shares[0] < 0.12 and 0.15 < shares[1] < 0.32
+
+    def until_ns() -> list[int]:
+        return [limits_of(guest).rate_until_ns for guest in guests]
+
+    assert reserved(node.shares(guests, 3))
+    with running_agent(program, node) as agent:
+        assert lent(node.shares(guests, 5))
+        agent.kill()
+        assert all(until_ns())
+        # A second after its last word its grants are void.
+        time.sleep(1.1)
+        assert reserved(node.shares(guests, 3))
+    with running_agent(program, node):
+        assert lent(node.shares(guests, 5))
+    # Told to end, it has given back what is reserved.
+    assert until_ns() == [0, 0]
+    assert reserved(node.shares(guests, 3))

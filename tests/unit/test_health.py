@@ -1,0 +1,90 @@
+"""A GPU is unhealthy neither for a hiccup nor for longer than it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from vcuda_plugin.health import Health
+
+UUIDS = ("a", "b")
+LOST = {"a": "GPU is lost"}
+
+
+def run(looks: Sequence[tuple[float, dict[str, str], list[tuple[str, int]]]]) -> dict[str, str]:
+    """What is unhealthy after the last of (time, failing, xids)."""
+    health, now = Health(ignored=[13, 31], lasting=[48, 79]), 0.0
+    for now, failing, xids in looks:
+        health.see(now, UUIDS, failing, xids)
+    return health.unhealthy(now)
+
+
+def every_second(*spans: tuple[int, dict[str, str]]) -> list[tuple[float, dict[str, str], list]]:
+    """A look each second: so many in a row that show so much failing."""
+    failing = [what for seconds, what in spans for _ in range(seconds)]
+    return [(float(at), what, []) for at, what in enumerate(failing)]
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([(20, {})], {}),
+        ([(5, {}), (4, LOST)], {}),
+        ([(5, {}), (5, LOST)], LOST),
+        ([(5, {}), (3, LOST), (1, {}), (3, LOST)], {}),
+        ([(5, LOST), (8, {})], LOST),
+        ([(5, LOST), (9, {})], {}),
+        ([(5, LOST), (7, {}), (1, LOST), (8, {})], LOST),
+        ([(5, LOST), (9, {}), (5, LOST)], LOST),
+    ],
+    ids=[
+        *("answers", "fails for a moment", "fails for a while", "stutters", "is back for a moment"),
+        *("is back for a while", "comes and goes", "fails again"),
+    ],
+)
+def test_health_follows_what_lasts(
+    spans: list[tuple[int, dict[str, str]]], expected: dict[str, str]
+) -> None:
+    assert run(every_second(*spans)) == expected
+
+
+@pytest.mark.parametrize(
+    ("xids", "seconds", "expected"),
+    [
+        ([13, 31], 0, {}),
+        ([94], 0, {"b": "Xid 94"}),
+        ([94], 59, {"b": "Xid 94"}),
+        ([94], 60, {}),
+        ([48], 1_000_000, {"b": "Xid 48"}),
+        ([48, 94, 13], 1_000_000, {"b": "Xid 48"}),
+        ([94, 48], 1_000_000, {"b": "Xid 48"}),
+    ],
+    ids=[
+        *("a program's fault", "at once", "for a minute", "and no longer", "for good"),
+        *("a lesser one ends none that lasts", "one that lasts after a lesser one"),
+    ],
+)
+def test_an_xid_counts_by_its_class(
+    xids: list[int], seconds: float, expected: dict[str, str]
+) -> None:
+    looks = [(0.0, {}, [("b", xid)]) for xid in xids]
+    assert run([*looks, (float(seconds), {}, [])]) == expected
+
+
+def test_a_gpu_that_was_lost_and_is_back_was_reset() -> None:
+    looks = every_second((1, {}), (6, {"b": "GPU is lost"}), (8, {}))
+    assert run([(0.0, {}, [("b", 79)]), *looks]) == {"b": "GPU is lost"}
+    assert run([(0.0, {}, [("b", 79)]), *looks, (15.0, {}, [])]) == {}
+    # What fails for a moment only was not.
+    looks = every_second((1, {}), (2, {"b": "Timeout"}), (90, {}))
+    assert run([(0.0, {}, [("b", 79)]), *looks]) == {"b": "Xid 79"}
+
+
+def test_a_gpu_that_is_gone_and_comes_again_begins_anew() -> None:
+    health = Health([], [79])
+    health.see(0, UUIDS, {}, [("a", 79), ("gone", 79)])
+    health.see(1, ["b"], {})
+    assert health.unhealthy(1) == {}
+    health.see(2, UUIDS, {})
+    assert health.unhealthy(2) == {}
