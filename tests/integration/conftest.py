@@ -164,6 +164,7 @@ def product_of_proc_driver(files: Files, session_folder: str) -> Product:
     return product
 
 
+@pytest.fixture(scope="session")
 def agent_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where the product is installed for nodes without an engine."""
     reason = missing()
