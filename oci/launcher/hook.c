@@ -1,34 +1,97 @@
 /* vcuda-container-hook, in front of runtime_hook/vcuda_hook/hook.py.
 
    runc hands a hook without an env of its own the image's variables. Static, so that no LD_PRELOAD
-   of an image is loaded here, and with an environment of its own for Python.  */
+   of an image is loaded here, and with an environment of its own for Python. Each container with a
+   share ends with poststop, so where the agent's door is open that one starts no Python at all.  */
 
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+#include "door.h"
+#include "settings.h"
 
 #define START                                                                                      \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); "                                      \
   "from vcuda_hook.hook import main; main()"
 
-int
-main (int argc, char **argv)
+/* Puts a file in the place of standard input, so that it can be read twice. The size of what it
+   holds; -1: nothing was touched, or not all of it came.  */
+static ssize_t
+keep_input (void)
+{
+  static char chunk[65536];
+  ssize_t got, size = 0;
+  for (int stream = 0; stream <= 2; stream++)
+    if (fcntl (stream, F_GETFD) < 0)
+      return -1; /* or what we open would stand there */
+  int file = isatty (0) ? -1 : memfd_create ("state", MFD_CLOEXEC);
+  if (file < 0)
+    return -1;
+  while ((got = read (0, chunk, sizeof chunk)) > 0 && write (file, chunk, (size_t) got) == got)
+    size += got;
+  if (got == 0 && lseek (file, 0, SEEK_SET) == 0 && dup2 (file, 0) == 0)
+    return size;
+  close (file);
+  return -1;
+}
+
+/* Whether the agent's door gave back what the container held, or said why it cannot.  */
+static bool
+release_by_door (const char *config, const char *allocation)
+{
+  static char state[DOOR_MOST_BYTES], answer[PATH_MAX], folder[PATH_MAX];
+  ssize_t size = keep_input ();
+  if (size <= 0 || (size_t) size >= sizeof state || pread (0, state, (size_t) size, 0) != size
+      || memchr (state, 0, (size_t) size))
+    return false;
+  /* No low-level runtime has an empty name: this is a hook's request.  */
+  const char *const words[] = { config, "", "poststop", allocation, state, NULL };
+  const char *state_dir = configured (config, "state-dir", DEFAULT_STATE_DIR, folder);
+  enum door_answer said = ask_door (state_dir, words, answer);
+  if (said == DOOR_REFUSED)
+    fprintf (stderr, "vcuda-container-hook: %s\n", answer + 1);
+  return said != DOOR_CLOSED;
+}
+
+static int
+start_python (const char *config, char **words)
 {
   static char *const environment[]
       = { "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL };
-  static const char *const python[] = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START };
-  size_t ours = sizeof python / sizeof *python;
-  const char **words = calloc (ours + (size_t) argc + 1, sizeof *words);
-  if (words)
+  const char *const python[] = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START, "--config", config };
+  size_t ours = sizeof python / sizeof *python, count = 0;
+  while (words[count])
+    count++;
+  const char **line = calloc (ours + count + 1, sizeof *line);
+  if (line)
     {
-      memcpy (words, python, sizeof python);
-      for (int i = 1; i < argc; i++)
-        words[ours + (size_t) i - 1] = argv[i];
-      execve (VCUDA_PYTHON, (char **) words, environment);
+      memcpy (line, python, sizeof python);
+      memcpy (line + ours, words, count * sizeof *words);
+      execve (VCUDA_PYTHON, (char **) line, environment);
     }
   fprintf (stderr, "vcuda-container-hook: %s: %s; install python3\n", VCUDA_PYTHON,
            strerror (errno));
   return 1;
+}
+
+int
+main (int argc, char **argv)
+{
+  const char *config = VCUDA_CONFIG;
+  char **words = argc ? argv + 1 : argv;
+  if (words[0] && strcmp (words[0], "--config") == 0 && words[1])
+    {
+      config = words[1];
+      words += 2;
+    }
+  bool gives_back = words[0] && strcmp (words[0], "poststop") == 0 && (!words[1] || !words[2]);
+  if (gives_back && release_by_door (config, words[1] ? words[1] : ""))
+    return 0;
+  return start_python (config, words);
 }

@@ -24,63 +24,12 @@
 #include "arguments.h"
 #include "door.h"
 #include "report.h"
+#include "settings.h"
 
-#define DEFAULT_STATE_DIR "/run/vcuda"
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define START                                                                                      \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); "                                      \
   "from vcuda_oci.runtime import main; main(sys.argv[1:])"
-
-/* The TOML string that `text` begins with; false: none, or an empty one, or too long for a path. */
-static bool
-string_value (const char *text, char value[PATH_MAX])
-{
-  static const char letters[] = "\"\\ntrbf", meant[] = "\"\\\n\t\r\b\f";
-  char quote = *text++;
-  size_t length = 0;
-  if (quote != '"' && quote != '\'')
-    return false;
-  for (; *text && *text != quote && length < PATH_MAX - 1; text++)
-    {
-      const char *escape = NULL;
-      if (quote == '"' && *text == '\\' && (!*++text || !(escape = strchr (letters, *text))))
-        return false;
-      value[length++] = escape ? meant[escape - letters] : *text;
-    }
-  value[length] = '\0';
-  return *text == quote && length;
-}
-
-/* The value of `key = "…"` in the settings, or `otherwise`. A line of any other form is left to
-   Python, which reads the whole file and names mistakes.  */
-static const char *
-setting (FILE *file, const char *key, const char *otherwise, char value[PATH_MAX])
-{
-  char *line = NULL;
-  size_t room = 0, length = strlen (key);
-  bool found = false;
-  while (!found && getline (&line, &room, file) > 0)
-    {
-      const char *at = line + strspn (line, " \t");
-      if (strncmp (at, key, length) != 0)
-        continue;
-      at += length + strspn (at + length, " \t");
-      found = *at == '=' && string_value (at + 1 + strspn (at + 1, " \t"), value);
-    }
-  free (line);
-  return found ? value : otherwise;
-}
-
-static const char *
-configured (const char *key, const char *otherwise, char value[PATH_MAX])
-{
-  FILE *file = fopen (VCUDA_CONFIG, "re");
-  if (!file)
-    return otherwise;
-  const char *found = setting (file, key, otherwise, value);
-  fclose (file);
-  return found;
-}
 
 static bool
 is_ourselves (const char *path)
@@ -108,7 +57,7 @@ static const char *
 low_level_runtime (void)
 {
   static char path[PATH_MAX], value[PATH_MAX];
-  const char *name = configured ("runtime", "runc", value);
+  const char *name = configured (VCUDA_CONFIG, "runtime", "runc", value);
   if (name[0] == '/')
     strcpy (path, name);
   else if (!find_in (getenv ("PATH"), name, path) && !find_in (DEFAULT_PATH, name, path))
@@ -233,7 +182,7 @@ main (int argc, char **argv)
     die ("memory", strerror (errno), "free some");
   memcpy (words, python, sizeof python);
   memcpy (words + ours, argv + 1, (size_t) argc * sizeof *words);
-  const char *folder = configured ("state-dir", DEFAULT_STATE_DIR, state_dir);
+  const char *folder = configured (VCUDA_CONFIG, "state-dir", DEFAULT_STATE_DIR, state_dir);
   switch (ask_door (folder, words + ours - 2, answer))
     {
     case DOOR_DONE:

@@ -2,8 +2,9 @@
 
 The native front door connects, sends one packet (settings, low-level runtime, the runtime's own
 words, each ended by NUL) and gets one back: "+" the bundle is as it has to be, "-" and the line
-that refuses it, "?" or nothing: start Python. A few processes wait for connections, so a slow claim
-holds up no other: to fork for each would cost twice what a claim does.
+that refuses it, "?" or nothing: start Python. The poststop hook asks likewise: in place of the
+runtime "", then its name, the allocation's id and the container's state. A few processes wait for
+connections, so a slow claim holds up no other: to fork for each would cost twice what a claim does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import struct
 import traceback
 
 # All that a claim needs, so that no child has to import it.
-from . import bundle, files, liveness, nvml, runtime
+from . import bundle, config, container_state, files, liveness, nvml, poststop, runtime
 from .errors import VcudaError
 
 NAME = "door.sock"
@@ -159,9 +160,15 @@ def _answer(connection: socket.socket) -> bytes:
         return CLOSED
     os.chdir(f"/proc/{pid}/cwd")
     try:
-        command = bundle.Command(words[2:])
-        if command.creates:
-            runtime.share_what_is_asked(command, words[0], words[1], pid)
+        if words[1]:
+            command = bundle.Command(words[2:])
+            if command.creates:
+                runtime.share_what_is_asked(command, words[0], words[1], pid)
+        elif words[2:3] == ["poststop"] and len(words) == 5:
+            state = container_state.parse_state(os.fsencode(words[4]))
+            poststop.release(config.load(words[0]), words[3], state)
+        else:
+            return CLOSED
     except VcudaError as error:
         return REFUSED + str(error).encode(errors="replace")
     return DONE

@@ -11,6 +11,7 @@ import os
 
 from vcuda_oci import (
     config,
+    container_state,
     edits,
     files,
     grant,
@@ -25,7 +26,7 @@ from vcuda_oci import (
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
-from . import container_state, created_container
+from . import created_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from vcuda_oci.config import Config
+    from vcuda_oci.container_state import State
     from vcuda_oci.host import Host
     from vcuda_oci.placement import Gpu
-
-    from .container_state import State
 
 
 def finish(config_path: str, state: State) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from vcuda_oci import config, grant, request, rootfs
+from vcuda_oci import config, container_state, grant, request, rootfs
 from vcuda_oci.errors import VcudaError
 
-from . import container_state, created_container
+from . import created_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .container_state import State
+    from vcuda_oci.container_state import State
 
 
 def create(kind: str, config_path: str, state: State) -> None:

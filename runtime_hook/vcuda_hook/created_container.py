@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import bundle, files, report
+from vcuda_oci import bundle, container_state, files, report
 from vcuda_oci.errors import VcudaError
 
-from . import cgroup_folders, container_state, syscalls
+from . import cgroup_folders, syscalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .container_state import State
+    from vcuda_oci.container_state import State
 
 CREATE_CONTAINER = "createContainer"
 _MOST_ANCESTORS = 16

@@ -5,16 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from vcuda_oci import config, names
+from vcuda_oci import config, container_state, names, poststop
 from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import owner_of
-from vcuda_oci.ledger import Ledger
-
-from . import container_state
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .container_state import State
 
 USAGE = """\
 usage: vcuda-container-hook [--config FILE] KIND [ALLOCATION] < STATE
@@ -56,7 +48,7 @@ def main() -> None:
         if kind == BY_STATUS:
             kind = POSTSTOP if state.status == "stopped" else "createRuntime"
         if kind == POSTSTOP:
-            poststop(Ledger(config.load(settings).state_dir), rest[0] if rest else "", state)
+            poststop.release(config.load(settings), rest[0] if rest else "", state)
         elif kind == CDI:
             from . import cdi_hook
 
@@ -88,19 +80,3 @@ def _say(text: str) -> None:
         os.write(2, text.encode(errors="replace"))
     except OSError:
         pass
-
-
-def poststop(ledger: Ledger, allocation_id: str, state: State) -> None:
-    """Release the allocation if the container in `state` is the one that holds it.
-
-    A container of a pod comes back under another id and gets the same share again, so its pod
-    keeps it until the sandbox is gone; the sweep takes it then.
-    """
-    if not os.path.isdir(ledger.allocations):
-        return  # nothing was ever claimed here: a lock would only litter the place
-    with ledger:
-        allocation = ledger.get(allocation_id or owner_of(state.annotations, state.id).key)
-        if allocation is None or allocation.container_id != state.id:
-            return
-        if not allocation.pod.get("sandbox_id"):
-            ledger.remove(allocation.id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from vcuda_oci import files, pages_read
+from vcuda_oci import files, pages, pages_read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def whole_page(ledger: Ledger, allocation: Allocation) -> Any:
 def _busy(ledger: Ledger, allocation: Allocation) -> tuple[float, list[int]] | None:
     """When, and each GPU's busy_ns."""
     try:
-        page = pages_read.read_usage(files.read(_folder(ledger, allocation) + "/usage", 1 << 20))
+        page = _read(ledger, allocation)
     except (OSError, ValueError):
         return None
     return time.monotonic(), [gpu.busy_ns for gpu in page.gpus]
@@ -124,11 +124,13 @@ def _read_limits(ledger: Ledger, allocation: Allocation) -> pages_read.Limits:
 
 
 def _read(ledger: Ledger, allocation: Allocation) -> pages_read.Usage:
-    """The page with its live processes only."""
+    """The page with its live processes only. Raises OSError, ValueError."""
     path = _folder(ledger, allocation) + "/usage"
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        return pages_read.read_usage(files.read(path, 1 << 20), pages_read.live_slots(fd))
+        # Of a file that the guest made longer, to hide behind its size, the page is the beginning.
+        page = os.pread(fd, pages.USAGE_SIZE, 0)
+        return pages_read.read_usage(page, pages_read.live_slots(fd))
     finally:
         os.close(fd)
 

@@ -11,8 +11,8 @@ from typing import Any
 from fuzz.front_door import FrontDoor
 from fuzz.properties import MOST_LINE, check_same
 from unit.ground import left_in, record, write
-from vcuda_hook import container_state, hook
-from vcuda_oci import jsontree
+from vcuda_hook import hook
+from vcuda_oci import container_state, jsontree
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.identity import is_pod

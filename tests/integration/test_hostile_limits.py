@@ -143,8 +143,11 @@ def test_a_state_folder_without_room_is_one_line_and_no_container(
     assert (result.rc != 0, result.stdout) == (True, "")
     with open(log) as lines:
         told = [line for line in lines if "cannot be written" in line]  # runc repeats a hook's
-    reason = {"full": "No space left on device", "read-only": "Read-only file system"}[hurt_state]
-    wanted = f"cannot be written: {reason}; free space there, or set state-dir"
+    reason = {
+        "full": "No space left on device; free space there",
+        "read-only": "Read-only file system; mount it read-write",
+    }[hurt_state]
+    wanted = f"cannot be written: {reason}, or set state-dir"
     assert told and all(wanted in line for line in told)
     listed = door.engine.host.run(["ls", "-A", *(
         f"{door.product.state_dir(door.engine)}/{name}" for name in ("allocations", "containers")

@@ -162,6 +162,7 @@ def test_what_does_not_fit_is_refused_in_one_line(sharing: Engine, container: st
     assert re.search(r"vcuda-container-runtime: placement: .*; ask for less", result.stderr)
 
 
+@pytest.mark.alone
 def test_two_busy_containers_get_the_shares_they_asked_for(
     sharing: Engine, product: Product, container: str, scratch: str
 ) -> None:

@@ -15,6 +15,8 @@ from integration.product import install
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def program(built: None, tmp_path_factory: pytest.TempPathFactory) -> str:

@@ -10,6 +10,8 @@ import pytest
 from shim.guest import BUILD, GIB, MIB, PYTHON, WORKLOAD, share
 from vcuda_oci import pages
 
+pytestmark = pytest.mark.alone
+
 NVML = """
 import json, sys
 import pynvml as nv

@@ -11,6 +11,8 @@ import pytest
 
 from shim.guest import GIB, WORKLOAD, share
 
+pytestmark = pytest.mark.alone
+
 # Kernel length in microseconds, and how many are queued ahead (0: wait for each).
 SHAPES = {
     "sync 5 ms": ("5000", "0"),

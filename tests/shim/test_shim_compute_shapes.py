@@ -10,6 +10,8 @@ import pytest
 from shim.guest import GIB, share
 from shim.virtual_time import Clock, together
 
+pytestmark = pytest.mark.alone
+
 POINTS = 0.02
 SECONDS = 5
 # threads, streams, launched ahead (0: waits for each), pattern, short us, long us, one in so many

@@ -12,6 +12,8 @@ import pytest
 from shim.conftest import CLIENTS
 from shim.guest import GIB, MIB, TOP, share
 
+pytestmark = pytest.mark.alone
+
 POINTS = 0.02
 SECONDS = 2.5
 RATE = 256 * MIB  # of the device, so slow that the host's own copying does not count beside it

@@ -37,7 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def on_both_sides(*command: str, meter_copies: bool = False) -> Sides:
         slice_of = guest.share(uuid, 4 * guest.GIB)
         folder = str(tmp_path_factory.mktemp("guest"))
-        inside = guest.Guest(folder, str(gpu.root), [slice_of], meter_copies).json(
+        inside = guest.Guest(folder, str(gpu.root), [slice_of], meter_copies=meter_copies).json(
             guest.PYTHON, *command
         )
         bare = gpu.run(sys.executable, *command)

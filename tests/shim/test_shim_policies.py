@@ -16,6 +16,8 @@ from shim.policy_node import PolicyNode, limits_of, share_of
 from shim.softgpu_host import PRELUDE
 from vcuda_plugin.demand import Reading, reading
 
+pytestmark = pytest.mark.alone
+
 SECONDS = 5
 POINTS = 0.02
 LOST = 0.03

@@ -13,6 +13,8 @@ import pytest
 from shim.conftest import LIBRARIES, DriverRoot
 from shim.guest import GIB, NVIDIA_SMI, PYTHON, WORKLOAD, Guest, share
 
+pytestmark = pytest.mark.alone
+
 # As a container's device nodes are: only those that were granted.
 WITH_NODES = """
 mount -t tmpfs none "$SOFTGPU_ROOT/dev"

@@ -9,6 +9,8 @@ import pytest
 
 from shim.softgpu_host import BUILT, SoftGpu
 
+pytestmark = pytest.mark.alone
+
 # Durations of the device's own, behind a kernel, so that no host's delay is in them.
 MEASURE = """
 import statistics

@@ -10,6 +10,8 @@ import pytest
 
 from shim.softgpu_host import BUILT, SoftGpu, answer, first_line
 
+pytestmark = pytest.mark.alone
+
 GIB = 1 << 30
 
 

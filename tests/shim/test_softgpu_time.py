@@ -14,6 +14,8 @@ from shim.guest import WORKLOAD
 from shim.softgpu_host import PRELUDE, SoftGpu, answer, first_line
 from shim.virtual_time import Clock
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def gpu(tmp_path: Path) -> SoftGpu:

@@ -42,13 +42,14 @@ class Recorder:
 
 
 class Installed:
-    """launcher: the front door, compiled for this prefix. settings: its config.toml."""
+    """launcher, hook: the native programs, compiled for this prefix. settings: its config.toml."""
 
     def __init__(self, prefix: Any, python: str = "/usr/bin/python3") -> None:
         self.prefix, self.python = str(prefix), python
         self.settings = self.prefix + "/etc/config.toml"
         self.python_path = self.prefix + "/lib/vcuda/python"
         self.launcher = self.prefix + "/bin/vcuda-container-runtime"
+        self.hook = self.prefix + "/bin/vcuda-container-hook"
         self.runtime = Recorder(self.prefix + "/runtime")
         os.makedirs(self.prefix + "/bin")
         for package in ("oci/vcuda_oci", "runtime_hook/vcuda_hook"):
@@ -58,18 +59,11 @@ class Installed:
             )
         write(self.prefix + "/lib/vcuda/libvcuda.so.1", "")
         defines = {"CONFIG": self.settings, "PYTHON": python, "PYTHON_PATH": self.python_path}
-        subprocess.run(
-            [
-                "gcc",
-                *WARNINGS,
-                "-static",
-                *(f'-DVCUDA_{name}="{value}"' for name, value in defines.items()),
-                "-o",
-                self.launcher,
-                ROOT + "/oci/launcher/launcher.c",
-            ],
-            check=True,
-        )
+        flags = [*WARNINGS, "-static"]
+        flags += [f'-DVCUDA_{name}="{value}"' for name, value in defines.items()]
+        for program, source in ((self.launcher, "launcher.c"), (self.hook, "hook.c")):
+            source = f"{ROOT}/oci/launcher/{source}"
+            subprocess.run(["gcc", *flags, "-o", program, source], check=True)
         self.configure(runtime=self.runtime.path)
 
     def configure(self, **settings: str) -> None:

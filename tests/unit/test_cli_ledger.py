@@ -159,6 +159,16 @@ def test_a_process_that_lives_counts_and_a_dead_one_does_not(node: Node, capsys:
     assert json.loads(capsys.readouterr().out)[0]["memory_used_bytes"] == 0
 
 
+def test_a_page_that_the_guest_made_longer_tells_what_it_did_before(
+    node: Node, capsys: Any
+) -> None:
+    node.holds(record("box"))
+    os.truncate(f"{node.ledger.containers}/box/usage", 1 << 40)
+    assert node.vcuda("ps", "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["core_used_percent"], entry["memory_used_bytes"]) == (0, 0)
+
+
 @pytest.mark.parametrize("content", [b"", b"x" * 100_000], ids=["emptied", "overwritten"])
 def test_a_page_that_the_guest_spoilt_is_no_harm(node: Node, content: bytes, capsys: Any) -> None:
     node.holds(record("box"))

@@ -44,10 +44,11 @@ def test_a_record_stands_with_its_two_pages(ledger: Ledger) -> None:
     ]
     assert [mode_of(folder + name) for name in left_in(ledger.state_dir)] == [
         0o644,
-        0o755,
+        0o700,
         0o444,
         0o666,
     ]
+    assert mode_of(folder + "containers") == 0o711
     assert mode_of(folder + "lock") == 0o600
     with open(folder + "containers/box/usage", "rb") as file:
         usage = file.read()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import bundle, jsontree
-from vcuda_oci.errors import VcudaError
+from . import bundle, jsontree
+from .errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

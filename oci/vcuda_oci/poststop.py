@@ -1,0 +1,31 @@
+"""What a container held is given back when it has stopped."""
+
+from __future__ import annotations
+
+import os
+
+from .identity import owner_of
+from .ledger import Ledger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .config import Config
+    from .container_state import State
+
+
+def release(settings: Config, allocation_id: str, state: State) -> None:
+    """Release the allocation if the container in `state` is the one that holds it.
+
+    allocation_id: "" where only the state says whose it is. A container of a pod comes back under
+    another id and gets the same share again, so its pod keeps it until the sandbox is gone; the
+    sweep takes it then. Raises VcudaError.
+    """
+    ledger = Ledger(settings.state_dir)
+    if not os.path.isdir(ledger.allocations):
+        return  # nothing was ever claimed here: a lock would only litter the place
+    with ledger:
+        allocation = ledger.get(allocation_id or owner_of(state.annotations, state.id).key)
+        if allocation is None or allocation.container_id != state.id:
+            return
+        if not allocation.pod.get("sandbox_id"):
+            ledger.remove(allocation.id)
