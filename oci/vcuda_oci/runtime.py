@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import bundle, config, edits, grant, report, request
+from . import bundle, config, edits, grant, request
 from .errors import VcudaError
 
 TYPE_CHECKING = False
@@ -29,6 +29,8 @@ def main(argv: list[str]) -> NoReturn:
             share_what_is_asked(command, config_path, runtime, os.getpid())
         become(runtime, command.words)
     except VcudaError as error:
+        from . import report  # who succeeds needs none of it
+
         report.error(command, str(error))
         sys.exit(1)
 
