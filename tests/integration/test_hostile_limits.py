@@ -64,12 +64,13 @@ def cannot(door: Door, change: Any) -> bool:
 
 
 @pytest.fixture(scope="module")
-def default_seccomp(start_engine: Callable[[str], Engine], tmp_path_factory: Any) -> Any:
+def default_seccomp(start_engine: Callable[[str], Engine], session_folder: str) -> Any:
     """The profile that Docker gives every container, as it stands in the config.json it writes."""
     docker = start_engine("docker")
-    recorder = Recorder(str(tmp_path_factory.mktemp("seccomp")) + "/calls", docker.plain_runtime())
+    recorder = Recorder(session_folder + "/seccomp", docker.plain_runtime())
     with docker.using(recorder.path):
-        docker.run("seccomp", ["true"])
+        ran = docker.run("seccomp", ["true"])
+    assert ran.rc == 0, ran.stderr
     (config,) = recorder.configs()
     return config["linux"]["seccomp"]
 
