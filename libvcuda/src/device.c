@@ -88,14 +88,8 @@ vcuda_gpu_of_device (CUdevice device)
 }
 
 CUresult
-vcuda_gpu_current (int *gpu, CUcontext *context)
+vcuda_gpu_ask_current (int *gpu, CUcontext *context)
 {
-  if (__builtin_expect (vcuda_current_known (), 1))
-    {
-      *gpu = vcuda_current.gpu;
-      *context = vcuda_current.context;
-      return CUDA_SUCCESS;
-    }
   /* Read first: a context that ends while the driver is asked must not be remembered.  */
   uint32_t epoch = __atomic_load_n (&vcuda_current_epoch, __ATOMIC_ACQUIRE);
   CUdevice device;

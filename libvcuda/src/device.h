@@ -3,13 +3,25 @@
 #ifndef VCUDA_DEVICE_H
 #define VCUDA_DEVICE_H
 
+#include "current.h"
 #include "real.h"
 
 /* Index into limits.gpu, or -1: this container has no slice of that device.  */
 int vcuda_gpu_of_device (CUdevice device);
 
+/* For what follows alone: asks the driver, and remembers.  */
+CUresult vcuda_gpu_ask_current (int *gpu, CUcontext *context);
+
 /* The same for the current context, which is answered too. On failure the driver's own error.  */
-CUresult vcuda_gpu_current (int *gpu, CUcontext *context);
+static inline CUresult
+vcuda_gpu_current (int *gpu, CUcontext *context)
+{
+  if (__builtin_expect (!vcuda_current_known (), 0))
+    return vcuda_gpu_ask_current (gpu, context);
+  *gpu = vcuda_current.gpu;
+  *context = vcuda_current.context;
+  return CUDA_SUCCESS;
+}
 
 /* The same for the context that STREAM belongs to; the default streams are the current context's.
  */
