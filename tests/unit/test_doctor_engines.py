@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,15 @@ from unit.engine_files import ALL_OK, OURS, containerd, found_below, known
 from unit.ground import script
 from vcuda_hook import in_time
 from vcuda_hook.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Where any user comes: the checkout, and pytest's folder in it, may be root's alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
 
 NVIDIA = "/usr/bin/nvidia-container-runtime"
 
@@ -207,8 +218,6 @@ def test_a_file_that_only_root_may_read_is_not_looked_at_by_another(
         path = "/etc/docker/daemon.json"
         found({path: "{}"})
         os.chmod(f"{tmp_path}{path}", 0o600)
-        for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-            os.chmod(folder, 0o755)
         os.seteuid(65534)
         return [each.__dict__ for each in found({})]
 

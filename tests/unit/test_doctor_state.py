@@ -35,7 +35,9 @@ def mounted(folder: str, options: str, user: int = 0) -> Finding:
     mount = f'mount -t tmpfs -o {options} none "$1" && mkdir -p "$1/state"'
     if "ro" in options.split(","):
         mount = 'mount -t tmpfs none "$1" && mkdir "$1/state" && mount -o remount,ro "$1"'
-    line = f'{mount} && exec setpriv --reuid {user} "$2" -I -S -c "$3" "$1/state"'
+    # Who is not root comes to the checkout wherever that lies, and may write no more than others.
+    who = f"--reuid {user} --inh-caps +dac_read_search --ambient-caps +dac_read_search"
+    line = f'{mount} && exec setpriv {who} "$2" -I -S -c "$3" "$1/state"'
     answer = subprocess.run(
         ["unshare", "-m", "sh", "-c", line, "sh", folder, sys.executable, LOOK],
         stdout=subprocess.PIPE,
