@@ -21,15 +21,9 @@ from integration.engines.low_level import LowLevel
 from integration.node_agent import AgentNode
 from integration.product import Product, install, missing
 from integration.recorder import Recorder
+from needed import cannot
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-def cannot(reason: str) -> None:
-    """What is missing here skips the test; where everything has to be there, it fails."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

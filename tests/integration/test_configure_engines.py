@@ -11,12 +11,12 @@ from contextlib import closing
 
 import pytest
 
-from integration.conftest import cannot
 from integration.engines.base import IMAGE, Engine, Files, wait_until
 from integration.engines.cri import Cri
 from integration.engines.docker import Docker
 from integration.engines.podman import Podman
 from integration.product import MIB, Product, asking
+from needed import cannot
 
 LIMIT = 1024 * MIB
 FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]

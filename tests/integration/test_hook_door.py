@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from integration.doors import FILL, KINDS, LIMIT, LOW_LEVEL, Hooked
+from integration.doors import FILL, KINDS, LIMIT, LOW_LEVEL, Hooked, user_namespace
 from integration.engines.base import Engine, Wanted
 from integration.engines.low_level import LowLevel
 from integration.product import MIB, Product
-
-ROOT_ID = 200_000  # of a user namespace, as the host sees it
 
 # What a program can find out about its surroundings, numbers of mounts and inodes apart.
 LOOK = r"""
@@ -104,19 +101,9 @@ def test_the_hook_is_not_held_by_the_containers_own_limits(
 
 
 def test_a_container_in_a_user_namespace_gets_its_share(hooked: Hooked, container: str) -> None:
-    def mapped(config: dict[str, Any], bundle: str) -> None:
-        config["linux"]["namespaces"].append({"type": "user"})
-        ids = [{"containerID": 0, "hostID": ROOT_ID, "size": 65536}]
-        config["linux"]["uidMappings"] = config["linux"]["gidMappings"] = ids
-        subprocess.run(["chown", "-R", f"{ROOT_ID}:{ROOT_ID}", f"{bundle}/rootfs"], check=True)
-        folder = bundle
-        while folder != "/tmp":
-            os.chmod(folder, 0o755)
-            folder = os.path.dirname(folder)
-
     script = "vcuda-workload alloc --chunk 1073741824; open-node /dev/nvidia0 /dev/nvidia1"
     asked = hooked.asked(container, "sh", "-c", script)
-    result = hooked.run(asked, "createRuntime", change=mapped)
+    result = hooked.run(asked, "createRuntime", change=user_namespace)
     assert result.rc == 0, result.stderr
     assert f'"exact_bytes":{LIMIT}' in result.stdout.replace(" ", "")
     assert re.search(r"^/dev/nvidia0: (ENXIO|ok)$", result.stdout, re.M)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from integration.doors import FILL, FILLED, KINDS, MAIN_DOORS, WRAPPER, Door, filled
+from integration.doors import FILL, FILLED, KINDS, MAIN_DOORS, WRAPPER, Door, filled, user_namespace
 from integration.engines.base import Engine, Wanted, wait_until
 from integration.product import MIB
 from integration.recorder import Recorder
-
-ROOT_ID = 200_000  # of a user namespace, as the host sees it
 
 
 def read_only(config: dict[str, Any], bundle: str) -> None:
@@ -25,17 +22,6 @@ def no_privileges(config: dict[str, Any], bundle: str) -> None:
     config["process"]["noNewPrivileges"] = True
     config["process"]["user"] = {"uid": 65534, "gid": 65534}
     config["process"]["capabilities"] = {"bounding": [], "effective": [], "permitted": []}
-
-
-def user_namespace(config: dict[str, Any], bundle: str) -> None:
-    config["linux"]["namespaces"].append({"type": "user"})
-    ids = [{"containerID": 0, "hostID": ROOT_ID, "size": 65536}]
-    config["linux"]["uidMappings"] = config["linux"]["gidMappings"] = ids
-    subprocess.run(["chown", "-R", f"{ROOT_ID}:{ROOT_ID}", f"{bundle}/rootfs"], check=True)
-    folder = bundle
-    while folder != "/tmp":
-        os.chmod(folder, 0o755)
-        folder = os.path.dirname(folder)
 
 
 @pytest.mark.parametrize(

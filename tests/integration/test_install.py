@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from integration.conftest import cannot
 from integration.product import REPOSITORY, missing
+from needed import cannot
 
 pytestmark = pytest.mark.usefixtures("files")
 

@@ -14,19 +14,14 @@ import pytest
 from integration.kubelet import until
 from integration.node_agent import Agent
 from shim.softgpu_host import BUILT, SoftGpu
-from unit.ground import ROOT, shares_of
-from unit.installed import WARNINGS, Installed
+from unit.ground import shares_of
+from unit.installed import Installed
 from unit.test_runtime import Node, asking
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """A wrapper whose Python leaves a line in `<python>.started` at each start."""
-    prefix = str(tmp_path_factory.mktemp("prefix"))
-    python = prefix + "/python"
-    source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/unit/told_python.c"]
-    subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
-    return Installed(prefix, python)
+    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
 
 
 @pytest.fixture
@@ -34,7 +29,7 @@ def box(installed: Installed, tmp_path: Path) -> Iterator[Node]:
     gpu = SoftGpu(tmp_path, "--gpus", "2", "--memory", "16GiB")
     yield Node(installed, SimpleNamespace(path=str(gpu.root)), tmp_path)  # type: ignore[arg-type]
     subprocess.run([BUILT / "softgpu", "destroy", gpu.root], check=True)
-    Path(installed.python + ".started").unlink(missing_ok=True)
+    installed.forget_python_starts()
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from contextlib import closing
 import pytest
 
 from integration import rootfs
-from integration.conftest import cannot
 from integration.engines.base import IMAGE, Files, Result, Wanted
 from integration.engines.podman import Podman
 from integration.product import MIB, Product, asking
 from integration.test_images_with_a_driver import by_environment
+from needed import cannot
 
 LIMIT = 1024 * MIB
 USER = "alice"

@@ -49,6 +49,18 @@ def say(**answer):
 """
 
 
+# For clients that are refused and look at what is used.
+CALLS = """
+R = cuda.CUresult
+MIB = 1 << 20
+def refused(answer, why):
+    assert answer[0] == why, answer
+def used():
+    free, total = ok(cuda.cuMemGetInfo())
+    return total - free
+"""
+
+
 class SoftGpu:
     """A driver root under FOLDER."""
 

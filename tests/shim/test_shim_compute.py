@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 
 import pytest
 
-from shim.guest import GIB, WORKLOAD, share
+from shim.guest import GIB, PYTHON, WORKLOAD, share
+from shim.softgpu_host import PRELUDE
 
 pytestmark = pytest.mark.alone
 
@@ -62,3 +64,36 @@ def test_a_waiting_program_costs_no_processor_time(host, new_guest):
     process.returncode = 0
     # The rest is the software GPU and the loader.
     assert used.ru_utime + used.ru_stime < 0.4
+
+
+def test_a_program_that_does_nothing_has_no_thread_and_is_woken_by_nothing(host, new_guest):
+    guest = new_guest(share(host.uuids[0], GIB, 50))
+    process = guest.start(
+        PYTHON,
+        "-c",
+        PRELUDE
+        + """
+start()
+ok(cuda.cuMemAlloc(1 << 20))
+spin(kernel(b"spin"), 1_000_000)
+ok(cuda.cuCtxSynchronize())
+say(done=True)
+sys.stdin.read()
+""",
+        stdin=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == '{"done": true}\n'
+    time.sleep(0.2)  # it comes to rest
+    before = switches(process.pid)
+    time.sleep(1)
+    assert (os.listdir(f"/proc/{process.pid}/task"), switches(process.pid)) == (
+        [str(process.pid)],
+        before,
+    )
+    process.communicate()
+
+
+def switches(pid: int) -> list[str]:
+    """How often it slept and was made to wait, as lines."""
+    with open(f"/proc/{pid}/status") as status:
+        return [line for line in status if "ctxt_switches" in line]

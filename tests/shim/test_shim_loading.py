@@ -144,3 +144,23 @@ def test_a_page_of_a_newer_host_serves_this_shim(host, new_guest, client):
             file.seek(4)
             file.write((pages.ABI_VERSION + 1).to_bytes(4, "little"))
     assert guest.json(client("loads"), CUDA, NVML)[0]["rc"] == 0
+
+
+def test_a_page_of_the_first_host_of_this_version_serves_this_shim(host, new_guest, client):
+    """It wrote the fields of then, and zeros where there are more today."""
+    guest = new_guest(share(host.uuids[0], GIB, 50))
+    with open(os.path.join(os.path.dirname(__file__), "abi_v1.txt"), encoding="utf-8") as frozen:
+        fields = [line.split() for line in frozen if ".reserved" not in line]
+    path = os.path.join(guest.folder, "limits")
+    with open(path, "rb") as file:
+        today = file.read()
+    then = bytearray(len(today))
+    for name, offset, size in fields:
+        table, field = name.split(".")
+        start = {"limits": 0, "limits_gpu": 128}.get(table)
+        if start is not None and field not in ("gpu", "whole"):
+            place = slice(start + int(offset), start + int(offset) + int(size))
+            then[place] = today[place]
+    with open(path, "r+b") as file:
+        file.write(then)
+    assert guest.json(client("storm"), "1", "1", str(GIB // 4), "1") == [4]

@@ -233,3 +233,18 @@ def test_hostile_numbers_in_the_usage_page_raise_nothing():
         pages_read.read_usage(bytes(pages.USAGE_SIZE))
     with pytest.raises(ValueError, match="bytes"):
         pages_read.read_usage(b"")
+
+
+def test_a_program_that_becomes_another_by_exec_gives_back_what_it_held(host, new_guest):
+    guest = new_guest(share(host.uuids[0], GIB))
+    then = PRELUDE + "print(json.dumps(cu.cuMemAlloc(int(sys.argv[1]))[0].name))"
+    now = (
+        PRELUDE
+        + f"""
+import os
+must(cu.cuMemAlloc({GIB}))
+assert cu.cuMemAlloc(1)[0] == cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+os.execv(sys.executable, [sys.executable, "-c", {then!r}, "{GIB}"])
+"""
+    )
+    assert guest.python(now) == "CUDA_SUCCESS"

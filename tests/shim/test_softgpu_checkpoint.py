@@ -6,18 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from shim.softgpu_host import CALLS as REFUSALS
 from shim.softgpu_host import SoftGpu, answer, first_line, go_on
 
-CALLS = """
-R = cuda.CUresult
-S = cuda.CUprocessState
-MIB = 1 << 20
-def refused(answer, why):
-    assert answer[0] == why, answer
-def used():
-    free, total = ok(cuda.cuMemGetInfo())
-    return total - free
-"""
+CALLS = REFUSALS + "S = cuda.CUprocessState\n"
 
 
 @pytest.fixture

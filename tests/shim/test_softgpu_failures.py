@@ -7,17 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.softgpu_host import BUILT, SoftGpu, answer, first_line, go_on
-
-CALLS = """
-R = cuda.CUresult
-MIB = 1 << 20
-def refused(answer, why):
-    assert answer[0] == why, answer
-def used():
-    free, total = ok(cuda.cuMemGetInfo())
-    return total - free
-"""
+from shim.softgpu_host import BUILT, CALLS, SoftGpu, answer, first_line, go_on
 
 
 @pytest.fixture

@@ -66,6 +66,25 @@ class Installed:
             subprocess.run(["gcc", *flags, "-o", program, source], check=True)
         self.configure(runtime=self.runtime.path)
 
+    @classmethod
+    def told(cls, prefix: str) -> Installed:
+        """One whose Python leaves a line at each start: `python_starts` counts them."""
+        python = prefix + "/python"
+        source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/unit/told_python.c"]
+        subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
+        return cls(prefix, python)
+
+    def python_starts(self) -> int:
+        try:
+            with open(self.python + ".started") as lines:
+                return len(lines.readlines())
+        except FileNotFoundError:
+            return 0
+
+    def forget_python_starts(self) -> None:
+        if os.path.exists(self.python + ".started"):
+            os.unlink(self.python + ".started")
+
     def configure(self, **settings: str) -> None:
         lines = [f"{key.replace('_', '-')} = '{value}'\n" for key, value in settings.items()]
         write(self.settings, "".join(lines))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from needed import cannot
 from unit.engine_files import ALL_OK, OURS, containerd, found_below, known
 from unit.ground import script
 from vcuda_hook import engine_settings
@@ -98,7 +99,7 @@ def test_what_containerd_imports_counts(found: Any, wrapper: str) -> None:
 def test_containerds_own_default_file_is_read(found: Any, tmp_path: Any) -> None:
     program = shutil.which("containerd", path="/usr/bin:/usr/local/bin")
     if program is None:
-        pytest.skip("containerd is not installed")
+        cannot("containerd is not installed")
     default = subprocess.run([program, "config", "default"], stdout=subprocess.PIPE, check=True)
     answer = found({"/etc/containerd/config.toml": default.stdout.decode()})
     assert [each.name for each in answer if each.severity != OK] == ["engine-runtimes"]

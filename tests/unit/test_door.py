@@ -16,35 +16,26 @@ from typing import Any
 import pytest
 
 from unit.driver_root import DriverRoot
-from unit.ground import ROOT, killed_at, left_in, shares_of
-from unit.installed import WARNINGS, Installed
+from unit.ground import killed_at, left_in, shares_of
+from unit.installed import Installed
 from unit.test_runtime import ENV, HALF_SHARE, Node, asking
 from vcuda_oci import door, liveness
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    prefix = str(tmp_path_factory.mktemp("prefix"))
-    python = prefix + "/python"
-    source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/unit/told_python.c"]
-    subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
-    return Installed(prefix, python)
+    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
 
 
 @pytest.fixture
 def node(installed: Installed, tmp_path: Any) -> Iterator[Node]:
     node = Node(installed, DriverRoot(tmp_path / "driver", count=2), tmp_path)
     yield node
-    if os.path.exists(installed.python + ".started"):
-        os.unlink(installed.python + ".started")
+    installed.forget_python_starts()
 
 
 def python_starts(node: Node) -> int:
-    try:
-        with open(node.installed.python + ".started") as lines:
-            return len(lines.readlines())
-    except FileNotFoundError:
-        return 0
+    return node.installed.python_starts()
 
 
 def shared_once(node: Node) -> bool:

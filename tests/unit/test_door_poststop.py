@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from unit.ground import ROOT, record, shares_of
-from unit.installed import WARNINGS, Installed
+from unit.ground import record, shares_of
+from unit.installed import Installed
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
 
@@ -35,11 +34,7 @@ class Ended:
         return ran.returncode, ran.stderr.decode()
 
     def python_starts(self) -> int:
-        try:
-            with open(self.installed.python + ".started") as lines:
-                return len(lines.readlines())
-        except FileNotFoundError:
-            return 0
+        return self.installed.python_starts()
 
     def holders(self) -> list[str]:
         return sorted(shares_of(self.ledger))
@@ -47,18 +42,13 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    prefix = str(tmp_path_factory.mktemp("prefix"))
-    python = prefix + "/python"
-    source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/unit/told_python.c"]
-    subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
-    return Installed(prefix, python)
+    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
 
 
 @pytest.fixture
 def ended(installed: Installed, tmp_path: Any) -> Iterator[Ended]:
     yield Ended(installed, f"{tmp_path}/state")
-    if os.path.exists(installed.python + ".started"):
-        os.unlink(installed.python + ".started")
+    installed.forget_python_starts()
 
 
 @pytest.mark.parametrize("words", [["poststop"], ["poststop", "box"]])
