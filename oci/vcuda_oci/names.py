@@ -23,6 +23,12 @@ MEMORY_UNIT_BYTES = 256 * 1024 * 1024
 # The same amounts under GPUManager's names, for whoever reads those.
 GPUMANAGER_CORE, GPUMANAGER_MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 
+# The scheduler extender's decision, on the pod; and the agent's word of its GPUs, on the node.
+ANNOTATION_DECISION = "vcuda.io/placement-decision"
+ANNOTATION_NODE_GPUS = "vcuda.io/node-gpus"
+# What is known of a pod before its containers are created: <state-dir>/decisions/<pod uid>.json.
+DECISIONS = "decisions"
+
 # The CDI devices, as in `--device vcuda.io/gpu=0`, and where engines look for their spec.
 CDI_KIND = "vcuda.io/gpu"
 CDI_SPEC = "/var/run/cdi/vcuda.json"

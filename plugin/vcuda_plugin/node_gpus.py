@@ -1,0 +1,71 @@
+"""A node's GPUs as one annotation: the agent tells them, the scheduler extender reads them.
+
+``{"gpus": [{"uuid", "index", "model", "memory_bytes", "numa", "unhealthy"}], "distances": [[0]]}``.
+numa: -1 where the host does not say. unhealthy: the reason; absent while the GPU is healthy.
+distances: between the GPUs in the order of "gpus", smaller is nearer (vcuda_oci.topology); absent
+where the host does not say. overcommit: how many times memory is promised; absent for once.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from vcuda_oci.placement import Gpu
+
+_MOST_GPUS = 1024
+
+
+@dataclass(frozen=True)
+class NodeGpus:
+    """gpus: in the node's order; minor is unknown here (-1). unhealthy: reason by UUID."""
+
+    gpus: list[Gpu]
+    numa: dict[str, int] = field(default_factory=dict)
+    unhealthy: dict[str, str] = field(default_factory=dict)
+    distances: list[list[int]] | None = None
+    overcommit: float = 1
+
+    def dump(self) -> str:
+        gpus: list[dict[str, Any]] = []
+        for gpu in self.gpus:
+            said: dict[str, Any] = {"uuid": gpu.uuid, "index": gpu.index, "model": gpu.model}
+            said["memory_bytes"] = gpu.memory_bytes
+            said["numa"] = self.numa.get(gpu.uuid, -1)
+            if gpu.uuid in self.unhealthy:
+                said["unhealthy"] = self.unhealthy[gpu.uuid]
+            gpus.append(said)
+        tree: dict[str, Any] = {"gpus": gpus}
+        if self.distances is not None:
+            tree["distances"] = self.distances
+        if self.overcommit != 1:
+            tree["overcommit"] = self.overcommit
+        return json.dumps(tree, separators=(",", ":"))
+
+
+def parse(text: str) -> NodeGpus:
+    """Raises ValueError: not what `dump` writes."""
+    try:
+        tree = json.loads(text)
+        gpus, numa, unhealthy = [], {}, {}
+        for said in tree["gpus"][:_MOST_GPUS]:
+            gpu = Gpu(
+                str(said["uuid"]), int(said["index"]), -1, int(said["memory_bytes"]), said["model"]
+            )
+            gpus.append(gpu)
+            if said.get("numa", -1) >= 0:
+                numa[gpu.uuid] = int(said["numa"])
+            if "unhealthy" in said:
+                unhealthy[gpu.uuid] = str(said["unhealthy"])
+        distances = tree.get("distances")
+        if distances is not None:
+            distances = [[int(far) for far in row] for row in distances]
+            if len(distances) != len(gpus) or any(len(row) != len(gpus) for row in distances):
+                raise ValueError("distances that fit no GPUs")
+        overcommit = float(tree.get("overcommit", 1))
+        if not (len({gpu.uuid for gpu in gpus}) == len(gpus) and 1 <= overcommit <= 100):
+            raise ValueError("a GPU twice, or an overcommit out of range")
+        return NodeGpus(gpus, numa, unhealthy, distances, overcommit)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a list of GPUs: {error!r}") from error
