@@ -1,0 +1,48 @@
+"""The file that tells what happened: whole lines, bounded, and never in anybody's way."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+
+from vcuda_oci import events
+
+
+def _many(state_dir: str, program: str) -> None:
+    for number in range(300):
+        events.record(state_dir, program, "claimed", f"pod-{program}", str(number))
+
+
+def test_events_of_many_processes_are_all_there_in_the_order_of_each(tmp_path):
+    programs = ["a", "b", "c", "d"]
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_many, args=(str(tmp_path), name)) for name in programs]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    for name in programs:
+        told = [event["text"] for event in events.read(str(tmp_path), f"pod-{name}")]
+        assert told == [str(number) for number in range(300)]
+    assert len(list(events.read(str(tmp_path)))) == 1200
+
+
+def test_the_file_is_bounded_and_the_newest_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(events, "MOST_BYTES", 2000)
+    for number in range(100):
+        events.record(str(tmp_path), "p", "claimed", "x", str(number))
+    told = [int(event["text"]) for event in events.read(str(tmp_path))]
+    assert told == list(range(told[0], 100)) and 10 < len(told) < 60
+    assert sum(os.path.getsize(entry.path) for entry in os.scandir(tmp_path)) < 4500
+
+
+def test_what_cannot_be_told_stops_nobody_and_what_is_broken_is_passed_over(tmp_path):
+    events.record(str(tmp_path / "missing"), "p", "claimed", "x", "lost")
+    (tmp_path / events.NAME).symlink_to(tmp_path / "elsewhere")
+    events.record(str(tmp_path), "p", "claimed", "x", "lost")
+    assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / events.NAME).unlink()
+    (tmp_path / events.NAME).write_bytes(b'{"kind": "half\n\xff\n[]\n')
+    events.record(str(tmp_path), "p", "refused", "x", "one\nline \udc80", reason="full")
+    [event] = events.read(str(tmp_path), "x")
+    assert (event["kind"], event["reason"], event["from"]) == ("refused", "full", "p")
