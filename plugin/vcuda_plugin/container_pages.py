@@ -7,17 +7,22 @@ import struct
 from typing import TYPE_CHECKING
 
 from vcuda_oci import pages, pages_read
+from vcuda_oci.policies import FIXED
 
 from .arbiter import PPM_PER_PERCENT
-from .demand import GPUS_END, Demand, Reading, reading
+from .demand import Demand, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vcuda_oci.allocation import Allocation
 
+    from .demand import Sign
+
 # A grant that is not renewed for so long is void: the shim goes back to what is reserved.
 LEASE_NS = 1_000_000_000
+# So often is looked whose grant has less than three quarters of that left.
+RENEWAL_NS = LEASE_NS // 4
 
 _AT = {name: at for name, at, _ in pages.offsets()}
 
@@ -32,7 +37,10 @@ class ContainerPages:
         self.rates = self._reserved = [
             share.core_percent * PPM_PER_PERCENT for share in allocation.shares
         ]
+        self._is_fixed = all(share.policy == FIXED for share in allocation.shares)
+        self._gpus_end = pages.USAGE_HEAD_SIZE + len(allocation.shares) * pages.USAGE_GPU_SIZE
         self._until_ns = 0
+        self._page, self._read_ns = b"", 0
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
         self._limits = os.open(folder + "/limits", os.O_RDWR | flags)
         try:
@@ -49,18 +57,32 @@ class ContainerPages:
             os.close(self._limits)
             raise
 
-    def read(self, clock: Callable[[], int]) -> list[Reading | None]:
-        """What the container says of each share's use. Raises OSError.
+    def read(self, clock: Callable[[], int]) -> bool:
+        """Whether the container's page says anything else than it did. Raises OSError.
 
         Read, not mapped: whoever may write the file may also cut it short under a mapping.
         """
-        page, now = os.pread(self._usage, GPUS_END, 0), clock()
-        return [reading(page, gpu, now) for gpu in range(len(self.allocation.shares))]
+        before = self._page
+        self._page, self._read_ns = os.pread(self._usage, self._gpus_end, 0), clock()
+        return self._page != before
 
-    def grant(self, rates: Sequence[int], now_ns: int) -> None:
-        """Let the rates count from now, for LEASE_NS unless renewed. Raises OSError."""
-        if list(rates) != self.rates or self._until_ns - now_ns < LEASE_NS // 2:
+    def sign(self, gpu: int) -> Sign:
+        """What the page that was read last shows of this share's use."""
+        return self.demands[gpu].see(reading(self._page, gpu, self._read_ns))
+
+    def grant(self, rates: list[int], now_ns: int) -> None:
+        """Let the rates count from now, for LEASE_NS unless renewed. Raises OSError.
+
+        Nothing is granted beside what is reserved where no policy allows it.
+        """
+        if self._is_fixed:
+            return
+        if rates != self.rates:
             self._write(rates, now_ns + LEASE_NS)
+        elif self._until_ns - now_ns < LEASE_NS - RENEWAL_NS:
+            # The rates stand: one aligned word, so the shim sees the old end or the new one.
+            self._until_ns = now_ns + LEASE_NS
+            self._put("limits.rate_until_ns", "=Q", self._until_ns)
 
     def restore(self) -> None:
         """What is reserved counts again, for ever. Raises OSError."""

@@ -24,7 +24,6 @@ GRACE_NS = 1_000_000_000
 SHORTEST_BELIEF_NS = 1_000_000_000
 LONGEST_BELIEF_NS = 8_000_000_000
 
-GPUS_END = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
 _GPU = struct.Struct(pages.code("usage_gpu"))
 
 
@@ -54,9 +53,10 @@ IDLE = Sign(False, False, 0)
 
 def reading(page: bytes, gpu: int, at_ns: int) -> Reading | None:
     """Any content gives an answer; None: the page was cut short."""
-    if len(page) < GPUS_END:
+    at = pages.USAGE_HEAD_SIZE + gpu * pages.USAGE_GPU_SIZE
+    if len(page) < at + pages.USAGE_GPU_SIZE:
         return None
-    entry = _GPU.unpack_from(page, pages.USAGE_HEAD_SIZE + gpu * pages.USAGE_GPU_SIZE)
+    entry = _GPU.unpack_from(page, at)
     return Reading(at_ns, entry[2], entry[3], entry[10])
 
 

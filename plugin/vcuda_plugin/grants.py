@@ -14,21 +14,20 @@ from vcuda_oci.ledger import Ledger
 from vcuda_oci.policies import FIXED
 
 from .arbiter import Tenant, grants
-from .container_pages import ContainerPages
+from .container_pages import RENEWAL_NS, ContainerPages
+from .demand import WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from vcuda_oci.allocation import Allocation
 
-    from .demand import Sign
-
 PERIOD_SECONDS = 0.05
 # Nobody wants or uses anything: each has its guarantee at hand, so the next look may take longer.
 IDLE_SECONDS = 0.1
-# With many containers a look is let take a hundredth of a core, down to this pace.
+# With many containers a look is let take this part of a core, down to this pace.
+LOOKS_PART, IDLE_LOOKS_PART = 0.01, 0.003
 LONGEST_SECONDS = 0.2
-LOOKS_PART = 0.01
 # A file system's times move in steps of up to 10 ms: two changes in one step look like one.
 _GRAIN_NS = 50_000_000
 
@@ -53,8 +52,11 @@ class Arbiter:
     def look(self) -> float:
         """Look once; seconds until the next look is due."""
         began = time.thread_time()
-        least = PERIOD_SECONDS if self._node.look() else IDLE_SECONDS
-        return min(max(least, (time.thread_time() - began) / LOOKS_PART), LONGEST_SECONDS)
+        active = self._node.look()
+        if not self._node.grants_anything:
+            return LONGEST_SECONDS
+        least, part = (PERIOD_SECONDS, LOOKS_PART) if active else (IDLE_SECONDS, IDLE_LOOKS_PART)
+        return min(max(least, (time.thread_time() - began) / part), LONGEST_SECONDS)
 
 
 class Node:
@@ -64,42 +66,61 @@ class Node:
         self._ledger, self._clock = Ledger(state_dir), clock
         self._records: dict[str, tuple[tuple[int, int], Allocation]] = {}
         self._open: dict[str, ContainerPages] = {}
+        self._kept: dict[str, list[tuple[str, int]]] | None = None
+        self._rested: dict[str, int] = {}  # for how many looks nobody has wanted or used a GPU
+        self._renewal_ns = 0
         self._followed = 0  # the time of the ledger's last change that is followed; 0: look again
 
     def look(self) -> bool:
         """Read every page, write what changed. Whether anybody wants or uses GPU time."""
         self._follow_the_ledger()
-        by_gpu: dict[str, list[tuple[str, int, Sign]]] = {}
-        rates = {}
+        moved = set()
         for id, pages in list(self._open.items()):
             try:
-                readings = pages.read(self._clock)
+                if pages.read(self._clock):
+                    moved.add(id)
             except OSError:
                 self._give_up(id)
+        rates: dict[str, list[int]] = {}
+        for gpu, sharing in self._sharing().items():
+            # Where all rested and none moved, each would be judged as he was.
+            if self._rested.get(gpu, 0) > WINDOW and moved.isdisjoint(id for id, _ in sharing):
                 continue
-            rates[id] = list(pages.rates)
-            for at, share in enumerate(pages.allocation.shares):
-                sign = pages.demands[at].see(readings[at])
-                by_gpu.setdefault(share.uuid, []).append((id, at, sign))
-        active = False
-        for sharing in by_gpu.values():
             tenants = self._tenants(sharing)
-            active = active or any(tenant.wants or tenant.used_ppm for tenant in tenants)
-            for (id, at, _), rate in zip(sharing, grants(tenants)):
-                rates[id][at] = rate
-        for id, granted in rates.items():
-            if any(share.policy != FIXED for share in self._open[id].allocation.shares):
+            for (id, at), rate in zip(sharing, grants(tenants)):
+                rates.setdefault(id, list(self._open[id].rates))[at] = rate
+            active = any(tenant.wants or tenant.used_ppm for tenant in tenants)
+            self._rested[gpu] = 0 if active else self._rested.get(gpu, 0) + 1
+        now = self._clock()
+        if rates or now > self._renewal_ns:
+            self._renewal_ns = now + RENEWAL_NS
+            for id, pages in list(self._open.items()):
                 try:
-                    self._open[id].grant(granted, self._clock())
+                    pages.grant(rates.get(id, pages.rates), now)
                 except OSError:
                     self._give_up(id)
-        return active
+        return not all(self._rested.get(gpu) for gpu in self._sharing())
 
-    def _tenants(self, sharing: Sequence[tuple[str, int, Sign]]) -> list[Tenant]:
-        """The tenants of one GPU: (id, which share of it, what it showed) of each."""
-        signs, now = [sign for _, _, sign in sharing], self._clock()
-        tenants = []
-        for this, (id, at, sign) in enumerate(sharing):
+    @property
+    def grants_anything(self) -> bool:
+        """Whether there is a container whose grant may change."""
+        return bool(self._open)
+
+    def _sharing(self) -> dict[str, list[tuple[str, int]]]:
+        """Who shares each GPU: (id, which of its shares). Kept until somebody comes or goes."""
+        if self._kept is None:
+            self._kept = {}
+            self._rested.clear()
+            for id, pages in self._open.items():
+                for at, share in enumerate(pages.allocation.shares):
+                    self._kept.setdefault(share.uuid, []).append((id, at))
+        return self._kept
+
+    def _tenants(self, sharing: Sequence[tuple[str, int]]) -> list[Tenant]:
+        """The tenants of one GPU, by what their pages showed at this look."""
+        signs = [self._open[id].sign(at) for id, at in sharing]
+        now, tenants = self._clock(), []
+        for this, ((id, at), sign) in enumerate(zip(sharing, signs)):
             pages = self._open[id]
             others = signs[:this] + signs[this + 1 :]
             wants, used = pages.demands[at].judge(sign, others, pages.rates[at], now)
@@ -146,6 +167,7 @@ class Node:
                 try:
                     folder = f"{self._ledger.containers}/{id}"
                     self._open[id] = ContainerPages(folder, allocation)
+                    self._kept = None
                 except (OSError, ValueError):
                     # Being released, or not whole: it keeps the rate that it has.
                     self._followed = 0
@@ -180,6 +202,7 @@ class Node:
     def _close(self, id: str) -> None:
         if id in self._open:
             self._open.pop(id).close()
+            self._kept = None
 
 
 def _only_one(state_dir: str) -> int:

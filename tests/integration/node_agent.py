@@ -39,9 +39,10 @@ class AgentNode:
             file.writelines(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
 
     @contextlib.contextmanager
-    def agent(self) -> Iterator[Agent]:
+    def agent(self, watchdog_seconds: float = 1) -> Iterator[Agent]:
         """The agent, ready; at the end of the block it is told to end, and does."""
-        agent = Agent([self.program, "--config", self.config, "--kubelet-dir", self.kubelet.folder])
+        command = [self.program, "--config", self.config, "--kubelet-dir", self.kubelet.folder]
+        agent = Agent(command, watchdog_seconds)
         try:
             agent.await_ready()
             yield agent

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcuda_oci import pages
-from vcuda_plugin.demand import GPUS_END, IDLE, Demand, Reading, Sign, reading
+from vcuda_plugin.demand import IDLE, Demand, Reading, Sign, reading
 
 MS = 1_000_000
 LOOK = 50 * MS
 POINT = 10_000
 START = 10**12
+EVERY_GPU = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
 
 
 class Container:
@@ -135,7 +136,7 @@ def test_beside_a_long_kernel_nobody_is_found_to_have_had_room() -> None:
 
 def page_of(**fields: int) -> bytes:
     """A usage page that says the same of every GPU."""
-    page = bytearray(pages.empty_usage_page().ljust(GPUS_END, b"\0"))
+    page = bytearray(pages.empty_usage_page().ljust(EVERY_GPU, b"\0"))
     for name, at, size in pages.offsets():
         table, _, field = name.partition(".")
         if table == "usage_gpu" and field in fields:
@@ -151,10 +152,10 @@ def test_a_reading_is_what_the_page_says(gpu: int) -> None:
     assert reading(page, gpu, 7) == Reading(7, 1, 2, 3)
 
 
-@pytest.mark.parametrize("size", [0, 1, GPUS_END - 1])
+@pytest.mark.parametrize("size", [0, 1, EVERY_GPU - 1])
 def test_a_page_cut_short_tells_nothing(size: int) -> None:
     page = page_of(busy_ns=1)[:size]
-    assert reading(page, 0, 7) is None
+    assert reading(page, pages.MAX_GPUS - 1, 7) is None
     container = Container()
     settled(container, 40)
     assert container.demand.see(None) == IDLE

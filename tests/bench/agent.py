@@ -1,0 +1,132 @@
+"""What the node agent costs: CPU and memory beside many containers, and Allocate's answer.
+
+8 GPUs of an H200's size, 128 idle containers that share them, a kubelet that holds 80 pods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.result import Figure
+from integration.kubelet import api, until
+from integration.node_agent import AgentNode
+from integration.product import install
+from unit.ground import record
+from vcuda_oci import claim, host, pages, pages_read
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.ledger import Ledger
+from vcuda_oci.policies import ELASTIC, FIXED
+
+GPUS, CONTAINERS_EACH = 8, 16
+MEMORY_MIB = 143771
+SECONDS = 30
+PODS, CALLS = 80, 200
+CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+GOAL_CPU, GOAL_MIB, GOAL_MS = 1.0, 80.0, 5.0
+CORES, UNITS = 10, 56  # of one container
+
+
+def measure(say: Callable[[str], None]) -> list[Figure]:
+    with contextlib.ExitStack() as stack:
+        folder = tempfile.mkdtemp(dir="/run", prefix="vcuda-bench.")
+        stack.callback(shutil.rmtree, folder)
+        prefix, figures = folder + "/usr", []
+        install(prefix, folder + "/etc")
+        for policy in (ELASTIC, FIXED):
+            place = Path(folder, policy)
+            place.mkdir()
+            gpu = ("--gpus", str(GPUS), "--memory", f"{MEMORY_MIB}MiB")
+            node = AgentNode(place, prefix, *gpu)
+            stack.callback(node.close)
+            node.kubelet.start()
+            _hold(node, policy)
+            say(f"{GPUS} GPUs, {GPUS * CONTAINERS_EACH} containers, all {policy}: {SECONDS} s")
+            with node.agent(watchdog_seconds=30) as agent:
+                until(lambda node=node: bool(node.kubelet.healthy(MEMORY)))
+                processes = [agent.process.pid, *agent.children()]
+                figures += _cost(processes, policy)
+                if policy == ELASTIC:
+                    until(lambda node=node: _is_granted(node))
+                    say(f"Allocate, {CALLS} times each")
+                    figures += _allocate(node)
+    return figures
+
+
+def _hold(node: AgentNode, policy: str) -> None:
+    """Records and pages of the containers, as claims write them."""
+    facts = host.load(str(node.gpu.root), node.state_dir + "/host.json")
+    ledger = Ledger(node.state_dir)
+    memory, core = (MEMORY_MIB << 20) // CONTAINERS_EACH, 100 // CONTAINERS_EACH
+    ceiling = core if policy == FIXED else 100
+    for gpu in facts.gpus:
+        for number in range(CONTAINERS_EACH):
+            share = GpuShare(gpu.uuid, memory, core, policy, ceiling, core)
+            allocation = record(f"bench-{gpu.index}-{number}", shares=[share])
+            with ledger:
+                ledger.write(allocation, claim.limits_page(allocation, claim.Rules()))
+
+
+def _is_granted(node: AgentNode) -> bool:
+    """Whether the arbiter is at work: who was granted nothing yet has rates without an end."""
+    folder = f"{Ledger(node.state_dir).containers}/bench-0-0/limits"
+    page = Path(folder).read_bytes()[: pages.LIMITS_SIZE]
+    return pages_read.read_limits(page).rate_until_ns > 0
+
+
+def _cost(processes: Sequence[int], policy: str) -> list[Figure]:
+    time.sleep(2)  # its start is not its idling
+    before, began = _cpu_seconds(processes), time.monotonic()
+    time.sleep(SECONDS)
+    used = _cpu_seconds(processes) - before
+    percent = 100 * used / (time.monotonic() - began)
+    memory = sum(_proportional_mib(pid) for pid in processes)
+    return [
+        Figure(f"agent.cpu, all {policy}", percent, "% of a core", GOAL_CPU, {}),
+        Figure(f"agent.memory, all {policy}", memory, "MiB", GOAL_MIB, {}),
+    ]
+
+
+def _cpu_seconds(processes: Sequence[int]) -> float:
+    nanoseconds = 0
+    for pid in processes:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            # Its first number: nanoseconds on a processor. Source: the kernel's sched-stats.rst.
+            told = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text()
+            nanoseconds += int(told.split()[0])
+    return nanoseconds / 1e9
+
+
+def _proportional_mib(pid: int) -> float:
+    """A page that n processes share counts one nth in each."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"no Pss of {pid}")
+
+
+def _allocate(node: AgentNode) -> list[Figure]:
+    """As the kubelet calls it: with IDs of its choice, while it keeps the answers of 80 pods."""
+    kubelet, figures, dice = node.kubelet, [], random.Random(1)
+    for number in range(PODS):
+        kubelet.admit(f"pod{number}", "main", {CORE: CORES, MEMORY: UNITS})
+    for resource, count in ((CORE, CORES), (MEMORY, UNITS)):
+        stub, ids = kubelet.plugins[resource].stub, sorted(kubelet.devices(resource))
+        times = []
+        for _ in range(CALLS):
+            asked = [{"devices_ids": dice.sample(ids, count)}]
+            request = api.AllocateRequest(container_requests=asked)
+            began = time.perf_counter()
+            stub.Allocate(request, timeout=10)
+            times.append((time.perf_counter() - began) * 1e3)
+        times.sort()
+        for name, at in (("p50", CALLS // 2), ("p99", CALLS * 99 // 100)):
+            called = f"agent.Allocate {resource.partition('/')[2]} {name}"
+            figures.append(Figure(called, times[at], "ms", GOAL_MS, {}))
+    return figures
