@@ -48,6 +48,10 @@ test: build ## every test, on real engines and the software GPU; ARGS=… goes t
 	@echo '[test] alone: what measures shares of time'
 	@$(PYTEST) -m alone $(ARGS) || { [ $$? = 5 ] && ! rm build/none 2>/dev/null; }
 
+.PHONY: soak-pods
+soak-pods: build ## 10,000 pods live and die through CRI, and the agent stays as large as it was; PODS=…
+	@$(VENV)/bin/python -m tests.soak.pods --json-out build/soak-pods.json $(if $(PODS),--pods $(PODS))
+
 .PHONY: soak-races
 soak-races: build ## 10,000 containers created under threads that swap links in
 	@VCUDA_SOAK=10000 $(VENV)/bin/python -m pytest --basetemp=build/tmp --timeout=0 \

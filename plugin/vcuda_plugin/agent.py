@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config, door, names, systemd
 from vcuda_oci.errors import VcudaError
 
-from . import child, inventory, kubelet, resources
+from . import child, inventory, kubelet, resources, sweep
 from .device_plugin import DevicePlugin
 from .grants import Arbiter
 
@@ -88,6 +88,7 @@ async def _run(
         _arbitrate(arbiter),
         _keep_door_open(settings.state_dir, opened),
         inventory.follow(settings, lambda seen: _publish(seen, plugins, settings)),
+        sweep.keep(settings.state_dir),
         _tell_systemd(opened),
         *(kubelet.Registration(kubelet_dir, offered[p.kind], p).keep() for p in plugins),
     ]

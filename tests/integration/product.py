@@ -73,7 +73,8 @@ class Product:
         """The ledger's records, as the files say."""
         folder = os.path.join(self.state_dir(engine), "allocations")
         records = []
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        for name in (name for name in names if name.endswith(".json")):
             with open(os.path.join(folder, name)) as file:
                 records.append(json.load(file))
         return records

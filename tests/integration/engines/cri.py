@@ -178,6 +178,10 @@ class Cri(Containerd):
         for container_id in pod.containers.values():
             self.stop_container(container_id)
             self.remove_container(container_id)
+        self.remove_sandbox(pod)
+
+    def remove_sandbox(self, pod: Pod) -> None:
+        """The sandbox with all that runs in it, as a pod that is deleted by force goes."""
         stop = cri.StopPodSandboxRequest(pod_sandbox_id=pod.sandbox_id)
         self.runtime_service.StopPodSandbox(stop, timeout=SECONDS)
         remove = cri.RemovePodSandboxRequest(pod_sandbox_id=pod.sandbox_id)

@@ -1,0 +1,81 @@
+"""Gives back what containers left behind: who was killed at its release, whose pod is gone.
+
+Again and again the records are held against the kernel alone: a container lives whose runtime's
+own notes name a first process that does. Only of the others is the runtime asked, under the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from vcuda_oci import files, jsontree, liveness
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+
+if TYPE_CHECKING:
+    from vcuda_oci.allocation import Allocation
+
+PERIOD_SECONDS = 15
+# By runtime, the file of its notes and what they call the first process and its start (clock ticks
+# since boot). Source: runc libcontainer State; crun libcrun_write_container_status. Seen: 1.1, 1.8.
+_NOTES = (
+    ("state.json", "init_process_pid", "init_process_start"),
+    ("status", "pid", "process-start-time"),
+)
+
+_log = logging.getLogger(__name__)
+
+
+async def keep(state_dir: str) -> None:
+    """Sweep, in a thread: a runtime may take its time to answer."""
+    while True:
+        await asyncio.sleep(PERIOD_SECONDS)
+        try:
+            for id in await asyncio.to_thread(sweep, state_dir):
+                _log.info("%s: released; its container was gone", id)
+        except (VcudaError, OSError) as error:
+            _log.warning("cannot sweep: %s", error)
+
+
+def sweep(state_dir: str) -> list[str]:
+    """The ids that were released. Raises VcudaError, OSError."""
+    ledger = Ledger(state_dir)
+    suspects = {record.id for record in ledger.read()[0] if not surely_lives(record)}
+    if not suspects:
+        return []
+    with ledger:
+        return ledger.sweep(lambda record: record.id not in suspects or liveness.is_alive(record))
+
+
+def surely_lives(record: Allocation) -> bool:
+    """Whether the container's first process, or its pod's, runs; False proves nothing."""
+    if record.is_named_slice:
+        return True
+    pid, started = record.claimant
+    if started and liveness.start_time(pid) == started:
+        return True
+    ids = (record.container_id, record.pod.get("sandbox_id", ""))
+    return any(_first_process_runs(record.runtime, id) for id in ids if id)
+
+
+def _first_process_runs(runtime: list[str], container_id: str) -> bool:
+    named = "--root" in runtime[:-1]
+    folder = runtime[runtime.index("--root") + 1] if named else _default_root(runtime)
+    for name, pid_key, start_key in _NOTES:
+        try:
+            notes = jsontree.loads(files.read(f"{folder}/{container_id}/{name}", 1 << 22).decode())
+        except (OSError, ValueError):
+            continue
+        if isinstance(notes, dict):
+            pid, started = notes.get(pid_key), notes.get(start_key)
+            if type(pid) is int and type(started) is int and started:
+                return liveness.start_time(pid) == started
+    return False
+
+
+def _default_root(runtime: list[str]) -> str:
+    """Of root's containers. Source: runc(8), crun(1)."""
+    return f"/run/{os.path.basename(runtime[0])}" if runtime else ""

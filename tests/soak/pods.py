@@ -1,0 +1,90 @@
+"""``make soak-pods``: 10,000 pod lives through CRI; the agent stays as large as it was.
+
+Exit code 0 only if no pod saw anything but its share, nothing is left, and neither memory nor
+descriptors of any process of the agent have grown since the first tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import sys
+
+# Run as `python -m tests.soak.pods`; the packages are found below tests/, as pytest finds them.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from integration import compiled, image, private_host, rootfs
+from integration.engines.base import IMAGE, Files
+from integration.kubelet import until
+from integration.pod_lives import AGENT, Lives, processes
+from integration.pod_node import node
+from vcuda_plugin import sweep
+
+WORKERS = 16
+MOST_GROWTH_KIB = 1024
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make soak-pods")
+    parser.add_argument("--pods", type=int, default=10_000)
+    parser.add_argument("--json-out", default="build/soak-pods.json")
+    options = parser.parse_args()
+    private_host.sweep()
+    folder = private_host.scratch_folder()
+    try:
+        with node(_files(folder), folder) as lives:
+            report = soak(lives, options.pods)
+    finally:
+        shutil.rmtree(folder)
+    with open(options.json_out, "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=1)
+        file.write("\n")
+    print(json.dumps(report, indent=1))
+    return 1 if report["faults"] else 0
+
+
+def soak(lives: Lives, pods: int) -> dict[str, object]:
+    tenths, sizes = pods // 10, []
+    for tenth in range(10):
+        lives.run(tenths, WORKERS, killing=False)
+        sizes.append(agent_size(lives))
+        print(f"[soak] {(tenth + 1) * tenths} pods, agent {sizes[-1]}", flush=True)
+        if lives.faults:
+            break
+    first, last = sizes[0], sizes[-1]
+    faults = list(lives.faults)
+    if last["kib"] > first["kib"] + MOST_GROWTH_KIB:
+        faults.append(f"the agent grew from {first['kib']} to {last['kib']} KiB")
+    if last["descriptors"] > first["descriptors"]:
+        faults.append(f"descriptors: {first['descriptors']}, then {last['descriptors']}")
+    # A pod that ends keeps its share until its sandbox is gone, so the agent's sweep gives it back.
+    with contextlib.suppress(AssertionError):
+        until(lambda: not lives.left(), 3 * sweep.PERIOD_SECONDS)
+    faults += [f"left: {name}" for name in lives.left()]
+    return {"pods": dict(lives.deaths), "agent": sizes, "faults": faults}
+
+
+def agent_size(lives: Lives) -> dict[str, int]:
+    """Of all its processes together: the memory that each has for itself, and descriptors."""
+    kib = descriptors = 0
+    for pid, line in processes():
+        if lives.product.prefix in line and any(word in line for word in AGENT):
+            with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as rollup:
+                kib += next(int(row.split()[1]) for row in rollup if row.startswith("Private_Dirty:"))
+            descriptors += len(os.listdir(f"/proc/{pid}/fd"))
+    return {"kib": kib, "descriptors": descriptors}
+
+
+def _files(folder: str) -> Files:
+    tree, layer, packed = folder + "/rootfs", folder + "/layer.tar", folder + "/image"
+    rootfs.build(tree, {"/usr/bin/vcuda-workload": os.path.abspath("build/softgpu/vcuda-workload")})
+    rootfs.as_tar(tree, layer)
+    image.write(packed, layer, IMAGE)
+    return Files(tree, layer, packed, compiled.library(folder, "no_setrlimit"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The agent's sweep: who surely lives is not asked for, who is gone gives back."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from unit.ground import FakeRuntime, record, write
+from vcuda_oci import claim, liveness
+from vcuda_oci.ledger import Ledger
+from vcuda_plugin import sweep
+
+MINE = (os.getpid(), liveness.start_time(os.getpid()))
+RUNC = ("state.json", "init_process_pid", "init_process_start")
+CRUN = ("status", "pid", "process-start-time")
+
+
+class Host:
+    """A ledger, and a runtime that remembers what it was asked."""
+
+    def __init__(self, folder):
+        self.runtime, self.root = FakeRuntime(folder / "runtime"), folder / "root"
+        self.asked = folder / "asked"
+        command = f'#!/bin/sh\nfor id; do :; done\necho "$id" >>{self.asked}\n'
+        write(self.runtime.folder + "/asks", command + f'exec {self.runtime.path} "$@"\n')
+        os.chmod(self.runtime.folder + "/asks", 0o755)
+        self.ledger = Ledger(str(folder / "state"))
+
+    def holds(self, id, sandbox=""):
+        allocation = record(id)
+        allocation.container_id = id
+        allocation.runtime = [self.runtime.folder + "/asks", "--root", str(self.root)]
+        allocation.claimant = [0, 0]
+        allocation.pod = {"uid": "u", "sandbox_id": sandbox} if sandbox else {}
+        with self.ledger:
+            self.ledger.write(allocation, claim.limits_page(allocation, claim.Rules()))
+
+    def notes(self, id, notes, pid, started):
+        os.makedirs(self.root / id)
+        name, pid_key, start_key = notes
+        write(str(self.root / id / name), json.dumps({pid_key: pid, start_key: started}))
+
+    def was_asked(self):
+        return self.asked.read_text().split() if self.asked.exists() else []
+
+
+@pytest.fixture
+def host(tmp_path):
+    return Host(tmp_path)
+
+
+@pytest.mark.parametrize("notes", [RUNC, CRUN], ids=["runc", "crun"])
+def test_a_container_whose_first_process_runs_costs_no_question(host, notes):
+    host.holds("lives")
+    host.notes("lives", notes, *MINE)
+    host.holds("between-restarts", sandbox="pause")
+    host.notes("pause", notes, *MINE)
+    assert sweep.sweep(host.ledger.state_dir) == []
+    assert host.was_asked() == []
+
+
+def test_only_the_gone_give_back_and_only_after_the_runtime_said_so(host):
+    host.holds("gone")
+    host.holds("stopped")
+    host.notes("stopped", RUNC, MINE[0], MINE[1] + 1)
+    host.runtime.knows("stopped", "stopped")
+    host.holds("created")
+    host.runtime.knows("created", "created")
+    host.holds("lives")
+    host.notes("lives", RUNC, *MINE)
+    assert sorted(sweep.sweep(host.ledger.state_dir)) == ["gone", "stopped"]
+    assert sorted(set(host.was_asked())) == ["created", "gone", "stopped"]
+    assert sorted(os.listdir(host.ledger.containers)) == ["created", "lives"]
+    assert sweep.sweep(host.ledger.state_dir) == []
+
+
+@pytest.mark.parametrize("notes", ["", "[]", "{", '{"init_process_pid": "1"}', "[" * 100_000])
+def test_notes_that_say_nothing_prove_nothing(host, notes):
+    host.holds("odd")
+    os.makedirs(host.root / "odd")
+    write(str(host.root / "odd/state.json"), notes)
+    host.runtime.knows("odd", "running")
+    assert sweep.sweep(host.ledger.state_dir) == []
+    assert host.was_asked() == ["odd"]
