@@ -8,12 +8,12 @@ SOFTGPU_CFLAGS := $(CFLAGS_COMMON) -D_GNU_SOURCE -Wmissing-prototypes -fvisibili
 SOFTGPU_LIBFLAGS = -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,now -Wl,--no-undefined -ldl -lpthread
 
 softgpu_shared := find lock attach device_time account
-softgpu_cuda := init errors procaddress device attribute context context_query record store block \
-  allocate memory vmm_handle vmm_address pool pointer copy copy_row copy_box copy_batch \
+softgpu_cuda := init errors procaddress device attribute context context_query context_limit record \
+  store block allocate memory vmm_handle vmm_address pool pointer copy copy_row copy_box copy_batch \
   copy_time fill array capture \
   capture_frontier capture_node capture_query graph graph_node graph_kernel graph_memory \
   graph_query graph_exec graph_update host_function window ipc ipc_event gate checkpoint ptx \
-  module_image module library function occupancy launch stream event
+  module_image module_memory cubin module library function occupancy launch stream event
 softgpu_nvml := nvml_init nvml_device nvml_memory nvml_usage nvml_processes nvml_pid nvml_event nvml_ecc nvml_gate
 
 softgpu_objects = $(patsubst %,$(SOFTGPU_OUT)/obj/%.o,$(1))

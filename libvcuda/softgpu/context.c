@@ -37,6 +37,14 @@ end_context (CUdevice device)
   softgpu_unlock (&driver.tie);
 }
 
+static void
+lose_all (CUcontext context)
+{
+  softgpu_free_context_memory (context);
+  softgpu_usual_limits (context);
+  context->lives++;
+}
+
 static bool
 known_flags (unsigned flags)
 {
@@ -97,7 +105,7 @@ cuCtxDestroy_v2 (CUcontext context)
   REQUIRE_DRIVER ();
   REQUIRE (valid_context (context) && !context->primary, CUDA_ERROR_INVALID_CONTEXT);
   softgpu_drain (context->device);
-  softgpu_free_context_memory (context);
+  lose_all (context);
   end_context (context->device);
   if (softgpu_current_context () == context)
     depth--;
@@ -138,7 +146,7 @@ let_go (CUdevice dev, bool entirely)
   if (last)
     {
       softgpu_drain (dev);
-      softgpu_free_context_memory (primary);
+      lose_all (primary);
       if (!entirely)
         end_context (dev);
     }

@@ -90,35 +90,6 @@ cuCtxGetStreamPriorityRange (int *least, int *greatest)
 }
 
 CUresult
-cuCtxGetLimit (size_t *value, CUlimit limit)
-{
-  REQUIRE_CONTEXT (context);
-  REQUIRE (value, CUDA_ERROR_INVALID_VALUE);
-  switch (limit)
-    {
-    case CU_LIMIT_STACK_SIZE:
-      *value = 1024;
-      return CUDA_SUCCESS;
-    case CU_LIMIT_PRINTF_FIFO_SIZE:
-      *value = 1 << 20;
-      return CUDA_SUCCESS;
-    case CU_LIMIT_MALLOC_HEAP_SIZE:
-      *value = 8 << 20;
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    }
-}
-
-CUresult
-cuCtxSetLimit (CUlimit limit, size_t value)
-{
-  REQUIRE_CONTEXT (context);
-  (void) value;
-  return limit < CU_LIMIT_MAX ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
-}
-
-CUresult
 cuCtxGetCacheConfig (CUfunc_cache *config)
 {
   REQUIRE_CONTEXT (context);

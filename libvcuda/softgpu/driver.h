@@ -42,6 +42,12 @@ struct CUctx_st
   unsigned retained; /* primary: how often; 0 is inactive */
   bool primary;
   uint64_t id;
+  uint64_t lives; /* how often all that it held has ended */
+  struct
+  {
+    size_t value;   /* 0: the usual one */
+    uint64_t bytes; /* of the device, above what the usual one takes */
+  } limit[3];
 };
 
 struct CUstream_st
@@ -163,6 +169,9 @@ CUresult softgpu_drain_stream (CUstream stream);
 
 /* Frees what was allocated in CONTEXT.  */
 void softgpu_free_context_memory (CUcontext context);
+
+/* Gives back what the limits of CONTEXT take; they are the usual ones again.  */
+void softgpu_usual_limits (CUcontext context);
 
 /* A zeroed record for a handle of BYTES, whose first field is its kind.  */
 void *softgpu_new_record (size_t bytes);

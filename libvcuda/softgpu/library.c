@@ -1,5 +1,5 @@
-/* Libraries: modules that belong to no context. One that is loaded without a context gets the
-   memory of its variables where it is first looked into with one.  */
+/* Libraries: modules that belong to no context. Each context where one is looked into gets its own
+   memory of it.  */
 
 #include "module.h"
 
@@ -53,7 +53,9 @@ cuLibraryGetGlobal (CUdeviceptr *start, size_t *bytes, CUlibrary library, const 
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (module_valid (module_of (library)), CUDA_ERROR_INVALID_HANDLE);
-  CUresult rc = softgpu_place_variables (module_of (library));
+  CUresult rc = softgpu_find_variable (start, bytes, module_of (library), name);
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_place_module (module_of (library));
   return rc == CUDA_SUCCESS ? softgpu_find_variable (start, bytes, module_of (library), name) : rc;
 }
 
@@ -64,7 +66,7 @@ cuLibraryGetModule (CUmodule *module, CUlibrary library)
   REQUIRE (module, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (module_valid (module_of (library)), CUDA_ERROR_INVALID_HANDLE);
   *module = module_of (library);
-  return softgpu_place_variables (*module);
+  return softgpu_place_module (*module);
 }
 
 CUresult
@@ -75,5 +77,17 @@ cuKernelGetFunction (CUfunction *function, CUkernel kernel)
   REQUIRE (function, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (function_valid (found), CUDA_ERROR_INVALID_HANDLE);
   *function = found;
-  return softgpu_place_variables (found->module);
+  CUresult rc = softgpu_place_module (found->module);
+  return rc == CUDA_SUCCESS ? softgpu_place_kernel (found->module, found->name) : rc;
+}
+
+CUresult
+cuKernelGetLibrary (CUlibrary *library, CUkernel kernel)
+{
+  REQUIRE_DRIVER ();
+  CUfunction found = (CUfunction) kernel;
+  REQUIRE (library, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (function_valid (found), CUDA_ERROR_INVALID_HANDLE);
+  *library = (CUlibrary) found->module;
+  return CUDA_SUCCESS;
 }

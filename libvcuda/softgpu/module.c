@@ -45,7 +45,10 @@ cuModuleGetFunction (CUfunction *function, CUmodule module, const char *name)
 {
   REQUIRE_DRIVER ();
   REQUIRE (module_valid (module), CUDA_ERROR_INVALID_VALUE);
-  return softgpu_find_function (function, module, name);
+  CUresult rc = softgpu_find_function (function, module, name);
+  if (rc != CUDA_SUCCESS || !valid_context (softgpu_current_context ()))
+    return rc;
+  return softgpu_place_kernel (module, name);
 }
 
 CUresult
@@ -71,6 +74,6 @@ cuModuleGetLoadingMode (CUmoduleLoadingMode *mode)
 {
   REQUIRE_DRIVER ();
   REQUIRE (mode, CUDA_ERROR_INVALID_VALUE);
-  *mode = CU_MODULE_EAGER_LOADING;
+  *mode = softgpu_loads_lazily () ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
   return CUDA_SUCCESS;
 }

@@ -17,12 +17,14 @@ struct CUfunc_st
   char name[];
 };
 
-/* A .global or .const variable: real device memory, on the account while the module is loaded.  */
+/* A .global or .const variable, or a section of compiled code: device memory, on the account of
+   each context that the module is in.  */
 struct variable
 {
   struct variable *next;
-  CUdeviceptr start; /* 0: it has no memory yet */
+  struct placement *placements;
   size_t bytes;
+  bool code; /* loaded with its kernel, where CUDA_MODULE_LOADING is LAZY */
   char name[];
 };
 
@@ -48,14 +50,22 @@ function_valid (CUfunction function)
   return function && function->kind == FUNCTION;
 }
 
-/* Reads an image, from memory or a file. Without a current context its variables get no memory yet.
- */
+/* Reads an image, from memory or a file. Without a current context it gets no memory yet.  */
 CUresult softgpu_load (struct CUmod_st **module, const void *image);
 CUresult softgpu_load_file (struct CUmod_st **module, const char *path);
 void softgpu_unload (struct CUmod_st *module);
 
-/* Gives the variables that have no memory yet theirs, in the current context.  */
-CUresult softgpu_place_variables (struct CUmod_st *module);
+/* Gives what has no memory yet in the current context its memory there: variables, and code where
+   that is not loaded lazily.  */
+CUresult softgpu_place_module (struct CUmod_st *module);
+
+/* The same for the code of the kernel NAME, if any is left to be loaded.  */
+CUresult softgpu_place_kernel (struct CUmod_st *module, const char *name);
+
+/* Gives back all that the module has.  */
+void softgpu_free_variables (struct CUmod_st *module);
+
+bool softgpu_loads_lazily (void);
 
 CUresult softgpu_find_function (CUfunction *function, struct CUmod_st *module, const char *name);
 CUresult softgpu_find_variable (CUdeviceptr *start, size_t *bytes, struct CUmod_st *module,
@@ -64,8 +74,11 @@ CUresult softgpu_find_variable (CUdeviceptr *start, size_t *bytes, struct CUmod_
 /* Reads the kernels of a PTX text into MODULE.  */
 CUresult softgpu_read_ptx (struct CUmod_st *module, const char *text);
 
+/* Reads what compiled code, an ELF image, has of sections that take device memory into MODULE.  */
+CUresult softgpu_read_cubin (struct CUmod_st *module, const void *image);
+
 CUresult softgpu_add_variable (struct CUmod_st *module, const char *name, size_t length,
-                               size_t bytes);
+                               size_t bytes, bool code);
 
 CUfunction softgpu_add_function (struct CUmod_st *module, const char *name, size_t length);
 

@@ -1,6 +1,5 @@
 /* Images of modules and libraries: reading one, and what it holds.  */
 
-#include "memory.h"
 #include "module.h"
 
 #include <stdio.h>
@@ -24,36 +23,6 @@ softgpu_add_function (struct CUmod_st *module, const char *name, size_t length)
   return function;
 }
 
-CUresult
-softgpu_add_variable (struct CUmod_st *module, const char *name, size_t length, size_t bytes)
-{
-  struct variable *variable = calloc (1, sizeof *variable + length + 1);
-  REQUIRE (variable, CUDA_ERROR_OUT_OF_MEMORY);
-  memcpy (variable->name, name, length);
-  variable->bytes = bytes;
-  variable->next = module->variables;
-  module->variables = variable;
-  return CUDA_SUCCESS;
-}
-
-/* Charged as the driver does, when the module is loaded. A destroyed context takes it along.  */
-CUresult
-softgpu_place_variables (struct CUmod_st *module)
-{
-  for (struct variable *variable = module->variables; variable; variable = variable->next)
-    {
-      if (variable->start)
-        continue;
-      uintptr_t start;
-      CUresult rc = softgpu_allocate (&start, variable->bytes, ON_DEVICE, 0, NULL);
-      if (rc != CUDA_SUCCESS)
-        return rc;
-      memset ((void *) start, 0, variable->bytes);
-      variable->start = start;
-    }
-  return CUDA_SUCCESS;
-}
-
 void
 softgpu_unload (struct CUmod_st *module)
 {
@@ -62,13 +31,7 @@ softgpu_unload (struct CUmod_st *module)
       next = function->next;
       softgpu_retire (function, sizeof *function + strlen (function->name) + 1);
     }
-  for (struct variable *next, *variable = module->variables; variable; variable = next)
-    {
-      next = variable->next;
-      if (variable->start)
-        softgpu_release (variable->start, COUNTED);
-      free (variable);
-    }
+  softgpu_free_variables (module);
   softgpu_retire (module, sizeof *module);
 }
 
@@ -94,9 +57,11 @@ softgpu_load (struct CUmod_st **pmodule, const void *image)
       module->any_name = magic == elf || magic == fat || magic == wrapper;
       if (!module->any_name)
         rc = CUDA_ERROR_INVALID_IMAGE;
+      else if (magic == elf)
+        rc = softgpu_read_cubin (module, image);
     }
   if (rc == CUDA_SUCCESS && valid_context (softgpu_current_context ()))
-    rc = softgpu_place_variables (module);
+    rc = softgpu_place_module (module);
   if (rc != CUDA_SUCCESS)
     softgpu_unload (module);
   else
@@ -150,20 +115,5 @@ softgpu_find_function (struct CUfunc_st **pfunction, struct CUmod_st *module, co
   softgpu_unlock (&driver.tie);
   REQUIRE (function, CUDA_ERROR_NOT_FOUND);
   *pfunction = function;
-  return CUDA_SUCCESS;
-}
-
-CUresult
-softgpu_find_variable (CUdeviceptr *start, size_t *bytes, struct CUmod_st *module, const char *name)
-{
-  REQUIRE (name && (start || bytes), CUDA_ERROR_INVALID_VALUE);
-  struct variable *variable = module->variables;
-  while (variable && strcmp (variable->name, name) != 0)
-    variable = variable->next;
-  REQUIRE (variable, CUDA_ERROR_NOT_FOUND);
-  if (start)
-    *start = variable->start;
-  if (bytes)
-    *bytes = variable->bytes;
   return CUDA_SUCCESS;
 }

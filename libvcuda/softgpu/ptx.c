@@ -110,7 +110,8 @@ read_variables (struct CUmod_st *module, const char *text, const char *space)
           bytes *= strtoul (at + 1, (char **) &at, 10);
           at += strcspn (at, "];") + 1;
         }
-      CUresult rc = bytes ? softgpu_add_variable (module, name, length, bytes) : CUDA_SUCCESS;
+      CUresult rc
+          = bytes ? softgpu_add_variable (module, name, length, bytes, false) : CUDA_SUCCESS;
       if (rc != CUDA_SUCCESS)
         return rc;
     }

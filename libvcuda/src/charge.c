@@ -77,20 +77,29 @@ vcuda_reserve (int gpu, uint64_t bytes)
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Who lost the slot takes another and enters there what is held, with this change.  */
+static void
+change_held (int gpu, int64_t bytes)
+{
+  struct vcuda_usage_slot *slot = __atomic_load_n (&vcuda_own_slot.slot, __ATOMIC_ACQUIRE);
+  if (gpu < 0)
+    return;
+  if (vcuda_slot_is_own (slot))
+    vcuda_slot_hold (slot, gpu, bytes);
+  else
+    vcuda_slot_take ();
+}
+
 void
 vcuda_give_back (int gpu, uint64_t bytes)
 {
-  struct vcuda_usage_slot *slot = gpu >= 0 ? vcuda_slot () : NULL;
-  if (slot)
-    vcuda_slot_hold (slot, gpu, (int64_t) -bytes);
+  change_held (gpu, (int64_t) -bytes);
 }
 
 void
 vcuda_hold_anyway (int gpu, uint64_t bytes)
 {
-  struct vcuda_usage_slot *slot = gpu >= 0 ? vcuda_slot () : NULL;
-  if (slot)
-    vcuda_slot_hold (slot, gpu, (int64_t) bytes);
+  change_held (gpu, (int64_t) bytes);
 }
 
 void

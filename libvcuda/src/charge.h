@@ -12,9 +12,10 @@
    CUDA_ERROR_OUT_OF_MEMORY when they don't fit.  */
 CUresult vcuda_reserve (int gpu, uint64_t bytes);
 
+/* BYTES are no longer held: whoever remembers what this process holds has forgotten them by now. */
 void vcuda_give_back (int gpu, uint64_t bytes);
 
-/* Counts what is taken already, whether or not it fits.  */
+/* Counts what is taken already, and remembered, whether or not it fits.  */
 void vcuda_hold_anyway (int gpu, uint64_t bytes);
 
 /* The slice of GPU in bytes.  */

@@ -10,6 +10,7 @@
 #include "context_count.h"
 #include "current.h"
 #include "graph_memory.h"
+#include "image_register.h"
 #include "meter.h"
 #include "pages.h"
 
@@ -22,6 +23,7 @@ context_gone (CUcontext context, bool with_pools)
   vcuda_meter_drop (context);
   uint64_t bytes[VCUDA_MAX_GPUS] = { 0 };
   vcuda_map_take_context (context, with_pools, bytes);
+  vcuda_images_take_context (context, bytes);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     if (bytes[gpu])
       vcuda_give_back (gpu, bytes[gpu]);

@@ -46,11 +46,12 @@ settle_locked (int gpu)
   if (!seen[gpu] || !driver_figure (gpu, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved))
     return;
   uint64_t target = reserved + pending[gpu];
-  if (target > charged[gpu])
-    vcuda_hold_anyway (gpu, target - charged[gpu]);
-  else
-    vcuda_give_back (gpu, charged[gpu] - target);
+  uint64_t before = charged[gpu];
   charged[gpu] = target;
+  if (target > before)
+    vcuda_hold_anyway (gpu, target - before);
+  else
+    vcuda_give_back (gpu, before - target);
 }
 
 static struct exec *
@@ -122,8 +123,8 @@ vcuda_graph_memory_launched (CUgraphExec handle, CUresult rc)
         settle_locked (gpu);
       else if (rc != CUDA_SUCCESS)
         {
-          vcuda_give_back (gpu, *taken);
           charged[gpu] -= *taken;
+          vcuda_give_back (gpu, *taken);
         }
       *taken = 0;
     }
@@ -187,8 +188,8 @@ vcuda_graph_memory_destroyed (CUgraphExec handle)
           || driver_figure (gpu, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &unused))
         continue;
       uint64_t held = exec->launched ? exec->footprint.peak[gpu] : 0;
-      vcuda_give_back (gpu, held);
       charged[gpu] -= held;
+      vcuda_give_back (gpu, held);
     }
   if (exec)
     *exec = execs[--exec_count];

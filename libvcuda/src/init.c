@@ -8,8 +8,11 @@
 #include "contexts.h"
 #include "current.h"
 #include "graph_memory.h"
+#include "image_register.h"
 #include "inside.h"
+#include "limits.h"
 #include "meter.h"
+#include "modules.h"
 #include "pages.h"
 #include "pools.h"
 #include "real.h"
@@ -24,6 +27,9 @@ in_child (void)
   vcuda_slot_forget ();
   vcuda_charge_forget ();
   vcuda_map_forget ();
+  vcuda_images_forget ();
+  vcuda_libraries_forget ();
+  vcuda_limits_forget ();
   vcuda_virtual_memory_forget ();
   vcuda_graph_memory_forget ();
   vcuda_pools_forget ();

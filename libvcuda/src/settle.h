@@ -25,6 +25,9 @@ enum vcuda_kind
   VCUDA_EXTERNAL_MEMORY,
   VCUDA_CONTEXT,
   VCUDA_PRIMARY_CONTEXT, /* of a device: its number + 1 */
+  VCUDA_STACK,           /* limits of a context, and so the next two */
+  VCUDA_PRINTF_FIFO,
+  VCUDA_MALLOC_HEAP,
 };
 
 #define VCUDA_KEY(kind, handle) ((uint64_t) (handle) ^ (uint64_t) (kind) << 60)

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "context_count.h"
 #include "graph_memory.h"
+#include "image_register.h"
 #include "inside.h"
 #include "pages.h"
 #include "slot_file.h"
@@ -75,6 +76,7 @@ enter_held (struct vcuda_usage_slot *slot)
 {
   uint64_t bytes[VCUDA_MAX_GPUS] = { 0 };
   vcuda_map_held (bytes);
+  vcuda_images_held (bytes);
   vcuda_virtual_memory_held (bytes);
   vcuda_graph_memory_held (bytes);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)

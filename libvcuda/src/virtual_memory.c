@@ -63,9 +63,10 @@ end_if_unused (struct block *block)
 {
   if (block->handles || block->mappings)
     return;
-  vcuda_give_back (block->gpu, block->bytes);
-  __atomic_fetch_sub (&held[block->gpu], block->bytes, __ATOMIC_RELAXED);
+  struct block gone = *block;
   *block = blocks[--block_count];
+  __atomic_fetch_sub (&held[gone.gpu], gone.bytes, __ATOMIC_RELAXED);
+  vcuda_give_back (gone.gpu, gone.bytes);
 }
 
 CUresult

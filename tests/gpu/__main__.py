@@ -37,6 +37,8 @@ def asked(machine: Machine, options: argparse.Namespace) -> dict[str, Callable[[
         "memory.limit": lambda: memory.limit(machine),
         "memory.nvml": lambda: memory.nvml(machine),
         "memory.context": lambda: memory.context(machine),
+        "memory.stack": lambda: memory.limits(machine),
+        "memory.module": lambda: memory.modules(machine),
         "overhead.call": lambda: overhead.calls(machine, options.rounds),
         "overhead.training": lambda: overhead.training(machine, options.rounds, options.python),
         "share.alone": lambda: compute.shares_alone(calibrated()),

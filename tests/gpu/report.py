@@ -35,6 +35,17 @@ QUESTIONS = (
         "some hundred MiB, by card and driver",
     ),
     Question(
+        "memory.stack",
+        "what a stack of 4 KiB, a `printf` buffer of 32 MiB and a heap of 64 MiB take by NVML, "
+        "above what they are charged",
+        "within 2 MiB; 87 MiB less where the driver waits for a kernel that needs buffer and heap",
+    ),
+    Question(
+        "memory.module",
+        "the same for compiled code with a variable of 100 MB",
+        "within 4 MiB",
+    ),
+    Question(
         "overhead.call",
         "what the shim adds to a driver call",
         "as on the software GPU: single to some tens of nanoseconds",

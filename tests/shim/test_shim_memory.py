@@ -224,6 +224,24 @@ print(json.dumps([refused, second, third]))
     assert guest.python(code, looks_on) == [full, "CUDA_SUCCESS", full]
 
 
+def test_a_program_that_closes_every_descriptor_can_give_back_first(host, new_guest):
+    code = (
+        PRELUDE
+        + """
+import os, subprocess
+first, second = must(cu.cuMemAlloc(600 << 20)), must(cu.cuMemAlloc(100 << 20))
+os.closerange(400, 1024)
+subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
+must(cu.cuMemFree(first))
+print(json.dumps([free_now(), cu.cuMemAlloc(600 << 20)[0].name]))
+"""
+    )
+    # Another one that asks for too much clears the slots that seem to be nobody's.
+    other = PRELUDE + "assert cu.cuMemAlloc(1 << 31)[0] != 0"
+    guest = new_guest(share(host.uuids[0], GIB))
+    assert guest.python(code, other) == [924 * MIB, "CUDA_SUCCESS"]
+
+
 def test_hostile_numbers_in_the_usage_page_raise_nothing():
     page = bytearray(b"\xff" * pages.USAGE_SIZE)
     page[: pages.USAGE_HEAD_SIZE] = pages.empty_usage_page()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from shim.conftest import CLIENTS, Clients
+from shim.cubin import cubin, sections
 from shim.guest import BUILD, GIB, MIB, SHIM, TOP, Guest, share
 
 FAILED = 99
@@ -26,6 +27,9 @@ OPTIONS = {
     ":ignore_noninstrumented_modules=1",
 }
 FLAGS = {"address": ["-fsanitize=address,undefined"], "thread": ["-fsanitize=thread"]}
+
+CUBIN = "{cubin}"  # where it is written
+MODULES = "modules, libraries and limits"
 
 # What runs, and what it prints where that is the same each time.
 TWO_OF_THREE = "[0, 0, 2, 234881024, 0, 0]\n"
@@ -44,6 +48,7 @@ PROGRAMS: dict[str, tuple[list[str], str | None]] = {
     "contexts that end": (["odd_launches", "destroyed"], ""),
     "two GPUs": (["odd_launches", "two_gpus"], ""),
     "every family at random": (["any", str(64 * MIB), "5", "2000"], "ready\nstill\n"),
+    MODULES: (["modules", "500", "5", CUBIN], "ready\nstill\n"),
     "views of memory": (["bears", "1"], None),
     "libraries opened by name": (["loads", "libcuda.so.1", "libnvidia-ml.so.1"], None),
 }
@@ -61,6 +66,18 @@ def container(host, tmp_path_factory) -> Callable[[str], Guest]:
     return make
 
 
+@pytest.fixture
+def written(tmp_path) -> Callable[[list[str]], list[str]]:
+    """Arguments, with a file where one is named."""
+    path = tmp_path / "cubin"
+
+    def arguments(of: list[str]) -> list[str]:
+        path.write_bytes(cubin(sections(40 * MIB)))
+        return [str(path) if argument == CUBIN else argument for argument in of]
+
+    return arguments
+
+
 def passes(container: Guest, command: list[str], expected: str | None) -> None:
     process = container.start(*command, env=OPTIONS)
     out, err = process.communicate(timeout=240)
@@ -69,11 +86,11 @@ def passes(container: Guest, command: list[str], expected: str | None) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_valgrind_sees_nothing_wrong_in_a_program_on_the_shim(container, client, program):
+def test_valgrind_sees_nothing_wrong_in_a_program_on_the_shim(container, client, written, program):
     (name, *arguments), expected = PROGRAMS[program]
     # A child leaves the tables of its parent alone, since another thread may have changed one half
     # when it was forked: to it they are lost memory.
-    forks = ("threads and children", "a fork", "processes at their limit")
+    forks = ("threads and children", "a fork", "processes at their limit", MODULES)
     leaks = "no" if program in forks else "full"
     valgrind = [
         "valgrind",
@@ -85,7 +102,7 @@ def test_valgrind_sees_nothing_wrong_in_a_program_on_the_shim(container, client,
         "--errors-for-leak-kinds=definite",
         "--suppressions=" + os.path.join(CLIENTS, "valgrind.supp"),
     ]
-    passes(container(SHIM), [*valgrind, client(name), *arguments], expected)
+    passes(container(SHIM), [*valgrind, client(name), *written(arguments)], expected)
 
 
 @pytest.fixture(scope="session")
@@ -108,18 +125,18 @@ def sanitized_shim(built: None, sanitizer: str) -> str:
 
 @pytest.mark.parametrize(("sanitizer", "program"), SANITIZED, indirect=["sanitizer"])
 def test_a_program_built_with_a_sanitizer_runs_clean_on_the_shim(
-    container, sanitized_client, program
+    container, sanitized_client, written, program
 ):
     (name, *arguments), expected = PROGRAMS[program]
-    passes(container(SHIM), [sanitized_client(name), *arguments], expected)
+    passes(container(SHIM), [sanitized_client(name), *written(arguments)], expected)
 
 
 @pytest.mark.parametrize(("sanitizer", "program"), SANITIZED, indirect=["sanitizer"])
 def test_the_shim_built_with_a_sanitizer_runs_clean(
-    container, sanitized_client, sanitized_shim, program
+    container, sanitized_client, sanitized_shim, written, program
 ):
     (name, *arguments), expected = PROGRAMS[program]
-    passes(container(sanitized_shim), [sanitized_client(name), *arguments], expected)
+    passes(container(sanitized_shim), [sanitized_client(name), *written(arguments)], expected)
 
 
 @pytest.mark.parametrize("sanitizer", FLAGS, indirect=True)

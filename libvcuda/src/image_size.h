@@ -1,0 +1,17 @@
+#ifndef VCUDA_IMAGE_SIZE_H
+#define VCUDA_IMAGE_SIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct vcuda_image_size
+{
+  uint64_t bytes; /* of device memory, in each context that it is loaded into */
+  bool told;      /* false: PTX, a fat binary, or nothing that can be loaded */
+};
+
+/* Of an image as cuModuleLoadData takes it, and of the file at PATH. Either may be NULL.  */
+struct vcuda_image_size vcuda_image_in_memory (const void *image);
+struct vcuda_image_size vcuda_image_in_file (const char *path);
+
+#endif
