@@ -23,3 +23,22 @@ softgpu_on_device (const struct softgpu_account *account, const struct softgpu_s
     managed = (uint64_t) ((unsigned __int128) managed * account->resident / account->managed);
   return use->held_bytes + managed;
 }
+
+struct softgpu_limit *
+softgpu_limit_of (struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace)
+{
+  for (unsigned i = 0; pid_namespace && i < SOFTGPU_LIMITS; i++)
+    if (state->limit[i].pid_namespace == pid_namespace && state->limit[i].gpu == gpu)
+      return &state->limit[i];
+  return NULL;
+}
+
+uint64_t
+softgpu_held_by (const struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace)
+{
+  uint64_t held = 0;
+  for (unsigned slot = 0; slot < state->slots_used; slot++)
+    if (state->slot[slot].pid_namespace == pid_namespace)
+      held += state->slot[slot].gpu[gpu].held_bytes;
+  return held;
+}

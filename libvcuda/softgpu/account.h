@@ -22,4 +22,11 @@ struct softgpu_account softgpu_account (const struct softgpu_state *state, unsig
 uint64_t softgpu_on_device (const struct softgpu_account *account,
                             const struct softgpu_slot_gpu *use);
 
+/* The limit that stands for a pid namespace on GPU; NULL: none does. With the lock held.  */
+struct softgpu_limit *softgpu_limit_of (struct softgpu_state *state, unsigned gpu,
+                                        uint64_t pid_namespace);
+
+/* Physical memory of the live processes of a pid namespace on GPU. With the lock held.  */
+uint64_t softgpu_held_by (const struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace);
+
 #endif

@@ -163,6 +163,8 @@ nvmlErrorString (nvmlReturn_t result)
       return "NVML Shared Library Not Found";
     case NVML_ERROR_FUNCTION_NOT_FOUND:
       return "Function Not Found";
+    case NVML_ERROR_OPERATING_SYSTEM:
+      return "Operating system call failed";
     case NVML_ERROR_GPU_IS_LOST:
       return "GPU is lost";
     case NVML_ERROR_MEMORY:

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 4
+#define SOFTGPU_VERSION 5
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MAX_SLOTS 512
@@ -85,6 +85,19 @@ struct softgpu_order
 };
 #define SOFTGPU_ORDERS 16
 
+/* The driver's own limit of what processes hold of a GPU. Hardware goes by the process's cgroup,
+   which a process cannot see whole from inside; here the processes of one pid namespace share a
+   limit.  */
+struct softgpu_limit
+{
+  uint64_t pid_namespace; /* 0: no limit stands here */
+  uint64_t soft_bytes;
+  uint64_t hard_bytes;
+  uint32_t gpu;
+  uint32_t padding;
+};
+#define SOFTGPU_LIMITS 256
+
 struct softgpu_slot
 {
   uint32_t kind; /* enum softgpu_slot_kind */
@@ -134,6 +147,7 @@ struct softgpu_state
   uint32_t no_managed;      /* the GPUs are of the kind without managed memory */
   uint64_t context_bytes;   /* what a context takes of its GPU */
   struct softgpu_order order[SOFTGPU_ORDERS];
+  struct softgpu_limit limit[SOFTGPU_LIMITS];
   int32_t cuda_version;
   char driver_version[28];
   struct softgpu_gpu gpu[SOFTGPU_MAX_GPUS];

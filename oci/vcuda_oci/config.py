@@ -14,12 +14,16 @@ from .sizes import parse_bytes
 ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS = "never", "unprivileged", "always"
 BINPACK, SPREAD = "binpack", "spread"
 NO, YES = "no", "yes"
+REPORT, STOP = "report", "stop"
+AUTO, OFF = "auto", "off"
 EXTRA_DEVICES = ("gds", "gdrcopy", "mofed", "nvswitch", "imex", "mps")
 
 _CHOICES = {
     "accept-request-from-env": (ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS),
     "placement": (BINPACK, SPREAD),
     "meter-copies": (NO, YES),
+    "bypass": (REPORT, STOP),
+    "driver-limits": (AUTO, OFF),
     "driver-capabilities": capabilities.ALL,
     "extra-devices": EXTRA_DEVICES,
 }
@@ -38,6 +42,8 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "core-resource": "tencent.com/vcuda-core",
     "memory-resource": "tencent.com/vcuda-memory",
     "gpu-resource": "",
+    "bypass": REPORT,
+    "driver-limits": AUTO,
     # What NVIDIA's list calls the program's own fault, and what takes a reset of the GPU. Source:
     # NVIDIA, "Xid Errors".
     "ignored-xids": ["13", "31", "43", "45", "68", "69"],
@@ -55,7 +61,8 @@ class Config:
 
     memory_overcommit: how often a GPU's memory may be promised, from 1. context_memory: bytes that
     each context counts against its container's slice. The *_resource: the kubelet's name of it, or
-    "" where the node agent does not offer it. *_xids: numbers.
+    "" where the node agent does not offer it. *_xids: numbers. stop_bypass: whether a container
+    that goes round the shim is stopped. driver_limits: whether a driver that can holds limits too.
     """
 
     def __init__(self, path: str, values: dict[str, str | list[str]]) -> None:
@@ -74,6 +81,8 @@ class Config:
         self.core_resource = str(values["core-resource"])
         self.memory_resource = str(values["memory-resource"])
         self.gpu_resource = str(values["gpu-resource"])
+        self.stop_bypass = values["bypass"] == STOP
+        self.driver_limits = values["driver-limits"] == AUTO
         self.ignored_xids = [int(xid) for xid in values["ignored-xids"]]
         self.lasting_xids = [int(xid) for xid in values["lasting-xids"]]
 

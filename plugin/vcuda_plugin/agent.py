@@ -14,6 +14,7 @@ from vcuda_oci import config, door, names, systemd
 from vcuda_oci.errors import VcudaError
 
 from . import child, inventory, kubelet, resources, sweep
+from .bypass_reports import BypassReports
 from .device_plugin import DevicePlugin
 from .grants import Arbiter
 
@@ -57,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         names.AGENT_PROGRAM,
         description="Offers this node's GPUs to the kubelet in shares, lets each container have "
-        "what its policy grants it, and opens the agent's door. SIGTERM ends it; containers go on.",
+        "what its policy grants it, watches that none takes more, and opens the agent's door. "
+        "SIGTERM ends it; containers go on.",
         epilog=f"example: {names.AGENT_PROGRAM} --config /etc/vcuda/config.toml",
     )
     parser.add_argument(
@@ -87,6 +89,7 @@ async def _run(
         stop.wait(),
         _arbitrate(arbiter),
         _keep_door_open(settings.state_dir, opened),
+        BypassReports().follow(settings),
         inventory.follow(settings, lambda seen: _publish(seen, plugins, settings)),
         sweep.keep(settings.state_dir),
         _tell_systemd(opened),

@@ -9,6 +9,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+import vcuda_hook
 import vcuda_oci
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 _START = """
 import sys
-sys.path.insert(0, sys.argv.pop(1))
-sys.path.insert(0, sys.argv.pop(1))
+for _ in range(3):
+    sys.path.insert(0, sys.argv.pop(1))
 from importlib import import_module
 import_module(sys.argv.pop(1)).main(*sys.argv[1:])
 """
@@ -33,10 +34,10 @@ async def running(
     One that the kernel holds in an ioctl cannot be ended: it is waited for, since a second would
     only be held too.
     """
-    # Where the packages are: one folder as installed, two as they are in the source.
+    # Where the packages are: one folder as installed, three as they are in the source.
     places = [
-        os.path.dirname(os.path.dirname(os.path.abspath(path)))
-        for path in (vcuda_oci.__file__, __file__)
+        os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
+        for path in (vcuda_oci.__file__, vcuda_hook.__file__, __file__)
     ]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-ISBc", _START, *places, module, *arguments),

@@ -17,7 +17,7 @@ def of(process: int) -> list[tuple[list[str], str]]:
         groups = [line.rstrip("\n").split(":", 2) for line in lines]
     for _, names, path in groups:
         controllers = names.split(",") if names else []
-        folder = _mounted(controllers[0] if controllers else "", path)
+        folder = mounted(controllers[0] if controllers else "", path)
         if folder:
             found.append((controllers, folder))
     return found
@@ -33,12 +33,12 @@ def join(process: int) -> None:
             pass  # mounted read-only: the caller stays in this one, and under its limits
 
 
-def _mounted(controller: str, path: str) -> str:
+def mounted(controller: str, path: str) -> str:
     """Where the cgroup `path` of a hierarchy is in the file system; "": nowhere.
 
     A mount may show a part of the hierarchy only. Source: proc(5), /proc/pid/mountinfo.
     """
-    with open("/proc/self/mountinfo") as mounts:
+    with open("/proc/self/mountinfo", errors="surrogateescape") as mounts:
         for line in mounts:
             before, _, after = line.rstrip("\n").partition(" - ")
             root, point = before.split()[3:5]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
 
 from . import shim_mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 _LIBCUDA = re.compile(r"libcuda\.so(\.|$)")
 _DELETED = " (deleted)"
+_STATE_SECONDS = 10
 
 
 class Process:
@@ -22,21 +25,42 @@ class Process:
         self.pid, self.name, self.foreign = pid, name, foreign
 
 
+def init_of(runtime: Sequence[str], container_id: str) -> int:
+    """The pid of a container's first process; 0: it has none.
+
+    Raises OSError, ValueError, KeyError, TypeError: the runtime does not tell.
+    """
+    try:
+        done = subprocess.run(
+            [*runtime, "state", container_id],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_STATE_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"{runtime[0]} says nothing") from error
+    return int(json.loads(done.stdout)["pid"])
+
+
 def of(init: int, proc: str = "/proc") -> list[int]:
     """Pids of the cgroups of process `init`, and of those below. Raises OSError: it is gone.
 
     One that shares this program's own cgroups has none of its container's: then it is alone.
     """
-    own = _cgroups(f"{proc}/{init}/cgroup")
-    if own == _cgroups(f"{proc}/self/cgroup"):
-        return [init]
+    own = cgroups(init, proc)
+    return [init] if own == cgroups("self", proc) else below(own, proc)
+
+
+def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
+    """Pids of these cgroups, by hierarchy, and of those below. Raises OSError."""
     found = []
     for pid in filter(str.isdigit, os.listdir(proc)):
         try:
-            other = _cgroups(f"{proc}/{pid}/cgroup")
+            other = cgroups(pid, proc)
         except OSError:
             continue  # it has ended
-        if all(_is_below(other.get(each, ""), path) for each, path in own.items()):
+        if are_below(other, folders):
             found.append(int(pid))
     return sorted(found)
 
@@ -71,11 +95,20 @@ def _libcudas(folder: str) -> Iterator[tuple[str, str]]:
                 yield path, f"{folder}/map_files/{int(begin, 16):x}-{int(end, 16):x}"
 
 
-def _cgroups(path: str) -> dict[str, str]:
-    """The cgroup in each hierarchy. Source: cgroups(7), "/proc/pid/cgroup"."""
-    with open(path) as file:
+def cgroups(pid: int | str, proc: str = "/proc") -> dict[str, str]:
+    """The cgroup of a process in each hierarchy. Raises OSError: it is gone.
+
+    The key is the hierarchy's number and its controllers, "0" for v2. Source: cgroups(7),
+    "/proc/pid/cgroup".
+    """
+    with open(f"{proc}/{pid}/cgroup", errors="surrogateescape") as file:
         lines = [line.rstrip("\n").split(":", 2) for line in file]
     return {number + controllers: folder for number, controllers, folder in lines}
+
+
+def are_below(own: Mapping[str, str], folders: Mapping[str, str]) -> bool:
+    """Whether the cgroups of a process are these, or below them, in every hierarchy."""
+    return all(_is_below(own.get(each, ""), path) for each, path in folders.items())
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 
 from vcuda_oci import liveness
 from vcuda_oci.ledger import Ledger
@@ -53,7 +51,8 @@ def look(allocation: Allocation) -> Container:
     if not runs or allocation.is_named_slice:
         return container
     try:
-        pids = _pids(allocation)
+        init = container_processes.init_of(allocation.runtime, allocation.container_id)
+        pids = container_processes.of(init) if init else []
     except (OSError, ValueError, KeyError, TypeError):
         # While it is being created the runtime does not know it yet.
         pid, started = allocation.claimant
@@ -95,16 +94,3 @@ def shim_not_loaded(containers: Sequence[Container]) -> list[Finding]:
             mend = "run it as root on the host, where its runtime answers"
             found.append(Finding(UNSHIMMED, UNKNOWN, what, container.id, mend))
     return found or [Finding(UNSHIMMED, OK, "no program in a container goes round the shim")]
-
-
-def _pids(allocation: Allocation) -> list[int]:
-    """Of its container, none while it has no process. Raises OSError, ValueError, KeyError,
-    TypeError: the runtime does not tell."""
-    done = subprocess.run(
-        [*allocation.runtime, "state", allocation.container_id],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    init = int(json.loads(done.stdout)["pid"])
-    return container_processes.of(init) if init else []

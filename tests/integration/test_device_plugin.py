@@ -184,7 +184,7 @@ def test_an_agent_that_is_told_to_end_takes_its_sockets_and_its_children_with_it
             *("kubelet.sock", "vcuda-core.sock", "vcuda-memory.sock")
         ]
         children = agent.children()
-        assert len(children) == 2
+        assert len(children) == 3
     assert os.listdir(node.kubelet.folder) == ["kubelet.sock"]
     assert [pid for pid in children if os.path.exists(f"/proc/{pid}")] == []
     assert "door.sock" not in os.listdir(node.state_dir)

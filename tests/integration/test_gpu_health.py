@@ -65,7 +65,7 @@ def test_a_probe_that_is_killed_is_started_anew_and_no_gpu_is_lost(node: AgentNo
             lists = node.kubelet.plugins[CORE].lists
             probe, *_ = [pid for pid in agent.children() if b"gpu_probe" in command_line(pid)]
             os.kill(probe, signal.SIGKILL)
-            until(lambda probe=probe: probe not in agent.children() and len(agent.children()) == 2)
+            until(lambda probe=probe: probe not in agent.children() and len(agent.children()) == 3)
         assert (len(gpus_offered(node)), node.kubelet.plugins[CORE].lists) == (2, lists)
 
 

@@ -73,7 +73,9 @@ def agent_size(lives: Lives) -> dict[str, int]:
     for pid, line in processes():
         if lives.product.prefix in line and any(word in line for word in AGENT):
             with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as rollup:
-                kib += next(int(row.split()[1]) for row in rollup if row.startswith("Private_Dirty:"))
+                kib += next(
+                    int(row.split()[1]) for row in rollup if row.startswith("Private_Dirty:")
+                )
             descriptors += len(os.listdir(f"/proc/{pid}/fd"))
     return {"kib": kib, "descriptors": descriptors}
 

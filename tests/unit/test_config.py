@@ -25,6 +25,8 @@ DEFAULTS = {
     "memory_overcommit": 1,
     "context_memory": 0,
     "meter_copies": False,
+    "stop_bypass": False,
+    "driver_limits": True,
     "extra_mounts": [],
     "driver_capabilities": [
         "compute",
@@ -90,6 +92,8 @@ def test_every_key_is_taken_at_its_word() -> None:
         memory-overcommit = "1.5"
         context-memory = "300MiB"
         meter-copies = "yes"
+        bypass = "stop"
+        driver-limits = "off"
         extra-mounts = ["/a:/b", '/c d:/e#f',]
         driver-capabilities = ["compute"]
         extra-devices = ['gds', "imex"]
@@ -108,6 +112,8 @@ def test_every_key_is_taken_at_its_word() -> None:
         "memory_overcommit": 1.5,
         "context_memory": 300 << 20,
         "meter_copies": True,
+        "stop_bypass": True,
+        "driver_limits": False,
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
         "driver_capabilities": ["compute"],
         "extra_devices": ["gds", "imex"],

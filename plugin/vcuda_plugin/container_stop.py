@@ -1,0 +1,56 @@
+"""SIGKILL to every process of a container, and to nobody else's."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from vcuda_hook import container_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from .held_containers import Held
+
+# A process that forks as fast as it is killed: its container's first process dies in the first
+# round, and a pid namespace does not outlive that.
+_ROUNDS = 20
+
+
+def stop(held: Held, pids: Collection[int], owner: Callable[[int], Held | None]) -> int:
+    """How many were killed. pids: these alone where the container has no cgroup that is known.
+
+    owner: whose process a pid is now; it raises OSError: it is gone.
+    """
+    killed: set[int] = set()
+    for _ in range(_ROUNDS):
+        members = container_processes.below(held.cgroups) if held.cgroups else pids
+        # The first process of the container takes those of its pid namespace along.
+        new = sorted(set(members) - killed, key=lambda pid: (pid != held.init, pid))
+        sent = {pid for pid in new if _kill(pid, held, owner)}
+        if not sent:
+            break
+        killed |= sent
+    return len(killed)
+
+
+def _kill(pid: int, held: Held, owner: Callable[[int], Held | None]) -> bool:
+    """Kill a process if it is the container's.
+
+    The descriptor is of the process that had the pid when it was opened. If another has it since,
+    that one is looked at, and the signal goes to the one that has ended.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if owner(pid) is not held:
+            return False
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(process)

@@ -1,0 +1,147 @@
+"""What NVML says of the processes on each GPU, and the limits that the driver itself holds."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, NamedTuple
+
+from vcuda_oci.errors import VcudaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_MOST_PROCESSES = 4096
+_NOT_AVAILABLE = (1 << 64) - 1
+NO_LIMIT = (1 << 64) - 1  # NVML_DEVICE_MEMORY_LIMIT_MAX
+_COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
+_GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
+
+
+class _Process(ctypes.Structure):
+    """nvmlProcessInfo_t, which is the same in v2 and v3."""
+
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("used_bytes", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    ]
+
+
+class _Utilisation(ctypes.Structure):
+    """nvmlProcessUtilizationSample_t."""
+
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("stamp_us", ctypes.c_ulonglong),
+        ("sm_percent", ctypes.c_uint),
+        ("memory_percent", ctypes.c_uint),
+        ("encoder_percent", ctypes.c_uint),
+        ("decoder_percent", ctypes.c_uint),
+    ]
+
+
+class _Limits(ctypes.Structure):
+    """nvmlSetMemoryLimits_v1_t."""
+
+    _fields_ = [
+        ("cgroup", ctypes.c_char_p),
+        ("soft_bytes", ctypes.c_ulonglong),
+        ("hard_bytes", ctypes.c_ulonglong),
+    ]
+
+
+class OnGpu(NamedTuple):
+    """One process on one GPU. pid: as this host counts. memory_bytes: None where NVML cannot say.
+
+    busy_percent: of the GPU's time, lately. computes: it has a CUDA context, and not only draws.
+    """
+
+    pid: int
+    uuid: str
+    memory_bytes: int | None
+    busy_percent: int
+    computes: bool
+
+
+class ProcessProbe:
+    """NVML, open. Raises VcudaError: it does not load or start."""
+
+    def __init__(self, library: str, uuids: Sequence[str]) -> None:
+        self._uuids, self._seen_us = uuids, dict.fromkeys(uuids, 0)
+        self._processes = (_Process * _MOST_PROCESSES)()
+        self._utilisations = (_Utilisation * _MOST_PROCESSES)()
+        try:
+            self._nvml = ctypes.CDLL(library)
+        except OSError as error:
+            raise VcudaError(f"does not load: {error}", library, "reinstall the driver") from error
+        self._nvml.nvmlErrorString.restype = ctypes.c_char_p
+        status = self._nvml.nvmlInit_v2()
+        if status:
+            raise VcudaError(self._reason(status), library, "check the driver with nvidia-smi")
+
+    def look(self) -> list[OnGpu]:
+        """Every process on every GPU that answers."""
+        found = []
+        for uuid in self._uuids:
+            device = ctypes.c_void_p()
+            if self._nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device)):
+                continue
+            drawing = self._list(_GRAPHICS, device)
+            computing = self._list(_COMPUTE, device)
+            pids = drawing.keys() | computing.keys()
+            busy = self._busy(uuid, device) if pids else {}
+            for pid in sorted(pids):
+                # One that does both is in both lists, with the same figure.
+                memory = computing.get(pid, drawing.get(pid))
+                found.append(OnGpu(pid, uuid, memory, busy.get(pid, 0), pid in computing))
+        return found
+
+    def set_limit(self, uuid: str, cgroup: str, hard_bytes: int) -> str:
+        """Let the driver hold the processes of a cgroup to so much of a GPU; NO_LIMIT ends it.
+
+        cgroup: its folder. Returns why it does not; "": it does. Source: nvml.h,
+        nvmlDeviceSetMemoryLimits_v1, of drivers from 615 on.
+        """
+        device = ctypes.c_void_p()
+        function = self._function("nvmlDeviceSetMemoryLimits_v1")
+        if function is None:
+            return "the driver has no such limits"
+        status = self._nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device))
+        if not status:
+            limits = _Limits(cgroup.encode("utf-8", "surrogateescape"), 0, hard_bytes)
+            status = function(device, ctypes.byref(limits))
+        return self._reason(status) if status else ""
+
+    def _list(self, name: str, device: ctypes.c_void_p) -> dict[int, int | None]:
+        """Bytes by pid, of the processes that a function of NVML lists."""
+        function = self._function(name + "_v3") or self._function(name + "_v2")
+        count = ctypes.c_uint(_MOST_PROCESSES)
+        if function is None or function(device, ctypes.byref(count), self._processes):
+            return {}
+        found: dict[int, int | None] = {}
+        for process in self._processes[: count.value]:
+            used = process.used_bytes
+            found[process.pid] = None if used == _NOT_AVAILABLE else used
+        return found
+
+    def _busy(self, uuid: str, device: ctypes.c_void_p) -> dict[int, int]:
+        """Percent by pid, since the last look; of nobody where there is nothing new."""
+        count = ctypes.c_uint(_MOST_PROCESSES)
+        since = ctypes.c_ulonglong(self._seen_us[uuid])
+        ask = self._nvml.nvmlDeviceGetProcessUtilization
+        if ask(device, self._utilisations, ctypes.byref(count), since):
+            return {}
+        found: dict[int, int] = {}
+        for sample in self._utilisations[: count.value]:
+            self._seen_us[uuid] = max(self._seen_us[uuid], sample.stamp_us)
+            found[sample.pid] = max(found.get(sample.pid, 0), min(100, sample.sm_percent))
+        return found
+
+    def _function(self, name: str) -> Callable[..., int] | None:
+        function: Callable[..., int] | None = getattr(self._nvml, name, None)
+        return function
+
+    def _reason(self, status: int) -> str:
+        text: bytes = self._nvml.nvmlErrorString(status)
+        return text.decode("utf-8", "replace")

@@ -1,0 +1,152 @@
+"""Who is found to take what it was not given, and who never is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unit.ground import GIB
+from vcuda_plugin import bypass
+from vcuda_plugin.bypass import Finding, Holder, Process, Share, Watch
+
+MIB = 1 << 20
+PERIOD = 2.0
+SHARE = Share(4 * GIB, 30, False, 0)
+CHARGED = Share(4 * GIB, 30, False, 300 * MIB)
+
+
+class Node:
+    """A watch, the clock, and one container "it" with a share of GPU-0."""
+
+    def __init__(self, share: Share = SHARE) -> None:
+        self.watch, self.now = Watch(), 0.0
+        self.holders = {"it": Holder("container it", {"GPU-0": share})}
+
+    def look(self, *processes: Process, uuid: str = "GPU-0") -> list[Finding]:
+        self.now += PERIOD
+        seen = {("it", uuid): list(processes)} if processes else {}
+        return self.watch.look(self.now, self.holders, seen)
+
+    def looks(self, count: int, *processes: Process, uuid: str = "GPU-0") -> list[str]:
+        """Why it is found anew, look by look."""
+        return [
+            finding.why
+            for _ in range(count)
+            for finding in self.look(*processes, uuid=uuid)
+            if finding.is_new
+        ]
+
+
+def process(
+    held: int = 0, busy: int = 0, has_shim: bool = True, pid: int = 7, command: str = "train"
+) -> Process:
+    return Process(pid, command, held, busy, has_shim)
+
+
+def test_more_memory_than_the_limit_and_contexts_is_found_once_and_told_in_words() -> None:
+    node = Node()
+    greedy = process(9 * GIB), process(MIB, pid=8, command="feed\n\x1b[31m")
+    assert node.looks(bypass.LOOKS - 1, *greedy) == []
+    assert node.look(*greedy) == [
+        Finding(
+            *("it", bypass.MEMORY, "GPU-0", 9 * GIB + MIB, 4 * GIB, (7, 8)),
+            "container it holds 9.00 GiB of GPU-0, its limit is 4.00 GiB: "
+            "processes 7 (train), 8 (feed??[31m)",
+            True,
+        )
+    ]
+    # It stands, and is not told again.
+    assert [(finding.why, finding.is_new) for finding in node.look(*greedy)] == [("memory", False)]
+    assert node.looks(50, *greedy) == []
+
+
+def test_a_look_that_differs_neither_makes_a_finding_nor_ends_one() -> None:
+    node = Node()
+    for _ in range(5):
+        assert node.looks(bypass.LOOKS - 1, process(9 * GIB)) == []
+        assert node.looks(1, process(GIB)) == []
+    assert node.looks(bypass.LOOKS, process(9 * GIB)) == ["memory"]
+    node.looks(bypass.LOOKS_UNTIL_OVER - 1)
+    assert node.looks(10, process(9 * GIB)) == []
+    node.looks(bypass.LOOKS_UNTIL_OVER)
+    assert node.looks(10, process(9 * GIB)) == ["memory"]
+
+
+@pytest.mark.parametrize(
+    ("share", "each"), [(SHARE, GIB), (CHARGED, 300 * MIB)], ids=["uncharged", "charged"]
+)
+def test_each_process_may_have_its_context_beside_the_limit(share: Share, each: int) -> None:
+    full = [process(each, pid=pid) for pid in range(8)] + [process(share.memory_bytes, pid=8)]
+    assert Node(share).looks(20, *full) == []
+    full.append(process(share.memory_bytes, pid=9))
+    assert Node(share).looks(20, *full) == ["memory"]
+
+
+def test_a_gpu_that_was_not_given_is_found_whatever_is_held_of_it() -> None:
+    node = Node()
+    assert node.looks(10, process(), uuid="GPU-1") == ["gpu"]
+    (finding,) = node.look(process(2 * MIB), uuid="GPU-1")
+    assert finding.text == (
+        "container it holds 2.0 MiB of GPU-1, which it was not given: process 7 (train)"
+    )
+
+
+def test_a_process_without_the_shim_is_found_where_others_share_the_gpu() -> None:
+    node = Node()
+    assert node.looks(10, process(GIB, pid=6), process(GIB, has_shim=False)) == ["shim"]
+    (finding,) = node.look(process(GIB, pid=6), process(GIB, has_shim=False))
+    assert (finding.pids, finding.used) == ((7,), GIB)
+    whole = Share(80 * GIB, 100, True, 0)
+    assert Node(whole).looks(10, process(70 * GIB, busy=100, has_shim=False)) == []
+
+
+def test_time_beyond_the_ceiling_is_found_after_a_whole_window_and_only_reported() -> None:
+    node = Node()
+    looks = int(bypass.WINDOW_SECONDS / PERIOD)
+    assert node.looks(looks, process(busy=60)) == []
+    assert node.looks(20, process(busy=60)) == ["time"]
+    (finding,) = node.look(process(busy=60))
+    assert (finding.used, finding.limit) == (60, 30)
+    assert finding.text == (
+        "container it used 60 % of GPU-0's time, its limit is 30 %: process 7 (train)"
+    )
+    assert finding.why in bypass.REPORTED_ONLY
+
+
+def test_one_huge_kernel_that_is_paid_for_afterwards_is_not_found() -> None:
+    """25 s at once, of a container that has 30 % of the time."""
+    node = Node()
+    for _ in range(4):
+        assert node.looks(13, process(busy=100)) == []
+        assert node.looks(30, process(busy=0)) == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 4 * GIB), min_size=1, max_size=6), st.integers(0, 30 + 20)
+        ),
+        max_size=120,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_whoever_stays_within_is_never_found(looks: list[tuple[list[int], int]]) -> None:
+    node = Node()
+    for held, busy in looks:
+        # The shim keeps the sum of allocations; each process has a context beside.
+        room, processes = SHARE.memory_bytes, []
+        for pid, wish in enumerate(held):
+            allocated = min(wish, room)
+            room -= allocated
+            processes.append(process(allocated + GIB // 2, busy // len(held), pid=pid))
+        assert node.look(*processes) == []
+
+
+def test_of_a_container_that_is_gone_nothing_is_kept() -> None:
+    node = Node()
+    node.looks(10, process(9 * GIB))
+    holders, node.holders = node.holders, {}
+    node.look()
+    node.holders = holders
+    assert node.looks(bypass.LOOKS - 1, process(9 * GIB)) == []

@@ -1,0 +1,92 @@
+"""The agent's end of the watch: what its process says is logged and counted, however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from vcuda_oci import config
+from vcuda_plugin import bypass_reports, child, inventory
+from vcuda_plugin.bypass_reports import BypassReports
+
+
+class Watches:
+    """The processes that the agent starts, one after the other, by what each says; None: nothing
+    more, and it lives on."""
+
+    def __init__(self, *said: list[str | None]) -> None:
+        self.said, self.started = list(said), []
+
+    @contextlib.asynccontextmanager
+    async def running(self, *words: str) -> AsyncIterator[tuple[Any, asyncio.StreamReader]]:
+        self.started.append(words)
+        if len(self.started) > len(self.said):
+            await asyncio.sleep(3600)
+        stream = asyncio.StreamReader()
+        lines = self.said[len(self.started) - 1]
+        stream.feed_data("".join(line for line in lines if line).encode())
+        if None not in lines:
+            stream.feed_eof()
+        yield None, stream
+
+
+def look(*found: tuple[str, bool], told: tuple[str, ...] = ()) -> str:
+    findings = [{"why": why, "stopped": stopped} for why, stopped in found]
+    return json.dumps({"told": told, "found": findings}) + "\n"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in (
+        (bypass_reports, "_LIMIT_SECONDS"),
+        (bypass_reports, "_PAUSE_SECONDS"),
+        (inventory, "START_SECONDS"),
+    ):
+        monkeypatch.setattr(module, name, 0.05)
+
+
+def followed(watches: Watches, text: str, monkeypatch: pytest.MonkeyPatch) -> BypassReports:
+    """Until the last of them has said all that it says."""
+    monkeypatch.setattr(child, "running", watches.running)
+    reports = BypassReports()
+
+    async def follow() -> None:
+        task = asyncio.ensure_future(reports.follow(config.parse(text, "/c")))
+        while len(watches.started) <= len(watches.said) and not task.done():
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(follow(), 30))
+    return reports
+
+
+def test_findings_are_counted_and_told_over_every_start_of_the_watch(
+    quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    watches = Watches(
+        [look(), look(("memory", False), ("shim", False), told=("a", "b"))],
+        [look(("memory", True)), '{"half'],
+        [look(), None],
+    )
+    reports = followed(watches, 'state-dir = "/s"', monkeypatch)
+    assert (reports.found, reports.stopped["memory"]) == ({"memory": 2, "shim": 1}, 1)
+    assert [entry.getMessage() for entry in caplog.records] == [
+        *("a", "b"),
+        "the watch from outside: no look for 0 s; started anew",
+    ]
+    assert watches.started[0] == ("vcuda_plugin.outside_watch", "/", "/s", "report", "auto")
+
+
+def test_the_watch_is_told_what_the_settings_say(
+    quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watches = Watches([look()])
+    followed(watches, 'bypass = "stop"\ndriver-limits = "off"', monkeypatch)
+    assert watches.started[0][-2:] == ("stop", "off")

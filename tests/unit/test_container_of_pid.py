@@ -1,0 +1,127 @@
+"""Whose a process is, by cgroups as engines and their drivers write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from vcuda_plugin import container_of_pid
+from vcuda_plugin.container_of_pid import Index
+
+ID = "4f1c" * 16
+OTHER = "09ab" * 16
+POD = "3f5e7c1a-0b6d-4c3e-9a55-1d2f3b4c5d6e"
+V1 = (
+    "12:pids:{path}\n11:cpuset:{path}\n10:devices:{path}\n5:cpu,cpuacct:{path}\n2:memory:{path}\n"
+    "1:name=systemd:{path}\n0::/system.slice/engine.service\n"
+)
+V2 = "0::{path}\n"
+BURSTABLE = f"kubepods-burstable-pod{POD.replace('-', '_')}.slice"
+USER = "/user.slice/user-1000.slice"
+SLICES = f"/kubepods.slice/kubepods-burstable.slice/{BURSTABLE}"
+
+# As read from /proc/PID/cgroup: how each engine names a container with its cgroup drivers.
+PATHS = {
+    "docker, cgroupfs": f"/docker/{ID}",
+    "docker, systemd": f"/system.slice/docker-{ID}.scope",
+    "docker, a systemd inside": f"/system.slice/docker-{ID}.scope/init.scope",
+    "docker in docker": f"/docker/{ID}/docker/{OTHER}",
+    "containerd CRI, cgroupfs": f"/kubepods/besteffort/pod{POD}/{ID}",
+    "containerd CRI, systemd": f"{SLICES}/cri-containerd-{ID}.scope",
+    "containerd CRI, systemd not asked": f"/system.slice/{BURSTABLE}:cri-containerd:{ID}",
+    "containerd ctr": f"/default/{ID}",
+    "nerdctl, systemd": f"/system.slice/nerdctl-{ID}.scope",
+    "CRI-O, systemd": f"{SLICES}/crio-{ID}.scope",
+    "CRI-O, crun": f"{SLICES}/crio-{ID}.scope/container",
+    "CRI-O, cgroupfs": f"/kubepods/burstable/pod{POD}/crio-{ID}",
+    "podman, systemd": f"/machine.slice/libpod-{ID}.scope/container",
+    "podman, cgroupfs": f"/libpod_parent/libpod-{ID}",
+    "podman, rootless": f"{USER}/user@1000.service/user.slice/libpod-{ID}.scope",
+    "runc": f"/{ID}",
+    "runc, systemd": f"/user.slice/runc-{ID}.scope",
+}  # fmt: skip
+NOBODYS = {
+    "a service": "/system.slice/sshd.service",
+    "podman's monitor": f"/machine.slice/libpod-conmon-{ID}.scope",
+    "CRI-O's monitor": f"{SLICES}/crio-conmon-{ID}.scope",
+    "a longer name": f"/docker/x{ID}",
+    "the pod": SLICES,
+    "another": f"/docker/{OTHER}",
+    "the root": "/",
+}
+
+
+def cgroups(text: str) -> dict[str, str]:
+    """As container_processes.cgroups reads it."""
+    lines = [line.split(":", 2) for line in text.splitlines()]
+    return {number + controllers: path for number, controllers, path in lines}
+
+
+@pytest.mark.parametrize("world", [V1, V2], ids=["v1 and hybrid", "v2"])
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+def test_a_container_is_known_by_its_name_in_the_path(path: str, world: str) -> None:
+    process = cgroups(world.format(path=path))
+    found = container_of_pid.by_name(process, ID)
+    assert found and all(ID in folder.rpartition("/")[2] for folder in found.values())
+    assert Index({"it": found}).of(process) == "it"
+    sibling = cgroups(world.format(path=path.replace(ID, "7" * 64)))
+    assert Index({"it": found}).of(sibling) is None
+
+
+@pytest.mark.parametrize("world", [V1, V2], ids=["v1 and hybrid", "v2"])
+@pytest.mark.parametrize("path", NOBODYS.values(), ids=NOBODYS)
+def test_what_only_looks_like_it_is_nobodys(path: str, world: str) -> None:
+    assert container_of_pid.by_name(cgroups(world.format(path=path)), ID) == {}
+
+
+def test_a_login_session_is_no_container_of_that_number() -> None:
+    process = cgroups(V2.format(path="/user.slice/user-1.slice/session-1.scope"))
+    assert container_of_pid.by_name(process, "1") == {}
+
+
+@pytest.mark.parametrize("world", [V1, V2], ids=["v1 and hybrid", "v2"])
+def test_where_the_path_says_nothing_the_first_process_tells(world: str) -> None:
+    own = cgroups(world.format(path="/system.slice/vcuda-node-agent.service"))
+    init = cgroups(world.format(path="/batch/job-7"))
+    folders = container_of_pid.folders_of(init, "training", own)
+    index = Index({"it": folders})
+    # The engine's own folder, in which hybrid hosts leave the container, is not the container's.
+    assert set(folders.values()) == {"/batch/job-7"}
+    assert len(folders) == len(init) - (world == V1)
+    assert index.of(init) == index.of(cgroups(world.format(path="/batch/job-7/worker"))) == "it"
+    assert index.of(cgroups(world.format(path="/batch/job-71"))) is None
+    assert index.of(cgroups(world.format(path="/batch"))) is None
+    assert index.of(own) is None
+
+
+def test_a_container_without_cgroups_of_its_own_has_none() -> None:
+    own = cgroups(V2.format(path="/system.slice/vcuda-node-agent.service"))
+    assert container_of_pid.folders_of(own, ID, own) == {}
+    assert container_of_pid.folders_of(cgroups(V2.format(path="/")), ID, own) == {}
+
+
+def test_an_init_system_inside_does_not_hide_its_neighbours() -> None:
+    scope = f"/system.slice/docker-{ID}.scope"
+    init = cgroups(V2.format(path=f"{scope}/init.scope"))
+    folders = container_of_pid.folders_of(init, ID, {})
+    assert folders == {"0": scope}
+    assert Index({"it": folders}).of(cgroups(V2.format(path=f"{scope}/system.slice/job"))) == "it"
+
+
+def test_a_copy_of_an_engines_id_inside_hides_nobody_and_a_persons_name_takes_no_others() -> None:
+    scope = f"/docker/{ID}"
+    assert container_of_pid.by_name({"0": f"{scope}/{ID}/x"}, ID) == {"0": scope}
+    assert container_of_pid.by_name({"0": "/default/default"}, "default") == {
+        "0": "/default/default"
+    }
+
+
+def test_a_process_is_its_outer_containers() -> None:
+    outer, inner = {"0": f"/docker/{ID}"}, {"0": f"/docker/{ID}/docker/{OTHER}"}
+    index = Index({"inner": inner, "outer": outer})
+    assert index.of({"0": f"/docker/{ID}/docker/{OTHER}/x"}) == "outer"
+
+
+def test_one_hierarchy_alone_makes_nobody_a_member() -> None:
+    """Who may write to one hierarchy of v1 does not come under another's name by it."""
+    index = Index({"it": {"2memory": "/docker/a", "12pids": "/docker/a"}})
+    assert index.of({"2memory": "/docker/a", "12pids": "/docker/b"}) is None

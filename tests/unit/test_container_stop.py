@@ -1,0 +1,50 @@
+"""Whom SIGKILL meets when a container is stopped, and whom it does not."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from unit.ground import record
+from vcuda_plugin import container_stop
+from vcuda_plugin.held_containers import Held
+
+
+@pytest.fixture
+def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started = [subprocess.Popen(["sleep", "100"]) for _ in range(3)]
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_pid_that_is_anothers_by_now_is_left_alone(sleepers: Any, tmp_path: Any) -> None:
+    its, others, gone = sleepers
+    gone.kill()
+    gone.wait()
+    held, neighbour = Held(record("a"), str(tmp_path)), Held(record("b"), str(tmp_path))
+
+    def owner(pid: int) -> Held | None:
+        return {its.pid: held, others.pid: neighbour}[pid]
+
+    assert container_stop.stop(held, [process.pid for process in sleepers], owner) == 1
+    assert its.wait(10) == -9
+    assert others.poll() is None
+
+
+def test_whoever_ends_while_it_is_looked_at_stops_nobody(sleepers: Any, tmp_path: Any) -> None:
+    """Its pid may be given to the next process at any moment."""
+    its, bystander, _ = sleepers
+    held = Held(record("a"), str(tmp_path))
+
+    def owner(pid: int) -> Held:
+        its.kill()
+        its.wait()
+        raise FileNotFoundError
+
+    assert container_stop.stop(held, [its.pid], owner) == 0
+    assert bystander.poll() is None

@@ -1,0 +1,79 @@
+"""What the driver is told to hold, and when it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unit.ground import GIB
+from vcuda_plugin.bypass import Share
+from vcuda_plugin.driver_limits import DriverLimits, hard_bytes
+from vcuda_plugin.process_probe import NO_LIMIT
+
+MIB = 1 << 20
+
+
+class Driver:
+    """Keeps what it is told, unless it has a reason to refuse."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, int]] = []
+        self.reason = ""
+
+    def set_limit(self, uuid: str, cgroup: str, hard: int) -> str:
+        self.told.append((uuid, cgroup, hard))
+        return self.reason
+
+
+@pytest.mark.parametrize(
+    ("share", "processes", "hard"),
+    [
+        (Share(4 * GIB, 30, False, 300 * MIB), 5, 4 * GIB),
+        (Share(4 * GIB, 30, False, 0), 0, 5 * GIB),
+        (Share(4 * GIB, 30, False, 0), 2, 7 * GIB),
+        (Share(15 * GIB, 30, False, 0), 2, NO_LIMIT),
+        (Share(16 * GIB, 100, True, 300 * MIB), 1, NO_LIMIT),
+    ],
+    ids=["contexts charged", "nobody yet", "two processes", "more than there is", "a whole GPU"],
+)
+def test_the_limit_leaves_room_for_what_the_shim_does_not_count(
+    share: Share, processes: int, hard: int
+) -> None:
+    assert hard_bytes(share, processes, 16 * GIB) == hard
+
+
+def test_a_limit_is_set_changed_and_taken_away_with_its_allocation(tmp_path: Path) -> None:
+    driver, place = Driver(), (str(tmp_path), "GPU-0")
+    limits = DriverLimits(driver.set_limit)
+    for hard in (GIB, GIB, 2 * GIB, NO_LIMIT, NO_LIMIT, GIB):
+        assert limits.hold({place: hard}) == ""
+    # Released, and its processes live on.
+    assert limits.hold({}) == limits.hold({}) == ""
+    asked = (GIB, 2 * GIB, NO_LIMIT, GIB, NO_LIMIT)
+    assert driver.told == [("GPU-0", str(tmp_path), hard) for hard in asked]
+
+
+def test_with_its_cgroup_a_limit_goes_by_itself(tmp_path: Path) -> None:
+    driver, folder = Driver(), tmp_path / "container"
+    folder.mkdir()
+    limits = DriverLimits(driver.set_limit)
+    limits.hold({(str(folder), "GPU-0"): GIB})
+    folder.rmdir()
+    limits.hold({})
+    assert len(driver.told) == 1
+
+
+def test_a_driver_that_refuses_is_told_of_once_and_asked_again_later(tmp_path: Path) -> None:
+    driver, wanted = Driver(), {(str(tmp_path), "GPU-0"): GIB}
+    driver.reason = "Not Supported"
+    limits = DriverLimits(driver.set_limit)
+    assert limits.hold(wanted) == "the driver holds no limits itself: Not Supported"
+    assert [limits.hold(wanted) for _ in range(100)] == [""] * 100
+    assert 2 <= len(driver.told) <= 5
+    driver.reason = ""
+    for _ in range(40):
+        limits.hold(wanted)
+    asked = len(driver.told)
+    limits.hold(wanted)
+    assert len(driver.told) == asked

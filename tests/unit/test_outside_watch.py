@@ -1,0 +1,128 @@
+"""What the watch does with what NVML says, on real records and pages, and processes of the host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from unit.ground import GIB, host, record
+from vcuda_oci import claim, events
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.ledger import Ledger
+from vcuda_plugin import outside_watch
+from vcuda_plugin.bypass import LOOKS
+from vcuda_plugin.held_containers import Held, HeldContainers
+from vcuda_plugin.outside_watch import OutsideWatch
+from vcuda_plugin.process_probe import NO_LIMIT, OnGpu
+
+
+class Probe:
+    """NVML, as the test wants it."""
+
+    def __init__(self, *_: Any) -> None:
+        self.processes: list[OnGpu] = []
+        self.limits: list[tuple[str, str, int]] = []
+
+    def look(self) -> list[OnGpu]:
+        return self.processes
+
+    def set_limit(self, uuid: str, cgroup: str, hard: int) -> str:
+        self.limits.append((uuid, cgroup, hard))
+        return ""
+
+
+class World:
+    """One container, "box", with a quarter of GPU-0 of two, and two processes of this host."""
+
+    def __init__(self, folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ledger = Ledger(str(folder))
+        held = record("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+        with self.ledger:
+            self.ledger.write(held, claim.limits_page(held, claim.Rules()))
+        self.owners: dict[int, str] = {}
+        monkeypatch.setattr(outside_watch, "ProcessProbe", Probe)
+        monkeypatch.setattr(HeldContainers, "of", self.of)
+        self.watch = OutsideWatch(host(16, 16), "", self.ledger.state_dir)
+        self.probe: Any = self.watch._probe
+        self.containers = self.watch._containers
+
+    def of(self, pid: int) -> Held | None:
+        by_id = {held.allocation.id: held for held in self.containers.follow().values()}
+        return by_id.get(self.owners.get(pid, ""))
+
+    def sees(self, *processes: tuple[int, str, int]) -> None:
+        self.probe.processes = [OnGpu(*process, 0, True) for process in processes]
+
+    def told(self, looks: int) -> list[str]:
+        return [line for _ in range(looks) for line in self.watch.look()["told"]]
+
+    def events(self) -> list[tuple[str, str, bool]]:
+        told = events.read(self.ledger.state_dir, "box")
+        return [(event["why"], event["gpu"], event["stops"]) for event in told]
+
+
+@pytest.fixture
+def world(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "100"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_process_of_the_host_is_told_once_and_never_stopped(world: World, sleeper: Any) -> None:
+    world.watch.stops = True
+    world.sees((sleeper.pid, "GPU-0", 15 * GIB), (os.getpid(), "GPU-1", GIB))
+    who = f"GPU-0 is shared, and used by who holds no share: processes {sleeper.pid}"
+    assert world.told(4 * LOOKS) == [who]
+    assert (sleeper.poll(), world.events()) == (None, [])
+
+
+def test_a_container_on_a_gpu_that_it_was_not_given_is_stopped_and_told_of_first(
+    world: World, sleeper: Any
+) -> None:
+    world.watch.stops = True
+    world.owners[sleeper.pid] = "box"
+    world.sees((sleeper.pid, "GPU-1", GIB))
+    assert world.told(LOOKS - 1) == []
+    assert world.told(1) == [
+        f"box: container box holds 1.00 GiB of GPU-1, which it was not given: "
+        f"process {sleeper.pid} (sleep); 1 processes killed"
+    ]
+    assert sleeper.wait(10) == -9
+    assert world.events() == [("gpu", "GPU-1", True)]
+
+
+def test_who_is_only_reported_runs_on(world: World, sleeper: Any) -> None:
+    world.owners[sleeper.pid] = "box"
+    world.sees((sleeper.pid, "GPU-0", 9 * GIB))
+    assert len(world.told(4 * LOOKS)) == 2
+    assert sleeper.poll() is None
+    assert world.events() == [("memory", "GPU-0", False), ("shim", "GPU-0", False)]
+
+
+def test_the_driver_is_told_a_containers_limit_where_that_has_a_cgroup(
+    world: World, sleeper: Any, tmp_path: Any
+) -> None:
+    world.watch.sets_limits = True
+    world.owners[sleeper.pid] = "box"
+    world.told(2)
+    assert world.probe.limits == []
+    (held,) = world.containers.follow().values()
+    held.folder = str(tmp_path)
+    world.told(2)
+    world.sees((sleeper.pid, "GPU-0", GIB))
+    world.told(2)
+    with world.ledger:
+        world.ledger.remove("box")
+    world.told(2)
+    asked = (5 * GIB, 6 * GIB, NO_LIMIT)
+    assert world.probe.limits == [("GPU-0", str(tmp_path), hard) for hard in asked]
