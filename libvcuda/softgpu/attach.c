@@ -16,12 +16,13 @@ static _Atomic uint32_t calm;
 _Atomic uint32_t *softgpu_attention = &calm;
 
 int
-softgpu_ordered_error (struct softgpu_state *state, const char *name)
+softgpu_ordered_error (struct softgpu_state *state, const char *name, unsigned gpu)
 {
   for (unsigned i = 0; state->ordered && i < SOFTGPU_ORDERS; i++)
     {
       struct softgpu_order *order = &state->order[i];
       if (order->error && strncmp (order->call, name, sizeof order->call) == 0
+          && (order->gpu == 0 || order->gpu == gpu)
           && (order->nth == 0 || atomic_fetch_add (&order->calls, 1) + 1 == order->nth))
         {
           if (order->error != SOFTGPU_HANGS)

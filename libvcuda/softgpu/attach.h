@@ -29,8 +29,9 @@ enum attach_result
    that stays 0 where there is none.  */
 extern _Atomic uint32_t *softgpu_attention;
 
-/* The error that was ordered for this call of NAME; 0 when none was.  */
-int softgpu_ordered_error (struct softgpu_state *state, const char *name);
+/* The error that was ordered for this call of NAME; 0 when none was. GPU: which one the call names,
+   counted from 1; 0: none, or it is not known.  */
+int softgpu_ordered_error (struct softgpu_state *state, const char *name, unsigned gpu);
 
 /* Finds the state file, maps it, takes a slot and looks which GPUs this process may open.  */
 enum attach_result softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind);

@@ -14,7 +14,8 @@ softgpu_cuda := init errors procaddress device attribute context context_query c
   capture_frontier capture_node capture_query graph graph_node graph_kernel graph_memory \
   graph_query graph_exec graph_update host_function window ipc ipc_event gate checkpoint ptx \
   module_image module_memory cubin module library function occupancy launch stream event
-softgpu_nvml := nvml_init nvml_device nvml_memory nvml_usage nvml_processes nvml_pid nvml_event nvml_ecc nvml_limits nvml_gate
+softgpu_nvml := nvml_init nvml_device nvml_memory nvml_usage nvml_processes nvml_pid nvml_event nvml_ecc \
+  nvml_limits nvml_topology nvml_mig nvml_gate
 
 softgpu_objects = $(patsubst %,$(SOFTGPU_OUT)/obj/%.o,$(1))
 
@@ -74,7 +75,7 @@ $(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,smi smi_query)
 	@echo "link      $@"
 	@$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl
 
-$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state order files stubs_errors)
+$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state create_topology order files stubs_errors)
 	@echo "link      $@"
 	@$(CC) $(CFLAGS_COMMON) -o $@ $^
 

@@ -28,7 +28,9 @@ usage (FILE *out)
   fputs ("usage: softgpu create ROOT [--gpus N] [--model NAME] [--memory SIZE]\n"
          "                           [--driver-version VERSION] [--seed NUMBER] [--slice TIME]\n"
          "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
-         "       softgpu fail ROOT --call NAME [--nth N] --error ERROR | --hang\n"
+         "                           [--topology [nvlink=N][,nvswitch=N][,pcie=N][,numa=N]]\n"
+         "                           [--mig GPU=DEVICES]...\n"
+         "       softgpu fail ROOT --call NAME [--nth N] [--gpu GPU] --error ERROR | --hang\n"
          "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
          "                         | --event GPU --xid N\n"
          "       softgpu heal ROOT\n"
@@ -177,14 +179,16 @@ destroy (const char *root)
   if (access (path, F_OK) != 0)
     fail (1, root, "no driver root of a software GPU", "name the folder that create was given");
   /* Only what create makes: a folder that holds something else stays, and says so.  */
-  static const char *const parts[] = { "dev", "usr", "proc/driver" };
+  static const char *const parts[] = { "dev", "usr", "proc/driver", "sys/bus/pci/devices" };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     {
       char part[4096];
       nftw (path_in (part, "%s/%s", root, parts[i]), remove_one, 16, FTW_DEPTH | FTW_PHYS);
     }
   unlink (path);
-  rmdir (path_in (path, "%s/proc", root));
+  static const char *const above[] = { "proc", "sys/bus/pci", "sys/bus", "sys" };
+  for (size_t i = 0; i < sizeof above / sizeof *above; i++)
+    rmdir (path_in (path, "%s/%s", root, above[i]));
   if (rmdir (root) != 0)
     fail (1, root, strerror (errno), "look what else lies there");
 }
@@ -202,6 +206,8 @@ main (int argc, char **argv)
     { "context-memory", required_argument, NULL, 'c' },
     { "no-managed", no_argument, NULL, 'n' },
     { "copy-rate", required_argument, NULL, 'r' },
+    { "topology", required_argument, NULL, 'y' },
+    { "mig", required_argument, NULL, 'i' },
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 },
   };
@@ -247,6 +253,12 @@ main (int argc, char **argv)
       case 'r':
         wish.copy_rate = size ("--copy-rate", optarg, "/s");
         break;
+      case 'y':
+        read_topology (optarg, &wish.topology);
+        break;
+      case 'i':
+        read_mig (optarg, &wish);
+        break;
       case 'h':
         usage (stdout);
         return 0;
@@ -273,5 +285,6 @@ main (int argc, char **argv)
   /* The state file comes last: with it the root counts as made.  */
   struct softgpu_state *state = make_state (&wish);
   describe (&wish, state);
+  describe_numa (&wish, state);
   return 0;
 }

@@ -59,6 +59,7 @@ make_state (const struct wish *wish)
       gpu->memory_bytes = wish->memory_bytes;
       gpu->minor = g;
       gpu->pci_bus = g + 1;
+      gpu->mig_devices = wish->mig_devices[g];
     }
   snprintf (state->driver_version, sizeof state->driver_version, "%s", wish->driver_version);
   state->cuda_version = 13000;
@@ -66,6 +67,7 @@ make_state (const struct wish *wish)
   state->context_bytes = wish->context_bytes;
   state->no_managed = wish->no_managed;
   state->copy_rate = wish->copy_rate;
+  state->topology = wish->topology;
   state->gpu_count = wish->gpus;
   state->size = bytes;
   state->version = SOFTGPU_VERSION;

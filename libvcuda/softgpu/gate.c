@@ -29,7 +29,7 @@ softgpu_gate (const char *name)
   if (strncmp (name, "cuCheckpoint", strlen ("cuCheckpoint")) != 0)
     while (own->checkpoint != CU_PROCESS_STATE_RUNNING)
       nanosleep (&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-  int error = softgpu_ordered_error (driver.tie.state, name);
+  int error = softgpu_ordered_error (driver.tie.state, name, 0);
   CUcontext context = softgpu_current_context ();
   if (!error && context && gpu_of (context->device)->lost && !needs_no_gpu (name))
     error = CUDA_ERROR_DEVICE_UNAVAILABLE;

@@ -31,7 +31,7 @@ start (void)
     case ATTACH_NO_DRIVER:
       return CUDA_ERROR_NO_DEVICE;
     }
-  int ordered = softgpu_ordered_error (driver.tie.state, "cuInit");
+  int ordered = softgpu_ordered_error (driver.tie.state, "cuInit", 0);
   if (ordered)
     {
       softgpu_detach (&driver.tie);

@@ -23,6 +23,7 @@ struct monitor
   _Atomic unsigned users; /* nvmlInit calls that no nvmlShutdown answers */
   struct attachment tie;
   struct nvmlDevice_st device[SOFTGPU_MAX_GPUS];
+  struct nvmlDevice_st mig[SOFTGPU_MAX_GPUS][SOFTGPU_MIG_DEVICES]; /* index: among its GPU's */
 };
 
 extern struct monitor monitor;

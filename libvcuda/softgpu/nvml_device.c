@@ -83,13 +83,6 @@ nvmlDeviceGetName (nvmlDevice_t device, char *name, unsigned int length)
 }
 
 nvmlReturn_t
-nvmlDeviceGetUUID (nvmlDevice_t device, char *uuid, unsigned int length)
-{
-  REQUIRE_DEVICE (device);
-  return put (uuid, length, gpu_of (device)->uuid);
-}
-
-nvmlReturn_t
 nvmlDeviceGetVbiosVersion (nvmlDevice_t device, char *version, unsigned int length)
 {
   REQUIRE_DEVICE (device);
@@ -163,8 +156,6 @@ ANSWER (GetComputeMode, nvmlComputeMode_t, NVML_COMPUTEMODE_DEFAULT)
 ANSWER (GetAccountingMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
 ANSWER (GetNumGpuCores, unsigned, 132 * 128)
 ANSWER (GetMemoryBusWidth, unsigned, 5120)
-ANSWER (IsMigDeviceHandle, unsigned, 0)
-ANSWER (GetMaxMigDeviceCount, unsigned, 0)
 ANSWER (GetMaxPcieLinkGeneration, unsigned, 5)
 ANSWER (GetCurrPcieLinkGeneration, unsigned, 5)
 ANSWER (GetMaxPcieLinkWidth, unsigned, 16)

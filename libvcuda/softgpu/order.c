@@ -79,6 +79,7 @@ order_failures (int argc, char **argv)
   static const struct option options[] = {
     { "call", required_argument, NULL, 'c' },
     { "nth", required_argument, NULL, 'n' },
+    { "gpu", required_argument, NULL, 'p' },
     { "error", required_argument, NULL, 'e' },
     { "lost", required_argument, NULL, 'l' },
     { "ecc", required_argument, NULL, 'g' },
@@ -91,7 +92,7 @@ order_failures (int argc, char **argv)
   };
   const char *call = NULL;
   uint64_t nth = 0, corrected = 0, uncorrected = 0, xid = 0;
-  int error = 0, lost = -1, ecc = -1, event = -1;
+  int error = 0, lost = -1, ecc = -1, event = -1, only = -1;
   for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
     switch (option)
       {
@@ -100,6 +101,9 @@ order_failures (int argc, char **argv)
         break;
       case 'n':
         nth = count (optarg, "--nth", UINT32_MAX);
+        break;
+      case 'p':
+        only = (int) count (optarg, "--gpu", SOFTGPU_MAX_GPUS - 1);
         break;
       case 'e':
         error = error_code (optarg);
@@ -132,9 +136,11 @@ order_failures (int argc, char **argv)
       || (event >= 0 && !xid))
     fail (2, "fail", "nothing to order",
           "name ROOT, and --call with --error or --hang, --lost, --ecc, or --event with --xid");
+  if (only >= 0 && (!call || strncmp (call, "nvmlDevice", strlen ("nvmlDevice")) != 0))
+    fail (2, "--gpu", "only calls of NVML name a GPU", "give a --call such as nvmlDeviceGetUUID");
   struct softgpu_state *state = open_state (argv[optind]);
   const int gpus = (int) state->gpu_count;
-  if (lost >= gpus || ecc >= gpus || event >= gpus)
+  if (lost >= gpus || ecc >= gpus || event >= gpus || only >= gpus)
     fail (2, "fail", "there is no such GPU", "count from 0");
   if (call)
     {
@@ -146,6 +152,7 @@ order_failures (int argc, char **argv)
       struct softgpu_order *order = &state->order[i];
       strcpy (order->call, call);
       order->nth = (uint32_t) nth;
+      order->gpu = (uint32_t) (only + 1);
       order->calls = 0;
       order->error = error;
     }

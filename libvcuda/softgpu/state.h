@@ -16,6 +16,7 @@
 #define SOFTGPU_VERSION 5
 
 #define SOFTGPU_MAX_GPUS 16
+#define SOFTGPU_MIG_DEVICES 7 /* of one GPU at most */
 #define SOFTGPU_MAX_SLOTS 512
 #define SOFTGPU_XIDS 16
 #define SOFTGPU_MARKS 512 /* events that one process may have outstanding on one GPU */
@@ -81,7 +82,7 @@ struct softgpu_order
   uint32_t nth;  /* counted over all processes, from the order on; 0: every one */
   _Atomic int32_t error;
   _Atomic uint32_t calls;
-  uint32_t padding;
+  uint32_t gpu; /* only calls of NVML that name this one, counted from 1; 0: any call */
 };
 #define SOFTGPU_ORDERS 16
 
@@ -118,6 +119,8 @@ struct softgpu_gpu
   uint64_t memory_bytes;
   uint32_t minor;
   uint32_t pci_bus;
+  uint32_t mig_devices; /* 0: it is not in MIG mode */
+  uint32_t padding;
 
   uint64_t clock_ns; /* device time: everything before it is decided */
   uint64_t busy_ns;
@@ -130,6 +133,17 @@ struct softgpu_gpu
   _Atomic uint64_t ecc_uncorrected;
   uint64_t backlogged[SOFTGPU_MAX_SLOTS / 64]; /* one bit a slot */
   struct softgpu_period period[SOFTGPU_PERIODS];
+};
+
+/* How the GPUs are joined, in groups of so many by their index; 0: there are none of the kind.  */
+struct softgpu_topology
+{
+  uint32_t told;     /* whether NVML says anything of it */
+  uint32_t nvlink;   /* joined to each other by NVLinks */
+  uint32_t nvswitch; /* NVLinks of each GPU that lead to a switch: the only one that is no group */
+  uint32_t pcie;     /* behind one PCIe switch */
+  uint32_t numa;     /* on one NUMA node */
+  uint32_t padding;
 };
 
 struct softgpu_state
@@ -146,6 +160,7 @@ struct softgpu_state
   _Atomic uint32_t ordered; /* whether any failure is */
   uint32_t no_managed;      /* the GPUs are of the kind without managed memory */
   uint64_t context_bytes;   /* what a context takes of its GPU */
+  struct softgpu_topology topology;
   struct softgpu_order order[SOFTGPU_ORDERS];
   struct softgpu_limit limit[SOFTGPU_LIMITS];
   int32_t cuda_version;

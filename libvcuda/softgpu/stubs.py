@@ -165,6 +165,7 @@ softgpu_slow_path:
 	subq $32, %rsp
 	movsd %xmm0, (%rsp)
 	movsd %xmm1, 8(%rsp)
+	movq %rdi, %rsi
 	movq %r10, %rdi
 	call softgpu_gate
 	movsd (%rsp), %xmm0

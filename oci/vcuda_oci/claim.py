@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from . import liveness, names, pages, policies
+from . import liveness, names, pages, policies, unhealthy
 from .allocation import Allocation
 from .config import BINPACK
 from .errors import VcudaError
@@ -30,7 +30,7 @@ _PAGE_POLICY = {
 class Rules:
     """What the settings say about every claim.
 
-    placement: "binpack" or "spread". overcommit: how many times a GPU's memory is promised.
+    placement: of config.PLACEMENTS. overcommit: how many times a GPU's memory is promised.
     context_bytes: what a process's context on a GPU counts against its container's share.
     meter_copies: whether copies within a GPU and memsets count against compute.
     """
@@ -59,7 +59,8 @@ def claim(
 
     claimant: the process that proves it wanted until the runtime knows the container.
 
-    A container that comes back (restart, second claim at the same moment) gets what it had. When
+    A container that comes back (restart, second claim at the same moment) gets what it had, on a
+    GPU that is unhealthy too: what its program does to one GPU it shall not do to the next. When
     nothing fits, what dead containers left behind is swept and the choice made again. Raises
     VcudaError: refused, with what would fit; or a record is broken, so that nobody knows what does.
     """
@@ -84,7 +85,7 @@ def claim(
         if isinstance(answer, Refused) and ledger.sweep(liveness.is_alive):
             answer = _place(ledger, host, request, rules)
         if isinstance(answer, Refused):
-            raise VcudaError(answer.reason, "placement", "ask for less, or free a share")
+            raise VcudaError(answer.reason, "placement", answer.mend)
         allocation = Allocation(
             owner.key,
             answer.shares,
@@ -129,7 +130,9 @@ def _place(ledger: Ledger, host: Host, request: Request, rules: Rules) -> Chosen
     if broken:
         raise broken_record(*broken[0])
     taken = [share for allocation in whole for share in allocation.shares]
-    return choose(host.gpus, taken, request, rules.placement, rules.overcommit)
+    order, overcommit = rules.placement, rules.overcommit
+    sick = unhealthy.reasons(ledger.state_dir)
+    return choose(host.gpus, taken, request, order, overcommit, host.distances, sick)
 
 
 def _all_here(allocation: Allocation, host: Host) -> bool:

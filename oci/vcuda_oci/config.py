@@ -12,7 +12,8 @@ from .errors import VcudaError
 from .sizes import parse_bytes
 
 ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS = "never", "unprivileged", "always"
-BINPACK, SPREAD = "binpack", "spread"
+BINPACK, SPREAD, TOPOLOGY = "binpack", "spread", "topology"
+PLACEMENTS = (BINPACK, SPREAD, TOPOLOGY)
 NO, YES = "no", "yes"
 REPORT, STOP = "report", "stop"
 AUTO, OFF = "auto", "off"
@@ -20,7 +21,7 @@ EXTRA_DEVICES = ("gds", "gdrcopy", "mofed", "nvswitch", "imex", "mps")
 
 _CHOICES = {
     "accept-request-from-env": (ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS),
-    "placement": (BINPACK, SPREAD),
+    "placement": PLACEMENTS,
     "meter-copies": (NO, YES),
     "bypass": (REPORT, STOP),
     "driver-limits": (AUTO, OFF),

@@ -8,19 +8,37 @@ from __future__ import annotations
 
 import os
 
-from . import driver_files, files, jsontree, nodes
+from . import driver_files, files, jsontree, nodes, topology
 from .errors import VcudaError
 from .nodes import DeviceNode
 from .placement import Gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from .driver_scan import DriverFiles
 
-__all__ = ["DeviceNode", "Host", "load"]
+__all__ = ["DeviceNode", "Host", "Told", "load"]
+
+
+class Told:
+    """What NVML told. cuda: the newest CUDA that the driver serves, "13.0".
+
+    distances: between the GPUs, see topology. silent: why a GPU does not answer, by its index; it
+    is not among `gpus`, and what the cache holds has none.
+    """
+
+    def __init__(
+        self,
+        gpus: list[Gpu],
+        cuda: str,
+        distances: list[list[int]] | None,
+        silent: Mapping[int, VcudaError] | None = None,
+    ) -> None:
+        self.gpus, self.cuda, self.distances = gpus, cuda, distances
+        self.silent = dict(silent or {})
 
 
 class Host:
@@ -30,7 +48,8 @@ class Host:
     the loader's folder; a soname and the versioned name stand for the same file. files: the
     driver's other files, by their path inside. nodes: by name below /dev. gpu_nodes: names of what
     belongs to a GPU beside its own node, by UUID. services: paths of sockets, or folders of such.
-    cuda: the newest CUDA that the driver serves, "13.0".
+    cuda: the newest CUDA that the driver serves, "13.0". distances: between the GPUs, see topology.
+    silent: why a GPU that NVML counts is none of them, by its index.
     """
 
     def __init__(
@@ -44,6 +63,8 @@ class Host:
         self.nodes: dict[str, DeviceNode] = {}
         self.gpu_nodes: dict[str, list[str]] = {}
         self.services: list[str] = []
+        self.distances: list[list[int]] | None = None
+        self.silent: dict[int, VcudaError] = {}
 
     def gpu(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
@@ -68,28 +89,21 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
     library = f"{found['folder']}/libnvidia-ml.so.{found['version']}"
     library = found["libraries"].get("libnvidia-ml.so.1", library)
     key = gpus_key(root, library)
-    told: Any = kept.get("nvml")
-    try:
-        gpus = [_kept_gpu(**gpu) for gpu in told["gpus"]] if told["key"] == key else None
-        cuda = told["cuda"]
-        if not isinstance(cuda, str):
-            gpus = None
-    except (KeyError, TypeError):
-        gpus = None
-    if gpus is None:
+    told = _kept_told(kept.get("nvml"), key)
+    if told is None:
         from . import nvml  # ctypes and the driver: only when the cache does not know
 
-        gpus, cuda = nvml.inventory(library)
-        told = {"key": key, "gpus": [gpu.__dict__ for gpu in gpus], "cuda": cuda}
+        told = nvml.inventory(library)
         stale = True
     if stale:
-        _keep(cache, {"driver": found, "nvml": told})
-    host = Host(root, found["version"], found["folder"], gpus, cuda)
+        _keep(cache, {"driver": found, "nvml": _told_as_json(told, key)})
+    host = Host(root, found["version"], found["folder"], told.gpus, told.cuda)
+    host.distances, host.silent = told.distances, told.silent
     host.libraries, host.libraries_32_bit = found["libraries"], found["libraries_32_bit"]
     host.files = found["files"]
     _add_extra_files(host, extra_devices)
-    host.gpu_nodes = {gpu.uuid: nodes.of_gpu(root, gpu) for gpu in gpus}
-    names = [*nodes.CONTROL, nodes.MODESET, *(f"nvidia{gpu.minor}" for gpu in gpus)]
+    host.gpu_nodes = {gpu.uuid: nodes.of_gpu(root, gpu) for gpu in host.gpus}
+    names = [*nodes.CONTROL, nodes.MODESET, *(f"nvidia{gpu.minor}" for gpu in host.gpus)]
     names += [name for of_gpu in host.gpu_nodes.values() for name in of_gpu]
     host.nodes = nodes.find(root, names + nodes.of_settings(root, extra_devices))
     return host
@@ -175,11 +189,37 @@ def _text(path: str) -> str:
         return ""
 
 
+def _told_as_json(told: Told, key: list[Any]) -> dict[str, Any] | None:
+    """None: a GPU is missing, which may be back for the next container."""
+    if told.silent:
+        return None
+    gpus = [gpu.__dict__ for gpu in told.gpus]
+    return {"key": key, "gpus": gpus, "cuda": told.cuda, "distances": told.distances}
+
+
+def _kept_told(told: Any, key: list[Any]) -> Told | None:
+    """None: not what NVML told of these GPUs, whole."""
+    try:
+        gpus = [_kept_gpu(**gpu) for gpu in told["gpus"]] if told["key"] == key else None
+        cuda, distances = told["cuda"], told["distances"]
+    except (KeyError, TypeError, AttributeError):
+        return None
+    if gpus is None or not isinstance(cuda, str):
+        return None
+    if distances is not None and not topology.are_distances(distances, len(gpus)):
+        return None
+    return Told(gpus, cuda, distances)
+
+
 def _kept_gpu(**fields: Any) -> Gpu:
     gpu = Gpu(**fields)
     for name, value in gpu.__dict__.items():
         is_number = name in ("index", "minor", "memory_bytes")
-        if not (type(value) is int and value >= 0 if is_number else _is_text(value)):
+        if name == "mig":
+            right = value is None or all(type(size) is int and size > 0 for size in value.values())
+        else:
+            right = type(value) is int and value >= 0 if is_number else _is_text(value)
+        if not right:
             raise TypeError("not a GPU")
     if not 0 < gpu.memory_bytes < 1 << 60:
         raise TypeError("not a GPU's memory")
@@ -187,14 +227,17 @@ def _kept_gpu(**fields: Any) -> Gpu:
 
 
 def gpus_key(root: str, library: str) -> list[Any]:
-    """Changes with NVML's file, the kernel's driver, and the GPUs that it drives.
+    """Changes with NVML's file, the kernel's driver, the GPUs that it drives and their parts.
 
     Raises VcudaError: there is no such file.
     """
-    try:
-        gpus = sorted(os.listdir(f"{root}/proc/driver/nvidia/gpus"))
-    except OSError:
-        gpus = []
+    gpus = sorted(nodes.listed(f"{root}/proc/driver/nvidia/gpus"))
+    # MIG devices come and go while the driver runs. Source: nodes.of_gpu.
+    parts = f"{root}/proc/driver/nvidia/capabilities"
+    for gpu in sorted(nodes.listed(parts)):
+        for instance in sorted(nodes.listed(f"{parts}/{gpu}/mig")):
+            inside = sorted(nodes.listed(f"{parts}/{gpu}/mig/{instance}"))
+            gpus += [f"{gpu}/{instance}/{part}" for part in ("", *inside)]
     try:
         status = os.stat(library)
     except OSError as error:

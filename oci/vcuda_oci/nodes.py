@@ -63,7 +63,7 @@ def of_gpu(root: str, gpu: Gpu) -> list[str]:
                 minor = _capability_minor(f"{folder}/access")
                 names += [_MIG + minor] if minor else []
     if gpu.bus_id:
-        for name in _listed(f"{root}/sys/bus/pci/devices/{gpu.bus_id}/drm"):
+        for name in listed(f"{root}/sys/bus/pci/devices/{gpu.bus_id}/drm"):
             if name.startswith(("card", "renderD")):
                 names.append("dri/" + name)
     return sorted(names)
@@ -74,7 +74,7 @@ def of_settings(root: str, settings: Collection[str]) -> list[str]:
     names = []
     for beginning in [one for setting in settings for one in EXTRA.get(setting, ())]:
         folder, slash, start = beginning.rpartition("/")
-        for name in _listed(f"{root}/dev/{folder}"):
+        for name in listed(f"{root}/dev/{folder}"):
             if name.startswith(start):
                 names.append(folder + slash + name)
     return sorted(names)
@@ -118,7 +118,7 @@ def _capability_minor(path: str) -> str:
     return ""
 
 
-def _listed(folder: str) -> list[str]:
+def listed(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import ctypes
 
+from . import topology
 from .errors import VcudaError
+from .host import Told
 from .placement import Gpu
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class _Memory(ctypes.Structure):
@@ -50,63 +56,154 @@ _BRANDS = (
 )
 
 
-def inventory(library: str) -> tuple[list[Gpu], str]:
-    """All GPUs of the driver whose NVML is the file `library`, by index, and its CUDA, "13.0".
+_ENABLED = 1  # NVML_FEATURE_ENABLED, NVML_DEVICE_MIG_ENABLE
+_SWITCH = 2  # NVML_NVLINK_DEVICE_TYPE_SWITCH
 
-    Raises VcudaError: the library does not load or does not answer. Source: nvml.h.
+
+def inventory(library: str) -> Told:
+    """All GPUs of the driver whose NVML is the file `library`, by index.
+
+    Raises VcudaError: the library does not load, or no GPU answers. Source: nvml.h.
     """
-    try:
-        nvml = ctypes.CDLL(library)
-    except OSError as error:
-        raise VcudaError(f"does not load: {error}", library, "reinstall the driver") from error
-
-    def ask(function: str, *arguments: object) -> None:
-        try:
-            status = nvml[function](*arguments)
-        except AttributeError as error:
-            raise VcudaError(f"has no {function}", library, "reinstall the driver") from error
-        if status != 0:
-            nvml.nvmlErrorString.restype = ctypes.c_char_p
-            reason = nvml.nvmlErrorString(status).decode()
-            raise VcudaError(f"{function}: {reason}", library, "check the driver with nvidia-smi")
-
-    def is_told(function: str, *arguments: object) -> bool:
-        try:
-            ask(function, *arguments)
-        except VcudaError:
-            return False  # what older drivers or some GPUs do not tell
-        return True
-
-    ask("nvmlInit_v2")
+    nvml = _Library(library)
+    nvml.ask("nvmlInit_v2")
     try:
         version, cuda = ctypes.c_int(), ""
-        if is_told("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(version)):
+        if nvml.tells("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(version)):
             cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
         count = ctypes.c_uint()
-        ask("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        gpus = []
+        nvml.ask("nvmlDeviceGetCount_v2", ctypes.byref(count))
+        found, silent = [], {}
         for index in range(count.value):
-            device = ctypes.c_void_p()
-            uuid, name = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
-            minor, memory = ctypes.c_uint(), _Memory()
-            ask("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device))
-            ask("nvmlDeviceGetUUID", device, uuid, ctypes.c_uint(96))
-            ask("nvmlDeviceGetName", device, name, ctypes.c_uint(96))
-            ask("nvmlDeviceGetMinorNumber", device, ctypes.byref(minor))
-            ask("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
-            gpu = Gpu(uuid.value.decode(), index, minor.value, memory.total, name.value.decode())
-            pci, brand = _Pci(), ctypes.c_uint()
-            major, least = ctypes.c_int(), ctypes.c_int()
-            if is_told("nvmlDeviceGetPciInfo_v3", device, ctypes.byref(pci)):
-                # NVML writes the domain with eight digits, the kernel with four.
-                domain, _, rest = pci.bus_id.decode().lower().partition(":")
-                gpu.bus_id = f"{domain[-4:]}:{rest}"
-            capability = "nvmlDeviceGetCudaComputeCapability"
-            if is_told(capability, device, ctypes.byref(major), ctypes.byref(least)):
-                gpu.arch = f"{major.value}.{least.value}"
-            if is_told("nvmlDeviceGetBrand", device, ctypes.byref(brand)):
-                gpu.brand = _BRANDS[brand.value] if brand.value < len(_BRANDS) else "unknown"
-            gpus.append(gpu)
-        return gpus, cuda
+            try:
+                found.append(_gpu(nvml, index))
+            except VcudaError as error:
+                silent[index] = error  # one that is lost takes nothing from the others
+        if silent and not found:
+            raise silent[0]
+        gpus, devices = [gpu for gpu, _ in found], [device for _, device in found]
+        return Told(gpus, cuda, _distances(nvml, gpus, devices), silent)
     finally:
-        nvml.nvmlShutdown()
+        nvml.ask("nvmlShutdown")
+
+
+class _Library:
+    """NVML, by the names of its functions. Raises VcudaError: it does not load."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._nvml = ctypes.CDLL(path)
+        except OSError as error:
+            raise VcudaError(f"does not load: {error}", path, "reinstall the driver") from error
+
+    def ask(self, function: str, *arguments: object) -> None:
+        """Raises VcudaError: it answers with an error, or has no such function."""
+        try:
+            status = self._nvml[function](*arguments)
+        except AttributeError as error:
+            raise VcudaError(f"has no {function}", self._path, "reinstall the driver") from error
+        if status != 0:
+            self._nvml.nvmlErrorString.restype = ctypes.c_char_p
+            reason = self._nvml.nvmlErrorString(status).decode()
+            mend = "check the driver with nvidia-smi"
+            raise VcudaError(f"{function}: {reason}", self._path, mend)
+
+    def tells(self, function: str, *arguments: object) -> bool:
+        """Whether it answers; older drivers and some GPUs do not tell all."""
+        try:
+            self.ask(function, *arguments)
+        except VcudaError:
+            return False
+        return True
+
+
+def _gpu(nvml: _Library, index: int) -> tuple[Gpu, ctypes.c_void_p]:
+    """The GPU and its handle. Raises VcudaError: it does not answer."""
+    device = ctypes.c_void_p()
+    uuid, name = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
+    minor, memory = ctypes.c_uint(), _Memory()
+    nvml.ask("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device))
+    nvml.ask("nvmlDeviceGetUUID", device, uuid, ctypes.c_uint(96))
+    nvml.ask("nvmlDeviceGetName", device, name, ctypes.c_uint(96))
+    nvml.ask("nvmlDeviceGetMinorNumber", device, ctypes.byref(minor))
+    nvml.ask("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
+    gpu = Gpu(uuid.value.decode(), index, minor.value, memory.total, name.value.decode())
+    pci, brand = _Pci(), ctypes.c_uint()
+    major, least = ctypes.c_int(), ctypes.c_int()
+    if nvml.tells("nvmlDeviceGetPciInfo_v3", device, ctypes.byref(pci)):
+        gpu.bus_id = _bus_id(pci)
+    capability = "nvmlDeviceGetCudaComputeCapability"
+    if nvml.tells(capability, device, ctypes.byref(major), ctypes.byref(least)):
+        gpu.arch = f"{major.value}.{least.value}"
+    if nvml.tells("nvmlDeviceGetBrand", device, ctypes.byref(brand)):
+        gpu.brand = _BRANDS[brand.value] if brand.value < len(_BRANDS) else "unknown"
+    gpu.mig = _mig_devices(nvml, device)
+    return gpu, device
+
+
+def _mig_devices(nvml: _Library, device: ctypes.c_void_p) -> dict[str, int] | None:
+    """Bytes of each MIG device by its UUID; None: the GPU is not in MIG mode."""
+    mode, pending, most = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+    told = nvml.tells("nvmlDeviceGetMigMode", device, ctypes.byref(mode), ctypes.byref(pending))
+    if not told or mode.value != _ENABLED:
+        return None
+    found = {}
+    nvml.ask("nvmlDeviceGetMaxMigDeviceCount", device, ctypes.byref(most))
+    for index in range(most.value):
+        mig, uuid, memory = ctypes.c_void_p(), ctypes.create_string_buffer(96), _Memory()
+        number = ctypes.c_uint(index)
+        if not nvml.tells("nvmlDeviceGetMigDeviceHandleByIndex", device, number, ctypes.byref(mig)):
+            continue  # none with this number
+        nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
+        nvml.ask("nvmlDeviceGetMemoryInfo", mig, ctypes.byref(memory))
+        found[uuid.value.decode()] = memory.total
+    return found
+
+
+def _bus_id(pci: _Pci) -> str:
+    """NVML writes the domain with eight digits, the kernel with four."""
+    domain, _, rest = pci.bus_id.decode().lower().partition(":")
+    return f"{domain[-4:]}:{rest}"
+
+
+def _distances(
+    nvml: _Library, gpus: Sequence[Gpu], devices: Sequence[ctypes.c_void_p]
+) -> list[list[int]] | None:
+    """See topology.distances."""
+    levels: list[list[int | None]] = []
+    for one in devices:
+        levels.append([])
+        for other in devices:
+            level = ctypes.c_uint()
+            pair = (one, other, ctypes.byref(level))
+            told = one is other or nvml.tells("nvmlDeviceGetTopologyCommonAncestor", *pair)
+            levels[-1].append(level.value if told else None)
+    ends = [_link_ends(nvml, device) for device in devices]
+    switched = [found.count(None) for found in ends]
+    links = [
+        [
+            # Links to switches lead to every GPU that has such links.
+            0 if one is other else ends[a].count(other.bus_id) + min(switched[a], switched[b])
+            for b, other in enumerate(gpus)
+        ]
+        for a, one in enumerate(gpus)
+    ]
+    return topology.distances(links, levels)
+
+
+def _link_ends(nvml: _Library, device: ctypes.c_void_p) -> list[str | None]:
+    """Where each active NVLink of the GPU ends: a bus id, or None for a switch."""
+    ends: list[str | None] = []
+    for link in range(topology.MOST_LINKS):
+        number, active, pci, kind = ctypes.c_uint(link), ctypes.c_uint(), _Pci(), ctypes.c_uint()
+        if not nvml.tells("nvmlDeviceGetNvLinkState", device, number, ctypes.byref(active)):
+            break  # it has no more
+        if active.value != _ENABLED:
+            continue
+        remote = (device, number, ctypes.byref(kind))
+        if nvml.tells("nvmlDeviceGetNvLinkRemoteDeviceType", *remote) and kind.value == _SWITCH:
+            ends.append(None)
+        elif nvml.tells("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, number, ctypes.byref(pci)):
+            ends.append(_bus_id(pci))
+    return ends

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from . import eligible, topology
 from .allocation import GpuShare
-from .config import SPREAD
+from .config import SPREAD, TOPOLOGY
 from .policies import FIXED, WEIGHTED
-from .request import ALL_GPUS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .request import Request
 
@@ -18,7 +18,7 @@ class Gpu:
     """A GPU of the node. index: as NVML counts; minor: of /dev/nvidia<minor>.
 
     bus_id: as the kernel writes it, "0000:01:00.0". arch: compute capability, "9.0". brand: NVML's,
-    in small letters, "tesla".
+    in small letters, "tesla". mig: bytes of each MIG device by its UUID; None: not in MIG mode.
     """
 
     def __init__(
@@ -31,10 +31,11 @@ class Gpu:
         bus_id: str = "",
         arch: str = "",
         brand: str = "",
+        mig: dict[str, int] | None = None,
     ) -> None:
         self.uuid, self.index, self.minor = uuid, index, minor
         self.memory_bytes, self.model = memory_bytes, model
-        self.bus_id, self.arch, self.brand = bus_id, arch, brand
+        self.bus_id, self.arch, self.brand, self.mig = bus_id, arch, brand, mig
 
 
 class Chosen:
@@ -45,23 +46,25 @@ class Chosen:
 
 
 class Refused:
-    """A refusal is a value with a reason; every front shows the same one."""
+    """A refusal is a value with a reason and a way out; every front shows the same one."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    def __init__(self, reason: str, mend: str = "ask for less, or free a share") -> None:
+        self.reason, self.mend = reason, mend
 
 
 class _Free:
-    """What is left of one GPU, and of the promises that its memory allows."""
+    """What is left of one GPU, and of the promises that its memory allows.
 
-    def __init__(self, gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> None:
-        mine = [share for share in taken if share.uuid == gpu.uuid]
-        self.gpu = gpu
-        self.core = 100 - sum(share.core_percent for share in mine)
-        self.unpromised = int(gpu.memory_bytes * overcommit) - sum(s.memory_bytes for s in mine)
+    at: its position among the GPUs. core, memory: how many percent and bytes others hold.
+    """
+
+    def __init__(self, gpu: Gpu, at: int, core: int, memory: int, overcommit: float) -> None:
+        self.gpu, self.at = gpu, at
+        self.core = 100 - core
+        self.unpromised = int(gpu.memory_bytes * overcommit) - memory
         # Nobody gets more than there is; and what was promised may be more than may be now.
         self.memory = max(0, min(self.unpromised, gpu.memory_bytes))
-        self.untouched = not mine
+        self.untouched = not core
 
 
 def choose(
@@ -70,58 +73,129 @@ def choose(
     request: Request,
     placement: str,
     overcommit: float = 1,
+    distances: Sequence[Sequence[int]] | None = None,
+    unhealthy: Mapping[str, str] | None = None,
 ) -> Chosen | Refused:
     """Place `request` on `gpus`, of which `taken` is in use.
 
-    Whole GPUs come first and are wholly unused ones; a fraction takes the fullest GPU that fits
-    (binpack) or the emptiest (spread) and leaves enough for the whole ones. Equal ones go by index,
-    so the answer is the same each time. Memory is promised up to `overcommit` times; above once,
-    the memory of fractions is managed. Of whole GPUs it never is: nobody else is there.
+    Whole GPUs come first and are wholly unused ones: those nearest to each other, and of equally
+    near ones those that leave the nearest behind. A fraction takes the fullest GPU that fits
+    (binpack, topology) or the emptiest (spread) and leaves enough for the whole ones; where there
+    are some, it is near them first. With "topology" it begins the least linked of unused GPUs.
+    Equal ones go by index, so the answer is the same each time. Memory is promised up to
+    `overcommit` times; above once, the memory of fractions is managed. Of whole GPUs it never is:
+    nobody else is there.
+
+    distances: between the GPUs in their order (see topology); without them all are equally near.
+    unhealthy: the reason of each GPU that is not to be taken, by UUID. One in MIG mode is taken
+    only whole and by its name. A refusal tells those of both kinds that it might have had.
     """
-    allowed, unknown = _allowed(gpus, request)
+    allowed, unknown = eligible.named(gpus, request)
     if unknown:
         return Refused(f"no GPU '{unknown}' here; there is {_listed(gpus)}")
-    free = [_Free(gpu, taken, overcommit) for gpu in allowed]
     core = request.core or 100 * len(allowed)
-    whole, fraction = divmod(core, 100)
-    untouched = [left for left in free if left.untouched]
-    if len(untouched) < whole or not free:
-        return Refused(f"{len(untouched)} of {len(free)} GPUs are wholly free; {whole or 1} asked")
-    parts = []
-    if fraction:
-        order = request.placement or placement
-        beside = [left for left in free if len(untouched) - left.untouched >= whole]
-        best = _best_fitting(beside, fraction, request, order, last=bool(whole))
-        if best is None:
-            return Refused(_nothing_fits(beside, fraction, request))
-        untouched = [left for left in untouched if left is not best]
-        parts = [_part(best, fraction, request, overcommit > 1)]
-    elif _memory(untouched[:whole]) < (request.memory_bytes or 0):
-        untouched.sort(key=lambda left: -left.memory)
-        most = _memory(untouched[:whole])
-        if most < (request.memory_bytes or 0):
-            asked = _gib(request.memory_bytes or 0)
-            return Refused(f"{whole} wholly free have at most {_gib(most)}; {asked} asked")
-    chosen = untouched[:whole]
-    return Chosen([GpuShare(left.gpu.uuid, left.gpu.memory_bytes, 100) for left in chosen] + parts)
+    barred = eligible.barred([gpus[at] for at in allowed], core, request, unhealthy or {})
+    if barred and len(barred) == len(allowed):
+        return Refused(*eligible.refusal(barred))
+    free = [left for left in _left(gpus, allowed, taken, overcommit) if left.gpu.uuid not in barred]
+    answer = _place(free, len(allowed), core, request, placement, overcommit > 1, distances)
+    if barred and isinstance(answer, Refused):
+        why, mend = eligible.refusal(barred)
+        return Refused(f"{answer.reason} ({why})", mend)
+    return answer
 
 
 def free_memory(gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> int:
     """The most bytes that one container could still be promised on `gpu`."""
-    return _Free(gpu, taken, overcommit).memory
+    return _left([gpu], [0], taken, overcommit)[0].memory
 
 
-def _allowed(gpus: Sequence[Gpu], request: Request) -> tuple[list[Gpu], str]:
-    """The GPUs that the request may use, in its order, and the first name that is none of them."""
-    if not request.gpus or request.gpus == (ALL_GPUS,):
-        return list(gpus), ""
-    allowed = []
-    for name in request.gpus:
-        found = [gpu for gpu in gpus if name in (gpu.uuid, str(gpu.index))]
-        if not found:
-            return [], name
-        allowed += [gpu for gpu in found if gpu not in allowed]
-    return allowed, ""
+def _place(
+    free: list[_Free],
+    count: int,
+    core: int,
+    request: Request,
+    placement: str,
+    managed: bool,
+    distances: Sequence[Sequence[int]] | None,
+) -> Chosen | Refused:
+    """`choose`, of `count` GPUs of which `free` may be taken, `core` percent."""
+    whole, fraction = divmod(core, 100)
+    untouched = [left for left in free if left.untouched]
+    if len(untouched) < whole or not free:
+        return Refused(f"{len(untouched)} of {count} GPUs are wholly free; {whole or 1} asked")
+    parts = []
+    if fraction:
+        beside = [left for left in free if len(untouched) - left.untouched >= whole]
+        order = request.placement or placement
+        fitting = _fitting(beside, fraction, request, order, distances, bool(whole))
+        if not fitting:
+            return Refused(_nothing_fits(beside, fraction, request))
+        best, chosen = _with_the_nearest(fitting, untouched, whole, distances)
+        parts = [_part(best, fraction, request, managed)]
+    else:
+        chosen, _ = _nearest(untouched, whole, distances)
+        if _memory(chosen) < (request.memory_bytes or 0):
+            chosen = sorted(untouched, key=lambda left: -left.memory)[:whole]
+            most = _memory(chosen)
+            if most < (request.memory_bytes or 0):
+                asked = _gib(request.memory_bytes or 0)
+                return Refused(f"{whole} wholly free have at most {_gib(most)}; {asked} asked")
+    return Chosen([GpuShare(left.gpu.uuid, left.gpu.memory_bytes, 100) for left in chosen] + parts)
+
+
+def _left(
+    gpus: Sequence[Gpu], positions: Sequence[int], taken: Sequence[GpuShare], overcommit: float
+) -> list[_Free]:
+    """What is left of the GPUs at these positions."""
+    core = dict.fromkeys([gpu.uuid for gpu in gpus], 0)
+    memory = dict(core)
+    for share in taken:
+        uuid = share.uuid
+        if uuid in core:
+            core[uuid] += share.core_percent
+            memory[uuid] += share.memory_bytes
+    return [
+        _Free(gpu, at, core[gpu.uuid], memory[gpu.uuid], overcommit)
+        for at, gpu in [(at, gpus[at]) for at in positions]
+    ]
+
+
+def _nearest(
+    untouched: list[_Free],
+    count: int,
+    distances: Sequence[Sequence[int]] | None,
+    beside: _Free | None = None,
+    searches: int = 1,
+) -> tuple[list[_Free], int]:
+    """`count` of them and how far they are from each other and from `beside`, in all.
+
+    searches: among how many such questions the time for one is divided.
+    """
+    if distances is None or not count:
+        return untouched[:count], 0
+    by_position = {left.at: left for left in untouched}
+    at = None if beside is None else beside.at
+    steps = topology.STEPS // searches
+    chosen, far = topology.closest(distances, list(by_position), count, at, steps)
+    return [by_position[position] for position in chosen], far
+
+
+def _with_the_nearest(
+    fitting: list[_Free],
+    untouched: list[_Free],
+    whole: int,
+    distances: Sequence[Sequence[int]] | None,
+) -> tuple[_Free, list[_Free]]:
+    """Where the fraction goes, and the whole GPUs beside it. fitting: the best first."""
+    if distances is None or not whole:
+        return fitting[0], [left for left in untouched if left is not fitting[0]][:whole]
+    found = []
+    for best in fitting:
+        others = [left for left in untouched if left is not best]
+        found.append((best, *_nearest(others, whole, distances, best, len(fitting))))
+    best, chosen, _ = min(found, key=lambda answer: answer[2])
+    return best, chosen
 
 
 def _part(left: _Free, fraction: int, request: Request, managed: bool) -> GpuShare:
@@ -146,22 +220,35 @@ def _memory(gpus: Sequence[_Free]) -> int:
     return sum(left.memory for left in gpus)
 
 
-def _best_fitting(
-    free: Sequence[_Free], fraction: int, request: Request, order: str, last: bool
-) -> _Free | None:
-    """last: of equal ones the last by index, so that the first are left for whole GPUs."""
+def _fitting(
+    free: Sequence[_Free],
+    fraction: int,
+    request: Request,
+    order: str,
+    distances: Sequence[Sequence[int]] | None,
+    last: bool,
+) -> list[_Free]:
+    """Those that hold the fraction, the best first.
+
+    last: of equal ones the last by index, so that the first are left for whole GPUs.
+    """
     fitting = [
         left
         for left in free
         if left.core >= fraction and left.memory >= _fraction_memory(left, fraction, request)
     ]
     sign = -1 if order == SPREAD else 1
+    kept: dict[int, int] = {}
+    if order == TOPOLOGY and distances is not None:
+        unused = [left.at for left in free if left.untouched]
+        # How near it is to the unused ones: what is lost to them with it.
+        kept = {at: -sum([distances[at][other] for other in unused]) for at in unused}
 
-    def rank(left: _Free) -> tuple[int, int, int]:
+    def rank(left: _Free) -> tuple[int, int, int, int]:
         index = -left.gpu.index if last else left.gpu.index
-        return sign * left.core, sign * left.unpromised, index
+        return sign * left.core, kept.get(left.at, 0), sign * left.unpromised, index
 
-    return min(fitting, key=rank, default=None)
+    return sorted(fitting, key=rank)
 
 
 def _nothing_fits(free: Sequence[_Free], fraction: int, request: Request) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import jsontree, names, policies
-from .config import ENV_ALWAYS, ENV_NEVER
+from .config import ENV_ALWAYS, ENV_NEVER, PLACEMENTS
 from .errors import VcudaError
 from .identity import claims_two_engines, image_may_annotate, is_crios, is_pod
 from .policies import Terms
@@ -172,8 +172,9 @@ def parse(asked: Asked) -> Request:
         memory = _memory(words["memory"], where) if "memory" in words else None
     terms = policies.parse(words, core, where)
     placement = words.get("placement", "")
-    if placement not in ("", "binpack", "spread"):
-        raise VcudaError(f"placement '{placement}' is not offered", where, "use binpack or spread")
+    if placement not in ("", *PLACEMENTS):
+        mend = "use binpack, spread or topology"
+        raise VcudaError(f"placement '{placement}' is not offered", where, mend)
     gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
     return Request(core, memory, gpus, terms, placement, "env" if asked.from_env else "annotation")
 

@@ -116,7 +116,7 @@ def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config)
             devices = resources.devices(
                 plugin.kind, seen.gpus, seen.unhealthy, seen.numa, settings.memory_overcommit
             )
-            plugin.publish(devices)
+            plugin.publish(devices, seen.gpus, seen.distances)
         except VcudaError as error:
             _log.error("%s", error)
     _log.info("%d GPUs, %d unhealthy", len(seen.gpus), len(seen.unhealthy))

@@ -22,13 +22,15 @@ from . import resources
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vcuda_oci.placement import Gpu
+
     from .resources import Device
 
 _log = logging.getLogger(__name__)
 
 
 class DevicePlugin:
-    """kind: of `resources`. order: how GPUs are filled, "binpack" or "spread".
+    """kind: of `resources`. order: how GPUs are filled, as the setting says.
 
     streams: how many kubelets watch the devices now.
     """
@@ -38,6 +40,8 @@ class DevicePlugin:
         self._state_dir, self._order = os.path.normpath(state_dir), order
         self._known: frozenset[str] = frozenset()
         self._list = b""
+        self._gpus: Sequence[Gpu] = ()
+        self._distances: Sequence[Sequence[int]] | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -45,8 +49,14 @@ class DevicePlugin:
         """Whether there is anything to offer."""
         return bool(self._known)
 
-    def publish(self, devices: Sequence[Device]) -> None:
-        """From now on these are what there is."""
+    def publish(
+        self,
+        devices: Sequence[Device],
+        gpus: Sequence[Gpu],
+        distances: Sequence[Sequence[int]] | None,
+    ) -> None:
+        """From now on these are what there is. distances: between the GPUs, or None."""
+        self._gpus, self._distances = gpus, distances
         message = api.message("ListAndWatchResponse")()
         for device in devices:
             health = api.HEALTHY if device.healthy else api.UNHEALTHY
@@ -110,6 +120,8 @@ class DevicePlugin:
                 asked.must_include_deviceIDs,
                 asked.allocation_size,
                 self._order,
+                self._gpus,
+                self._distances,
             )
             answer.container_responses.add(deviceIDs=chosen)
         return answer

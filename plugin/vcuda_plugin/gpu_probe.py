@@ -1,8 +1,10 @@
 """What NVML says of this host's GPUs, a line every two seconds: a process of its own.
 
-NVML can hang for as long as a broken GPU pleases, and then only this process hangs. Each line is a
-JSON object: gpus (placement.Gpu's fields), numa (node by UUID), failing (reason by UUID), xids
-([UUID, number] of each Xid event since the last line).
+NVML can hang for as long as a broken GPU pleases. Each GPU is asked in a thread of its own, so that
+the others answer meanwhile; where NVML hangs for all, only this process does. Each line is a JSON
+object: gpus (placement.Gpu's fields), distances (see vcuda_oci.topology), numa (node by UUID),
+failing (reason by UUID), xids ([UUID, number] of each Xid event since the last line), silent (why a
+GPU is none of these, by index).
 """
 
 from __future__ import annotations
@@ -11,15 +13,21 @@ import ctypes
 import json
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from vcuda_oci import files, host
 from vcuda_oci.errors import VcudaError
 
 from . import parent
+from .health import HANGS
 
 PERIOD_MS = 2000
+# A GPU that has said nothing for so long hangs; together with the period less than what the agent
+# waits for a line.
+ANSWER_SECONDS = 2
 _XID_CRITICAL = 8  # nvmlEventTypeXidCriticalError
 _TIMEOUT = 10  # NVML_ERROR_TIMEOUT: no event came
 
@@ -46,6 +54,8 @@ def main(driver_root: str, cache: str) -> None:
         # NVML that is open knows of no other driver and no other GPUs: the next process does.
         while host.gpus_key(facts.root, library) == key:
             _say(probe.look(driver_root))
+            if probe.one_is_back():
+                break
     except VcudaError as error:
         print(f"vcuda-node-agent: {error}", file=sys.stderr)
         time.sleep(PERIOD_MS / 1000)
@@ -58,6 +68,7 @@ class Probe:
 
     def __init__(self, library: str, facts: host.Host) -> None:
         self.gpus: list[dict[str, Any]] = [gpu.__dict__ for gpu in facts.gpus]
+        self._facts = facts
         self._first = True
         try:
             self._nvml = ctypes.CDLL(library)
@@ -70,22 +81,34 @@ class Probe:
         self._events = ctypes.c_void_p()
         self._nvml.nvmlEventSetCreate(ctypes.byref(self._events))
         self._handles: dict[str, int] = {}
+        self._askers = {gpu.uuid: _Asker(self._ask, gpu.uuid) for gpu in facts.gpus}
+
+    def one_is_back(self) -> bool:
+        """Whether a GPU answers that did not when its facts were asked."""
+        device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
+        by_index = self._nvml.nvmlDeviceGetHandleByIndex_v2
+        return any(
+            not by_index(ctypes.c_uint(index), ctypes.byref(device))
+            and not self._nvml.nvmlDeviceGetMemoryInfo(device, memory)
+            for index in self._facts.silent
+        )
 
     def look(self, driver_root: str) -> dict[str, Any]:
         """Wait for events, then ask each GPU. The first look does not wait."""
         xids = [] if self._first else self._wait()
         self._first = False
-        failing = {}
-        for gpu in self.gpus:
-            reason = self._ask(gpu["uuid"])
-            if reason:
-                failing[gpu["uuid"]] = reason
+        for asker in self._askers.values():
+            asker.begin()
+        end = time.monotonic() + ANSWER_SECONDS
+        answers = {uuid: asker.answer(end) for uuid, asker in self._askers.items()}
         numa = {gpu["uuid"]: _numa_node(driver_root, gpu["bus_id"]) for gpu in self.gpus}
         return {
             "gpus": self.gpus,
+            "distances": self._facts.distances,
             "numa": {uuid: node for uuid, node in numa.items() if node >= 0},
-            "failing": failing,
+            "failing": {uuid: reason for uuid, reason in answers.items() if reason},
             "xids": xids,
+            "silent": {index: error.what for index, error in self._facts.silent.items()},
         }
 
     def _ask(self, uuid: str) -> str:
@@ -120,6 +143,36 @@ class Probe:
     def _reason(self, status: int) -> str:
         text: bytes = self._nvml.nvmlErrorString(status)
         return text.decode("utf-8", "replace")
+
+
+class _Asker:
+    """Asks for one GPU in a thread of its own, which may never come back."""
+
+    def __init__(self, ask: Callable[[str], str], uuid: str) -> None:
+        self._ask, self._uuid = ask, uuid
+        self._asked, self._answered = threading.Event(), threading.Event()
+        self._answered.set()
+        self._reason, self._hangs = "", False
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def begin(self) -> None:
+        """Ask, unless the last answer is still awaited."""
+        if self._answered.is_set():
+            self._answered.clear()
+            self._asked.set()
+
+    def answer(self, end: float) -> str:
+        """Why it does not answer, "" where it does; waits until `end`, unless it hangs anyway."""
+        left = 0 if self._hangs else max(0, end - time.monotonic())
+        self._hangs = not self._answered.wait(left)
+        return HANGS if self._hangs else self._reason
+
+    def _run(self) -> None:
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            self._reason = self._ask(self._uuid)
+            self._answered.set()
 
 
 def _numa_node(driver_root: str, bus_id: str) -> int:

@@ -10,9 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vcuda_oci.unhealthy import Ailment
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+# The reason of a GPU, or of all, about which NVML has been asked and says nothing.
+HANGS = "NVML hangs"
 DOWN_SECONDS = 4.0
 UP_SECONDS = 8.0
 # An Xid that does not last: after so long without another the GPU counts as healthy.
@@ -32,11 +36,22 @@ class _State:
 
 
 class Health:
-    """ignored, lasting: Xids by their class, as the settings say. Times are in seconds."""
+    """ignored, lasting: Xids by their class, as the settings say. Times are in seconds.
 
-    def __init__(self, ignored: Collection[int], lasting: Collection[int]) -> None:
+    known: what is wrong with GPUs already, by UUID.
+    """
+
+    def __init__(
+        self,
+        ignored: Collection[int],
+        lasting: Collection[int],
+        known: Mapping[str, Ailment] | None = None,
+    ) -> None:
         self._ignored, self._lasting = ignored, lasting
-        self._states: dict[str, _State] = {}
+        self._states = {
+            uuid: _State(reason=was.reason, xid=was.xid, xid_until=was.until or 0.0)
+            for uuid, was in (known or {}).items()
+        }
 
     def see(
         self,
@@ -61,11 +76,18 @@ class Health:
 
     def unhealthy(self, now: float) -> dict[str, str]:
         """The reason of each GPU that is, by UUID."""
+        return {uuid: ailment.why(now) for uuid, ailment in self.ailments(now).items()}
+
+    def ailments(self, now: float) -> dict[str, Ailment]:
+        """What is wrong with each GPU that is unhealthy, by UUID."""
         found = {}
         for uuid, state in self._states.items():
-            counts = state.xid in self._lasting or now < state.xid_until
-            if state.reason or (state.xid and counts):
-                found[uuid] = state.reason or f"Xid {state.xid}"
+            lasts = state.xid in self._lasting
+            counts = lasts or now < state.xid_until
+            xid = state.xid if counts else 0
+            if state.reason or xid:
+                until = None if lasts or not xid else state.xid_until
+                found[uuid] = Ailment(state.reason, xid, until)
         return found
 
     def _fail(self, state: _State, now: float, reason: str) -> None:

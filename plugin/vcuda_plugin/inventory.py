@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from vcuda_oci import unhealthy
 from vcuda_oci.placement import Gpu
 
 from . import child
-from .health import Health
+from .health import HANGS, Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,25 +26,31 @@ LIMIT_SECONDS = 8
 # To open it may wake each GPU from sleep, a second or two each.
 START_SECONDS = 60
 _PAUSE_SECONDS = 1
-_HANGS = "NVML hangs"
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class Inventory:
-    """unhealthy: the reason, by UUID. numa: the node of each GPU that has one, by UUID."""
+    """gpus: those that are not in MIG mode. unhealthy: the reason, by UUID.
+
+    numa: the node of each GPU that has one, by UUID.
+    distances: between the GPUs in their order, see vcuda_oci.topology; None: not told.
+    """
 
     gpus: list[Gpu] = field(default_factory=list)
     numa: dict[str, int] = field(default_factory=dict)
     unhealthy: dict[str, str] = field(default_factory=dict)
+    distances: list[list[int]] | None = None
 
 
 async def follow(settings: Config, changed: Callable[[Inventory], None]) -> None:
-    """Call `changed` with what is there, first once NVML has answered and then at each change."""
-    health = Health(settings.ignored_xids, settings.lasting_xids)
+    """Call `changed` with what is there, first once NVML has answered and then at each change.
+
+    What is unhealthy is kept for the claims, and for the next agent.
+    """
+    watch = _Watch(settings, changed)
     known: dict[str, Any] | None = None
-    told: Inventory | None = None
     while True:
         cache = settings.state_dir + "/host.json"
         probe = child.running("vcuda_plugin.gpu_probe", settings.driver_root, cache)
@@ -58,40 +66,85 @@ async def follow(settings: Config, changed: Callable[[Inventory], None]) -> None
                     else:
                         trouble = "NVML does not answer"
                 except asyncio.TimeoutError:
-                    trouble = _HANGS
+                    trouble = HANGS
                     _log.warning("NVML: no answer for %d s; asking anew", limit)
                 if known:
-                    told = _tell(health, known, trouble, told, changed)
+                    watch.see(known, trouble)
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _tell(
-    health: Health,
-    look: dict[str, Any],
-    trouble: str,
-    told: Inventory | None,
-    changed: Callable[[Inventory], None],
-) -> Inventory:
-    now = time.monotonic()
-    gpus = [Gpu(**gpu) for gpu in look["gpus"]]
-    uuids = [gpu.uuid for gpu in gpus]
-    if trouble:
-        # Of one that hangs nothing is known since it was asked.
-        since = now - LIMIT_SECONDS if trouble == _HANGS else now
-        for when in (since, now):
-            health.see(when, uuids, dict.fromkeys(uuids, trouble))
-    else:
-        health.see(now, uuids, look["failing"], look["xids"])
-    seen = Inventory(gpus, look["numa"], health.unhealthy(now))
-    for uuid in uuids:
-        before, after = told.unhealthy.get(uuid) if told else None, seen.unhealthy.get(uuid)
-        if before != after:
-            _log.warning("%s is %s", uuid, f"unhealthy: {after}" if after else "healthy again")
-    if told is None or _facts(seen) != _facts(told):
-        changed(seen)
-    return seen
+class _Watch:
+    """What was seen of the GPUs, and what of it was told and kept."""
+
+    def __init__(self, settings: Config, changed: Callable[[Inventory], None]) -> None:
+        self._settings, self._changed = settings, changed
+        self._kept = unhealthy.read(settings.state_dir)
+        self._health = Health(settings.ignored_xids, settings.lasting_xids, self._kept)
+        self._told: Inventory | None = None
+        self._silent: dict[str, str] = {}
+
+    def see(self, look: dict[str, Any], trouble: str) -> None:
+        """look: what the probe said last. trouble: why it says no more."""
+        self._forget_what_was_removed()
+        now = time.monotonic()
+        gpus = [Gpu(**gpu) for gpu in look["gpus"]]
+        uuids = [gpu.uuid for gpu in gpus]
+        if trouble:
+            # Of one that hangs nothing is known since it was asked.
+            since = now - LIMIT_SECONDS if trouble == HANGS else now
+            for when in (since, now):
+                self._health.see(when, uuids, dict.fromkeys(uuids, trouble))
+        else:
+            self._health.see(now, uuids, look["failing"], look["xids"])
+        self._keep(self._health.ailments(now))
+        sick = self._health.unhealthy(now)
+        seen = _shared(Inventory(gpus, look["numa"], sick, look["distances"]))
+        for uuid in uuids:
+            before, after = self._told.unhealthy.get(uuid) if self._told else None, sick.get(uuid)
+            if before != after:
+                _log.warning("%s is %s", uuid, f"unhealthy: {after}" if after else "healthy again")
+        for index, why in look["silent"].items():
+            if index not in self._silent:
+                _log.warning("GPU %s is left out: %s", index, why)
+        self._silent = look["silent"]
+        if self._told is None or _facts(seen) != _facts(self._told):
+            self._changed(seen)
+        self._told = seen
+
+    def _forget_what_was_removed(self) -> None:
+        """Who removes the file says that its GPUs are fit."""
+        path = unhealthy.path_in(self._settings.state_dir)
+        if self._kept and not os.path.lexists(path):
+            _log.warning("%s: removed; what it said of GPUs is forgotten", path)
+            self._kept = {}
+            self._health = Health(self._settings.ignored_xids, self._settings.lasting_xids)
+
+    def _keep(self, ailments: dict[str, unhealthy.Ailment]) -> None:
+        if ailments == self._kept:
+            return
+        try:
+            unhealthy.write(self._settings.state_dir, ailments)
+            self._kept = ailments
+        except OSError as error:
+            path = unhealthy.path_in(self._settings.state_dir)
+            _log.warning("%s: cannot be written: %s", path, error.strerror)
+
+
+def _shared(inventory: Inventory) -> Inventory:
+    """Without GPUs in MIG mode: they are divided already."""
+    at = [at for at, gpu in enumerate(inventory.gpus) if gpu.mig is None]
+    if len(at) == len(inventory.gpus):
+        return inventory
+    gpus, far = [inventory.gpus[one] for one in at], inventory.distances
+    sick = inventory.unhealthy
+    return Inventory(
+        gpus,
+        inventory.numa,
+        {gpu.uuid: sick[gpu.uuid] for gpu in gpus if gpu.uuid in sick},
+        None if far is None else [[far[a][b] for b in at] for a in at],
+    )
 
 
 def _facts(inventory: Inventory) -> tuple[Any, ...]:
     gpus = [gpu.__dict__ for gpu in inventory.gpus]
-    return gpus, inventory.numa, sorted(inventory.unhealthy)
+    return gpus, inventory.numa, inventory.unhealthy, inventory.distances

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vcuda_oci import names
+from vcuda_oci.allocation import GpuShare
 from vcuda_oci.config import SPREAD
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.placement import Refused, choose
+from vcuda_oci.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -110,17 +113,27 @@ def answer(kind: str, ids: Sequence[str], known: Collection[str], state_dir: str
 
 
 def preferred(
-    kind: str, available: Iterable[str], must: Sequence[str], size: int, order: str
+    kind: str,
+    available: Iterable[str],
+    must: Sequence[str],
+    size: int,
+    order: str,
+    gpus: Sequence[Gpu] = (),
+    distances: Sequence[Sequence[int]] | None = None,
 ) -> list[str]:
     """Of the available IDs `size`, those in `must` among them, from as few GPUs as can be.
 
-    Whole GPUs from untouched ones, the rest from the fullest that has it (binpack) or the emptiest
-    (spread), as placement does. Fewer than `size` where there are no more.
+    Those of the GPUs that placement would choose; memory, and what is added to IDs that it has
+    anyway, from the fullest GPU that has it (binpack) or the emptiest (spread). Fewer than `size`
+    where there are no more. gpus, distances: the node's, as placement has them.
     """
     chosen = list(dict.fromkeys(must))
     free: dict[str, list[str]] = {}
     for id in sorted(set(available) - set(chosen), key=_rank):
         free.setdefault(_gpu_of(id), []).append(id)
+    if kind != MEMORY and not chosen:
+        for uuid, count in _as_placed(kind, free, size, order, gpus, distances).items():
+            chosen += free.pop(uuid)[:count]
     # What is beside IDs that it has anyway comes first.
     for uuid in dict.fromkeys(map(_gpu_of, chosen)):
         chosen += free.pop(uuid, [])[: max(0, size - len(chosen))]
@@ -129,6 +142,24 @@ def preferred(
         uuid = _next_gpu(free, left, 100 if kind == CORE else 0, order)
         chosen += free.pop(uuid)[:left]
     return chosen
+
+
+def _as_placed(
+    kind: str,
+    free: dict[str, list[str]],
+    size: int,
+    order: str,
+    gpus: Sequence[Gpu],
+    distances: Sequence[Sequence[int]] | None,
+) -> dict[str, int]:
+    """How many IDs of each GPU the container would get now; empty: it would be refused."""
+    each = 100 if kind == CORE else 1
+    held = {gpu.uuid: each - len(free.get(gpu.uuid, ())) for gpu in gpus}
+    taken = [GpuShare(uuid, 0, 100 * count // each) for uuid, count in held.items() if count > 0]
+    answer = choose(gpus, taken, Request(size * 100 // each), order, 1, distances)
+    if isinstance(answer, Refused) or not size:
+        return {}
+    return {share.uuid: share.core_percent * each // 100 for share in answer.shares}
 
 
 def _next_gpu(free: dict[str, list[str]], left: int, whole: int, order: str) -> str:

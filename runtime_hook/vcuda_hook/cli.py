@@ -187,7 +187,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     add("--core-limit", metavar="PERCENT", help="the most that elastic gets of a GPU; default 100")
     add("--weight", metavar="N", help="of weighted, 1 to 10000; default 100")
     add("--priority", metavar="N", help="of elastic and weighted, 0 to 1000, higher first")
-    add("--placement", metavar="NAME", help="binpack or spread")
+    add("--placement", metavar="NAME", help="binpack, spread or topology")
     add("--env", metavar="NAME=VALUE", action="append", default=[], help="may be repeated")
     add(
         "--volume",

@@ -47,10 +47,12 @@ def look(root: str) -> list[Gpu]:
     found = driver_scan.find(root)
     default = f"{found.folder}/libnvidia-ml.so.{found.version}"
     path = found.libraries.get("libnvidia-ml.so.1", default)
-    inventory, _ = nvml.inventory(path)
+    told = nvml.inventory(path)
+    for error in told.silent.values():
+        raise error
     library = ctypes.CDLL(path)
     library.nvmlInit_v2()
-    return [Gpu(gpu.index, gpu.uuid, _persists(library, gpu.uuid)) for gpu in inventory]
+    return [Gpu(gpu.index, gpu.uuid, _persists(library, gpu.uuid)) for gpu in told.gpus]
 
 
 def answers(gpus: Sequence[Gpu]) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from vcuda_oci import host, placement, policies
+from vcuda_oci import host, placement, policies, unhealthy
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger, broken_record
 
@@ -81,6 +81,7 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     whole, broken = Ledger(settings.state_dir).read()
     measured = context_memory.measure(facts) if arguments.measure_context else {}
     overcommit = settings.memory_overcommit
+    sick = unhealthy.reasons(settings.state_dir)
     entries: list[dict[str, Any]] = []
     for gpu in facts.gpus:
         taken = [share for a in whole for share in a.shares if share.uuid == gpu.uuid]
@@ -95,6 +96,8 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
                 "promised_memory_bytes": sum(share.memory_bytes for share in taken),
                 "memory_overcommit": overcommit,
                 "tenants": len(taken),
+                "unhealthy": sick.get(gpu.uuid),
+                "mig_devices": gpu.mig,
             }
         )
         if arguments.measure_context:
@@ -103,7 +106,10 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
         table.print_json(entries)
     else:
         headings = (*_GPU_HEADINGS, *(("CONTEXT",) if arguments.measure_context else ()))
-        table.print_table(headings, [_gpu_row(entry) for entry in entries])
+        headings += ("UNHEALTHY",) if sick else ()
+        divided = any(gpu.mig is not None for gpu in facts.gpus)
+        headings += ("MIG DEVICES",) if divided else ()
+        table.print_table(headings, [_gpu_row(entry, bool(sick), divided) for entry in entries])
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
     return 1 if broken else 0
@@ -121,7 +127,7 @@ _GPU_HEADINGS = (
 )
 
 
-def _gpu_row(entry: dict[str, Any]) -> tuple[str, ...]:
+def _gpu_row(entry: dict[str, Any], with_health: bool, with_mig: bool) -> tuple[str, ...]:
     context = entry.get("context_memory_bytes")
     measured = ("-" if context is None else table.size(context),)
     return (
@@ -134,7 +140,17 @@ def _gpu_row(entry: dict[str, Any]) -> tuple[str, ...]:
         table.size(entry["free_memory_bytes"]),
         str(entry["tenants"]),
         *(measured if "context_memory_bytes" in entry else ()),
+        *((str(entry["unhealthy"] or "-"),) if with_health else ()),
+        *((_mig(entry["mig_devices"]),) if with_mig else ()),
     )
+
+
+def _mig(devices: dict[str, int] | None) -> str:
+    """Such as "2 of 8 GiB"."""
+    if devices is None:
+        return "-"
+    sizes = ", ".join(table.size(size) for size in sorted(set(devices.values())))
+    return f"{len(devices)} of {sizes}" if devices else "0"
 
 
 def find(ledger: Ledger, prefix: str) -> Allocation:

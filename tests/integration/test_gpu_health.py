@@ -7,10 +7,13 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from integration.kubelet import until
-from integration.node_agent import AgentNode
+from integration.node_agent import Agent, AgentNode
 from integration.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
 from shim.softgpu_host import SoftGpu
+from vcuda_oci import unhealthy
 
 
 def gpus_offered(node: AgentNode, resource: str = CORE) -> list[str]:
@@ -29,14 +32,17 @@ def test_a_gpu_that_falls_off_the_bus_is_offered_no_more_and_again_when_it_is_ba
     first, second = uuids(node)
     with node.agent() as agent:
         offered(node, CORE, MEMORY)
+        assert unhealthy.reasons(node.state_dir) == {}
         node.order("fail", "--lost", "0")
         until(lambda: gpus_offered(node) == gpus_offered(node, MEMORY) == [second])
         assert len(node.kubelet.devices(CORE)) == 200
         assert node.kubelet.admit("a", "main", {CORE: 50}).annotations
         # The Xid came at once, and the GPU is seen to fail before it is healed.
         until(lambda: any("GPU is lost" in line for line in agent.log()))
+        assert unhealthy.reasons(node.state_dir) == {first: "GPU is lost"}
         node.order("heal")
         until(lambda: gpus_offered(node) == gpus_offered(node, MEMORY) == sorted([first, second]))
+        until(lambda: unhealthy.reasons(node.state_dir) == {})
         assert agent.process.poll() is None
         assert node.kubelet.registrations.count(CORE) == 1
 
@@ -47,7 +53,7 @@ def test_nvml_that_hangs_hangs_no_call_of_the_kubelet_and_its_gpus_come_back(
     (first, _) = uuids(node)
     with node.agent() as agent:
         offered(node, CORE)
-        node.order("fail", "--call", "nvmlDeviceGetMemoryInfo", "--hang")
+        node.order("fail", "--call", "nvmlEventSetWait_v2", "--hang")
         time.sleep(3)
         began = time.monotonic()
         allocate(node, CORE, f"{first}.1")
@@ -58,20 +64,93 @@ def test_nvml_that_hangs_hangs_no_call_of_the_kubelet_and_its_gpus_come_back(
         until(lambda: len(gpus_offered(node)) == 2)
 
 
+def test_nvml_that_hangs_for_one_gpu_withdraws_that_one_alone_until_it_answers(
+    node: AgentNode,
+) -> None:
+    first, second = uuids(node)
+    with node.agent() as agent:
+        offered(node, CORE, MEMORY)
+        children = agent.children()
+        node.order("fail", "--call", "nvmlDeviceGetMemoryInfo", "--gpu", "1", "--hang")
+        until(lambda: gpus_offered(node) == gpus_offered(node, MEMORY) == [first])
+        # The others are asked on, and hear of what happens to them.
+        node.order("fail", "--event", "0", "--xid", "94")
+        until(lambda: gpus_offered(node) == [])
+        node.order("heal")
+        until(lambda: gpus_offered(node) == [second])
+        assert agent.children() == children
+        assert [line.partition(": ")[2] for line in agent.log() if " is " in line] == [
+            f"{second} is unhealthy: NVML hangs",
+            f"{first} is unhealthy: Xid 94",
+            f"{second} is healthy again",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        (["--lost", "0"], "nvmlDeviceGetHandleByIndex_v2: GPU is lost"),
+        (
+            ["--call", "nvmlDeviceGetMemoryInfo", "--gpu", "0", "--error", "NVML_ERROR_TIMEOUT"],
+            "nvmlDeviceGetMemoryInfo: Timeout",
+        ),
+    ],
+    ids=["lost", "silent"],
+)
+def test_a_gpu_that_fails_when_the_agent_first_looks_takes_no_other_with_it(
+    node: AgentNode, order: list[str], why: str
+) -> None:
+    first, second = uuids(node)
+    node.order("fail", *order)
+    with node.agent() as agent:
+        until(lambda: gpus_offered(node) == gpus_offered(node, MEMORY) == [second])
+        assert uuids_there(node) == [second]
+        assert f"vcuda-node-agent: GPU 0 is left out: {why}" in agent.log()
+        node.order("heal")
+        until(lambda: gpus_offered(node) == gpus_offered(node, MEMORY) == sorted([first, second]))
+
+
+def test_what_lasts_outlives_the_agent_until_its_file_is_removed(node: AgentNode) -> None:
+    first, second = uuids(node)
+    kept = node.state_dir + "/unhealthy.json"
+    with node.agent() as agent:
+        offered(node, CORE)
+        assert not os.path.exists(kept)
+        node.order("fail", "--event", "0", "--xid", "48")
+        until(lambda: gpus_offered(node) == [second])
+        agent.kill()
+    with node.agent() as agent:
+        offered(node, CORE)
+        assert gpus_offered(node) == [second]
+        assert f"vcuda-node-agent: {first} is unhealthy: Xid 48" in agent.log()
+        os.unlink(kept)
+        until(lambda: gpus_offered(node) == sorted([first, second]))
+    assert not os.path.exists(kept)
+
+
 def test_a_probe_that_is_killed_is_started_anew_and_no_gpu_is_lost(node: AgentNode) -> None:
     with node.agent() as agent:
         offered(node, CORE)
         for _ in range(3):
             lists = node.kubelet.plugins[CORE].lists
-            probe, *_ = [pid for pid in agent.children() if b"gpu_probe" in command_line(pid)]
+            (probe,) = probes(agent)
             os.kill(probe, signal.SIGKILL)
-            until(lambda probe=probe: probe not in agent.children() and len(agent.children()) == 3)
+            until(lambda probe=probe: probes(agent) not in ([], [probe]))
         assert (len(gpus_offered(node)), node.kubelet.plugins[CORE].lists) == (2, lists)
 
 
+def probes(agent: Agent) -> list[int]:
+    """Those that are what they are to be: one that was just forked is still the agent."""
+    return [pid for pid in agent.children() if b"gpu_probe" in command_line(pid)]
+
+
 def command_line(pid: int) -> bytes:
-    with open(f"/proc/{pid}/cmdline", "rb") as line:
-        return line.read()
+    """b"": it has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as line:
+            return line.read()
+    except OSError:
+        return b""
 
 
 def test_nvml_that_hangs_from_the_start_hangs_no_end(node: AgentNode) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from unit.ground import GIB, FakeRuntime, gpus, record, write
 from vcuda_hook import cli, show, usage
-from vcuda_oci import pages
+from vcuda_oci import pages, unhealthy
 from vcuda_oci.allocation import Allocation, GpuShare
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.host import Host
@@ -221,6 +221,10 @@ def test_gpus_tells_what_is_free(node: Node, capsys: Any) -> None:
     assert capsys.readouterr().out.splitlines()[1].split() == (
         ["0", "GPU-0", "Soft", "16", "GiB", "4", "GiB", "70", "%", "12", "GiB", "1"]
     )
+    unhealthy.write(node.ledger.state_dir, {"GPU-1": unhealthy.Ailment("", 79, None)})
+    assert node.vcuda("gpus") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[-1].strip() for line in lines] == ["UNHEALTHY", "-", "Xid 79"]
 
 
 def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: Any) -> None:
@@ -240,6 +244,8 @@ def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: An
             "promised_memory_bytes": promised * GIB,
             "memory_overcommit": 1.5,
             "tenants": tenants,
+            "unhealthy": None,
+            "mig_devices": None,
         }
         for index, size, core, free, promised, tenants in (
             (0, 16, 40, 4, 20, 2),

@@ -145,7 +145,10 @@ def test_every_key_is_taken_at_its_word() -> None:
         ("runtime = ''", "/c:3: runtime '' is neither a name nor absolute; name runc"),
         ("runtime = 'a/b'", "/c:3: runtime 'a/b' is neither a name nor absolute; name runc"),
         ("state-dir = 'run'", "/c:3: state-dir 'run' is not absolute; begin it with /"),
-        ("placement = 'best'", "/c:3: placement cannot be 'best'; choose one of binpack, spread"),
+        (
+            "placement = 'best'",
+            "/c:3: placement cannot be 'best'; choose one of binpack, spread, topology",
+        ),
         (
             "accept-request-from-env = 'yes'",
             "/c:3: accept-request-from-env cannot be 'yes'; "

@@ -63,6 +63,7 @@ def test_a_driver_root_is_read_whole(tmp_path: Any, folder: str) -> None:
             "bus_id": f"0000:0{index}:00.0",
             "arch": "9.0",
             "brand": "tesla",
+            "mig": None,
         }
         for index in (0, 1)
     ]
@@ -144,11 +145,14 @@ def test_nvml_is_asked_once_for_all_containers(tmp_path: Any) -> None:
         lambda root: os.utime(root.nvml, (1, 1)),
         lambda root: os.makedirs(root.path + "/proc/driver/nvidia/gpus/0000:09:00.0"),
         lambda root: os.rmdir(root.path + "/proc/driver/nvidia/gpus/0000:00:00.0"),
+        lambda root: os.makedirs(root.path + "/proc/driver/nvidia/capabilities/gpu0/mig/gi1"),
+        lambda root: os.makedirs(root.path + "/proc/driver/nvidia/capabilities/gpu1/mig/gi1/ci0"),
     ],
-    ids=["another file", "a GPU came", "a GPU went"],
+    ids=["another file", "a GPU came", "a GPU went", "a GPU instance came", "a part of one came"],
 )
 def test_nvml_is_asked_again_after_a_change(tmp_path: Any, change: Any) -> None:
     root = DriverRoot(tmp_path)
+    os.makedirs(root.path + "/proc/driver/nvidia/capabilities/gpu1/mig/gi1")
     load(root)
     change(root)
     load(root)
@@ -191,6 +195,11 @@ def test_nvml_is_asked_again_for_another_version(tmp_path: Any) -> None:
         lambda text: text.replace('"minor":0', '"minor":"0"'),
         lambda text: text.replace('"minor":0', '"other":0'),
         lambda text: text.replace('"minor":0,', ""),
+        lambda text: text.replace('"mig":null', '"mig":{"MIG-0":"0"}'),
+        lambda text: text.replace('"mig":null', '"mig":[]'),
+        lambda text: text.replace('"distances":null', '"distances":[[0,1]]'),
+        lambda text: text.replace('"distances":null', '"distances":[[-1]]'),
+        lambda text: text.replace('"distances":null', '"other":null'),
     ],
 )
 def test_a_spoilt_cache_counts_as_none(tmp_path: Any, spoil: Any) -> None:

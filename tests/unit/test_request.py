@@ -247,7 +247,7 @@ def test_memory_of_another_form_is_refused(text: str) -> None:
         ),
         (
             annotated(core="1", placement="best"),
-            "annotations: placement 'best' is not offered; use binpack or spread",
+            "annotations: placement 'best' is not offered; use binpack, spread or topology",
         ),
         (
             annotated(core="1", gpu="0,0"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.ground import GIB
+from unit.machines import islands
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.placement import Gpu
 from vcuda_plugin import resources
@@ -66,7 +67,35 @@ def test_a_gpu_has_a_hundred_cores_whole_units_of_memory_and_one_whole() -> None
 def test_advice_is_as_placement_would_choose(
     kind: str, available: list[str], must: list[str], size: int, order: str, expected: list[str]
 ) -> None:
-    assert resources.preferred(kind, available, must, size, order) == expected
+    there = [gpu(uuid, 16) for uuid in "abc"]
+    assert resources.preferred(kind, available, must, size, order, there) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "available", "size", "expected"),
+    [
+        (GPU, "1 2 3 4 5 6 7", 4, "4 5 6 7"),
+        (GPU, "1 2 3 4 5 6 7", 2, "2 3"),
+        (GPU, "1 2 3 4 5 6 7", 1, "1"),
+        (GPU, "3 4", 2, "3 4"),
+        (CORE, "1 2 3 4 5 6 7", 400, "4 5 6 7"),
+        (CORE, "1 2 3 5 6 7", 150, "6 7"),
+    ],
+    ids=["an island", "a pair", "what is alone", "what there is", "of cores", "one and a half"],
+)
+def test_advice_on_whole_gpus_is_the_nearest_ones(
+    kind: str, available: str, size: int, expected: str
+) -> None:
+    """As the node agent is asked; the kubelet has no word for what lies between GPUs."""
+    there = [Gpu(str(number), number, number, 16 * GIB, "") for number in range(8)]
+    ids = [
+        id
+        for number in available.split()
+        for id in ([number] if kind == GPU else [f"{number}.{n}" for n in range(100)])
+    ]
+    chosen = resources.preferred(kind, ids, [], size, "binpack", there, islands())
+    assert " ".join(dict.fromkeys(id.partition(".")[0] for id in chosen)) == expected
+    assert len(chosen) == size
 
 
 @given(
@@ -80,7 +109,8 @@ def test_advice_is_always_of_what_is_there_and_of_as_many(
 ) -> None:
     available = {f"{uuid}.{number}" for uuid, numbers in free.items() for number in numbers}
     must = sorted(available)[: min(2, size)]
-    chosen = resources.preferred(kind, available, must, size, order)
+    there = [gpu(uuid, 16) for uuid in "abcd"]
+    chosen = resources.preferred(kind, available, must, size, order, there)
     assert len(chosen) == len(set(chosen)) == min(size, len(available))
     assert set(must) <= set(chosen) <= available
 
