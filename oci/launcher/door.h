@@ -59,16 +59,17 @@ pack_words (const char *const *words, char packet[DOOR_MOST_BYTES])
   return used;
 }
 
-/* ANSWER gets what came back: behind its first character, the line that refuses.  */
+/* ANSWER gets what came back: behind its first character, the line that refuses; behind that, the
+   allocation's id, which is "" where none came.  */
 static enum door_answer
 ask_behind (int fd, const char *packet, size_t size, char answer[PATH_MAX])
 {
   ssize_t got = -1;
   if (send (fd, packet, size, MSG_NOSIGNAL) == (ssize_t) size)
-    got = recv (fd, answer, PATH_MAX - 1, 0);
+    got = recv (fd, answer, PATH_MAX - 2, 0);
   if (got < 1 || (answer[0] != DOOR_DONE && answer[0] != DOOR_REFUSED))
     return DOOR_CLOSED;
-  answer[got] = '\0';
+  answer[got] = answer[got + 1] = '\0';
   return (enum door_answer) answer[0];
 }
 

@@ -188,6 +188,7 @@ main (int argc, char **argv)
     case DOOR_DONE:
       become (runtime, argv);
     case DOOR_REFUSED:
+      report_allocation = answer + strlen (answer) + 1;
       die_with (answer + 1);
     case DOOR_CLOSED:
       break;

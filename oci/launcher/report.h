@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,21 +22,33 @@
 /* The command line after the program's name.  */
 static char **report_words;
 
-/* What logrus' two formats make of the line: ENTRY and how long it is. A character that could end
-   the string is left out.  */
+/* The allocation's id that the log carries beside the line; "": none is known.  */
+static const char *report_allocation = "";
+
+/* TEXT without what could end a string.  */
+static void
+make_safe (const char *text, char *safe, size_t size)
+{
+  size_t length = 0;
+  for (; *text && length < size - 1; text++)
+    if (isprint ((unsigned char) *text) && *text != '"' && *text != '\\')
+      safe[length++] = *text;
+  safe[length] = '\0';
+}
+
+/* What logrus' two formats make of the line: ENTRY and how long it is.  */
 static size_t
 log_entry (const char *format, const char *now, const char *line, char entry[2 * PATH_MAX])
 {
-  char safe[PATH_MAX];
-  size_t length = 0;
-  for (; *line && length < sizeof safe - 1; line++)
-    if (isprint ((unsigned char) *line) && *line != '"' && *line != '\\')
-      safe[length++] = *line;
-  safe[length] = '\0';
-  const char *json = "{\"time\":\"%s\",\"level\":\"error\",\"msg\":\"%s\"}\n";
-  const char *text = "time=\"%s\" level=error msg=\"%s\"\n";
-  const char *form = strcmp (format, "json") == 0 ? json : text;
-  return (size_t) snprintf (entry, 2 * PATH_MAX, form, now, safe);
+  char safe[PATH_MAX], id[256], field[300] = "";
+  bool json = strcmp (format, "json") == 0;
+  make_safe (line, safe, sizeof safe);
+  make_safe (report_allocation, id, sizeof id);
+  if (*id)
+    snprintf (field, sizeof field, json ? ",\"allocation\":\"%s\"" : " allocation=\"%s\"", id);
+  const char *form = json ? "{\"time\":\"%s\",\"level\":\"error\",\"msg\":\"%s\"%s}\n"
+                          : "time=\"%s\" level=error msg=\"%s\"%s\n";
+  return (size_t) snprintf (entry, 2 * PATH_MAX, form, now, safe, field);
 }
 
 static void

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import jsontree, policies
+from .sizes import gib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class GpuShare:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GpuShare) and self.__dict__ == other.__dict__
 
+    def __str__(self) -> str:
+        terms = policies.told(self.policy, self.core_ceiling_percent, self.weight, self.priority)
+        return f"{self.core_percent} % and {gib(self.memory_bytes)} of {self.uuid}, {terms}"
+
     def __repr__(self) -> str:
         return f"GpuShare({', '.join(map(repr, self.__dict__.values()))})"
 
@@ -54,7 +59,8 @@ class Allocation:
     container holds: it stays until it is removed by its name. sandbox_id: "" outside Kubernetes.
     claimant: pid and start time (clock ticks since boot) of the process that claimed; it becomes
     the low-level runtime by exec, so it lives until the container exists.
-    created: seconds since 1970.
+    created: seconds since 1970. becoming: the shares of a change under way; what is held meanwhile
+    is `shares` (resize.py).
     """
 
     def __init__(
@@ -67,19 +73,26 @@ class Allocation:
         claimant: list[int],
         created: float,
         pod: dict[str, str],
+        becoming: list[GpuShare] | None = None,
     ) -> None:
         self.id, self.shares, self.request = id, shares, request
         self.container_id, self.runtime, self.claimant = container_id, runtime, claimant
-        self.created, self.pod = created, pod
+        self.created, self.pod, self.becoming = created, pod, becoming
 
     @property
     def is_named_slice(self) -> bool:
         return not self.runtime
 
+    def as_json(self) -> dict[str, Any]:
+        fields = dict(self.__dict__)
+        for key in ("shares", "becoming"):
+            fields[key] = [dict(share.__dict__) for share in fields[key] or ()]
+        if not fields["becoming"]:
+            del fields["becoming"]
+        return fields
+
     def dump(self) -> str:
-        fields = dict(self.__dict__, version=VERSION)
-        fields["shares"] = [share.__dict__ for share in self.shares]
-        return jsontree.dumps(fields) + "\n"
+        return jsontree.dumps(dict(self.as_json(), version=VERSION)) + "\n"
 
 
 def parse(text: str) -> Allocation:
@@ -90,7 +103,8 @@ def parse(text: str) -> Allocation:
     if fields.pop("version", None) != VERSION:
         raise ValueError("not a record of this version")
     try:
-        fields["shares"] = [_share(**share) for share in fields["shares"]]
+        for key in {"shares", "becoming"} & {"shares", *fields}:
+            fields[key] = [_share(**share) for share in fields[key]]
         allocation = Allocation(**fields)
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a whole record: {error}") from error
@@ -119,6 +133,10 @@ def _share(**fields: Any) -> GpuShare:
     return share
 
 
+def _gpus(shares: list[GpuShare]) -> list[str]:
+    return [share.uuid for share in shares]
+
+
 def _check(allocation: Allocation) -> None:
     def all_are(kind: type, items: object) -> bool:
         return isinstance(items, list) and all(isinstance(item, kind) for item in items)
@@ -136,6 +154,7 @@ def _check(allocation: Allocation) -> None:
         and all_are(int, allocation.claimant)
         and len(allocation.claimant) == 2
         and (bool(allocation.runtime) or not allocation.container_id)
+        and (not allocation.becoming or _gpus(allocation.becoming) == _gpus(allocation.shares))
     )
     if not right:
         raise ValueError("a field of the wrong kind")

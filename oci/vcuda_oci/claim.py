@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from . import liveness, names, pages, policies, unhealthy
+from . import events, liveness, names, pages, policies, unhealthy
 from .allocation import Allocation
 from .config import BINPACK
 from .errors import VcudaError
@@ -13,6 +13,7 @@ from .placement import Chosen, Refused, choose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .allocation import GpuShare
     from .host import Host
     from .identity import Owner
     from .ledger import Ledger
@@ -81,8 +82,9 @@ def claim(
             if same:
                 return _take_over(ledger, known, owner, runtime, claimant, rules), False
             ledger.remove(known.id)
+            ledger.tell(events.RELEASED, known, "it comes back asking for something else")
         answer = _place(ledger, host, request, rules)
-        if isinstance(answer, Refused) and ledger.sweep(liveness.is_alive):
+        if isinstance(answer, Refused) and _make_room(ledger):
             answer = _place(ledger, host, request, rules)
         if isinstance(answer, Refused):
             raise VcudaError(answer.reason, "placement", answer.mend)
@@ -94,7 +96,7 @@ def claim(
             runtime,
             _claimant(claimant),
             time.time(),
-            _pod(owner),
+            pod_of(owner),
         )
         ledger.write(allocation, limits_page(allocation, rules))
         return allocation, True
@@ -105,24 +107,25 @@ def limits_page(allocation: Allocation, rules: Rules) -> bytes:
 
     Whatever the policy is, the rate is what is reserved until an arbiter grants another.
     """
-    gpus = [
-        pages.LimitsGpu(
-            share.uuid,
-            share.memory_bytes,
-            share.core_percent,
-            share.core_ceiling_percent,
-            _PAGE_POLICY[share.policy],
-            share.core_percent * PPM_PER_PERCENT,
-            share.weight,
-            int(share.managed),
-            rules.context_bytes,
-        )
-        for share in allocation.shares
-    ]
+    gpus = [page_entry(share, rules.context_bytes) for share in allocation.shares]
     try:
         return pages.limits_page(gpus, names.GUEST_DRIVER, rules.meter_copies)
     except ValueError as error:
         raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
+
+
+def page_entry(share: GpuShare, context_bytes: int) -> pages.LimitsGpu:
+    return pages.LimitsGpu(
+        share.uuid,
+        share.memory_bytes,
+        share.core_percent,
+        share.core_ceiling_percent,
+        _PAGE_POLICY[share.policy],
+        share.core_percent * PPM_PER_PERCENT,
+        share.weight,
+        int(share.managed),
+        context_bytes,
+    )
 
 
 def _place(ledger: Ledger, host: Host, request: Request, rules: Rules) -> Chosen | Refused:
@@ -133,6 +136,14 @@ def _place(ledger: Ledger, host: Host, request: Request, rules: Rules) -> Chosen
     order, overcommit = rules.placement, rules.overcommit
     sick = unhealthy.reasons(ledger.state_dir)
     return choose(host.gpus, taken, request, order, overcommit, host.distances, sick)
+
+
+def _make_room(ledger: Ledger) -> bool:
+    """Release what is dead and end what was cut short; whether anything was."""
+    from . import resize  # whom there is room for needs none of it
+
+    swept = ledger.sweep(liveness.is_alive)
+    return bool(resize.finish(ledger)) or bool(swept)
 
 
 def _all_here(allocation: Allocation, host: Host) -> bool:
@@ -151,7 +162,9 @@ def _take_over(
     """The allocation of a container that is gone, for its next instance."""
     known.container_id, known.runtime = owner.container_id, runtime
     known.claimant = _claimant(claimant)
-    known.pod = _pod(owner)
+    known.pod = pod_of(owner)
+    # What `vcuda limit` made of it stays, and what that was about to make.
+    known.shares, known.becoming = known.becoming or known.shares, None
     # Fresh pages: what the last instance's processes used is no more.
     ledger.write(known, limits_page(known, rules))
     return known
@@ -161,7 +174,8 @@ def _claimant(pid: int) -> list[int]:
     return [pid, liveness.start_time(pid)]
 
 
-def _pod(owner: Owner) -> dict[str, str]:
+def pod_of(owner: Owner) -> dict[str, str]:
+    """What the record says of it; empty outside Kubernetes."""
     if not owner.is_pod:
         return {}
     return {

@@ -1,10 +1,11 @@
 """The agent's door: what the wrapper does, done by a process that is awake already.
 
 The native front door connects, sends one packet (settings, low-level runtime, the runtime's own
-words, each ended by NUL) and gets one back: "+" the bundle is as it has to be, "-" and the line
-that refuses it, "?" or nothing: start Python. The poststop hook asks likewise: in place of the
-runtime "", then its name, the allocation's id and the container's state. A few processes wait for
-connections, so a slow claim holds up no other: to fork for each would cost twice what a claim does.
+words, each ended by NUL) and gets one back: "+" the bundle is as it has to be; "-" and the line
+that refuses it, then NUL and the allocation's id, for the log; "?" or nothing: start Python. The
+poststop hook asks likewise: in place of the runtime "", then its name, the allocation's id and the
+container's state. A few processes wait for connections, so a slow claim holds up no other: to fork
+for each would cost twice what a claim does.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ def _answer(connection: socket.socket) -> bytes:
         else:
             return CLOSED
     except VcudaError as error:
-        return REFUSED + str(error).encode(errors="replace")
+        return REFUSED + f"{error}\0{error.allocation}".encode(errors="replace")
     return DONE
 
 

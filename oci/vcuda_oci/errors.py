@@ -6,7 +6,12 @@ _MOST_CHARACTERS = 1000
 
 
 class VcudaError(Exception):
-    """Raised where the facts are, caught once, in ``main``. Prints as ``where: what; mend``."""
+    """Raised where the facts are, caught once, in ``main``. Prints as ``where: what; mend``.
+
+    allocation: the id that log lines carry beside it; "" where it concerns no container.
+    """
+
+    allocation = ""
 
     def __init__(self, what: str, where: str, mend: str) -> None:
         super().__init__(what, where, mend)

@@ -1,7 +1,8 @@
 """What happened to allocations, in order: one file of JSON lines that every program appends to.
 
 ``<state-dir>/events.jsonl``; a line: {"time": seconds since 1970, "from": program, "kind",
-"allocation": its id or "", "text"} and what else the kind tells. On a tmpfs, so a reboot clears it.
+"allocation": its id or "", "text"} and what else the kind tells: "container" is the engine's id of
+it, "pod" "namespace/name/container". On a tmpfs, so a reboot clears it.
 """
 
 from __future__ import annotations
@@ -9,16 +10,24 @@ from __future__ import annotations
 import os
 import time
 
-from . import files, jsontree
+from . import jsontree, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from .allocation import Allocation
+
 NAME = "events.jsonl"
 MOST_BYTES = 4 << 20  # of one file; the one before it is kept
 _MOST_TEXT = 2000
+
+CLAIMED, TAKEN_OVER, REFUSED = "claimed", "taken-over", "refused"
+STOPPED, RELEASED = "stopped", "released"
+LIMIT_CHANGED = "limit-changed"
+AGENT_STARTED, AGENT_ENDED = "agent-started", "agent-ended"
+GPU_UNHEALTHY, GPU_HEALTHY = "gpu-unhealthy", "gpu-healthy"
 
 
 def record(
@@ -29,8 +38,7 @@ def record(
     event.update(text=text[:_MOST_TEXT], **more)
     try:
         path = f"{state_dir}/{NAME}"
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(path, flags, 0o640)
+        fd = _open(state_dir, path)
         try:
             # One write of one line: appended whole, whoever else appends.
             os.write(fd, (jsontree.dumps(event) + "\n").encode("utf-8", "replace"))
@@ -42,20 +50,47 @@ def record(
         pass
 
 
+def record_health(state_dir: str, uuid: str, reason: str) -> None:
+    """A GPU is no longer fit for new containers, and why; or, with "", it is again."""
+    kind, text = GPU_UNHEALTHY, f"{uuid} is unhealthy: {reason}"
+    if not reason:
+        kind, text = GPU_HEALTHY, f"{uuid} is healthy again"
+    record(state_dir, names.AGENT_PROGRAM, kind, "", text, gpu=uuid)
+
+
+def about(container_id: str, pod: dict[str, str]) -> dict[str, str]:
+    """What else is told of a container; pod: as a record has it."""
+    if not pod:
+        return {"container": container_id}
+    name = "/".join(pod.get(key, "") for key in ("namespace", "name", "container"))
+    return {"container": container_id, "pod": name}
+
+
+def of(allocation: Allocation) -> str:
+    """What it holds, as its events say it."""
+    return "; ".join(map(str, allocation.shares))
+
+
 def read(state_dir: str, allocation: str = "") -> Iterator[dict[str, Any]]:
     """The events, oldest first; of one allocation if it is named. Half a line is passed over."""
-    for name in (NAME + ".1", NAME):
-        try:
-            lines = files.read(f"{state_dir}/{name}", 4 * MOST_BYTES).split(b"\n")
-        except OSError:
-            continue
-        for line in lines:
-            try:
-                event = jsontree.loads(line.decode())
-            except ValueError:
-                continue
-            if isinstance(event, dict) and allocation in ("", event.get("allocation")):
+    from .events_read import Reader  # whoever records needs none of it
+
+    reader = Reader(f"{state_dir}/{NAME}")
+    try:
+        for event in reader.new():
+            if allocation in ("", event["allocation"]):
                 yield event
+    finally:
+        reader.close()
+
+
+def _open(state_dir: str, path: str) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o640)
+    except FileNotFoundError:  # the first that happens here may be a refusal
+        os.makedirs(state_dir, 0o755, exist_ok=True)
+        return os.open(path, flags, 0o640)
 
 
 def _turn(path: str, fd: int) -> None:

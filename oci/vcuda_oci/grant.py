@@ -8,6 +8,7 @@ from . import (
     capabilities,
     claim,
     edits,
+    events,
     host,
     image_libraries,
     names,
@@ -17,11 +18,12 @@ from . import (
     rootfs,
 )
 from .errors import VcudaError
-from .identity import is_pod, is_sandbox, owner_of
+from .identity import Owner, is_pod, is_sandbox, owner_of
 from .ledger import Ledger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .allocation import Allocation
@@ -42,11 +44,14 @@ class Creation:
 
     runtime: the command line that asks the low-level runtime for its state, up to the verb.
     claimant: a process that lives until the container exists, or is its first one.
+    program: who creates it, as events tell.
     """
 
-    def __init__(self, container_id: str, bundle: str, runtime: list[str], claimant: int) -> None:
+    def __init__(
+        self, container_id: str, bundle: str, runtime: list[str], claimant: int, program: str
+    ) -> None:
         self.container_id, self.bundle = container_id, bundle
-        self.runtime, self.claimant = runtime, claimant
+        self.runtime, self.claimant, self.program = runtime, claimant, program
 
 
 class Grant:
@@ -74,6 +79,49 @@ def may_count(asked: request.Asked, annotations: dict[str, str]) -> bool:
     return not (is_sandbox(annotations) or (asked.from_env and is_pod(annotations)))
 
 
+def give(
+    spec: Any,
+    asked: request.Asked,
+    settings: Config,
+    creation: Creation,
+    apply: Callable[[Grant], None],
+) -> None:
+    """Claim what the spec asks for and have `apply` give it to the container; tell what came of it.
+
+    Nothing happens where by these settings it does not count. Raises VcudaError with nothing
+    claimed.
+    """
+    try:
+        granted = grant(spec, asked, settings, creation)
+        if granted is None:
+            return
+        try:
+            apply(granted)
+        except BaseException:
+            granted.undo()
+            raise
+    except VcudaError as error:
+        tell_refused(spec, settings, creation.container_id, creation.program, error)
+        raise
+    if granted.is_new:
+        granted.ledger.tell(events.CLAIMED, granted.allocation, events.of(granted.allocation))
+    elif granted.allocation.claimant[0] == creation.claimant:
+        granted.ledger.tell(events.TAKEN_OVER, granted.allocation, events.of(granted.allocation))
+
+
+def tell_refused(
+    spec: Any, settings: Config, container_id: str, program: str, error: VcudaError
+) -> None:
+    """Under the id that it would have had; the container's where its identity is what is wrong."""
+    try:
+        owner = owner_of(request.annotations_of(spec), container_id)
+    except VcudaError:
+        owner = Owner(container_id, container_id)
+    error.allocation = owner.key
+    more = events.about(container_id, claim.pod_of(owner))
+    events.record(settings.state_dir, program, events.REFUSED, owner.key, str(error), **more)
+
+
 def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation) -> Grant | None:
     """Claim what the spec asks for; None: by these settings it does not count.
 
@@ -96,7 +144,7 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     )
     check_shim()
     facts = host_of(settings)
-    ledger = Ledger(settings.state_dir)
+    ledger = Ledger(settings.state_dir, creation.program)
     allocation, is_new = claim.claim(
         ledger, facts, owner, wanted, creation.runtime, creation.claimant, rules_of(settings)
     )

@@ -18,7 +18,7 @@ import os
 import time
 
 from . import allocation as records
-from . import files, pages
+from . import events, files, names, pages
 from .errors import VcudaError
 
 TYPE_CHECKING = False
@@ -32,10 +32,13 @@ _SUFFIX = ".json"
 
 
 class Ledger:
-    """The records below `state_dir`. Every method but `read` and `get` needs the lock."""
+    """The records below `state_dir`. Every method but `read`, `get` and `tell` needs the lock.
 
-    def __init__(self, state_dir: str) -> None:
-        self.state_dir = state_dir
+    program: who changes it, as events tell.
+    """
+
+    def __init__(self, state_dir: str, program: str = names.COMMAND) -> None:
+        self.state_dir, self.program = state_dir, program
         self.allocations = state_dir + "/allocations"
         self.containers = state_dir + "/containers"
         self._lock_fd = -1
@@ -49,7 +52,7 @@ class Ledger:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._lock_fd = os.open(self.state_dir + "/lock", flags, 0o600)
         except OSError as error:
-            raise _unwritable(self.state_dir, error) from error
+            raise unwritable(self.state_dir, error) from error
         deadline = time.monotonic() + LOCK_SECONDS
         pause = 0.0005
         while True:
@@ -75,10 +78,10 @@ class Ledger:
         """Every whole record, and (path, reason) of each that is not."""
         whole, broken = [], []
         try:
-            names = sorted(os.listdir(self.allocations))
+            found = sorted(os.listdir(self.allocations))
         except FileNotFoundError:
-            names = []
-        for name in names:
+            found = []
+        for name in found:
             if not name.endswith(_SUFFIX):
                 continue
             path = f"{self.allocations}/{name}"
@@ -113,7 +116,7 @@ class Ledger:
         except OSError as error:
             if not os.path.exists(f"{self.allocations}/{allocation.id}{_SUFFIX}"):
                 files.remove_tree(f"{self.containers}/{allocation.id}")
-            raise _unwritable(self.state_dir, error) from error
+            raise unwritable(self.state_dir, error) from error
 
     def record(self, allocation: Allocation) -> None:
         """Write the record alone, over the one that was. Raises OSError."""
@@ -128,9 +131,11 @@ class Ledger:
     def sweep(self, is_alive: Callable[[Allocation], bool]) -> list[str]:
         """Release what its container left behind. Returns the ids. A broken record stays."""
         whole, broken = self.read()
-        swept = [allocation.id for allocation in whole if not is_alive(allocation)]
-        for id in swept:
-            self.remove(id)
+        dead = [allocation for allocation in whole if not is_alive(allocation)]
+        for allocation in dead:
+            self.remove(allocation.id)
+            self.tell(events.RELEASED, allocation, "swept: its container is gone")
+        swept = [allocation.id for allocation in dead]
         kept = {allocation.id for allocation in whole} - set(swept)
         kept |= {os.path.basename(path)[: -len(_SUFFIX)] for path, _ in broken}
         for id in os.listdir(self.containers):
@@ -140,6 +145,11 @@ class Ledger:
             if not name.endswith(_SUFFIX):
                 files.remove(f"{self.allocations}/{name}")
         return swept
+
+    def tell(self, kind: str, allocation: Allocation, text: str) -> None:
+        """What happened to it, as an event."""
+        more = events.about(allocation.container_id, allocation.pod)
+        events.record(self.state_dir, self.program, kind, allocation.id, text, **more)
 
     def _parse(self, path: str, id: str) -> Allocation:
         files.only_ours(path)  # whoever may write a record may give himself a GPU
@@ -159,7 +169,7 @@ def broken_record(path: str, reason: str) -> VcudaError:
     )
 
 
-def _unwritable(state_dir: str, error: OSError) -> VcudaError:
+def unwritable(state_dir: str, error: OSError) -> VcudaError:
     where = str(error.filename or state_dir)
     mend = "free space there, or set state-dir"
     if error.errno in (errno.EACCES, errno.EPERM):

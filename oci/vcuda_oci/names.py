@@ -4,7 +4,9 @@ from __future__ import annotations
 
 VERSION = "0.1.0"
 PROGRAM = "vcuda-container-runtime"
+HOOK_PROGRAM = "vcuda-container-hook"
 AGENT_PROGRAM = "vcuda-node-agent"
+COMMAND = "vcuda"
 DEFAULT_CONFIG = "/etc/vcuda/config.toml"
 
 # What a container asks for: annotations, and the same keys as variables.

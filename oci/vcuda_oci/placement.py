@@ -6,11 +6,13 @@ from . import eligible, topology
 from .allocation import GpuShare
 from .config import SPREAD, TOPOLOGY
 from .policies import FIXED, WEIGHTED
+from .sizes import gib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from .policies import Terms
     from .request import Request
 
 
@@ -105,6 +107,31 @@ def choose(
     return answer
 
 
+def resized(
+    share: GpuShare,
+    gpu: Gpu,
+    beside: Sequence[GpuShare],
+    core: int,
+    memory_bytes: int,
+    terms: Terms,
+    overcommit: float,
+) -> GpuShare | Refused:
+    """`share` of `gpu` with other figures, where `beside` is in use by others.
+
+    Whatever it has it may keep, and more only as one that is placed. Memory that the driver cannot
+    move is promised once.
+    """
+    (left,) = _left([gpu], [0], beside, overcommit if share.managed else 1)
+    most_core = max(left.core, share.core_percent)
+    most_memory = max(left.memory, share.memory_bytes)
+    if core > most_core or memory_bytes > most_memory:
+        return Refused(
+            f"at most {most_core} % and {gib(most_memory)} of {gpu.uuid} can be its own; "
+            f"{core} % and {gib(memory_bytes)} asked"
+        )
+    return _share(gpu.uuid, memory_bytes, core, terms, share.managed)
+
+
 def free_memory(gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> int:
     """The most bytes that one container could still be promised on `gpu`."""
     return _left([gpu], [0], taken, overcommit)[0].memory
@@ -139,8 +166,8 @@ def _place(
             chosen = sorted(untouched, key=lambda left: -left.memory)[:whole]
             most = _memory(chosen)
             if most < (request.memory_bytes or 0):
-                asked = _gib(request.memory_bytes or 0)
-                return Refused(f"{whole} wholly free have at most {_gib(most)}; {asked} asked")
+                asked = gib(request.memory_bytes or 0)
+                return Refused(f"{whole} wholly free have at most {gib(most)}; {asked} asked")
     return Chosen([GpuShare(left.gpu.uuid, left.gpu.memory_bytes, 100) for left in chosen] + parts)
 
 
@@ -199,13 +226,17 @@ def _with_the_nearest(
 
 
 def _part(left: _Free, fraction: int, request: Request, managed: bool) -> GpuShare:
-    """The part of a GPU that others share, under the request's policy."""
-    uuid, memory, terms = left.gpu.uuid, _fraction_memory(left, fraction, request), request.terms
-    if terms.policy == FIXED:
-        return GpuShare(uuid, memory, fraction, managed=managed)
-    weight = terms.weight if terms.policy == WEIGHTED else fraction
+    memory = _fraction_memory(left, fraction, request)
+    return _share(left.gpu.uuid, memory, fraction, request.terms, managed)
+
+
+def _share(uuid: str, memory: int, core: int, terms: Terms, managed: bool) -> GpuShare:
+    """The part of a GPU that others share, under its policy; of a whole one it means nothing."""
+    if terms.policy == FIXED or core == 100:
+        return GpuShare(uuid, memory, core, managed=managed)
+    weight = terms.weight if terms.policy == WEIGHTED else core
     return GpuShare(
-        *(uuid, memory, fraction, terms.policy),
+        *(uuid, memory, core, terms.policy),
         *(terms.core_limit, weight, terms.priority, managed),
     )
 
@@ -256,19 +287,10 @@ def _nothing_fits(free: Sequence[_Free], fraction: int, request: Request) -> str
         return f"no GPU is left beside the whole ones; {fraction} % of another asked"
     best = max(free, key=lambda left: (min(left.core, fraction), left.memory, -left.gpu.index))
     return (
-        f"largest free share is {best.core} % and {_gib(best.memory)} on {best.gpu.uuid}; "
-        f"{fraction} % and {_gib(_fraction_memory(best, fraction, request))} asked"
+        f"largest free share is {best.core} % and {gib(best.memory)} on {best.gpu.uuid}; "
+        f"{fraction} % and {gib(_fraction_memory(best, fraction, request))} asked"
     )
 
 
 def _listed(gpus: Sequence[Gpu]) -> str:
     return ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus) or "none"
-
-
-def _gib(size: int) -> str:
-    """Bytes in GiB, rounded down so that what is said to be free is free."""
-    hundredths = size * 100 // (1 << 30)
-    if hundredths == 0 and size:
-        return f"{size / (1 << 20):.1f} MiB"
-    text = f"{hundredths // 100}.{hundredths % 100:02d}"
-    return (text[:-1] if text.endswith("0") else text) + " GiB"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from . import events, names
 from .identity import owner_of
 from .ledger import Ledger
 
@@ -20,12 +21,15 @@ def release(settings: Config, allocation_id: str, state: State) -> None:
     another id and gets the same share again, so its pod keeps it until the sandbox is gone; the
     sweep takes it then. Raises VcudaError.
     """
-    ledger = Ledger(settings.state_dir)
+    ledger = Ledger(settings.state_dir, names.HOOK_PROGRAM)
     if not os.path.isdir(ledger.allocations):
         return  # nothing was ever claimed here: a lock would only litter the place
     with ledger:
         allocation = ledger.get(allocation_id or owner_of(state.annotations, state.id).key)
         if allocation is None or allocation.container_id != state.id:
             return
-        if not allocation.pod.get("sandbox_id"):
+        if allocation.pod.get("sandbox_id"):
+            ledger.tell(events.STOPPED, allocation, "its pod keeps the share")
+        else:
             ledger.remove(allocation.id)
+            ledger.tell(events.RELEASED, allocation, "its container has stopped")

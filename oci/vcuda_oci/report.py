@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from .bundle import Command
 
 
-def error(command: Command, message: str) -> None:
+def error(command: Command, message: str, allocation: str) -> None:
     """One line on stderr and in the engine's log."""
     line = f"{names.PROGRAM}: {message}"
     sys.stderr.write(line + "\n")
-    log(command, line)
+    log(command, line, allocation)
 
 
-def log(command: Command, line: str, folder: str = "") -> None:
-    """The line in the runtime's --log file, in its --log-format; folder: where it was called.
+def log(command: Command, line: str, allocation: str, folder: str = "") -> None:
+    """The line in the runtime's --log file, in its --log-format, with the allocation's id.
+
+    folder: where the runtime was called.
 
     containerd shows its user the last line of that file and nothing else. A log that can't be
     written must not hide the error itself. Source: runc main.go, logrus' two formats; crun(1).
@@ -31,9 +33,11 @@ def log(command: Command, line: str, folder: str = "") -> None:
         return
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if command.log_format == "json":
-        entry = jsontree.dumps({"level": "error", "msg": line, "time": now})
+        fields = {"level": "error", "msg": line, "time": now}
+        entry = jsontree.dumps({**fields, "allocation": allocation} if allocation else fields)
     else:
         entry = f'time="{now}" level=error msg={jsontree.dumps(line)}'
+        entry += f" allocation={jsontree.dumps(allocation)}" if allocation else ""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         fd = os.open(os.path.join(folder, path), flags, 0o644)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import bundle, config, edits, grant, request
+from . import bundle, config, edits, grant, names, request
 from .errors import VcudaError
 
 TYPE_CHECKING = False
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> NoReturn:
     except VcudaError as error:
         from . import report  # who succeeds needs none of it
 
-        report.error(command, str(error))
+        report.error(command, str(error), error.allocation)
         sys.exit(1)
 
 
@@ -47,20 +47,23 @@ def share_what_is_asked(command: Command, config_path: str, runtime: str, claima
 
 
 def share_gpu(
-    command: Command, spec: Any, asked: request.Asked, settings: Config, runtime: str, claimant: int
+    command: Command,
+    spec: Any,
+    asked: request.Asked,
+    settings: Config,
+    runtime: str,
+    claimant: int,
+    program: str = names.PROGRAM,
 ) -> None:
     """Claim what the spec asks for and edit the bundle; raises VcudaError with nothing claimed."""
     creation = grant.Creation(
-        command.container_id, command.bundle, command.state_query(runtime), claimant
+        *(command.container_id, command.bundle, command.state_query(runtime), claimant, program)
     )
-    granted = grant.grant(spec, asked, settings, creation)
-    if granted is None:
-        return
-    try:
+
+    def edit(granted: grant.Grant) -> None:
         bundle.replace_config(command.config_path, edits.apply(spec, granted.edits))
-    except BaseException:
-        granted.undo()
-        raise
+
+    grant.give(spec, asked, settings, creation, edit)
 
 
 def become(runtime: str, words: list[str]) -> NoReturn:

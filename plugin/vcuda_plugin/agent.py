@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import functools
 import logging
 import os
 import signal
 import sys
 from typing import TYPE_CHECKING
 
-from vcuda_oci import config, door, names, systemd
+from vcuda_oci import config, door, events, names, systemd
 from vcuda_oci.errors import VcudaError
 
 from . import child, inventory, kubelet, resources, sweep
@@ -19,7 +21,7 @@ from .device_plugin import DevicePlugin
 from .grants import Arbiter
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
     from typing import Any
 
     from vcuda_oci.config import Config
@@ -46,12 +48,27 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings = config.load(arguments.config)
         offered = resources.offered(settings)
-        with Arbiter(settings.state_dir) as arbiter:
+        with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
             asyncio.run(_run(settings, offered, arguments.kubelet_dir, arbiter))
     except VcudaError as error:
         print(f"{names.AGENT_PROGRAM}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+@contextlib.contextmanager
+def _told(state_dir: str) -> Iterator[None]:
+    """Its start and its end, as events."""
+    tell = functools.partial(events.record, state_dir, names.AGENT_PROGRAM)
+    tell(events.AGENT_STARTED, "", f"version {names.VERSION}")
+    why = "told to end"
+    try:
+        yield
+    except BaseException as error:
+        why = f"failed: {error}"
+        raise
+    finally:
+        tell(events.AGENT_ENDED, "", why)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import struct
 from typing import TYPE_CHECKING
 
-from vcuda_oci import pages, pages_read
+from vcuda_oci import pages
+from vcuda_oci.limits_in_place import OpenPage
 from vcuda_oci.policies import FIXED
 
 from .arbiter import PPM_PER_PERCENT
@@ -24,11 +24,9 @@ LEASE_NS = 1_000_000_000
 # So often is looked whose grant has less than three quarters of that left.
 RENEWAL_NS = LEASE_NS // 4
 
-_AT = {name: at for name, at, _ in pages.offsets()}
-
 
 class ContainerPages:
-    """Nobody else writes in place meanwhile: one arbiter runs on a node."""
+    """Grants and restores need the turn (limits_in_place), and the page as it was left."""
 
     def __init__(self, folder: str, allocation: Allocation) -> None:
         """Raises OSError, or ValueError: the pages are not those of the allocation."""
@@ -42,19 +40,11 @@ class ContainerPages:
         self._until_ns = 0
         self._page, self._read_ns = b"", 0
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
-        self._limits = os.open(folder + "/limits", os.O_RDWR | flags)
+        self._limits = OpenPage(folder + "/limits", allocation.shares)
         try:
             self._usage = os.open(folder + "/usage", os.O_RDONLY | flags)
-            try:
-                page = pages_read.read_limits(os.pread(self._limits, pages.LIMITS_SIZE, 0))
-                if [gpu.uuid for gpu in page.gpus] != [share.uuid for share in allocation.shares]:
-                    raise ValueError("the limits page names other GPUs than the record")
-                self._sequence = page.sequence
-            except BaseException:
-                os.close(self._usage)
-                raise
         except BaseException:
-            os.close(self._limits)
+            self._limits.close()
             raise
 
     def read(self, clock: Callable[[], int]) -> bool:
@@ -81,8 +71,8 @@ class ContainerPages:
             self._write(rates, now_ns + LEASE_NS)
         elif self._until_ns - now_ns < LEASE_NS - RENEWAL_NS:
             # The rates stand: one aligned word, so the shim sees the old end or the new one.
+            self._limits.renew(now_ns + LEASE_NS)
             self._until_ns = now_ns + LEASE_NS
-            self._put("limits.rate_until_ns", "=Q", self._until_ns)
 
     def restore(self) -> None:
         """What is reserved counts again, for ever. Raises OSError."""
@@ -90,24 +80,18 @@ class ContainerPages:
             self._write(self._reserved, 0)
 
     def close(self) -> None:
-        os.close(self._limits)
+        self._limits.close()
         os.close(self._usage)
 
     def _write(self, rates: Sequence[int], until_ns: int) -> None:
-        # What a killed arbiter left odd becomes even with the next write.
-        self._sequence |= 1
-        self._put("limits.sequence", "=Q", self._sequence)
+        page = self._limits
+        page.begin()
         # A grant must never stand without its end, whenever we are killed.
         if until_ns:
-            self._put("limits.rate_until_ns", "=Q", until_ns)
+            page.put("limits.rate_until_ns", "=Q", until_ns)
         for gpu, rate in enumerate(rates):
-            table_at = _AT["limits.gpu"] + gpu * pages.LIMITS_GPU_SIZE
-            self._put("limits_gpu.rate_ppm", "=I", rate, table_at)
+            page.put("limits_gpu.rate_ppm", "=I", rate, gpu)
         if not until_ns:
-            self._put("limits.rate_until_ns", "=Q", 0)
-        self._sequence += 1
-        self._put("limits.sequence", "=Q", self._sequence)
+            page.put("limits.rate_until_ns", "=Q", 0)
+        page.end()
         self.rates, self._until_ns = list(rates), until_ns
-
-    def _put(self, field: str, code: str, value: int, table_at: int = 0) -> None:
-        os.pwrite(self._limits, struct.pack(code, value), table_at + _AT[field])

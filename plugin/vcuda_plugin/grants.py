@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
+from vcuda_oci.limits_in_place import Turn
 from vcuda_oci.policies import FIXED
 
 from .arbiter import Tenant, grants
@@ -30,6 +31,8 @@ LOOKS_PART, IDLE_LOOKS_PART = 0.01, 0.003
 LONGEST_SECONDS = 0.2
 # A file system's times move in steps of up to 10 ms: two changes in one step look like one.
 _GRAIN_NS = 50_000_000
+# How long the end waits for another who writes pages.
+_END_SECONDS = 1.0
 
 
 class Arbiter:
@@ -91,15 +94,27 @@ class Node:
                 rates.setdefault(id, list(self._open[id].rates))[at] = rate
             active = any(tenant.wants or tenant.used_ppm for tenant in tenants)
             self._rested[gpu] = 0 if active else self._rested.get(gpu, 0) + 1
-        now = self._clock()
-        if rates or now > self._renewal_ns:
-            self._renewal_ns = now + RENEWAL_NS
-            for id, pages in list(self._open.items()):
-                try:
-                    pages.grant(rates.get(id, pages.rates), now)
-                except OSError:
-                    self._give_up(id)
+        if rates or self._clock() > self._renewal_ns:
+            self._grant(rates)
         return not all(self._rested.get(gpu) for gpu in self._sharing())
+
+    def _grant(self, rates: dict[str, list[int]]) -> None:
+        """These rates, and those that stand: whose grant is old is renewed."""
+        now = self._clock()
+        try:
+            with Turn(self._ledger.state_dir) as mine:
+                # Whoever writes now is done by the next look, and a grant lasts longer than that.
+                for id, pages in list(self._open.items()) if mine else ():
+                    try:
+                        pages.grant(rates.get(id, pages.rates), now)
+                    except OSError:
+                        self._give_up(id)
+                if mine:
+                    self._renewal_ns = now + RENEWAL_NS
+                else:
+                    self._rested.clear()  # what was not written is found anew
+        except OSError:
+            pass  # without the lock nothing is written: each has what is reserved
 
     @property
     def grants_anything(self) -> bool:
@@ -129,11 +144,16 @@ class Node:
 
     def close(self) -> None:
         """Each has what is reserved for it."""
+        try:
+            with Turn(self._ledger.state_dir, _END_SECONDS) as mine:
+                for id in self._open if mine else ():
+                    try:
+                        self._open[id].restore()
+                    except OSError:
+                        pass  # its grant ends by itself
+        except OSError:
+            pass
         for id in list(self._open):
-            try:
-                self._open[id].restore()
-            except OSError:
-                pass  # its grant ends by itself
             self._close(id)
 
     def _follow_the_ledger(self) -> None:

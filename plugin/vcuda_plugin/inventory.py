@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci import unhealthy
+from vcuda_oci import events, unhealthy
 from vcuda_oci.placement import Gpu
 
 from . import child
@@ -103,6 +103,7 @@ class _Watch:
             before, after = self._told.unhealthy.get(uuid) if self._told else None, sick.get(uuid)
             if before != after:
                 _log.warning("%s is %s", uuid, f"unhealthy: {after}" if after else "healthy again")
+                events.record_health(self._settings.state_dir, uuid, after or "")
         for index, why in look["silent"].items():
             if index not in self._silent:
                 _log.warning("GPU %s is left out: %s", index, why)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from vcuda_oci import cdi, edits, files, grant, names, nodes
+from vcuda_oci import cdi, edits, events, files, grant, names, nodes
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
@@ -83,6 +83,7 @@ def remove(arguments: argparse.Namespace, settings: Config) -> int:
             if not slices.is_in_use(ledger, known[name]):
                 slices.revoke(ledger, known[name])
             ledger.remove(known[name].id)
+            ledger.tell(events.RELEASED, known[name], "removed from the CDI spec")
     if arguments.json:
         table.print_json(arguments.name)
     else:

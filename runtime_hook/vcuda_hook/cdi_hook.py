@@ -43,6 +43,14 @@ def finish(config_path: str, state: State) -> None:
     """Raises VcudaError: the image demands what is not here, or something cannot be mounted."""
     spec = container_state.config_of(state)
     settings = config.load(config_path)
+    try:
+        _finish(spec, settings, state)
+    except VcudaError as error:
+        grant.tell_refused(spec, settings, state.id, names.HOOK_PROGRAM, error)
+        raise
+
+
+def _finish(spec: Any, settings: Config, state: State) -> None:
     facts = grant.host_of(settings)
     gpus = gpus_of(spec, facts)
     requirements.check(request.environment_of(spec), facts, gpus)

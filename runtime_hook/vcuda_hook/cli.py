@@ -14,7 +14,7 @@ import sys
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
-from . import cli_engines, completion
+from . import cli_engines, cli_live, completion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,14 @@ def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
         from .release import release
 
         return release
+    if name == "limit":
+        from .limit import limit
+
+        return limit
+    if name == "events":
+        from .show_events import show_events
+
+        return show_events
     if name == "configure":
         from .configure import configure
 
@@ -125,6 +133,12 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="make a context on each GPU and tell what it takes there",
     )
+    cli_live.limit_options(
+        verb("limit", "grow or shrink a live container's share", "limit run-3f2a --memory 8GiB")
+    )
+    cli_live.events_options(
+        verb("events", "tell what happened to containers and GPUs", "events --since 10m --follow")
+    )
     release = verb("release", "give back what a container holds", "release --all-dead")
     release.add_argument("id", metavar="ID", nargs="*", help="the id, or how it begins")
     release.add_argument(
@@ -183,10 +197,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         default=[],
         help="choose among these only; may be repeated",
     )
-    add("--policy", metavar="NAME", help="fixed (default), elastic, weighted or best-effort")
-    add("--core-limit", metavar="PERCENT", help="the most that elastic gets of a GPU; default 100")
-    add("--weight", metavar="N", help="of weighted, 1 to 10000; default 100")
-    add("--priority", metavar="N", help="of elastic and weighted, 0 to 1000, higher first")
+    cli_live.policy_options(run)
     add("--placement", metavar="NAME", help="binpack, spread or topology")
     add("--env", metavar="NAME=VALUE", action="append", default=[], help="may be repeated")
     add(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcuda_oci import config, container_state, grant, request, rootfs
+from vcuda_oci import config, container_state, grant, names, request, rootfs
 from vcuda_oci.errors import VcudaError
 
 from . import created_container
@@ -25,26 +25,26 @@ def create(kind: str, config_path: str, state: State) -> None:
         return
     settings = config.load(config_path)
     container = created_container.find(kind, state)
-    creation = grant.Creation(state.id, state.bundle, container.runtime, container.pid)
-    granted = grant.grant(spec, asked, settings, creation)
-    if granted is None:
-        return
-    from . import attach  # ctypes: only for who gets a share
+    creation = grant.Creation(
+        *(state.id, state.bundle, container.runtime, container.pid, names.HOOK_PROGRAM)
+    )
 
-    try:
-        root = rootfs.path_of(spec, state.bundle)
-        attach.attach(granted.edits, container.process, root, granted.driver_root)
-        # The runtime has read its list of hooks already.
-        attach.run_hooks(granted.edits, "createRuntime", container.pid)
-    except BaseException as error:
-        granted.undo()
-        if not isinstance(error, OSError):
-            raise
-        raise VcudaError(
-            f"its first process cannot be reached: {error.strerror}",
-            f"container {state.id}",
-            "look why it ended, and create it again",
-        ) from error
+    def give(granted: grant.Grant) -> None:
+        from . import attach  # ctypes: only for who gets a share
+
+        try:
+            root = rootfs.path_of(spec, state.bundle)
+            attach.attach(granted.edits, container.process, root, granted.driver_root)
+            # The runtime has read its list of hooks already.
+            attach.run_hooks(granted.edits, "createRuntime", container.pid)
+        except OSError as error:
+            raise VcudaError(
+                f"its first process cannot be reached: {error.strerror}",
+                f"container {state.id}",
+                "look why it ended, and create it again",
+            ) from error
+
+    grant.give(spec, asked, settings, creation, give)
 
 
 def _is_edited(spec: Any) -> bool:

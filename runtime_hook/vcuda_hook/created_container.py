@@ -29,11 +29,11 @@ class Container:
         self.process = _proc(pid)
 
 
-def tell_engine(line: str) -> None:
+def tell_engine(line: str, allocation: str) -> None:
     """The line in the log of the runtime that called this hook; crun shows nothing of its hooks."""
     try:
         pid, _, command = _runtime_above(int(os.readlink("/proc/self")))
-        report.log(command, line, os.readlink(f"/proc/{pid}/cwd"))
+        report.log(command, line, allocation, os.readlink(f"/proc/{pid}/cwd"))
     except (OSError, ValueError):
         pass  # called by hand: nobody has a log
 

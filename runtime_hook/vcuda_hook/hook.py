@@ -58,12 +58,12 @@ def main() -> None:
 
             create.create(kind, settings, state)
     except (VcudaError, OSError) as error:
-        line = f"vcuda-container-hook: {error}"
+        line = f"{names.HOOK_PROGRAM}: {error}"
         _say(line + "\n")
         if kind != POSTSTOP:
             from . import created_container
 
-            created_container.tell_engine(line)
+            created_container.tell_engine(line, getattr(error, "allocation", ""))
             sys.exit(1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import liveness
+from vcuda_oci import events, liveness
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+    from vcuda_oci.allocation import Allocation
     from vcuda_oci.config import Config
 
 
@@ -28,9 +29,15 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
     ledger = Ledger(settings.state_dir)
     released: list[str] = []
     with ledger:
-        ids = [_resolve(ledger, prefix, arguments.force) for prefix in arguments.id]
-        for id in dict.fromkeys(ids):
+        ids = dict(_resolve(ledger, prefix, arguments.force) for prefix in arguments.id)
+        for id, known in ids.items():
             ledger.remove(id)
+            text = "released by hand" + (", by force" if arguments.force else "")
+            if known:
+                ledger.tell(events.RELEASED, known, text)
+            else:
+                name = ledger.program
+                events.record(ledger.state_dir, name, events.RELEASED, id, text + "; it was broken")
             released.append(id)
         if arguments.all_dead:
             released += ledger.sweep(liveness.is_alive)
@@ -44,13 +51,13 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
     return 0
 
 
-def _resolve(ledger: Ledger, prefix: str, force: bool) -> str:
-    """The id to release, of a whole record or a broken one."""
+def _resolve(ledger: Ledger, prefix: str, force: bool) -> tuple[str, Allocation | None]:
+    """The id to release, and its record; None: it is broken."""
     _, broken = ledger.read()
     broken_ids = [os.path.basename(path)[: -len(".json")] for path, _ in broken]
     # A broken record cannot say whose it is: only its whole id will do.
     if prefix in broken_ids:
-        return prefix
+        return prefix, None
     allocation = show.find(ledger, prefix)
     if allocation.is_named_slice and not force:
         raise VcudaError(
@@ -64,4 +71,4 @@ def _resolve(ledger: Ledger, prefix: str, force: bool) -> str:
             allocation.id,
             "stop it first, or say --force: another may then get the same share",
         )
-    return allocation.id
+    return allocation.id, allocation

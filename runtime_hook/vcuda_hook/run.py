@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
     overlay.mount_above(lower, scratch)
     spec.write(tree, command.config_path)
     asked = request.Asked(words, "command line", False)
-    runtime.share_gpu(command, tree, asked, settings, low_level, os.getpid())
+    runtime.share_gpu(command, tree, asked, settings, low_level, os.getpid(), program=names.COMMAND)
     os.chdir("/")
     runtime.become(low_level, command.words)
 

@@ -62,8 +62,7 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
     """The whole record of one allocation and what its pages say."""
     ledger = Ledger(settings.state_dir)
     allocation = find(ledger, arguments.id)
-    record = dict(allocation.__dict__)
-    record["shares"] = [dict(share.__dict__) for share in allocation.shares]
+    record = allocation.as_json()
     record["status"] = statuses([allocation])[0]
     record["limits"] = usage.limits(ledger, allocation)
     record["usage"] = usage.whole_page(ledger, allocation)
@@ -206,7 +205,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     memory = entry["memory_used_bytes"]
     names = [(pod or {}).get(key, "?") for key in ("namespace", "name", "container")]
     return (
-        "/".join(names) if pod else _short_id(entry["id"]),
+        "/".join(names) if pod else short_id(entry["id"]),
         f"{'?' if index is None else index} {table.short(entry['gpu_uuid'])}",
         f"{entry['core_percent']} %",
         "-" if used is None else f"{used:.0f} %",
@@ -226,16 +225,11 @@ def _contexts(count: int | None, charged: int | None) -> str:
 
 
 def _policy(entry: dict[str, Any]) -> str:
-    """Such as "elastic to 80 %, priority 5"."""
-    said = {
-        policies.ELASTIC: f" to {entry['core_ceiling_percent']} %",
-        policies.WEIGHTED: f" {entry['weight']}",
-    }
-    priority = f", priority {entry['priority']}" if entry["priority"] else ""
-    return f"{entry['policy']}{said.get(entry['policy'], '')}{priority}"
+    said = ("policy", "core_ceiling_percent", "weight", "priority")
+    return policies.told(*(entry[key] for key in said))
 
 
-def _short_id(id: str) -> str:
+def short_id(id: str) -> str:
     """Engines that name by 64 hex digits show twelve of them."""
     is_hash = len(id) == 64 and not id.strip("0123456789abcdef")
     return id[:12] if is_hash else id

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from vcuda_oci import claim, files, grant, pages_read, request
+from vcuda_oci import claim, events, files, grant, pages_read, request
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.identity import Owner
 
@@ -58,7 +58,9 @@ def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings
         return False
     owner = Owner(_PREFIX + name, "")
     rules = grant.rules_of(settings)
-    return claim.claim(ledger, host, owner, wanted, [], os.getpid(), rules)[1]
+    made, is_new = claim.claim(ledger, host, owner, wanted, [], os.getpid(), rules)
+    ledger.tell(events.CLAIMED, made, events.of(made))
+    return is_new
 
 
 def name_of(allocation: Allocation) -> str:

@@ -17,9 +17,11 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns as wide as their widest cell, two spaces apart."""
     widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
     for number, row in enumerate((headings, *rows)):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths))
-        line = "  ".join(cells).rstrip()
-        print(line if number else coloured(line, "bold"))
+        print(line(row, widths) if number else coloured(line(row, widths), "bold"))
+
+
+def line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip()
 
 
 def print_json(value: object) -> None:

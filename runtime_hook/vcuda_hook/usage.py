@@ -48,6 +48,11 @@ def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) ->
     ]
 
 
+def held_bytes(ledger: Ledger, allocation: Allocation) -> list[int | None]:
+    """What its processes hold of each GPU. None: the page tells nothing."""
+    return [use.memory_bytes for use in _use(ledger, allocation, 0, [0] * pages.MAX_GPUS)]
+
+
 def limits(ledger: Ledger, allocation: Allocation) -> Any:
     """The limits page as a JSON tree, or why it cannot be read."""
     try:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 
-from vcuda_oci import liveness
+from vcuda_oci import events, liveness
 from vcuda_oci.ledger import Ledger
 
 from . import spec
@@ -84,6 +84,7 @@ def clean_up_after(
     with ledger:
         if _claimed_by(ledger, claimant):
             ledger.remove(left.id)
+            ledger.tell(events.RELEASED, left, "its 'vcuda run' was killed")
 
 
 def _close(fd: int) -> None:

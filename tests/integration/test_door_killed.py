@@ -17,7 +17,7 @@ from integration.door import Door
 from integration.engines.base import Engine, wait_until
 from integration.engines.low_level import LowLevel
 from integration.product import MIB, Product, asking
-from vcuda_oci import door
+from vcuda_oci import door, events
 
 STARTERS, EACH = 3, 6
 SERVED = ["runc-v1" if cgroups.is_v1() else "runc-v2", "crun-v2"]
@@ -67,7 +67,10 @@ def served(
             served.door.nsenter.wait(30)
             cgroups.remove(served.group)
     assert product.allocations(engine) == []
-    left = set(os.listdir(served.state_dir)) - {door.NAME}  # of one that was killed
+    left = set(os.listdir(served.state_dir)) - {
+        door.NAME,
+        events.NAME,
+    }  # the door of one that was killed
     assert sorted(left) == [
         "allocations",
         "containers",

@@ -82,13 +82,14 @@ def record(id: str = "box", **changes: Any) -> Allocation:
 
 
 def left_in(state_dir: str) -> list[str]:
-    """Every file and folder of a state folder but the three, the lock and the door: they stay."""
+    """Every file and folder of a state folder but what stays: locks, the door, the events."""
     found = []
     for folder, folders, files in os.walk(state_dir):
         found += [
             os.path.relpath(os.path.join(folder, name), state_dir) for name in folders + files
         ]
-    return sorted(set(found) - {"lock", "allocations", "containers", "door.sock"})
+    stays = {"lock", "pages.lock", "allocations", "containers", "door.sock", "events.jsonl"}
+    return sorted(set(found) - stays)
 
 
 def shares_of(ledger: Ledger) -> dict[str, list[GpuShare]]:
@@ -117,6 +118,7 @@ def mode_of(path: str) -> int:
 CHANGES = (
     "open",
     "write",
+    "pwrite",
     "fchmod",
     "posix_fallocate",
     "fsync",

@@ -147,6 +147,10 @@ def share(**fields: Any) -> list[dict[str, Any]]:
         changed(shares=share(priority=-1)),
         changed(shares=share(priority=True)),
         changed(shares=share(priority=1001)),
+        changed(becoming=5),
+        changed(becoming=share(core_percent=0)),
+        changed(becoming=share(uuid="GPU-1")),
+        changed(becoming=share() * 2),
         "[" * 100_000,
     ],
 )

@@ -66,9 +66,9 @@ def test_a_claim_writes_the_whole_record(desk: Desk) -> None:
     assert is_new
     assert stored
     assert vars(stored) == vars(allocation)
-    assert {**vars(stored), "created": 0} == {
+    assert {**stored.as_json(), "created": 0} == {
         "id": "pod-uid1.main",
-        "shares": HALF_SHARE,
+        "shares": [vars(share) for share in HALF_SHARE],
         "request": HALF.as_json(),
         "container_id": "c1",
         "runtime": ["/usr/bin/runc"],

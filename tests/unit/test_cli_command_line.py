@@ -16,7 +16,7 @@ from vcuda_oci import grant
 PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
 VERBS = [
     *("run", "ps", "inspect", "gpus", "release", "configure", "cdi", "doctor", "demo"),
-    "completion",
+    *("limit", "events", "completion"),
 ]
 
 
@@ -167,6 +167,8 @@ def test_completion_knows_every_verb(shell: str, capsys: Any) -> None:
         (["vcuda", "configure", "c"], ["containerd", "crio"]),
         (["vcuda", "configure", "docker", "--d"], ["--dry-run", "--default"]),
         (["vcuda", "cdi", "g"], ["generate"]),
+        (["vcuda", "limit", "--p"], ["--policy", "--priority"]),
+        (["vcuda", "events", "--f"], ["--follow"]),
         (["vcuda", "cdi", "generate", "--w"], ["--watch"]),
     ],
 )

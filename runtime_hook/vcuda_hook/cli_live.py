@@ -1,0 +1,43 @@
+"""The command line of `vcuda limit` and `vcuda events`, and of policies."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def limit_options(limit: argparse.ArgumentParser) -> None:
+    add = limit.add_argument
+    add("id", metavar="ID", help="the allocation's id, or how it begins")
+    add("--core", metavar="PERCENT", help="of the GPU's time, 1 to 100")
+    add("--memory", metavar="SIZE", help="such as 8GiB")
+    policy_options(limit)
+    add("--gpu", metavar="UUID|INDEX", help="whose share, where it has several")
+    add("--force", action="store_true", help="even below the memory that it holds now")
+    add("--dry-run", action="store_true", help="only tell what would change")
+
+
+def events_options(events: argparse.ArgumentParser) -> None:
+    add = events.add_argument
+    add("name", metavar="NAME", nargs="?", default="", help="of this id, container or pod only")
+    add("--follow", action="store_true", help="go on, and tell what happens")
+    add("--since", metavar="AGE", type=_age, help="such as 90s, 10m, 3h, 2d")
+
+
+def _age(text: str) -> float:
+    """In seconds."""
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if not text[:-1].isdigit() or text[-1:] not in seconds:
+        raise argparse.ArgumentTypeError("write it like 90s, 10m, 3h or 2d")
+    return float(text[:-1]) * seconds[text[-1]]
+
+
+def policy_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--policy", metavar="NAME", help="fixed (if never said), elastic, weighted or best-effort")
+    add(
+        "--core-limit",
+        metavar="PERCENT",
+        help="the most that elastic gets of a GPU; 100 if never said",
+    )
+    add("--weight", metavar="N", help="of weighted, 1 to 10000; 100 if never said")
+    add("--priority", metavar="N", help="of elastic and weighted, 0 to 1000, higher first")

@@ -1,0 +1,129 @@
+"""`vcuda limit` as a program sees it that runs on, and as it measures it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from shim.conftest import DriverRoot
+from shim.guest import GIB, MIB, PYTHON, Guest
+from shim.policy_node import PolicyNode, limits_of
+from unit.ground import write
+from vcuda_hook import cli
+
+# Allocates as much as each line says, and answers with what the driver and the slice say.
+ASKS = """
+import sys
+from cuda.bindings import driver as cu
+cu.cuInit(0)
+error, context = cu.cuDevicePrimaryCtxRetain(0)
+cu.cuCtxSetCurrent(context)
+for line in sys.stdin:
+    error, _ = cu.cuMemAlloc(int(line))
+    _, free, total = cu.cuMemGetInfo()
+    print(error.name, free, total, flush=True)
+"""
+
+
+class Limited(PolicyNode):
+    def limit(self, *words: str) -> int:
+        lines = f'state-dir = "{self.state_dir}"\ndriver-root = "{self.driver_root}"\n'
+        config = write(f"{self.folder}/config.toml", lines)
+        return cli.main(["--config", config, "limit", *words])
+
+
+@pytest.fixture
+def node(host: DriverRoot, tmp_path: Any) -> Limited:
+    return Limited(str(tmp_path / "node"), host.path)
+
+
+@pytest.fixture
+def allocate(node: Limited) -> Iterator[Any]:
+    """The answer to an allocation of so many MiB, of one process in a container of 1 GiB."""
+    guest = node.container(core="30", memory="1GiB")
+    process = guest.start(PYTHON, "-c", ASKS, stdin=subprocess.PIPE)
+
+    def ask(mib: int) -> list[str]:
+        assert process.stdin and process.stdout
+        process.stdin.write(f"{mib * MIB}\n")
+        process.stdin.flush()
+        return str(process.stdout.readline()).split()
+
+    yield ask
+    process.communicate(timeout=60)
+
+
+def test_a_process_that_was_refused_gets_memory_when_the_share_has_grown_and_not_when_it_shrinks(
+    node: Limited, allocate: Any, capsys: Any
+) -> None:
+    assert allocate(1536) == ["CUDA_ERROR_OUT_OF_MEMORY", str(GIB), str(GIB)]
+    assert node.limit("c0", "--memory", "2GiB") == 0
+    assert allocate(1536) == ["CUDA_SUCCESS", str(512 * MIB), str(2 * GIB)]
+    assert node.limit("c0", "--memory", "1GiB") == 1
+    assert "its processes hold 1.5 GiB; 1 GiB asked" in capsys.readouterr().err
+    assert allocate(256) == ["CUDA_SUCCESS", str(256 * MIB), str(2 * GIB)]
+    assert node.limit("c0", "--memory", "1GiB", "--force") == 0
+    assert allocate(1) == ["CUDA_ERROR_OUT_OF_MEMORY", "0", str(GIB)]
+    assert node.limit("c0", "--memory", "1793MiB") == 0
+    assert allocate(1) == ["CUDA_SUCCESS", "0", str(1793 * MIB)]
+
+
+def test_the_page_inside_says_the_new_rate_as_soon_as_the_command_has_ended(node: Limited) -> None:
+    guest = node.container(core="30")
+    assert node.limit("c0", "--core", "55") == 0
+    (gpu,) = limits_of(guest).gpus
+    assert (gpu.core_percent, gpu.rate_ppm) == (55, 550_000)
+
+
+def _shares(guests: Sequence[Guest], seconds: float) -> list[float]:
+    """The part of the GPU's time that the processes of each use meanwhile, by its usage page."""
+    began = time.monotonic()
+    before = [guest.read_usage().gpus[0].busy_ns for guest in guests]
+    time.sleep(seconds)
+    after = [guest.read_usage().gpus[0].busy_ns for guest in guests]
+    elapsed = time.monotonic() - began
+    return [(now - then) / 1e9 / elapsed for then, now in zip(before, after)]
+
+
+@pytest.mark.alone
+def test_a_busy_program_has_its_new_share_within_a_tenth_of_a_second(node: Limited) -> None:
+    guest, other = node.container(core="20"), node.container(core="30")
+    running = [node.busy(each, 5) for each in (guest, other)]
+    time.sleep(1)
+    shares = []
+    for core in ("20", "60", "40"):
+        assert node.limit("c0", "--core", core) == 0
+        time.sleep(0.1)
+        shares += _shares([guest], 1)
+    assert shares == [pytest.approx(part, abs=0.04) for part in (0.2, 0.6, 0.4)]
+    for process in running:
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    # The neighbour has had its own all the while.
+    assert json.loads(out)["share"] == pytest.approx(0.3, abs=0.03)
+
+
+@pytest.mark.alone
+def test_beside_elastic_neighbours_a_share_that_grows_is_had_and_what_it_gives_up_is_lent(
+    node: Limited,
+) -> None:
+    guest, other = node.container(core="20"), node.container(core="30", policy="elastic")
+    with node.arbiter():
+        running = [node.busy(each, 6) for each in (guest, other)]
+        time.sleep(1)
+        shares = []
+        for core in ("20", "60", "30"):
+            assert node.limit("c0", "--core", core) == 0
+            time.sleep(0.5)
+            shares.append(_shares([guest, other], 1))
+        for process in running:
+            assert process.wait(60) == 0
+            process.communicate()
+    # What is lent comes back, and goes out, with the arbiter's next looks.
+    expected = ([0.2, 0.8], [0.6, 0.4], [0.3, 0.7])
+    assert shares == [pytest.approx(pair, abs=0.05) for pair in expected]
