@@ -63,7 +63,7 @@ demo: build ## two containers share one GPU, and what happens at their limits
 	@build/demo/bin/vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json
 
 .PHONY: bench
-bench: build ## measure the start path and the shim; ONLY=start, ctr, agent, shim or crowd runs one
+bench: build ## measure the start path, the agent and the shim; ONLY=start, ctr, agent, scrape, shim or crowd
 	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json
 
 .PHONY: soak

@@ -93,7 +93,8 @@ enum vcuda_policy
   F (uint64_t, earlier_ns)                                                                         \
   F (uint64_t, earlier_busy)                                                                       \
   F (uint64_t, long_until_ns) /* CLOCK_MONOTONIC when long work would end, had it the GPU alone */ \
-  A (uint8_t, reserved, 40)
+  F (uint64_t, overrun_ns)    /* the deepest debt ever: one batch took so much beyond its share */ \
+  A (uint8_t, reserved, 32)
 
 /* One process. Its life is an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file: the
    kernel drops it when the process dies, and whoever then takes it clears the slot. No total is

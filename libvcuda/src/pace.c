@@ -74,7 +74,14 @@ vcuda_balance (int gpu, uint64_t cap_ns)
 void
 vcuda_spend (int gpu, int64_t ns)
 {
-  __atomic_fetch_sub (&vcuda_pages.usage->gpu[gpu].balance_ns, ns, __ATOMIC_RELAXED);
+  struct vcuda_usage_gpu *bucket = &vcuda_pages.usage->gpu[gpu];
+  int64_t left = __atomic_sub_fetch (&bucket->balance_ns, ns, __ATOMIC_RELAXED);
+  if (left >= 0)
+    return;
+  uint64_t debt = 0 - (uint64_t) left;
+  /* Of two at once the lesser may stand: it is for people to look at.  */
+  if (debt > __atomic_load_n (&bucket->overrun_ns, __ATOMIC_RELAXED))
+    __atomic_store_n (&bucket->overrun_ns, debt, __ATOMIC_RELAXED);
 }
 
 uint64_t

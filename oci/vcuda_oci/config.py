@@ -45,6 +45,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "gpu-resource": "",
     "bypass": REPORT,
     "driver-limits": AUTO,
+    "listen": "127.0.0.1:5678",
     # What NVIDIA's list calls the program's own fault, and what takes a reset of the GPU. Source:
     # NVIDIA, "Xid Errors".
     "ignored-xids": ["13", "31", "43", "45", "68", "69"],
@@ -62,8 +63,9 @@ class Config:
 
     memory_overcommit: how often a GPU's memory may be promised, from 1. context_memory: bytes that
     each context counts against its container's slice. The *_resource: the kubelet's name of it, or
-    "" where the node agent does not offer it. *_xids: numbers. stop_bypass: whether a container
-    that goes round the shim is stopped. driver_limits: whether a driver that can holds limits too.
+    "" where the node agent does not offer it. listen: where its HTTP server does, unchecked, or "".
+    *_xids: numbers. stop_bypass: whether a container that goes round the shim is stopped.
+    driver_limits: whether a driver that can holds limits too.
     """
 
     def __init__(self, path: str, values: dict[str, str | list[str]]) -> None:
@@ -84,6 +86,7 @@ class Config:
         self.gpu_resource = str(values["gpu-resource"])
         self.stop_bypass = values["bypass"] == STOP
         self.driver_limits = values["driver-limits"] == AUTO
+        self.listen = str(values["listen"])
         self.ignored_xids = [int(xid) for xid in values["ignored-xids"]]
         self.lasting_xids = [int(xid) for xid in values["lasting-xids"]]
 

@@ -100,7 +100,8 @@ FIELDS = {
         ("earlier_ns", "Q"),
         ("earlier_busy", "Q"),
         ("long_until_ns", "Q"),
-        ("reserved", "40s"),
+        ("overrun_ns", "Q"),
+        ("reserved", "32s"),
     ),
     "usage_slot": (
         ("pid", "I"),

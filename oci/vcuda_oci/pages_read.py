@@ -26,6 +26,9 @@ from .pages import (
     code,
 )
 
+_LIMITS, _LIMITS_GPU = struct.Struct(code("limits")), struct.Struct(code("limits_gpu"))
+_USAGE_GPU, _USAGE_SLOT = struct.Struct(code("usage_gpu")), struct.Struct(code("usage_slot"))
+
 F_OFD_GETLK = 36  # Linux, every machine; the fcntl module has no name for it before 3.9
 
 
@@ -56,6 +59,7 @@ class UsageGpu:
         "contexts",
         "held_bytes",
         "launches",
+        "overrun_ns",
         "refusals",
         "throttled_ns",
     )
@@ -69,6 +73,7 @@ class UsageGpu:
         refusals: int,
         balance_ns: int,
         contexts: int,
+        overrun_ns: int,
     ) -> None:
         self.held_bytes = held_bytes  # allocations, and what contexts are charged
         self.contexts = contexts  # that live; a process tells at most 255
@@ -77,6 +82,7 @@ class UsageGpu:
         self.launches = launches
         self.refusals = refusals
         self.balance_ns = balance_ns
+        self.overrun_ns = overrun_ns  # the deepest debt ever; 0 of a shim that does not tell
 
 
 class UsageProcess:
@@ -138,24 +144,27 @@ def text_of(field: bytes) -> str:
 def read_limits(page: bytes) -> Limits:
     """Raises ValueError: not a limits page."""
     checked_head(page, "limits", LIMITS_MAGIC, LIMITS_SIZE)
-    head = struct.unpack_from(code("limits"), page)
+    head = _LIMITS.unpack_from(page)
     gpus = []
     for index in range(min(head[3], MAX_GPUS)):
-        entry = struct.unpack_from(
-            code("limits_gpu"), page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE
-        )
+        entry = _LIMITS_GPU.unpack_from(page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE)
         gpus.append(LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:]))
     return Limits(text_of(head[5]), head[4], head[6], gpus, head[7] != 0)
 
 
-def live_slots(fd: int) -> frozenset[int]:
-    """The slots whose process lives, by the locks on the usage file that FD is open on.
+def slots_used(page: bytes) -> int:
+    """How many slots of a usage page were ever taken. Raises ValueError: not a usage page."""
+    return min(checked_head(page, "usage", USAGE_MAGIC, USAGE_SIZE)[3], MAX_PROCESSES)
+
+
+def live_slots(fd: int, used: int = MAX_PROCESSES) -> frozenset[int]:
+    """Of the first `used` slots those whose process lives, by the locks on FD's usage file.
 
     The kernel drops a process's lock when it dies, so this is true at once, in any pid namespace.
     Raises OSError: FD is no file, or one that takes no locks.
     """
     live = set()
-    for slot in range(MAX_PROCESSES):
+    for slot in range(used):
         # struct flock: l_type, l_whence, l_start, l_len, l_pid
         asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, USAGE_LOCK_BASE + slot, 1, 0)
         answer = fcntl.fcntl(fd, F_OFD_GETLK, asked)
@@ -164,25 +173,26 @@ def live_slots(fd: int) -> frozenset[int]:
     return frozenset(live)
 
 
-def read_usage(page: bytes, live: frozenset[int] | None = None) -> Usage:
+def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX_GPUS) -> Usage:
     """Any content of the right head gives an answer: the numbers are the container's own word.
 
     `held_bytes` of a GPU is the sum over all slots. One whose process has died since counts until
     the container's next call clears it; with `live`, which live_slots answers, it does not count.
+    count: so many GPUs are the container's.
     Raises ValueError: not a usage page.
     """
     head = checked_head(page, "usage", USAGE_MAGIC, USAGE_SIZE)
-    held, contexts = [0] * MAX_GPUS, [0] * MAX_GPUS
+    held, contexts = [0] * count, [0] * count
     processes = []
     slots_at = USAGE_HEAD_SIZE + MAX_GPUS * USAGE_GPU_SIZE
     for index in range(min(head[3], MAX_PROCESSES)):
         if live is not None and index not in live:
             continue
-        slot = struct.unpack_from(code("usage_slot"), page, slots_at + index * USAGE_SLOT_SIZE)
-        bytes_held = slot[5 : 5 + MAX_GPUS]
-        busy = slot[5 + MAX_GPUS : 5 + 2 * MAX_GPUS]
-        live_contexts = slot[5 + 2 * MAX_GPUS : 5 + 3 * MAX_GPUS]
-        for gpu in range(MAX_GPUS):
+        slot = _USAGE_SLOT.unpack_from(page, slots_at + index * USAGE_SLOT_SIZE)
+        bytes_held = slot[5 : 5 + count]
+        busy = slot[5 + MAX_GPUS : 5 + MAX_GPUS + count]
+        live_contexts = slot[5 + 2 * MAX_GPUS : 5 + 2 * MAX_GPUS + count]
+        for gpu in range(count):
             held[gpu] += bytes_held[gpu]
             contexts[gpu] += live_contexts[gpu]
         if slot[0]:
@@ -198,14 +208,20 @@ def read_usage(page: bytes, live: frozenset[int] | None = None) -> Usage:
                 )
             )
     gpus = []
-    for index in range(MAX_GPUS):
-        entry = struct.unpack_from(
-            code("usage_gpu"), page, USAGE_HEAD_SIZE + index * USAGE_GPU_SIZE
-        )
+    for index in range(count):
+        entry = _USAGE_GPU.unpack_from(page, USAGE_HEAD_SIZE + index * USAGE_GPU_SIZE)
         balance, _, busy_ns, throttled_ns, launches, refusals = entry[:6]
+        overrun_ns = entry[11]
         gpus.append(
             UsageGpu(
-                held[index], busy_ns, throttled_ns, launches, refusals, balance, contexts[index]
+                held[index],
+                busy_ns,
+                throttled_ns,
+                launches,
+                refusals,
+                balance,
+                contexts[index],
+                overrun_ns,
             )
         )
     newer_symbols, tables, ids = struct.unpack_from("=II64s", page, 16)

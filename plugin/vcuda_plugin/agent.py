@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config, door, events, names, systemd
 from vcuda_oci.errors import VcudaError
 
-from . import child, inventory, kubelet, resources, sweep
+from . import child, inventory, kubelet, listen_address, resources, sweep
 from .bypass_reports import BypassReports
 from .device_plugin import DevicePlugin
 from .grants import Arbiter
+from .http_child import HttpChild
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -48,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings = config.load(arguments.config)
         offered = resources.offered(settings)
+        listen_address.check(settings.listen, settings.path)
         with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
             asyncio.run(_run(settings, offered, arguments.kubelet_dir, arbiter))
     except VcudaError as error:
@@ -102,14 +104,21 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     plugins = [DevicePlugin(kind, settings.state_dir, settings.placement) for kind in offered]
+    http = HttpChild(settings, os.environ.get("NODE_NAME") or os.uname().nodename)
+
+    def publish(seen: Inventory) -> None:
+        _publish(seen, plugins, settings)
+        http.tell(seen)
+
     parts: list[Coroutine[Any, Any, Any]] = [
         stop.wait(),
         _arbitrate(arbiter),
         _keep_door_open(settings.state_dir, opened),
         BypassReports().follow(settings),
-        inventory.follow(settings, lambda seen: _publish(seen, plugins, settings)),
+        inventory.follow(settings, publish),
         sweep.keep(settings.state_dir),
         _tell_systemd(opened),
+        *([http.keep()] if settings.listen else []),
         *(kubelet.Registration(kubelet_dir, offered[p.kind], p).keep() for p in plugins),
     ]
     tasks = [asyncio.ensure_future(part) for part in parts]

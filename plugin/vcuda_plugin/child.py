@@ -1,4 +1,4 @@
-"""Processes of the agent that do what must not be able to hold it up: they import no grpc."""
+"""Processes of the agent that do what must not be able to hold it up, or what only some need."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 _START = """
 import sys
-for _ in range(3):
-    sys.path.insert(0, sys.argv.pop(1))
+sys.path[:0] = sys.argv.pop(1).split(":")
 from importlib import import_module
 import_module(sys.argv.pop(1)).main(*sys.argv[1:])
 """
@@ -27,9 +26,11 @@ _END_SECONDS = 10
 
 @contextlib.asynccontextmanager
 async def running(
-    module: str, *arguments: str
+    module: str, *arguments: str, own_packages: bool = True
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.StreamReader]]:
     """The child whose `main` is called with `arguments`, and what it says; ended with the block.
+
+    It can be told by its stdin. own_packages: it needs no package but ours.
 
     One that the kernel holds in an ioctl cannot be ended: it is waited for, since a second would
     only be held too.
@@ -39,9 +40,11 @@ async def running(
         os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
         for path in (vcuda_oci.__file__, vcuda_hook.__file__, __file__)
     ]
+    if not own_packages:
+        places += [place for place in sys.path if place not in places]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-ISBc", _START, *places, module, *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
+        *(sys.executable, "-ISBc", _START, ":".join(places), module, *arguments),
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
     try:

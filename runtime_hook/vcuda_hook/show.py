@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
-from vcuda_oci import host, placement, policies, unhealthy
+from vcuda_oci import host, unhealthy
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger, broken_record
 
-from . import context_memory, table, usage
+from . import context_memory, table, usage, views
 from .status import statuses
 
 TYPE_CHECKING = False
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from vcuda_oci.allocation import Allocation
     from vcuda_oci.config import Config
+    from vcuda_oci.placement import Gpu
 
 
 def ps(arguments: argparse.Namespace, settings: Config) -> int:
@@ -30,13 +31,13 @@ def ps(arguments: argparse.Namespace, settings: Config) -> int:
 def ps_of(settings: Config, json: bool = False) -> int:
     ledger = Ledger(settings.state_dir)
     whole, broken = ledger.read()
-    indexes = _indexes(settings)
+    gpus = _gpus(settings)
     entries = [
-        entry
+        {**entry, "status": status}
         for allocation, status, used in zip(
             whole, statuses(whole), usage.sample(ledger, whole, usage.SAMPLE_SECONDS)
         )
-        for entry in _entries(allocation, status, used, indexes)
+        for entry in views.tenant_entries(allocation, used, gpus)
     ]
     if json:
         table.print_json(entries)
@@ -84,21 +85,7 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     entries: list[dict[str, Any]] = []
     for gpu in facts.gpus:
         taken = [share for a in whole for share in a.shares if share.uuid == gpu.uuid]
-        entries.append(
-            {
-                "index": gpu.index,
-                "uuid": gpu.uuid,
-                "model": gpu.model,
-                "memory_bytes": gpu.memory_bytes,
-                "free_core_percent": 100 - sum(share.core_percent for share in taken),
-                "free_memory_bytes": placement.free_memory(gpu, taken, overcommit),
-                "promised_memory_bytes": sum(share.memory_bytes for share in taken),
-                "memory_overcommit": overcommit,
-                "tenants": len(taken),
-                "unhealthy": sick.get(gpu.uuid),
-                "mig_devices": gpu.mig,
-            }
-        )
+        entries.append(views.gpu_entry(gpu, taken, overcommit, sick.get(gpu.uuid)))
         if arguments.measure_context:
             entries[-1]["context_memory_bytes"] = measured.get(gpu.uuid)
     if arguments.json:
@@ -171,48 +158,18 @@ def no_one(prefix: str, found: Sequence[str]) -> VcudaError:
     return VcudaError("no allocation of this id", prefix, "see 'vcuda ps'")
 
 
-def _entries(
-    allocation: Allocation, status: str, used: list[usage.Use], indexes: dict[str, int]
-) -> list[dict[str, Any]]:
-    """One entry for each GPU of the allocation; unknown figures are null."""
-    return [
-        {
-            "id": allocation.id,
-            "container_id": allocation.container_id,
-            "pod": allocation.pod or None,
-            "gpu_index": indexes.get(share.uuid),
-            "gpu_uuid": share.uuid,
-            "core_percent": share.core_percent,
-            "core_ceiling_percent": share.core_ceiling_percent,
-            "core_used_percent": use.core_percent,
-            "memory_bytes": share.memory_bytes,
-            "memory_used_bytes": use.memory_bytes,
-            "memory_managed": share.managed,
-            "contexts": use.contexts,
-            "context_bytes": use.context_bytes,
-            "policy": share.policy,
-            "weight": share.weight,
-            "priority": share.priority,
-            "status": status,
-            "created": allocation.created,
-        }
-        for share, use in zip(allocation.shares, used)
-    ]
-
-
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    pod, used, index = entry["pod"], entry["core_used_percent"], entry["gpu_index"]
+    used, index = entry["core_used_percent"], entry["gpu_index"]
     memory = entry["memory_used_bytes"]
-    names = [(pod or {}).get(key, "?") for key in ("namespace", "name", "container")]
     return (
-        "/".join(names) if pod else short_id(entry["id"]),
+        views.name_of(entry),
         f"{'?' if index is None else index} {table.short(entry['gpu_uuid'])}",
         f"{entry['core_percent']} %",
         "-" if used is None else f"{used:.0f} %",
         f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}"
         + (" managed" if entry["memory_managed"] else ""),
         _contexts(entry["contexts"], entry["context_bytes"]),
-        _policy(entry),
+        views.policy(entry),
         entry["status"],
         table.age(time.time() - entry["created"]),
     )
@@ -224,24 +181,13 @@ def _contexts(count: int | None, charged: int | None) -> str:
     return f"{count}, {table.size(charged)}" if charged else str(count)
 
 
-def _policy(entry: dict[str, Any]) -> str:
-    said = ("policy", "core_ceiling_percent", "weight", "priority")
-    return policies.told(*(entry[key] for key in said))
-
-
-def short_id(id: str) -> str:
-    """Engines that name by 64 hex digits show twelve of them."""
-    is_hash = len(id) == 64 and not id.strip("0123456789abcdef")
-    return id[:12] if is_hash else id
-
-
-def _indexes(settings: Config) -> dict[str, int]:
-    """GPU indexes by UUID; none where the driver is gone: what is held is shown all the same."""
+def _gpus(settings: Config) -> dict[str, Gpu]:
+    """By UUID; none where the driver is gone: what is held is shown all the same."""
     try:
         facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     except VcudaError:
         return {}
-    return {gpu.uuid: gpu.index for gpu in facts.gpus}
+    return {gpu.uuid: gpu for gpu in facts.gpus}
 
 
 def _lines(value: Any, indent: str = "") -> list[str]:

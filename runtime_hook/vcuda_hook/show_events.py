@@ -11,7 +11,7 @@ from vcuda_oci import events
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.events_read import Reader
 
-from . import show, table
+from . import table, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _row(event: dict[str, Any]) -> tuple[str, ...]:
     cells = (
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["time"])),
         event["kind"],
-        str(event.get("pod") or show.short_id(event["allocation"]) or "-"),
+        str(event.get("pod") or views.short_id(event["allocation"]) or "-"),
         event["from"],
         event["text"],
     )

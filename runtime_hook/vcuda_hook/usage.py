@@ -22,35 +22,78 @@ if TYPE_CHECKING:
 SAMPLE_SECONDS = 0.2
 
 
+class Look:
+    """What one container's pages say at `at_ns` (CLOCK_MONOTONIC).
+
+    context_bytes: what a context is charged on each GPU; None where the limits cannot be read.
+    file: the page's inode; a container that is started again has a fresh page.
+    """
+
+    def __init__(
+        self, at_ns: int, file: int, page: pages_read.Usage, context_bytes: list[int | None]
+    ) -> None:
+        self.at_ns, self.file = at_ns, file
+        self.gpus, self.context_bytes = page.gpus, context_bytes
+
+
 class Use:
-    """Of one GPU's share. None: the page tells nothing."""
+    """Of one GPU's share. said, None: the page tells nothing.
+
+    core_percent: None is not known; below 0, the page was rewritten by somebody.
+    """
 
     def __init__(
         self,
         core_percent: float | None = None,
-        memory_bytes: int | None = None,
-        contexts: int | None = None,
+        said: pages_read.UsageGpu | None = None,
         context_bytes: int | None = None,
     ) -> None:
-        self.core_percent, self.memory_bytes = core_percent, memory_bytes
-        self.contexts = contexts  # that live
-        self.context_bytes = context_bytes  # of memory_bytes: what contexts are charged
+        self.core_percent, self.said = core_percent, said
+        self.context_bytes = context_bytes  # of said.held_bytes: what contexts are charged
 
 
 def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) -> list[list[Use]]:
     """Each allocation's use of each of its GPUs, GPU time over the next `seconds`."""
-    before = [_busy(ledger, allocation) for allocation in allocations]
+    before = [look(ledger, allocation) for allocation in allocations]
     if any(before):
         time.sleep(seconds)
     return [
-        _use(ledger, allocation, *earlier) if earlier else [Use() for _ in allocation.shares]
+        between(allocation, earlier, look(ledger, allocation) if earlier else None)
         for allocation, earlier in zip(allocations, before)
+    ]
+
+
+def look(ledger: Ledger, allocation: Allocation) -> Look | None:
+    """None: the page tells nothing."""
+    try:
+        file, page = _read(ledger, allocation)
+    except (OSError, ValueError):
+        return None
+    return Look(time.monotonic_ns(), file, page, _context_bytes(ledger, allocation))
+
+
+def between(allocation: Allocation, earlier: Look | None, later: Look | None) -> list[Use]:
+    """The use of each share: GPU time from one look to the next, the rest as the later has it."""
+    if later is None:
+        return [Use() for _ in allocation.shares]
+    busy: list[float | None] = [None for _ in later.gpus]
+    if earlier and earlier.file == later.file and earlier.at_ns < later.at_ns:
+        part = 100 / (later.at_ns - earlier.at_ns)
+        busy = [
+            (gpu.busy_ns - before.busy_ns) * part for gpu, before in zip(later.gpus, earlier.gpus)
+        ]
+    return [
+        Use(percent, gpu, _charged(gpu.contexts, each))
+        for percent, gpu, each in zip(busy, later.gpus, later.context_bytes)
     ]
 
 
 def held_bytes(ledger: Ledger, allocation: Allocation) -> list[int | None]:
     """What its processes hold of each GPU. None: the page tells nothing."""
-    return [use.memory_bytes for use in _use(ledger, allocation, 0, [0] * pages.MAX_GPUS)]
+    page = look(ledger, allocation)
+    return [
+        None if page is None else page.gpus[at].held_bytes for at in range(len(allocation.shares))
+    ]
 
 
 def limits(ledger: Ledger, allocation: Allocation) -> Any:
@@ -71,44 +114,17 @@ def limits(ledger: Ledger, allocation: Allocation) -> Any:
 def whole_page(ledger: Ledger, allocation: Allocation) -> Any:
     """The usage page as a JSON tree: live processes only; or why it cannot be read."""
     try:
-        page = _read(ledger, allocation)
+        _, page = _read(ledger, allocation)
     except (OSError, ValueError) as error:
         return {"error": str(error)}
-    count = len(allocation.shares)
-    gpus = [_fields(gpu) for gpu in page.gpus[:count]]
+    gpus = [_fields(gpu) for gpu in page.gpus]
     for gpu, each in zip(gpus, _context_bytes(ledger, allocation)):
         gpu["context_bytes"] = _charged(gpu["contexts"], each)
     processes = [_fields(process) for process in page.processes]
     for process in processes:
         for key in ("held_bytes", "busy_ns", "contexts"):
-            process[key] = list(process[key])[:count]
+            process[key] = list(process[key])
     return {"gpus": gpus, "processes": processes}
-
-
-def _busy(ledger: Ledger, allocation: Allocation) -> tuple[float, list[int]] | None:
-    """When, and each GPU's busy_ns."""
-    try:
-        page = _read(ledger, allocation)
-    except (OSError, ValueError):
-        return None
-    return time.monotonic(), [gpu.busy_ns for gpu in page.gpus]
-
-
-def _use(ledger: Ledger, allocation: Allocation, since: float, earlier: Sequence[int]) -> list[Use]:
-    try:
-        page = _read(ledger, allocation)
-    except (OSError, ValueError):
-        return [Use() for _ in allocation.shares]
-    elapsed_ns = (time.monotonic() - since) * 1e9
-    return [
-        Use(
-            100 * max(0, gpu.busy_ns - busy_before) / elapsed_ns,
-            gpu.held_bytes,
-            gpu.contexts,
-            _charged(gpu.contexts, each),
-        )
-        for gpu, busy_before, each in zip(page.gpus, earlier, _context_bytes(ledger, allocation))
-    ]
 
 
 def _context_bytes(ledger: Ledger, allocation: Allocation) -> list[int | None]:
@@ -128,14 +144,15 @@ def _read_limits(ledger: Ledger, allocation: Allocation) -> pages_read.Limits:
     return pages_read.read_limits(files.read(_folder(ledger, allocation) + "/limits", 1 << 20))
 
 
-def _read(ledger: Ledger, allocation: Allocation) -> pages_read.Usage:
-    """The page with its live processes only. Raises OSError, ValueError."""
+def _read(ledger: Ledger, allocation: Allocation) -> tuple[int, pages_read.Usage]:
+    """The page's inode, and the page with its live processes only. Raises OSError, ValueError."""
     path = _folder(ledger, allocation) + "/usage"
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         # Of a file that the guest made longer, to hide behind its size, the page is the beginning.
         page = os.pread(fd, pages.USAGE_SIZE, 0)
-        return pages_read.read_usage(page, pages_read.live_slots(fd))
+        live = pages_read.live_slots(fd, pages_read.slots_used(page))
+        return os.fstat(fd).st_ino, pages_read.read_usage(page, live, len(allocation.shares))
     finally:
         os.close(fd)
 

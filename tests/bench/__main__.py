@@ -1,4 +1,4 @@
-"""``make bench [ONLY=start|ctr|agent|shim|crowd]``: measure, print, write ``build/bench.json``."""
+"""``make bench [ONLY=<group>]``: measure, print, write ``build/bench.json``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import sys
 # Run as `python -m tests.bench`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from bench import agent, crowd, ctr, result, shim, start
+from bench import agent, crowd, ctr, result, scrape, shim, start
 
 GROUPS = {
     "start": start.measure,
     "ctr": ctr.measure,
     "agent": agent.measure,
+    "scrape": scrape.measure,
     "shim": shim.measure,
     "crowd": crowd.measure,
 }

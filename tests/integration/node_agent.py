@@ -33,6 +33,7 @@ class AgentNode:
             "state-dir": self.state_dir,
             "driver-root": str(self.gpu.root),
             **{key.replace("_", "-"): value for key, value in settings.items()},
+            "listen": settings.get("listen", ""),  # agents of several tests run at once
         }
         with open(self.config, "w", encoding="utf-8") as file:
             # JSON's strings and lists are TOML's too.

@@ -49,6 +49,7 @@ class Product:
             "driver-root": self.driver_root,
             "extra-mounts": [f"{state}:/run/softgpu/softgpu.state"],
             **{key.replace("_", "-"): value for key, value in settings.items()},
+            "listen": "",  # agents of several tests run at once
         }
         os.makedirs(os.path.dirname(self.config), exist_ok=True)
         with open(self.config, "w") as file:

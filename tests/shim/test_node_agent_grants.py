@@ -35,6 +35,7 @@ def running_agent(program: str, node: PolicyNode) -> Iterator[Agent]:
     settings = os.path.join(node.folder, "config.toml")
     with open(settings, "w", encoding="utf-8") as file:
         file.write(f'state-dir = "{node.state_dir}"\ndriver-root = "{node.driver_root}"\n')
+        file.write('listen = ""\n')
     agent = Agent([program, "--config", settings, "--kubelet-dir", node.folder])
     try:
         agent.await_ready()

@@ -40,6 +40,7 @@ DEFAULTS = {
     "extra_devices": [],
     "core_resource": "tencent.com/vcuda-core",
     "memory_resource": "tencent.com/vcuda-memory",
+    "listen": "127.0.0.1:5678",
     "gpu_resource": "",
     "ignored_xids": [13, 31, 43, 45, 68, 69],
     "lasting_xids": [48, 62, 64, 79, 95, 119, 120, 140],
@@ -100,6 +101,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         core-resource = "example.org/core"
         memory-resource = ""
         gpu-resource = "nvidia.com/gpu"
+        listen = "[::]:5678"
         ignored-xids = []
         lasting-xids = ["79"]"""
     assert parsed(text) == {
@@ -120,6 +122,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         "core_resource": "example.org/core",
         "memory_resource": "",
         "gpu_resource": "nvidia.com/gpu",
+        "listen": "[::]:5678",
         "ignored_xids": [],
         "lasting_xids": [79],
     }

@@ -1,0 +1,71 @@
+"""Keeps the HTTP process running, and tells it what the agent knows: GPUs, and that it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from . import child
+from .node_gpus import NodeGpus
+
+if TYPE_CHECKING:
+    from vcuda_oci.config import Config
+
+    from .inventory import Inventory
+
+_MODULE = "vcuda_plugin.http_process"
+_BEAT_SECONDS = 5
+_PAUSE_SECONDS = 5
+_LONGEST_PAUSE_SECONDS = 300
+# A process that reads nothing is told no more.
+_MOST_UNREAD = 4 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class HttpChild:
+    """node: the node's name, as figures carry it."""
+
+    def __init__(self, settings: Config, node: str) -> None:
+        self._settings, self._node = settings, node
+        self._gpus = b""
+        self._ear: asyncio.StreamWriter | None = None
+
+    def tell(self, seen: Inventory) -> None:
+        gpus = NodeGpus(
+            *(seen.gpus, seen.numa, seen.unhealthy), overcommit=self._settings.memory_overcommit
+        )
+        self._gpus = gpus.dump().encode() + b"\n"
+        self._say(self._gpus)
+
+    async def keep(self) -> None:
+        """Start it again when it ends: soon if it had served, else later each time."""
+        pause = _PAUSE_SECONDS
+        arguments = (self._settings.listen, self._node, self._settings.state_dir)
+        while True:
+            server = child.running(_MODULE, *arguments, own_packages=False)
+            async with server as (process, said):
+                self._ear = process.stdin
+                if await said.readline():
+                    pause = _PAUSE_SECONDS
+                    self._say(self._gpus)
+                    await self._beat(process)
+                self._ear = None
+            _log.warning("%s: not served; trying again in %d s", self._settings.listen, pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def _beat(self, process: asyncio.subprocess.Process) -> None:
+        """Until it ends."""
+        while process.returncode is None:
+            self._say(b"\n")
+            try:
+                await asyncio.wait_for(process.wait(), _BEAT_SECONDS)
+            except asyncio.TimeoutError:
+                pass
+
+    def _say(self, line: bytes) -> None:
+        ear = self._ear
+        if ear and line and ear.transport.get_write_buffer_size() < _MOST_UNREAD:
+            ear.write(line)

@@ -1,0 +1,76 @@
+"""The agent's HTTP server, a process of its own: whatever a client does, the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_oci import names
+from vcuda_oci.errors import VcudaError
+
+from . import listen_address, node_gpus, parent
+
+if TYPE_CHECKING:
+    from .node_look import Node
+    from .routes import Routes
+
+_MOST_LINE = 1 << 20
+
+
+def main(address: str, node: str, state_dir: str) -> None:
+    """Serves until it is told to end or the agent is gone, whose lines on standard input tell the
+    node's GPUs (node_gpus) or, empty, that its loop turns. Says "open" once it listens."""
+    parent.end_with_it()
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: http: %(message)s"
+    )
+    try:
+        asyncio.run(_serve(address, node, state_dir))
+    except ModuleNotFoundError as missing:
+        sys.exit(f"{names.AGENT_PROGRAM}: {address}: no module {missing.name}; install python3-h11")
+    except VcudaError as error:
+        sys.exit(f"{names.AGENT_PROGRAM}: {error}")
+
+
+async def _serve(address: str, name: str, state_dir: str) -> None:
+    from .event_counts import EventCounts
+    from .http_server import Server
+    from .node_look import Node
+    from .routes import Routes
+
+    host, port = listen_address.parse(address)
+    node = Node(name, state_dir)
+    routes = Routes(node, EventCounts(state_dir), listen_address.is_loopback(host))
+    try:
+        server = await Server(routes.answer).listen(host, port)
+    except OSError as error:
+        what = f"cannot listen: {os.strerror(error.errno or 0)}"
+        raise VcudaError(what, address, "free the address, or set listen") from error
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    try:
+        os.write(1, b"open\n")
+    except BrokenPipeError:
+        return  # the agent has ended meanwhile
+    hearing = asyncio.ensure_future(_hear(node, routes))
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((hearing, stopped), return_when=asyncio.FIRST_COMPLETED)
+    server.close()
+    if hearing.done():
+        hearing.result()
+
+
+async def _hear(node: Node, routes: Routes) -> None:
+    """Until the agent has ended."""
+    said = asyncio.StreamReader(limit=_MOST_LINE)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), sys.stdin)
+    while line := await said.readline():
+        routes.heard = time.monotonic()
+        if line.strip():
+            node.known = node_gpus.parse(line.decode())

@@ -1,0 +1,152 @@
+"""The node's figures for Prometheus: each one's name, kind, meaning and labels, once.
+
+docs/metrics.md says the same, and a test compares them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vcuda_hook import views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    _Value = Callable[[Mapping[str, Any]], float | None]
+
+GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
+_MIB = 1 << 20
+
+TENANT_LABELS = ("allocation", "namespace", "pod", "container", "gpu")
+GPU_LABELS = ("gpu", "index", "model")
+# GPUManager's. Source: tkestack/gpu-manager, pkg/services/display.
+OWNER_LABELS = ("pod_name", "namespace", "node", "container_name")
+
+
+class Metric(NamedTuple):
+    """value: of one entry of the view; None: not known, so there is no sample."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...]
+    value: _Value
+
+
+def _figure(key: str, part: float = 1) -> _Value:
+    def value(entry: Mapping[str, Any]) -> float | None:
+        figure = entry[key]
+        return None if figure is None else figure * part
+
+    return value
+
+
+def _of_node(name: str, kind: str, help: str, *labels: str) -> Metric:
+    """Its entry holds nothing but its figure."""
+    return Metric(f"vcuda_{name}", kind, help, labels, _figure(""))
+
+
+def _of_gpu(name: str, help: str, value: _Value) -> Metric:
+    return Metric(f"vcuda_gpu_{name}", GAUGE, help, GPU_LABELS, value)
+
+
+def _of_tenant(name: str, kind: str, help: str, value: _Value) -> Metric:
+    return Metric(f"vcuda_container_{name}", kind, help, TENANT_LABELS, value)
+
+
+def _gpumanagers(name: str, help: str, label: str, value: _Value) -> Metric:
+    return Metric(f"container_{name}", GAUGE, help, (*OWNER_LABELS, label), value)
+
+
+BUILD = _of_node("build_info", GAUGE, "1; the version that runs.", "version")
+BROKEN = _of_node("broken_records", GAUGE, "Records that are not whole: what they hold is unknown.")
+EVENTS = _of_node("events_total", COUNTER, "What happened to allocations, by kind.", "kind")
+REFUSALS = _of_node("refusals_total", COUNTER, "Containers refused, by reason.", "reason")
+BYPASSES = _of_node("bypass_found_total", COUNTER, "Times a container was seen round the shim.")
+START = _of_node("start_seconds", HISTOGRAM, "Time that giving a container its share took.")
+NODE_METRICS = (BUILD, BROKEN, EVENTS, REFUSALS, BYPASSES, START)
+
+GPU_METRICS = (
+    _of_gpu("healthy", "0 while it is unhealthy.", lambda gpu: float(gpu["unhealthy"] is None)),
+    _of_gpu("memory_bytes", "Memory that it has.", _figure("memory_bytes")),
+    _of_gpu(
+        "memory_promised_bytes", "Its tenants' limits, summed.", _figure("promised_memory_bytes")
+    ),
+    _of_gpu(
+        "compute_reserved_ratio",
+        "Part of its time that is reserved for tenants.",
+        lambda gpu: (100 - gpu["free_core_percent"]) / 100,
+    ),
+    _of_gpu("tenants", "Containers and named slices that hold a share of it.", _figure("tenants")),
+)
+
+TENANT_METRICS = (
+    _of_tenant("memory_limit_bytes", GAUGE, "Memory that it may hold.", _figure("memory_bytes")),
+    _of_tenant(
+        "memory_used_bytes",
+        GAUGE,
+        "Memory that it holds, with what its contexts are charged.",
+        _figure("memory_used_bytes"),
+    ),
+    _of_tenant(
+        "memory_refusals_total", COUNTER, "Allocations refused at its limit.", _figure("refusals")
+    ),
+    _of_tenant(
+        "compute_reserved_ratio",
+        GAUGE,
+        "Part of the GPU's time that is reserved for it.",
+        _figure("core_percent", 0.01),
+    ),
+    _of_tenant(
+        "compute_ceiling_ratio",
+        GAUGE,
+        "Part of the GPU's time that it gets at most.",
+        _figure("core_ceiling_percent", 0.01),
+    ),
+    _of_tenant(
+        "compute_ratio",
+        GAUGE,
+        "Part of the GPU's time that it used since the look before.",
+        _figure("core_used_percent", 0.01),
+    ),
+    _of_tenant("compute_seconds_total", COUNTER, "GPU time that it used.", _figure("busy_seconds")),
+    _of_tenant(
+        "throttled_seconds_total",
+        COUNTER,
+        "Time that its launches waited for their share.",
+        _figure("waited_seconds"),
+    ),
+    _of_tenant(
+        "overrun_seconds",
+        GAUGE,
+        "The most GPU time that it took at once beyond its share, before it had to wait.",
+        _figure("overrun_seconds"),
+    ),
+    _of_tenant("launches_total", COUNTER, "Kernels and graphs launched.", _figure("launches")),
+    _of_tenant("contexts", GAUGE, "CUDA contexts that live.", _figure("contexts")),
+    _of_tenant(
+        "usage_told",
+        GAUGE,
+        "0 where its page says nothing, or what cannot be: what it uses is then left out.",
+        lambda entry: float(entry["usage"] == views.TOLD),
+    ),
+)
+
+UTILIZATION = _gpumanagers(
+    "gpu_utilization", "Percent of the GPU's time in use.", "gpu", _figure("core_used_percent")
+)
+MEMORY = _gpumanagers(
+    "gpu_memory_total", "Memory in use, MiB.", "gpu_memory", _figure("memory_used_bytes", 1 / _MIB)
+)
+REQUESTED_UTILIZATION = _gpumanagers(
+    "request_gpu_utilization", "GPUs asked for: 0.3.", "req_of_gpu", _figure("core_percent", 0.01)
+)
+REQUESTED_MEMORY = _gpumanagers(
+    "request_gpu_memory",
+    "Memory asked for, MiB.",
+    "req_of_gpu_memory",
+    _figure("memory_bytes", 1 / _MIB),
+)
+GPUMANAGER_METRICS = (UTILIZATION, MEMORY, REQUESTED_UTILIZATION, REQUESTED_MEMORY)
+
+METRICS = (*NODE_METRICS, *GPU_METRICS, *TENANT_METRICS, *GPUMANAGER_METRICS)

@@ -1,0 +1,121 @@
+"""What GPUs and tenants look like now: read when somebody asks, at most once a second."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vcuda_hook import usage, views
+from vcuda_oci.ledger import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vcuda_hook.usage import Look
+    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.placement import Gpu
+
+    from .node_gpus import NodeGpus
+
+# Who asks again within it is told the same: 500 that ask at once cost what one does.
+FRESH_SECONDS = 1.0
+# GPU time is told over the time since the look before, if that is no older.
+LONGEST_WINDOW_NS = 60_000_000_000
+
+
+class View(NamedTuple):
+    """taken: when, in seconds since 1970. gpus: None until NVML has answered; else as `vcuda gpus
+    --json` has them, with "numa" and "unhealthy", the reason, or null. tenants: as `vcuda ps
+    --json` has them, without status. broken: file names of records that are not whole."""
+
+    node: str
+    taken: float
+    gpus: list[dict[str, Any]] | None
+    tenants: list[dict[str, Any]]
+    broken: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "node": self.node,
+            "time": self.taken,
+            "gpus": self.gpus,
+            "tenants": self.tenants,
+            "broken_records": self.broken,
+        }
+
+
+class _Looks(NamedTuple):
+    at_ns: int
+    of: Mapping[str, Look | None]  # by allocation
+
+
+class Node:
+    """known: the node's GPUs as the agent says them; None before it does."""
+
+    def __init__(self, name: str, state_dir: str) -> None:
+        self.name, self._ledger = name, Ledger(state_dir)
+        self.known: NodeGpus | None = None
+        self._last: _Looks | None = None
+        self._view: tuple[float, View] | None = None
+        self._looking = asyncio.Lock()
+
+    async def view(self) -> View:
+        async with self._looking:
+            if self._view and time.monotonic() - self._view[0] < FRESH_SECONDS:
+                return self._view[1]
+            if self._before() is None and self._look():
+                # Nobody asked lately: there is nothing to compare with.
+                await asyncio.sleep(usage.SAMPLE_SECONDS)
+            view = self._read()
+            self._view = time.monotonic(), view
+            return view
+
+    def _look(self) -> bool:
+        """Whether anybody holds anything."""
+        whole, _ = self._ledger.read()
+        self._last = self._looks_at(whole)
+        return bool(whole)
+
+    def _read(self) -> View:
+        whole, broken = self._ledger.read()
+        looks, before = self._looks_at(whole), self._before()
+        self._last = looks
+        earlier: Mapping[str, Look | None] = before.of if before else {}
+        gpus = {gpu.uuid: gpu for gpu in self.known.gpus} if self.known else {}
+        tenants = [
+            entry
+            for allocation in whole
+            for entry in views.tenant_entries(
+                allocation,
+                usage.between(allocation, earlier.get(allocation.id), looks.of[allocation.id]),
+                gpus,
+            )
+        ]
+        paths = [os.path.basename(path) for path, _ in broken]
+        return View(self.name, time.time(), self._gpu_entries(whole), tenants, paths)
+
+    def _gpu_entries(self, whole: Sequence[Allocation]) -> list[dict[str, Any]] | None:
+        if self.known is None:
+            return None
+        taken = [share for allocation in whole for share in allocation.shares]
+
+        def entry(gpu: Gpu, known: NodeGpus) -> dict[str, Any]:
+            mine = [share for share in taken if share.uuid == gpu.uuid]
+            return {
+                **views.gpu_entry(gpu, mine, known.overcommit),
+                "numa": known.numa.get(gpu.uuid),
+                "unhealthy": known.unhealthy.get(gpu.uuid),
+            }
+
+        return [entry(gpu, self.known) for gpu in self.known.gpus]
+
+    def _looks_at(self, whole: Sequence[Allocation]) -> _Looks:
+        of = {allocation.id: usage.look(self._ledger, allocation) for allocation in whole}
+        return _Looks(time.monotonic_ns(), of)
+
+    def _before(self) -> _Looks | None:
+        """The looks before, if they are not too old."""
+        last = self._last
+        return last if last and time.monotonic_ns() - last.at_ns <= LONGEST_WINDOW_NS else None

@@ -1,0 +1,134 @@
+"""What the pages for browsers have in common: frame, style, refresh, and what holds them.
+
+A page loads nothing: style and script lie in it, and the policy allows just these two by their
+hashes. So a name that got through unescaped would still run nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+
+CONTENT_TYPE = "text/html; charset=utf-8"
+REFRESH_SECONDS = 2
+COLOURS = 8
+
+_LIGHT = ("#2563c9", "#c2570c", "#0b8a6f", "#a3338b", "#8a6d00", "#5b50d6", "#c0304a", "#3f7a1f")
+_DARK = ("#6ea8ff", "#ff9d57", "#43cfae", "#e98bd3", "#e0bf3f", "#a79dff", "#ff8093", "#93d069")
+
+
+def _palette(colours: tuple[str, ...]) -> str:
+    return "".join(f"--c{number}:{colour};" for number, colour in enumerate(colours))
+
+
+_STYLE = (
+    ":root{color-scheme:light dark;--page:#f5f6f8;--card:#fff;--ink:#1b2430;--soft:#5c6876;"
+    "--line:#dde2e8;--track:#e9edf2;--bad:#b3261e;--badbg:#fdeceb;--good:#1d7a46;"
+    + _palette(_LIGHT)
+    + "}@media(prefers-color-scheme:dark){:root{--page:#12161c;--card:#1b212a;--ink:#e7ebf0;"
+    "--soft:#9aa6b4;--line:#2d3642;--track:#2a323d;--bad:#ff8a80;--badbg:#3a1f20;--good:#6fd39b;"
+    + _palette(_DARK)
+    + "}}"
+    + "".join(f".c{n}{{fill:var(--c{n})}}i.c{n}{{background:var(--c{n})}}" for n in range(COLOURS))
+    + """
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--ink);font:15px/1.45 system-ui,sans-serif}
+header,main{max-width:1080px;margin:0 auto;padding:0 20px}
+header{display:flex;flex-wrap:wrap;align-items:baseline;gap:2px 18px;padding-top:22px}
+h1{font-size:21px;margin:0;letter-spacing:-.01em;overflow-wrap:anywhere}h1 b{font-weight:600}
+h1 span,.soft{color:var(--soft);font-weight:400}
+nav{margin-left:auto;display:flex;gap:16px}a{color:inherit;text-underline-offset:3px}
+nav a{color:var(--soft);text-decoration:none}nav a:hover,nav a[aria-current]{color:var(--ink)}
+nav a[aria-current]{box-shadow:0 2px 0 var(--c0)}
+.sum{margin:4px 0 16px;color:var(--soft)}
+.stale .sum::after{content:" · not refreshed: the agent does not answer";color:var(--bad)}
+.card{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:16px 20px;
+margin:0 0 16px}
+.card h2{display:flex;flex-wrap:wrap;align-items:baseline;gap:2px 12px;font-size:16px;
+margin:0 0 12px}
+.card h2 .soft{font-size:13px;overflow-wrap:anywhere}
+.state{margin-left:auto;font-size:13px;font-weight:500;color:var(--good)}
+.state.bad,.bad{color:var(--bad)}.state.bad{background:var(--badbg);border-radius:6px;
+padding:1px 8px}
+.whole{display:grid;grid-template-columns:72px 1fr;gap:2px 12px;align-items:center;margin:0 0 10px}
+.whole .says{grid-column:2;font-size:13px;color:var(--soft)}
+svg.bar{display:block;width:100%;height:26px;background:var(--track);border-radius:6px}
+svg.bar .asked{opacity:.35}svg.bar rect{stroke:var(--card);stroke-width:1px}
+svg.bar line{stroke:var(--ink);stroke-width:2px}
+svg.mini{display:block;width:100%;height:6px;background:var(--track);border-radius:3px;margin-top:3px}
+table{width:100%;border-collapse:collapse;margin-top:12px;table-layout:fixed}
+th{font-size:12px;font-weight:500;color:var(--soft);text-align:left;padding:0 12px 4px 0}
+td{border-top:1px solid var(--line);padding:7px 12px 8px 0;vertical-align:top;font-size:14px;
+font-variant-numeric:tabular-nums}
+th:first-child{width:34%}td:last-child,th:last-child{padding-right:0}
+td.name{overflow-wrap:anywhere;padding-left:18px;text-indent:-18px}td.notes{color:var(--soft);font-size:13px}
+i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px}
+.of{color:var(--soft)}
+.wide{overflow-x:auto}.wide svg{display:block;margin:0 auto}
+.wide text{fill:var(--ink);font-size:12.5px}.wide text.small{fill:var(--soft);font-size:11.5px}
+.wide text.bad{fill:var(--bad)}
+.wide .numa{fill:none;stroke:var(--line);stroke-dasharray:4 4}
+.wide .gpu,.wide .tenant{fill:var(--card);stroke:var(--line)}.wide .gpu.sick{stroke:var(--bad)}
+.wide path{fill:none;stroke:var(--line);stroke-width:1.5px}
+@media(max-width:640px){body{font-size:14px}header,main{padding:0 12px}header{padding-top:14px}
+nav{margin-left:0}.card{padding:12px 14px}thead{display:none}
+.whole{grid-template-columns:1fr}.whole .says{grid-column:1}
+tr{display:grid;grid-template-columns:1fr 1fr;gap:4px 14px;border-top:1px solid var(--line);
+padding:8px 0}td{border:0;padding:0}td.name,td.notes{grid-column:1/3}}
+"""
+)
+# The server draws; the script only puts the new drawing in the old one's place.
+_SCRIPT = """
+async function again(){
+  if(!document.hidden)try{
+    const page=await fetch(location.pathname,{headers:{Accept:"text/html"},cache:"no-store"});
+    const fresh=new DOMParser().parseFromString(await page.text(),"text/html");
+    document.querySelector("main").replaceWith(fresh.querySelector("main"));
+    document.documentElement.classList.remove("stale");
+  }catch(error){document.documentElement.classList.add("stale")}
+  setTimeout(again,EVERY)
+}
+setTimeout(again,EVERY)
+""".replace("EVERY", str(REFRESH_SECONDS * 1000))
+
+
+def _hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+HEADERS = (
+    ("Content-Type", CONTENT_TYPE),
+    (
+        "Content-Security-Policy",
+        f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'",
+    ),
+    ("Vary", "Accept"),
+)
+
+
+def page(node: str, here: str, summary: str, content: str) -> bytes:
+    """here: this page's path. content: markup, its names escaped by whoever wrote it."""
+    links = "".join(
+        f'<a href="{path}"{" aria-current=page" if path == here else ""}>{title}</a>'
+        for path, title in (("/usage", "Usage"), ("/graph", "Graph"), ("/metrics", "Metrics"))
+    )
+    text = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<noscript><meta http-equiv="refresh" content="{REFRESH_SECONDS * 2}"></noscript>'
+        f'<title>{escape(node)}: GPUs</title><link rel="icon" href="data:,">'
+        f"<style>{_STYLE}</style></head><body>"
+        f"<header><h1><b>vcuda</b> <span>on</span> {escape(node)}</h1><nav>{links}</nav></header>"
+        f'<main><p class="sum">{escape(summary)}</p>{content}</main>'
+        f"<script>{_SCRIPT}</script></body></html>"
+    )
+    return text.encode("utf-8", "replace")
+
+
+def escape(text: object) -> str:
+    """For markup and for attributes; what cannot be seen is shown as ?."""
+    shown = "".join(c if c.isprintable() else "?" for c in str(text)[:256])
+    return html.escape(shown)

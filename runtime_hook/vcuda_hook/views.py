@@ -1,0 +1,116 @@
+"""What is shown of GPUs and of who holds them, as JSON trees: by the command and by the agent.
+
+What a container uses is its own word. It is bounded by what can be, and what cannot be is left out.
+"""
+
+from __future__ import annotations
+
+from vcuda_oci import placement, policies
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from vcuda_oci.allocation import Allocation, GpuShare
+    from vcuda_oci.placement import Gpu
+
+    from .usage import Use
+
+# What a tenant's figures of use are worth: told; its page cannot be read; its page says more than
+# the GPU has, or less than it said before.
+TOLD, UNREADABLE, IMPOSSIBLE = "told", "unreadable", "impossible"
+_MOST_BYTES = 1 << 60  # of a GPU that is not known
+
+
+def gpu_entry(
+    gpu: Gpu, taken: Sequence[GpuShare], overcommit: float, sick: str | None = None
+) -> dict[str, Any]:
+    """One GPU and what is free of it. taken: the shares that are held on it. sick: why it is not
+    to be taken."""
+    return {
+        "index": gpu.index,
+        "uuid": gpu.uuid,
+        "model": gpu.model,
+        "memory_bytes": gpu.memory_bytes,
+        "free_core_percent": 100 - sum(share.core_percent for share in taken),
+        "free_memory_bytes": placement.free_memory(gpu, taken, overcommit),
+        "promised_memory_bytes": sum(share.memory_bytes for share in taken),
+        "memory_overcommit": overcommit,
+        "tenants": len(taken),
+        "unhealthy": sick,
+        "mig_devices": gpu.mig,
+    }
+
+
+def tenant_entries(
+    allocation: Allocation, used: Sequence[Use], gpus: Mapping[str, Gpu]
+) -> list[dict[str, Any]]:
+    """One entry for each GPU of the allocation; unknown figures are null. gpus: by UUID."""
+    return [
+        {
+            "id": allocation.id,
+            "container_id": allocation.container_id,
+            "pod": allocation.pod or None,
+            "gpu_index": gpus[share.uuid].index if share.uuid in gpus else None,
+            "gpu_uuid": share.uuid,
+            "core_percent": share.core_percent,
+            "core_ceiling_percent": share.core_ceiling_percent,
+            "memory_bytes": share.memory_bytes,
+            "memory_managed": share.managed,
+            **_figures(use, gpus.get(share.uuid)),
+            "policy": share.policy,
+            "weight": share.weight,
+            "priority": share.priority,
+            "created": allocation.created,
+        }
+        for share, use in zip(allocation.shares, used)
+    ]
+
+
+def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
+    said = use.said
+    figures: dict[str, Any] = dict.fromkeys(
+        (
+            *("core_used_percent", "memory_used_bytes", "contexts", "context_bytes"),
+            *("busy_seconds", "waited_seconds", "overrun_seconds", "launches", "refusals"),
+        )
+    )
+    if said is None:
+        return {**figures, "usage": UNREADABLE}
+    core = use.core_percent
+    if said.held_bytes > (gpu.memory_bytes if gpu else _MOST_BYTES) or (core or 0) < 0:
+        return {**figures, "usage": IMPOSSIBLE}
+    return {
+        # Long work is counted at its end: more than the time since the last look, for once.
+        "core_used_percent": None if core is None else min(core, 100.0),
+        "memory_used_bytes": said.held_bytes,
+        "contexts": said.contexts,
+        "context_bytes": use.context_bytes,
+        "busy_seconds": said.busy_ns / 1e9,
+        "waited_seconds": said.throttled_ns / 1e9,
+        "overrun_seconds": said.overrun_ns / 1e9,
+        "launches": said.launches,
+        "refusals": said.refusals,
+        "usage": TOLD,
+    }
+
+
+def name_of(entry: Mapping[str, Any]) -> str:
+    """ "namespace/pod/container", or the container's id as people write it."""
+    pod = entry["pod"]
+    if not pod:
+        return short_id(entry["id"])
+    return "/".join(pod.get(key, "?") for key in ("namespace", "name", "container"))
+
+
+def policy(entry: Mapping[str, Any]) -> str:
+    """Such as "elastic to 80 %, priority 5"."""
+    said = ("policy", "core_ceiling_percent", "weight", "priority")
+    return policies.told(*(entry[key] for key in said))
+
+
+def short_id(id: str) -> str:
+    """Engines that name by 64 hex digits show twelve of them."""
+    is_hash = len(id) == 64 and not id.strip("0123456789abcdef")
+    return id[:12] if is_hash else id

@@ -1,0 +1,62 @@
+"""What programs do with their share is what the agent tells of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.conftest import DriverRoot
+from shim.guest import GIB, MIB, WORKLOAD
+from shim.policy_node import PolicyNode
+from unit.served import Served
+from vcuda_plugin.node_gpus import NodeGpus
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.fixture
+def node(built: None, host: DriverRoot, tmp_path: Path) -> PolicyNode:
+    return PolicyNode(str(tmp_path / "node"), host.path)
+
+
+@pytest.fixture
+def served(node: PolicyNode) -> Iterator[Served]:
+    process = Served(node.state_dir)
+    process.knows(NodeGpus(node.host.gpus))
+    yield process
+    assert process.end() == 0
+
+
+def told(served: Served) -> dict[str, dict[str, Any]]:
+    """By container, a second after the look before."""
+    time.sleep(1.1)
+    return {entry["id"]: entry for entry in served.tree("/usage")["tenants"]}
+
+
+def test_a_program_held_at_its_share_and_one_refused_at_its_limit_are_told_so(
+    node: PolicyNode, served: Served
+) -> None:
+    busy, full = node.container(core="30"), node.container(core="20")
+    refused = full.json(WORKLOAD, "alloc", "--chunk", "64MiB")
+    assert refused["error"] == "CUDA_ERROR_OUT_OF_MEMORY"
+    holding = full.start(WORKLOAD, "hold", "--bytes", "128MiB", "--seconds", "6")
+    running = node.busy(busy, 6)
+    time.sleep(1)
+    late = node.container(core="10")
+    late.run(WORKLOAD, "busy", "--seconds", "0.1", "--kernel-us", "300000")
+    first, second = told(served), told(served)
+    ends = [process.communicate(timeout=60) for process in (holding, running)]
+    assert [process.returncode for process in (holding, running)] == [0, 0], ends
+    assert 20 < second["c0"]["core_used_percent"] < 36
+    for figure in ("busy_seconds", "waited_seconds", "launches"):
+        assert first["c0"][figure] < second["c0"][figure], figure
+    assert second["c1"]["memory_used_bytes"] == 128 * MIB
+    assert second["c1"]["refusals"] > 0 == second["c0"]["refusals"]
+    # One kernel of 0.3 s, of which nothing was known before.
+    assert 0.1 < second["c2"]["overrun_seconds"] < 1
+    assert told(served)["c1"]["memory_used_bytes"] == 0
+    assert served.tree("/usage")["gpus"][0]["promised_memory_bytes"] == GIB * 3 // 4

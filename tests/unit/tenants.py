@@ -1,0 +1,54 @@
+"""A state folder with tenants whose usage pages say what a test wants."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from typing import Any
+
+from unit.ground import record
+from vcuda_oci import pages
+from vcuda_oci.allocation import Allocation
+from vcuda_oci.claim import Rules, limits_page
+from vcuda_oci.ledger import Ledger
+
+_GPU = pages.USAGE_HEAD_SIZE
+_SLOTS = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+
+
+class Tenants:
+    def __init__(self, folder: str) -> None:
+        self.state_dir = folder + "/state"
+        self.ledger = Ledger(self.state_dir)
+        self._locked: dict[int, int] = {}  # descriptor by inode
+
+    def holds(self, id: str, **changes: Any) -> Allocation:
+        allocation = record(id, **changes)
+        with self.ledger:
+            self.ledger.write(allocation, limits_page(allocation, Rules()))
+        return allocation
+
+    def page(self, id: str) -> str:
+        return f"{self.ledger.containers}/{id}/usage"
+
+    def uses(self, id: str, gpu: int = 0, held: int = 0, contexts: int = 1, **figures: int) -> None:
+        """Its first process holds so much on its GPU of that number; figures: of usage_gpu."""
+        inode = os.stat(self.page(id)).st_ino
+        fd = self._locked.get(inode, -1)
+        if fd < 0:
+            fd = self._locked[inode] = os.open(self.page(id), os.O_RDWR)
+        os.pwrite(fd, struct.pack("=I", 1), 12)
+        os.pwrite(fd, struct.pack("=IIQ", 7, 1, 1), _SLOTS)
+        at = {name: at for name, at, _ in pages.offsets()}
+        os.pwrite(fd, struct.pack("=Q", held), _SLOTS + at["usage_slot.held_bytes"] + 8 * gpu)
+        os.pwrite(fd, bytes([contexts]), _SLOTS + at["usage_slot.contexts"] + gpu)
+        for name, value in figures.items():
+            place = _GPU + gpu * pages.USAGE_GPU_SIZE + at[f"usage_gpu.{name}"]
+            os.pwrite(fd, struct.pack("=q" if value < 0 else "=Q", value), place)
+        lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, pages.USAGE_LOCK_BASE, 1, 0)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, lock)
+
+    def close(self) -> None:
+        for fd in self._locked.values():
+            os.close(fd)

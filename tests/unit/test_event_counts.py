@@ -1,0 +1,97 @@
+"""Events become counters that only grow, whatever starts anew."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from unit.ground import GIB, gpus
+from vcuda_oci import config, events
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.placement import Refused, choose
+from vcuda_oci.request import Request
+from vcuda_plugin.event_counts import NAME, EventCounts, reason_of
+
+
+def tell(state_dir: Any, kind: str, text: str = "", **more: Any) -> None:
+    events.record(str(state_dir), "vcuda-container-runtime", kind, "box", text, **more)
+
+
+def test_what_happened_is_counted_by_kind_reason_and_time(tmp_path: Any) -> None:
+    for seconds in (0.004, 0.02, 0.03, 60.0):
+        tell(tmp_path, "claimed", seconds=seconds)
+    tell(tmp_path, "refused", "placement: largest free share is 10 % and 3 GiB on GPU-0")
+    tell(tmp_path, "refused", "the driver is gone")
+    tell(tmp_path, "refused", "…", reason="quota")
+    tell(tmp_path, "bypass-found")
+    counts = EventCounts(str(tmp_path)).read()
+    assert counts.kinds == {"claimed": 4, "refused": 3, "bypass-found": 1}
+    assert counts.reasons == {"share": 1, "other": 1, "quota": 1}
+    assert counts.bypasses == 1
+    assert counts.starts == [1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert counts.start_seconds == pytest.approx(60.054)
+
+
+def test_an_agent_that_starts_anew_counts_on(tmp_path: Any) -> None:
+    first = EventCounts(str(tmp_path))
+    tell(tmp_path, "claimed")
+    assert first.read().kinds == {"claimed": 1}
+    tell(tmp_path, "claimed")  # while none runs
+    second = EventCounts(str(tmp_path))
+    assert second.read().kinds == second.read().kinds == {"claimed": 2}
+
+
+def test_a_file_that_was_turned_meanwhile_is_read_to_its_end(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MOST_BYTES", 1000)
+    counts = EventCounts(str(tmp_path))
+    for number in range(50):
+        tell(tmp_path, "claimed", str(number))
+        if number % 5 == 0:
+            counts.read()
+    assert os.path.exists(tmp_path / (events.NAME + ".1"))
+    assert counts.read().kinds == {"claimed": 50}
+
+
+def test_half_a_line_counts_once_it_is_whole(tmp_path: Any) -> None:
+    counts = EventCounts(str(tmp_path))
+    path = tmp_path / events.NAME
+    path.write_bytes(b'{"kind": "claimed"}\nno event\n[]\n{"kind": "rel')
+    assert counts.read().kinds == {"claimed": 1}
+    with open(path, "ab") as file:
+        file.write(b'eased"}\n')
+    assert counts.read().kinds == {"claimed": 1, "released": 1}
+
+
+@pytest.mark.parametrize("kept", ["", "{}", '{"kinds": {"claimed": "x"}}', "[" * 9999])
+def test_a_spoilt_count_begins_anew_from_what_there_is(tmp_path: Any, kept: str) -> None:
+    tell(tmp_path, "claimed")
+    (tmp_path / NAME).write_text(kept)
+    assert EventCounts(str(tmp_path)).read().kinds == {"claimed": 1}
+
+
+def test_kinds_are_bounded(tmp_path: Any) -> None:
+    for number in range(100):
+        tell(tmp_path, "kind-" + "x" * (number % 20) + "y" * (number // 20))
+        tell(tmp_path, "no kind\n")
+    kinds = EventCounts(str(tmp_path)).read().kinds
+    assert len(kinds) <= 33 and sum(kinds.values()) == 200
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (Request(50, 20 * GIB), "share"),
+        (Request(90, GIB), "share"),
+        (Request(200, None), "whole-gpus"),
+        (Request(30, GIB, gpus=("9",)), "unknown-gpu"),
+    ],
+)
+def test_placements_refusals_are_known_by_their_words(request_: Request, reason: str) -> None:
+    taken = [GpuShare("GPU-0", 4 * GIB, 30)]
+    answer = choose(gpus(16, 0), taken, request_, config.BINPACK)
+    assert isinstance(answer, Refused)
+    assert reason_of(None, answer.reason) == reason

@@ -1,0 +1,219 @@
+"""The page of metrics, read by Prometheus's own client library and checked by promtool."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parsed
+
+from needed import cannot
+from unit.ground import GIB, ROOT, gpus
+from unit.tenants import Tenants
+from vcuda_oci import policies
+from vcuda_oci.allocation import GpuShare
+from vcuda_plugin import exposition, metrics
+from vcuda_plugin.event_counts import Counts
+from vcuda_plugin.node_gpus import NodeGpus
+from vcuda_plugin.node_look import Node, View
+
+POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture
+def tenants(tmp_path: Any) -> Iterator[Tenants]:
+    node = Tenants(str(tmp_path))
+    yield node
+    node.close()
+
+
+def look(tenants: Tenants, *memory_gib: int) -> View:
+    node = Node("node-1", tenants.state_dir)
+    node.known = NodeGpus(gpus(*memory_gib), unhealthy={"GPU-1": "Xid 79"})
+    return asyncio.run(node.view())
+
+
+def samples(page: bytes) -> Samples:
+    """By name and labels; each sample stands once."""
+    found: Samples = {}
+    for family in parsed(page.decode()):
+        for sample in family.samples:
+            key = sample.name, frozenset(sample.labels.items())
+            assert key not in found
+            found[key] = sample.value
+    return found
+
+
+def of(found: Samples, name: str, **labels: str) -> float | None:
+    """The value of the one sample with these labels among others; None: there is none."""
+    values = [
+        value
+        for (known, its), value in found.items()
+        if known == name and labels.items() <= dict(its).items()
+    ]
+    assert len(values) < 2
+    return values[0] if values else None
+
+
+def test_a_container_is_told_under_gpumanagers_names_and_ours(tenants: Tenants) -> None:
+    shares = [GpuShare("GPU-0", 16 * GIB, 100), GpuShare("GPU-1", 4 * GIB, 30)]
+    tenants.holds("pod-u.main", shares=shares, pod=POD)
+    tenants.uses(
+        *("pod-u.main", 1),
+        **{"held": 3 * GIB, "contexts": 2, "refusals": 7, "launches": 9},
+        **{"busy_ns": 4_500_000_000, "throttled_ns": 2_000_000_000, "overrun_ns": 250_000_000},
+    )
+    found = samples(exposition.page(look(tenants, 16, 16), Counts()))
+    owner = {
+        "pod_name": "train-0", "namespace": "ml", "node": "node-1", "container_name": "main"
+    }  # fmt: skip
+    gpumanagers = {
+        (name, its.get("gpu") or its.get("gpu_memory") or its["req_of_gpu" + kind]): value
+        for (name, labels), value in found.items()
+        for its in [dict(labels)]
+        for kind in ["_memory" if "req_of_gpu_memory" in its else ""]
+        if name.startswith("container_") and owner.items() <= its.items()
+    }
+    assert gpumanagers == {
+        ("container_gpu_utilization", "gpu0"): 0,
+        ("container_gpu_utilization", "gpu1"): 0,
+        ("container_gpu_utilization", "total"): 0,
+        ("container_gpu_memory_total", "gpu0"): 0,
+        ("container_gpu_memory_total", "gpu1"): 3072,
+        ("container_gpu_memory_total", "total"): 3072,
+        ("container_request_gpu_utilization", "total"): 1.3,
+        ("container_request_gpu_memory", "total"): 20 * 1024,
+    }
+    mine = {
+        "allocation": "pod-u.main", "namespace": "ml", "pod": "train-0", "container": "main",
+        "gpu": "GPU-1",
+    }  # fmt: skip
+    ours = {
+        name.removeprefix("vcuda_container_"): value
+        for (name, labels), value in found.items()
+        if dict(labels) == mine
+    }
+    assert ours == {
+        "memory_limit_bytes": 4 * GIB,
+        "memory_used_bytes": 3 * GIB,
+        "memory_refusals_total": 7,
+        "compute_reserved_ratio": 0.3,
+        "compute_ceiling_ratio": 0.3,
+        "compute_ratio": 0,
+        "compute_seconds_total": 4.5,
+        "throttled_seconds_total": 2,
+        "overrun_seconds": 0.25,
+        "launches_total": 9,
+        "contexts": 2,
+        "usage_told": 1,
+    }
+    assert of(found, "vcuda_gpu_healthy", gpu="GPU-0") == 1
+    assert of(found, "vcuda_gpu_healthy", gpu="GPU-1") == 0
+    assert of(found, "vcuda_gpu_memory_promised_bytes", gpu="GPU-1") == 4 * GIB
+
+
+def test_a_tenant_that_scribbles_over_its_page_loses_its_own_figures_only(
+    tenants: Tenants,
+) -> None:
+    for id in ("boasts", "garbles", "empties", "honest"):
+        tenants.holds(id, shares=[GpuShare("GPU-0", GIB, 20)])
+    tenants.uses("boasts", held=2**64 - 1, refusals=2**64 - 1)
+    tenants.uses("honest", held=GIB, refusals=2**64 - 1, busy_ns=2**64 - 1)
+    with open(tenants.page("garbles"), "wb") as page:
+        page.write(b"\xff" * 100_000)
+    open(tenants.page("empties"), "w").close()
+    found = samples(exposition.page(look(tenants, 16), Counts()))
+    for id in ("boasts", "garbles", "empties"):
+        mine = {name for name, labels in found if ("allocation", id) in labels}
+        assert mine == {
+            "vcuda_container_memory_limit_bytes",
+            "vcuda_container_compute_reserved_ratio",
+            "vcuda_container_compute_ceiling_ratio",
+            "vcuda_container_usage_told",
+        }
+        assert of(found, "vcuda_container_usage_told", allocation=id) == 0
+    assert of(found, "vcuda_container_memory_used_bytes", allocation="honest") == GIB
+
+
+HOSTILE = 'a"b\\c\nd}{,=\x00\x1b[31m\u202e\ud800é' + "x" * 5000
+
+
+def test_names_of_every_odd_character_stay_in_their_label(tenants: Tenants) -> None:
+    pod = {**POD, "name": HOSTILE, "container": 'm"} 1\nvcuda_gpu_healthy{gpu="GPU-0"} 0'}
+    tenants.holds("odd", pod=pod)
+    tenants.holds("other", pod=POD)
+    found = samples(exposition.page(look(tenants, 16), Counts()))
+    shown = 'a"b\\c?d}{,=??[31m??é' + "x" * 236
+    container = pod["container"].replace("\n", "?")
+    assert of(found, "vcuda_container_usage_told", pod=shown, container=container) == 1
+    assert of(found, "vcuda_gpu_healthy", gpu="GPU-0") == 1
+    assert of(found, "container_gpu_memory_total", pod_name=shown, gpu_memory="total") == 0
+
+
+def test_a_pod_made_anew_under_its_name_is_one_series(tenants: Tenants) -> None:
+    """Prometheus drops a page that tells one series twice."""
+    for uid, created in (("old", 1000.0), ("new", 2000.0)):
+        shares = [GpuShare("GPU-0", GIB, 10 if uid == "old" else 20)]
+        tenants.holds(f"pod-{uid}.main", shares=shares, pod={**POD, "uid": uid}, created=created)
+    found = samples(exposition.page(look(tenants, 16), Counts()))
+    assert of(found, "container_request_gpu_utilization") == 0.2
+
+
+@pytest.mark.parametrize("known", [None, NodeGpus([])], ids=["not known yet", "none"])
+def test_a_node_without_gpus_or_containers_has_a_whole_page(
+    tenants: Tenants, known: NodeGpus | None
+) -> None:
+    node = Node("node-1", tenants.state_dir)
+    node.known = known
+    found = samples(exposition.page(asyncio.run(node.view()), Counts()))
+    assert of(found, "vcuda_build_info") == 1
+    assert {name for name, _ in found if "container_" in name or "gpu_" in name} == set()
+
+
+def whole_page(tenants: Tenants) -> bytes:
+    """A page on which every metric has a sample."""
+    elastic = GpuShare("GPU-0", GIB, 20, policies.ELASTIC, 50)
+    tenants.holds("pod-u.main", pod=POD, shares=[elastic])
+    tenants.uses("pod-u.main", held=GIB)
+    counts = Counts()
+    counts.add({"kind": "claimed", "seconds": 0.02})
+    counts.add({"kind": "refused", "text": "largest free share is"})
+    return exposition.page(look(tenants, 16), counts)
+
+
+def test_promtool_finds_nothing_but_gpumanagers_name(tenants: Tenants) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        cannot("promtool is not installed")
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=whole_page(tenants), capture_output=True
+    )
+    assert done.stderr.decode().splitlines() == [
+        'container_gpu_memory_total non-counter metrics should not have "_total" suffix'
+    ]
+
+
+def test_every_metric_is_in_its_document_as_it_is(tenants: Tenants) -> None:
+    with open(ROOT + "/docs/metrics.md") as file:
+        rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*) \|$", file.read(), re.MULTILINE)
+    assert sorted(rows) == sorted(
+        (
+            *(metric.name, metric.kind),
+            " ".join(f"`{label}`" for label in metric.labels) or "none",
+            metric.help,
+        )
+        for metric in metrics.METRICS
+    )
+    families = {family.name: family for family in parsed(whole_page(tenants).decode())}
+    for metric in metrics.METRICS:
+        family = families.get(metric.name) or families[metric.name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (metric.kind, metric.help)
+        assert {frozenset(sample.labels) - {"le"} for sample in family.samples} == {
+            frozenset(metric.labels)
+        }

@@ -1,0 +1,22 @@
+"""What a probe of the agent is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from vcuda_plugin.event_counts import EventCounts
+from vcuda_plugin.http_server import Request
+from vcuda_plugin.node_look import Node
+from vcuda_plugin.routes import SILENCE_SECONDS, Routes
+
+
+def test_an_agent_whose_loop_has_stopped_turning_is_not_healthy(tmp_path: Any) -> None:
+    async def asked(silent: float) -> tuple[int, bytes]:
+        routes = Routes(Node("n", str(tmp_path)), EventCounts(str(tmp_path)), False)
+        routes.heard -= silent
+        return (await routes.answer(Request("/healthz", {})))[:2]
+
+    assert asyncio.run(asked(0)) == (200, b"ok\n")
+    said = f"the agent's loop has not turned for {SILENCE_SECONDS + 5:.0f} s\n".encode()
+    assert asyncio.run(asked(SILENCE_SECONDS + 5)) == (503, said)

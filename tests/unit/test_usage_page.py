@@ -1,0 +1,173 @@
+"""What a person sees of the node: every figure in its place, and no name that becomes markup."""
+
+from __future__ import annotations
+
+import asyncio
+import html.parser
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from unit.ground import GIB, gpus, write
+from unit.tenants import Tenants
+from vcuda_oci import policies
+from vcuda_oci.allocation import GpuShare
+from vcuda_plugin import graph_page, node_look, page_shell, usage_page
+from vcuda_plugin.node_gpus import NodeGpus
+from vcuda_plugin.node_look import Node, View
+
+POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
+EVIL = "</title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\n\u202e"
+
+
+@pytest.fixture
+def tenants(tmp_path: Any) -> Iterator[Tenants]:
+    node = Tenants(str(tmp_path))
+    yield node
+    node.close()
+
+
+def look(tenants: Tenants, known: NodeGpus | None) -> View:
+    node = Node("node-1", tenants.state_dir)
+    node.known = known
+    return asyncio.run(node.view())
+
+
+class Seen(html.parser.HTMLParser):
+    """The tags with their attributes, and the words outside of style and script."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._inside = ""
+        self.feed(page.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_data(self, data: str) -> None:
+        if self._inside not in ("style", "script", "title"):
+            self.words += data.split()
+
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+def test_a_gpu_shows_its_tenants_with_what_they_asked_for_and_use(tenants: Tenants) -> None:
+    tenants.holds("pod-u.main", shares=[GpuShare("GPU-0", 4 * GIB, 30)], pod=POD)
+    tenants.uses("pod-u.main", held=3 * GIB // 2, refusals=1200, throttled_ns=61_000_000_000)
+    elastic = GpuShare("GPU-0", 2 * GIB, 20, policies.ELASTIC, 80)
+    tenants.holds("f" * 64, shares=[elastic])
+    text = Seen(usage_page.render(look(tenants, NodeGpus(gpus(16))))).text()
+    assert "vcuda on node-1 Usage Graph Metrics 1 GPU, 2 containers." in text
+    assert "GPU 0 · Soft GPU-0 healthy" in text
+    assert "Compute 0 % used, 50 % reserved" in text
+    assert "Memory 1.5 GiB used, 6 GiB promised of 16 GiB" in text
+    assert (
+        "ml/train-0/main 0 % of 30 % 1.5 GiB of 4 GiB fixed, waited 61 s, 1,200 refused allocations"
+    ) in text
+    assert "ffffffffffff 0 % of 20 % 0 B of 2 GiB elastic to 80 %" in text
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (None, "The driver has not answered yet: the GPUs are not known."),
+        (NodeGpus([]), "This node has no GPU."),
+        (NodeGpus(gpus(16)), "Nobody holds a share of it."),
+        (NodeGpus(gpus(16), unhealthy={"GPU-0": "Xid 79"}), "unhealthy: Xid 79"),
+    ],
+    ids=["just started", "no GPU", "no container", "unhealthy"],
+)
+def test_a_node_with_little_to_show_says_so(
+    tenants: Tenants, known: NodeGpus | None, said: str
+) -> None:
+    assert said in Seen(usage_page.render(look(tenants, known))).text()
+    assert Seen(graph_page.render(look(tenants, known))).words
+
+
+def test_a_share_of_a_gpu_that_is_gone_and_a_broken_record_are_shown(tenants: Tenants) -> None:
+    tenants.holds("box", shares=[GpuShare("GPU-7", GIB, 10)])
+    write(f"{tenants.ledger.allocations}/half.json", "{")
+    text = Seen(usage_page.render(look(tenants, NodeGpus(gpus(16))))).text()
+    assert "GPU-7 not seen on this node" in text and "box 0 % of 10 %" in text
+    assert "half.json is not a whole record: nobody knows what it holds." in text
+
+
+def test_figures_that_cannot_be_are_not_shown(tenants: Tenants) -> None:
+    tenants.holds("liar", shares=[GpuShare("GPU-0", GIB, 10)])
+    tenants.uses("liar", held=17 * GIB)
+    view = look(tenants, NodeGpus(gpus(16)))
+    text = Seen(usage_page.render(view)).text()
+    assert "liar - of 10 % - of 1 GiB its figures cannot be true" in text
+    assert "Memory 0 B used, 1 GiB promised of 16 GiB" in text
+    assert "its figures cannot be true" in Seen(graph_page.render(view)).text()
+
+
+@pytest.mark.parametrize("render", [usage_page.render, graph_page.render])
+def test_a_name_is_text_wherever_it_stands(tenants: Tenants, render: Any) -> None:
+    calm, evil = (
+        render(
+            View(
+                name,
+                time.time(),
+                [{**gpu, "model": name, "unhealthy": name} for gpu in view.gpus or []],
+                [{**entry, "pod": {**POD, "name": name}} for entry in view.tenants],
+                [name],
+            )
+        )
+        for view in [_small(tenants)]
+        for name in ("calm", EVIL)
+    )
+    assert [tag for tag, _ in Seen(evil).tags] == [tag for tag, _ in Seen(calm).tags]
+    assert not any(key.startswith("on") for _, its in Seen(evil).tags for key in its)
+    assert "\u202e" not in evil.decode()
+
+
+def _small(tenants: Tenants) -> View:
+    tenants.holds("box", pod=POD)
+    return look(tenants, NodeGpus(gpus(16)))
+
+
+def test_a_page_loads_nothing_and_its_policy_allows_no_other_script(tenants: Tenants) -> None:
+    page = usage_page.render(_small(tenants)).decode()
+    assert re.findall(r"(?:src|href|url)[=(]", page) == ["href="] * 4
+    assert re.findall(r'href="(.*?)"', page) == ["data:,", "/usage", "/graph", "/metrics"]
+    policy = dict(page_shell.HEADERS)["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert "style=" not in page
+
+
+def test_a_browser_without_script_asks_again_by_itself(tenants: Tenants) -> None:
+    page = usage_page.render(_small(tenants)).decode()
+    assert '<noscript><meta http-equiv="refresh" content="4"></noscript>' in page
+
+
+def test_gpu_time_is_told_over_the_time_since_the_look_before(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_look, "FRESH_SECONDS", 0)
+    tenants.holds("box", shares=[GpuShare("GPU-0", GIB, 30)])
+    tenants.uses("box", busy_ns=10**9)
+    node = Node("node-1", tenants.state_dir)
+    asyncio.run(node.view())
+    began = time.monotonic()
+    time.sleep(0.1)
+    tenants.uses("box", busy_ns=10**9 + 20_000_000)
+    (entry,) = asyncio.run(node.view()).tenants
+    passed = time.monotonic() - began
+    assert 100 * 0.02 / (passed + 0.2) < entry["core_used_percent"] <= 20.1
+    # Started again, it has a fresh page: nothing is known yet, and nothing is wrong.
+    tenants.holds("box", shares=[GpuShare("GPU-0", GIB, 30)])
+    (entry,) = asyncio.run(node.view()).tenants
+    assert (entry["core_used_percent"], entry["usage"]) == (None, "told")
+    tenants.uses("box", busy_ns=10**9)
+    asyncio.run(node.view())
+    tenants.uses("box", busy_ns=5)
+    (entry,) = asyncio.run(node.view()).tenants
+    assert (entry["busy_seconds"], entry["usage"]) == (None, "impossible")
