@@ -8,11 +8,14 @@ from . import events, liveness, names, pages, policies, unhealthy
 from .allocation import Allocation
 from .config import BINPACK
 from .errors import VcudaError
+from .identity import pod_key
 from .ledger import broken_record
 from .placement import Chosen, Refused, choose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .allocation import GpuShare
     from .host import Host
     from .identity import Owner
@@ -55,10 +58,14 @@ def claim(
     runtime: list[str],
     claimant: int,
     rules: Rules,
+    decided: Sequence[GpuShare] = (),
+    ended: Sequence[str] = (),
 ) -> tuple[Allocation, bool]:
     """The owner's allocation, and whether this claim made it.
 
-    claimant: the process that proves it wanted until the runtime knows the container.
+    claimant: the process that proves it wanted until the runtime knows the container. decided:
+    where a scheduler wants it, and then it is there or nowhere. ended: the pod's containers whose
+    shares the others use once they have ended, as the kubelet counts init containers.
 
     A container that comes back (restart, second claim at the same moment) gets what it had, on a
     GPU that is unhealthy too: what its program does to one GPU it shall not do to the next. When
@@ -66,26 +73,19 @@ def claim(
     VcudaError: refused, with what would fit; or a record is broken, so that nobody knows what does.
     """
     with ledger:
-        known = ledger.get(owner.key)
-        if known:
-            same = known.request == request.as_json() and _all_here(known, host)
-            if liveness.container_lives(known):
-                instance = (owner.container_id, runtime)
-                if same and (known.container_id, known.runtime) == instance:
-                    return known, False  # a second create: the low-level runtime will refuse it
-                raise VcudaError(
-                    f"container {known.container_id} of '{' '.join(known.runtime)}' lives and "
-                    "holds its share",
-                    owner.key,
-                    f"stop it, or run 'vcuda release {owner.key}' if it is gone",
-                )
-            if same:
-                return _take_over(ledger, known, owner, runtime, claimant, rules), False
-            ledger.remove(known.id)
-            ledger.tell(events.RELEASED, known, "it comes back asking for something else")
-        answer = _place(ledger, host, request, rules)
+        held = _held(ledger, host, owner, request, runtime, claimant, rules)
+        if held:
+            return held, False
+        _release_ended(ledger, owner, ended)
+        answer = _place(ledger, host, request, rules, decided)
         if isinstance(answer, Refused) and _make_room(ledger):
-            answer = _place(ledger, host, request, rules)
+            answer = _place(ledger, host, request, rules, decided)
+        if isinstance(answer, Refused) and decided:
+            raise VcudaError(
+                answer.reason,
+                f"decision for pod {owner.namespace}/{owner.pod_name}",
+                "delete the pod if it stays so, and it is scheduled anew",
+            )
         if isinstance(answer, Refused):
             raise VcudaError(answer.reason, "placement", answer.mend)
         allocation = Allocation(
@@ -100,6 +100,24 @@ def claim(
         )
         ledger.write(allocation, limits_page(allocation, rules))
         return allocation, True
+
+
+def reclaim(
+    ledger: Ledger,
+    host: Host,
+    owner: Owner,
+    request: Request,
+    runtime: list[str],
+    claimant: int,
+    rules: Rules,
+) -> Allocation | None:
+    """The first half of `claim`: what the owner had and gets again; None: it had no such share.
+
+    Of a pod's container the amounts alone are compared, so `request` may be what it says by itself,
+    before anybody's decision. Raises VcudaError.
+    """
+    with ledger:
+        return _held(ledger, host, owner, request, runtime, claimant, rules)
 
 
 def limits_page(allocation: Allocation, rules: Rules) -> bytes:
@@ -128,13 +146,66 @@ def page_entry(share: GpuShare, context_bytes: int) -> pages.LimitsGpu:
     )
 
 
-def _place(ledger: Ledger, host: Host, request: Request, rules: Rules) -> Chosen | Refused:
+def _held(
+    ledger: Ledger,
+    host: Host,
+    owner: Owner,
+    request: Request,
+    runtime: list[str],
+    claimant: int,
+    rules: Rules,
+) -> Allocation | None:
+    known = ledger.get(owner.key)
+    if known is None:
+        return None
+    same = _asked_the_same(known, request, owner.is_pod) and _all_here(known, host)
+    if liveness.container_lives(known):
+        instance = (owner.container_id, runtime)
+        if same and (known.container_id, known.runtime) == instance:
+            return known  # a second create: the low-level runtime will refuse it
+        raise VcudaError(
+            f"container {known.container_id} of '{' '.join(known.runtime)}' lives and "
+            "holds its share",
+            owner.key,
+            f"stop it, or run 'vcuda release {owner.key}' if it is gone",
+        )
+    if same:
+        return _take_over(ledger, known, owner, runtime, claimant, rules)
+    ledger.remove(known.id)
+    ledger.tell(events.RELEASED, known, "it comes back asking for something else")
+    return None
+
+
+def _release_ended(ledger: Ledger, owner: Owner, ended: Sequence[str]) -> None:
+    for name in ended:
+        key = pod_key(owner.pod_uid, name)
+        known = ledger.get(key) if key != owner.key else None
+        if known and not liveness.container_lives(known):
+            ledger.remove(known.id)
+            ledger.tell(events.RELEASED, known, "an init container that has ended")
+
+
+def _asked_the_same(known: Allocation, request: Request, of_pod: bool) -> bool:
+    """A pod's container keeps its policy and place too, whatever its pod says of them meanwhile."""
+    now = request.as_json()
+    if of_pod:
+        return all(known.request.get(key) == now[key] for key in ("core", "memory_bytes", "gpus"))
+    return known.request == now
+
+
+def _place(
+    ledger: Ledger, host: Host, request: Request, rules: Rules, decided: Sequence[GpuShare]
+) -> Chosen | Refused:
     whole, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
     taken = [share for allocation in whole for share in allocation.shares]
     order, overcommit = rules.placement, rules.overcommit
     sick = unhealthy.reasons(ledger.state_dir)
+    if decided:
+        from . import decided as decisions  # no other claim needs it
+
+        return decisions.place(decided, host.gpus, taken, request, overcommit, sick)
     return choose(host.gpus, taken, request, order, overcommit, host.distances, sick)
 
 

@@ -16,7 +16,7 @@ BINPACK, SPREAD, TOPOLOGY = "binpack", "spread", "topology"
 PLACEMENTS = (BINPACK, SPREAD, TOPOLOGY)
 NO, YES = "no", "yes"
 REPORT, STOP = "report", "stop"
-AUTO, OFF = "auto", "off"
+AUTO, OFF, PREFERRED, REQUIRED = "auto", "off", "preferred", "required"
 EXTRA_DEVICES = ("gds", "gdrcopy", "mofed", "nvswitch", "imex", "mps")
 
 _CHOICES = {
@@ -25,6 +25,8 @@ _CHOICES = {
     "meter-copies": (NO, YES),
     "bypass": (REPORT, STOP),
     "driver-limits": (AUTO, OFF),
+    "decisions": (OFF, PREFERRED, REQUIRED),
+    "kubernetes": (AUTO, NO),
     "driver-capabilities": capabilities.ALL,
     "extra-devices": EXTRA_DEVICES,
 }
@@ -37,6 +39,8 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "memory-overcommit": "1",
     "context-memory": "0",
     "meter-copies": NO,
+    "decisions": PREFERRED,
+    "kubernetes": AUTO,
     "extra-mounts": [],
     "driver-capabilities": list(capabilities.ALL),
     "extra-devices": [],
@@ -78,6 +82,8 @@ class Config:
         self.memory_overcommit = float(str(values["memory-overcommit"]))
         self.context_memory = parse_bytes(str(values["context-memory"])) or 0
         self.meter_copies = values["meter-copies"] == YES
+        self.decisions = str(values["decisions"])
+        self.kubernetes = str(values["kubernetes"])
         self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
         self.driver_capabilities = list(values["driver-capabilities"])
         self.extra_devices = list(values["extra-devices"])

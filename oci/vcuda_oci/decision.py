@@ -12,28 +12,32 @@ from .allocation import GpuShare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 _MOST_CONTAINERS = 100
 _MOST_SHARES = 64
+_LONGEST_UUID = 100
 
 
 class Decision:
     """containers: the shares of each container by its name; one that is not named was not decided.
 
     words: of the request, as annotations of the container would say them ("policy": "elastic").
+    init: the pod's containers that have ended before the others begin, and whose shares these use.
     """
 
     def __init__(
         self,
         containers: Mapping[str, list[GpuShare]] | None = None,
         words: Mapping[str, str] | None = None,
+        init: Sequence[str] = (),
     ) -> None:
         self.containers, self.words = dict(containers or {}), dict(words or {})
+        self.init = list(init)
 
     def dump(self) -> str:
-        """``{"containers": {"main": [{"uuid", "core_percent", "memory_bytes"}]}}``, and words."""
+        """``{"containers": {"main": [{"uuid", "core_percent", "memory_bytes"}]}}``, words, init."""
         tree: dict[str, Any] = {
             "containers": {
                 name: [
@@ -49,6 +53,8 @@ class Decision:
         }
         if self.words:
             tree["words"] = self.words
+        if self.init:
+            tree["init"] = self.init
         return jsontree.dumps(tree)
 
 
@@ -57,13 +63,14 @@ def parse(text: str) -> Decision:
     tree: Any = jsontree.loads(text)
     containers: Any = tree.get("containers") if isinstance(tree, dict) else None
     words: Any = tree.get("words", {}) if isinstance(tree, dict) else None
-    if not (isinstance(containers, dict) and isinstance(words, dict)):
+    init: Any = tree.get("init", []) if isinstance(tree, dict) else None
+    if not (isinstance(containers, dict) and isinstance(words, dict) and isinstance(init, list)):
         raise ValueError("not a decision")
     if len(containers) > _MOST_CONTAINERS:
         raise ValueError("more containers than a pod has")
-    if not all(isinstance(word, str) for word in words.values()):
+    if not all(isinstance(word, str) for word in [*words.values(), *init]):
         raise ValueError("a word that is no text")
-    return Decision({name: _shares(shares) for name, shares in containers.items()}, words)
+    return Decision({name: _shares(shares) for name, shares in containers.items()}, words, init)
 
 
 def _shares(shares: Any) -> list[GpuShare]:
@@ -79,6 +86,7 @@ def _share(share: Any) -> GpuShare:
     core: Any = share.get("core_percent")
     memory: Any = share.get("memory_bytes")
     numbers = type(core) is int and type(memory) is int
-    if not (isinstance(uuid, str) and numbers and 1 <= core <= 100 and 0 < memory < 1 << 64):
+    named = isinstance(uuid, str) and len(uuid) <= _LONGEST_UUID
+    if not (named and numbers and 1 <= core <= 100 and 0 < memory < 1 << 64):
         raise ValueError("a share that makes no sense")
     return GpuShare(uuid, memory, core)

@@ -19,7 +19,18 @@ import struct
 import traceback
 
 # All that a claim needs, so that no child has to import it.
-from . import bundle, config, container_state, files, liveness, nvml, poststop, runtime
+from . import (
+    bundle,
+    config,
+    container_state,
+    decided,
+    files,
+    handoff,
+    liveness,
+    nvml,
+    poststop,
+    runtime,
+)
 from .errors import VcudaError
 
 NAME = "door.sock"
@@ -29,7 +40,7 @@ DONE, REFUSED, CLOSED = b"+", b"-", b"?"
 _BACKLOG = 128
 _LOOK_AROUND_S = 5
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-_READY = (liveness, nvml)
+_READY = (decided, handoff, liveness, nvml)
 
 
 class Door:

@@ -17,6 +17,7 @@ from . import (
     requirements,
     rootfs,
 )
+from .config import OFF, REQUIRED
 from .errors import VcudaError
 from .identity import Owner, is_pod, is_sandbox, owner_of
 from .ledger import Ledger
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .config import Config
     from .edits import Edits
     from .host import Host
+    from .identity import Owner
     from .placement import Gpu
 
 # <prefix>/lib/vcuda/python/vcuda_oci/grant.py
@@ -145,9 +147,13 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     check_shim()
     facts = host_of(settings)
     ledger = Ledger(settings.state_dir, creation.program)
-    allocation, is_new = claim.claim(
-        ledger, facts, owner, wanted, creation.runtime, creation.claimant, rules_of(settings)
-    )
+    words = (creation.runtime, creation.claimant, rules_of(settings))
+    if may_be_decided(owner, settings):
+        from . import handoff  # nobody else needs it
+
+        allocation, is_new = handoff.claim_as_decided(ledger, facts, owner, asked, settings, *words)
+    else:
+        allocation, is_new = claim.claim(ledger, facts, owner, wanted, *words)
     granted = Grant(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:
         gpus = [gpu for share in allocation.shares if (gpu := facts.gpu(share.uuid))]
@@ -169,6 +175,15 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         granted.undo()
         raise
     return granted
+
+
+def may_be_decided(owner: Owner, settings: Config) -> bool:
+    """Whether a scheduler may have its say: of a pod, where the agent keeps decisions."""
+    if not owner.is_pod or settings.decisions == OFF:
+        return False
+    return settings.decisions == REQUIRED or os.path.isdir(
+        f"{settings.state_dir}/{names.DECISIONS}"
+    )
 
 
 def check_shim() -> None:

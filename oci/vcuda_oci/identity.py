@@ -109,9 +109,14 @@ def owner_of(annotations: Mapping[str, str], container_id: str) -> Owner:
             container_id,
             f"use an engine that writes {pod[3]}",
         )
-    key = f"pod-{uid}.{container_name}"
+    key = pod_key(uid, container_name)
     _file_name(key, "pod uid and container name")
     return Owner(key, container_id, uid, namespace, pod_name, container_name, sandbox_id)
+
+
+def pod_key(uid: str, container_name: str) -> str:
+    """The key of a pod's container, the same after each restart."""
+    return f"pod-{uid}.{container_name}"
 
 
 def _file_name(name: str, what: str) -> str:

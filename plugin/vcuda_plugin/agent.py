@@ -17,6 +17,7 @@ from vcuda_oci.errors import VcudaError
 
 from . import child, inventory, kubelet, listen_address, resources, sweep
 from .bypass_reports import BypassReports
+from .cluster import Cluster
 from .device_plugin import DevicePlugin
 from .grants import Arbiter
 from .http_child import HttpChild
@@ -51,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
         offered = resources.offered(settings)
         listen_address.check(settings.listen, settings.path)
         with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
-            asyncio.run(_run(settings, offered, arguments.kubelet_dir, arbiter))
+            asyncio.run(_run(settings, offered, arguments, arbiter))
     except VcudaError as error:
         print(f"{names.AGENT_PROGRAM}: {error}", file=sys.stderr)
         return 1
@@ -91,35 +92,47 @@ def _parser() -> argparse.ArgumentParser:
         help="where the kubelet looks for device plugins; default: %(default)s",
     )
     parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        default="",
+        help="how to reach the Kubernetes API; default: as a pod does, and not at all elsewhere",
+    )
+    parser.add_argument(
+        "--node-name",
+        metavar="NAME",
+        default="",
+        help="this node's name in the cluster; default: $NODE_NAME, or the host's name",
+    )
+    parser.add_argument(
         "--version", action="version", version=f"{names.AGENT_PROGRAM} {names.VERSION}"
     )
     return parser
 
 
 async def _run(
-    settings: Config, offered: dict[str, str], kubelet_dir: str, arbiter: Arbiter
+    settings: Config,
+    offered: dict[str, str],
+    arguments: argparse.Namespace,
+    arbiter: Arbiter,
 ) -> None:
     """Until SIGTERM or SIGINT. Raises what ends a part that must not end."""
+    cluster = Cluster(settings, arguments.kubeconfig, arguments.node_name)
     stop, opened = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     plugins = [DevicePlugin(kind, settings.state_dir, settings.placement) for kind in offered]
-    http = HttpChild(settings, os.environ.get("NODE_NAME") or os.uname().nodename)
-
-    def publish(seen: Inventory) -> None:
-        _publish(seen, plugins, settings)
-        http.tell(seen)
-
+    http = HttpChild(settings, cluster.node_name)
     parts: list[Coroutine[Any, Any, Any]] = [
         stop.wait(),
         _arbitrate(arbiter),
         _keep_door_open(settings.state_dir, opened),
         BypassReports().follow(settings),
-        inventory.follow(settings, publish),
+        cluster.keep(),
+        _follow_gpus(settings, plugins, cluster, http),
         sweep.keep(settings.state_dir),
         _tell_systemd(opened),
         *([http.keep()] if settings.listen else []),
-        *(kubelet.Registration(kubelet_dir, offered[p.kind], p).keep() for p in plugins),
+        *(kubelet.Registration(arguments.kubelet_dir, offered[p.kind], p).keep() for p in plugins),
     ]
     tasks = [asyncio.ensure_future(part) for part in parts]
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -134,6 +147,19 @@ async def _run(
 async def _arbitrate(arbiter: Arbiter) -> None:
     while True:
         await asyncio.sleep(arbiter.look())
+
+
+async def _follow_gpus(
+    settings: Config, plugins: Sequence[DevicePlugin], cluster: Cluster, http: HttpChild
+) -> None:
+    def changed(seen: Inventory) -> None:
+        _publish(seen, plugins, settings)
+        cluster.tell(seen)
+        http.tell(seen)
+
+    # The kubelet admits nobody before it is offered devices.
+    await cluster.known()
+    await inventory.follow(settings, changed)
 
 
 def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config) -> None:

@@ -33,9 +33,8 @@ class HttpChild:
         self._ear: asyncio.StreamWriter | None = None
 
     def tell(self, seen: Inventory) -> None:
-        gpus = NodeGpus(
-            *(seen.gpus, seen.numa, seen.unhealthy), overcommit=self._settings.memory_overcommit
-        )
+        overcommit = self._settings.memory_overcommit
+        gpus = NodeGpus(seen.gpus, seen.numa, seen.unhealthy, seen.distances, overcommit)
         self._gpus = gpus.dump().encode() + b"\n"
         self._say(self._gpus)
 

@@ -18,9 +18,11 @@ from integration.engines import ENGINES
 from integration.engines.base import IMAGE, Engine, Files
 from integration.engines.cri import Cri
 from integration.engines.low_level import LowLevel
+from integration.handoff_node import HandoffNode
 from integration.node_agent import AgentNode
 from integration.product import Product, install, missing
 from integration.recorder import Recorder
+from integration.watched_pods import WatchedPods
 from needed import cannot
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -188,6 +190,26 @@ def new_node(agent_prefix: str, tmp_path: Path) -> Iterator[Callable[..., AgentN
 def node(new_node: Callable[..., AgentNode]) -> AgentNode:
     """A node with two GPUs of 16 GiB."""
     return new_node()
+
+
+@pytest.fixture
+def handoff(cri: Cri, product: Product, tmp_path: Path) -> Iterator[HandoffNode]:
+    """A node of a cluster with two GPUs, of which placement takes the first while it has room."""
+    with product.on(cri):
+        node = HandoffNode(cri, product, str(tmp_path))
+        try:
+            node.start_agent()
+            yield node
+        finally:
+            node.close()
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Iterator[WatchedPods]:
+    """A node's pods at a played API that nobody follows yet."""
+    pods = WatchedPods(tmp_path)
+    yield pods
+    pods.close()
 
 
 @pytest.fixture

@@ -94,6 +94,14 @@ class Agent:
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as line:
             return [int(pid) for pid in line.read().split()]
 
+    def command_lines(self) -> list[str]:
+        """Of its children, words parted by spaces."""
+        found = []
+        for pid in self.children():
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/cmdline") as words:
+                found.append(words.read().replace("\0", " "))
+        return found
+
     def kill(self) -> None:
         """As a crash does; nobody starts it again."""
         self.process.kill()

@@ -27,6 +27,8 @@ DEFAULTS = {
     "meter_copies": False,
     "stop_bypass": False,
     "driver_limits": True,
+    "decisions": "preferred",
+    "kubernetes": "auto",
     "extra_mounts": [],
     "driver_capabilities": [
         "compute",
@@ -95,6 +97,8 @@ def test_every_key_is_taken_at_its_word() -> None:
         meter-copies = "yes"
         bypass = "stop"
         driver-limits = "off"
+        decisions = "required"
+        kubernetes = "no"
         extra-mounts = ["/a:/b", '/c d:/e#f',]
         driver-capabilities = ["compute"]
         extra-devices = ['gds', "imex"]
@@ -116,6 +120,8 @@ def test_every_key_is_taken_at_its_word() -> None:
         "meter_copies": True,
         "stop_bypass": True,
         "driver_limits": False,
+        "decisions": "required",
+        "kubernetes": "no",
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
         "driver_capabilities": ["compute"],
         "extra_devices": ["gds", "imex"],

@@ -13,7 +13,9 @@ from vcuda_oci.placement import Gpu
 from vcuda_plugin import node_gpus
 from vcuda_plugin.node_gpus import NodeGpus
 
-SHARES = st.builds(GpuShare, st.text(), st.integers(1, (1 << 64) - 1), st.integers(1, 100))
+SHARES = st.builds(
+    GpuShare, st.text(max_size=100), st.integers(1, (1 << 64) - 1), st.integers(1, 100)
+)
 DECISIONS = st.builds(
     Decision,
     st.dictionaries(st.text(), st.lists(SHARES, min_size=1, max_size=5), max_size=5),
@@ -36,6 +38,7 @@ def test_a_decision_is_read_as_it_was_written(made):
         '{"containers":{"a":[{"uuid":"G","core_percent":1,"memory_bytes":18446744073709551616}]}}',
         '{"containers":{"a":[{"core_percent":1,"memory_bytes":1}]}}',
         '{"containers":{},"words":{"policy":1}}',
+        '{"containers":{"a":[{"uuid":"%s","core_percent":1,"memory_bytes":1}]}}' % ("G" * 101),
     ],
 )
 def test_what_is_no_decision_is_refused(text):

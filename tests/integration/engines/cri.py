@@ -44,6 +44,10 @@ class Cri(Containerd):
         self.runtime_service = RuntimeServiceStub(self._channel)  # type: ignore[no-untyped-call]
         wait_until(self._is_ready, "containerd's CRI, see containerd.log")
 
+    def restart(self) -> None:
+        super().restart()
+        wait_until(self._is_ready, "containerd's CRI, see containerd.log")
+
     def close(self) -> None:
         if hasattr(self, "_channel"):
             self._channel.close()
@@ -70,7 +74,7 @@ class Cri(Containerd):
         """
         uid = uid or str(uuid.uuid4())
         logs = self.host.path("pods", uid)
-        os.makedirs(logs)
+        os.makedirs(logs, exist_ok=True)  # after a reboot it is the same pod
         host_network = cri.NamespaceOption(network=cri.NODE, pid=cri.CONTAINER, ipc=cri.POD)
         config = cri.PodSandboxConfig(
             metadata=cri.PodSandboxMetadata(name=name, uid=uid, namespace=NAMESPACE),

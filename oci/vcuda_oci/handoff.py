@@ -1,0 +1,92 @@
+"""What was decided for a pod's container before it is created: found, or waited for a moment."""
+
+from __future__ import annotations
+
+import time
+
+from . import claim, decision, files, names, request
+from .config import REQUIRED
+from .errors import VcudaError
+from .request import Asked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .allocation import Allocation
+    from .claim import Rules
+    from .config import Config
+    from .decision import Decision
+    from .host import Host
+    from .identity import Owner
+    from .ledger import Ledger
+
+# How long the agent may be behind the kubelet, which heard of the pod by a watch of its own.
+WAIT_SECONDS = 1.0
+
+
+def claim_as_decided(
+    ledger: Ledger,
+    host: Host,
+    owner: Owner,
+    asked: Asked,
+    settings: Config,
+    runtime: list[str],
+    claimant: int,
+    rules: Rules,
+) -> tuple[Allocation, bool]:
+    """`claim.claim` of a pod's container, on the GPUs and with the policy that were decided."""
+    wanted = request.parse(asked)
+    # Who comes back keeps what he had, whatever was decided since.
+    held = claim.reclaim(ledger, host, owner, wanted, runtime, claimant, rules)
+    if held:
+        return held, False
+    found = decision_for(owner, settings)
+    wanted = request.parse(with_words(asked, found.words))
+    decided = found.containers.get(owner.container_name, [])
+    return claim.claim(ledger, host, owner, wanted, runtime, claimant, rules, decided, found.init)
+
+
+def decision_for(owner: Owner, settings: Config) -> Decision:
+    """What is kept of the owner's pod; nothing decided where nobody has by the end of the wait.
+
+    Sleeps up to WAIT_SECONDS, so never under the ledger's lock. Raises VcudaError: a decision for
+    this container is required and missing, or the record is none.
+    """
+    path = f"{settings.state_dir}/{names.DECISIONS}/{owner.pod_uid}.json"
+    deadline, pause = time.monotonic() + WAIT_SECONDS, 0.002
+    while (found := _read(path)) is None and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+    found = found or decision.Decision()
+    if settings.decisions == REQUIRED and owner.container_name not in found.containers:
+        raise VcudaError(
+            f"no scheduler has decided for its container {owner.container_name}",
+            _where(owner),
+            'have vcuda-scheduler-extender schedule it, or set decisions = "preferred"',
+        )
+    return found
+
+
+def with_words(asked: Asked, words: Mapping[str, str]) -> Asked:
+    """What is asked, with the words that its pod says of it; the container's own come first."""
+    if not words:
+        return asked
+    where = f"{asked.where} of the container, annotations of its pod"
+    return Asked({**words, **asked.words}, where, asked.from_env, asked.sources)
+
+
+def _read(path: str) -> Decision | None:
+    try:
+        files.only_ours(path)
+        return decision.parse(files.read(path, 1 << 20).decode())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise VcudaError(
+            f"is no decision ({error})", path, "remove it and restart vcuda-node-agent"
+        ) from error
+
+
+def _where(owner: Owner) -> str:
+    return f"pod {owner.namespace}/{owner.pod_name}"

@@ -1,0 +1,42 @@
+"""Tells this node's GPUs on the node object, where a scheduler reads them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+
+from vcuda_oci import names
+from vcuda_oci.errors import VcudaError
+
+from .kube_api import ApiError, KubeApi
+from .retry import Retry
+
+# A node that was deleted and joined again has lost its annotations.
+_AGAIN_SECONDS = 300.0
+
+_log = logging.getLogger(__name__)
+
+
+def keep(kubeconfig: str, node: str, source: int) -> None:
+    """Write the newest line of the descriptor `source` until it ends, again from time to time."""
+    retry, pause = Retry(_log.warning), _AGAIN_SECONDS
+    line, beginning = b"", b""
+    while True:
+        if select.select([source], [], [], pause)[0]:
+            part = os.read(source, 1 << 16)
+            if not part:
+                return
+            *whole, beginning = (beginning + part).split(b"\n")
+            if not whole:
+                continue
+            line = whole[-1]
+        if not line:
+            continue
+        try:
+            patch = {"metadata": {"annotations": {names.ANNOTATION_NODE_GPUS: line.decode()}}}
+            KubeApi(kubeconfig).merge(f"/api/v1/nodes/{node}", patch)
+            retry.forget()
+            pause = _AGAIN_SECONDS
+        except (ApiError, VcudaError) as error:
+            pause = retry.after(f"GPUs of node {node}: {error}; trying again")

@@ -1,0 +1,113 @@
+"""From a pod as the API tells it to what its containers are to know before they are created: pure.
+
+Annotations are whatever the pod's author wrote; what makes no sense in them decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from vcuda_oci import decision, names, policies
+from vcuda_oci.decision import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from typing import Any
+
+# The kubelet's mirror of a static pod; what it says is the UID that the engine is told, an MD5 and
+# so no UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.
+_MIRROR = "kubernetes.io/config.mirror"
+_STATIC_UID = re.compile(r"[0-9a-f]{32}")
+_API_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# GPUManager's ceiling: who has one shares softly.
+_CORE_LIMIT = "tencent.com/vcuda-core-limit"
+_WORDS = {
+    "policy": "vcuda.io/policy",
+    policies.WEIGHT: "vcuda.io/weight",
+    policies.PRIORITY: "vcuda.io/priority",
+    "placement": "vcuda.io/placement",
+    policies.CORE_LIMIT: _CORE_LIMIT,
+}
+_PREDICATE_NODE = "tencent.com/predicate-node"
+# No word that means something is longer; a cut one still means nothing.
+_LONGEST_WORD = 100
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class PodDecision:
+    """uid: as the engine writes it. complaint: what of the annotations decides nothing, or ""."""
+
+    uid: str
+    name: str
+    decision: Decision = field(default_factory=Decision)
+    complaint: str = ""
+
+
+def of_pod(pod: Mapping[str, Any], node: str, resources: Collection[str]) -> PodDecision | None:
+    """None: it asks for none of `resources`, is not this node's, or has ended. Never raises."""
+    metadata, spec = _tree(pod.get("metadata")), _tree(pod.get("spec"))
+    containers = [container for container in _containers(spec) if container.wants & set(resources)]
+    asking = {container.name for container in containers}
+    ended = _tree(pod.get("status")).get("phase") in _ENDED
+    if not asking or ended or spec.get("nodeName") != node:
+        return None
+    annotations = _tree(metadata.get("annotations"))
+    name = f"{metadata.get('namespace')}/{metadata.get('name')}"
+    uid = str(annotations.get(_MIRROR, metadata.get("uid")))
+    is_mirror = _MIRROR in annotations
+    if not (_STATIC_UID if is_mirror else _API_UID).fullmatch(uid):
+        return None
+    words = _words(annotations)
+    init = [container.name for container in containers if container.ends_first]
+    undecided = Decision(words=words, init=init)
+    text = annotations.get(names.ANNOTATION_DECISION)
+    if text is None or is_mirror:  # nobody schedules a static pod
+        return PodDecision(uid, name, undecided)
+    elsewhere = annotations.get(_PREDICATE_NODE, node)
+    if elsewhere != node:
+        complaint = f"decided for node '{elsewhere}'"
+        return PodDecision(uid, name, undecided, complaint)
+    try:
+        decided = decision.parse(str(text)).containers
+    except ValueError as error:
+        complaint = f"{names.ANNOTATION_DECISION} is no decision: {error}"
+        return PodDecision(uid, name, undecided, complaint)
+    mine = {container: shares for container, shares in decided.items() if container in asking}
+    return PodDecision(uid, name, Decision(mine, words, init))
+
+
+class _Container(NamedTuple):
+    """ends_first: an init container that is no sidecar."""
+
+    name: str
+    wants: set[str]
+    ends_first: bool
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[_Container]:
+    for kind in ("initContainers", "containers"):
+        listed = spec.get(kind)
+        for container in listed if isinstance(listed, list) else ():
+            told = _tree(container)
+            resources = _tree(told.get("resources"))
+            wants = {*_tree(resources.get("limits")), *_tree(resources.get("requests"))}
+            ends_first = kind == "initContainers" and told.get("restartPolicy") != "Always"
+            yield _Container(str(told.get("name")), wants, ends_first)
+
+
+def _words(annotations: Mapping[str, Any]) -> dict[str, str]:
+    words = {
+        key: str(annotations[name])[:_LONGEST_WORD]
+        for key, name in _WORDS.items()
+        if name in annotations
+    }
+    if policies.CORE_LIMIT in words:
+        words.setdefault("policy", policies.ELASTIC)
+    return words
+
+
+def _tree(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

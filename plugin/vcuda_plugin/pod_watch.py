@@ -1,0 +1,169 @@
+"""What was decided for this node's pods, kept as files.
+
+A process of its own, since the API may hang and its client takes memory that only clusters need.
+One list, then a watch from there on, and a list again only where the API has forgotten that point.
+While the API is away, what is kept stays.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_oci import events, names
+from vcuda_oci.errors import VcudaError
+
+from . import kube_client, node_annotation, parent
+from .decision_folder import DecisionFolder
+from .kube_api import ApiError, KubeApi
+from .pod_decision import of_pod
+from .retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+_PODS = "/api/v1/pods"
+_PAGE = "100"
+_WATCH_SECONDS = (240, 300)
+# Trouble after which the watch goes on where it was. With any other (410 Gone, or a version that a
+# restored API never had) it begins anew.
+_PASSING = (0, 401, 403, 429, 500, 502, 503)
+# A watch that ends sooner than this has failed.
+_SHORT_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+def main(state_dir: str, node: str, kubeconfig: str, resources: str) -> None:
+    """Until the agent ends. resources: a JSON list of names. Says "known" after each whole list."""
+    parent.end_with_it()
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
+    )
+    kube_client.load()  # before there are two who would
+    teller = threading.Thread(
+        target=node_annotation.keep, args=(kubeconfig, node, sys.stdin.fileno()), daemon=True
+    )
+    teller.start()
+    try:
+        watch = PodWatch(DecisionFolder(state_dir), state_dir, node, json.loads(resources))
+        watch.follow(kubeconfig)
+    except OSError as error:
+        sys.exit(f"{names.AGENT_PROGRAM}: {error}")
+
+
+class PodWatch:
+    """Keeps `folder` as the pods of `node` are that ask for one of `resources`."""
+
+    def __init__(
+        self, folder: DecisionFolder, state_dir: str, node: str, resources: Sequence[str]
+    ) -> None:
+        self._folder, self._state_dir = folder, state_dir
+        self._node, self._resources = node, frozenset(resources)
+        self._version = ""
+        self._uids: dict[str, str] = {}  # as the engine is told, by the API's own
+        self._complained: set[str] = set()
+
+    def follow(self, kubeconfig: str) -> None:
+        """For good. Raises OSError: nothing can be kept here."""
+        retry = Retry(_log.warning)
+        while True:
+            try:
+                # Made anew after each failure: its certificates may have been renewed.
+                api = KubeApi(kubeconfig)
+                while True:
+                    if not self._version:
+                        self._list(api)
+                        print("known", flush=True)
+                        retry.forget()
+                    began = time.monotonic()
+                    self._watch(api)
+                    if time.monotonic() - began < _SHORT_SECONDS:
+                        raise ApiError(0, "the watch ended at once")
+                    retry.forget()
+            except ApiError as error:
+                if error.status not in _PASSING:
+                    self._version = ""
+                pause = retry.after(f"pods of node {self._node}: {error}; what is kept stays")
+                time.sleep(pause)
+            except VcudaError as error:
+                time.sleep(retry.after(str(error)))
+
+    def _list(self, api: KubeApi) -> None:
+        """What is there now, all of it or nothing. Asked of etcd, since an API server's memory
+        may be from before a pod was decided."""
+        query = {"fieldSelector": f"spec.nodeName={self._node}", "limit": _PAGE}
+        pods: list[Any] = []
+        while True:
+            page = api.get(_PODS, query)
+            try:
+                pods += [_essence(pod) for pod in page["items"]]
+                version = str(page["metadata"]["resourceVersion"])
+                query["continue"] = page["metadata"].get("continue") or ""
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ApiError(0, f"not a list of pods: {error!r}") from error
+            if not query["continue"]:
+                break
+        self._uids = {}
+        # The oldest first: of two that claim to mirror one static pod, the kubelet's was there.
+        for pod in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp"))):
+            self._see(pod)
+        self._folder.keep_only(self._uids.values())
+        self._version = version
+
+    def _watch(self, api: KubeApi) -> None:
+        query = {
+            "fieldSelector": f"spec.nodeName={self._node}",
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+        }
+        for kind, pod in api.events(_PODS, query, random.randint(*_WATCH_SECONDS)):  # noqa: S311
+            if kind == "DELETED":
+                self._forget(pod)
+            elif kind != "BOOKMARK":
+                self._see(pod)
+            self._version = str(pod["metadata"]["resourceVersion"])
+
+    def _see(self, pod: dict[str, Any]) -> None:
+        found = of_pod(pod, self._node, self._resources)
+        if found is None:
+            self._forget(pod)
+            return
+        api_uid = str(pod["metadata"].get("uid"))
+        holders = [api for api, uid in self._uids.items() if uid == found.uid]
+        complaint = found.complaint
+        if holders in ([], [api_uid]):
+            self._uids[api_uid] = found.uid
+            self._folder.put(found.uid, found.decision)
+        else:
+            complaint = "mirrors a static pod that another pod mirrors"
+        if complaint and api_uid not in self._complained:  # once, however often it is rewritten
+            text = str(VcudaError(complaint, f"pod {found.name}", "it decides nothing here"))
+            _log.warning("%s", text)
+            events.record(self._state_dir, names.AGENT_PROGRAM, "decision", "", text)
+            self._complained.add(api_uid)
+
+    def _forget(self, pod: dict[str, Any]) -> None:
+        api_uid = str(pod["metadata"].get("uid"))
+        self._complained.discard(api_uid)
+        uid = self._uids.pop(api_uid, "")
+        if uid:
+            self._folder.remove(uid)
+
+
+def _essence(pod: Any) -> dict[str, Any]:
+    """What is read of a pod: of a full node's list the rest is megabytes."""
+    return {
+        "metadata": {
+            key: pod["metadata"].get(key)
+            for key in ("name", "namespace", "uid", "annotations", "creationTimestamp")
+        },
+        "spec": pod.get("spec"),
+        "status": {"phase": (pod.get("status") or {}).get("phase")},
+    }

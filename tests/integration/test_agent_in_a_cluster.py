@@ -1,0 +1,92 @@
+"""The agent asks no API where there is none to ask, and says what it lacks."""
+
+from __future__ import annotations
+
+import os
+
+from integration.kube_api import KubeApi
+from integration.kubelet import until
+from integration.node_agent import Agent, AgentNode
+from integration.test_device_plugin import CORE
+
+
+def test_on_a_host_of_no_cluster_nothing_is_followed_and_nobody_waits(node: AgentNode) -> None:
+    stale = node.state_dir + "/decisions"
+    os.makedirs(stale)
+    with node.agent() as agent:
+        until(lambda: bool(node.kubelet.healthy(CORE)))
+        assert not any("pod_watch" in words for words in agent.command_lines())
+        assert not os.path.exists(stale)
+
+
+def test_switched_off_it_asks_no_api_whatever_it_is_told_of_one(node: AgentNode) -> None:
+    node.configure(kubernetes="no")
+    agent = Agent([*_words(node), "--kubeconfig", "/nonexistent"])
+    try:
+        agent.await_ready()
+        until(lambda: bool(node.kubelet.healthy(CORE)))
+        assert not any("pod_watch" in words for words in agent.command_lines())
+    finally:
+        agent.end()
+
+
+def test_a_kubeconfig_that_leads_nowhere_is_one_line_and_the_node_goes_on(node: AgentNode) -> None:
+    agent = Agent([*_words(node), "--kubeconfig", "/nonexistent"])
+    try:
+        agent.await_ready()
+        until(lambda: bool(node.kubelet.healthy(CORE)))
+        where = "vcuda-node-agent: /nonexistent: leads to no cluster: "
+        (said,) = (line for line in agent.log() if line.startswith(where))
+        assert said.endswith("; name a kubeconfig with --kubeconfig")
+    finally:
+        agent.end()
+
+
+def test_who_follows_the_pods_is_started_anew_when_killed_and_ends_with_the_agent(
+    node: AgentNode,
+) -> None:
+    api = KubeApi()
+    api.start()
+    path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
+    uid = api.create("web", {"main": {CORE: 30}})
+    record = f"{node.state_dir}/decisions/{uid}.json"
+    agent = Agent([*_words(node), "--kubeconfig", path, "--node-name", "node-1"])
+    try:
+        agent.await_ready()
+        until(lambda: os.path.exists(record) and "node-1" in api.nodes)
+        os.unlink(record)
+        api.nodes.clear()
+        os.kill(next(pid for pid in agent.children() if _is_watch(pid)), 9)
+        until(lambda: os.path.exists(record) and "node-1" in api.nodes)
+        children = agent.children()
+        assert sum(map(_is_watch, children)) == 1
+    finally:
+        agent.end()
+        api.stop()
+    assert [pid for pid in children if os.path.exists(f"/proc/{pid}")] == []
+
+
+def test_the_kubelet_is_offered_nothing_before_the_decisions_are_known(node: AgentNode) -> None:
+    api = KubeApi()
+    api.start()
+    api.refuse = 503
+    path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
+    uid = api.create("web", {"main": {CORE: 30}})
+    agent = Agent([*_words(node), "--kubeconfig", path, "--node-name", "node-1"])
+    try:
+        until(lambda: bool(api.requests))
+        api.refuse = 0
+        until(lambda: bool(node.kubelet.registrations))
+        assert os.listdir(node.state_dir + "/decisions") == [f"{uid}.json"]
+    finally:
+        agent.end()
+        api.stop()
+
+
+def _words(node: AgentNode) -> list[str]:
+    return [node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder]
+
+
+def _is_watch(pid: int) -> bool:
+    with open(f"/proc/{pid}/cmdline") as line:
+        return "vcuda_plugin.pod_watch" in line.read()

@@ -1,0 +1,142 @@
+"""The node's side of the handoff: records that a kill cannot cut, waits that end, costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from unit.driver_root import DriverRoot
+from unit.ground import GIB, FakeRuntime, host, killed_at, pod_owner, shares_of, write
+from unit.installed import Installed
+from unit.test_start_path import FORBIDDEN, SHOW, run
+from vcuda_oci import grant, handoff
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.claim import Rules, claim
+from vcuda_oci.decision import Decision
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.identity import Owner
+from vcuda_oci.ledger import Ledger
+from vcuda_oci.request import Request
+from vcuda_plugin.decision_folder import DecisionFolder
+
+UID = "01234567-89ab-4def-8123-456789abcdef"
+OLD = Decision({"main": [GpuShare("GPU-0", GIB, 30)]}, {"policy": "elastic"}, ["init"])
+NEW = Decision({"main": [GpuShare("GPU-1", GIB, 30)]})
+POD = pod_owner("c1")
+
+
+def settings(folder: Any, decisions: str = "preferred") -> Any:
+    return SimpleNamespace(state_dir=str(folder), decisions=decisions)
+
+
+def kept(folder: Any) -> Any:
+    return handoff.decision_for(POD, settings(folder)).__dict__
+
+
+def test_a_kill_at_any_moment_leaves_the_old_record_or_the_new_one(tmp_path: Any) -> None:
+    folder = DecisionFolder(str(tmp_path))
+    changes = 0
+    while True:
+        folder.put("uid1", OLD)
+        killed = killed_at(changes + 1, lambda: folder.put("uid1", NEW))
+        assert repr(kept(tmp_path)) in (repr(OLD.__dict__), repr(NEW.__dict__))
+        folder.keep_only(["uid1"])
+        assert os.listdir(folder.path) == ["uid1.json"]
+        if not killed:
+            break
+        changes += 1
+    assert (changes >= 4, repr(kept(tmp_path))) == (True, repr(NEW.__dict__))
+
+
+def test_a_record_is_waited_for_a_second_and_then_nothing_was_decided(tmp_path: Any) -> None:
+    DecisionFolder(str(tmp_path))
+    began = time.monotonic()
+    assert kept(tmp_path) == Decision().__dict__
+    assert 1 <= time.monotonic() - began < 5
+
+
+def test_a_record_that_comes_meanwhile_is_found_at_once(tmp_path: Any) -> None:
+    folder = DecisionFolder(str(tmp_path))
+    comes = threading.Timer(0.2, lambda: folder.put("uid1", NEW))
+    comes.start()
+    assert repr(kept(tmp_path)) == repr(NEW.__dict__)
+    comes.join()
+
+
+def test_nobody_looks_where_nobody_keeps_decisions_or_no_pod_asks(tmp_path: Any) -> None:
+    assert not grant.may_be_decided(POD, settings(tmp_path))
+    DecisionFolder(str(tmp_path))
+    assert grant.may_be_decided(POD, settings(tmp_path))
+    assert not grant.may_be_decided(POD, settings(tmp_path, "off"))
+    assert not grant.may_be_decided(Owner("box", "box"), settings(tmp_path, "required"))
+
+
+@pytest.mark.parametrize(
+    ("content", "mode"), [("{", 0o644), (NEW.dump(), 0o666)], ids=["half", "anybody's"]
+)
+def test_a_record_that_is_none_is_refused_in_one_line(
+    tmp_path: Any, content: str, mode: int
+) -> None:
+    path = write(f"{tmp_path}/decisions/uid1.json", content, mode)
+    with pytest.raises(VcudaError) as refused:
+        kept(tmp_path)
+    assert str(refused.value).startswith(f"{path}: is no decision (")
+    assert str(refused.value).endswith("; remove it and restart vcuda-node-agent")
+
+
+def test_init_containers_that_have_ended_leave_their_shares_to_the_others(tmp_path: Any) -> None:
+    runtime, node = FakeRuntime(f"{tmp_path}/runc"), host(16)
+    ledger, large = Ledger(f"{tmp_path}/state"), Request(80, GIB)
+    runtime.knows("sandbox1", "running")
+
+    def claimed(name: str, decided: list[GpuShare]) -> list[GpuShare]:
+        owner = pod_owner(f"c-{name}", name)
+        words = (ledger, node, owner, large, runtime.words, os.getpid(), Rules())
+        allocation, _ = claim(*words, decided, ["init", "next"])
+        with ledger:
+            allocation.claimant = [os.getpid(), 1]
+            ledger.record(allocation)
+        return allocation.shares
+
+    share = [GpuShare("GPU-0", GIB, 80)]
+    assert claimed("init", []) == share
+    runtime.knows("c-init", "running")
+    with pytest.raises(VcudaError):
+        claimed("next", share)
+    runtime.knows("c-init", "stopped")
+    assert claimed("next", share) == claimed("main", share) == share
+    assert shares_of(ledger) == {"pod-uid1.main": share}
+    # A container that is no init one keeps its own until the pod is gone.
+    with pytest.raises(VcudaError):
+        claimed("other", share)
+
+
+def test_a_decision_costs_the_start_two_small_imports_and_no_pod_none(tmp_path: Any) -> None:
+    installed, driver = Installed(f"{tmp_path}/prefix"), DriverRoot(f"{tmp_path}/driver")
+    state = f"{tmp_path}/state"
+    installed.configure(runtime=installed.runtime.path, state_dir=state, driver_root=driver.path)
+    annotations = {
+        "vcuda.io/request.vcuda-core": "30",
+        "vcuda.io/request.vcuda-memory": "4",
+        "io.kubernetes.cri.sandbox-uid": UID,
+        "io.kubernetes.cri.container-name": "main",
+    }
+    write(f"{tmp_path}/bundle/config.json", json.dumps({"annotations": annotations}))
+    words = [installed.python_path, installed.settings, installed.runtime.path]
+    words += ["create", "--bundle", f"{tmp_path}/bundle", "box"]
+    run("/usr/bin/python3", SHOW, *words)  # the host's facts are cached
+    without = set(json.loads(run("/usr/bin/python3", SHOW, *words)))
+    DecisionFolder(state).put(UID, Decision(words={"policy": "best-effort"}))
+    subprocess.run(["rm", "-r", f"{state}/allocations"], check=True)
+    loaded = set(json.loads(run("/usr/bin/python3", SHOW, *words)))
+    with open(f"{state}/allocations/pod-{UID}.main.json") as record:
+        assert json.load(record)["shares"][0]["policy"] == "best-effort"
+    assert loaded - without == {"vcuda_oci.handoff", "vcuda_oci.decision"}
+    assert loaded & FORBIDDEN == set()

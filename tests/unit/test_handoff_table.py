@@ -1,0 +1,40 @@
+"""docs/handoff.md names, for each failure, the tests that show it survived: they are there."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from unit.ground import ROOT
+from unit.test_security_table import functions_of, path_of
+
+
+def rows() -> list[tuple[str, list[str]]]:
+    """Each failure of the table and the tests that its row names, as FILE::TEST."""
+    with open(ROOT + "/docs/handoff.md") as page:
+        table = page.read().partition("## What it survives")[2].partition("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("| ")][2:]
+    return [(line.split("|")[1], re.findall(r"`(\S+\.py::\w+)`", line)) for line in lines]
+
+
+@pytest.mark.parametrize(("failure", "named"), rows(), ids=lambda value: str(value)[:40])
+def test_each_failure_is_survived_in_tests_that_are_there_and_assert(
+    failure: str, named: list[str]
+) -> None:
+    assert named, failure
+    for name in named:
+        file, _, test = name.partition("::")
+        node = functions_of(path_of(file)).get(test)
+        assert node is not None, f"{name} is not there"
+        assert "assert" in ast.unparse(node), f"{name} asserts nothing"
+
+
+def test_every_test_of_the_handoff_on_an_engine_stands_in_a_row_or_tells_of_a_setting() -> None:
+    named = {name for _, tests in rows() for name in tests}
+    for file in ("test_handoff.py", "test_handoff_refusals.py"):
+        written = {f"{file}::{test}" for test in functions_of(path_of(file))}
+        of_settings = {name for name in written if "::test_where_" in name}
+        assert written - of_settings - named == set()
+    assert len(rows()) == 17
