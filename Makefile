@@ -12,7 +12,8 @@ CUDA_INCLUDE = $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/
 CFLAGS_COMMON := -std=gnu11 -O2 -g -Wall -Wextra -Werror
 BUILD_TARGETS :=
 
-PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packaging/vcuda-node-agent
+PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packaging/vcuda-node-agent \
+  packaging/vcuda-scheduler-extender
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 SHELL_SOURCES := packaging/prepare packaging/install .ci/run
 
@@ -63,7 +64,7 @@ demo: build ## two containers share one GPU, and what happens at their limits
 	@build/demo/bin/vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json
 
 .PHONY: bench
-bench: build ## measure the start path, the agent and the shim; ONLY=start, ctr, agent, scrape, shim or crowd
+bench: build ## measure what it costs; ONLY=start, ctr, agent, scrape, shim, crowd or scheduler runs one
 	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json
 
 .PHONY: soak

@@ -1,1 +1,1 @@
-"""The node agent: device plugin, health, arbiter; the scheduler extender will live here."""
+"""The node agent: device plugin, health, arbiter; and, apart from it, the scheduler extender."""

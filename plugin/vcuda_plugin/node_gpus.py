@@ -67,5 +67,5 @@ def parse(text: str) -> NodeGpus:
         if not (len({gpu.uuid for gpu in gpus}) == len(gpus) and 1 <= overcommit <= 100):
             raise ValueError("a GPU twice, or an overcommit out of range")
         return NodeGpus(gpus, numa, unhealthy, distances, overcommit)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"not a list of GPUs: {error!r}") from error

@@ -9,7 +9,7 @@ import sys
 # Run as `python -m tests.bench`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from bench import agent, crowd, ctr, result, scrape, shim, start
+from bench import agent, crowd, ctr, result, scheduler, scrape, shim, start
 
 GROUPS = {
     "start": start.measure,
@@ -18,6 +18,7 @@ GROUPS = {
     "scrape": scrape.measure,
     "shim": shim.measure,
     "crowd": crowd.measure,
+    "scheduler": scheduler.measure,
 }
 
 

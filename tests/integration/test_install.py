@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -55,3 +56,16 @@ def test_no_unit_is_installed_where_none_is_asked_for(scratch: str) -> None:
     install(scratch)
     assert units(scratch) == []
     assert os.path.exists(scratch + "/usr/bin/vcuda-container-runtime")
+
+
+def test_the_scheduler_extender_names_what_is_missing_or_runs(scratch: str) -> None:
+    install(scratch)
+    program = scratch + "/usr/bin/vcuda-scheduler-extender"
+    asked = subprocess.run([program, "--version"], capture_output=True, text=True)
+    lacks = asked.stderr.startswith("vcuda-scheduler-extender: /usr/bin/python3: no module")
+    assert lacks == (asked.returncode != 0), asked.stderr
+    assert len((asked.stdout + asked.stderr).splitlines()) == 1
+    environment = {"PYTHONPATH": scratch + "/usr/lib/vcuda/python"}
+    command = [sys.executable, "-m", "vcuda_plugin.scheduler.main", "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=scratch)
+    assert (said.returncode, said.stdout) == (0, "vcuda-scheduler-extender 0.1.0\n"), said.stderr

@@ -68,6 +68,7 @@ def test_a_node_tells_its_gpus_and_the_scheduler_reads_them():
         *("", "null", "[]", "{}", '{"gpus":[1]}', '{"gpus":[],"distances":[[0]]}', "[" * 100_000),
         '{"gpus":[{"uuid":"G","index":0,"model":"m","memory_bytes":1}],"distances":[[0,1]]}',
         '{"gpus":[],"overcommit":"nan"}',
+        '{"gpus":[{"uuid":"G","index":0,"model":"m","memory_bytes":1e999}]}',
     ],
 )
 def test_what_tells_no_gpus_is_refused(text):

@@ -1,0 +1,1 @@
+"""The scheduler extender: which node, which GPU. Not on any node's start path."""

@@ -1,0 +1,250 @@
+"""What a pod asks for, read from its object as the API server writes it: pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vcuda_oci import names, policies
+from vcuda_oci.config import BINPACK, SPREAD
+from vcuda_oci.errors import VcudaError
+
+from . import annotations as known
+from .quantity import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vcuda_oci.config import Config
+
+TOPOLOGY = "topology"
+# When a container runs: beside all others; from its place among the init containers on; before
+# all that come after it.
+APP, SIDECAR, INIT = "app", "sidecar", "init"
+_MOST_GPUS = 64  # of one container; decision.py reads no more
+_MOST_CONTAINERS = 100
+_MIB = 1 << 20
+_MOST_MIB = 1 << 30  # and sums of bytes stay in 64 bits
+
+
+@dataclass(frozen=True)
+class Part:
+    """What goes to `placement.choose` at once. core: percent; above 99 whole GPUs come first.
+
+    memory_bytes, memory_percent: of the part below a whole GPU; both None: as much as of compute.
+    """
+
+    core: int
+    memory_bytes: int | None = None
+    memory_percent: int | None = None
+
+
+@dataclass(frozen=True)
+class ContainerAsk:
+    """index: among the pod's containers, -1 of an init container. parts: each on other GPUs."""
+
+    name: str
+    index: int
+    stage: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which GPUs may be used; empty: any. Of models a part in small letters, as `model_word`."""
+
+    uuids: frozenset[str] = frozenset()
+    not_uuids: frozenset[str] = frozenset()
+    models: tuple[str, ...] = ()
+    not_models: tuple[str, ...] = ()
+
+    def allows(self, uuid: str, model: str) -> bool:
+        return (
+            (not self.uuids or uuid in self.uuids)
+            and uuid not in self.not_uuids
+            and self.allows_model(model)
+        )
+
+    def allows_model(self, model: str) -> bool:
+        word = "nvidia-" + model_word(model)  # HAMi's name of a model begins so
+        return (not self.models or any(part in word for part in self.models)) and not any(
+            part in word for part in self.not_models
+        )
+
+
+@dataclass(frozen=True)
+class PodAsk:
+    """containers: in the order in which they start, those that ask for nothing left out.
+
+    gpu_order, node_order: "binpack", "spread" or "topology"; "": the settings'.
+    words: of the policy, checked.
+    """
+
+    containers: tuple[ContainerAsk, ...]
+    wanted: Wanted = Wanted()
+    gpu_order: str = ""
+    node_order: str = ""
+    words: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+    @property
+    def core(self) -> int:
+        """Percent of one GPU in all, of the containers that run beside each other."""
+        running = [each for each in self.containers if each.stage != INIT]
+        return sum(part.core for each in running or self.containers for part in each.parts)
+
+    @property
+    def single(self) -> Part | None:
+        """The one part that is all of it: a share of one GPU, or whole GPUs; None: it is more."""
+        if len(self.containers) != 1 or len(self.containers[0].parts) != 1:
+            return None
+        part = self.containers[0].parts[0]
+        mixed = part.core > 100 and part.core % 100
+        return None if mixed or part.memory_percent is not None else part
+
+
+def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
+    """None: it asks for no GPU. Raises VcudaError: what it asks for makes no sense."""
+    spec = _mapping(pod.get("spec"))
+    inits, apps = _list(spec.get("initContainers")), _list(spec.get("containers"))
+    stages = [SIDECAR if c.get("restartPolicy") == "Always" else INIT for c in inits]
+    where = _where(pod)
+    containers, elastic = [], False
+    numbered = [*((c, -1) for c in inits), *((c, n) for n, c in enumerate(apps))]
+    for (container, index), stage in zip(numbered, [*stages, *[APP] * len(apps)]):
+        name = str(container.get("name", ""))
+        parts, free = _parts(_asked(container), settings, f"{where}, container {name}")
+        elastic = elastic or free
+        if parts:
+            containers.append(ContainerAsk(name, index, stage, parts))
+    if not containers:
+        return None
+    if len(containers) > _MOST_CONTAINERS:
+        raise VcudaError(f"{len(containers)} containers ask for GPUs", where, "use several pods")
+    said = _text(_mapping(_mapping(pod.get("metadata")).get("annotations")))
+    words = _words(said, elastic)
+    for core in {part.core for each in containers for part in each.parts}:
+        policies.parse(words, core, where)
+    gpu_order, node_order = _orders(said, where)
+    ask = PodAsk(tuple(containers), _wanted(said), gpu_order, node_order)
+    object.__setattr__(ask, "words", tuple(sorted(words.items())))
+    return ask
+
+
+def model_word(model: str) -> str:
+    """Drivers write "NVIDIA H100", labels "NVIDIA-H100"."""
+    return model.lower().replace(" ", "-")
+
+
+def _asked(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Of extended resources limits and requests are the same, or the requests were left out."""
+    resources = _mapping(container.get("resources"))
+    return {**_mapping(resources.get("requests")), **_mapping(resources.get("limits"))}
+
+
+def _parts(asked: dict[str, Any], settings: Config, where: str) -> tuple[tuple[Part, ...], bool]:
+    """The container's parts, and whether any compute will do for them."""
+
+    def number(resource: str) -> int | None:
+        if not resource or resource not in asked:
+            return None
+        value = whole(asked[resource])
+        if value is None:
+            shown = str(asked[resource])[:40]
+            raise VcudaError(f"{resource} cannot be '{shown}'", where, "write a whole number")
+        return value
+
+    core, blocks = number(settings.core_resource), number(settings.memory_resource)
+    cards = number(settings.gpu_resource)
+    hami = {
+        suffix: number(settings.gpu_resource and settings.gpu_resource + suffix)
+        for suffix in (known.HAMI_MEMORY, known.HAMI_MEMORY_PERCENT, known.HAMI_CORES)
+    }
+    if core and cards:
+        raise VcudaError("whole GPUs and shares of GPUs at once", where, "ask for one kind")
+    if not core and blocks:
+        what = f"{settings.memory_resource} without {settings.core_resource}"
+        raise VcudaError(what, where, "say how much compute")
+    if not cards and any(hami.values()):
+        what = f"a part of a GPU without {settings.gpu_resource}"
+        raise VcudaError(what, where, "say how many")
+    if max(core or 0, 100 * (cards or 0)) > 100 * _MOST_GPUS:
+        raise VcudaError(f"more than {_MOST_GPUS} GPUs", where, "ask for fewer")
+    mebibytes = max((blocks or 0) * names.MEMORY_UNIT_BYTES // _MIB, hami[known.HAMI_MEMORY] or 0)
+    if mebibytes > _MOST_MIB:
+        raise VcudaError("more memory than any GPU has", where, "ask for less")
+    if core:
+        return (Part(core, blocks * names.MEMORY_UNIT_BYTES if blocks else None),), False
+    return _hami_parts(cards or 0, hami, where)
+
+
+def _hami_parts(
+    cards: int, asked: dict[str, int | None], where: str
+) -> tuple[tuple[Part, ...], bool]:
+    """Each of `cards` GPUs in part. Source: HAMi, docs/config.md: left out, all of the memory and
+    any of the compute."""
+    memory, percent = asked[known.HAMI_MEMORY], asked[known.HAMI_MEMORY_PERCENT]
+    cores = asked[known.HAMI_CORES]
+    if (percent or 0) > 100 or (cores or 0) > 100:
+        raise VcudaError("more than 100 % of a GPU", where, "write from 1 to 100")
+    some_memory = memory or (percent if percent != 100 else 0)
+    if not cards or cores == 100 or not (some_memory or cores):
+        return ((Part(100 * cards),) if cards else ()), False
+    if memory:
+        part = Part(cores or 1, memory * _MIB)
+    else:
+        part = Part(cores or 1, memory_percent=percent or 100)
+    return (part,) * cards, not cores
+
+
+def _words(said: Mapping[str, str], elastic: bool) -> dict[str, str]:
+    words = {
+        word: said[key]
+        for key, word in known.POLICY_WORDS.items()
+        if key in said and len(said[key]) <= 40
+    }
+    # GPUManager's soft limit alone means this; so does a part that reserves no compute.
+    if policies.CORE_LIMIT in words or elastic:
+        words.setdefault("policy", policies.ELASTIC)
+    return words
+
+
+def _orders(said: Mapping[str, str], where: str) -> tuple[str, str]:
+    own = said.get(known.PLACEMENT, "")
+    if own not in ("", BINPACK, SPREAD, TOPOLOGY):
+        what = f"placement '{own[:40]}' is not offered"
+        raise VcudaError(what, where, "use binpack, spread or topology")
+    hamis = {BINPACK: BINPACK, SPREAD: SPREAD, "topology-aware": TOPOLOGY}
+    return (
+        own or hamis.get(said.get(known.HAMI_GPU_ORDER, ""), ""),
+        own or hamis.get(said.get(known.HAMI_NODE_ORDER, ""), ""),
+    )
+
+
+def _wanted(said: Mapping[str, str]) -> Wanted:
+    def listed(keys: tuple[str, ...]) -> list[str]:
+        parts = ",".join(said.get(key, "") for key in keys).split(",")
+        return [part.strip() for part in parts if part.strip()]
+
+    return Wanted(
+        frozenset(listed(known.USE_UUID)),
+        frozenset(listed(known.NOT_UUID)),
+        tuple(map(model_word, listed(known.USE_MODEL))),
+        tuple(map(model_word, listed(known.NOT_MODEL))),
+    )
+
+
+def _where(pod: Mapping[str, Any]) -> str:
+    metadata = _mapping(pod.get("metadata"))
+    return f"pod {metadata.get('namespace', '')}/{metadata.get('name', '')}"
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _text(said: dict[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in said.items() if isinstance(value, str)}

@@ -1,0 +1,148 @@
+"""The decision, made once: a pod is put on a node's GPUs and bound to it by one call.
+
+The API server merges a Binding's annotations into the pod in the same write that sets its node, and
+only if the pod has the Binding's UID. So no pod is ever bound without its decision, or decided and
+not bound. Source: k8s.io/kubernetes, pkg/registry/core/pod/storage, BindingREST.Create.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from vcuda_oci import names
+from vcuda_oci.decision import Decision
+from vcuda_oci.placement import Refused
+
+from . import annotations as known
+from .api import Unreachable, pod_path
+from .objects import PodFacts, pod_of
+from .place import decided
+
+if TYPE_CHECKING:
+    from vcuda_oci.config import Config
+
+    from .api import Api
+    from .ask import PodAsk
+    from .cluster import Cluster
+    from .extender_api import Binding
+    from .objects import NodeFacts
+    from .place import Placed
+
+
+class Binder:
+    def __init__(self, cluster: Cluster, api: Api, settings: Config) -> None:
+        self._cluster, self._api, self._settings = cluster, api, settings
+
+    def bind(self, asked: Binding) -> str:
+        """What went wrong; "": the pod is bound, now or by an earlier call."""
+        try:
+            pod = self._cluster.pods.get(asked.uid) or self._fetch(asked)
+            if isinstance(pod, str):
+                return pod
+            if (pod.namespace, pod.name) != (asked.namespace, asked.name):
+                return f"the pod with UID {asked.uid} is {pod.namespace}/{pod.name}"
+            if pod.node:
+                return _where(pod, asked)
+            if pod.trouble:
+                return pod.trouble
+            if pod.ask is None:
+                return self._post(asked, {})
+            return self._reserve_and_post(asked, pod.ask)
+        except Unreachable as error:
+            return f"the API server: {error}"
+
+    def _reserve_and_post(self, asked: Binding, ask: PodAsk) -> str:
+        cluster, now = self._cluster, time.monotonic()
+        with cluster.lock:
+            cluster.expire(now)
+            known = cluster.pods.get(asked.uid)
+            if known and known.node:
+                return _where(known, asked)  # the event has come meanwhile
+            entry = cluster.nodes.get(asked.node)
+            if entry is None:
+                return f"node {asked.node}: not known to the scheduler extender"
+            assumed = cluster.assumed.get(asked.uid, {}).get(asked.node)
+            placed = assumed.placed if assumed else cluster.find(entry, ask)
+            if isinstance(placed, Refused):
+                return f"node {asked.node}: {placed.reason}"
+            if not cluster.assume(asked.uid, asked.node, placed, now):
+                return f"pod {asked.namespace}/{asked.name} is gone"
+            facts = entry.facts
+        return self._post(asked, said(ask, placed, facts))
+
+    def _post(self, asked: Binding, annotations: dict[str, str]) -> str:
+        """Raises Unreachable: nobody knows whether it is bound; what is assumed stays so."""
+        metadata = {"name": asked.name, "namespace": asked.namespace, "uid": asked.uid}
+        path = pod_path(asked.namespace, asked.name) + "/binding"
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {**metadata, "annotations": annotations},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": asked.node},
+        }
+        status, answer = self._api.call("POST", path, body)
+        if status < 300:
+            self._cluster.confirm(asked.uid, asked.node, time.monotonic())
+            return ""
+        if status >= 500:
+            raise Unreachable(f"{status} {_message(answer)}")
+        if status == 409:
+            # An earlier call may have bound it, and its answer was lost.
+            pod = self._fetch(asked)
+            if isinstance(pod, PodFacts) and pod.node == asked.node:
+                self._adopt(pod)
+                return ""
+        self._cluster.undo(asked.uid, asked.node)
+        return f"the API server: {status} {_message(answer)}"
+
+    def _adopt(self, pod: PodFacts) -> None:
+        """Count what the pod was bound with, until the event that says so."""
+        cluster, now = self._cluster, time.monotonic()
+        with cluster.lock:
+            known, entry = cluster.pods.get(pod.uid), cluster.nodes.get(pod.node)
+            if entry and pod.ask and pod.decision and not (known and known.node):
+                placed = decided(pod.ask, pod.decision, entry.facts.by_name)
+                if placed:
+                    cluster.assume(pod.uid, pod.node, placed, now)
+            cluster.confirm(pod.uid, pod.node, now)
+
+    def _fetch(self, asked: Binding) -> PodFacts | str:
+        """The pod as the API server has it, or why it cannot be bound. Raises Unreachable."""
+        where = f"pod {asked.namespace}/{asked.name}"
+        status, pod = self._api.call("GET", pod_path(asked.namespace, asked.name))
+        if status == 404:
+            return f"{where} is gone"
+        if status != 200 or not isinstance(pod, dict):
+            return f"{where}: {status} {_message(pod)}"
+        uid = str(pod.get("metadata", {}).get("uid", ""))
+        if uid != asked.uid:
+            return f"{where} is another one now: UID {uid}, and {asked.uid} was to be bound"
+        node = str(pod.get("spec", {}).get("nodeName") or "")
+        facts = pod_of(pod, self._settings)
+        return facts or PodFacts(uid, asked.namespace, asked.name, node)
+
+
+def _where(pod: PodFacts, asked: Binding) -> str:
+    return "" if pod.node == asked.node else f"the pod is bound to {pod.node} already"
+
+
+def said(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:
+    """The annotations of a pod that goes on `node`: our decision, and GPUManager's words."""
+    index = {gpu.uuid: str(gpu.index) for gpu in node.told.gpus}
+    annotations = {
+        names.ANNOTATION_DECISION: Decision(placed.containers, dict(ask.words)).dump(),
+        known.PREDICATE_TIME: str(time.time_ns()),
+        known.PREDICATE_NODE: node.name,
+        known.GPU_ASSIGNED: "false",
+    }
+    for each in ask.containers:
+        if each.index >= 0:
+            shares = placed.containers[each.name]
+            gpus = ",".join(index[share.uuid] for share in shares)
+            annotations[f"{known.PREDICATE_GPU}{each.index}"] = gpus
+    return annotations
+
+
+def _message(status: Any) -> str:
+    return str(status.get("message", ""))[:300] if isinstance(status, dict) else ""

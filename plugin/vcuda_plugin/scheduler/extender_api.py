@@ -1,0 +1,122 @@
+"""What kube-scheduler sends and takes, in its own words: pure.
+
+Source: k8s.io/kube-scheduler, extender/v1, types.go. Its fields carry no JSON names, so they are
+written as they are called in Go; read they are in any case, as encoding/json does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .fit import Verdict
+
+
+_MOST_NAMES = 100_000  # what is computed for each must fit into memory
+
+
+class Malformed(ValueError):
+    """One line on what is wrong with what was sent."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """names: the nodes in question. nodes: their objects, where the scheduler thinks that we keep
+    none; None where it sent the names."""
+
+    pod: dict[str, Any]
+    names: list[str]
+    nodes: list[dict[str, Any]] | None
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Which pod goes where."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+def candidates(body: bytes) -> Candidates:
+    """ExtenderArgs. Raises Malformed."""
+    said = _fields(body)
+    pod = said.get("pod")
+    if not isinstance(pod, dict):
+        raise Malformed("ExtenderArgs without a Pod")
+    names, nodes = said.get("nodenames"), said.get("nodes")
+    if isinstance(names, list):
+        if len(names) > _MOST_NAMES:
+            raise Malformed(f"more than {_MOST_NAMES} NodeNames")
+        if not all(isinstance(name, str) for name in names):
+            raise Malformed("NodeNames are not all names")
+        return Candidates(pod, names, None)
+    items = _lower(nodes).get("items") if isinstance(nodes, dict) else []
+    found = [each for each in items or [] if isinstance(each, dict)]
+    return Candidates(pod, [_name(each) for each in found], found)
+
+
+def binding(body: bytes) -> Binding:
+    """ExtenderBindingArgs. Raises Malformed."""
+    said = _fields(body)
+    fields = [said.get(key) for key in ("podnamespace", "podname", "poduid", "node")]
+    if not all(isinstance(field, str) and field for field in fields):
+        raise Malformed("ExtenderBindingArgs need PodName, PodNamespace, PodUID and Node")
+    return Binding(*map(str, fields))
+
+
+def filter_result(asked: Candidates, verdict: Verdict) -> bytes:
+    """ExtenderFilterResult."""
+    nodes = None
+    if asked.nodes is not None:
+        fitting = set(verdict.fitting)
+        nodes = {"items": [each for each in asked.nodes if _name(each) in fitting]}
+    return orjson.dumps(
+        {
+            "Nodes": nodes,
+            "NodeNames": verdict.fitting if nodes is None else None,
+            "FailedNodes": verdict.refused,
+            "FailedAndUnresolvableNodes": verdict.never,
+            "Error": "",
+        }
+    )
+
+
+def filter_error(reason: str) -> bytes:
+    empty = {"Nodes": None, "NodeNames": None, "FailedNodes": None}
+    return orjson.dumps({**empty, "FailedAndUnresolvableNodes": None, "Error": reason})
+
+
+def priorities(names: Sequence[str], scores: Sequence[int]) -> bytes:
+    """HostPriorityList."""
+    return orjson.dumps([{"Host": name, "Score": score} for name, score in zip(names, scores)])
+
+
+def binding_result(reason: str = "") -> bytes:
+    """ExtenderBindingResult."""
+    return orjson.dumps({"Error": reason})
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    try:
+        said = orjson.loads(body)
+    except ValueError as error:
+        raise Malformed(f"not JSON: {error}") from None
+    if not isinstance(said, dict):
+        raise Malformed("not a JSON object")
+    return _lower(said)
+
+
+def _lower(said: dict[str, Any]) -> dict[str, Any]:
+    return {key.lower(): value for key, value in said.items()}
+
+
+def _name(node: dict[str, Any]) -> str:
+    metadata = node.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""

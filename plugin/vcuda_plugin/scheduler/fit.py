@@ -1,0 +1,111 @@
+"""Which nodes have room for a pod, and why the others have none: changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vcuda_oci.placement import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from .ask import Part, PodAsk
+    from .cluster import Cluster
+    from .gpu_arrays import Bools
+
+# The scheduler writes every reason that differs into the pod's status: of thousands of nodes only
+# so many are told with their GPU.
+TOLD = 20
+_MOST_CHARACTERS = 200
+NOT_KNOWN = "not known to the scheduler extender yet"
+OTHER_GPU = "no GPU here that the pod may use"
+
+
+@dataclass
+class Verdict:
+    """fitting: in the order asked. refused: the reason by node. never: of these, whatever ends."""
+
+    fitting: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    never: dict[str, str] = field(default_factory=dict)
+
+
+def fit(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> Verdict:
+    with cluster.lock:
+        part = ask.single
+        if part is None:
+            fits, never = np.zeros((2, len(names)), np.bool_)
+            _one_by_one(cluster, ask, names, range(len(names)), fits, never)
+        else:
+            fits, never = _at_once(cluster, ask, part, names)
+        verdict = Verdict(list(compress(names, fits.tolist())))
+        never &= ~fits
+        for name in compress(names, never.tolist()):
+            verdict.never[name] = _why_never(cluster, ask, name)
+        refused = list(compress(names, (~fits & ~never).tolist()))
+        verdict.refused = dict.fromkeys(refused, f"less is free than {said(ask)}")
+        for name in refused[:TOLD]:
+            verdict.refused[name] = _why(cluster, ask, name)
+        return verdict
+
+
+def said(ask: PodAsk) -> str:
+    """What is asked, in a few words that are the same for every node."""
+    memory = sum(part.memory_bytes or 0 for each in ask.containers for part in each.parts)
+    return f"{ask.core} %" + (f" and {memory >> 20} MiB" if memory else "")
+
+
+def _at_once(
+    cluster: Cluster, ask: PodAsk, part: Part, names: Sequence[str]
+) -> tuple[Bools, Bools]:
+    rows, arrays = cluster.rows(names), cluster.arrays
+    known = rows >= 0
+    allowed = arrays.allowed(rows, ask.wanted) & known[:, np.newaxis]
+    whole, core = divmod(part.core, 100)
+    if whole:
+        fits = arrays.fit_whole(rows, allowed, whole, part.memory_bytes)
+        could = arrays.could_fit_whole(rows, allowed, whole, part.memory_bytes)
+    else:
+        fits = np.any(arrays.fit_share(rows, allowed, core, part.memory_bytes), axis=1)
+        could = arrays.could_fit_share(rows, allowed, core, part.memory_bytes)
+    never = ~could & known
+    if cluster.wide:
+        numbers = [number for number, name in enumerate(names) if name in cluster.wide]
+        _one_by_one(cluster, ask, names, numbers, fits, never)
+    return fits, never
+
+
+def _one_by_one(
+    cluster: Cluster,
+    ask: PodAsk,
+    names: Sequence[str],
+    which: Iterable[int],
+    fits: Bools,
+    never: Bools,
+) -> None:
+    """Fill in the verdict on those of `names` that the arrays cannot answer for."""
+    ask_number = cluster.number(ask)
+    for number in which:
+        entry = cluster.nodes.get(names[number])
+        if entry:
+            answer = cluster.answer(entry, ask, ask_number)
+            fits[number], never[number] = answer is None, answer is not None and answer[1]
+
+
+def _why(cluster: Cluster, ask: PodAsk, name: str) -> str:
+    entry = cluster.nodes.get(name)
+    answer = cluster.find(entry, ask) if entry else Refused(NOT_KNOWN)
+    return answer.reason[:_MOST_CHARACTERS] if isinstance(answer, Refused) else ""
+
+
+def _why_never(cluster: Cluster, ask: PodAsk, name: str) -> str:
+    facts = cluster.nodes[name].facts
+    if facts.why:
+        return facts.why
+    if not any(ask.wanted.allows(gpu.uuid, gpu.model) for gpu in facts.usable):
+        return OTHER_GPU
+    return f"its GPUs never have {said(ask)}"

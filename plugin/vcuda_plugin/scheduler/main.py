@@ -1,0 +1,166 @@
+"""``vcuda-scheduler-extender``: what runs beside kube-scheduler."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import signal
+import socket
+import ssl
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from vcuda_oci import config, names
+from vcuda_oci.errors import VcudaError
+
+from .api import Api
+from .bind import Binder
+from .cluster import Cluster
+from .follow import followers
+from .server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .follow import Follower
+
+PROGRAM = "vcuda-scheduler-extender"
+PORT = 3456
+# Longer than kube-scheduler keeps an idle connection, so that none ends under a call of its.
+_KEEP_ALIVE_SECONDS = 120
+_END_SECONDS = 5
+
+_log = logging.getLogger(__name__)
+
+
+def command() -> int:
+    return main(sys.argv[1:])
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"{PROGRAM}: %(message)s")
+    try:
+        _run(arguments)
+    except VcudaError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        PROGRAM,
+        description="Tells kube-scheduler which nodes have room for a pod's GPUs, and puts it on "
+        "them. SIGTERM ends it; what it knows it reads from the API server when it starts.",
+        epilog=f"example: {PROGRAM} --kubeconfig ~/.kube/config",
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", default=names.DEFAULT_CONFIG, help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        default="",
+        help="how to reach the API server; default: the service account of the pod it runs in",
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", default=f"127.0.0.1:{PORT}", help="default: %(default)s"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="speak TLS, with this certificate")
+    parser.add_argument("--tls-key", metavar="FILE", help="and this key")
+    parser.add_argument(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="answer only whom this authority certifies",
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {names.VERSION}")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    """Until SIGTERM or SIGINT. Raises VcudaError."""
+    settings = config.load(arguments.config)
+    api = Api(arguments.kubeconfig)
+    _check_tls(arguments)
+    listening = _listen(arguments.listen)
+    cluster = Cluster(settings.placement)
+    following = followers(api, cluster, settings)
+    server = Server(cluster, Binder(cluster, api, settings), following, settings)
+    for follower in following:
+        follower.start()
+    threading.Thread(target=_freeze, args=(following,), daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn ends on them, and then sends itself once more what it had: that must not kill it.
+        signal.signal(number, lambda *_: None)
+    host, port = listening.getsockname()[:2]
+    _log.info("listening on %s:%d", host, port)
+    uvicorn.Server(
+        uvicorn.Config(
+            server.app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_END_SECONDS,
+            ssl_certfile=arguments.tls_cert,
+            ssl_keyfile=arguments.tls_key,
+            ssl_ca_certs=arguments.tls_client_ca,
+            ssl_cert_reqs=ssl.CERT_REQUIRED if arguments.tls_client_ca else ssl.CERT_NONE,
+        )
+    ).run(sockets=[listening])
+
+
+def _freeze(following: Sequence[Follower]) -> None:
+    """Once everything is read: what stays is not looked through again and again for garbage, which
+    holds up a call for a good part of a second where there are tens of thousands of pods."""
+    for follower in following:
+        follower.synced.wait()
+    gc.collect()
+    gc.freeze()
+
+
+def _listen(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends at once only on sockets that say TCP; else every answer waits 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host.strip("[]"), int(port)))
+        listening.listen(1024)
+        return listening
+    except (OSError, ValueError, OverflowError) as error:
+        mend = f"write HOST:PORT that nobody else has, such as 127.0.0.1:{PORT}"
+        raise VcudaError(f"cannot listen: {error}", f"--listen {address}", mend) from error
+
+
+def _check_tls(arguments: argparse.Namespace) -> None:
+    """Raises VcudaError, where uvicorn would raise what nobody reads."""
+    files = {
+        word: getattr(arguments, word.replace("-", "_"))
+        for word in ("tls-cert", "tls-key", "tls-client-ca")
+    }
+    if not any(files.values()):
+        return
+    where = " ".join(f"--{word} {path}" for word, path in files.items() if path)
+    mend = "name a certificate and its key, both PEM"
+    if not (arguments.tls_cert and arguments.tls_key):
+        raise VcudaError("the one without the other", where, mend)
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(arguments.tls_cert, arguments.tls_key)
+        if arguments.tls_client_ca:
+            context.load_verify_locations(arguments.tls_client_ca)
+    except OSError as error:
+        raise VcudaError(f"cannot speak TLS: {error}", where, mend) from error
+
+
+if __name__ == "__main__":
+    sys.exit(command())

@@ -1,0 +1,97 @@
+"""The extender as a process, over a played API server, and who calls it as kube-scheduler does."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from unit.ground import ROOT
+from unit.played_api import PlayedApi
+
+
+class Extender:
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.process, self.port = process, port
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        with contextlib.closing(self.connect()) as connection:
+            data = body if isinstance(body, bytes | None) else orjson.dumps(body)
+            connection.request(method, path, data)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def post(self, verb: str, body: Any) -> Any:
+        code, answer = self.call("POST", "/scheduler/" + verb, body)
+        assert code == 200, answer
+        return orjson.loads(answer)
+
+    def filter(self, pod: dict[str, Any], *nodes: str) -> Any:
+        return self.post("predicates", {"Pod": pod, "Nodes": None, "NodeNames": nodes})
+
+    def bind(self, pod: dict[str, Any], node: str) -> str:
+        metadata = pod["metadata"]
+        asked = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"]}
+        return str(self.post("bind", {**asked, "PodUID": metadata["uid"], "Node": node})["Error"])
+
+    def inspect(self, node: str) -> Any:
+        code, answer = self.call("GET", "/inspect/" + node)
+        return orjson.loads(answer) if code == 200 else None
+
+    def wait_ready(self, seconds: float = 60) -> None:
+        self.wait(lambda: self.call("GET", "/readyz")[0] == 200, seconds)
+
+    def wait(self, holds: Callable[[], bool], seconds: float = 60) -> None:
+        """Until it is told by the API server; each event has its own way to it."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline
+            assert self.process.poll() is None
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def running(api: PlayedApi, folder: Any, *words: str) -> Iterator[Extender]:
+    """Listening, and not necessarily ready."""
+    config = f"{folder}/config.toml"
+    with open(config, "w") as file:
+        file.write('gpu-resource = "nvidia.com/gpu"\n')
+    said = ["--config", config, "--kubeconfig", api.kubeconfig(f"{folder}/kubeconfig")]
+    with process(folder, *said, "--listen", "127.0.0.1:0", *words) as started:
+        deadline = time.monotonic() + 60
+        while not (found := re.search(r"listening on 127.0.0.1:(\d+)", log(folder))):
+            assert time.monotonic() < deadline and started.poll() is None, log(folder)
+            time.sleep(0.01)
+        yield Extender(started, int(found.group(1)))
+
+
+def log(folder: Any) -> str:
+    """What the extender that was started last in this folder has said so far."""
+    with open(f"{folder}/log") as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def process(folder: Any, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    path = f"{ROOT}/oci:{ROOT}/plugin"
+    command: Sequence[str] = [sys.executable, "-m", "vcuda_plugin.scheduler.main", *words]
+    environment = {**os.environ, "PYTHONPATH": path}
+    with open(f"{folder}/log", "w") as file:
+        started = subprocess.Popen(command, env=environment, stderr=file)
+    try:
+        yield started
+    finally:
+        if started.poll() is None:
+            started.kill()
+        started.wait()

@@ -1,0 +1,150 @@
+"""A binding, against an API server that knows more than the events have told yet."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from unit import clusters
+from unit.clusters import SETTINGS, container, facts, node, told
+from unit.ground import GIB
+from vcuda_oci import names
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.decision import Decision, parse
+from vcuda_plugin.scheduler.bind import Binder
+from vcuda_plugin.scheduler.cluster import Cluster
+from vcuda_plugin.scheduler.extender_api import Binding
+
+ASKED = Binding("default", "p", "uid-p", "n")
+PENDING = clusters.pod("p", container(core=30, memory=16))
+
+
+class Server:
+    """One pod, as the API server has it; and what it was sent."""
+
+    def __init__(self, pod: dict[str, Any] | None, code: int = 201) -> None:
+        self.pod, self.code, self.sent = pod, code, []
+
+    def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+        if method == "GET":
+            return (200, self.pod) if self.pod else (404, {})
+        self.sent.append(body)
+        return self.code, {"message": "said"}
+
+
+def bind(cluster: Cluster, server: Server, asked: Binding = ASKED) -> str:
+    return Binder(cluster, server, SETTINGS).bind(asked)  # type: ignore[arg-type]
+
+
+def held(cluster: Cluster) -> dict[str, list[GpuShare]]:
+    return {uid: shares for uid, shares in cluster.nodes["n"].holds.items() if shares}
+
+
+NODE = node("n", told("n", 16, 16))
+
+
+def test_a_pod_that_was_bound_by_someone_else_meanwhile_is_counted_as_it_was_bound() -> None:
+    bound = clusters.pod(
+        *("p", container(core=30, memory=16)),
+        node="n",
+        shares={"main": [GpuShare("GPU-n-1", 4 * GIB, 30)]},
+    )
+    cluster = clusters.cluster(NODE, PENDING)
+    assert bind(cluster, Server(bound, 409)) == ""
+    assert held(cluster) == {"uid-p": [GpuShare("GPU-n-1", 4 * GIB, 30)]}
+    cluster.expire(time.monotonic() + 1e6)
+    assert held(cluster) == {"uid-p": [GpuShare("GPU-n-1", 4 * GIB, 30)]}
+    cluster.put_pod(facts(bound))
+    assert (list(held(cluster)), cluster.assumed) == (["uid-p"], {})
+
+
+def test_a_pod_that_no_event_has_told_of_is_asked_for() -> None:
+    cluster = clusters.cluster(NODE)
+    server = Server(PENDING)
+    assert bind(cluster, server) == ""
+    (sent,) = server.sent
+    assert (sent["metadata"]["uid"], sent["target"]["name"]) == ("uid-p", "n")
+    assert parse(sent["metadata"]["annotations"][names.ANNOTATION_DECISION]).containers == {
+        "main": [GpuShare("GPU-n-0", 4 * GIB, 30)]
+    }
+    assert list(held(cluster)) == ["uid-p"]
+    assert bind(clusters.cluster(NODE), Server(None)) == "pod default/p is gone"
+
+
+def test_a_pod_that_ends_while_it_is_bound_holds_nothing() -> None:
+    cluster = clusters.cluster(NODE, PENDING)
+
+    class Ending(Server):
+        def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+            cluster.end_pod("uid-p")
+            return super().call(method, path, body, **query)
+
+    assert bind(cluster, Ending(PENDING)) == ""
+    assert (held(cluster), cluster.assumed) == ({}, {})
+
+
+def test_a_pod_that_is_bound_elsewhere_after_a_lost_answer_is_counted_there_only() -> None:
+    cluster = clusters.cluster(NODE, node("m", told("m", 16)), PENDING)
+    assert bind(cluster, Server(PENDING, 500)) == "the API server: 500 said"
+    assert list(held(cluster)) == ["uid-p"]
+    assert bind(cluster, Server(PENDING), Binding("default", "p", "uid-p", "m")) == ""
+    assert (held(cluster), list(cluster.nodes["m"].holds)) == ({}, ["uid-p"])
+
+
+def test_an_event_that_comes_before_the_answer_counts_the_pod_once() -> None:
+    cluster = clusters.cluster(NODE, PENDING)
+
+    class Telling(Server):
+        def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+            annotations = body["metadata"]["annotations"]
+            told = clusters.pod("p", container(core=30, memory=16), node="n")
+            told["metadata"]["annotations"] = annotations
+            cluster.put_pod(facts(told))
+            return super().call(method, path, body, **query)
+
+    assert bind(cluster, Telling(PENDING)) == ""
+    assert (held(cluster), cluster.assumed) == ({"uid-p": [GpuShare("GPU-n-0", 4 * GIB, 30)]}, {})
+    server = Server(PENDING)
+    assert (bind(cluster, server), server.sent) == ("", [])
+
+
+def test_a_clock_that_jumps_gives_nothing_up(monkeypatch: Any) -> None:
+    cluster = clusters.cluster(NODE, PENDING)
+    for now in (1e18, 0):
+        monkeypatch.setattr(time, "time_ns", lambda now=now: int(now))
+        monkeypatch.setattr(time, "time", lambda now=now: now / 1e9)
+        assert bind(cluster, Server(PENDING, 500)) == "the API server: 500 said"
+        assert list(held(cluster)) == ["uid-p"]
+
+
+def test_a_node_that_has_filled_up_since_the_filter_is_refused_with_the_reason() -> None:
+    full = clusters.pod("q", container(core=200), node="n")
+    cluster, server = clusters.cluster(NODE, PENDING, full), Server(PENDING)
+    assert bind(cluster, server) == (
+        "node n: largest free share is 0 % and 0.0 GiB on GPU-n-0; 30 % and 4.0 GiB asked"
+    )
+    assert (server.sent, list(held(cluster))) == ([], ["uid-q"])
+
+
+def test_what_the_scheduler_sends_without_asking_for_gpus_is_bound_as_it_is() -> None:
+    server = Server(clusters.pod("p", {"name": "c"}))
+    assert bind(clusters.cluster(NODE), server) == ""
+    assert server.sent[0]["metadata"]["annotations"] == {}
+
+
+def test_gpumanagers_words_name_the_gpus_of_each_container_by_index() -> None:
+    pod = clusters.pod(
+        *("p", {"name": "a"}, container("b", core=50), container("c", core=100)),
+        annotations={"vcuda.io/policy": "best-effort"},
+        inits=(container("first", core=10),),
+    )
+    server = Server(pod)
+    assert bind(clusters.cluster(node("n", told("n", 16, 16, 16))), server) == ""
+    said = server.sent[0]["metadata"]["annotations"]
+    assert {key: value for key, value in said.items() if "gpu-idx" in key} == {
+        "tencent.com/predicate-gpu-idx-1": "1",
+        "tencent.com/predicate-gpu-idx-2": "0",
+    }
+    made = parse(said[names.ANNOTATION_DECISION])
+    assert isinstance(made, Decision)
+    assert (list(made.containers), made.words) == (["first", "b", "c"], {"policy": "best-effort"})

@@ -1,0 +1,188 @@
+"""What the cluster holds, after any events in any order."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from unit import clusters
+from unit.clusters import SETTINGS, container, facts, node, told
+from unit.ground import GIB
+from vcuda_oci import names
+from vcuda_oci.allocation import GpuShare
+from vcuda_plugin.scheduler.api import Unreachable
+from vcuda_plugin.scheduler.bind import Binder
+from vcuda_plugin.scheduler.cluster import UNKNOWN_SECONDS, Cluster
+from vcuda_plugin.scheduler.extender_api import Binding
+from vcuda_plugin.scheduler.objects import node_of
+from vcuda_plugin.scheduler.place import Placed
+
+
+def free(cluster: Cluster, name: str = "n") -> list[int]:
+    """Percent of compute that is free of each of the node's GPUs."""
+    entry = cluster.nodes[name]
+    row: list[int] = cluster.arrays.at([entry.row], "core")[0].tolist()  # type: ignore[arg-type]
+    return row[: len(entry.facts.usable)]
+
+
+def bound(name: str, core: int, gpu: str = "", **changes: Any) -> dict[str, Any]:
+    shares = {"main": [GpuShare(gpu, 1, core)]} if gpu else None
+    return clusters.pod(name, container(core=core), node="n", shares=shares, **changes)
+
+
+NODE = node("n", told("n", 16, 16))
+PODS = [
+    bound("a", 30, "GPU-n-0"),
+    bound("b", 30, "GPU-n-1"),
+    bound("c", 20, "GPU-n-1"),
+    clusters.pod("pending", container(core=90)),
+]
+
+
+@given(st.permutations([NODE, *PODS, bound("a", 30, "GPU-n-1")]))
+def test_the_order_in_which_nodes_and_pods_are_told_makes_no_difference(order: Any) -> None:
+    # What a pod was bound with stands, whatever its annotations say later.
+    first = next(each for each in order if each["metadata"].get("uid") == "uid-a")
+    at_first = "GPU-n-0" in first["metadata"]["annotations"][names.ANNOTATION_DECISION]
+    assert free(clusters.cluster(*order)) == ([70, 50] if at_first else [100, 20])
+
+
+def test_a_pod_that_ends_or_goes_frees_its_gpu_and_does_not_come_back() -> None:
+    cluster = clusters.cluster(NODE, *PODS)
+    cluster.put_pod(facts(bound("b", 30, "GPU-n-1", phase="Succeeded")))
+    cluster.end_pod("uid-a")
+    assert free(cluster) == [100, 80]
+    cluster.put_pod(facts(PODS[0]))
+    assert not cluster.assume("uid-a", "n", Placed(), 0)
+    assert free(cluster) == [100, 80]
+
+
+def test_a_node_that_comes_back_with_other_gpus_has_its_pods() -> None:
+    cluster = clusters.cluster(NODE, *PODS)
+    cluster.drop_node("n")
+    assert cluster.nodes == {}
+    cluster.put_node(node_of(node("n", told("n", 16, 16, 16))))
+    assert free(cluster) == [70, 50, 100]
+    cluster.put_node(node_of(node("n", told("n", 16, 16, unhealthy={"GPU-n-0": "lost"}))))
+    assert free(cluster) == [50]
+
+
+def test_a_decision_by_index_holds_when_the_agent_tells_the_uuids() -> None:
+    counted = {
+        "metadata": {"name": "n"},
+        "status": {"capacity": {clusters.CORE: "200", clusters.MEMORY: "128"}},
+    }
+    cluster = clusters.cluster(counted, bound("a", 30, "1"))
+    assert free(cluster) == [100, 70]
+    cluster.put_node(node_of(NODE))
+    assert free(cluster) == [100, 70]
+
+
+def test_what_a_node_says_of_other_things_changes_nothing_here() -> None:
+    cluster = clusters.cluster(NODE, *PODS)
+    before = cluster.nodes["n"].facts
+    cluster.put_node(node_of({**NODE, "status": {"conditions": [{"type": "Ready"}]}}))
+    assert cluster.nodes["n"].facts is before
+
+
+def test_a_bound_pod_without_a_decision_is_counted_where_the_node_would_put_it() -> None:
+    cluster = clusters.cluster(NODE, *PODS, bound("static", 60))
+    assert free(cluster) == [10, 50]
+    cluster.put_pod(facts(bound("too-large", 90)))
+    assert free(cluster) == [10, 50]
+
+
+def test_a_forged_decision_takes_no_more_and_no_less_than_the_pod_asks_for() -> None:
+    less = bound("less", 60)
+    less["metadata"]["annotations"][names.ANNOTATION_DECISION] = (
+        '{"containers":{"main":[{"uuid":"GPU-n-1","core_percent":1,"memory_bytes":1}]}}'
+    )
+    strange = bound("strange", 30)
+    strange["metadata"]["annotations"][names.ANNOTATION_DECISION] = '{"containers":[]}'
+    elsewhere = bound("elsewhere", 10, "GPU-other")
+    assert free(clusters.cluster(NODE, less)) == [40, 100]
+    assert free(clusters.cluster(NODE, strange)) == [70, 100]
+    assert free(clusters.cluster(NODE, elsewhere)) == [100, 100]
+
+
+def test_a_binding_that_nobody_knows_the_end_of_counts_for_a_while() -> None:
+    cluster = clusters.cluster(NODE)
+    placed = Placed(holds=[GpuShare("GPU-n-0", GIB, 40)])
+    cluster.assume("u", "n", placed, 1000)
+    cluster.expire(1000 + UNKNOWN_SECONDS - 1)
+    assert free(cluster) == [60, 100]
+    cluster.expire(1000 + UNKNOWN_SECONDS)
+    assert (free(cluster), cluster.assumed) == ([100, 100], {})
+
+
+def test_a_binding_that_is_known_counts_until_a_list_that_was_begun_later_has_it_not() -> None:
+    cluster = clusters.cluster(NODE)
+    cluster.assume("u", "n", Placed(holds=[GpuShare("GPU-n-0", GIB, 40)]), 1000)
+    cluster.confirm("u", "n", 1001)
+    cluster.expire(1e9)
+    cluster.keep_pods({"u"}, 1000.5)  # begun before the pod was bound: the list shows it unbound
+    assert free(cluster) == [60, 100]
+    cluster.keep_pods(set(), 1002)
+    assert free(cluster) == [100, 100]
+
+
+class Server:
+    """Answers bindings as told; everything that was bound is kept."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self.answers, self.bound = answers, []
+        self._lock = threading.Lock()
+
+    def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+        with self._lock:
+            answer = self.answers.pop() if self.answers else "bound"
+            if answer == "refused":
+                return 403, {"message": "no"}
+            if answer == "lost before":
+                raise Unreachable("lost")
+            self.bound.append(body)
+            if answer == "lost after":
+                raise Unreachable("lost")
+            return 201, {}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.sampled_from([10, 30, 60, 100, 150]), min_size=1, max_size=12),
+    st.lists(st.sampled_from(["bound", "refused", "lost before", "lost after"]), max_size=12),
+)
+def test_bindings_at_once_over_commit_no_gpu_whatever_the_server_answers(
+    cores: list[int], answers: list[str]
+) -> None:
+    cluster, server = clusters.cluster(NODE), Server(list(answers))
+    binder = Binder(cluster, server, SETTINGS)  # type: ignore[arg-type]
+    for number, core in enumerate(cores):
+        cluster.put_pod(facts(clusters.pod(f"p{number}", container(core=core))))
+
+    def bind(number: int) -> None:
+        said[number] = binder.bind(Binding("default", f"p{number}", f"uid-p{number}", "n"))
+
+    said: dict[int, str] = {}
+    threads = [threading.Thread(target=bind, args=(number,)) for number in range(len(cores))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(said) == len(cores)
+    written = [each["metadata"]["annotations"][names.ANNOTATION_DECISION] for each in server.bound]
+    taken: dict[str, int] = {}
+    for each in server.bound:
+        core = cores[int(each["metadata"]["name"][1:])]
+        bound_pod = clusters.pod(each["metadata"]["name"], container(core=core), node="n")
+        bound_pod["metadata"]["annotations"] = each["metadata"]["annotations"]
+        # The event comes: what it says is what was counted.
+        cluster.put_pod(facts(bound_pod))
+        for share in cluster.nodes["n"].holds[bound_pod["metadata"]["uid"]]:
+            taken[share.uuid] = taken.get(share.uuid, 0) + share.core_percent
+    assert all(core <= 100 for core in taken.values()), written
+    cluster.expire(1e12)
+    assert free(cluster) == [100 - taken.get(f"GPU-n-{index}", 0) for index in range(2)]
+    assert cluster.assumed == {}
