@@ -9,19 +9,22 @@ UNITDIR ?=
 CC := gcc
 VENV := build/venv
 CUDA_INCLUDE = $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu13/include))
-CFLAGS_COMMON := -std=gnu11 -O2 -g -Wall -Wextra -Werror
+# Two checkouts of one commit compile to the same bytes, wherever they lie.
+CFLAGS_COMMON := -std=gnu11 -O2 -g -Wall -Wextra -Werror -ffile-prefix-map='$(CURDIR)=.'
 BUILD_TARGETS :=
 
 PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packaging/vcuda-node-agent \
-  packaging/vcuda-scheduler-extender
+  packaging/vcuda-scheduler-extender packaging/sbom.py
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
-SHELL_SOURCES := packaging/prepare packaging/install .ci/run
+SHELL_SOURCES := packaging/prepare packaging/install packaging/packages packaging/release \
+  tests/packages/make-root .ci/run
 
 .DEFAULT_GOAL := help
 
 include libvcuda/build.mk
 include libvcuda/softgpu/build.mk
 include oci/launcher/build.mk
+include packaging/build.mk
 
 .PHONY: help
 help: ## what this Makefile can do
@@ -42,7 +45,8 @@ compile: $(BUILD_TARGETS)
 # It ends with 5 where ARGS leave it no test: one of the two calls may be left none.
 PYTEST = $(VENV)/bin/python -m pytest --basetemp=build/tmp
 .PHONY: test
-test: build ## every test, on real engines and the software GPU; ARGS=… goes to pytest
+test: packages ## every test, on real engines and the software GPU; ARGS=… goes to pytest
+	-@tests/packages/make-root
 	@echo '[test] as many at a time as there are processors'
 	@rm -f build/none
 	@$(PYTEST) -n auto --dist loadfile -m 'not alone' $(ARGS) || { [ $$? = 5 ] && touch build/none; }

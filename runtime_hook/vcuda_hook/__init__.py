@@ -1,3 +1,1 @@
 """What an operator runs and what engines call back: the OCI hooks and the ``vcuda`` command."""
-
-VERSION = "0.1.0"

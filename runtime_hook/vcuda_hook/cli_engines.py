@@ -7,11 +7,12 @@ import argparse
 from vcuda_oci import names
 
 ENGINES = ("docker", "containerd", "crio", "podman")
+EVERY = "all"
 
 
 def configure_options(configure: argparse.ArgumentParser) -> None:
     add = configure.add_argument
-    add("engine", choices=ENGINES)
+    add("engine", choices=(*ENGINES, EVERY), help="all: with --undo, whatever vcuda has edited")
     add("--dry-run", action="store_true", help="only show what would change")
     add("--undo", action="store_true", help="take back what vcuda wrote, and only that")
     add("--default", action="store_true", help="make it the engine's default runtime too")

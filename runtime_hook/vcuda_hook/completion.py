@@ -7,7 +7,7 @@ import argparse
 SHELLS = ("bash", "zsh", "fish")
 
 _BASH = """\
-_vcuda() {{
+_vcuda_words() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} verb= i
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${{COMP_WORDS[i]}} in
@@ -21,7 +21,14 @@ _vcuda() {{
     *) COMPREPLY=($(compgen -W "{verbs} {options}" -- "$word")) ;;
   esac
 }}
-complete -o default -F _vcuda vcuda
+complete -o default -F _vcuda_words vcuda
+"""
+# zsh reads bash's by its own compatibility layer. As a file of fpath it is the body of a function
+# _vcuda that the first Tab calls, and then it has to answer too.
+_ZSH = """\
+#compdef vcuda
+autoload -U +X bashcompinit && bashcompinit
+{bash}[ "${{funcstack[1]-}}" != _vcuda ] || _bash_complete -o default -F _vcuda_words
 """
 
 
@@ -48,8 +55,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     text = _BASH.format(
         cases="\n".join(cases), verbs=" ".join(verbs), options=" ".join(_own(parser))
     )
-    # zsh reads bash's by its own compatibility layer.
-    return "autoload -U +X bashcompinit && bashcompinit\n" + text if shell == "zsh" else text
+    return _ZSH.format(bash=text) if shell == "zsh" else text
 
 
 def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

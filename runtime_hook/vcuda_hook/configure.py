@@ -20,6 +20,7 @@ from . import (
     engine_file,
     table,
 )
+from .cli_engines import EVERY
 from .configure_record import Record
 from .configure_text import Done, added, digest, parse, removed
 from .configure_wish import Options
@@ -58,6 +59,8 @@ class Outcome:
 def configure(arguments: argparse.Namespace, settings: Config) -> int:
     """0: done, or nothing to do. 1: --undo left something, told on stderr."""
     _refuse_what_does_not_fit(arguments)
+    if arguments.engine == EVERY:
+        return _undo_all(arguments, settings)
     engine = configure_hooks if arguments.hooks else _ENGINES[arguments.engine]
     path = engine_file.real(arguments.engine_config or engine.FILE)
     name = configure_hooks.NAME if arguments.hooks else arguments.engine
@@ -69,24 +72,55 @@ def configure(arguments: argparse.Namespace, settings: Config) -> int:
         program = _program(arguments.runtime_path or beside)
         options = Options(path, program, settings.path, arguments.default, arguments.always)
         outcome = _do(engine, options, record, arguments.dry_run)
-    changed = outcome.before != outcome.after
     if arguments.json:
-        table.print_json(
-            {
-                "engine": arguments.engine,
-                "path": path,
-                "changed": changed and not arguments.dry_run,
-                "diff": outcome.diff,
-                "notes": outcome.notes,
-                "left": outcome.left,
-                "then_run": outcome.then_run if changed else "",
-            }
-        )
+        table.print_json(_as_json(arguments.engine, outcome, arguments.dry_run))
     else:
         _tell(outcome, arguments.dry_run)
-    for line in outcome.left:
-        sys.stderr.write(f"vcuda: {path}: {line}\n")
-    return 1 if outcome.left else 0
+    return _complain(outcome)
+
+
+def _undo_all(arguments: argparse.Namespace, settings: Config) -> int:
+    """Every edit that there is a record of; one that cannot be taken back stops no other."""
+    failed, told = False, []
+    for name, record in configure_record.all_of(settings.path):
+        try:
+            path = configure_record.edited(record)
+            outcome = _undo(_named(name, record), path, record, arguments.dry_run)
+        except VcudaError as error:
+            sys.stderr.write(f"vcuda: {error}\n")
+            failed = True
+            continue
+        told.append(_as_json(name, outcome, arguments.dry_run))
+        if not arguments.json:
+            _tell(outcome, arguments.dry_run)
+        failed = bool(_complain(outcome)) or failed
+    if arguments.json:
+        table.print_json(told)
+    elif not told and not failed:
+        print("nothing to undo: vcuda has edited no engine's file")
+    return 1 if failed else 0
+
+
+def _named(name: str, record: str) -> Any:
+    """Raises VcudaError: no door of ours has this name."""
+    if name == configure_hooks.NAME:
+        return configure_hooks
+    if name not in _ENGINES:
+        raise VcudaError(f"{name} is no engine", record, "remove that file")
+    return _ENGINES[name]
+
+
+def _as_json(engine: str, outcome: Outcome, dry_run: bool) -> dict[str, Any]:
+    changed = outcome.before != outcome.after
+    return {
+        "engine": engine,
+        "path": outcome.path,
+        "changed": changed and not dry_run,
+        "diff": outcome.diff,
+        "notes": outcome.notes,
+        "left": outcome.left,
+        "then_run": outcome.then_run if changed else "",
+    }
 
 
 def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outcome:
@@ -147,8 +181,20 @@ def _tell(outcome: Outcome, dry_run: bool) -> None:
         print(f"then run: {outcome.then_run}")
 
 
+def _complain(outcome: Outcome) -> int:
+    """Of what was left; the exit code."""
+    for line in outcome.left:
+        sys.stderr.write(f"vcuda: {outcome.path}: {line}\n")
+    return 1 if outcome.left else 0
+
+
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     """Raises VcudaError: options of the other door, or of an engine that has none."""
+    if arguments.engine == EVERY:
+        for option in ("default", "hooks", "always", "engine_config", "runtime_path"):
+            if getattr(arguments, option) or not arguments.undo:
+                raise VcudaError("only takes back what was written", EVERY, "say --undo alone")
+        return
     if not arguments.hooks:
         if arguments.always:
             raise VcudaError("is about a hook", "--always", "say --hooks too")

@@ -49,6 +49,24 @@ def load(path: str) -> Record | None:
         raise VcudaError(what, path, "take vcuda's entries out by hand, then remove it") from error
 
 
+def all_of(settings: str) -> list[tuple[str, str]]:
+    """The engine's name and the path of each record there is, in order."""
+    folder = f"{os.path.dirname(settings)}/configured"
+    try:
+        found = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise VcudaError(f"cannot be read: {error.strerror}", folder, "run it as root") from error
+    return [(name.rpartition("-")[0], f"{folder}/{name}") for name in found]
+
+
+def edited(path: str) -> str:
+    """Which file the record is about. Raises VcudaError: the record is not whole."""
+    load(path)
+    return str(json.loads(files.read(path))["edited"])
+
+
 def save(path: str, edited: str, record: Record) -> None:
     """Raises VcudaError: it cannot be written."""
     content = {"version": VERSION, "edited": edited, **record.done.__dict__}

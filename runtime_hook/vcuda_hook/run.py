@@ -48,7 +48,10 @@ def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
     if not arguments.command and not arguments.bundle:
         raise VcudaError("no command", "vcuda run", "end it like: -- nvidia-smi")
 
-    folder = os.getcwd()
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:  # whoever calls stands in a folder that was removed
+        folder = "/"
     scratch = settings.state_dir + "/run"
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if arguments.bundle:

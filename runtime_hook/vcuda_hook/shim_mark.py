@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import pages
-
-from . import VERSION
+from vcuda_oci import names, pages
 
 _BEGIN = b"\0vcuda shim, "
 _MOST_BYTES = 32 << 20  # the shim is a tenth of that, the driver's libcuda much more
@@ -14,7 +12,7 @@ _MOST_BYTES = 32 << 20  # the shim is a tenth of that, the driver's libcuda much
 
 def expected() -> str:
     """What the shim that goes with this command says."""
-    return f"version {VERSION}, pages {pages.ABI_VERSION}"
+    return f"version {names.VERSION}, pages {pages.ABI_VERSION}"
 
 
 def read(path: str) -> str:

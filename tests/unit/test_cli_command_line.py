@@ -176,7 +176,7 @@ def test_bash_completes_verbs_and_their_options(
     line: list[str], answers: list[str], capsys: Any
 ) -> None:
     cli.main(["completion", "bash"])
-    ask = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _vcuda; echo "${COMPREPLY[@]}"'
+    ask = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _vcuda_words; echo "${COMPREPLY[@]}"'
     answer = subprocess.run(
         ["/bin/bash", "-c", capsys.readouterr().out + ask, "bash", *line],
         stdout=subprocess.PIPE,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import glob
 import json
 import os
-import re
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+import pythons
+from pythons import VERSIONS
 from unit.driver_root import DriverRoot
 from unit.ground import ROOT, write
 from unit.installed import Installed
@@ -51,14 +51,9 @@ runtime.main(sys.argv[2:])
 """
 
 
-def pythons() -> list[str]:
-    """This one, the system's, and what a version manager has of 3.9 to 3.13."""
-    found = {os.path.realpath(sys.executable), os.path.realpath("/usr/bin/python3")}
-    for path in glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3")):
-        minor = re.search(r"/versions/3\.(\d+)\.", path)
-        if minor and 9 <= int(minor[1]) <= 13:
-            found.add(path)
-    return sorted(found)
+@pytest.fixture(params=VERSIONS)
+def python(request: pytest.FixtureRequest) -> str:
+    return pythons.python(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +84,6 @@ def run(python: str, program: str, *words: str) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize("python", pythons())
 def test_a_share_is_given_without_any_costly_import(
     installed: Installed, bundle: str, python: str
 ) -> None:
@@ -108,7 +102,6 @@ def test_a_share_is_given_without_any_costly_import(
 EDITED: dict[str, Any] = {}
 
 
-@pytest.mark.parametrize("python", pythons())
 def test_every_python_writes_the_same_config_and_becomes_the_runtime(
     installed: Installed, bundle: str, python: str
 ) -> None:
@@ -125,7 +118,6 @@ def test_every_python_writes_the_same_config_and_becomes_the_runtime(
     assert json.loads(text)["annotations"]["ü"] == "é\n"
 
 
-@pytest.mark.parametrize("python", pythons())
 def test_every_python_compiles_every_source(python: str) -> None:
     program = "import sys\nfor path in sys.argv[1:]: compile(open(path, 'rb').read(), path, 'exec')"
     sources = glob.glob(ROOT + "/oci/vcuda_oci/*.py") + glob.glob(

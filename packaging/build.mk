@@ -1,0 +1,33 @@
+# What packages hold beside the programs: manual pages, read off the same parsers as --help, and
+# completion; and the packages themselves.
+
+MAN := build/man/vcuda.1 build/man/vcuda-node-agent.8
+COMPLETION := $(addprefix build/completion/,bash zsh fish)
+BUILD_TARGETS += $(MAN) $(COMPLETION)
+OUR_PYTHON = COLUMNS=80 SOURCE_DATE_EPOCH=0 PYTHONPATH=oci:runtime_hook:plugin $(VENV)/bin/python -B
+
+build/man/vcuda.1: MAN_WORDS = --module vcuda_hook.cli --function build_parser \
+	--description 'containers on slices of NVIDIA GPUs'
+build/man/vcuda-node-agent.8: MAN_WORDS = --module vcuda_plugin.agent --function _parser \
+	--description "shares of this node's GPUs for the kubelet and for containers"
+$(MAN): $(wildcard runtime_hook/vcuda_hook/cli*.py) plugin/vcuda_plugin/agent.py \
+	oci/vcuda_oci/names.py
+	@mkdir -p $(@D)
+	@$(OUR_PYTHON) $(VENV)/bin/argparse-manpage $(MAN_WORDS) --project-name vcuda \
+	  --prog $(basename $(@F)) --version $(VCUDA_VERSION) --manual-title vcuda \
+	  --manual-section $(subst .,,$(suffix $@)) --output $@ >/dev/null
+	@sed -i '1s/"1970[^"]*"/""/' $@
+
+$(COMPLETION): runtime_hook/vcuda_hook/completion.py $(wildcard runtime_hook/vcuda_hook/cli*.py)
+	@mkdir -p $(@D)
+	@$(OUR_PYTHON) -c 'from vcuda_hook.cli import main; main()' completion $(@F) >$@.new
+	@mv $@.new $@
+
+.PHONY: packages
+packages: build ## debs and rpms, into build/packages
+	@echo '[packages] debs and rpms'
+	@packaging/packages
+
+.PHONY: release
+release: build ## what is published of a version: packages, SBOM, notes, checksums
+	@packaging/release

@@ -1,0 +1,30 @@
+#!/bin/sh
+# After the files of @PACKAGE@ are there. dpkg says "configure", rpm how many versions there are.
+# Nothing here fails the installation: what was not done is told, and done by installing again.
+case "$1" in
+  configure | 1 | 2) ;;
+  *) exit 0 ;;
+esac
+
+say() { echo "@PACKAGE@: $*" >&2; }
+unit=@PACKAGE@.service folder=/usr/lib/vcuda/python/vcuda_plugin
+if [ @PACKAGE@ = vcuda-runtime ]; then
+  unit=vcuda.service folder=/usr/lib/vcuda/python
+  rm -f /etc/vcuda/.left-behind # of a removal that came to nothing
+fi
+
+# It holds its source's time: bytecode of another version is never believed.
+/usr/bin/python3 -I -m compileall -qq --invalidation-mode timestamp "$folder" ||
+  say "$folder: not compiled, so each start takes longer; make room, and install it again"
+
+# A specification names the shim by its content, and the one of the version before is gone.
+if [ @PACKAGE@ = vcuda-runtime ] && [ -e /var/run/cdi/vcuda.json ]; then
+  timeout 60 vcuda cdi generate >/dev/null ||
+    say "/var/run/cdi/vcuda.json: still names what went; mend that, and run 'vcuda cdi generate'"
+fi
+
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload && systemctl try-restart "$unit" ||
+    say "$unit: still as it was before; look at 'systemctl status $unit'"
+fi
+exit 0

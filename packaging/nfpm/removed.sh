@@ -1,0 +1,27 @@
+#!/bin/sh
+# After the files of @PACKAGE@ are gone. dpkg says "remove", and "purge" when the settings go too;
+# rpm that no version is left: 0.
+if [ @PACKAGE@ = vcuda-runtime ]; then
+  case "$1" in
+    remove | 0)
+      runtime=/usr/bin/vcuda-container-runtime
+      if [ -e /etc/vcuda/.left-behind ]; then
+        mv -f /etc/vcuda/.left-behind $runtime && echo "vcuda-runtime: $runtime: stays, since" \
+          "engines end their containers by it; remove it when those are gone" >&2
+      fi
+      rmdir /etc/vcuda 2>/dev/null
+      ;;
+    purge)
+      rm -rf /etc/vcuda
+      # Records of containers that run tell a later installation what is taken.
+      for record in /run/vcuda/allocations/*.json; do
+        [ ! -e "$record" ] || exit 0
+      done
+      rm -rf /run/vcuda
+      ;;
+  esac
+fi
+case "$1" in
+  remove | 0) [ ! -d /run/systemd/system ] || systemctl daemon-reload ;;
+esac
+exit 0

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Before the files of @PACKAGE@ go. dpkg says "remove", rpm that no version will be left: 0. On the
+# way to another version nothing is stopped. Nothing here fails the removal: what stays is told.
+case "$1" in
+  remove | 0) ;;
+  *) exit 0 ;;
+esac
+
+say() { echo "@PACKAGE@: $*" >&2; }
+unit=@PACKAGE@.service folder=/usr/lib/vcuda/python/vcuda_plugin
+if [ @PACKAGE@ = vcuda-runtime ]; then
+  unit=vcuda.service folder=/usr/lib/vcuda/python
+
+  told=$(ls /etc/vcuda/configured/*.json 2>/dev/null)
+  records=$(ls /run/vcuda/allocations/*.json 2>/dev/null)
+  # Containers that run were started by the runtime at this path, and their engines stop and delete
+  # them by it. It passes all of that on by itself, so it is put back when the package is gone.
+  if [ "$told$records" ]; then
+    cp -p /usr/bin/vcuda-container-runtime /etc/vcuda/.left-behind ||
+      say "/usr/bin/vcuda-container-runtime: goes, though containers may need it to be stopped"
+  fi
+  if [ "$told" ]; then
+    timeout 60 vcuda configure all --undo ||
+      say "what was just told stays in the engines' files; take vcuda's entries out by hand"
+  fi
+fi
+
+if [ -d /run/systemd/system ]; then
+  systemctl disable --now "$unit" ||
+    say "$unit: runs on; stop it with 'systemctl stop $unit'"
+fi
+find "$folder" -name __pycache__ -prune -exec rm -rf {} +
+exit 0

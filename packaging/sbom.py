@@ -1,0 +1,90 @@
+"""The bill of materials of a folder of packages, CycloneDX 1.6 in JSON, on standard output.
+
+usage: sbom.py FOLDER, with VCUDA_VERSION and SOURCE_DATE_EPOCH. What is in a package that is not
+ours: musl, which the static programs are linked with. What it needs beside it: its Depends.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import subprocess
+import sys
+import uuid
+
+from cyclonedx.factory.license import LicenseFactory
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentScope, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+OURS = [LicenseFactory().make_from_string("Apache-2.0")]
+# Which hold programs that are linked with musl: oci/launcher/build.mk.
+STATIC = ("vcuda-runtime",)
+
+
+def main() -> None:
+    folder = sys.argv[1]
+    version, epoch = os.environ["VCUDA_VERSION"], int(os.environ["SOURCE_DATE_EPOCH"])
+    product = Component(
+        name="vcuda", version=version, type=ComponentType.APPLICATION, licenses=OURS
+    )
+    made = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc)
+    bom = Bom(metadata=BomMetaData(component=product, timestamp=made))
+    musl = Component(
+        name="musl",
+        version=output("dpkg-query", "-W", "-f", "${Version}", "musl-dev"),
+        bom_ref="musl",
+        licenses=[LicenseFactory().make_from_string("MIT")],
+    )
+    digests, packages = [], []
+    for name in sorted(os.listdir(folder)):
+        form = name.rpartition(".")[2]
+        if form not in ("deb", "rpm"):
+            continue
+        with open(f"{folder}/{name}", "rb") as file:
+            digest = hashlib.sha256(file.read()).hexdigest()
+        short = name.replace("_", "-").partition(f"-{version}")[0]
+        package = Component(
+            name=short,
+            version=version,
+            type=ComponentType.APPLICATION,
+            bom_ref=name,
+            licenses=OURS,
+            purl=PackageURL(form, "vcuda", short, version),
+            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
+        )
+        digests.append(digest)
+        packages.append(package)
+        bom.components.add(package)
+        needs = [musl] if package.name in STATIC else []
+        needs += [outside(word) for word in depends(f"{folder}/{name}", form)]
+        bom.components.update(needs)
+        bom.register_dependency(package, needs)
+    bom.register_dependency(product, packages)
+    # The same packages are the same bill.
+    bom.serial_number = uuid.uuid5(uuid.NAMESPACE_OID, " ".join(digests))
+    print(JsonV1Dot6(bom).output_as_string(indent=2))
+
+
+def depends(path: str, form: str) -> list[str]:
+    """Names of other projects' packages that this one cannot do without."""
+    if form == "deb":
+        words = output("dpkg-deb", "-f", path, "Depends").split(",")
+    else:
+        words = output("rpm", "-qp", "--requires", path).splitlines()
+    names = [word.split()[0] for word in words if word.strip()]
+    return [name for name in names if not name.startswith(("vcuda-", "rpmlib("))]
+
+
+def outside(name: str) -> Component:
+    return Component(name=name, bom_ref=f"needed:{name}", scope=ComponentScope.REQUIRED)
+
+
+def output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+main()

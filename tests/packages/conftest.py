@@ -1,0 +1,30 @@
+"""A machine for each test; a killed session's are swept by the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from integration import private_host
+from packages import machine
+from packages.machine import Machine
+
+
+@pytest.fixture(scope="session")
+def swept() -> None:
+    private_host.sweep()
+
+
+@pytest.fixture
+def plain(swept: None) -> Iterator[Machine]:
+    """A machine on which nothing runs, as in a container image that is being built."""
+    with machine.machine() as made:
+        yield made
+
+
+@pytest.fixture
+def booted(swept: None) -> Iterator[Machine]:
+    """A machine that systemd runs on."""
+    with machine.machine(boots=True) as made:
+        yield made

@@ -1,0 +1,142 @@
+"""A machine with a fresh Debian 12 on it, in namespaces: packages are installed on it for real."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from integration import cgroups
+from integration.private_host import PATH, PREFIX, Result, scratch_folder, wait_until
+from needed import cannot
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machine_init.py")
+DEBIAN = REPOSITORY + "/build/debian"
+
+_serial = itertools.count()
+
+
+class Machine:
+    """shared: a folder of this host that the machine sees as /mnt/shared.
+
+    boots: systemd runs on it; without, nothing does. size: of what can be written to its disk.
+    """
+
+    def __init__(self, boots: bool, size: str) -> None:
+        if os.geteuid() != 0:
+            cannot("a machine takes root")
+        if not os.path.exists(DEBIAN + ".made"):
+            cannot("build/debian not made; run tests/packages/make-root")
+        self.name = f"{PREFIX.replace('.', '-')}{os.getpid()}-m{next(_serial)}"
+        self.folder = scratch_folder()
+        self.shared = self.folder + "/shared"
+        os.mkdir(self.shared)
+        self.boots, cgroup = boots, [self.name] if boots else []
+        with open(self.folder + "/init.log", "w") as log:
+            self._init = subprocess.Popen(
+                [sys.executable, "-I", "-S", INIT, self.folder, DEBIAN, size, *cgroup],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._init.stdout is not None
+        self.pid = int(self._init.stdout.readline() or 0)
+        ready = self._init.stdout.readline().strip()
+        self._init.stdout.close()
+        if ready != "ready":
+            with open(self.folder + "/init.log") as text:
+                reason = text.read()
+            self.close()
+            raise RuntimeError(f"no machine: {reason}")
+        if boots:
+            wait_until(self._is_up, "systemd")
+
+    def _is_up(self) -> bool:
+        scope = "/sys/fs/cgroup/init.scope"
+        return self.exists(scope) and self.run("systemctl", "is-system-running").rc == 0
+
+    def words(self, argv: Sequence[str]) -> list[str]:
+        spaces = ["--mount", "--pid", "--net", "--cgroup", "--root", "--wd"]
+        # Where systemd sorts services into cgroups, who logs in is in one of the machine's too.
+        join = ["sh", "-c", 'echo 0 >/sys/fs/cgroup/init.scope/cgroup.procs; exec "$@"', "sh"]
+        return ["nsenter", "-t", str(self.pid), *spaces, "--", *(join if self.boots else []), *argv]
+
+    def start(self, *argv: str, **options: object) -> subprocess.Popen[str]:
+        """In the background; both its outputs are pipes."""
+        return subprocess.Popen(
+            self.words(argv),
+            env={"PATH": PATH, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,  # type: ignore[call-overload]
+        )
+
+    def run(self, *argv: str) -> Result:
+        """What is started must not keep these outputs open."""
+        process = self.start(*argv)
+        out, err = process.communicate(timeout=120)
+        return Result(process.returncode, out, err)
+
+    def check(self, *argv: str) -> str:
+        """What has to succeed; its standard output."""
+        result = self.run(*argv)
+        assert result.rc == 0, f"{' '.join(argv)}: exit {result.rc}\n{result.stdout}{result.stderr}"
+        return result.stdout
+
+    def path(self, inside: str) -> str:
+        """Where this host sees a file of the machine. A link in the way would lead elsewhere."""
+        return f"/proc/{self.pid}/root{inside}"
+
+    def read(self, inside: str) -> str:
+        with open(self.path(inside)) as file:
+            return file.read()
+
+    def write(self, inside: str, text: str, mode: int = 0o644) -> str:
+        os.makedirs(os.path.dirname(self.path(inside)), exist_ok=True)
+        with open(self.path(inside), "w") as file:
+            file.write(text)
+        os.chmod(self.path(inside), mode)
+        return inside
+
+    def exists(self, inside: str) -> bool:
+        return os.path.lexists(self.path(inside))
+
+    def names(self) -> set[str]:
+        """Every path on its disk and in its /run that carries vcuda's name."""
+        found = self.check("find", "/", "/run", "-xdev", "-name", "*vcuda*")
+        return set(found.splitlines())
+
+    def wait_for(self, inside: str) -> None:
+        wait_until(lambda: self.exists(inside), inside)
+
+    def sha256(self, inside: str) -> str:
+        with open(self.path(inside), "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    def close(self) -> None:
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self._init.wait(timeout=30)
+        for group in cgroups.named(self.name) | cgroups.named("vcuda-" + self.name):
+            cgroups.remove("/" + group)
+        shutil.rmtree(self.folder)
+
+
+@contextlib.contextmanager
+def machine(boots: bool = False, size: str = "512M") -> Iterator[Machine]:
+    made = Machine(boots, size)
+    try:
+        yield made
+    finally:
+        made.close()

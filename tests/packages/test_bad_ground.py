@@ -1,0 +1,93 @@
+"""Packages where something is wrong: what was not done is told, and done the next time."""
+
+from __future__ import annotations
+
+import shlex
+
+from packages import built, node
+from packages.machine import Machine
+
+COMPILED = "/usr/lib/vcuda/python/vcuda_hook/__pycache__"
+
+
+def status(machine: Machine, package: str = "vcuda-runtime") -> str:
+    return machine.check("dpkg-query", "-W", "-f", "${Status}", package)
+
+
+def test_installing_over_a_half_installed_package_finishes_it(plain: Machine) -> None:
+    debs = built.files("deb", built.folder())
+    plain.check("dpkg", "--unpack", *node.bring(plain, debs))
+    assert status(plain) == "install ok unpacked"
+    assert node.install(plain, debs).rc == 0
+    assert status(plain) == "install ok installed"
+    node.make_gpus(plain)
+    assert node.allocates(plain) == node.STOPPED_AT_1_GIB
+
+
+def test_a_dpkg_that_was_killed_is_finished_by_the_next(plain: Machine) -> None:
+    """While the package's own script runs: it waits in a python3 of the test's."""
+    debs = built.files("deb", built.folder(), "runtime")
+    plain.check("rm", "/usr/bin/python3")
+    plain.write("/usr/bin/python3", "#!/bin/sh\necho $$ >/pid\nexec sleep 600\n", 0o755)
+    line = shlex.join(["dpkg", "-i", *node.bring(plain, debs)])
+    dpkg = plain.start("sh", "-c", f"echo $$ >/dpkg; exec {line}")
+    plain.wait_for("/pid")
+    plain.check("sh", "-c", "kill -9 $(cat /dpkg); kill -9 $(cat /pid)")
+    dpkg.communicate()
+    plain.check("ln", "-sf", "python3.11", "/usr/bin/python3")
+    assert status(plain) == "install ok half-configured"
+    assert node.install(plain, debs).rc == 0
+    assert status(plain) == "install ok installed"
+    assert plain.run("vcuda", "ps").rc == 0
+
+
+def test_a_removal_without_a_python_that_runs_goes_on(plain: Machine) -> None:
+    assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
+    plain.check("vcuda", "configure", "podman")
+    plain.check("rm", "/usr/bin/python3")
+    removed = plain.run("dpkg", "--remove", "vcuda-runtime")
+    assert removed.rc == 0
+    assert "vcuda-runtime: what was just told stays in the engines' files" in removed.stderr
+    # What names them is kept, so that a later installation can still take it back.
+    plain.check("ln", "-s", "python3.11", "/usr/bin/python3")
+    assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
+    plain.check("vcuda", "configure", "all", "--undo")
+    assert not plain.exists("/etc/containers")
+
+
+def test_without_space_for_bytecode_it_is_installed_and_says_so(plain: Machine) -> None:
+    plain.check("mkdir", "-p", COMPILED)
+    plain.check("mount", "-t", "tmpfs", "-o", "size=4k", "vcuda-tests", COMPILED)
+    debs = built.files("deb", built.folder())
+    installed = node.install(plain, debs)
+    assert installed.rc == 0
+    assert "vcuda-runtime: /usr/lib/vcuda/python: not compiled" in installed.stderr
+    node.make_gpus(plain)
+    assert node.allocates(plain) == node.STOPPED_AT_1_GIB
+    plain.check("umount", COMPILED)
+    installed = node.install(plain, debs)
+    assert (installed.rc, installed.stderr) == (0, "")
+    assert plain.check("sh", "-c", f"ls {COMPILED}/cli.*.pyc")
+
+
+def test_a_disk_that_fills_up_meanwhile_is_dpkgs_error_and_the_next_run_finishes(
+    plain: Machine,
+) -> None:
+    debs = node.bring(plain, built.files("deb", built.folder(), "runtime"))
+    assert plain.run("dd", "if=/dev/zero", "of=/full", "bs=64k").rc != 0
+    refused = plain.run("dpkg", "-i", *debs)
+    assert refused.rc != 0
+    assert "No space left on device" in refused.stderr
+    plain.check("rm", "/full")
+    assert plain.run("dpkg", "-i", *debs).rc == 0
+    assert status(plain) == "install ok installed"
+    assert plain.check("vcuda", "--version") == f"vcuda {built.THIS}\n"
+
+
+def test_two_versions_of_the_parts_are_not_mixed(plain: Machine) -> None:
+    assert node.install(plain, built.files("deb", built.folder())).rc == 0
+    mixed = node.install(plain, built.files("deb", built.next_version(), "node-agent"))
+    assert mixed.rc != 0
+    assert f"vcuda-runtime (= {built.NEXT}-1)" in mixed.stderr
+    assert node.install(plain, built.files("deb", built.next_version())).rc == 0
+    assert plain.check("vcuda-node-agent", "--version") == f"vcuda-node-agent {built.NEXT}\n"

@@ -1,0 +1,65 @@
+"""Every command of docs/install.md does what the page says, in its order."""
+
+from __future__ import annotations
+
+import re
+
+from packages import built, node
+from packages.machine import REPOSITORY, Machine
+
+# What has made the packages that these tests install.
+BY_MAKE = {"make packages"}
+
+
+def commands() -> dict[str, list[str]]:
+    """By the heading above; comments and prompts are off."""
+    with open(REPOSITORY + "/docs/install.md") as page:
+        sections = re.split(r"(?m)^## ", page.read().removeprefix("# "))
+    found = {}
+    for section in sections:
+        title, _, text = section.partition("\n")
+        blocks = re.findall(r"(?ms)^```console\n(.*?)^```", text)
+        lines = "".join(blocks).splitlines()
+        assert all(line[:2] in ("# ", "$ ") for line in lines)
+        found[title] = [re.sub(r"\s+#.*", "", line[2:]) for line in lines]
+    return found
+
+
+def follow(machine: Machine, lines: list[str]) -> None:
+    for line in set(lines) & BY_MAKE:
+        lines.remove(line)
+    for line in lines:
+        done = machine.run("bash", "-c", f"PATH=/usr/local/bin:$PATH; cd /mnt/shared; {line}")
+        # The doctor of a machine with runc 1.1.5 warns.
+        assert done.rc == (1 if line == "vcuda doctor" else 0), line + done.stdout + done.stderr
+
+
+def bring(machine: Machine, form: str) -> None:
+    node.bring(machine, built.files(form, built.folder()))
+    node.bring(machine, [f"{built.folder()}/SHA256SUMS"])
+
+
+def test_the_page_leads_through_the_life_of_the_debs(booted: Machine) -> None:
+    before = booted.names()
+    for form in ("rpm", "deb"):
+        bring(booted, form)
+    said = commands()
+    follow(booted, said["Install"])
+    follow(booted, said["Debian 12, Ubuntu 22.04 and later"])
+    follow(booted, said["Then"])
+    assert node.allocates(booted) == node.STOPPED_AT_1_GIB
+    follow(booted, said["Upgrade"])
+    follow(booted, said["Remove"])
+    assert booted.names() == before
+    assert said["When something fails"] == []
+
+
+def test_the_page_installs_the_rpms(plain: Machine) -> None:
+    # On Debian's files rpm knows of no python3, and says that it should not be there at all.
+    quietly = 'exec /usr/bin/rpm --force-debian --nodeps "$@"'
+    plain.write("/usr/local/bin/rpm", f"#!/bin/sh\n{quietly}\n", 0o755)
+    bring(plain, "rpm")
+    said = commands()
+    follow(plain, said["RHEL 9 and its kin"])
+    follow(plain, [line for line in said["Then"] if "systemctl" not in line])
+    assert node.allocates(plain) == node.STOPPED_AT_1_GIB

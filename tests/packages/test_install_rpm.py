@@ -1,0 +1,62 @@
+"""The rpms, by rpm itself, on a root that has what they need.
+
+Whether a distribution's own packages satisfy what they require is not asked: the root is Debian's.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from packages import built, node
+from packages.machine import Machine
+
+SHIM = "/usr/lib/vcuda/libvcuda.so.1"
+FRONT_DOOR = "/usr/bin/vcuda-container-runtime"
+
+
+def rpm(machine: Machine, verb: str, *words: str) -> str:
+    """What rpm and the packages' scripts said."""
+    line = shlex.join(["rpm", "--force-debian", "--nodeps", verb, *words])
+    return machine.check("sh", "-c", f"{line} 2>&1")
+
+
+def test_installed_upgraded_and_erased_under_a_container_that_runs(plain: Machine) -> None:
+    before = plain.names()
+    assert rpm(plain, "-i", *node.bring(plain, built.files("rpm", built.folder()))) == ""
+    node.make_gpus(plain)
+    assert node.allocates(plain) == node.STOPPED_AT_1_GIB
+    container = node.Container(plain)
+    container.start()
+    old_shim = container.shim()
+
+    said = rpm(plain, "-U", *node.bring(plain, built.files("rpm", built.next_version())))
+    assert plain.read("/etc/vcuda/config.toml") == node.SETTINGS
+    assert "config.toml.rpmnew" in said
+    assert plain.check("vcuda", "--version") == f"vcuda {built.NEXT}\n"
+    assert (container.shim(), container.status()) == (old_shim, "running")
+    assert container.allocates() == node.STOPPED_AT_1_GIB
+    container.call("delete", "--force")
+    container.start()
+    assert container.shim() == plain.sha256(SHIM) != old_shim
+    container.call("delete", "--force")
+
+    said = rpm(plain, "-e", *(f"vcuda-{part}" for part in built.PARTS))
+    settings = "/etc/vcuda/config.toml"
+    kept = {"/etc/vcuda", "/run/vcuda", *(f"{settings}{end}" for end in (".rpmnew", ".rpmsave"))}
+    assert "config.toml.rpmsave" in said
+    assert plain.names() - before == {path for path in kept if "config" not in path}
+    assert {path for path in kept if not plain.exists(path)} == set()
+
+
+def test_an_erasure_leaves_engines_as_they_were_and_containers_running(plain: Machine) -> None:
+    rpm(plain, "-i", *node.bring(plain, built.files("rpm", built.folder())))
+    node.make_gpus(plain)
+    plain.check("vcuda", "configure", "podman")
+    container = node.Container(plain)
+    container.start()
+    said = rpm(plain, "-e", "vcuda-node-agent", "vcuda-runtime")
+    assert f"vcuda-runtime: {FRONT_DOOR}: stays, since engines end their containers by it" in said
+    assert not plain.exists("/etc/containers")
+    assert container.allocates(FRONT_DOOR) == node.STOPPED_AT_1_GIB
+    container.call("delete", "--force")
+    assert plain.run("runc", "state", container.id).rc != 0

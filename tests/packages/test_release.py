@@ -1,0 +1,95 @@
+"""`packaging/release`: what is published of a version tells what it holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from packages import built
+
+PUBLISHED = {
+    f"vcuda-{built.THIS}.cdx.json": "",
+    "NOTES.md": "## [0.1.0] - 2026-12-01\n\n### Added\n- Everything.\n",
+}
+
+
+def git(folder: str, *words: str) -> None:
+    author = ["-c", "user.name=vcuda", "-c", "user.email=root@localhost"]
+    subprocess.run(["git", "-C", folder, *author, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> str:
+    """A commit of what lies here, whose changelog tells of the version."""
+    built.folder()
+    folder = f"{tmp_path}/vcuda"
+    built.checkout(folder, with_build=True)
+    with open(folder + "/CHANGELOG.md", "w") as file:
+        file.write("# Changelog\n\n## [Unreleased]\n\n")
+        file.write(PUBLISHED["NOTES.md"] + "\n## [0.0.9] - 2026-01-01\n- Less.\n")
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "all")
+    return folder
+
+
+def release(folder: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([folder + "/packaging/release"], capture_output=True, text=True)
+
+
+def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None:
+    done = release(checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = Path(checkout + "/build/release")
+    packages = {path.name for path in folder.iterdir() if path.suffix in (".deb", ".rpm")}
+    assert len(packages) == 2 * len(built.PARTS)
+    assert {path.name for path in folder.iterdir()} == {*packages, *PUBLISHED, "SHA256SUMS"}
+    assert (folder / "NOTES.md").read_text().strip() == PUBLISHED["NOTES.md"].strip()
+
+    digests = {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in (*packages, *PUBLISHED)
+    }
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    assert {name: digest for digest, name in (line.split() for line in lines)} == digests
+
+    text = (folder / f"vcuda-{built.THIS}.cdx.json").read_text()
+    wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    assert wrong is None
+    bill = json.loads(text)
+    hashes = {
+        part["bom-ref"]: part["hashes"][0]["content"]
+        for part in bill["components"]
+        if "hashes" in part
+    }
+    assert hashes == {name: digests[name] for name in packages}
+    needs = {one["ref"]: set(one.get("dependsOn", [])) for one in bill["dependencies"]}
+    runtime = f"vcuda-runtime_{built.THIS}-1_amd64.deb"
+    assert needs[runtime] == {"musl", "needed:python3", "needed:libc6"}
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("new.txt", "the checkout: has changes; commit them"),
+        ("CHANGELOG.md", "CHANGELOG.md: tells nothing of 0.1.0"),
+    ],
+)
+def test_what_is_not_committed_or_not_told_of_is_refused(
+    checkout: str, file: str, said: str
+) -> None:
+    with open(f"{checkout}/{file}", "w") as changed:
+        changed.write("# Changelog\n")
+    if file == "CHANGELOG.md":
+        git(checkout, "commit", "-q", "-a", "-m", "no word")
+    done = release(checkout)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"packaging/release: {said}")
+    assert done.stderr.count("\n") == 1
+    assert not Path(checkout + "/build/release").exists()

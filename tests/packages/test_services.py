@@ -1,0 +1,55 @@
+"""The services of the debs on a machine that systemd runs on."""
+
+from __future__ import annotations
+
+from packages import built, node
+from packages.machine import Machine
+
+UNITS = ("vcuda.service", "vcuda-node-agent.service")
+
+
+def main_pid(machine: Machine, unit: str) -> str:
+    return machine.check("systemctl", "show", "--property=MainPID", "--value", unit).strip()
+
+
+def states(machine: Machine, verb: str) -> list[str]:
+    return machine.run("systemctl", verb, *UNITS).stdout.split()
+
+
+def test_services_follow_their_packages(booted: Machine) -> None:
+    assert node.install(booted, built.files("deb", built.folder())).rc == 0
+    node.make_gpus(booted)
+    # They start when the operator says so, and not before.
+    assert states(booted, "is-enabled") == ["disabled", "disabled"]
+    assert states(booted, "is-active") == ["inactive", "inactive"]
+
+    # Another version takes the place of what runs, and what is stopped stays so.
+    for active, folder in zip(UNITS, (built.next_version(), built.folder())):
+        booted.check("systemctl", "stop", *UNITS)
+        booted.check("systemctl", "enable", "--now", active)
+        before = main_pid(booted, active)
+        installed = node.install(booted, built.files("deb", folder))
+        assert installed.rc == 0, installed.stderr
+        assert main_pid(booted, active) not in (before, "0")
+        expected = ["active" if unit == active else "inactive" for unit in UNITS]
+        assert states(booted, "is-active") == expected
+        assert node.allocates(booted) == node.STOPPED_AT_1_GIB
+
+    removed = booted.run("dpkg", "--remove", "vcuda-node-agent", "vcuda-runtime")
+    assert removed.rc == 0, removed.stderr
+    commands = booted.check("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert "python3" not in commands
+    assert states(booted, "is-active") == ["inactive", "inactive"]
+    assert booted.check("find", "/etc/systemd", "-name", "*vcuda*") == ""
+
+
+def test_a_service_that_cannot_start_is_told_and_the_upgrade_goes_on(booted: Machine) -> None:
+    assert node.install(booted, built.files("deb", built.folder())).rc == 0
+    node.make_gpus(booted)
+    booted.check("systemctl", "start", "vcuda-node-agent")
+    booted.write("/etc/vcuda/config.toml", 'placemant = "spread"\n')
+    upgraded = node.install(booted, built.files("deb", built.next_version()))
+    assert upgraded.rc == 0
+    assert "vcuda-node-agent: vcuda-node-agent.service: still as it was before" in upgraded.stderr
+    status = booted.check("dpkg-query", "-W", "-f", "${Status} ${Version}", "vcuda-node-agent")
+    assert status == f"install ok installed {built.NEXT}-1"

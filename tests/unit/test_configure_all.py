@@ -1,0 +1,83 @@
+"""`vcuda configure all --undo`: every engine's file as it was, whoever was told of vcuda."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from unit.ground import script, write
+from vcuda_hook import cli
+
+
+class Host:
+    """Files of three engines, of which two and a hook were told of vcuda."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.settings = folder, f"{folder}/vcuda/config.toml"
+        self.runtime = script(f"{folder}/bin/vcuda-container-runtime", "")
+        self.docker = write(f"{folder}/daemon.json", '{"debug": true}\n')
+        self.containerd = write(f"{folder}/containerd.toml", "# as we like it\nversion = 2\n")
+        self.hooks = f"{folder}/hooks.d/vcuda.json"
+        for engine, path in (("docker", self.docker), ("containerd", self.containerd)):
+            assert self.run(engine, "--config", path, "--runtime-path", self.runtime) == 0
+
+    def run(self, *words: str) -> int:
+        return cli.main(["--config", self.settings, "configure", *words])
+
+    def texts(self) -> list[str]:
+        found = []
+        for path in (self.docker, self.containerd):
+            with open(path) as file:
+                found.append(file.read())
+        return found
+
+
+@pytest.fixture
+def host(tmp_path: Any) -> Host:
+    return Host(str(tmp_path))
+
+
+def test_all_that_was_written_goes_and_nothing_else(host: Host, capsys: Any) -> None:
+    capsys.readouterr()
+    assert host.run("all", "--undo") == 0
+    assert host.texts() == ['{"debug": true}\n', "# as we like it\nversion = 2\n"]
+    assert not os.path.exists(f"{host.folder}/vcuda/configured")
+    assert f"wrote {host.docker}\n" in capsys.readouterr().out
+    assert host.run("all", "--undo") == 0
+    assert capsys.readouterr().out == "nothing to undo: vcuda has edited no engine's file\n"
+
+
+def test_what_was_edited_by_hand_since_stays_and_the_others_still_go(
+    host: Host, capsys: Any
+) -> None:
+    edited = host.texts()[0].replace(host.runtime, "/opt/mine")
+    write(host.docker, edited)
+    capsys.readouterr()
+    assert host.run("all", "--undo", "--json") == 1
+    said = capsys.readouterr()
+    assert host.texts() == [edited, "# as we like it\nversion = 2\n"]
+    told = {entry["engine"]: entry["changed"] for entry in json.loads(said.out)}
+    assert told == {"containerd": True, "docker": False}
+    assert said.err.startswith(f"vcuda: {host.docker}: ")
+    assert said.err.count("\n") == 1
+
+
+def test_a_record_that_is_damaged_stops_no_other(host: Host, capsys: Any) -> None:
+    write(f"{host.folder}/vcuda/configured/docker-0.json", "{")
+    capsys.readouterr()
+    assert host.run("all", "--undo") == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert host.texts() == ['{"debug": true}\n', "# as we like it\nversion = 2\n"]
+
+
+@pytest.mark.parametrize("words", [[], ["--undo", "--default"], ["--undo", "--hooks"]])
+def test_all_only_takes_back(host: Host, words: list[str], capsys: Any) -> None:
+    before = host.texts()
+    assert host.run("all", *words) == 1
+    assert capsys.readouterr().err == (
+        "vcuda: all: only takes back what was written; say --undo alone\n"
+    )
+    assert host.texts() == before
