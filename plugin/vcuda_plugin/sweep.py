@@ -44,7 +44,7 @@ async def keep(state_dir: str) -> None:
 
 def _return_free_memory() -> None:
     """What calls of the kubelet and threads leave free lies between what lives: without this the
-    process grows by a page now and then, for as long as pods come and go. Source: malloc_trim(3)."""
+    process grows by a page now and then, as long as pods come and go. Source: malloc_trim(3)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
         trim(0)
