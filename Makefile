@@ -17,7 +17,7 @@ PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packagi
   packaging/vcuda-scheduler-extender packaging/sbom.py
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 SHELL_SOURCES := packaging/prepare packaging/install packaging/packages packaging/release \
-  tests/packages/make-root .ci/run
+  packaging/manifests tests/packages/make-root .ci/run
 
 .DEFAULT_GOAL := help
 
@@ -101,6 +101,10 @@ check: prepare ## formatting, lint, types, import direction
 .PHONY: install
 install: ## lay the built product out below DESTDIR/PREFIX; UNITDIR=… the systemd unit too
 	@packaging/install '$(PREFIX)' '$(SYSCONFDIR)' '$(DESTDIR)' '$(UNITDIR)'
+
+.PHONY: manifests
+manifests: prepare ## render packaging/chart into packaging/kubernetes
+	@packaging/manifests
 
 .PHONY: clean
 clean: ## remove what was built; the virtual environment too

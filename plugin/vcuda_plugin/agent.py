@@ -86,6 +86,11 @@ def _parser() -> argparse.ArgumentParser:
         "--config", metavar="FILE", default=names.DEFAULT_CONFIG, help="default: %(default)s"
     )
     parser.add_argument(
+        "--no-door",
+        action="store_true",
+        help="leave the agent's door to the host's 'vcuda serve': in a pod, which sees other files",
+    )
+    parser.add_argument(
         "--kubelet-dir",
         metavar="DIR",
         default=kubelet.PLUGIN_DIR,
@@ -118,6 +123,8 @@ async def _run(
     """Until SIGTERM or SIGINT. Raises what ends a part that must not end."""
     cluster = Cluster(settings, arguments.kubeconfig, arguments.node_name)
     stop, opened = asyncio.Event(), asyncio.Event()
+    if arguments.no_door:
+        opened.set()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     plugins = [DevicePlugin(kind, settings.state_dir, settings.placement) for kind in offered]
@@ -125,7 +132,7 @@ async def _run(
     parts: list[Coroutine[Any, Any, Any]] = [
         stop.wait(),
         _arbitrate(arbiter),
-        _keep_door_open(settings.state_dir, opened),
+        *([] if arguments.no_door else [_keep_door_open(settings.state_dir, opened)]),
         BypassReports().follow(settings),
         cluster.keep(),
         _follow_gpus(settings, plugins, cluster, http),

@@ -53,7 +53,11 @@ def _return_free_memory() -> None:
 def sweep(state_dir: str) -> list[str]:
     """The ids that were released. Raises VcudaError, OSError."""
     ledger = Ledger(state_dir)
-    suspects = {record.id for record in ledger.read()[0] if not surely_lives(record)}
+    suspects = {
+        record.id
+        for record in ledger.read()[0]
+        if not surely_lives(record) and _sees_notes_of(record.runtime)
+    }
     if not suspects:
         return []
     with ledger:
@@ -72,8 +76,7 @@ def surely_lives(record: Allocation) -> bool:
 
 
 def _first_process_runs(runtime: list[str], container_id: str) -> bool:
-    named = "--root" in runtime[:-1]
-    folder = runtime[runtime.index("--root") + 1] if named else _default_root(runtime)
+    folder = _root(runtime)
     for name, pid_key, start_key in _NOTES:
         try:
             notes = jsontree.loads(files.read(f"{folder}/{container_id}/{name}", 1 << 22).decode())
@@ -86,6 +89,14 @@ def _first_process_runs(runtime: list[str], container_id: str) -> bool:
     return False
 
 
-def _default_root(runtime: list[str]) -> str:
-    """Of root's containers. Source: runc(8), crun(1)."""
+def _sees_notes_of(runtime: list[str]) -> bool:
+    """Whether a container that is not found is gone: not if an agent in a pod lacks the folder that
+    its runtime keeps notes in."""
+    return os.path.isdir(_root(runtime))
+
+
+def _root(runtime: list[str]) -> str:
+    """Where it keeps its notes, root's where it was not told. Source: runc(8), crun(1)."""
+    if "--root" in runtime[:-1]:
+        return runtime[runtime.index("--root") + 1]
     return f"/run/{os.path.basename(runtime[0])}" if runtime else ""

@@ -32,8 +32,8 @@ STAYS = ["sh", "-c", f"{SEEN}; echo told; exec sleep 3600"]
 ATTEMPTS = 10
 AGENT = ("vcuda-node-agent", "vcuda_plugin")
 AGENT_DIES_SECONDS = 15
-# How containerd says that the runtime was killed, and that it has not seen yet that a shim was.
-AGAIN = ("signal: killed", "exit status 137", "is still running")
+# How containerd says that the runtime was killed, and that a shim was, before it has seen it.
+AGAIN = ("signal: killed", "exit status 137", "is still running", "connection reset")
 
 
 class Lives:

@@ -15,6 +15,7 @@ PODS = int(os.environ.get("VCUDA_PODS", "1000"))
 WORKERS = 32
 
 
+@pytest.mark.alone  # it takes the whole machine by itself
 @pytest.mark.timeout(1200)
 def test_each_of_a_thousand_pods_sees_its_own_share_and_none_is_lost_or_doubled(
     files: Files, scratch: str

@@ -76,6 +76,14 @@ def test_only_the_gone_give_back_and_only_after_the_runtime_said_so(host):
     assert sweep.sweep(host.ledger.state_dir) == []
 
 
+def test_where_the_runtimes_notes_are_not_seen_nobody_is_gone(host):
+    """An agent in a pod, that was not given the folder; its image may have a runtime of its own."""
+    host.holds("elsewhere")
+    assert not host.root.exists()
+    assert sweep.sweep(host.ledger.state_dir) == []
+    assert host.was_asked() == []
+
+
 @pytest.mark.parametrize("notes", ["", "[]", "{", '{"init_process_pid": "1"}', "[" * 100_000])
 def test_notes_that_say_nothing_prove_nothing(host, notes):
     host.holds("odd")

@@ -1,0 +1,66 @@
+{{/* Every object is named after its program: one installation to a cluster, since nodes have one
+agent and one set of resources. */}}
+{{- define "vcuda.agent" -}}vcuda-node-agent{{- end }}
+{{- define "vcuda.extender" -}}vcuda-scheduler-extender{{- end }}
+
+{{/* Labels that never change, for selectors. Takes a program's name. */}}
+{{- define "vcuda.selector" -}}
+app.kubernetes.io/name: {{ . }}
+{{- end }}
+
+{{/* Takes a list: a program's name, the root. */}}
+{{- define "vcuda.labels" -}}
+{{ include "vcuda.selector" (first .) }}
+app.kubernetes.io/part-of: vcuda
+app.kubernetes.io/version: {{ (last .).Chart.AppVersion | quote }}
+{{- end }}
+
+{{/* Takes a list: an image, the tag where it names none, the root. */}}
+{{- define "vcuda.image" -}}
+{{- $image := first . -}}
+{{- $registry := (last .).Values.registry -}}
+{{- with $registry }}{{ . }}/{{ end }}{{ $image.repository }}:{{ $image.tag | default (index . 1) }}
+{{- end }}
+
+{{- define "vcuda.stateDir" -}}{{ index .Values.settings "state-dir" | default "/run/vcuda" }}{{- end }}
+
+{{/* Where a pod finds the driver: the folder of the same name, and of / another. */}}
+{{- define "vcuda.driverMount" -}}
+{{ eq .Values.agent.driverRoot "/" | ternary "/host" .Values.agent.driverRoot }}
+{{- end }}
+
+{{- define "vcuda.port" -}}{{ .Values.agent.listen | splitList ":" | last }}{{- end }}
+
+{{/* What a pod may do that needs nothing of its node. */}}
+{{- define "vcuda.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* An entry of kube-scheduler's extenders. Takes a list: where it is called, the root. */}}
+{{- define "vcuda.extenderEntry" -}}
+{{- $settings := (last .).Values.settings -}}
+- urlPrefix: {{ first . }}
+  filterVerb: predicates
+  prioritizeVerb: priorities
+  bindVerb: bind
+  weight: 1
+  nodeCacheCapable: true
+  ignorable: false
+  managedResources:
+  {{- range list "core-resource" "memory-resource" "gpu-resource" }}
+  {{- with index $settings . }}
+  - {name: {{ . }}}
+  {{- end }}
+  {{- end }}
+  {{- with index $settings "gpu-resource" }}
+  {{- range list "mem" "mem-percentage" "cores" }}
+  - {name: {{ index $settings "gpu-resource" }}{{ . }}, ignoredByScheduler: true}
+  {{- end }}
+  {{- end }}
+{{- end }}

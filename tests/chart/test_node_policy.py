@@ -1,0 +1,101 @@
+"""The admission policy, its expressions evaluated: an agent tells of its own node's GPUs alone."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from cel_expr_python import cel
+
+from chart import rendering
+from chart.rendering import AGENT
+
+MINE, OTHER = "node-1", "node-2"
+ACCOUNT = f"system:serviceaccount:vcuda:{AGENT}"
+NODE_NAME = "authentication.kubernetes.io/node-name"
+GPUS = "vcuda.io/node-gpus"
+NODE = {
+    "metadata": {"name": MINE, "labels": {"zone": "a"}, "annotations": {"theirs": "1"}},
+    "spec": {"podCIDR": "10.0.0.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}]},
+}
+BARE = {"metadata": {"name": MINE}, "spec": {}}
+MAPS = cel.Type.DYN
+
+
+def denied(before: Any, after: Any, user: str = ACCOUNT, node: str = MINE) -> list[str]:
+    """What the policy says against an update; []: it lets it be.
+
+    Source: Kubernetes, "Validating Admission Policy".
+    """
+    spec = rendering.one(rendering.objects(), "ValidatingAdmissionPolicy", AGENT)["spec"]
+    known = dict.fromkeys(("object", "oldObject", "request", "variables"), cel.Type.DYN)
+    environment = cel.NewEnv(variables=known)
+    info = {"username": user, **({"extra": {NODE_NAME: [node]}} if node else {})}
+    data = {"object": after, "oldObject": before, "request": {"userInfo": info}, "variables": {}}
+
+    def value(expression: str) -> Any:
+        return environment.compile(expression).eval(data=data).plain_value()
+
+    if not all(value(condition["expression"]) for condition in spec["matchConditions"]):
+        return []
+    data["variables"] = {each["name"]: value(each["expression"]) for each in spec["variables"]}
+    return [
+        each["message"] for each in spec["validations"] if value(each["expression"]) is not True
+    ]
+
+
+def changed(node: Any, **metadata: Any) -> Any:
+    after = copy.deepcopy(node)
+    after["metadata"].update(metadata)
+    return after
+
+
+@pytest.mark.parametrize("node", [NODE, BARE], ids=["a node in use", "one without annotations"])
+def test_an_agent_tells_its_gpus_on_its_own_node(node: Any) -> None:
+    kept = node["metadata"].get("annotations", {})
+    first = changed(node, annotations={**kept, GPUS: "{}"})
+    assert denied(node, first) == []
+    assert denied(first, changed(node, annotations={**kept, GPUS: "[]"})) == []
+
+
+@pytest.mark.parametrize("node", [OTHER, ""], ids=["another's", "a token of no node"])
+def test_an_agent_tells_nothing_on_a_node_that_its_token_is_not_of(node: str) -> None:
+    after = changed(NODE, annotations={"theirs": "1", GPUS: "{}"})
+    assert denied(NODE, after, node=node) == ["a node agent may change its own node alone"]
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [{"theirs": "2"}, {}, {"theirs": "1", "vcuda.io/cordoned-gpus": ""}],
+    ids=["changed", "removed", "added"],
+)
+def test_an_agent_changes_nobody_elses_annotation(annotations: dict[str, str]) -> None:
+    expected = ["a node agent may change no annotation but vcuda.io/node-gpus"]
+    assert denied(NODE, changed(NODE, annotations=annotations)) == expected
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        changed(NODE, labels={"zone": "b"}),
+        changed(NODE, labels={}),
+        changed(NODE, finalizers=["f"]),
+        changed(NODE, ownerReferences=[{"name": "o"}]),
+        {**NODE, "spec": {"podCIDR": "10.0.0.0/24"}},
+        {**NODE, "spec": {**NODE["spec"], "unschedulable": True}},
+    ],
+    ids=["label", "labels", "finalizer", "owner", "taint removed", "cordon"],
+)
+def test_an_agent_changes_nothing_but_annotations(after: Any) -> None:
+    assert denied(NODE, after) == ["a node agent may change annotations of its node alone"]
+
+
+def test_the_policy_is_about_nobody_else() -> None:
+    after = {**changed(NODE, labels={}, annotations={}), "spec": {}}
+    assert denied(NODE, after, user="system:node:node-2", node="") == []
+
+
+def test_clusters_that_cannot_say_a_tokens_node_have_no_policy() -> None:
+    kinds = {each["kind"] for each in rendering.objects({}, "1.29")}
+    assert not any(kind.startswith("ValidatingAdmission") for kind in kinds)

@@ -1,0 +1,108 @@
+"""The chart's DaemonSet on a node: real containerd runs its pod as the manifest says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chart import rendering
+from chart.rendering import AGENT
+from integration.engines.cri import Cri
+from integration.kubelet import Kubelet, until
+from integration.pod_of_manifest import ManifestPod
+from integration.product import Product
+from integration.test_device_plugin import CORE, MEMORY
+from vcuda_oci import door
+
+FIGURES = "http://127.0.0.1:5678"
+ASK = "import urllib.request, sys; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
+
+
+class ChartNode:
+    """A kubelet, and the agent as the chart deploys it with values that are this node's."""
+
+    def __init__(self, cri: Cri, product: Product, folder: Path, name: str) -> None:
+        self.cri, self.product = cri, product
+        self.kubelet = Kubelet(str(folder / "kubelet/device-plugins"))
+        self.state_dir = product.state_dir(cri)
+        values = {
+            "settings": {"state-dir": self.state_dir},
+            "agent": {"driverRoot": product.driver_root, "kubeletDir": str(folder / "kubelet")},
+        }
+        found = rendering.objects(values)
+        settings = folder / "config"
+        settings.mkdir()
+        data = rendering.one(found, "ConfigMap", "vcuda")["data"]
+        (settings / "config.toml").write_text(data["config.toml"])
+        # The software GPU's state is a file to write. The product is not at /usr here, and its
+        # settings are elsewhere.
+        state = product.driver_root + "/softgpu.state"
+        beside = {product.prefix: product.prefix, state: state}
+        self.pod = ManifestPod(
+            cri,
+            rendering.pod_spec(found, AGENT),
+            name=name + "-agent",
+            program=product.prefix + "/bin/vcuda-node-agent",
+            folders={"config": str(settings)},
+            beside={**beside, str(settings): os.path.dirname(product.config)},
+            node="node-1",
+        )
+
+    def ask(self, path: str) -> str:
+        """As the kubelet and Prometheus do."""
+        return self.cri.host.check(["/usr/bin/python3", "-IS", "-c", ASK, FIGURES + path])
+
+    def start(self) -> None:
+        self.kubelet.start()
+        # What the kubelet makes: hostPath's DirectoryOrCreate.
+        folders = [self.state_dir, "/run/containerd", "/run/runc", "/run/crun"]
+        self.cri.host.check(["mkdir", "-p", *folders])
+        # On a host that systemd runs every mount is shared.
+        root = self.product.driver_root
+        self.cri.host.check(["mount", "--bind", root, root])
+        for folder in (root, "/run"):
+            self.cri.host.check(["mount", "--make-shared", folder])
+        self.pod.start()
+        until(lambda: bool(self.kubelet.healthy(CORE)) and bool(self.kubelet.healthy(MEMORY)))
+
+    def close(self) -> None:
+        code, log = self.pod.end(), self.pod.log()
+        self.cri.host.check(["umount", self.product.driver_root])
+        self.cri.host.check(["mount", "--make-private", "/run"])
+        self.kubelet.stop()
+        assert code == 0, log
+        assert "Traceback" not in log, log
+
+
+@pytest.fixture
+def chart_node(cri: Cri, product: Product, tmp_path: Path, container: str) -> Iterator[ChartNode]:
+    with product.on(cri):
+        node = ChartNode(cri, product, tmp_path, container)
+        try:
+            node.start()
+            yield node
+        finally:
+            node.close()
+
+
+def test_the_daemonsets_pod_offers_gpus_and_tells_of_their_containers(
+    cri: Cri, product: Product, chart_node: ChartNode, container: str
+) -> None:
+    assert chart_node.ask("/healthz").strip() == "ok"
+    pod = cri.run_pod(container)
+    try:
+        admitted = chart_node.kubelet.admit(pod.uid, "main", {CORE: 30, MEMORY: 4})
+        cri.start_container(
+            pod, ["sleep", "100"], annotations=admitted.annotations, mounts=admitted.mounts
+        )
+        (record,) = product.allocations(cri)
+        assert (record["pod"]["uid"], record["shares"][0]["core_percent"]) == (pod.uid, 30)
+        labels = f'namespace="default",pod="{container}",container="main"'
+        assert labels in chart_node.ask("/metrics")
+        # A door in a pod would turn everybody away, and be in the way of the host's own.
+        assert not os.path.exists(f"{chart_node.state_dir}/{door.NAME}")
+    finally:
+        cri.remove_pod(pod)

@@ -1,0 +1,120 @@
+"""What the programs ask of the API is what the chart lets them; what its probes see."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chart import rendering
+from chart.rendering import AGENT, EXTENDER
+from integration.kube_api import KubeApi
+from integration.kubelet import until
+from integration.node_agent import Agent, AgentNode
+from integration.test_device_plugin import CORE
+from unit import clusters, extender
+from unit.clusters import container, pod, told
+from unit.played_api import PODS, PlayedApi, status
+
+_PATH = re.compile(
+    r"/api/v1/(?:namespaces/[^/]+/)?(?P<kind>\w+)(?:/(?P<name>[^/]+))?(?P<sub>/\w+)?"
+)
+_VERBS = {"GET": "get", "WATCH": "watch", "POST": "create", "PATCH": "patch"}
+
+
+def right(method: str, path: str) -> tuple[str, str]:
+    """(verb, resource). Source: Kubernetes, "Authorization", "Request verbs"."""
+    match = _PATH.fullmatch(path)
+    assert match, path
+    kind, name, part = match.groups("")
+    verb = _VERBS[method]
+    return "list" if verb == "get" and not name else verb, kind + part
+
+
+def granted(name: str) -> set[tuple[str, str]]:
+    rules = rendering.one(rendering.objects(), "ClusterRole", name)["rules"]
+    assert all(rule["apiGroups"] == [""] for rule in rules)
+    return {(verb, kind) for rule in rules for verb in rule["verbs"] for kind in rule["resources"]}
+
+
+@pytest.fixture
+def kube_api() -> Iterator[KubeApi]:
+    api = KubeApi()
+    api.start()
+    yield api
+    api.stop()
+
+
+def test_the_agent_asks_for_all_that_it_is_granted_and_no_more(
+    node: AgentNode, kube_api: KubeApi, tmp_path: Path
+) -> None:
+    words = [node.program, "--config", node.config, "--node-name", "node-1"]
+    words += ["--kubelet-dir", node.kubelet.folder]
+    agent = Agent([*words, "--kubeconfig", kube_api.kubeconfig(str(tmp_path / "kubeconfig"))])
+
+    def asked() -> set[tuple[str, str]]:
+        return {right(method, path) for method, path, _ in list(kube_api.requests)}
+
+    try:
+        agent.await_ready()
+        uid = kube_api.create("web", {"main": {CORE: 30}})
+        until(lambda: os.path.exists(f"{node.state_dir}/decisions/{uid}.json"))
+        until(lambda: len(asked()) == len(granted(AGENT)))
+        assert asked() == granted(AGENT)
+    finally:
+        agent.end()
+
+
+@pytest.fixture
+def played() -> Iterator[PlayedApi]:
+    api = PlayedApi()
+    with api.running():
+        api.put(clusters.node("a", told("a", 16, 16)))
+        yield api
+
+
+def test_the_extender_asks_for_all_that_it_is_granted_and_no_more(
+    played: PlayedApi, tmp_path: Path
+) -> None:
+    asking = pod("asking", container(core=30, memory=16))
+    played.put(asking)
+    with extender.running(played, tmp_path) as running:
+        running.wait_ready()
+        # What it looks at where a binding seems to be there already.
+        there = status(409, "already assigned")
+        played.before = lambda method, *_: there if method == "POST" else None
+        assert "already assigned" in running.bind(asking, "a")
+        played.before = lambda *_: None
+        assert running.bind(asking, "a") == ""
+        asked = set()
+        for method, target in list(played.calls):
+            path, _, query = target.partition("?")
+            asked.add(right("WATCH" if "watch=true" in query else method, path))
+        assert asked == granted(EXTENDER)
+
+
+def probe(which: str, port: int) -> int:
+    """The exit code of the extender's probe, as the kubelet has it run in the container."""
+    containers = rendering.pod_spec(rendering.objects(), EXTENDER)["containers"]
+    words = containers[0][which]["exec"]["command"]
+    words = [word.replace(":3456/", f":{port}/") for word in words]
+    return subprocess.run(words, stderr=subprocess.DEVNULL, check=False).returncode
+
+
+def test_probes_see_an_extender_that_is_alive_before_it_is_ready(
+    played: PlayedApi, tmp_path: Path
+) -> None:
+    away: Any = status(500, "down")
+    played.before = lambda method, path, body: away if path == PODS else None
+    with extender.running(played, tmp_path) as running:
+        names = ("livenessProbe", "readinessProbe", "startupProbe")
+        assert [probe(name, running.port) for name in names] == [0, 1, 1]
+        played.before = lambda *_: None
+        running.wait_ready()
+        assert [probe(name, running.port) for name in names] == [0, 0, 0]
+    assert probe("livenessProbe", running.port) == 1
