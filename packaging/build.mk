@@ -1,7 +1,7 @@
 # What packages hold beside the programs: manual pages, read off the same parsers as --help, and
 # completion; and the packages themselves.
 
-MAN := build/man/vcuda.1 build/man/vcuda-node-agent.8
+MAN := $(addprefix build/man/,vcuda.1 vcuda-node-agent.8 vcuda-scheduler-extender.8)
 COMPLETION := $(addprefix build/completion/,bash zsh fish)
 BUILD_TARGETS += $(MAN) $(COMPLETION)
 OUR_PYTHON = COLUMNS=80 SOURCE_DATE_EPOCH=0 PYTHONPATH=oci:runtime_hook:plugin $(VENV)/bin/python -B
@@ -10,8 +10,10 @@ build/man/vcuda.1: MAN_WORDS = --module vcuda_hook.cli --function build_parser \
 	--description 'containers on slices of NVIDIA GPUs'
 build/man/vcuda-node-agent.8: MAN_WORDS = --module vcuda_plugin.agent --function _parser \
 	--description "shares of this node's GPUs for the kubelet and for containers"
+build/man/vcuda-scheduler-extender.8: MAN_WORDS = --module vcuda_plugin.scheduler.main \
+	--function _parser --description 'room for pods with slices of GPUs, told to kube-scheduler'
 $(MAN): $(wildcard runtime_hook/vcuda_hook/cli*.py) plugin/vcuda_plugin/agent.py \
-	oci/vcuda_oci/names.py
+	plugin/vcuda_plugin/scheduler/main.py oci/vcuda_oci/names.py
 	@mkdir -p $(@D)
 	@$(OUR_PYTHON) $(VENV)/bin/argparse-manpage $(MAN_WORDS) --project-name vcuda \
 	  --prog $(basename $(@F)) --version $(VCUDA_VERSION) --manual-title vcuda \

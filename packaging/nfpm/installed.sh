@@ -12,6 +12,7 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
   unit=vcuda.service folder=/usr/lib/vcuda/python
   rm -f /etc/vcuda/.left-behind # of a removal that came to nothing
 fi
+[ @PACKAGE@ != vcuda-scheduler-extender ] || folder=$folder/scheduler
 
 # It holds its source's time: bytecode of another version is never believed.
 /usr/bin/python3 -I -m compileall -qq --invalidation-mode timestamp "$folder" ||

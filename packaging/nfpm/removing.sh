@@ -24,6 +24,7 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
       say "what was just told stays in the engines' files; take vcuda's entries out by hand"
   fi
 fi
+[ @PACKAGE@ != vcuda-scheduler-extender ] || folder=$folder/scheduler
 
 if [ -d /run/systemd/system ]; then
   systemctl disable --now "$unit" ||

@@ -38,6 +38,7 @@ def test_the_units_that_are_asked_for_pass_systemds_own_look(scratch: str) -> No
     install(scratch, "", scratch + "/units")
     assert sorted(units(scratch)) == [
         scratch + "/units/vcuda-node-agent.service",
+        scratch + "/units/vcuda-scheduler-extender.service",
         scratch + "/units/vcuda.service",
     ]
     looked = subprocess.run(

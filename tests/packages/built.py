@@ -12,7 +12,7 @@ from needed import cannot
 from packages.machine import REPOSITORY
 
 THIS, NEXT = "0.1.0", "0.1.1"
-PARTS = ("runtime", "node-agent", "softgpu")
+PARTS = ("runtime", "node-agent", "scheduler-extender", "softgpu")
 
 
 def folder() -> str:

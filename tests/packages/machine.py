@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import itertools
 import os
@@ -20,7 +21,10 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machine_init.py")
 DEBIAN = REPOSITORY + "/build/debian"
 
+CLONE_NEWNET = 0x40000000
+
 _serial = itertools.count()
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Machine:
@@ -111,6 +115,16 @@ class Machine:
     def exists(self, inside: str) -> bool:
         return os.path.lexists(self.path(inside))
 
+    @contextlib.contextmanager
+    def network(self) -> Iterator[None]:
+        """Sockets that this thread opens meanwhile are in the machine's network, and stay so."""
+        with open(f"/proc/{self.pid}/ns/net") as there, open("/proc/thread-self/ns/net") as here:
+            _enter_network(there.fileno())
+            try:
+                yield
+            finally:
+                _enter_network(here.fileno())
+
     def names(self) -> set[str]:
         """Every path on its disk and in its /run that carries vcuda's name."""
         found = self.check("find", "/", "/run", "-xdev", "-name", "*vcuda*")
@@ -131,6 +145,11 @@ class Machine:
         for group in cgroups.named(self.name) | cgroups.named("vcuda-" + self.name):
             cgroups.remove("/" + group)
         shutil.rmtree(self.folder)
+
+
+def _enter_network(namespace: int) -> None:
+    if _libc.setns(namespace, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 @contextlib.contextmanager

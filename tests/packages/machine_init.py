@@ -96,6 +96,8 @@ def main() -> None:
     enter_root(folder, tree, size)
     if cgroup:
         enter_cgroup(*cgroup)
+        # As on a host, where systemd does it itself: what it mounts for a service has to reach it.
+        mount("--make-rshared", "/")
     print("ready", flush=True)
     if cgroup:
         become_systemd()

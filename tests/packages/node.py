@@ -16,6 +16,15 @@ SETTINGS = f"""\
 driver-root = "{GPU}"
 extra-mounts = ["{GPU}/softgpu.state:/run/softgpu/softgpu.state"]
 """
+# Of a cluster whose API server is never there.
+KUBECONFIG = json.dumps(
+    {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+)
 GIB = 1 << 30
 WORKLOAD = "/usr/lib/vcuda/softgpu/vcuda-workload"
 STOPPED_AT_1_GIB = {
@@ -40,6 +49,11 @@ def install(machine: Machine, debs: list[str]) -> Result:
 def make_gpus(machine: Machine) -> None:
     machine.check("softgpu", "create", GPU, "--gpus", "2")
     machine.write("/etc/vcuda/config.toml", SETTINGS)
+
+
+def join_cluster(machine: Machine) -> None:
+    """Where kubeadm writes whom kube-scheduler is."""
+    machine.write("/etc/kubernetes/scheduler.conf", KUBECONFIG, 0o600)
 
 
 def run(machine: Machine, name: str, *command: str) -> Result:

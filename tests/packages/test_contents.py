@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,11 @@ from packages import built
 from packages.machine import REPOSITORY
 
 TREES = REPOSITORY + "/build/package-trees"
+COMPLETIONS = (
+    "bash-completion/completions/vcuda",
+    "zsh/site-functions/_vcuda",
+    "fish/vendor_completions.d/vcuda.fish",
+)
 # RHEL 9 and its kin have the oldest C library of the distributions that are served: 2.34.
 OLDEST_GLIBC = (2, 34)
 
@@ -50,16 +57,18 @@ def test_lintian_and_rpmlint_have_nothing_to_say_that_is_not_answered() -> None:
 def test_what_make_install_lays_out_is_in_one_package_and_no_more(tmp_path: Path) -> None:
     built.folder()
     install(f"{tmp_path}/usr", f"{tmp_path}/etc", f"{tmp_path}/usr/lib/systemd/system")
-    parts = [below(f"{TREES}/vcuda-{part}") for part in ("runtime", "node-agent")]
     packed = [
-        {re.sub(r"(/man/.*)\.gz$", r"\1", name) for name in part if "/doc/" not in name}
-        for part in parts
+        re.sub(r"(/man/.*)\.gz$", r"\1", name)
+        for part in built.PARTS
+        if part != "softgpu"
+        for name in below(f"{TREES}/vcuda-{part}")
+        if "/doc/" not in name and "/lintian/" not in name
     ]
-    packed = [{name for name in part if "/lintian/" not in name} for part in packed]
-    assert packed[0] & packed[1] == set()
+    assert [name for name, times in Counter(packed).items() if times > 1] == []
+    laid_out = below(str(tmp_path))
     # The shim's name tells its content, and that of the package is stripped.
-    shims = {name for name in below(str(tmp_path)) | packed[0] if "/libvcuda-" in name}
-    assert (packed[0] | packed[1]) - shims == below(str(tmp_path)) - shims
+    shims = {name for name in (*packed, *laid_out) if "/libvcuda-" in name}
+    assert set(packed) - shims == laid_out - shims
 
 
 def test_debs_and_rpms_hold_the_same_files() -> None:
@@ -103,7 +112,8 @@ def walk(parser):
     for action in parser._actions:
         print(*action.option_strings)
         if action.nargs == "A...":
-            for below in action.choices.values():
+            for verb, below in action.choices.items():
+                print(verb)
                 walk(below)
 """
 
@@ -113,9 +123,11 @@ def walk(parser):
     [
         ("vcuda.1", "vcuda_hook.cli.build_parser"),
         ("vcuda-node-agent.8", "vcuda_plugin.agent._parser"),
+        ("vcuda-scheduler-extender.8", "vcuda_plugin.scheduler.main._parser"),
     ],
 )
-def test_the_manual_tells_of_every_option(page: str, parser: str) -> None:
+def test_the_manual_and_completion_tell_of_every_verb_and_option(page: str, parser: str) -> None:
+    built.folder()
     module, _, function = parser.rpartition(".")
     program = f"{_WALK}\nfrom {module} import {function}\nwalk({function}())"
     path = ":".join(f"{REPOSITORY}/{source}" for source in ("oci", "runtime_hook", "plugin"))
@@ -125,8 +137,13 @@ def test_the_manual_tells_of_every_option(page: str, parser: str) -> None:
         capture_output=True,
         text=True,
     )
-    options = set(asked.stdout.split()) - {"-h", "--help"}
-    assert "--config" in options, asked.stderr
-    with open(f"{REPOSITORY}/build/man/{page}") as file:
-        told = file.read().replace("\\-", "-")
-    assert {option for option in options if option not in told} == set()
+    words = set(asked.stdout.split()) - {"-h", "--help"}
+    assert "--config" in words, asked.stderr
+    (packed,) = Path(TREES).glob(f"*/usr/share/man/man?/{page}.gz")
+    told = gzip.decompress(packed.read_bytes()).decode().replace("\\-", "-")
+    assert {word for word in words if word not in told} == set()
+    if page == "vcuda.1":
+        for completion in COMPLETIONS:
+            script = Path(f"{TREES}/vcuda-runtime/usr/share/{completion}").read_text()
+            long = {word.removeprefix("--") for word in words if not re.match("-[^-]", word)}
+            assert {word for word in long if word not in script} == set()

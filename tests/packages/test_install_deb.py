@@ -51,7 +51,8 @@ def test_a_removal_leaves_engines_as_they_were_and_containers_running(plain: Mac
     plain.check("vcuda", "configure", "podman")
     container = node.Container(plain)
     container.start()
-    removed = plain.run("dpkg", "--remove", "vcuda-node-agent", "vcuda-runtime")
+    going = ("vcuda-node-agent", "vcuda-scheduler-extender", "vcuda-runtime")
+    removed = plain.run("dpkg", "--remove", *going)
     assert removed.rc == 0, removed.stderr
     assert plain.read(DOCKER) == '{\n  "debug": true\n}\n'
     assert not plain.exists(PODMAN)

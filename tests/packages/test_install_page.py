@@ -46,6 +46,7 @@ def test_the_page_leads_through_the_life_of_the_debs(booted: Machine) -> None:
     said = commands()
     follow(booted, said["Install"])
     follow(booted, said["Debian 12, Ubuntu 22.04 and later"])
+    node.join_cluster(booted)
     follow(booted, said["Then"])
     assert node.allocates(booted) == node.STOPPED_AT_1_GIB
     follow(booted, said["Upgrade"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from packages import built, node
 from packages.machine import Machine
 
-UNITS = ("vcuda.service", "vcuda-node-agent.service")
+UNITS = ("vcuda.service", "vcuda-node-agent.service", "vcuda-scheduler-extender.service")
 
 
 def main_pid(machine: Machine, unit: str) -> str:
@@ -19,12 +19,14 @@ def states(machine: Machine, verb: str) -> list[str]:
 def test_services_follow_their_packages(booted: Machine) -> None:
     assert node.install(booted, built.files("deb", built.folder())).rc == 0
     node.make_gpus(booted)
+    node.join_cluster(booted)
     # They start when the operator says so, and not before.
-    assert states(booted, "is-enabled") == ["disabled", "disabled"]
-    assert states(booted, "is-active") == ["inactive", "inactive"]
+    assert states(booted, "is-enabled") == ["disabled"] * 3
+    assert states(booted, "is-active") == ["inactive"] * 3
 
     # Another version takes the place of what runs, and what is stopped stays so.
-    for active, folder in zip(UNITS, (built.next_version(), built.folder())):
+    this, later = built.folder(), built.next_version()
+    for active, folder in zip(UNITS, (later, this, later)):
         booted.check("systemctl", "stop", *UNITS)
         booted.check("systemctl", "enable", "--now", active)
         before = main_pid(booted, active)
@@ -35,11 +37,11 @@ def test_services_follow_their_packages(booted: Machine) -> None:
         assert states(booted, "is-active") == expected
         assert node.allocates(booted) == node.STOPPED_AT_1_GIB
 
-    removed = booted.run("dpkg", "--remove", "vcuda-node-agent", "vcuda-runtime")
+    removed = booted.run("dpkg", "--remove", *(f"vcuda-{part}" for part in built.PARTS))
     assert removed.rc == 0, removed.stderr
     commands = booted.check("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
     assert "python3" not in commands
-    assert states(booted, "is-active") == ["inactive", "inactive"]
+    assert states(booted, "is-active") == ["inactive"] * 3
     assert booted.check("find", "/etc/systemd", "-name", "*vcuda*") == ""
 
 

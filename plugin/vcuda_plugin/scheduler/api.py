@@ -11,11 +11,12 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import kubernetes.client
 import kubernetes.config
-import orjson
 import urllib3
 from kubernetes.config import ConfigException
 
 from vcuda_oci.errors import VcudaError
+
+from . import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ class Api:
 
         Raises VcudaError: there is none, or it says nothing.
         """
-        configuration = kubernetes.client.Configuration()
+        configuration: Any = kubernetes.client.Configuration()
         configuration.connection_pool_maxsize = CONNECTIONS
         configuration.keep_alive = True
         try:
@@ -50,9 +51,10 @@ class Api:
             where = kubeconfig or "the pod's service account"
             mend = "name a readable file with --kubeconfig, or run in the cluster"
             raise VcudaError(f"no API server to ask: {error}", where, mend) from error
-        self._client = kubernetes.client.ApiClient(configuration)
+        self._configuration = configuration
         # The pool of the one host: to look it up again takes as long as a call does.
-        pools: urllib3.PoolManager = self._client.rest_client.pool_manager
+        client = kubernetes.client.ApiClient(configuration)
+        pools: urllib3.PoolManager = client.rest_client.pool_manager
         self._pool = pools.connection_from_url(str(configuration.host))
         self._prefix = urlsplit(str(configuration.host)).path.rstrip("/")
 
@@ -65,10 +67,10 @@ class Api:
         **query: str,
     ) -> tuple[int, Any]:
         """The status and the object that came with it. Raises Unreachable."""
-        data = None if body is None else orjson.dumps(body)
+        data = None if body is None else json_bytes.dumps(body)
         try:
             answer = self._request(method, path, query, seconds, data, preload=True)
-            return answer.status, orjson.loads(answer.data)
+            return answer.status, json_bytes.loads(answer.data)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise Unreachable(f"{method} {path}: {error}") from error
 
@@ -90,7 +92,7 @@ class Api:
                 if len(rest) > _MOST_LINE_BYTES:
                     raise Unreachable(f"watch {path}: an object without an end")
                 for line in whole:
-                    yield orjson.loads(line)
+                    yield json_bytes.loads(line)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise Unreachable(f"watch {path}: {error}") from error
         finally:
@@ -108,9 +110,10 @@ class Api:
         headers = {"Accept": "application/json", "User-Agent": "vcuda-scheduler-extender"}
         if data is not None:
             headers["Content-Type"] = "application/json"
-        settings: list[tuple[str, str]] = []
         # A token that is about to end is read anew here.
-        self._client.update_params_for_auth(headers, settings, ["BearerToken"], path, method, data)
+        for setting in self._configuration.auth_settings().values():
+            if setting["in"] == "header":
+                headers[setting["key"]] = setting["value"]
         return self._pool.urlopen(
             method,
             self._prefix + path + ("?" + urlencode(query) if query else ""),

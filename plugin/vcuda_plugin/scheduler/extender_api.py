@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import orjson
+from . import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ def filter_result(asked: Candidates, verdict: Verdict) -> bytes:
     if asked.nodes is not None:
         fitting = set(verdict.fitting)
         nodes = {"items": [each for each in asked.nodes if _name(each) in fitting]}
-    return orjson.dumps(
+    return json_bytes.dumps(
         {
             "Nodes": nodes,
             "NodeNames": verdict.fitting if nodes is None else None,
@@ -90,22 +90,22 @@ def filter_result(asked: Candidates, verdict: Verdict) -> bytes:
 
 def filter_error(reason: str) -> bytes:
     empty = {"Nodes": None, "NodeNames": None, "FailedNodes": None}
-    return orjson.dumps({**empty, "FailedAndUnresolvableNodes": None, "Error": reason})
+    return json_bytes.dumps({**empty, "FailedAndUnresolvableNodes": None, "Error": reason})
 
 
 def priorities(names: Sequence[str], scores: Sequence[int]) -> bytes:
     """HostPriorityList."""
-    return orjson.dumps([{"Host": name, "Score": score} for name, score in zip(names, scores)])
+    return json_bytes.dumps([{"Host": name, "Score": score} for name, score in zip(names, scores)])
 
 
 def binding_result(reason: str = "") -> bytes:
     """ExtenderBindingResult."""
-    return orjson.dumps({"Error": reason})
+    return json_bytes.dumps({"Error": reason})
 
 
 def _fields(body: bytes) -> dict[str, Any]:
     try:
-        said = orjson.loads(body)
+        said = json_bytes.loads(body)
     except ValueError as error:
         raise Malformed(f"not JSON: {error}") from None
     if not isinstance(said, dict):

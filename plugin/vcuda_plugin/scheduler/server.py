@@ -8,7 +8,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import orjson
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,7 +15,7 @@ from starlette.routing import Route
 from vcuda_oci import names
 from vcuda_oci.errors import VcudaError
 
-from . import extender_api, inspect
+from . import extender_api, inspect, json_bytes
 from .api import CONNECTIONS
 from .ask import ask_of
 from .extender_api import Malformed
@@ -138,7 +137,7 @@ class Server:
         return _line("ok", 200) if self.ready else _line(NOT_READY, 503)
 
     async def _version(self, request: Request) -> Response:
-        return _json(orjson.dumps({"version": names.VERSION}))
+        return _json(json_bytes.dumps({"version": names.VERSION}))
 
     async def _page(self, request: Request) -> Response:
         return Response(self._metrics.page(), media_type="text/plain; version=0.0.4")
@@ -148,7 +147,7 @@ class Server:
         found = inspect.node(self._cluster, name) if name else inspect.nodes(self._cluster)
         if found is None:
             return _line(f"node '{name}' is not known", 404)
-        return _json(orjson.dumps(found))
+        return _json(json_bytes.dumps(found))
 
 
 async def _body(request: Request) -> bytes | None:
