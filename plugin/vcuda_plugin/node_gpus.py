@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vcuda_oci.placement import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MOST_GPUS = 1024
 
@@ -26,6 +29,14 @@ class NodeGpus:
     unhealthy: dict[str, str] = field(default_factory=dict)
     distances: list[list[int]] | None = None
     overcommit: float = 1
+
+    def between(self, gpus: Sequence[Gpu]) -> list[list[int]] | None:
+        """The distances between these of its GPUs, in their order."""
+        if self.distances is None:
+            return None
+        at = {gpu.uuid: position for position, gpu in enumerate(self.gpus)}
+        positions = [at[gpu.uuid] for gpu in gpus]
+        return [[self.distances[a][b] for b in positions] for a in positions]
 
     def dump(self) -> str:
         gpus: list[dict[str, Any]] = []

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["simulate"]:
+        return _simulate(words[1:])
     parser = build_parser()
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(words)
+    if arguments.verb == "simulate":
+        parser.error("simulate reads no settings: leave --config out")
     if arguments.verb == "completion":
         sys.stdout.write(completion.script(parser, arguments.shell))
         return 0
@@ -81,6 +86,17 @@ def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
     if name == "inspect":
         return show.inspect
     return show.gpus if name == "gpus" else show.ps
+
+
+def _simulate(words: Sequence[str]) -> int:
+    """Its options are another program's."""
+    from .simulate import simulate
+
+    try:
+        simulate(words)
+    except VcudaError as error:
+        sys.stderr.write(f"vcuda: {error}\n")
+        return 1
 
 
 def _end_quietly_with_the_reader() -> None:
@@ -174,6 +190,12 @@ def build_parser() -> argparse.ArgumentParser:
             "demo --seconds 8",
             json=False,
         )
+    )
+    verb(
+        "simulate",
+        "replay a trace of pods on a described cluster; it has options of its own",
+        "simulate --generate fgd --nodes 100x8:H100:80GiB",
+        json=False,
     )
     complete = verb(
         "completion",

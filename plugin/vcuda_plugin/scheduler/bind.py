@@ -8,7 +8,7 @@ not bound. Source: k8s.io/kubernetes, pkg/registry/core/pod/storage, BindingREST
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vcuda_oci import names
 from vcuda_oci.decision import Decision
@@ -22,7 +22,6 @@ from .place import decided
 if TYPE_CHECKING:
     from vcuda_oci.config import Config
 
-    from .api import Api
     from .ask import PodAsk
     from .cluster import Cluster
     from .extender_api import Binding
@@ -30,8 +29,14 @@ if TYPE_CHECKING:
     from .place import Placed
 
 
+class Calls(Protocol):
+    """What binds, of `api.Api`."""
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]: ...
+
+
 class Binder:
-    def __init__(self, cluster: Cluster, api: Api, settings: Config) -> None:
+    def __init__(self, cluster: Cluster, api: Calls, settings: Config) -> None:
         self._cluster, self._api, self._settings = cluster, api, settings
 
     def bind(self, asked: Binding) -> str:

@@ -236,7 +236,8 @@ class Cluster:
         gpus: Sequence[Gpu] = entry.facts.usable
         if ask.wanted != _ANY:
             gpus = [gpu for gpu in gpus if ask.wanted.allows(gpu.uuid, gpu.model)]
-        return place(gpus, taken, ask, self.order, entry.facts.told.overcommit)
+        told = entry.facts.told
+        return place(gpus, taken, ask, self.order, told.overcommit, told.between)
 
     def _held(self, pod: PodFacts, entry: Entry) -> list[GpuShare]:
         """What a pod that is bound has. One without a decision of ours is placed by the node, by

@@ -43,6 +43,12 @@ def command() -> int:
 
 
 def main(argv: Sequence[str]) -> int:
+    if argv[:1] == ["simulate"]:
+        from .simulation.command import main as simulate
+
+        for number in (signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        return simulate(argv[1:])
     arguments = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"{PROGRAM}: %(message)s")
     try:
@@ -58,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
         PROGRAM,
         description="Tells kube-scheduler which nodes have room for a pod's GPUs, and puts it on "
         "them. SIGTERM ends it; what it knows it reads from the API server when it starts.",
-        epilog=f"example: {PROGRAM} --kubeconfig ~/.kube/config",
+        epilog=f"example: {PROGRAM} --kubeconfig ~/.kube/config. What `{PROGRAM} simulate` does, "
+        "`vcuda simulate --help` tells.",
     )
     parser.add_argument(
         "--config", metavar="FILE", default=names.DEFAULT_CONFIG, help="default: %(default)s"

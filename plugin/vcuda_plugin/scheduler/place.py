@@ -12,12 +12,14 @@ from vcuda_oci.request import Request
 from .ask import INIT, SIDECAR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from vcuda_oci.decision import Decision
     from vcuda_oci.placement import Gpu
 
     from .ask import ContainerAsk, Part, PodAsk
+
+    Between = Callable[[Sequence[Gpu]], Sequence[Sequence[int]] | None]
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,9 @@ def place(
     ask: PodAsk,
     order: str,
     overcommit: float = 1,
+    between: Between = lambda gpus: None,
 ) -> Placed | Refused:
-    """`gpus`: those that the pod may use. taken: of other pods.
+    """`gpus`: those that the pod may use. taken: of other pods. between: their distances, if told.
 
     The largest container first, so that small ones take no GPU that it needs whole. An init
     container runs before the others: it takes of their GPUs first, and counts only where it needs
@@ -47,7 +50,7 @@ def place(
     lasting = [each for each in ask.containers if each.stage != INIT]
     for each in sorted(lasting, key=lambda each: -sum(part.core for part in each.parts)):
         beside = [*taken, *(share for shares in found.values() for share in shares)]
-        answer = _container(gpus, beside, each, order, overcommit)
+        answer = _container(gpus, beside, each, order, overcommit, between)
         if isinstance(answer, Refused):
             return answer
         found[each.name] = answer
@@ -56,9 +59,11 @@ def place(
         if each.stage == INIT:
             beside = [*taken, *_sidecars_before(ask, number, found)]
             mine = [gpu for gpu in gpus if gpu.uuid in own]
-            answer = _container(mine, beside, each, order, overcommit) if mine else Refused("")
+            answer = (
+                _container(mine, beside, each, order, overcommit, between) if mine else Refused("")
+            )
             if isinstance(answer, Refused):
-                answer = _container(gpus, beside, each, order, overcommit)
+                answer = _container(gpus, beside, each, order, overcommit, between)
             if isinstance(answer, Refused):
                 return answer
             found[each.name] = answer
@@ -125,12 +130,13 @@ def _container(
     container: ContainerAsk,
     order: str,
     overcommit: float,
+    between: Between,
 ) -> list[GpuShare] | Refused:
     found: list[GpuShare] = []
     for part in container.parts:
         used = {share.uuid for share in found}
         others = [gpu for gpu in gpus if gpu.uuid not in used] if used else gpus
-        answer = _part(others, taken, part, order, overcommit)
+        answer = _part(others, taken, part, order, overcommit, between)
         if isinstance(answer, Refused):
             return answer
         found += answer.shares
@@ -138,16 +144,22 @@ def _container(
 
 
 def _part(
-    gpus: Sequence[Gpu], taken: Sequence[GpuShare], part: Part, order: str, overcommit: float
+    gpus: Sequence[Gpu],
+    taken: Sequence[GpuShare],
+    part: Part,
+    order: str,
+    overcommit: float,
+    between: Between,
 ) -> Chosen | Refused:
     if part.memory_percent is None:
-        return choose(gpus, taken, Request(part.core, part.memory_bytes), order, overcommit)
+        request = Request(part.core, part.memory_bytes)
+        return choose(gpus, taken, request, order, overcommit, between(gpus))
     # A percent is another size on each size of GPU; the smallest that will do.
     refused: Refused | None = None
     for size in sorted({gpu.memory_bytes for gpu in gpus}):
         same = [gpu for gpu in gpus if gpu.memory_bytes == size]
         request = Request(part.core, size * part.memory_percent // 100)
-        answer = choose(same, taken, request, order, overcommit)
+        answer = choose(same, taken, request, order, overcommit, between(same))
         if isinstance(answer, Chosen):
             return answer
         refused = refused or answer

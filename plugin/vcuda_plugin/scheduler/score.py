@@ -18,7 +18,7 @@ from vcuda_oci.config import SPREAD
 from .ask import TOPOLOGY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,7 +40,7 @@ def scores(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> list[int]:
     """In the order of `names`; 0 of a node that is not known."""
     with cluster.lock:
         rows, part = cluster.rows(names), ask.single
-        before = _free(cluster, rows)
+        before = free_of(cluster, rows)
         count = np.maximum(cluster.arrays.at(rows, "there").sum(axis=1), 1)
         after = _after(cluster, rows, before, ask, part) if part else before
         left = np.maximum(after.sum(axis=1) - (0 if part else ask.core / 100), 0)
@@ -60,15 +60,15 @@ def scores(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> list[int]:
         return [int(each) for each in np.clip(found, 0, MOST)]
 
 
-def useless(free: Floats) -> Floats:
+def useless(free: Floats, shapes: Iterable[tuple[float, float]] = SHAPES) -> Floats:
     """(rows): how many GPUs' worth of what is free the next pod cannot use, on average.
 
-    free: (rows, columns), of each GPU from 0 to 1.
+    free: (rows, columns), of each GPU from 0 to 1. shapes: as `SHAPES`.
     """
     untouched = free >= 1
     whole = untouched.sum(axis=1)
     lost: Floats = np.zeros(len(free))
-    for size, likely in SHAPES:
+    for size, likely in shapes:
         if size < 1:
             unused = np.where(free < size, free, 0).sum(axis=1)
         else:
@@ -76,6 +76,27 @@ def useless(free: Floats) -> Floats:
             unused = parts + np.where(whole < size, whole, 0)
         lost += likely * unused
     return lost
+
+
+def free_of(cluster: Cluster, rows: Rows) -> Floats:
+    """(rows, columns): of each GPU what is free, of the scarcer of compute and memory."""
+    arrays = cluster.arrays
+    size = np.maximum(arrays.at(rows, "size"), 1)
+    free = np.minimum(arrays.at(rows, "core") / 100, arrays.at(rows, "memory") / size)
+    free[~arrays.at(rows, "there")] = 0
+    found: Floats = np.clip(free, 0, 1)
+    # Whole is whole only while nobody is there.
+    found[~arrays.at(rows, "untouched") & (found >= 1)] = 0.99
+    return found
+
+
+def rest_of(cluster: Cluster, rows: Rows, part: Part) -> Floats:
+    """(rows, columns): what would be free of each GPU that `part`, below a whole one, is put on."""
+    arrays = cluster.arrays
+    size = np.maximum(arrays.at(rows, "size"), 1)
+    needed = part.memory_bytes if part.memory_bytes is not None else size * part.core // 100
+    memory: Floats = (arrays.at(rows, "memory") - needed) / size
+    return np.maximum(np.minimum((arrays.at(rows, "core") - part.core) / 100, memory), 0)
 
 
 def closeness(entry: Entry | None, count: int) -> float:
@@ -104,18 +125,6 @@ def closeness(entry: Entry | None, count: int) -> float:
     return 1 - (best - min(others)) / (max(others) - min(others))
 
 
-def _free(cluster: Cluster, rows: Rows) -> Floats:
-    """(rows, columns): of each GPU what is free, of the scarcer of compute and memory."""
-    arrays = cluster.arrays
-    size = np.maximum(arrays.at(rows, "size"), 1)
-    free = np.minimum(arrays.at(rows, "core") / 100, arrays.at(rows, "memory") / size)
-    free[~arrays.at(rows, "there")] = 0
-    found: Floats = np.clip(free, 0, 1)
-    # Whole is whole only while nobody is there.
-    found[~arrays.at(rows, "untouched") & (found >= 1)] = 0.99
-    return found
-
-
 def _after(cluster: Cluster, rows: Rows, free: Floats, ask: PodAsk, part: Part) -> Floats:
     """`free` once the pod is there, on the GPU that placement will choose."""
     arrays = cluster.arrays
@@ -132,8 +141,6 @@ def _after(cluster: Cluster, rows: Rows, free: Floats, ask: PodAsk, part: Part) 
     sign = -1 if (ask.gpu_order or cluster.order) == SPREAD else 1
     rank: NDArray[Any] = np.where(fits, sign * (left + memory / size), np.inf)
     best, here = rank.argmin(axis=1), np.arange(len(rows))
-    needed = part.memory_bytes if part.memory_bytes is not None else size * core // 100
-    rest = np.minimum((left - core) / 100, (memory - needed) / size)
-    right = fits[here, best]
-    after[here[right], best[right]] = np.maximum(rest[here[right], best[right]], 0)
+    rest, right = rest_of(cluster, rows, part), fits[here, best]
+    after[here[right], best[right]] = rest[here[right], best[right]]
     return after

@@ -1,0 +1,50 @@
+"""Pods of the shape of a public trace of a cluster of shared GPUs, as many as are wanted.
+
+How many GPUs a pod asks for: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, table 1, the
+pods without a GPU left out. How large a share is: counted in 450 rows of the trace that comes with
+it (alibaba/clusterdata, cluster-trace-gpu-v2023, openb_pod_list_default.csv), to the percent.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from .trace import TracePod
+
+# GPUs and how many of a thousand pods; 0: a share of one.
+_GPUS = {0: 378, 1: 480, 2: 2, 4: 2, 8: 5}
+# Percent of one GPU, and how often.
+_SHARES = {
+    **{5: 3, 11: 4, 16: 8, 22: 15, 23: 13, 27: 1, 32: 27, 44: 1, 46: 17, 47: 60},
+    **{48: 2, 55: 3, 59: 2, 65: 3, 81: 13},
+}
+
+
+def filling(seed: int, gpus: float) -> list[TracePod]:
+    """Pods that ask for at least `gpus` GPUs in all: one a second, and none ends."""
+    dice = random.Random(seed)  # noqa: S311 - nothing is kept secret with it
+    pods: list[TracePod] = []
+    asked = 0.0
+    while asked < gpus:
+        pods.append(_pod(dice, len(pods)))
+        asked += pods[-1].gpus
+    return pods
+
+
+def coming_and_going(seed: int, gpus: float, number: int) -> list[TracePod]:
+    """So many pods, one a second, that ask for `gpus` GPUs at a time once the first have ended.
+
+    How long each lives is exponentially distributed, and the same for all sizes.
+    """
+    dice = random.Random(seed)  # noqa: S311 - nothing is kept secret with it
+    pods = [_pod(dice, each) for each in range(number)]
+    mean = gpus * number / sum(pod.gpus for pod in pods)
+    return [replace(pod, duration=round(dice.expovariate(1 / mean), 3)) for pod in pods]
+
+
+def _pod(dice: random.Random, number: int) -> TracePod:
+    (count,) = dice.choices(list(_GPUS), list(_GPUS.values()))
+    (share,) = dice.choices(list(_SHARES), list(_SHARES.values()))
+    core = 100 if count else share
+    return TracePod(f"pod-{number:06}", number, core=core, count=count or 1)

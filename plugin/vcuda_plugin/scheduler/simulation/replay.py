@@ -1,0 +1,142 @@
+"""A trace, replayed under one policy by the extender's filter, scores and bind.
+
+What fits nowhere waits and is tried again whenever something ends, by priority and then by arrival;
+what comes meanwhile is tried at once. Time is the trace's: a pod starts when it is bound.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from vcuda_oci import decision, names
+from vcuda_plugin.scheduler.bind import Binder
+from vcuda_plugin.scheduler.cluster import Cluster
+from vcuda_plugin.scheduler.extender_api import Binding
+from vcuda_plugin.scheduler.fit import fit
+from vcuda_plugin.scheduler.objects import pod_of
+from vcuda_plugin.scheduler.score import free_of
+
+from .trace import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vcuda_plugin.scheduler.objects import NodeFacts
+
+    from .fragmentation import Mix
+    from .policies import Policy
+    from .trace import TracePod
+
+_TOLD_EVERY_SECONDS = 10.0
+
+
+@dataclass
+class Outcome:
+    """waited: seconds of the trace, of each pod that was placed. placed: where, by the pod's name.
+
+    allocated, fragmented: GPUs' worth after each arrival. took: seconds of each filter, choice and
+    bind. never: the pods that fit no node of the cluster, whatever ends.
+    """
+
+    waited: list[float] = field(default_factory=list)
+    placed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    allocated: list[float] = field(default_factory=list)
+    fragmented: list[float] = field(default_factory=list)
+    took: list[float] = field(default_factory=list)
+    never: set[str] = field(default_factory=set)
+
+
+class Replay:
+    def __init__(self, nodes: Sequence[NodeFacts], policy: Policy, mix: Mix) -> None:
+        self._policy, self._mix, self._names = policy, mix, [node.name for node in nodes]
+        self._cluster = Cluster(policy.order)
+        for node in nodes:
+            self._cluster.put_node(node)
+        self._api = _Api()
+        self._binder = Binder(self._cluster, self._api, SETTINGS)
+        self._ends: list[tuple[float, str]] = []
+        self._waiting: list[tuple[int, float, int, TracePod]] = []
+        self.outcome = Outcome()
+
+    def run(self, pods: Sequence[TracePod], say: Callable[[int], None]) -> Outcome:
+        """say: how many have come, now and then."""
+        told = time.monotonic()
+        for number, pod in enumerate(pods):
+            self._end_until(pod.arrival)
+            if not self._try(pod, pod.arrival):
+                heapq.heappush(self._waiting, (-pod.priority, pod.arrival, number, pod))
+            self._look()
+            if time.monotonic() - told >= _TOLD_EVERY_SECONDS:
+                told = time.monotonic()
+                say(number + 1)
+        self._end_until(float("inf"))
+        return self.outcome
+
+    def _end_until(self, now: float) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            at = self._ends[0][0]
+            while self._ends and self._ends[0][0] == at:
+                self._cluster.end_pod(heapq.heappop(self._ends)[1])
+            self._retry(at)
+
+    def _retry(self, now: float) -> None:
+        still, failed = [], set()
+        while self._waiting:
+            entry = heapq.heappop(self._waiting)
+            # One that asks for the same has just been told that there is no room.
+            kind = replace(entry[3], name="", arrival=0, duration=None, priority=0)
+            if kind in failed or not self._try(entry[3], now):
+                failed.add(kind)
+                still.append(entry)
+        self._waiting = still
+
+    def _try(self, pod: TracePod, now: float) -> bool:
+        cluster, facts = self._cluster, pod_of(pod.as_object(), SETTINGS)
+        if facts is None or facts.ask is None:
+            raise ValueError(pod)  # who reads a trace checks it
+        began = time.perf_counter()
+        verdict = fit(cluster, facts.ask, self._names)
+        node = ""
+        if verdict.fitting:
+            node, ask = self._policy.pick(cluster, facts.ask, verdict.fitting)
+            facts = replace(facts, ask=ask)
+            cluster.put_pod(facts)
+            failure = self._binder.bind(Binding(facts.namespace, facts.name, facts.uid, node))
+            if failure:
+                raise RuntimeError(failure)  # nothing comes between the filter and this
+        self.outcome.took.append(time.perf_counter() - began)
+        if len(verdict.never) == len(self._names):
+            self.outcome.never.add(pod.name)
+        if not node:
+            return False
+        # The event that tells of the binding.
+        bound = decision.parse(self._api.annotations[names.ANNOTATION_DECISION])
+        cluster.put_pod(replace(facts, node=node, decision=bound))
+        self.outcome.placed[pod.name] = tuple(share.uuid for share in bound.containers["main"])
+        self.outcome.waited.append(now - pod.arrival)
+        if pod.duration is not None:
+            heapq.heappush(self._ends, (now + pod.duration, facts.uid))
+        return True
+
+    def _look(self) -> None:
+        cluster = self._cluster
+        rows = cluster.rows(self._names)
+        arrays, free = cluster.arrays, free_of(cluster, rows)
+        there = arrays.at(rows, "there")
+        held = (100 - arrays.at(rows, "core"))[there].sum() / 100
+        self.outcome.allocated.append(float(held))
+        self.outcome.fragmented.append(float(self._mix.lost(cluster, rows, free).sum()))
+
+
+class _Api:
+    """An API server that binds whatever it is told to, and keeps the last one's annotations."""
+
+    def __init__(self) -> None:
+        self.annotations: dict[str, str] = {}
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        self.annotations = body["metadata"]["annotations"]
+        return 201, {}

@@ -1,0 +1,26 @@
+"""``vcuda simulate``: becomes the scheduler extender's program, whose code it replays with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from vcuda_oci.errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+_PROGRAM = "vcuda-scheduler-extender"
+
+
+def simulate(words: Sequence[str]) -> NoReturn:
+    """words: what follows the verb. Raises VcudaError."""
+    beside = os.path.dirname(os.path.realpath(sys.argv[0]))
+    path = shutil.which(_PROGRAM, path=beside) or shutil.which(_PROGRAM)
+    if not path:
+        what, mend = "not installed", f"install the package {_PROGRAM}"
+        raise VcudaError(what, f"simulate: {_PROGRAM}", mend)
+    os.execv(path, [path, "simulate", *words])

@@ -1,0 +1,148 @@
+"""What becomes of a trace on a cluster: who is placed, who waits, what is lost to fragments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from unit.clusters import SETTINGS
+from unit.ground import GIB
+from vcuda_plugin.scheduler.ask import ask_of
+from vcuda_plugin.scheduler.cluster import Cluster
+from vcuda_plugin.scheduler.simulation import fgd_trace, nodes, report
+from vcuda_plugin.scheduler.simulation.fragmentation import Mix
+from vcuda_plugin.scheduler.simulation.policies import policies
+from vcuda_plugin.scheduler.simulation.replay import Outcome, Replay
+from vcuda_plugin.scheduler.simulation.trace import TracePod
+
+ALL = ["binpack", "spread", "topology", "first-fit", "best-fit", "fgd"]
+
+
+def replayed(
+    pods: list[TracePod], *groups: str, policy: str = "binpack", seed: int = 1, mix: Any = None
+) -> Outcome:
+    mix = mix or Mix(pods)
+    replay = Replay(nodes.parse(list(groups)), policies(mix, seed)[policy], mix)
+    return replay.run(pods, lambda come: None)
+
+
+def where(outcome: Outcome) -> dict[str, list[str]]:
+    """The GPUs of each pod, as node and index."""
+    return {
+        name: [uuid.removeprefix("GPU-node-0000") for uuid in uuids]
+        for name, uuids in outcome.placed.items()
+    }
+
+
+def test_what_fits_nowhere_waits_for_an_end_and_the_higher_priority_waits_less() -> None:
+    pods = [
+        TracePod("first", 0, duration=10, core=100),
+        TracePod("low", 1, duration=5, core=100),
+        TracePod("high", 2, duration=5, core=100, priority=1),
+        TracePod("too large", 3, count=2),
+        TracePod("late", 30, core=40),
+    ]
+    outcome = replayed(pods, "1x1:H100:80GiB")
+    assert list(outcome.placed) == ["first", "high", "low", "late"]
+    assert outcome.waited == [0, 8, 14, 0]
+    assert outcome.never == {"too large"}
+    assert outcome.allocated == [1, 1, 1, 1, pytest.approx(0.4)]
+    found = report.figures(pods, nodes.parse(["1x1:H100:80GiB"]), outcome)
+    assert (found["placed"], found["no_room"], found["never_fits"]) == (4, 0, 1)
+    assert (found["placed_percent"], found["at_once_percent"]) == (80, 40)
+    assert found["wait_seconds"] == {"p50": 0, "p99": 14, "most": 14}
+    assert found["allocated_percent"] == {"most": 100, "mean": 88}
+
+
+def test_pods_go_to_the_model_and_the_memory_that_they_name() -> None:
+    pods = [
+        TracePod("t4", 0, core=10, model="t4"),
+        TracePod("much", 1, core=10, memory=40 * GIB),
+        TracePod("none", 2, core=10, memory=40 * GIB, model="t4"),
+        TracePod("parts", 3, core=20, memory=8 * GIB, count=2),
+    ]
+    outcome = replayed(pods, "1x1:T4:16GiB", "1x2:H100:80GiB", policy="first-fit")
+    assert where(outcome) == {"t4": ["0-0"], "much": ["1-0"], "parts": ["1-0", "1-1"]}
+    assert outcome.never == {"none"}
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_no_policy_gives_a_gpu_away_twice(policy: str) -> None:
+    pods = fgd_trace.filling(3, 40)
+    by_name = {pod.name: pod for pod in pods}
+    outcome = replayed(pods, "3x8:H100:80GiB", "2x2:T4:16GiB", policy=policy)
+    held: dict[str, int] = {}
+    for name, uuids in outcome.placed.items():
+        assert len(uuids) == by_name[name].count
+        for uuid in uuids:
+            held[uuid] = held.get(uuid, 0) + by_name[name].core
+    assert max(held.values()) <= 100
+    assert sum(held.values()) / 100 == pytest.approx(outcome.allocated[-1])
+    assert outcome.allocated[-1] > 0.8 * 28
+
+
+@pytest.mark.parametrize("policy", ["binpack", "fgd"])
+def test_the_same_seed_gives_the_same_answer(policy: str) -> None:
+    def answer(seed: int) -> dict[str, Any]:
+        pods = fgd_trace.coming_and_going(seed, 20, 60)
+        groups = ["4x4:H100:80GiB"]
+        outcome = replayed(pods, *groups, policy=policy, seed=seed)
+        found = report.figures(pods, nodes.parse(groups), outcome)
+        del found["latency_ms"]
+        return {**found, "where": outcome.placed}
+
+    assert answer(1) == answer(1) != answer(2)
+
+
+def test_fragmentation_is_what_the_paper_calls_so() -> None:
+    mix = Mix(
+        [
+            *(TracePod("a", core=30), TracePod("b", core=30), TracePod("c", core=100)),
+            TracePod("d", count=2),
+            TracePod("e", core=30, model="T4"),
+        ]
+    )
+    cluster = Cluster("binpack")
+    for facts in nodes.parse(["1x2:H100:80GiB", "1x2:T4:16GiB"]):
+        cluster.put_node(facts)
+    rows = cluster.rows(list(cluster.nodes))
+    free = np.array([[1.0, 0.2] + [0] * 6, [0.5, 0.5] + [0] * 6])
+    # Of 0.3: what is below it. Of whole GPUs: what is not whole, or not enough. Of T4: all others.
+    first = 2 * 0.2 + 0.2 + 1.2 + 1.2
+    second = 0 + 1.0 + 1.0 + 0
+    assert mix.lost(cluster, rows, free).tolist() == pytest.approx([first / 5, second / 5])
+
+
+def test_fgd_keeps_what_the_next_pods_can_use_where_best_fit_does_not() -> None:
+    """Free are 60 % on a node of its own, and 50 % beside a whole GPU; pods ask for 50 or 60 %."""
+    pods = [
+        TracePod("a", core=40, model="one"),
+        TracePod("b", core=50, model="two"),
+        TracePod("asked", core=50),
+    ]
+    mix = Mix([TracePod("x", core=60), TracePod("y", core=50)])
+    groups = ["1x1:one:80GiB", "1x2:two:80GiB"]
+    assert where(replayed(pods, *groups, policy="best-fit", mix=mix))["asked"] == ["0-0"]
+    assert where(replayed(pods, *groups, policy="fgd", mix=mix))["asked"] == ["1-0"]
+
+
+def test_linked_gpus_are_kept_together_by_topology_and_told() -> None:
+    pods = [
+        TracePod("share", 0, core=50),
+        *(TracePod(f"pair-{n}", 1 + n, count=2) for n in range(3)),
+    ]
+    groups = ["1x8:H100:80GiB:2"]
+    outcome = replayed(pods, *groups, policy="topology")
+    assert where(outcome) == {
+        "share": ["0-0"],
+        **{f"pair-{n}": [f"0-{2 * n + 2}", f"0-{2 * n + 3}"] for n in range(3)},
+    }
+    assert report.figures(pods, nodes.parse(groups), outcome)["linked_percent"] == 100
+
+
+def test_every_pod_of_a_generated_trace_is_understood() -> None:
+    for pod in fgd_trace.filling(5, 200):
+        ask = ask_of(pod.as_object(), SETTINGS)
+        assert ask and ask.core == pod.core * pod.count
