@@ -76,11 +76,14 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
 
 
 def fill(api: PlayedApi, nodes: int, pods: int, dice: random.Random) -> None:
-    """Nodes of 8 GPUs, and pods with shares of them where there is room."""
+    """Nodes of 8 GPUs, pods with shares of them where there is room, and a quota of them all."""
     for number in range(nodes):
         name = f"node-{number}"
         gpus = clusters.told(name, *[BLOCKS // 4] * GPUS, model="NVIDIA H100 80GB HBM3")
-        api.add(clusters.node(name, gpus))
+        api.add(clusters.node(name, gpus, labels={"gaia.tencent.com/gpu-model": "H100"}))
+    quota = {"default": {"quota": {"H100": nodes * GPUS}}}
+    named = {"name": "gpuquota", "namespace": "kube-system"}
+    api.add({"metadata": named, "data": {"gpu_quota": orjson.dumps(quota).decode()}})
     free: dict[tuple[int, int], int] = {}
     while len(api.objects[PODS]) < pods:
         core = dice.choice((10, 20, 25, 30, 50, 100))

@@ -19,6 +19,7 @@ from unit.played_api import PlayedApi
 
 MANY = b'{"Pod": {}, "NodeNames": [' + b'"a",' * 100_000 + b'"a"]}'
 ASKING = pod("asking", container(core=30, memory=16))
+VICTIMS = b'{"Pod": {}, "NodeNameToMetaVictims": {"a": {"Pods": [%b]}}}'
 
 
 @pytest.fixture
@@ -46,11 +47,14 @@ def test_who_sends_nonsense_gets_one_line(api: PlayedApi, tmp_path: Any) -> None
             ("priorities", b'{"Pod": {}, "NodeNames": [1]}', "priorities: NodeNames are not all"),
             ("predicates", MANY, "predicates: more than 100000 NodeNames"),
             ("bind", b'{"Node": "a"}', "bind: ExtenderBindingArgs need PodName"),
+            ("preempt", b"{}", "preempt: ExtenderPreemptionArgs without a Pod"),
+            ("preempt", b'{"Pod": {}, "NodeNameToVictims": [1]}', "preempt: "),
+            ("preempt", VICTIMS % b"{}", "preempt: Victims need Pods with their UIDs, and a num"),
+            ("preempt", VICTIMS % b'{"UID": 3}', "preempt: Victims need Pods"),
         ]:
             code, answer = running.call("POST", "/scheduler/" + verb, body)
             assert (code, answer.count(b"\n")) == (400, 1)
             assert answer.decode().startswith(line)
-        assert running.call("POST", "/scheduler/preempt", b"{}")[0] == 501
         assert running.call("GET", "/scheduler/bind")[0] == 405
         nonsense = pod("p", container(core="thirty"))
         line = (

@@ -50,6 +50,8 @@ def pod(
     inits: tuple[dict[str, Any], ...] = (),
     uid: str = "",
     phase: str = "Pending",
+    namespace: str = "default",
+    priority: int = 0,
 ) -> dict[str, Any]:
     said = dict(annotations or {})
     if shares:
@@ -57,7 +59,9 @@ def pod(
     spec: dict[str, Any] = {"containers": list(containers), "initContainers": list(inits)}
     if node:
         spec["nodeName"] = node
-    metadata = {"name": name, "namespace": "default", "uid": uid or "uid-" + name}
+    if priority:
+        spec["priority"] = priority
+    metadata = {"name": name, "namespace": namespace, "uid": uid or "uid-" + name}
     return {"metadata": {**metadata, "annotations": said}, "spec": spec, "status": {"phase": phase}}
 
 

@@ -21,6 +21,8 @@ Answer = tuple[int, Any]
 Before = Callable[[str, str, Any], Any]
 TOKEN = "known"  # whoever comes without it is not answered
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
+KINDS = (PODS, NODES, CONFIG_MAPS)
 
 
 def status(code: int, message: str) -> Answer:
@@ -34,15 +36,17 @@ class PlayedApi:
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {PODS: {}, NODES: {}}
+        self.objects: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+        self.leases: dict[str, dict[str, Any]] = {}  # by path
+        self.told: list[Any] = []  # Kubernetes Events
         self.calls: list[tuple[str, str]] = []
         self.before: Before = lambda *_: None
         self.page, self.bookmarks = 10_000, False
         self._version = 100
         self._oldest = 0
-        self._events: dict[str, list[tuple[int, bytes]]] = {PODS: [], NODES: []}
+        self._events: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in KINDS}
         self._changed = asyncio.Event()
-        self._ended: dict[str, int] = {PODS: 0, NODES: 0}
+        self._ended: dict[str, int] = dict.fromkeys(KINDS, 0)
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
 
@@ -125,7 +129,7 @@ class PlayedApi:
         return self.objects[PODS].get(f"default/{name}")
 
     def _put(self, each: dict[str, Any]) -> None:
-        kind = PODS if "spec" in each else NODES
+        kind = PODS if "spec" in each else CONFIG_MAPS if "data" in each else NODES
         metadata = each["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}" if kind == PODS else metadata["name"]
         self._tell("MODIFIED" if key in self.objects[kind] else "ADDED", kind, each)
@@ -177,7 +181,8 @@ class PlayedApi:
             instead = await instead
         if instead == "drop":
             return False
-        code, found = instead if isinstance(instead, tuple) else self._call(path, query, body)
+        made = isinstance(instead, tuple)
+        code, found = instead if made else self._call(method, path, query, body)
         if instead == "drop after":
             return False
         text = orjson.dumps(found)
@@ -185,9 +190,14 @@ class PlayedApi:
         writer.write(head.encode() + text)
         return True
 
-    def _call(self, path: str, query: dict[str, str], body: Any) -> Answer:
+    def _call(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path in self.objects:
             return self._list(path, query)
+        if path.endswith("/events"):
+            self.told.append(body)
+            return 201, body
+        if "/leases" in path:
+            return self.lease(method, path, body)
         words = path.split("/")  # /api/v1/namespaces/NS/pods/NAME[/binding]
         pod = self.objects[PODS].get(f"{words[4]}/{words[6]}")
         if pod is None:
@@ -205,9 +215,23 @@ class PlayedApi:
         self._tell("MODIFIED", PODS, pod)
         return 201, {"kind": "Status", "status": "Success"}
 
+    def lease(self, method: str, path: str, body: Any) -> Answer:
+        if method == "POST":
+            path += "/" + body["metadata"]["name"]
+        known = self.leases.get(path)
+        if method == "GET" or (method == "PUT" and not known):
+            return (200, known) if known else status(404, "not found")
+        version = (known or {"metadata": {}})["metadata"].get("resourceVersion")
+        if body["metadata"].get("resourceVersion") != version:
+            return status(409, "the object has been modified")
+        self._version += 1
+        body["metadata"]["resourceVersion"] = str(self._version)
+        self.leases[path] = body
+        return 200 if known else 201, body
+
     def _list(self, kind: str, query: dict[str, str]) -> Answer:
         every, start = list(self.objects[kind].values()), int(query.get("continue", "0"))
-        if "fieldSelector" in query:
+        if kind == PODS and "fieldSelector" in query:
             over = ("Succeeded", "Failed")
             every = [pod for pod in every if pod["status"]["phase"] not in over]
         end = start + min(self.page, int(query["limit"]))

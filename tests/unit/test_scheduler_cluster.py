@@ -34,6 +34,7 @@ def bound(name: str, core: int, gpu: str = "", **changes: Any) -> dict[str, Any]
 
 
 NODE = node("n", told("n", 16, 16))
+ASSUMED = facts(clusters.pod("u", container(core=40), uid="u"))
 PODS = [
     bound("a", 30, "GPU-n-0"),
     bound("b", 30, "GPU-n-1"),
@@ -56,7 +57,7 @@ def test_a_pod_that_ends_or_goes_frees_its_gpu_and_does_not_come_back() -> None:
     cluster.end_pod("uid-a")
     assert free(cluster) == [100, 80]
     cluster.put_pod(facts(PODS[0]))
-    assert not cluster.assume("uid-a", "n", Placed(), 0)
+    assert not cluster.assume(facts(PODS[0]), "n", Placed(), 0)
     assert free(cluster) == [100, 80]
 
 
@@ -111,7 +112,7 @@ def test_a_forged_decision_takes_no_more_and_no_less_than_the_pod_asks_for() -> 
 def test_a_binding_that_nobody_knows_the_end_of_counts_for_a_while() -> None:
     cluster = clusters.cluster(NODE)
     placed = Placed(holds=[GpuShare("GPU-n-0", GIB, 40)])
-    cluster.assume("u", "n", placed, 1000)
+    cluster.assume(ASSUMED, "n", placed, 1000)
     cluster.expire(1000 + UNKNOWN_SECONDS - 1)
     assert free(cluster) == [60, 100]
     cluster.expire(1000 + UNKNOWN_SECONDS)
@@ -120,7 +121,7 @@ def test_a_binding_that_nobody_knows_the_end_of_counts_for_a_while() -> None:
 
 def test_a_binding_that_is_known_counts_until_a_list_that_was_begun_later_has_it_not() -> None:
     cluster = clusters.cluster(NODE)
-    cluster.assume("u", "n", Placed(holds=[GpuShare("GPU-n-0", GIB, 40)]), 1000)
+    cluster.assume(ASSUMED, "n", Placed(holds=[GpuShare("GPU-n-0", GIB, 40)]), 1000)
     cluster.confirm("u", "n", 1001)
     cluster.expire(1e9)
     cluster.keep_pods({"u"}, 1000.5)  # begun before the pod was bound: the list shows it unbound

@@ -14,6 +14,9 @@ USE_UUID = ("vcuda.io/use-gpu-uuid", "nvidia.com/use-gpuuuid")
 NOT_UUID = ("nvidia.com/nouse-gpuuuid",)
 USE_MODEL = ("vcuda.io/use-gpu-model", "nvidia.com/use-gputype")
 NOT_MODEL = ("nvidia.com/nouse-gputype",)
+# Beside whom it may be on a GPU, as KubeShare 2 and 1 call it.
+TENANCY_PREFIXES = ("sharedgpu/", "kubeshare/")
+TENANCY_WORDS = ("GPUID", "sched_affinity", "sched_anti-affinity", "sched_exclusion")
 POLICY_WORDS = {
     "vcuda.io/policy": "policy",
     "vcuda.io/weight": policies.WEIGHT,
@@ -25,6 +28,9 @@ POLICY_WORDS = {
 CORDONED = "vcuda.io/cordoned-gpus"
 # Where a node says its model, without our agent's annotation.
 MODEL_LABELS = ("gaia.tencent.com/gpu-model", "nvidia.com/gpu.product")
+# By which quotas tell nodes apart, if nothing else is said.
+QUOTA_MODEL_LABELS = ("gaia.tencent.com/gpu-model", "tkestack.io/gpu-model")
+QUOTA_POOL_LABELS = ("gaia.tencent.com/gpu-pool", "tkestack.io/gpu-pool")
 
 # What is written at bind for whoever reads GPUManager's; the first is nanoseconds since 1970.
 PREDICATE_TIME = "tencent.com/predicate-time"

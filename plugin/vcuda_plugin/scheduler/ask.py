@@ -11,6 +11,7 @@ from vcuda_oci.errors import VcudaError
 
 from . import annotations as known
 from .quantity import whole
+from .tenancy import NOBODY, Tenancy, tenancy_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +78,7 @@ class PodAsk:
     """containers: in the order in which they start, those that ask for nothing left out.
 
     gpu_order, node_order: "binpack", "spread" or "topology"; "": the settings'.
-    words: of the policy, checked.
+    words: of the policy, checked. namespace, uid: whose it is; equal asks may be of any.
     """
 
     containers: tuple[ContainerAsk, ...]
@@ -85,6 +86,9 @@ class PodAsk:
     gpu_order: str = ""
     node_order: str = ""
     words: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    namespace: str = field(default="", compare=False)
+    uid: str = field(default="", compare=False)
+    tenancy: Tenancy = NOBODY
 
     @property
     def core(self) -> int:
@@ -93,9 +97,24 @@ class PodAsk:
         return sum(part.core for each in running or self.containers for part in each.parts)
 
     @property
+    def most_core(self) -> int:
+        """The most percent of one GPU in all at one time, init containers too."""
+        most, beside = 0, 0
+        for each in self.containers:
+            if each.stage == INIT:
+                most = max(most, beside + sum(part.core for part in each.parts))
+            elif each.stage == SIDECAR:
+                beside += sum(part.core for part in each.parts)
+        running = [each for each in self.containers if each.stage != INIT]
+        return max(most, sum(part.core for each in running for part in each.parts))
+
+    @property
     def single(self) -> Part | None:
-        """The one part that is all of it: a share of one GPU, or whole GPUs; None: it is more."""
+        """The one part that is all of it: a share of one GPU, or whole GPUs; None: it is more, or
+        may not be beside everybody."""
         if len(self.containers) != 1 or len(self.containers[0].parts) != 1:
+            return None
+        if self.tenancy != NOBODY:
             return None
         part = self.containers[0].parts[0]
         mixed = part.core > 100 and part.core % 100
@@ -125,9 +144,12 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
     for core in {part.core for each in containers for part in each.parts}:
         policies.parse(words, core, where)
     gpu_order, node_order = _orders(said, where)
-    ask = PodAsk(tuple(containers), _wanted(said), gpu_order, node_order)
-    object.__setattr__(ask, "words", tuple(sorted(words.items())))
-    return ask
+    metadata = _mapping(pod.get("metadata"))
+    namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
+    return PodAsk(
+        *(tuple(containers), _wanted(said), gpu_order, node_order, tuple(sorted(words.items()))),
+        *(namespace, uid, tenancy_of(said, namespace)),
+    )
 
 
 def model_word(model: str) -> str:

@@ -20,6 +20,8 @@ from .objects import PodFacts, pod_of
 from .place import decided
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vcuda_oci.config import Config
 
     from .ask import PodAsk
@@ -36,8 +38,12 @@ class Calls(Protocol):
 
 
 class Binder:
-    def __init__(self, cluster: Cluster, api: Calls, settings: Config) -> None:
+    def __init__(
+        self, cluster: Cluster, api: Calls, settings: Config, why_not: Callable[[], str] = str
+    ) -> None:
+        """why_not: why this process may not bind now; "": it may."""
         self._cluster, self._api, self._settings = cluster, api, settings
+        self._why_not = why_not
 
     def bind(self, asked: Binding) -> str:
         """What went wrong; "": the pod is bound, now or by an earlier call."""
@@ -45,6 +51,9 @@ class Binder:
             pod = self._cluster.pods.get(asked.uid) or self._fetch(asked)
             if isinstance(pod, str):
                 return pod
+            # After what may have taken seconds, and before anything is counted or sent.
+            if standby := self._why_not():
+                return standby
             if (pod.namespace, pod.name) != (asked.namespace, asked.name):
                 return f"the pod with UID {asked.uid} is {pod.namespace}/{pod.name}"
             if pod.node:
@@ -53,11 +62,11 @@ class Binder:
                 return pod.trouble
             if pod.ask is None:
                 return self._post(asked, {})
-            return self._reserve_and_post(asked, pod.ask)
+            return self._reserve_and_post(asked, pod, pod.ask)
         except Unreachable as error:
             return f"the API server: {error}"
 
-    def _reserve_and_post(self, asked: Binding, ask: PodAsk) -> str:
+    def _reserve_and_post(self, asked: Binding, pod: PodFacts, ask: PodAsk) -> str:
         cluster, now = self._cluster, time.monotonic()
         with cluster.lock:
             cluster.expire(now)
@@ -68,10 +77,13 @@ class Binder:
             if entry is None:
                 return f"node {asked.node}: not known to the scheduler extender"
             assumed = cluster.assumed.get(asked.uid, {}).get(asked.node)
+            over = None if assumed else cluster.quota.over(ask, entry.facts.group)
+            if over or cluster.quota.trouble:
+                return over.reason if over else cluster.quota.trouble
             placed = assumed.placed if assumed else cluster.find(entry, ask)
             if isinstance(placed, Refused):
                 return f"node {asked.node}: {placed.reason}"
-            if not cluster.assume(asked.uid, asked.node, placed, now):
+            if not cluster.assume(pod, asked.node, placed, now):
                 return f"pod {asked.namespace}/{asked.name} is gone"
             facts = entry.facts
         return self._post(asked, said(ask, placed, facts))
@@ -109,7 +121,7 @@ class Binder:
             if entry and pod.ask and pod.decision and not (known and known.node):
                 placed = decided(pod.ask, pod.decision, entry.facts.by_name)
                 if placed:
-                    cluster.assume(pod.uid, pod.node, placed, now)
+                    cluster.assume(pod, pod.node, placed, now)
             cluster.confirm(pod.uid, pod.node, now)
 
     def _fetch(self, asked: Binding) -> PodFacts | str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +15,12 @@ import numpy as np
 from vcuda_oci.placement import Refused
 
 from .ask import Wanted
+from .entry import Assumed, Entry
 from .gpu_arrays import WIDEST, GpuArrays
 from .objects import NodeFacts
 from .place import Placed, decided, place
+from .quota import Quota
+from .tenancy import NOBODY, SliceNodes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -38,31 +40,6 @@ _MOST_ENDED = 10_000
 _ANY = Wanted()
 
 
-@dataclass
-class Assumed:
-    """A pod that is being bound. bound: since when (monotonic) it is known to be, and only the
-    event that says so is on its way; None: nobody knows yet."""
-
-    placed: Placed
-    bound: float | None = None
-
-
-@dataclass
-class Entry:
-    """A node. holds: of each pod by its UID. answers: to asks that the arrays cannot answer, by
-    `Cluster.number`, until something changes here: (reason, whether it never fits), or None where
-    it fits."""
-
-    facts: NodeFacts
-    row: int
-    holds: dict[str, list[GpuShare]] = field(default_factory=dict)
-    answers: dict[int, tuple[str, bool] | None] = field(default_factory=dict)
-
-    @property
-    def taken(self) -> list[GpuShare]:
-        return [share for shares in self.holds.values() for share in shares]
-
-
 class Cluster:
     """order: "binpack" or "spread", where a pod says nothing."""
 
@@ -71,7 +48,9 @@ class Cluster:
         self.nodes: dict[str, Entry] = {}
         self.pods: dict[str, PodFacts] = {}
         self.assumed: dict[str, dict[str, Assumed]] = {}
-        self.arrays = GpuArrays()
+        self.arrays, self.quota = GpuArrays(), Quota()
+        self._labelled = False  # whether there was ever a pod that may not be beside everybody
+        self.slices = SliceNodes()
         self.wide: set[str] = set()  # the nodes that the arrays don't tell
         self._unknown: dict[tuple[str, str], float] = {}  # until when, the earliest first
         self._rows: dict[str, int] = {}
@@ -89,6 +68,7 @@ class Cluster:
             elif entry.facts == facts:
                 return
             entry.facts = facts
+            self.quota.put_node(facts.name, entry.row, facts.group)
             self.wide.discard(facts.name)
             if len(facts.usable) > WIDEST:
                 self.wide.add(facts.name)
@@ -108,6 +88,8 @@ class Cluster:
             entry = self.nodes.pop(name, None)
             if entry:
                 del self._rows[name]
+                self.slices.put(name, ())
+                self.quota.drop_node(name)
                 self.wide.discard(name)
                 self.arrays.remove(entry.row)
 
@@ -133,6 +115,7 @@ class Cluster:
                 del self.assumed[pod.uid]
                 return
             self._forget(pod.uid)
+            self._charge(pod)
             if entry:
                 entry.holds[pod.uid] = self._held(pod, entry) if assumed else held
                 self._settle(entry)
@@ -160,14 +143,15 @@ class Cluster:
             for name in [name for name in self.nodes if name not in names]:
                 self.drop_node(name)
 
-    def assume(self, uid: str, node: str, placed: Placed, now: float) -> bool:
-        """Count `placed` from now on; `confirm` or `undo` must follow, or it ends by itself.
-
-        False: the pod has ended.
-        """
+    def assume(self, pod: PodFacts, node: str, placed: Placed, now: float) -> bool:
+        """Count `placed` from now on, of the namespace's quota too; `confirm` or `undo` must
+        follow, or it ends by itself. False: the pod has ended."""
+        uid = pod.uid
         with self.lock:
             if uid in self._ended:
                 return False
+            self._charge(pod, node)
+            self.pods.setdefault(uid, pod)  # what no event has told of yet
             self.assumed.setdefault(uid, {})[node] = Assumed(placed)
             self._unknown.pop((uid, node), None)
             self._unknown[uid, node] = now + UNKNOWN_SECONDS
@@ -190,6 +174,7 @@ class Cluster:
             places = self.assumed.get(uid, {})
             if places.pop(node, None):
                 self._unknown.pop((uid, node), None)
+                self.quota.release(uid, node)
                 self._release(uid, node)
             if not places:
                 self.assumed.pop(uid, None)
@@ -203,9 +188,14 @@ class Cluster:
                     break
                 self.undo(uid, node)
 
-    def find(self, entry: Entry, ask: PodAsk) -> Placed | Refused:
-        """Where on this node a pod goes, exactly."""
-        return self._choose(entry, ask, entry.taken)
+    def find(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> Placed | Refused:
+        """Where on this node a pod goes, exactly; once the pods `gone` are, by their UIDs."""
+        taken = [share for uid, each in entry.holds.items() if uid not in gone for share in each]
+        closed = self._closed(entry, ask, gone)
+        found = self._choose(entry, ask, taken, closed)
+        if not closed or not isinstance(found, Refused):
+            return found
+        return Refused(f"{found.reason}; by labels not beside who has {', '.join(closed)}")
 
     def number(self, ask: PodAsk) -> int:
         """The same for equal asks: to look up a number takes less than to look up an ask."""
@@ -216,6 +206,8 @@ class Cluster:
 
     def answer(self, entry: Entry, ask: PodAsk, number: int) -> tuple[str, bool] | None:
         """As `Entry.answers` says it. number: of the ask."""
+        if ask.tenancy.slice:
+            entry.answers.pop(number, None)  # what happens on another node changes it too
         if number not in entry.answers:
             if len(entry.answers) >= _MOST_ANSWERS:
                 entry.answers.clear()
@@ -232,8 +224,20 @@ class Cluster:
         row = self._rows
         return np.array([row.get(name, -1) for name in names], np.intp)
 
-    def _choose(self, entry: Entry, ask: PodAsk, taken: Sequence[GpuShare]) -> Placed | Refused:
-        gpus: Sequence[Gpu] = entry.facts.usable
+    def _closed(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> list[str]:
+        """The GPUs whose tenants a pod may not be beside, or that are not its slice's."""
+        mine = ask.tenancy
+        tenants = entry.tenants(self.pods, gone) if self._labelled or any(mine) else {}
+        closed = [uuid for uuid, others in tenants.items() if not mine.beside(others)]
+        if mine.slice in self.slices.nodes:
+            own = entry.slices.get(mine.slice, set())
+            closed += [g.uuid for g in entry.facts.usable if g.uuid not in {*own, *closed}]
+        return closed
+
+    def _choose(
+        self, entry: Entry, ask: PodAsk, taken: Sequence[GpuShare], closed: Collection[str] = ()
+    ) -> Placed | Refused:
+        gpus: Sequence[Gpu] = [gpu for gpu in entry.facts.usable if gpu.uuid not in closed]
         if ask.wanted != _ANY:
             gpus = [gpu for gpu in gpus if ask.wanted.allows(gpu.uuid, gpu.model)]
         told = entry.facts.told
@@ -251,6 +255,11 @@ class Cluster:
         found = self.find(entry, pod.ask)
         return [] if isinstance(found, Refused) else found.holds
 
+    def _charge(self, pod: PodFacts, node: str = "") -> None:
+        core = pod.ask.most_core if pod.ask else 0
+        self._labelled |= bool(pod.ask and any(pod.ask.tenancy))
+        self.quota.charge(pod.uid, node or pod.node, pod.namespace, core)
+
     def _drop_pod(self, uid: str) -> None:
         pod = self.pods.pop(uid, None)
         self._forget(uid)
@@ -259,6 +268,7 @@ class Cluster:
             on.pop(uid, None)
             if not on:
                 self._on.pop(pod.node, None)
+            self.quota.release(uid, pod.node)
             self._release(uid, pod.node)
 
     def _forget(self, uid: str) -> None:
@@ -272,7 +282,14 @@ class Cluster:
 
     def _settle(self, entry: Entry) -> None:
         entry.answers.clear()
-        facts = entry.facts
+        facts, slices = entry.facts, dict[str, set[str]]()
+        tenants = entry.tenants(self.pods) if self._labelled else {}
+        for uuid, each in tenants.items():
+            for name in {tenant.slice for tenant in each} - {""}:
+                slices.setdefault(name, set()).add(uuid)
+        entry.slices = slices
+        self.slices.put(facts.name, slices)
         if facts.name not in self.wide:
+            closed = [uuid for uuid, others in tenants.items() if not NOBODY.beside(others)]
             overcommit = facts.told.overcommit
-            self.arrays.put_free(entry.row, facts.usable, entry.taken, overcommit)
+            self.arrays.put_free(entry.row, facts.usable, entry.taken, overcommit, closed)

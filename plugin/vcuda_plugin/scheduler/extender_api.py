@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import json_bytes
+from .preempt import Victims
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .fit import Verdict
 
@@ -71,6 +72,31 @@ def binding(body: bytes) -> Binding:
     return Binding(*map(str, fields))
 
 
+def preemption(body: bytes) -> tuple[dict[str, Any], dict[str, Victims]]:
+    """ExtenderPreemptionArgs: the pod, and the victims that are proposed on each node: whole pods,
+    or where the scheduler thinks that we keep them their UIDs. Raises Malformed."""
+    said = _fields(body)
+    pod = said.get("pod")
+    if not isinstance(pod, dict):
+        raise Malformed("ExtenderPreemptionArgs without a Pod")
+    nodes = said.get("nodenametometavictims") or said.get("nodenametovictims") or {}
+    if not isinstance(nodes, dict) or len(nodes) > _MOST_NAMES:
+        raise Malformed("ExtenderPreemptionArgs without NodeNameTo(Meta)Victims")
+    return pod, {name: _victims(each) for name, each in nodes.items() if each is not None}
+
+
+def preemption_result(found: Mapping[str, Victims]) -> bytes:
+    """ExtenderPreemptionResult."""
+    nodes = {
+        name: {
+            "Pods": [{"UID": uid} for uid in victims.uids],
+            "NumPDBViolations": victims.violations,
+        }
+        for name, victims in found.items()
+    }
+    return json_bytes.dumps({"NodeNameToMetaVictims": nodes})
+
+
 def filter_result(asked: Candidates, verdict: Verdict) -> bytes:
     """ExtenderFilterResult."""
     nodes = None
@@ -101,6 +127,20 @@ def priorities(names: Sequence[str], scores: Sequence[int]) -> bytes:
 def binding_result(reason: str = "") -> bytes:
     """ExtenderBindingResult."""
     return json_bytes.dumps({"Error": reason})
+
+
+def _victims(said: Any) -> Victims:
+    fields = _lower(said) if isinstance(said, dict) else {}
+    pods, violations = fields.get("pods") or [], fields.get("numpdbviolations", 0)
+    uids = []
+    for pod in pods if isinstance(pods, list) else [None]:
+        each = _lower(pod) if isinstance(pod, dict) else {}
+        metadata = each.get("metadata")
+        uid = metadata.get("uid") if isinstance(metadata, dict) else each.get("uid")
+        if not isinstance(uid, str) or type(violations) is not int:
+            raise Malformed("Victims need Pods with their UIDs, and a number of violations")
+        uids.append(uid)
+    return Victims(tuple(uids), violations if type(violations) is int else 0)
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -42,12 +42,14 @@ def fit(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> Verdict:
             _one_by_one(cluster, ask, names, range(len(names)), fits, never)
         else:
             fits, never = _at_once(cluster, ask, part, names)
-        verdict = Verdict(list(compress(names, fits.tolist())))
         never &= ~fits
+        verdict = Verdict()
         for name in compress(names, never.tolist()):
             verdict.never[name] = _why_never(cluster, ask, name)
-        refused = list(compress(names, (~fits & ~never).tolist()))
-        verdict.refused = dict.fromkeys(refused, f"less is free than {said(ask)}")
+        left = ~never & ~_over_quota(cluster, ask, names, ~never, verdict)
+        verdict.fitting = list(compress(names, (fits & left).tolist()))
+        refused = list(compress(names, (~fits & left).tolist()))
+        verdict.refused |= dict.fromkeys(refused, f"less is free than {said(ask)}")
         for name in refused[:TOLD]:
             verdict.refused[name] = _why(cluster, ask, name)
         return verdict
@@ -57,6 +59,20 @@ def said(ask: PodAsk) -> str:
     """What is asked, in a few words that are the same for every node."""
     memory = sum(part.memory_bytes or 0 for each in ask.containers for part in each.parts)
     return f"{ask.core} %" + (f" and {memory >> 20} MiB" if memory else "")
+
+
+def _over_quota(
+    cluster: Cluster, ask: PodAsk, names: Sequence[str], which: Bools, verdict: Verdict
+) -> Bools:
+    """Those of `which` that the namespace's quota refuses; the verdict is told why."""
+    rows = cluster.rows(names)
+    groups, found = cluster.quota.over_groups(ask, rows)
+    refuses = np.array([each is not None for each in found], np.bool_)
+    over: Bools = refuses[groups] & (rows >= 0) & which
+    for name, number in zip(compress(names, over.tolist()), groups[over].tolist()):
+        if why := found[number]:
+            (verdict.never if why.never else verdict.refused)[name] = why.reason
+    return over
 
 
 def _at_once(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from .api import Api
     from .cluster import Cluster
+    from .quota_limits import QuotaPlace
 
     Object = dict[str, Any]
 
@@ -139,7 +140,7 @@ class Follower:
             self._version = told.get("metadata", {}).get("resourceVersion") or self._version
 
 
-def followers(api: Api, cluster: Cluster, settings: Config) -> list[Follower]:
+def followers(api: Api, cluster: Cluster, settings: Config, place: QuotaPlace) -> list[Follower]:
     """Of nodes and pods, into `cluster`."""
 
     def put_pod(pod: Object) -> None:
@@ -154,7 +155,7 @@ def followers(api: Api, cluster: Cluster, settings: Config) -> list[Follower]:
         cluster.keep_nodes(names)
 
     def put_node(node: Object) -> None:
-        cluster.put_node(node_of(node))
+        cluster.put_node(node_of(node, place))
 
     return [
         Follower(api, "/api/v1/nodes", "name", put_node, cluster.drop_node, keep_nodes),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -77,9 +77,15 @@ class GpuArrays:
             self._arrays["there"][row, column] = True
 
     def put_free(
-        self, row: int, gpus: Sequence[Gpu], taken: Sequence[GpuShare], overcommit: float
+        self,
+        row: int,
+        gpus: Sequence[Gpu],
+        taken: Sequence[GpuShare],
+        overcommit: float,
+        closed: Collection[str] = (),
     ) -> None:
-        """What `taken` leaves of the node's GPUs, as `placement` counts it."""
+        """What `taken` leaves of the node's GPUs, as `placement` counts it. closed: those whose
+        tenants want nobody beside them who does not say so."""
         core, memory = dict.fromkeys(self._uuids[row], 0), dict.fromkeys(self._uuids[row], 0)
         for share in taken:
             if share.uuid in core:
@@ -88,7 +94,9 @@ class GpuArrays:
         held = {share.uuid for share in taken}
         count = len(gpus)
         arrays = self._arrays
-        arrays["core"][row, :count] = [max(_LEAST_CORE, 100 - core[g.uuid]) for g in gpus]
+        arrays["core"][row, :count] = [
+            _LEAST_CORE if g.uuid in closed else max(_LEAST_CORE, 100 - core[g.uuid]) for g in gpus
+        ]
         arrays["memory"][row, :count] = [
             max(0, min(int(g.memory_bytes * overcommit) - memory[g.uuid], g.memory_bytes))
             for g in gpus

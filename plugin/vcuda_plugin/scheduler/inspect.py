@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .cluster import Cluster, Entry
+    from .cluster import Cluster
+    from .entry import Entry
 
 
 def nodes(cluster: Cluster) -> dict[str, Any]:
-    """Each node in short: GPUs, those that are wholly free, and percent of compute that is free."""
+    """Each node in short: GPUs, those that are wholly free, and percent of compute that is free;
+    and of each namespace and model what its quota is and what of that it uses, in cards."""
     with cluster.lock:
         found = []
         for name, entry in sorted(cluster.nodes.items()):
@@ -18,7 +20,8 @@ def nodes(cluster: Cluster) -> dict[str, Any]:
             free = sum(max(0, gpu["core_free"]) for gpu in gpus if not gpu["unusable"])
             short = {"name": name, "gpus": len(gpus), "wholly_free": whole, "core_free": free}
             found.append({**short, "why": entry.facts.why})
-        return {"nodes": found}
+        quota = cluster.quota
+        return {"nodes": found, "quota": quota.report(), "quota_trouble": quota.trouble}
 
 
 def node(cluster: Cluster, name: str) -> dict[str, Any] | None:

@@ -22,6 +22,9 @@ from .api import Api
 from .bind import Binder
 from .cluster import Cluster
 from .follow import followers
+from .leader import Leader
+from .quota_follow import QuotaFollower
+from .quota_limits import load_place
 from .server import Server
 
 if TYPE_CHECKING:
@@ -79,6 +82,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--listen", metavar="HOST:PORT", default=f"127.0.0.1:{PORT}", help="default: %(default)s"
     )
+    parser.add_argument(
+        "--quota-config",
+        metavar="FILE",
+        default="",
+        help="JSON: QuotaConfigMapName, QuotaConfigMapNamespace, GPUModelLabel, GPUPoolLabel; "
+        "default: gpuquota in kube-system",
+    )
+    parser.add_argument(
+        "--lease",
+        metavar="NAMESPACE/NAME",
+        default="",
+        help="of several extenders only the one that holds this Lease binds; default: it is alone",
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="speak TLS, with this certificate")
     parser.add_argument("--tls-key", metavar="FILE", help="and this key")
     parser.add_argument(
@@ -93,14 +109,23 @@ def _parser() -> argparse.ArgumentParser:
 def _run(arguments: argparse.Namespace) -> None:
     """Until SIGTERM or SIGINT. Raises VcudaError."""
     settings = config.load(arguments.config)
+    place = load_place(arguments.quota_config)
     api = Api(arguments.kubeconfig)
     _check_tls(arguments)
     listening = _listen(arguments.listen)
     cluster = Cluster(settings.placement)
-    following = followers(api, cluster, settings)
-    server = Server(cluster, Binder(cluster, api, settings), following, settings)
+    following = [
+        *followers(api, cluster, settings, place),
+        QuotaFollower(api, cluster, place),
+    ]
+    leader = Leader(api, arguments.lease) if arguments.lease else None
+    why_not = leader.why_not if leader else str
+    binder = Binder(cluster, api, settings, why_not)
+    server = Server(cluster, binder, following, settings, why_not)
     for follower in following:
         follower.start()
+    if leader:
+        leader.start()
     threading.Thread(target=_freeze, args=(following,), daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn ends on them, and then sends itself once more what it had: that must not kill it.
@@ -122,6 +147,9 @@ def _run(arguments: argparse.Namespace) -> None:
             ssl_cert_reqs=ssl.CERT_REQUIRED if arguments.tls_client_ca else ssl.CERT_NONE,
         )
     ).run(sockets=[listening])
+    server.finish()
+    if leader:
+        leader.release()
 
 
 class _UvicornServer(uvicorn.Server):

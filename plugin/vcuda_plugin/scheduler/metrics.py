@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .cluster import Cluster
     from .follow import Follower
@@ -18,8 +18,10 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 
 
 class Metrics:
-    def __init__(self, cluster: Cluster, followers: Sequence[Follower]) -> None:
-        self._cluster, self._followers = cluster, followers
+    def __init__(
+        self, cluster: Cluster, followers: Sequence[Follower], why_not: Callable[[], str]
+    ) -> None:
+        self._cluster, self._followers, self._why_not = cluster, followers, why_not
         self._registry = CollectorRegistry()
         self.seconds = Histogram(
             "vcuda_extender_call_seconds",
@@ -50,6 +52,8 @@ class Metrics:
             }
         for name, value in counts.items():
             yield GaugeMetricFamily(f"vcuda_extender_{name}", f"Known {name}.", value=value)
+        binds = float(not self._why_not())
+        yield GaugeMetricFamily("vcuda_extender_leader", "Whether this one binds.", value=binds)
         silence = max(now - follower.heard for follower in self._followers)
         yield GaugeMetricFamily(
             "vcuda_extender_api_silence_seconds",

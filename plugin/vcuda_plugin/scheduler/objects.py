@@ -15,6 +15,8 @@ from vcuda_plugin.node_gpus import NodeGpus
 from . import annotations as known
 from .ask import ask_of
 from .quantity import whole
+from .quota import NO_GROUP, Group
+from .quota_limits import DEFAULT_PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from vcuda_oci.decision import Decision
 
     from .ask import PodAsk
+    from .quota_limits import QuotaPlace
 
 _MOST_BYTES = 1 << 50
 _MOST_CAPACITY_GPUS = 64
@@ -32,12 +35,14 @@ _FINISHED = ("Succeeded", "Failed")
 @dataclass(frozen=True)
 class NodeFacts:
     """told: all its GPUs. usable: those that may get something. why: there are none of these.
+    group: by which quotas know it.
 
     source: what it was read from; two of the same are equal.
     """
 
     name: str
     source: str = ""
+    group: Group = NO_GROUP
     told: NodeGpus = field(default_factory=lambda: NodeGpus([]), compare=False)
     usable: tuple[Gpu, ...] = field(default=(), compare=False)
     why: str = field(default="", compare=False)
@@ -61,9 +66,10 @@ class PodFacts:
     ask: PodAsk | None = None
     trouble: str = ""
     decision: Decision | None = None
+    priority: int = 0
 
 
-def node_of(node: Mapping[str, Any]) -> NodeFacts:
+def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeFacts:
     """Never raises: of a node that says nonsense no GPU is used."""
     metadata = _mapping(node.get("metadata"))
     name, said = str(metadata.get("name", "")), _mapping(metadata.get("annotations"))
@@ -75,6 +81,7 @@ def node_of(node: Mapping[str, Any]) -> NodeFacts:
         *(labels.get(key) for key in known.MODEL_LABELS),
     )
     source = str(read_from)
+    group = Group(_label(labels, place.model_labels), _label(labels, place.pool_labels))
     try:
         if names.ANNOTATION_NODE_GPUS in said:
             told = node_gpus.parse(said[names.ANNOTATION_NODE_GPUS])
@@ -85,16 +92,16 @@ def node_of(node: Mapping[str, Any]) -> NodeFacts:
                 raise ValueError("a GPU without size or model")
     except ValueError as error:
         why = f"{names.ANNOTATION_NODE_GPUS} cannot be read: {error}"[:200]
-        return NodeFacts(name, source, why=why)
+        return NodeFacts(name, source, group, why=why)
     if not told.gpus:
-        return NodeFacts(name, source, why="no GPUs that vcuda shares")
+        return NodeFacts(name, source, group, why="no GPUs that vcuda shares")
     cordoned = {word.strip() for word in str(said.get(known.CORDONED, "")).split(",")}
     usable = tuple(
         gpu
         for gpu in told.gpus
         if gpu.uuid not in told.unhealthy and not {gpu.uuid, str(gpu.index)} & cordoned
     )
-    return NodeFacts(name, source, told, usable, "" if usable else _none_usable(told))
+    return NodeFacts(name, source, group, told, usable, "" if usable else _none_usable(told))
 
 
 def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
@@ -117,7 +124,14 @@ def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
         ask,
         trouble,
         _decision(said),
+        priority_of(pod),
     )
+
+
+def priority_of(pod: Mapping[str, Any]) -> int:
+    """As the API server has filled it in from the pod's class."""
+    said = _mapping(pod.get("spec")).get("priority")
+    return said if type(said) is int else 0
 
 
 def is_finished(pod: Mapping[str, Any]) -> bool:
@@ -137,7 +151,7 @@ def _counted(capacity: Mapping[str, Any], labels: Mapping[str, Any]) -> NodeGpus
         return NodeGpus([])
     if count > _MOST_CAPACITY_GPUS or not blocks:
         raise ValueError("its capacity is that of no GPUs")
-    model = next((str(labels[key]) for key in known.MODEL_LABELS if key in labels), "")
+    model = _label(labels, known.MODEL_LABELS)
     size = blocks * names.MEMORY_UNIT_BYTES // count
     return NodeGpus([Gpu(str(n), n, -1, size, model) for n in range(count)])
 
@@ -148,6 +162,10 @@ def _decision(said: Mapping[str, Any]) -> Decision | None:
         return decision.parse(text) if isinstance(text, str) else None
     except ValueError:
         return None  # its author wrote it, or another version
+
+
+def _label(labels: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+    return next((str(labels[key]) for key in keys if key in labels), "")
 
 
 def _none_usable(told: NodeGpus) -> str:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .ask import Part, PodAsk
-    from .cluster import Cluster, Entry
+    from .cluster import Cluster
+    from .entry import Entry
     from .gpu_arrays import Rows
 
     Floats = NDArray[np.float64]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -21,6 +22,8 @@ from .ask import ask_of
 from .extender_api import Malformed
 from .fit import Verdict, fit
 from .metrics import Metrics
+from .objects import priority_of
+from .preempt import preempt
 from .score import scores
 
 if TYPE_CHECKING:
@@ -37,19 +40,23 @@ if TYPE_CHECKING:
 # A thousand nodes as whole objects; of five thousand the scheduler sends the names.
 MOST_BODY_BYTES = 32 << 20
 NOT_READY = "the scheduler extender has not read the cluster yet; it will in a moment"
-_NO_PREEMPTION = (
-    "preempt is not offered yet; leave preemptVerb out of the scheduler's configuration"
-)
 
 _log = logging.getLogger(__name__)
 
 
 class Server:
     def __init__(
-        self, cluster: Cluster, binder: Binder, followers: Sequence[Follower], settings: Config
+        self,
+        cluster: Cluster,
+        binder: Binder,
+        followers: Sequence[Follower],
+        settings: Config,
+        why_not: Callable[[], str] = str,
     ) -> None:
+        """why_not: why this process may not bind now; "": it may."""
+        self._why_not = why_not
         self._cluster, self._binder, self._followers = cluster, binder, followers
-        self._settings, self._metrics = settings, Metrics(cluster, followers)
+        self._settings, self._metrics = settings, Metrics(cluster, followers, why_not)
         self._threads = ThreadPoolExecutor(CONNECTIONS, "bind")
         self.app = Starlette(
             routes=[
@@ -69,6 +76,10 @@ class Server:
     @property
     def ready(self) -> bool:
         return all(follower.synced.is_set() for follower in self._followers)
+
+    def finish(self) -> None:
+        """Nothing is being bound any more."""
+        self._threads.shutdown(cancel_futures=True)
 
     def _post(self, verb: str, answer: Callable[[bytes], object]) -> Route:
         async def call(request: Request) -> Response:
@@ -102,6 +113,9 @@ class Server:
             return extender_api.filter_result(
                 asked, Verdict(never=dict.fromkeys(asked.names, str(error)))
             )
+        if self._cluster.quota.trouble and ask:
+            self._metrics.failures.labels("predicates").inc()
+            return extender_api.filter_error(self._cluster.quota.trouble)
         verdict = fit(self._cluster, ask, asked.names) if ask else Verdict(asked.names)
         return extender_api.filter_result(asked, verdict)
 
@@ -126,15 +140,28 @@ class Server:
             _log.warning("bind %s/%s to %s: %s", asked.namespace, asked.name, asked.node, failure)
         return extender_api.binding_result(failure)
 
-    def _preempt(self, body: bytes) -> Response:
-        self._metrics.failures.labels("preempt").inc()
-        return _line(_NO_PREEMPTION, 501)
+    async def _preempt(self, body: bytes) -> bytes | Response:
+        pod, given = extender_api.preemption(body)
+        if not self.ready:
+            # The answer has no room for a reason.
+            self._metrics.failures.labels("preempt").inc()
+            return _line(NOT_READY, 503)
+        try:
+            ask = ask_of(pod, self._settings)
+        except VcudaError:
+            given, ask = {}, None  # it is refused whoever goes
+        if ask is None:
+            return extender_api.preemption_result(given)
+        loop, priority = asyncio.get_running_loop(), priority_of(pod)
+        look = partial(preempt, self._cluster, ask, priority, given)
+        return extender_api.preemption_result(await loop.run_in_executor(self._threads, look))
 
     async def _healthz(self, request: Request) -> Response:
         return _line("ok", 200)
 
     async def _readyz(self, request: Request) -> Response:
-        return _line("ok", 200) if self.ready else _line(NOT_READY, 503)
+        why = self._why_not() if self.ready else NOT_READY
+        return _line(why, 503) if why else _line("ok", 200)
 
     async def _version(self, request: Request) -> Response:
         return _json(json_bytes.dumps({"version": names.VERSION}))

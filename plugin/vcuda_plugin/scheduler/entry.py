@@ -1,0 +1,56 @@
+"""One node, and who has what of its GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .tenancy import NOBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from vcuda_oci.allocation import GpuShare
+
+    from .objects import NodeFacts, PodFacts
+    from .place import Placed
+    from .tenancy import Tenancy
+
+
+@dataclass
+class Assumed:
+    """A pod that is being bound. bound: since when (monotonic) it is known to be, and only the
+    event that says so is on its way; None: nobody knows yet."""
+
+    placed: Placed
+    bound: float | None = None
+
+
+@dataclass
+class Entry:
+    """holds: of each pod by its UID. answers: to asks that the arrays cannot answer, by
+    `Cluster.number`, until something changes here: (reason, whether it never fits), or None where
+    it fits. slices: the GPUs of each named slice that is here."""
+
+    facts: NodeFacts
+    row: int
+    holds: dict[str, list[GpuShare]] = field(default_factory=dict)
+    answers: dict[int, tuple[str, bool] | None] = field(default_factory=dict)
+    slices: dict[str, set[str]] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> list[GpuShare]:
+        return [share for shares in self.holds.values() for share in shares]
+
+    def tenants(
+        self, pods: Mapping[str, PodFacts], gone: Collection[str] = ()
+    ) -> dict[str, list[Tenancy]]:
+        """Of each GPU that somebody has."""
+        found: dict[str, list[Tenancy]] = {}
+        for uid, shares in self.holds.items():
+            if uid not in gone:
+                pod = pods.get(uid)
+                tenancy = pod.ask.tenancy if pod and pod.ask else NOBODY
+                for share in shares:
+                    found.setdefault(share.uuid, []).append(tenancy)
+        return found

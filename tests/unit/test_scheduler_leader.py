@@ -1,0 +1,168 @@
+"""Of several extenders one binds, whatever stops, sleeps, or is not answered."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from unit import clusters
+from unit.clusters import SETTINGS, container, node, told
+from unit.played_api import PlayedApi
+from vcuda_oci.errors import VcudaError
+from vcuda_plugin.scheduler.api import CALL_SECONDS, Unreachable
+from vcuda_plugin.scheduler.bind import Binder
+from vcuda_plugin.scheduler.extender_api import Binding
+from vcuda_plugin.scheduler.leader import HELD_SECONDS, LEASE_SECONDS, SETTLE_SECONDS, Leader
+
+WHERE = "kube-system/vcuda-scheduler-extender"
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vcuda-scheduler-extender"
+
+
+class Group:
+    """Extenders over one API server, whose clock is `now`."""
+
+    def __init__(self, *names: str) -> None:
+        self.api, self.now, self.answer = PlayedApi(), 1000.0, "ok"
+        self.leaders = [Leader(self, WHERE, name, lambda: self.now) for name in names]  # type: ignore[arg-type]
+
+    def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+        if self.answer == "lost before" and method != "GET":
+            raise Unreachable("lost")
+        code, found = self.api.lease(method, path, body)
+        if self.answer == "lost after" and method != "GET":
+            raise Unreachable("lost")
+        if self.answer == "away":
+            raise Unreachable("away")
+        return code, found
+
+    def binds(self) -> list[str]:
+        return [each.identity for each in self.leaders if not each.why_not()]
+
+    def after(self, seconds: float, *steps: int) -> list[str]:
+        """Who may bind when these have made their steps."""
+        self.now += seconds
+        for number in steps:
+            self.leaders[number].try_step()
+        return self.binds()
+
+
+def test_the_first_leads_and_a_standby_takes_over_when_it_is_gone() -> None:
+    group = Group("one", "two")
+    assert group.after(0, 0, 1) == []
+    assert group.leaders[0].why_not().endswith("was taken just now; try again in a moment")
+    held = "standby: the lease vcuda-scheduler-extender is held by one"
+    assert group.leaders[1].why_not() == held
+    assert group.after(SETTLE_SECONDS, 0, 1) == ["one"]
+    assert group.after(HELD_SECONDS - 0.1, 1) == ["one"]
+    assert group.after(0.1, 1) == []
+    assert group.after(LEASE_SECONDS - HELD_SECONDS, 1) == []
+    assert group.after(0.1, 1) == []
+    assert group.after(SETTLE_SECONDS, 1) == ["two"]
+    # Whoever slept meanwhile does not lead when it wakes up.
+    assert group.after(0, 0, 1) == ["two"]
+    spec = group.api.leases[PATH]["spec"]
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("two", 1)
+    assert spec["leaseDurationSeconds"] == LEASE_SECONDS
+
+
+def test_a_lease_that_is_released_is_taken_at_once() -> None:
+    group = Group("one", "two")
+    group.after(0, 0)
+    assert group.after(SETTLE_SECONDS, 0, 1) == ["one"]
+    group.leaders[0].release()
+    assert group.after(0, 0, 1) == []
+    assert group.after(SETTLE_SECONDS, 0, 1) == ["two"]
+
+
+def test_while_the_api_server_is_away_nobody_takes_over_and_the_holder_goes_on_after() -> None:
+    group = Group("one", "two")
+    group.after(0, 0, 1)
+    group.answer = "away"
+    assert group.after(HELD_SECONDS, 0, 1) == []
+    group.answer = "ok"
+    assert group.after(0, 0, 1) == ["one"]
+
+
+def test_times_of_day_that_jump_change_nothing(monkeypatch: Any) -> None:
+    group = Group("one", "two")
+    group.after(0, 0, 1)
+    for moment in (0.0, 4e9):
+        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
+        monkeypatch.setattr(time, "gmtime", lambda moment=moment: time.localtime(moment))
+        assert group.after(SETTLE_SECONDS, 0, 1) == ["one"]
+
+
+def test_who_does_not_hold_the_lease_counts_and_binds_nothing() -> None:
+    pod = clusters.pod("p", container(core=30))
+    cluster = clusters.cluster(node("n", told("n", 16)), pod)
+    group = Group("one", "two")
+    group.after(0, 0, 1)
+    group.after(SETTLE_SECONDS, 0, 1)
+    sent: list[str] = []
+
+    class Server:
+        def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+            sent.append(method)
+            return 201, {}
+
+    for leader in reversed(group.leaders):
+        binder = Binder(cluster, Server(), SETTINGS, leader.why_not)  # type: ignore[arg-type]
+        assert binder.bind(Binding("default", "p", "uid-p", "n")) == leader.why_not()
+        assert bool(sent) == bool(cluster.assumed) == (leader is group.leaders[0])
+
+
+@pytest.mark.parametrize("where", ["x", "/x", "x/", "x/y/z"])
+def test_a_lease_needs_a_namespace_and_a_name(where: str) -> None:
+    with pytest.raises(VcudaError, match=f"--lease {where}: is no Lease; write NAMESPACE/NAME"):
+        Leader(Group(), where)  # type: ignore[arg-type]
+
+
+class Elections(RuleBasedStateMachine):
+    """last: when each could last have sent a binding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.group = Group("0", "1", "2")
+        self.last: dict[str, float] = {}
+
+    @rule(
+        which=st.integers(0, 2),
+        answer=st.sampled_from(["ok", "ok", "lost before", "lost after", "away"]),
+        seconds=st.sampled_from([0, 0.5, 2, 9, 21]),
+    )
+    def step(self, which: int, answer: str, seconds: float) -> None:
+        self.group.answer = answer
+        self.group.after(seconds, which)
+
+    @rule(which=st.integers(0, 2))
+    def restarted(self, which: int) -> None:
+        name = self.group.leaders[which].identity + "'"
+        made = Leader(self.group, WHERE, name, lambda: self.group.now)  # type: ignore[arg-type]
+        self.group.leaders[which] = made
+
+    @rule(seconds=st.floats(0, 25))
+    def wait(self, seconds: float) -> None:
+        """Second by second, so that nobody holds it unseen."""
+        while seconds > 0:
+            self.group.after(min(1, seconds))
+            seconds -= 1
+            self.one_binds()
+
+    @invariant()
+    def one_binds(self) -> None:
+        binds = self.group.binds()
+        assert len(binds) <= 1
+        for name in binds:
+            self.last[name] = self.group.now
+            others = [at for other, at in self.last.items() if other != name]
+            # What another sent has ended, and its events had time to come.
+            assert all(self.group.now >= at + 2 * CALL_SECONDS for at in others)
+
+
+TestElections = Elections.TestCase
+TestElections.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,140 @@
+"""No quota is passed, whatever happens in which order: filter, bind, event, end, expiry, crash."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from unit import clusters
+from unit.clusters import SETTINGS, container, facts
+from unit.test_scheduler_quota import labelled
+from vcuda_plugin.scheduler.api import Unreachable
+from vcuda_plugin.scheduler.bind import Binder
+from vcuda_plugin.scheduler.cluster import Cluster
+from vcuda_plugin.scheduler.extender_api import Binding
+from vcuda_plugin.scheduler.fit import fit
+from vcuda_plugin.scheduler.quota_limits import Limit
+
+LIMITS = {"team": Limit({"M40": 200, "P100": 100}, ("public",))}
+NODES = [
+    labelled("a", "M40", "public", 2),
+    labelled("b", "M40", "public", 2),
+    labelled("c", "P100", "public", 2),
+    labelled("d", "M40", "private", 2),
+]
+MODEL = {each["metadata"]["name"]: each["metadata"]["labels"] for each in NODES}
+ANSWERS = ("bound", "refused", "lost before", "lost after", "told first")
+CORES = (30, 60, 100, 120)
+names = st.integers(0, 11).map(lambda n: f"p{n}")
+nodes = st.sampled_from("abcd")
+
+
+class QuotaRaces(RuleBasedStateMachine):
+    """`server`: the pods as the API server has them. Its events are told late, and in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        cores = [CORES[n % len(CORES)] for n in range(12)]
+        self.server = {
+            f"p{n}": clusters.pod(f"p{n}", container(core=core), namespace="team")
+            for n, core in enumerate(cores)
+        }
+        self.now, self.answer = 0.0, "bound"
+        self.start()
+
+    def start(self) -> None:
+        """As an extender that was just started: everything is listed."""
+        self.cluster: Cluster = clusters.cluster(*NODES, *self.server.values())
+        self.cluster.quota.limits = LIMITS
+        self.binder = Binder(self.cluster, self, SETTINGS)  # type: ignore[arg-type]
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        pod = self.server.get(path.split("/")[6])
+        if pod is None:
+            return 404, {}
+        if method == "GET":
+            return 200, pod
+        if self.answer == "lost before":
+            raise Unreachable("lost")
+        if self.answer == "refused" or pod["spec"].get("nodeName"):
+            return 409, {}
+        pod["spec"]["nodeName"] = body["target"]["name"]
+        pod["metadata"]["annotations"] = body["metadata"]["annotations"]
+        if self.answer == "lost after":
+            raise Unreachable("lost")
+        if self.answer == "told first":
+            self.tell(pod["metadata"]["name"])
+        return 201, {}
+
+    @rule(name=names, node=nodes, answer=st.sampled_from(ANSWERS))
+    def bind(self, name: str, node: str, answer: str) -> None:
+        self.answer = answer
+        self.binder.bind(Binding("team", name, "uid-" + name, node))
+
+    @rule(name=names)
+    def filter(self, name: str) -> None:
+        if name in self.server:
+            ask = facts(self.server[name]).ask
+            assert ask
+            before = self.cluster.quota.report()
+            assert fit(self.cluster, ask, "abcd") == fit(self.cluster, ask, "abcd")
+            assert self.cluster.quota.report() == before
+
+    @rule(name=names)
+    def tell(self, name: str) -> None:
+        if name in self.server:
+            self.cluster.put_pod(facts(copy.deepcopy(self.server[name])))
+        else:
+            self.cluster.end_pod("uid-" + name)
+
+    @rule(name=names)
+    def delete(self, name: str) -> None:
+        self.server.pop(name, None)
+
+    @rule()
+    def expire(self) -> None:
+        """Two minutes in which every event has come."""
+        for name in [f"p{n}" for n in range(12)]:
+            self.tell(name)
+        self.cluster.expire(1e12)
+        self.counted_is_bound()
+
+    @rule(name=nodes)
+    def node_goes_and_comes(self, name: str) -> None:
+        self.cluster.drop_node(name)
+        self.cluster.put_node(clusters.node_of(next(n for n in NODES if node_name(n) == name)))
+
+    @rule()
+    def crash(self) -> None:
+        self.start()
+        self.counted_is_bound()
+
+    def counted_is_bound(self) -> None:
+        for model, used in self.bound().items():
+            assert self.cluster.quota.used("team", model) == used
+
+    def bound(self) -> dict[str, int]:
+        used = {"M40": 0, "P100": 0}
+        for pod in self.server.values():
+            if node := pod["spec"].get("nodeName"):
+                core = pod["spec"]["containers"][0]["resources"]["limits"][clusters.CORE]
+                used[MODEL[node]["gaia.tencent.com/gpu-model"]] += int(core)
+        return used
+
+    @invariant()
+    def no_quota_is_passed(self) -> None:
+        used = self.bound()
+        assert used["M40"] <= 200 and used["P100"] <= 100, used
+        assert not any(pod["spec"].get("nodeName") == "d" for pod in self.server.values())
+
+
+def node_name(tree: dict[str, Any]) -> str:
+    return str(tree["metadata"]["name"])
+
+
+TestQuotaRaces = QuotaRaces.TestCase
+TestQuotaRaces.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)

@@ -1,0 +1,118 @@
+"""Beside whom a pod may be on a GPU, by labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unit import clusters
+from unit.clusters import SETTINGS, container, facts, node, told
+from vcuda_oci.placement import Refused
+from vcuda_plugin.scheduler.bind import Binder
+from vcuda_plugin.scheduler.cluster import Cluster
+from vcuda_plugin.scheduler.extender_api import Binding
+from vcuda_plugin.scheduler.fit import fit
+
+NODE = node("n", told("n", 16, 16, 16))
+OTHER = node("m", told("m", 16))
+
+
+class Binds:
+    """Binds everything."""
+
+    def call(self, *said: Any, **query: str) -> tuple[int, Any]:
+        return 201, {}
+
+
+def labels(prefix: str = "sharedgpu/", **words: str) -> dict[str, str]:
+    """slice=…, affinity=…, anti=…, exclusion=…"""
+    long = {"slice": "GPUID", "anti": "sched_anti-affinity"}
+    return {prefix + long.get(word, f"sched_{word}"): label for word, label in words.items()}
+
+
+def put(cluster: Cluster, name: str, core: int = 10, node: str = "n", **more: Any) -> str:
+    """Bind one more pod; the index of its GPU, or why not."""
+    namespace = more.pop("namespace", "default")
+    said = labels(**more)
+    asks = container(core=core)
+    pod = clusters.pod(name, asks, annotations=said, uid=name, namespace=namespace)
+    cluster.put_pod(facts(pod))
+    ask = facts(pod).ask
+    assert ask
+    fits = fit(cluster, ask, [node]).fitting
+    binder = Binder(cluster, Binds(), SETTINGS)  # type: ignore[arg-type]
+    why = binder.bind(Binding(namespace, name, name, node))
+    assert bool(fits) == (why == "")
+    return why or cluster.nodes[node].holds[name][0].uuid[-1]
+
+
+def test_pods_of_one_slice_are_on_one_gpu_of_the_cluster() -> None:
+    cluster = clusters.cluster(NODE, OTHER)
+    assert put(cluster, "big", 80) == "0"
+    assert put(cluster, "a", 30, slice="s") == "1"
+    assert put(cluster, "b", 30, slice="s") == "1"
+    assert put(cluster, "c", 10, slice="t") == "0"
+    assert "by labels not beside" in put(cluster, "d", node="m", slice="s")
+    assert "by labels not beside" in put(cluster, "e", 60, slice="s")
+    for uid in "ab":
+        cluster.end_pod(uid)
+    assert put(cluster, "f", node="m", slice="s") == "0"
+
+
+def test_affinity_goes_to_its_own_or_to_an_empty_gpu() -> None:
+    cluster = clusters.cluster(NODE)
+    assert put(cluster, "other", 50) == "0"
+    assert put(cluster, "a", affinity="red") == "1"
+    assert put(cluster, "b", affinity="red") == "1"
+    assert put(cluster, "c", affinity="blue") == "2"
+    assert "by labels not beside who has GPU-n-0, GPU-n-1, GPU-n-2" in put(
+        cluster, "d", affinity="green"
+    )
+    # Who says nothing may come to it.
+    assert put(cluster, "e", 75) == "1"
+
+
+def test_anti_affinity_keeps_the_same_label_apart() -> None:
+    cluster = clusters.cluster(NODE)
+    assert [put(cluster, name, anti="x") for name in "abc"] == ["0", "1", "2"]
+    assert "by labels not beside" in put(cluster, "d", anti="x")
+    assert put(cluster, "e", anti="y") in "012"
+
+
+def test_exclusion_shares_a_gpu_with_its_own_label_only() -> None:
+    cluster = clusters.cluster(NODE)
+    assert put(cluster, "a", exclusion="mine") == "0"
+    assert put(cluster, "b", exclusion="mine") == "0"
+    assert put(cluster, "c") == "1"
+    assert put(cluster, "d", exclusion="yours", prefix="kubeshare/") == "2"
+    assert put(cluster, "e") == "1"
+    assert put(cluster, "f", 90).startswith("node n: ")
+    # Another namespace's label is another one, whatever it says.
+    assert "by labels" in put(cluster, "g", namespace="spy", exclusion="mine")
+    cluster.end_pod("d")
+    assert put(cluster, "h", 90) == "2"
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "x", "y"]), st.sampled_from([20, 50])), max_size=8),
+    st.sampled_from([10, 60, 100, 200]),
+)
+def test_what_the_arrays_say_of_who_has_no_labels_is_what_is_chosen(pods: Any, core: int) -> None:
+    cluster = clusters.cluster(NODE)
+    for number, (label, share) in enumerate(pods):
+        put(cluster, f"p{number}", share, **({"exclusion": label} if label else {}))
+    ask = clusters.ask(container(core=core))
+    found = cluster.find(cluster.nodes["n"], ask)
+    assert bool(fit(cluster, ask, ["n"]).fitting) == (not isinstance(found, Refused))
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_an_extender_that_starts_anew_knows_the_labels(order: int) -> None:
+    first = clusters.pod("p", container(core=10), node="n", annotations=labels(exclusion="x"))
+    cluster = clusters.cluster(*[[NODE, first], [first, NODE]][order])
+    assert put(cluster, "q", exclusion="x") == "0"
+    assert put(cluster, "r") == "1"
