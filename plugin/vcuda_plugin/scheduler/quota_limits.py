@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from vcuda_oci import files
 from vcuda_oci.errors import VcudaError
 
 from . import annotations as known
+from . import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +51,7 @@ def load_place(path: str) -> QuotaPlace:
     keys = ("QuotaConfigMapName", "QuotaConfigMapNamespace", "GPUModelLabel", "GPUPoolLabel")
     mend = f"write a JSON object of {', '.join(keys)}"
     try:
-        said = orjson.loads(files.read(path))
+        said = json_bytes.loads(files.read(path))
     except (OSError, ValueError) as error:
         raise VcudaError(f"cannot be read: {error}", path, mend) from error
     # How long it sleeps before each filter: of no use where a bind counts what it binds.
@@ -78,7 +77,7 @@ def parse(config_map: Mapping[str, Any]) -> dict[str, Limit]:
     if not isinstance(text, str):
         raise ValueError(f"there is no key {KEY}; write {_EXAMPLE}")
     try:
-        said = orjson.loads(text)
+        said = json_bytes.loads(text)
     except ValueError as error:
         raise ValueError(f"{KEY} is not JSON: {error}") from None
     if not isinstance(said, dict):
