@@ -17,6 +17,7 @@ PLACEMENTS = (BINPACK, SPREAD, TOPOLOGY)
 NO, YES = "no", "yes"
 REPORT, STOP = "report", "stop"
 AUTO, OFF, PREFERRED, REQUIRED = "auto", "off", "preferred", "required"
+NFD, API = "nfd", "api"
 EXTRA_DEVICES = ("gds", "gdrcopy", "mofed", "nvswitch", "imex", "mps")
 
 _CHOICES = {
@@ -27,6 +28,7 @@ _CHOICES = {
     "driver-limits": (AUTO, OFF),
     "decisions": (OFF, PREFERRED, REQUIRED),
     "kubernetes": (AUTO, NO),
+    "labels": (AUTO, NFD, API, NO),
     "driver-capabilities": capabilities.ALL,
     "extra-devices": EXTRA_DEVICES,
 }
@@ -41,6 +43,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "meter-copies": NO,
     "decisions": PREFERRED,
     "kubernetes": AUTO,
+    "labels": AUTO,
     "extra-mounts": [],
     "driver-capabilities": list(capabilities.ALL),
     "extra-devices": [],
@@ -84,6 +87,7 @@ class Config:
         self.meter_copies = values["meter-copies"] == YES
         self.decisions = str(values["decisions"])
         self.kubernetes = str(values["kubernetes"])
+        self.labels = str(values["labels"])
         self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
         self.driver_capabilities = list(values["driver-capabilities"])
         self.extra_devices = list(values["extra-devices"])

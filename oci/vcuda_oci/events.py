@@ -2,7 +2,7 @@
 
 ``<state-dir>/events.jsonl``; a line: {"time": seconds since 1970, "from": program, "kind",
 "allocation": its id or "", "text"} and what else the kind tells: "container" is the engine's id of
-it, "pod" "namespace/name/container". On a tmpfs, so a reboot clears it.
+it, "pod" "namespace/name/container", "seconds" how long it took. On a tmpfs, so a reboot clears it.
 """
 
 from __future__ import annotations

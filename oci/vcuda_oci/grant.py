@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from . import (
     capabilities,
@@ -93,6 +94,7 @@ def give(
     Nothing happens where by these settings it does not count. Raises VcudaError with nothing
     claimed.
     """
+    began = time.monotonic()
     try:
         granted = grant(spec, asked, settings, creation)
         if granted is None:
@@ -105,10 +107,11 @@ def give(
     except VcudaError as error:
         tell_refused(spec, settings, creation.container_id, creation.program, error)
         raise
+    allocation, seconds = granted.allocation, time.monotonic() - began
     if granted.is_new:
-        granted.ledger.tell(events.CLAIMED, granted.allocation, events.of(granted.allocation))
-    elif granted.allocation.claimant[0] == creation.claimant:
-        granted.ledger.tell(events.TAKEN_OVER, granted.allocation, events.of(granted.allocation))
+        granted.ledger.tell(events.CLAIMED, allocation, events.of(allocation), seconds)
+    elif allocation.claimant[0] == creation.claimant:
+        granted.ledger.tell(events.TAKEN_OVER, allocation, events.of(allocation), seconds)
 
 
 def tell_refused(

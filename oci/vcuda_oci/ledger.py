@@ -24,6 +24,7 @@ from .errors import VcudaError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .allocation import Allocation
 
@@ -146,9 +147,11 @@ class Ledger:
                 files.remove(f"{self.allocations}/{name}")
         return swept
 
-    def tell(self, kind: str, allocation: Allocation, text: str) -> None:
-        """What happened to it, as an event."""
-        more = events.about(allocation.container_id, allocation.pod)
+    def tell(self, kind: str, allocation: Allocation, text: str, seconds: float = -1) -> None:
+        """What happened to it, as an event. seconds: how long it took; below 0 is not known."""
+        more: dict[str, Any] = {**events.about(allocation.container_id, allocation.pod)}
+        if seconds >= 0:
+            more["seconds"] = round(seconds, 6)
         events.record(self.state_dir, self.program, kind, allocation.id, text, **more)
 
     def _parse(self, path: str, id: str) -> Allocation:

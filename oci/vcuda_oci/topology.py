@@ -39,6 +39,19 @@ def distances(
     return found
 
 
+_WAYS = ("one board", "one PCIe switch", "PCIe switches", "one host bridge", "one NUMA node")
+
+
+def told(far: int) -> str:
+    """What a distance between two GPUs means: "4 NVLinks", "one PCIe switch"."""
+    if far < _NO_LINK:
+        links = 1 + MOST_LINKS - far
+        return f"{links} NVLink{'' if links == 1 else 's'}"
+    # Source: nvmlGpuTopologyLevel_t of nvml.h.
+    level = (far - _NO_LINK) // _PER_LEVEL // 10
+    return _WAYS[level] if level < len(_WAYS) else "the system"
+
+
 def are_distances(matrix: object, count: int) -> bool:
     """Whether `matrix` may be those between `count` GPUs."""
     return (

@@ -21,6 +21,7 @@ from .cluster import Cluster
 from .device_plugin import DevicePlugin
 from .grants import Arbiter
 from .http_child import HttpChild
+from .labelling import FEATURES_DIR, Labelling
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -109,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
         help="this node's name in the cluster; default: $NODE_NAME, or the host's name",
     )
     parser.add_argument(
+        "--features-dir",
+        metavar="DIR",
+        default=FEATURES_DIR,
+        help="where Node Feature Discovery looks for labels; default: %(default)s",
+    )
+    parser.add_argument(
         "--version", action="version", version=f"{names.AGENT_PROGRAM} {names.VERSION}"
     )
     return parser
@@ -122,6 +129,7 @@ async def _run(
 ) -> None:
     """Until SIGTERM or SIGINT. Raises what ends a part that must not end."""
     cluster = Cluster(settings, arguments.kubeconfig, arguments.node_name)
+    labelling = Labelling(settings, arguments.features_dir)
     stop, opened = asyncio.Event(), asyncio.Event()
     if arguments.no_door:
         opened.set()
@@ -135,7 +143,7 @@ async def _run(
         *([] if arguments.no_door else [_keep_door_open(settings.state_dir, opened)]),
         BypassReports().follow(settings),
         cluster.keep(),
-        _follow_gpus(settings, plugins, cluster, http),
+        _follow_gpus(settings, plugins, cluster, labelling, http),
         sweep.keep(settings.state_dir),
         _tell_systemd(opened),
         *([http.keep()] if settings.listen else []),
@@ -157,11 +165,15 @@ async def _arbitrate(arbiter: Arbiter) -> None:
 
 
 async def _follow_gpus(
-    settings: Config, plugins: Sequence[DevicePlugin], cluster: Cluster, http: HttpChild
+    settings: Config,
+    plugins: Sequence[DevicePlugin],
+    cluster: Cluster,
+    labelling: Labelling,
+    http: HttpChild,
 ) -> None:
     def changed(seen: Inventory) -> None:
         _publish(seen, plugins, settings)
-        cluster.tell(seen)
+        cluster.tell(seen, labelling.tell(seen))
         http.tell(seen)
 
     # The kubelet admits nobody before it is offered devices.

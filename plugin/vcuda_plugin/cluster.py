@@ -44,7 +44,7 @@ class Cluster:
         self._resources = json.dumps(sorted(resources.offered(settings).values()))
         self._known = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
-        self._gpus = ""
+        self._metadata = ""
         found = kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST")
         self._there = settings.kubernetes == config.AUTO and bool(found)
         if self._there and importlib.util.find_spec("kubernetes") is None:
@@ -77,8 +77,8 @@ class Cluster:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._known.wait(), _KNOWN_SECONDS)
 
-    def tell(self, seen: Inventory) -> None:
-        """What the node object shall say of the GPUs."""
+    def tell(self, seen: Inventory, labels: dict[str, str | None]) -> None:
+        """What the node object shall say of the GPUs. labels: None is of one that goes."""
         told = NodeGpus(
             seen.gpus,
             seen.numa,
@@ -86,10 +86,11 @@ class Cluster:
             getattr(seen, "distances", None),
             self._overcommit,
         )
-        self._gpus = told.dump()
+        metadata = {"annotations": {names.ANNOTATION_NODE_GPUS: told.dump()}, "labels": labels}
+        self._metadata = json.dumps(metadata)
         self._write()
 
     def _write(self) -> None:
-        if self._process is not None and self._process.stdin is not None and self._gpus:
+        if self._process is not None and self._process.stdin is not None and self._metadata:
             # To one that ends this moment it is lost, and its successor is told.
-            self._process.stdin.write(self._gpus.encode() + b"\n")
+            self._process.stdin.write(self._metadata.encode() + b"\n")

@@ -1,13 +1,19 @@
-"""The page that Prometheus reads. Source: Prometheus, "Exposition formats", text format 0.0.4.
+"""The page that Prometheus reads, by its own client library.
 
-Written here since the client library takes three times as long for a node's 2,300 samples. Names of
-containers come from engines and may hold anything: they are bounded and escaped, and what cannot be
+Names of containers come from engines and may hold anything: they are bounded, and what cannot be
 seen is a question mark.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 
 from vcuda_hook import views
 from vcuda_oci import names
@@ -17,64 +23,73 @@ from . import metrics
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from prometheus_client.core import Metric as Family
+
     from .event_counts import Counts
     from .metrics import Metric
     from .node_look import View
 
+# What generate_latest writes where no name needs more, whatever the library's newest version is.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MOST_LABEL = 256
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"'})
+
+
+class Page:
+    """One look as prometheus_client asks its collectors."""
+
+    def __init__(self, view: View, counts: Counts) -> None:
+        self._view, self._counts = view, counts
+
+    def collect(self) -> Iterator[Family]:
+        yield from _node(self._view, self._counts)
+        yield from _gpus(self._view)
+        yield from _tenants(self._view)
+        yield from _gpumanager(self._view)
 
 
 def page(view: View, counts: Counts) -> bytes:
-    lines: list[str] = []
-    for part in (_node(view, counts), _gpus(view), _tenants(view), _gpumanager(view)):
-        lines += part
-    return "".join(lines).encode()
+    registry = CollectorRegistry()
+    registry.register(Page(view, counts))
+    return generate_latest(registry)
 
 
-def _node(view: View, counts: Counts) -> Iterator[str]:
-    yield from _family(metrics.BUILD, [(_labels(("version",), (names.VERSION,)), {"": 1})])
-    yield from _family(metrics.BROKEN, [("", {"": len(view.broken)})])
+def _node(view: View, counts: Counts) -> Iterator[Family]:
+    yield _family(metrics.BUILD, [((names.VERSION,), {"": 1})])
+    yield _family(metrics.BROKEN, [((), {"": len(view.broken)})])
     for metric, by_label in ((metrics.EVENTS, counts.kinds), (metrics.REFUSALS, counts.reasons)):
-        told = sorted(by_label.items())
-        yield from _family(metric, [(_labels(metric.labels, (of,)), {"": n}) for of, n in told])
-    yield from _family(metrics.BYPASSES, [("", {"": counts.bypasses})])
-    yield _head(metrics.START)
-    below = 0
-    for bound, count in zip((*counts.BOUNDS, "+Inf"), counts.starts):
+        yield _family(metric, [((of,), {"": n}) for of, n in sorted(by_label.items())])
+    yield _family(metrics.BYPASSES, [((), {"": counts.bypasses})])
+    below, buckets = 0, []
+    for bound, count in zip((*map(str, counts.BOUNDS), "+Inf"), counts.starts):
         below += count
-        yield f'{metrics.START.name}_bucket{{le="{bound}"}} {below}\n'
-    yield f"{metrics.START.name}_sum {counts.start_seconds!r}\n"
-    yield f"{metrics.START.name}_count {below}\n"
+        buckets.append((bound, below))
+    start = metrics.START
+    yield HistogramMetricFamily(
+        start.name, start.help, buckets=buckets, sum_value=counts.start_seconds
+    )
 
 
-def _gpus(view: View) -> Iterator[str]:
-    of = metrics.GPU_METRICS[0].labels
+def _gpus(view: View) -> Iterator[Family]:
     gpus = [
-        (_labels(of, (gpu["uuid"], str(gpu["index"]), gpu["model"])), gpu)
-        for gpu in view.gpus or []
+        (_bounded(gpu["uuid"], str(gpu["index"]), gpu["model"]), gpu) for gpu in view.gpus or []
     ]
-    for metric in metrics.GPU_METRICS:
-        yield from _family(metric, gpus)
+    return (_family(metric, gpus) for metric in metrics.GPU_METRICS)
 
 
-def _tenants(view: View) -> Iterator[str]:
+def _tenants(view: View) -> Iterator[Family]:
     tenants = []
     for entry in view.tenants:
         pod = entry["pod"] or {}
         of_pod = [pod.get(key, "") for key in ("namespace", "name", "container")]
-        values = (entry["id"], *of_pod, entry["gpu_uuid"])
-        tenants.append((_labels(metrics.TENANT_LABELS, values), entry))
-    for metric in metrics.TENANT_METRICS:
-        yield from _family(metric, tenants)
+        tenants.append((_bounded(entry["id"], *of_pod, entry["gpu_uuid"]), entry))
+    return (_family(metric, tenants) for metric in metrics.TENANT_METRICS)
 
 
-def _gpumanager(view: View) -> Iterator[str]:
+def _gpumanager(view: View) -> Iterator[Family]:
     """Of what is used each GPU's figure and their sum, of what is asked the sum."""
     owners = _by_owner(view)
     for metric in metrics.GPUMANAGER_METRICS:
-        yield _head(metric)
+        family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         each = metric in (metrics.UTILIZATION, metrics.MEMORY)
         for owner, entries in owners.items():
             figures = {entry["gpu_index"]: metric.value(entry) for entry in entries}
@@ -83,7 +98,8 @@ def _gpumanager(view: View) -> Iterator[str]:
             if known:
                 samples.append(("total", sum(known.values())))
             for of, figure in samples:
-                yield f"{metric.name}{_labels(metric.labels, (*owner, of))} {figure!r}\n"
+                family.add_metric((*owner, of), figure)
+        yield family
 
 
 def _by_owner(view: View) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
@@ -91,10 +107,8 @@ def _by_owner(view: View) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
     owners: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for entry in sorted(view.tenants, key=lambda entry: (entry["created"], entry["id"])):
         pod = entry["pod"] or {"container": views.short_id(entry["id"])}
-        owner = (
-            *(pod.get("name", ""), pod.get("namespace", "")),
-            *(view.node, pod.get("container", "")),
-        )
+        of_pod = [pod.get(key, "") for key in ("name", "namespace", "container")]
+        owner = _bounded(*of_pod[:2], view.node, of_pod[2])
         if owner in owners and owners[owner][0]["id"] == entry["id"]:
             owners[owner].append(entry)
         else:
@@ -102,26 +116,20 @@ def _by_owner(view: View) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
     return owners
 
 
-def _family(metric: Metric, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
-    yield _head(metric)
+def _family(metric: Metric, entries: Iterable[tuple[Sequence[str], Mapping[str, Any]]]) -> Family:
+    made = CounterMetricFamily if metric.kind == metrics.COUNTER else GaugeMetricFamily
+    family = made(metric.name, metric.help, labels=metric.labels)
     for labels, entry in entries:
         value = metric.value(entry)
         if value is not None:
-            yield f"{metric.name}{labels} {value!r}\n"
+            family.add_metric(labels, value)
+    return family
 
 
-def _head(metric: Metric) -> str:
-    return f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
-
-
-def _labels(of: Sequence[str], values: Sequence[str]) -> str:
-    pairs = (f'{name}="{_bounded(value)}"' for name, value in zip(of, values))
-    return f"{{{','.join(pairs)}}}"
-
-
-def _bounded(text: str) -> str:
+def _bounded(*texts: str) -> tuple[str, ...]:
     """Of a length that is bounded, and without what no reader of pages expects in a name."""
-    text = text[:_MOST_LABEL]
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else "?" for c in text)
-    return text.translate(_ESCAPES)
+    cut = (text[:_MOST_LABEL] for text in texts)
+    return tuple(
+        text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+        for text in cut
+    )

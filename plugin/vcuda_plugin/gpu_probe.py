@@ -2,9 +2,9 @@
 
 NVML can hang for as long as a broken GPU pleases. Each GPU is asked in a thread of its own, so that
 the others answer meanwhile; where NVML hangs for all, only this process does. Each line is a JSON
-object: gpus (placement.Gpu's fields), distances (see vcuda_oci.topology), numa (node by UUID),
-failing (reason by UUID), xids ([UUID, number] of each Xid event since the last line), silent (why a
-GPU is none of these, by index).
+object: gpus (placement.Gpu's fields), driver and cuda (version and cuda of host.Host), distances
+(see vcuda_oci.topology), numa (node by UUID), failing (reason by UUID), xids ([UUID, number] of
+each Xid event since the last line), silent (why a GPU is none of these, by index).
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ class Probe:
         numa = {gpu["uuid"]: _numa_node(driver_root, gpu["bus_id"]) for gpu in self.gpus}
         return {
             "gpus": self.gpus,
+            "driver": self._facts.version,
+            "cuda": self._facts.cuda,
             "distances": self._facts.distances,
             "numa": {uuid: node for uuid, node in numa.items() if node >= 0},
             "failing": {uuid: reason for uuid, reason in answers.items() if reason},

@@ -1,10 +1,11 @@
-"""The page of ``/graph``: the node's GPUs by NUMA node, and below each the containers it serves."""
+"""The page of ``/graph``: the node's GPUs, what each serves, and what lies between them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vcuda_hook import table, views
+from vcuda_oci import topology
 
 from .page_shell import escape, page
 from .usage_page import colours, summary
@@ -38,6 +39,7 @@ def render(view: View) -> bytes:
         content = f'<section class="card soft">{text}</section>'
     else:
         content = f'<section class="card wide">{_drawing(view, view.gpus)}</section>'
+        content += _ways(view.gpus, view.distances)
     return page(view.node, "/graph", summary(view), content)
 
 
@@ -61,6 +63,24 @@ def _drawing(view: View, gpus: Sequence[_Entry]) -> str:
     return (
         f'<svg width="{width}" height="{y - _GAP + 4}" viewBox="0 0 {width} {y - _GAP + 4}" '
         f'role="img" aria-label="GPUs and their containers">{"".join(parts)}</svg>'
+    )
+
+
+def _ways(gpus: Sequence[_Entry], distances: list[list[int]] | None) -> str:
+    """What lies between each two GPUs, as a table; nothing where that is not told."""
+    if distances is None or len(gpus) < 2:
+        return ""
+    head = "".join(f"<th>GPU {gpu['index']}</th>" for gpu in gpus)
+    rows = []
+    for at, gpu in enumerate(gpus):
+        ways = [escape(topology.told(far)) for far in distances[at]]
+        ways[at] = ""
+        cells = "".join(f"<td>{way}</td>" for way in ways)
+        rows.append(f"<tr><td>GPU {gpu['index']}</td>{cells}</tr>")
+    return (
+        '<section class="card wide"><h2>Between them</h2>'
+        f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        "</section>"
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .routes import Routes
 
 _MOST_LINE = 1 << 20
+_MEND = "install python3-h11 and python3-prometheus-client"
 
 
 def main(address: str, node: str, state_dir: str) -> None:
@@ -32,7 +33,7 @@ def main(address: str, node: str, state_dir: str) -> None:
     try:
         asyncio.run(_serve(address, node, state_dir))
     except ModuleNotFoundError as missing:
-        sys.exit(f"{names.AGENT_PROGRAM}: {address}: no module {missing.name}; install python3-h11")
+        sys.exit(f"{names.AGENT_PROGRAM}: {address}: no module {missing.name}; {_MEND}")
     except VcudaError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
 

@@ -36,12 +36,15 @@ class Inventory:
 
     numa: the node of each GPU that has one, by UUID.
     distances: between the GPUs in their order, see vcuda_oci.topology; None: not told.
+    driver: its version; cuda: the newest CUDA that it serves, "13.0"; "": not told.
     """
 
     gpus: list[Gpu] = field(default_factory=list)
     numa: dict[str, int] = field(default_factory=dict)
     unhealthy: dict[str, str] = field(default_factory=dict)
     distances: list[list[int]] | None = None
+    driver: str = ""
+    cuda: str = ""
 
 
 async def follow(settings: Config, changed: Callable[[Inventory], None]) -> None:
@@ -98,7 +101,8 @@ class _Watch:
             self._health.see(now, uuids, look["failing"], look["xids"])
         self._keep(self._health.ailments(now))
         sick = self._health.unhealthy(now)
-        seen = _shared(Inventory(gpus, look["numa"], sick, look["distances"]))
+        versions = (look["driver"], look["cuda"])
+        seen = _shared(Inventory(gpus, look["numa"], sick, look["distances"], *versions))
         for uuid in uuids:
             before, after = self._told.unhealthy.get(uuid) if self._told else None, sick.get(uuid)
             if before != after:
@@ -143,9 +147,12 @@ def _shared(inventory: Inventory) -> Inventory:
         inventory.numa,
         {gpu.uuid: sick[gpu.uuid] for gpu in gpus if gpu.uuid in sick},
         None if far is None else [[far[a][b] for b in at] for a in at],
+        inventory.driver,
+        inventory.cuda,
     )
 
 
 def _facts(inventory: Inventory) -> tuple[Any, ...]:
     gpus = [gpu.__dict__ for gpu in inventory.gpus]
-    return gpus, inventory.numa, inventory.unhealthy, inventory.distances
+    versions = (inventory.driver, inventory.cuda)
+    return gpus, inventory.numa, inventory.unhealthy, inventory.distances, versions

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from vcuda_hook.usage import Look
     from vcuda_oci.allocation import Allocation
-    from vcuda_oci.placement import Gpu
 
     from .node_gpus import NodeGpus
 
@@ -28,13 +27,15 @@ LONGEST_WINDOW_NS = 60_000_000_000
 class View(NamedTuple):
     """taken: when, in seconds since 1970. gpus: None until NVML has answered; else as `vcuda gpus
     --json` has them, with "numa" and "unhealthy", the reason, or null. tenants: as `vcuda ps
-    --json` has them, without status. broken: file names of records that are not whole."""
+    --json` has them, without status. broken: file names of records that are not whole.
+    distances: between the GPUs in their order (vcuda_oci.topology); None: not told."""
 
     node: str
     taken: float
     gpus: list[dict[str, Any]] | None
     tenants: list[dict[str, Any]]
     broken: list[str]
+    distances: list[list[int]] | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -43,6 +44,7 @@ class View(NamedTuple):
             "gpus": self.gpus,
             "tenants": self.tenants,
             "broken_records": self.broken,
+            "distances": self.distances,
         }
 
 
@@ -94,22 +96,15 @@ class Node:
             )
         ]
         paths = [os.path.basename(path) for path, _ in broken]
-        return View(self.name, time.time(), self._gpu_entries(whole), tenants, paths)
+        far = self.known.distances if self.known else None
+        return View(self.name, time.time(), self._gpu_entries(whole), tenants, paths, far)
 
     def _gpu_entries(self, whole: Sequence[Allocation]) -> list[dict[str, Any]] | None:
         if self.known is None:
             return None
-        taken = [share for allocation in whole for share in allocation.shares]
-
-        def entry(gpu: Gpu, known: NodeGpus) -> dict[str, Any]:
-            mine = [share for share in taken if share.uuid == gpu.uuid]
-            return {
-                **views.gpu_entry(gpu, mine, known.overcommit),
-                "numa": known.numa.get(gpu.uuid),
-                "unhealthy": known.unhealthy.get(gpu.uuid),
-            }
-
-        return [entry(gpu, self.known) for gpu in self.known.gpus]
+        known = self.known
+        entries = views.gpu_entries(known.gpus, whole, known.overcommit, known.unhealthy)
+        return [{**entry, "numa": known.numa.get(entry["uuid"])} for entry in entries]
 
     def _looks_at(self, whole: Sequence[Allocation]) -> _Looks:
         of = {allocation.id: usage.look(self._ledger, allocation) for allocation in whole}

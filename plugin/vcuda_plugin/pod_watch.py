@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from vcuda_oci import events, names
 from vcuda_oci.errors import VcudaError
 
-from . import kube_client, node_annotation, parent
+from . import kube_client, node_metadata, parent
 from .decision_folder import DecisionFolder
 from .kube_api import ApiError, KubeApi
 from .pod_decision import of_pod
@@ -48,7 +48,7 @@ def main(state_dir: str, node: str, kubeconfig: str, resources: str) -> None:
     )
     kube_client.load()  # before there are two who would
     teller = threading.Thread(
-        target=node_annotation.keep, args=(kubeconfig, node, sys.stdin.fileno()), daemon=True
+        target=node_metadata.keep, args=(kubeconfig, node, sys.stdin.fileno()), daemon=True
     )
     teller.start()
     try:

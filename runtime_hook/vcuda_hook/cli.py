@@ -69,6 +69,10 @@ def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
         from .limit import limit
 
         return limit
+    if name == "top":
+        from .top import top
+
+        return top
     if name == "events":
         from .show_events import show_events
 
@@ -141,6 +145,9 @@ def build_parser() -> argparse.ArgumentParser:
         )
     )
     verb("ps", "list the containers that hold shares, and what they use", "ps")
+    cli_live.top_options(
+        verb("top", "show the GPUs and their tenants as bars, live", "top --sort compute")
+    )
     inspect = verb("inspect", "show all that is known of one container's share", "inspect run-3f2a")
     inspect.add_argument("id", metavar="ID", help="the allocation's id, or how it begins")
     gpus = verb("gpus", "list the GPUs and what is free of each", "gpus --json")

@@ -1,8 +1,10 @@
-"""The command line of `vcuda limit` and `vcuda events`, and of policies."""
+"""The command line of `vcuda top`, `vcuda limit` and `vcuda events`, and of policies."""
 
 from __future__ import annotations
 
 import argparse
+
+from .top_screen import ORDERS
 
 
 def limit_options(limit: argparse.ArgumentParser) -> None:
@@ -14,6 +16,29 @@ def limit_options(limit: argparse.ArgumentParser) -> None:
     add("--gpu", metavar="UUID|INDEX", help="whose share, where it has several")
     add("--force", action="store_true", help="even below the memory that it holds now")
     add("--dry-run", action="store_true", help="only tell what would change")
+
+
+def top_options(top: argparse.ArgumentParser) -> None:
+    add = top.add_argument
+    add("--once", action="store_true", help="one look, as text")
+    add(
+        "--interval",
+        metavar="SECONDS",
+        type=_interval,
+        default=1.0,
+        help="between looks, 0.1 to 3600; default 1",
+    )
+    add("--sort", choices=ORDERS, default=ORDERS[0], help="tenants; default %(default)s")
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError("write seconds, 0.1 to 3600")
+    return seconds
 
 
 def events_options(events: argparse.ArgumentParser) -> None:

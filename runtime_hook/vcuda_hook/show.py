@@ -47,6 +47,7 @@ def ps_of(settings: Config, json: bool = False) -> int:
             "GPU",
             "CORE",
             "USED",
+            "WAITS",
             "MEMORY",
             "CONTEXTS",
             "POLICY",
@@ -82,12 +83,10 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     measured = context_memory.measure(facts) if arguments.measure_context else {}
     overcommit = settings.memory_overcommit
     sick = unhealthy.reasons(settings.state_dir)
-    entries: list[dict[str, Any]] = []
-    for gpu in facts.gpus:
-        taken = [share for a in whole for share in a.shares if share.uuid == gpu.uuid]
-        entries.append(views.gpu_entry(gpu, taken, overcommit, sick.get(gpu.uuid)))
-        if arguments.measure_context:
-            entries[-1]["context_memory_bytes"] = measured.get(gpu.uuid)
+    entries = views.gpu_entries(facts.gpus, whole, overcommit, sick)
+    if arguments.measure_context:
+        for entry in entries:
+            entry["context_memory_bytes"] = measured.get(entry["uuid"])
     if arguments.json:
         table.print_json(entries)
     else:
@@ -159,13 +158,13 @@ def no_one(prefix: str, found: Sequence[str]) -> VcudaError:
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    used, index = entry["core_used_percent"], entry["gpu_index"]
-    memory = entry["memory_used_bytes"]
+    index, memory = entry["gpu_index"], entry["memory_used_bytes"]
     return (
         views.name_of(entry),
         f"{'?' if index is None else index} {table.short(entry['gpu_uuid'])}",
         f"{entry['core_percent']} %",
-        "-" if used is None else f"{used:.0f} %",
+        _percent(entry["core_used_percent"]),
+        _percent(entry["waited_percent"]),
         f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}"
         + (" managed" if entry["memory_managed"] else ""),
         _contexts(entry["contexts"], entry["context_bytes"]),
@@ -173,6 +172,10 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         entry["status"],
         table.age(time.time() - entry["created"]),
     )
+
+
+def _percent(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:.0f} %"
 
 
 def _contexts(count: int | None, charged: int | None) -> str:

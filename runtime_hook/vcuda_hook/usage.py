@@ -39,7 +39,8 @@ class Look:
 class Use:
     """Of one GPU's share. said, None: the page tells nothing.
 
-    core_percent: None is not known; below 0, the page was rewritten by somebody.
+    core_percent, waited_percent: of the time since the look before, what it used of the GPU and
+    what its launches waited for it. None is not known; below 0, the page was rewritten by somebody.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Use:
         core_percent: float | None = None,
         said: pages_read.UsageGpu | None = None,
         context_bytes: int | None = None,
+        waited_percent: float | None = None,
     ) -> None:
         self.core_percent, self.said = core_percent, said
+        self.waited_percent = waited_percent
         self.context_bytes = context_bytes  # of said.held_bytes: what contexts are charged
 
 
@@ -77,14 +80,19 @@ def between(allocation: Allocation, earlier: Look | None, later: Look | None) ->
     if later is None:
         return [Use() for _ in allocation.shares]
     busy: list[float | None] = [None for _ in later.gpus]
+    waited = busy
     if earlier and earlier.file == later.file and earlier.at_ns < later.at_ns:
         part = 100 / (later.at_ns - earlier.at_ns)
         busy = [
             (gpu.busy_ns - before.busy_ns) * part for gpu, before in zip(later.gpus, earlier.gpus)
         ]
+        waited = [
+            (gpu.throttled_ns - before.throttled_ns) * part
+            for gpu, before in zip(later.gpus, earlier.gpus)
+        ]
     return [
-        Use(percent, gpu, _charged(gpu.contexts, each))
-        for percent, gpu, each in zip(busy, later.gpus, later.context_bytes)
+        Use(used, gpu, _charged(gpu.contexts, each), waits)
+        for used, waits, gpu, each in zip(busy, waited, later.gpus, later.context_bytes)
     ]
 
 

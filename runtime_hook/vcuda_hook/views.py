@@ -43,6 +43,25 @@ def gpu_entry(
     }
 
 
+def gpu_entries(
+    gpus: Sequence[Gpu],
+    whole: Sequence[Allocation],
+    overcommit: float,
+    unhealthy: Mapping[str, str],
+) -> list[dict[str, Any]]:
+    """whole: every record. unhealthy: the reason, by UUID."""
+    taken = [share for allocation in whole for share in allocation.shares]
+    return [
+        gpu_entry(
+            gpu,
+            [share for share in taken if share.uuid == gpu.uuid],
+            overcommit,
+            unhealthy.get(gpu.uuid),
+        )
+        for gpu in gpus
+    ]
+
+
 def tenant_entries(
     allocation: Allocation, used: Sequence[Use], gpus: Mapping[str, Gpu]
 ) -> list[dict[str, Any]]:
@@ -73,18 +92,28 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
     figures: dict[str, Any] = dict.fromkeys(
         (
             *("core_used_percent", "memory_used_bytes", "contexts", "context_bytes"),
-            *("busy_seconds", "waited_seconds", "overrun_seconds", "launches", "refusals"),
+            *(
+                "waited_percent",
+                "busy_seconds",
+                "waited_seconds",
+                "overrun_seconds",
+                "launches",
+                "refusals",
+            ),
         )
     )
     if said is None:
         return {**figures, "usage": UNREADABLE}
-    core = use.core_percent
-    if said.held_bytes > (gpu.memory_bytes if gpu else _MOST_BYTES) or (core or 0) < 0:
+    core, waited = use.core_percent, use.waited_percent
+    most = gpu.memory_bytes if gpu else _MOST_BYTES
+    if said.held_bytes > most or (core or 0) < 0 or (waited or 0) < 0:
         return {**figures, "usage": IMPOSSIBLE}
     return {
         # Long work is counted at its end: more than the time since the last look, for once.
         "core_used_percent": None if core is None else min(core, 100.0),
         "memory_used_bytes": said.held_bytes,
+        # Threads that wait at once are each counted.
+        "waited_percent": None if waited is None else min(waited, 100.0),
         "contexts": said.contexts,
         "context_bytes": use.context_bytes,
         "busy_seconds": said.busy_ns / 1e9,

@@ -78,17 +78,34 @@ def test_an_agent_changes_nobody_elses_annotation(annotations: dict[str, str]) -
 @pytest.mark.parametrize(
     "after",
     [
-        changed(NODE, labels={"zone": "b"}),
-        changed(NODE, labels={}),
         changed(NODE, finalizers=["f"]),
         changed(NODE, ownerReferences=[{"name": "o"}]),
         {**NODE, "spec": {"podCIDR": "10.0.0.0/24"}},
         {**NODE, "spec": {**NODE["spec"], "unschedulable": True}},
     ],
-    ids=["label", "labels", "finalizer", "owner", "taint removed", "cordon"],
+    ids=["finalizer", "owner", "taint removed", "cordon"],
 )
-def test_an_agent_changes_nothing_but_annotations(after: Any) -> None:
-    assert denied(NODE, after) == ["a node agent may change annotations of its node alone"]
+def test_an_agent_changes_nothing_but_annotations_and_labels(after: Any) -> None:
+    expected = ["a node agent may change annotations and labels of its node alone"]
+    assert denied(NODE, after) == expected
+
+
+def test_an_agent_labels_its_node_with_its_gpus() -> None:
+    keys = ("nvidia.com/gpu.count", "nvidia.com/cuda.driver-version.major")
+    labelled = changed(NODE, labels={"zone": "a", **dict.fromkeys(keys, "8")})
+    assert denied(NODE, labelled) == [] == denied(labelled, NODE)
+    model = changed(NODE, labels={"zone": "a", "gaia.tencent.com/gpu-model": "M40"})
+    assert denied(NODE, model) == []
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{"zone": "b"}, {}, {"zone": "a", "nvidia.com/gpus": "8"}],
+    ids=["changed", "removed", "added"],
+)
+def test_an_agent_changes_no_other_label(labels: dict[str, str]) -> None:
+    expected = ["a node agent may change no labels but those of GPUs"]
+    assert denied(NODE, changed(NODE, labels=labels)) == expected
 
 
 def test_the_policy_is_about_nobody_else() -> None:

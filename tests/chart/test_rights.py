@@ -44,10 +44,22 @@ def test_the_agent_may_follow_pods_and_tell_of_nodes_and_no_more() -> None:
     }
 
 
+QUOTA_RULES = [
+    {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": ["gpuquota"],
+        "verbs": ["list", "watch"],
+    },
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+]
+
+
 def test_the_extender_may_read_and_bind_and_beside_a_scheduler_what_that_may() -> None:
-    assert rights(rendering.objects(CLUSTER), EXTENDER) == {f"/{EXTENDER}": EXTENDERS_RULES}
+    own = {f"/{EXTENDER}": EXTENDERS_RULES, f"kube-system/{EXTENDER}-quota": QUOTA_RULES}
+    assert rights(rendering.objects(CLUSTER), EXTENDER) == own
     assert rights(rendering.objects(), EXTENDER) == {
-        f"/{EXTENDER}": EXTENDERS_RULES,
+        **own,
         "/system:kube-scheduler": None,
         "/system:volume-scheduler": None,
         "kube-system/extension-apiserver-authentication-reader": None,

@@ -112,6 +112,7 @@ def test_kube_scheduler_is_told_of_every_resource_that_is_offered() -> None:
                 "filterVerb": "predicates",
                 "prioritizeVerb": "priorities",
                 "bindVerb": "bind",
+                "preemptVerb": "preempt",
                 "weight": 1,
                 "nodeCacheCapable": True,
                 "ignorable": False,

@@ -23,11 +23,13 @@ PAGE = 3
 
 
 class KubeApi:
-    """requests: (verb, path, query) of each so far. refuse: a status for every request, or 0."""
+    """nodes, labels: annotations and labels by node. requests: (verb, path, query) of each so far.
+    refuse: a status for every request, or 0."""
 
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
         self.nodes: dict[str, dict[str, Any]] = {}
+        self.labels: dict[str, dict[str, Any]] = {}
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.refuse = 0
         self.version, self.forgotten = 100, 0
@@ -225,8 +227,12 @@ class _Handler(BaseHTTPRequestHandler):
         if query is None:
             return
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        node = self.api.nodes.setdefault(self.path.partition("?")[0].rpartition("/")[2], {})
-        node.update(body["metadata"]["annotations"])
+        name = self.path.partition("?")[0].rpartition("/")[2]
+        self.api.nodes.setdefault(name, {}).update(body["metadata"]["annotations"])
+        labels = self.api.labels.setdefault(name, {})
+        labels.update(body["metadata"].get("labels", {}))
+        for key in [key for key, value in labels.items() if value is None]:
+            del labels[key]
         self._answer(200, {"kind": "Node"})
 
     def _begin(self) -> dict[str, str] | None:

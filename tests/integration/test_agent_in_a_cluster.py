@@ -83,6 +83,24 @@ def test_the_kubelet_is_offered_nothing_before_the_decisions_are_known(node: Age
         api.stop()
 
 
+def test_the_node_is_labelled_with_its_gpus(node: AgentNode) -> None:
+    api = KubeApi()
+    api.start()
+    path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
+    words = [*_words(node), "--features-dir", "/nonexistent"]
+    agent = Agent([*words, "--kubeconfig", path, "--node-name", "node-1"])
+    try:
+        until(lambda: bool(api.labels.get("node-1")))
+        labels = api.labels["node-1"]
+        assert labels["nvidia.com/gpu.replicas"] == "100"
+        assert labels["nvidia.com/gpu.product"] == labels["gaia.tencent.com/gpu-model"] != ""
+        assert labels["nvidia.com/gpu.compute.major"].isdigit()
+        assert labels["nvidia.com/cuda.driver-version.major"].isdigit()
+    finally:
+        agent.end()
+        api.stop()
+
+
 def _words(node: AgentNode) -> list[str]:
     return [node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder]
 

@@ -270,5 +270,5 @@ def test_without_grpc_the_program_says_what_to_install(node: AgentNode) -> None:
     assert (told.returncode, told.stderr) == (
         1,
         f"vcuda-node-agent: {without}: no module grpc; "
-        "install python3-grpcio, python3-protobuf and python3-h11\n",
+        "install python3-grpcio and python3-protobuf\n",
     )

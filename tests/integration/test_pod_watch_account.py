@@ -53,7 +53,8 @@ def test_the_node_object_says_what_is_written_to_it_again_when_the_api_was_away(
     assert pods.process is not None and pods.process.stdin is not None
 
     def tell(text: str) -> None:
-        pods.process.stdin.write(text.encode() + b"\n")  # type: ignore[union-attr]
+        metadata = json.dumps({"annotations": {"vcuda.io/node-gpus": text}})
+        pods.process.stdin.write(metadata.encode() + b"\n")  # type: ignore[union-attr]
         pods.process.stdin.flush()  # type: ignore[union-attr]
 
     told = pods.api.nodes

@@ -16,7 +16,7 @@ from vcuda_oci import grant
 PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
 VERBS = [
     *("run", "ps", "inspect", "gpus", "release", "configure", "cdi", "doctor", "demo"),
-    *("limit", "events", "completion"),
+    *("limit", "top", "events", "completion"),
 ]
 
 
@@ -169,6 +169,7 @@ def test_completion_knows_every_verb(shell: str, capsys: Any) -> None:
         (["vcuda", "cdi", "g"], ["generate"]),
         (["vcuda", "limit", "--p"], ["--policy", "--priority"]),
         (["vcuda", "events", "--f"], ["--follow"]),
+        (["vcuda", "top", "--"], ["--help", "--json", "--once", "--interval", "--sort"]),
         (["vcuda", "cdi", "generate", "--w"], ["--watch"]),
     ],
 )

@@ -28,6 +28,7 @@ DEFAULTS = {
     "stop_bypass": False,
     "driver_limits": True,
     "decisions": "preferred",
+    "labels": "auto",
     "kubernetes": "auto",
     "extra_mounts": [],
     "driver_capabilities": [
@@ -99,6 +100,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         driver-limits = "off"
         decisions = "required"
         kubernetes = "no"
+        labels = "api"
         extra-mounts = ["/a:/b", '/c d:/e#f',]
         driver-capabilities = ["compute"]
         extra-devices = ['gds', "imex"]
@@ -122,6 +124,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         "driver_limits": False,
         "decisions": "required",
         "kubernetes": "no",
+        "labels": "api",
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
         "driver_capabilities": ["compute"],
         "extra_devices": ["gds", "imex"],

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from vcuda_oci import events
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
+from vcuda_plugin.event_counts import EventCounts
 
 WRAPPER, HOOK = "vcuda-container-runtime", "vcuda-container-hook"
 HALF = "50 % and 4.0 GiB of GPU-0, fixed"
@@ -66,6 +68,22 @@ def test_a_containers_life_is_told_by_those_who_made_it(node: Node) -> None:
         (WRAPPER, "claimed", HALF),
         (HOOK, "released", "its container has stopped"),
     ]
+
+
+def test_what_giving_a_share_took_is_told_and_counted(node: Node) -> None:
+    spec = asking({**CONTAINERD, "vcuda.io/core": "50", "vcuda.io/memory": "4GiB"})
+    began = time.monotonic()
+    for id in ("c1", "c2"):
+        assert node.create(spec, id=id) == (0, "")
+        poststop(node, id, "pod-uid1.main")
+    both = time.monotonic() - began
+    seconds = {
+        e["kind"]: e["seconds"] for e in events.read(node.ledger.state_dir) if "seconds" in e
+    }
+    assert seconds.keys() == {"claimed", "taken-over"}
+    assert all(0 < took < both for took in seconds.values())
+    counts = EventCounts(node.ledger.state_dir).read()
+    assert (sum(counts.starts), counts.start_seconds) == (2, sum(seconds.values()))
 
 
 def test_a_pods_container_is_taken_over_by_its_next_instance_and_swept_at_the_end(

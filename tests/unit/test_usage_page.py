@@ -13,7 +13,7 @@ import pytest
 
 from unit.ground import GIB, gpus, write
 from unit.tenants import Tenants
-from vcuda_oci import policies
+from vcuda_oci import policies, topology
 from vcuda_oci.allocation import GpuShare
 from vcuda_plugin import graph_page, node_look, page_shell, usage_page
 from vcuda_plugin.node_gpus import NodeGpus
@@ -97,6 +97,20 @@ def test_a_share_of_a_gpu_that_is_gone_and_a_broken_record_are_shown(tenants: Te
     text = Seen(usage_page.render(look(tenants, NodeGpus(gpus(16))))).text()
     assert "GPU-7 not seen on this node" in text and "box 0 % of 10 %" in text
     assert "half.json is not a whole record: nobody knows what it holds." in text
+
+
+def test_the_graph_says_what_lies_between_gpus(tenants: Tenants) -> None:
+    three = topology.distances(
+        [[0, 4, 0], [4, 0, 0], [0, 0, 0]], [[0, 10, 50], [10, 0, 30], [50, 30, 0]]
+    )
+    text = Seen(
+        graph_page.render(look(tenants, NodeGpus(gpus(16, 16, 16), distances=three)))
+    ).text()
+    assert text.endswith(
+        "Between them GPU 0 GPU 1 GPU 2 GPU 0 4 NVLinks the system "
+        "GPU 1 4 NVLinks one host bridge GPU 2 the system one host bridge"
+    )
+    assert "Between" not in Seen(graph_page.render(look(tenants, NodeGpus(gpus(16, 16))))).text()
 
 
 def test_figures_that_cannot_be_are_not_shown(tenants: Tenants) -> None:

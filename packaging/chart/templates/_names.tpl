@@ -49,6 +49,7 @@ seccompProfile: {type: RuntimeDefault}
   filterVerb: predicates
   prioritizeVerb: priorities
   bindVerb: bind
+  preemptVerb: preempt
   weight: 1
   nodeCacheCapable: true
   ignorable: false

@@ -77,7 +77,7 @@ def parse(config_map: Mapping[str, Any]) -> dict[str, Limit]:
     if not isinstance(text, str):
         raise ValueError(f"there is no key {KEY}; write {_EXAMPLE}")
     try:
-        said = json_bytes.loads(text)
+        said = json_bytes.loads(text.encode())
     except ValueError as error:
         raise ValueError(f"{KEY} is not JSON: {error}") from None
     if not isinstance(said, dict):

@@ -1,12 +1,12 @@
-"""Tells this node's GPUs on the node object, where a scheduler reads them."""
+"""Tells this node's GPUs on the node object: an annotation that a scheduler reads, and labels."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import select
 
-from vcuda_oci import names
 from vcuda_oci.errors import VcudaError
 
 from .kube_api import ApiError, KubeApi
@@ -19,7 +19,8 @@ _log = logging.getLogger(__name__)
 
 
 def keep(kubeconfig: str, node: str, source: int) -> None:
-    """Write the newest line of the descriptor `source` until it ends, again from time to time."""
+    """Merge the newest line of the descriptor `source`, JSON, into the node's metadata until it
+    ends, again from time to time."""
     retry, pause = Retry(_log.warning), _AGAIN_SECONDS
     line, beginning = b"", b""
     while True:
@@ -34,7 +35,7 @@ def keep(kubeconfig: str, node: str, source: int) -> None:
         if not line:
             continue
         try:
-            patch = {"metadata": {"annotations": {names.ANNOTATION_NODE_GPUS: line.decode()}}}
+            patch = {"metadata": json.loads(line)}
             KubeApi(kubeconfig).merge(f"/api/v1/nodes/{node}", patch)
             retry.forget()
             pause = _AGAIN_SECONDS

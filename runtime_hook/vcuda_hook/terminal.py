@@ -1,0 +1,139 @@
+"""A terminal that is one program's for a while: its keys at once, its whole screen.
+
+It is given back as it was however the program ends, short of SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
+_ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_KEYS = {
+    b"\x1b[A": "up", b"\x1bOA": "up", b"\x1b[B": "down", b"\x1bOB": "down",
+    b"\x1b[5~": "page up", b"\x1b[6~": "page down", b" ": "page down",
+}  # fmt: skip
+
+
+class Ended(Exception):
+    """A signal asked for the end, or the terminal is gone. number: the signal, or 0."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Terminal:
+    """In the block it is ours. Keys come from standard input where that is a terminal."""
+
+    def __enter__(self) -> Terminal:
+        self._wake, self._woken = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        self._keys, self._pressed = os.isatty(0), b""
+        self._before = termios.tcgetattr(0) if self._keys else []
+        caught = (*_ENDS, signal.SIGTSTP, signal.SIGWINCH)
+        # The number of each that comes is written to the pipe: nothing is done where it comes.
+        self._handlers = {number: signal.signal(number, _nothing) for number in caught}
+        self._fd = signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        self._take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._give_back()
+        signal.set_wakeup_fd(self._fd)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        os.close(self._wake)
+        os.close(self._woken)
+
+    def size(self) -> os.terminal_size:
+        try:
+            return os.get_terminal_size(1)
+        except OSError:
+            raise Ended(0) from None
+
+    def show(self, lines: Sequence[str]) -> None:
+        """From the top; what was there is gone. Raises Ended."""
+        text = "\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J"
+        self._write(text)
+
+    def key(self, until: float) -> str | None:
+        """The next key by `until` (time.monotonic); "": the size may be another; None: none came.
+
+        Raises Ended.
+        """
+        while True:
+            if self._pressed:
+                return self._next()
+            from_whom = [self._wake, *([0] if self._keys else [])]
+            left = max(0.0, until - time.monotonic())
+            ready, _, _ = select.select(from_whom, [], [], left)
+            if not ready:
+                return None
+            if self._wake in ready:
+                if self._signalled(os.read(self._wake, 64)):
+                    return ""
+            else:
+                self._listen()
+
+    def _listen(self) -> None:
+        try:
+            self._pressed = os.read(0, 1024)
+        except OSError:
+            pass
+        self._keys = bool(self._pressed)  # one that is gone sends SIGHUP too
+
+    def _next(self) -> str:
+        for said, key in _KEYS.items():
+            if self._pressed.startswith(said):
+                self._pressed = self._pressed[len(said) :]
+                return key
+        said, self._pressed = self._pressed[:1], self._pressed[1:]
+        return said.decode("ascii", "replace")
+
+    def _signalled(self, numbers: bytes) -> bool:
+        """Whether the screen has to be drawn again. Raises Ended."""
+        for number in numbers:
+            if number in _ENDS:
+                raise Ended(number)
+            if number == signal.SIGTSTP:
+                self._give_back()
+                os.kill(os.getpid(), signal.SIGSTOP)
+                self._take()
+        return bool(numbers)
+
+    def _take(self) -> None:
+        if self._keys:
+            tty.setcbreak(0, termios.TCSANOW)
+        self._write(_ENTER)
+
+    def _give_back(self) -> None:
+        try:
+            self._write(_LEAVE)
+            if self._before:
+                termios.tcsetattr(0, termios.TCSANOW, self._before)
+        except (Ended, termios.error):
+            pass  # there is none any more
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:
+            raise Ended(0) from None
+
+
+def _nothing(_number: int, _frame: Any) -> None:
+    pass

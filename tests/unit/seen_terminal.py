@@ -1,0 +1,85 @@
+"""A program on a terminal of its own, and what a person in front of it sees."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Callable, Sequence
+
+import pyte
+
+_PATIENCE_SECONDS = 30
+
+
+class SeenTerminal:
+    """The program is its session's leader. said: every byte that it wrote."""
+
+    def __init__(self, command: Sequence[str], width: int = 80, height: int = 24) -> None:
+        self._screen = pyte.Screen(width, height)
+        self._stream = pyte.ByteStream(self._screen)
+        self.said = b""
+        # Ours stays open, so that the settings which the program leaves behind can be read.
+        self._fd, self.line = pty.openpty()
+        self.resize(width, height)
+        self.before = termios.tcgetattr(self.line)
+        self.pid = os.fork()
+        if not self.pid:
+            os.setsid()
+            fcntl.ioctl(self.line, termios.TIOCSCTTY, 0)
+            for standard in (0, 1, 2):
+                os.dup2(self.line, standard)
+            os.environ.update(TERM="xterm-256color")
+            os.execv(command[0], list(command))
+
+    def resize(self, width: int, height: int) -> None:
+        self._screen.resize(height, width)
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("4H", height, width, 0, 0))
+
+    def press(self, keys: str) -> None:
+        os.write(self._fd, keys.encode())
+
+    def until(self, holds: Callable[[list[str]], object]) -> list[str]:
+        """The lines of the screen once `holds` says so of them."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not holds(lines := [line.rstrip() for line in self._screen.display]):
+            assert time.monotonic() < deadline, "\n".join(lines)
+            self._read(1)
+        return lines
+
+    def end(self, number: int = 0) -> int:
+        """Its wait status, after this signal if one is named."""
+        if number:
+            os.kill(self.pid, number)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            self._read(0.05)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._read(0)
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+
+    def is_as_before(self) -> bool:
+        """Its settings, the cursor, and the screen that was there before."""
+        shown = [self.said.rfind(word) for word in (b"\x1b[?25h", b"\x1b[?1049l")]
+        hidden = [self.said.rfind(word) for word in (b"\x1b[?25l", b"\x1b[?1049h")]
+        is_shown = all(at > before for at, before in zip(shown, hidden))
+        return is_shown and termios.tcgetattr(self.line) == self.before
+
+    def close(self) -> None:
+        os.close(self._fd)
+        os.close(self.line)
+
+    def _read(self, seconds: float) -> None:
+        while select.select([self._fd], [], [], seconds)[0]:
+            part = os.read(self._fd, 1 << 16)
+            self.said += part
+            self._stream.feed(part)
+            seconds = 0
