@@ -54,7 +54,7 @@ static void
 clear_slot (struct softgpu_state *state, unsigned slot)
 {
   struct softgpu_slot *dead = &state->slot[slot];
-  for (unsigned g = 0; g < state->gpu_count; g++)
+  for (unsigned g = 0; g < state->entries; g++)
     {
       memset (&dead->gpu[g], 0, sizeof dead->gpu[g]);
       state->gpu[g].backlogged[slot / 64] &= ~(1ull << slot % 64);
@@ -85,7 +85,7 @@ map_file (int fd)
   if (state == MAP_FAILED)
     return NULL;
   if (state->magic == SOFTGPU_MAGIC && state->version == SOFTGPU_VERSION
-      && state->gpu_count <= SOFTGPU_MAX_GPUS && size >= softgpu_state_size (state->gpu_count))
+      && state->entries <= SOFTGPU_MAX_GPUS && size >= softgpu_state_size (state->entries))
     return state;
   munmap (state, size);
   return NULL;
@@ -149,6 +149,25 @@ take_slot (struct attachment *tie, enum softgpu_slot_kind kind)
   return taken;
 }
 
+static void
+look_around (struct attachment *tie, const char *devices)
+{
+  const struct softgpu_state *state = tie->state;
+  tie->gpu_count = tie->mig_count = 0;
+  for (unsigned g = 0; g < state->entries; g++)
+    {
+      const struct softgpu_gpu *gpu = &state->gpu[g];
+      unsigned capability = SOFTGPU_CAPABILITY_MINOR (gpu->minor, gpu->instance);
+      if (!*gpu->uuid || !softgpu_visible (devices, "nvidia", gpu->minor))
+        continue;
+      if (!gpu->parent)
+        tie->gpu[tie->gpu_count++] = g;
+      else if (softgpu_visible (devices, "nvidia-caps/nvidia-cap", capability)
+               && softgpu_visible (devices, "nvidia-caps/nvidia-cap", capability + 1))
+        tie->gpu[tie->gpu_count + tie->mig_count++] = g;
+    }
+}
+
 enum attach_result
 softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind)
 {
@@ -160,10 +179,7 @@ softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind)
   enum attach_result result = map_state (tie, paths.state);
   if (result != ATTACHED)
     return result;
-  tie->gpu_count = 0;
-  for (unsigned g = 0; g < tie->state->gpu_count; g++)
-    if (softgpu_visible (paths.devices, tie->state->gpu[g].minor))
-      tie->gpu[tie->gpu_count++] = g;
+  look_around (tie, paths.devices);
   if (!take_slot (tie, kind))
     {
       close (tie->fd);

@@ -14,7 +14,9 @@ struct attachment
   unsigned slot;
   uint32_t lock_id; /* what the shared lock holds while it is ours */
   unsigned gpu_count;
-  unsigned gpu[SOFTGPU_MAX_GPUS]; /* GPUs that this process may use, by index in the state */
+  unsigned mig_count;
+  /* The GPUs that this process may open, then the MIG devices, by index in the state.  */
+  unsigned gpu[SOFTGPU_MAX_GPUS];
 };
 
 enum attach_result
@@ -57,8 +59,8 @@ struct softgpu_paths
 };
 bool softgpu_find (struct softgpu_paths *paths);
 
-/* Whether this process may use the GPU behind DEVICES/nvidia<MINOR>.  */
-bool softgpu_visible (const char *devices, unsigned minor);
+/* Whether this process may use what is behind DEVICES/<NAME><MINOR>.  */
+bool softgpu_visible (const char *devices, const char *name, unsigned minor);
 
 /* What the shared lock holds while the owner of SLOT in its GENERATION has it; never 0.  */
 #define SOFTGPU_LOCK_SLOT_BITS 10

@@ -29,7 +29,8 @@ usage (FILE *out)
          "                           [--driver-version VERSION] [--seed NUMBER] [--slice TIME]\n"
          "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
          "                           [--topology [nvlink=N][,nvswitch=N][,pcie=N][,numa=N]]\n"
-         "                           [--mig GPU=DEVICES]...\n"
+         "                           [--mig GPU=[PROFILE,...]]...\n"
+         "       softgpu mig ROOT GPU=[PROFILE,...]\n"
          "       softgpu fail ROOT --call NAME [--nth N] [--gpu GPU] --error ERROR | --hang\n"
          "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
          "                         | --event GPU --xid N\n"
@@ -220,6 +221,12 @@ main (int argc, char **argv)
     return order_failures (argc - 1, argv + 1);
   if (argc == 3 && strcmp (argv[1], "heal") == 0)
     return heal (argv[2]);
+  if (argc == 4 && strcmp (argv[1], "mig") == 0)
+    {
+      umask (022);
+      divide (argv[2], open_state (argv[2]), argv[3]);
+      return 0;
+    }
   for (int option; (option = getopt_long (argc, argv, "h", options, NULL)) != -1;)
     switch (option)
       {
@@ -257,7 +264,9 @@ main (int argc, char **argv)
         read_topology (optarg, &wish.topology);
         break;
       case 'i':
-        read_mig (optarg, &wish);
+        if (wish.migs == SOFTGPU_MAX_GPUS)
+          fail (2, "--mig", optarg, "say it once for each GPU");
+        wish.mig[wish.migs++] = optarg;
         break;
       case 'h':
         usage (stdout);
@@ -286,5 +295,7 @@ main (int argc, char **argv)
   struct softgpu_state *state = make_state (&wish);
   describe (&wish, state);
   describe_numa (&wish, state);
+  for (unsigned i = 0; i < wish.migs; i++)
+    divide (wish.root, state, wish.mig[i]);
   return 0;
 }

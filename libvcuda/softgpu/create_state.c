@@ -39,7 +39,8 @@ make_state (const struct wish *wish)
   char path[4096], beside[4096];
   path_in (path, "%s/softgpu.state", wish->root);
   path_in (beside, "%s/softgpu.state.new", wish->root);
-  size_t bytes = softgpu_state_size (wish->gpus);
+  uint32_t entries = wish->migs ? SOFTGPU_MAX_GPUS : wish->gpus;
+  size_t bytes = softgpu_state_size (entries);
   unlink (beside);
   int fd = open (beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   void *map = MAP_FAILED;
@@ -59,7 +60,6 @@ make_state (const struct wish *wish)
       gpu->memory_bytes = wish->memory_bytes;
       gpu->minor = g;
       gpu->pci_bus = g + 1;
-      gpu->mig_devices = wish->mig_devices[g];
     }
   snprintf (state->driver_version, sizeof state->driver_version, "%s", wish->driver_version);
   state->cuda_version = 13000;
@@ -69,6 +69,7 @@ make_state (const struct wish *wish)
   state->copy_rate = wish->copy_rate;
   state->topology = wish->topology;
   state->gpu_count = wish->gpus;
+  state->entries = entries;
   state->size = bytes;
   state->version = SOFTGPU_VERSION;
   state->magic = SOFTGPU_MAGIC;

@@ -1,4 +1,4 @@
-/* softgpu create --topology, --mig: how the GPUs of a new driver root are joined, or divided.  */
+/* softgpu create --topology: how the GPUs of a new driver root are joined.  */
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,17 +39,6 @@ read_topology (const char *text, struct softgpu_topology *topology)
         fail (2, "--topology", text, "name nvlink, nvswitch, pcie or numa, each with its number");
       *values[word] = value_of (value, text);
     }
-}
-
-void
-read_mig (const char *text, struct wish *wish)
-{
-  unsigned gpu, devices;
-  char more;
-  if (sscanf (text, "%2u=%1u%c", &gpu, &devices, &more) != 2 || gpu >= SOFTGPU_MAX_GPUS || !devices
-      || devices > SOFTGPU_MIG_DEVICES)
-    fail (2, "--mig", text, "give a GPU and how many MIG devices it has, at most 7, such as 1=3");
-  wish->mig_devices[gpu] = devices;
 }
 
 /* The kernel says in sysfs on which NUMA node a device is.  */

@@ -34,15 +34,12 @@ cuDeviceGetName (char *name, int len, CUdevice dev)
   return CUDA_SUCCESS;
 }
 
-/* The state has it as NVML prints it: "GPU-" and 32 hexadecimal digits with dashes between.  */
-CUresult
-cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
+/* TEXT is as NVML prints it: "GPU-" or "MIG-", and 32 hexadecimal digits with dashes between.  */
+static CUresult
+read_uuid (CUuuid *uuid, const char *text)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (uuid, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
   unsigned byte = 0;
-  for (const char *at = gpu_of (dev)->uuid + 4; at[0] && at[1] && byte < 16;)
+  for (const char *at = text + 4; at[0] && at[1] && byte < 16;)
     {
       unsigned value;
       if (*at == '-')
@@ -59,9 +56,23 @@ cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
 }
 
 CUresult
+cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (uuid, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  return read_uuid (uuid, gpu_of (dev)->uuid);
+}
+
+/* Of a MIG device its GPU's.  */
+CUresult
 cuDeviceGetUuid (CUuuid *uuid, CUdevice dev)
 {
-  return cuDeviceGetUuid_v2 (uuid, dev);
+  REQUIRE_DRIVER ();
+  REQUIRE (uuid, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  const struct softgpu_gpu *gpu = gpu_of (dev);
+  return read_uuid (uuid, gpu->parent ? driver.tie.state->gpu[gpu->parent - 1].uuid : gpu->uuid);
 }
 
 CUresult

@@ -52,10 +52,10 @@ softgpu_find (struct softgpu_paths *paths)
 }
 
 bool
-softgpu_visible (const char *devices, unsigned minor)
+softgpu_visible (const char *devices, const char *name, unsigned minor)
 {
-  char node[4096 + 32];
-  snprintf (node, sizeof node, "%s/nvidia%u", devices, minor);
+  char node[4096 + 64];
+  snprintf (node, sizeof node, "%s/%s%u", devices, name, minor);
   int fd = open (node, O_RDWR | O_CLOEXEC);
   if (fd >= 0)
     {

@@ -37,7 +37,15 @@ start (void)
       softgpu_detach (&driver.tie);
       return (CUresult) ordered;
     }
-  if (driver.tie.gpu_count == 0)
+  unsigned usable = 0;
+  /* Of MIG devices one process has the first that it sees, and no GPU beside it.  */
+  if (driver.tie.mig_count)
+    driver.device[usable++].gpu = driver.tie.gpu[driver.tie.gpu_count];
+  else
+    for (unsigned i = 0; i < driver.tie.gpu_count; i++)
+      if (!driver.tie.state->gpu[driver.tie.gpu[i]].divided)
+        driver.device[usable++].gpu = driver.tie.gpu[i];
+  if (usable == 0)
     {
       softgpu_detach (&driver.tie);
       return CUDA_ERROR_NO_DEVICE;
@@ -45,11 +53,10 @@ start (void)
   if (!watching_forks)
     pthread_atfork (NULL, NULL, in_child);
   watching_forks = true;
-  driver.device_count = (int) driver.tie.gpu_count;
+  driver.device_count = (int) usable;
   for (int i = 0; i < driver.device_count; i++)
     {
       struct device *device = &driver.device[i];
-      device->gpu = driver.tie.gpu[i];
       device->primary
           = (struct CUctx_st){ .kind = CONTEXT, .device = i, .primary = true, .id = i + 1u };
     }

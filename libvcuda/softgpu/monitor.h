@@ -22,8 +22,7 @@ struct monitor
 {
   _Atomic unsigned users; /* nvmlInit calls that no nvmlShutdown answers */
   struct attachment tie;
-  struct nvmlDevice_st device[SOFTGPU_MAX_GPUS];
-  struct nvmlDevice_st mig[SOFTGPU_MAX_GPUS][SOFTGPU_MIG_DEVICES]; /* index: among its GPU's */
+  struct nvmlDevice_st device[SOFTGPU_MAX_GPUS]; /* the GPUs, then the MIG devices */
 };
 
 extern struct monitor monitor;
@@ -44,13 +43,20 @@ extern struct monitor monitor;
 static inline bool
 softgpu_valid (nvmlDevice_t device)
 {
-  return device >= monitor.device && device < monitor.device + monitor.tie.gpu_count;
+  return device >= monitor.device
+         && device < monitor.device + monitor.tie.gpu_count + monitor.tie.mig_count;
 }
 
 static inline struct softgpu_gpu *
 gpu_of (nvmlDevice_t device)
 {
   return &monitor.tie.state->gpu[device->gpu];
+}
+
+static inline bool
+softgpu_is_mig (nvmlDevice_t device)
+{
+  return gpu_of (device)->parent != 0;
 }
 
 /* Bytes of live processes that lie on DEVICE.  */

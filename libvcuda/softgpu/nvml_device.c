@@ -42,9 +42,13 @@ nvmlDeviceGetHandleByUUID (const char *uuid, nvmlDevice_t *device)
 {
   REQUIRE_MONITOR ();
   REQUIRE (uuid && device, NVML_ERROR_INVALID_ARGUMENT);
-  for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
+  for (unsigned i = 0; i < monitor.tie.gpu_count + monitor.tie.mig_count; i++)
     if (strcasecmp (gpu_of (&monitor.device[i])->uuid, uuid) == 0)
-      return nvmlDeviceGetHandleByIndex_v2 (i, device);
+      {
+        REQUIRE (!gpu_of (&monitor.device[i])->lost, NVML_ERROR_GPU_IS_LOST);
+        *device = &monitor.device[i];
+        return NVML_SUCCESS;
+      }
   return NVML_ERROR_NOT_FOUND;
 }
 
@@ -73,6 +77,13 @@ put (char *out, unsigned length, const char *text)
   REQUIRE (strlen (text) < length, NVML_ERROR_INSUFFICIENT_SIZE);
   strcpy (out, text);
   return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetUUID (nvmlDevice_t device, char *uuid, unsigned int length)
+{
+  REQUIRE_DEVICE (device);
+  return put (uuid, length, gpu_of (device)->uuid);
 }
 
 nvmlReturn_t

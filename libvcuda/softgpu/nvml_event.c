@@ -33,6 +33,7 @@ nvmlDeviceRegisterEvents (nvmlDevice_t device, unsigned long long types, nvmlEve
 {
   REQUIRE_DEVICE (device);
   REQUIRE (set, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   if (!set->types[device->index])
     set->seen[device->index] = gpu_of (device)->xid_count;
   set->types[device->index] |= types;

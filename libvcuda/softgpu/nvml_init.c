@@ -35,7 +35,7 @@ start (void)
   if (!watching_forks)
     pthread_atfork (NULL, NULL, in_child);
   watching_forks = true;
-  for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
+  for (unsigned i = 0; i < monitor.tie.gpu_count + monitor.tie.mig_count; i++)
     monitor.device[i] = (struct nvmlDevice_st){ .gpu = monitor.tie.gpu[i], .index = i };
   return NVML_SUCCESS;
 }

@@ -15,6 +15,17 @@ softgpu_used (nvmlDevice_t device)
 }
 
 nvmlReturn_t
+nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  memory->total = gpu_of (device)->memory_bytes;
+  memory->used = softgpu_used (device);
+  memory->free = memory->total - memory->used;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
 nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
   REQUIRE_DEVICE (device);

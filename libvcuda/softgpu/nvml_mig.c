@@ -1,26 +1,18 @@
-/* NVML: GPUs in MIG mode, as softgpu create --mig said. A MIG device has a name and an equal part
-   of its GPU's memory; nothing runs on it.  */
-
-#include <stdio.h>
-#include <string.h>
+/* NVML: GPUs in MIG mode, and their MIG devices, which have handles as GPUs do.  */
 
 #include "monitor.h"
 
-/* Whether DEVICE is a MIG device's handle.  */
-static bool
-is_mig (nvmlDevice_t device)
-{
-  nvmlDevice_t first = &monitor.mig[0][0];
-  return device >= first && device < first + SOFTGPU_MAX_GPUS * SOFTGPU_MIG_DEVICES;
-}
+#define REQUIRE_MIG(device)                                                                        \
+  REQUIRE_DEVICE (device);                                                                         \
+  REQUIRE (softgpu_is_mig (device), NVML_ERROR_INVALID_ARGUMENT)
 
 nvmlReturn_t
 nvmlDeviceGetMigMode (nvmlDevice_t device, unsigned *current, unsigned *pending)
 {
   REQUIRE_DEVICE (device);
   REQUIRE (current && pending, NVML_ERROR_INVALID_ARGUMENT);
-  *current = *pending
-      = gpu_of (device)->mig_devices ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
+  REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
+  *current = *pending = gpu_of (device)->divided ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
   return NVML_SUCCESS;
 }
 
@@ -29,7 +21,7 @@ nvmlDeviceGetMaxMigDeviceCount (nvmlDevice_t device, unsigned *count)
 {
   REQUIRE_DEVICE (device);
   REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
-  *count = gpu_of (device)->mig_devices ? SOFTGPU_MIG_DEVICES : 0;
+  *count = gpu_of (device)->divided ? SOFTGPU_MIG_DEVICES : 0;
   return NVML_SUCCESS;
 }
 
@@ -38,63 +30,63 @@ nvmlDeviceGetMigDeviceHandleByIndex (nvmlDevice_t device, unsigned index, nvmlDe
 {
   REQUIRE_DEVICE (device);
   REQUIRE (mig && index < SOFTGPU_MIG_DEVICES, NVML_ERROR_INVALID_ARGUMENT);
-  REQUIRE (index < gpu_of (device)->mig_devices, NVML_ERROR_NOT_FOUND);
-  *mig = &monitor.mig[device->index][index];
-  **mig = (struct nvmlDevice_st){ .gpu = device->gpu, .index = index };
-  return NVML_SUCCESS;
+  nvmlDevice_t first = monitor.device + monitor.tie.gpu_count;
+  for (nvmlDevice_t found = first; found < first + monitor.tie.mig_count; found++)
+    if (gpu_of (found)->parent == device->gpu + 1 && gpu_of (found)->number == index)
+      {
+        *mig = found;
+        return NVML_SUCCESS;
+      }
+  return NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t
 nvmlDeviceGetDeviceHandleFromMigDeviceHandle (nvmlDevice_t mig, nvmlDevice_t *device)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (is_mig (mig) && device, NVML_ERROR_INVALID_ARGUMENT);
-  *device = &monitor.device[(mig - &monitor.mig[0][0]) / SOFTGPU_MIG_DEVICES];
+  REQUIRE_MIG (mig);
+  REQUIRE (device, NVML_ERROR_INVALID_ARGUMENT);
+  for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
+    if (gpu_of (mig)->parent == monitor.device[i].gpu + 1)
+      *device = &monitor.device[i];
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t
 nvmlDeviceIsMigDeviceHandle (nvmlDevice_t device, unsigned *answer)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE ((softgpu_valid (device) || is_mig (device)) && answer, NVML_ERROR_INVALID_ARGUMENT);
-  *answer = is_mig (device);
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-nvmlDeviceGetUUID (nvmlDevice_t device, char *uuid, unsigned int length)
-{
-  REQUIRE_MONITOR ();
-  REQUIRE (uuid, NVML_ERROR_INVALID_ARGUMENT);
-  char text[64];
-  if (is_mig (device))
-    /* The GPU's, with the device's number in it: a UUID of its own that a seed gives again.  */
-    snprintf (text, sizeof text, "MIG-%u%s", device->index, gpu_of (device)->uuid + 5);
-  else
-    {
-      REQUIRE_DEVICE (device);
-      snprintf (text, sizeof text, "%s", gpu_of (device)->uuid);
-    }
-  REQUIRE (strlen (text) < length, NVML_ERROR_INSUFFICIENT_SIZE);
-  strcpy (uuid, text);
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
-{
-  REQUIRE_MONITOR ();
-  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
-  if (is_mig (device))
-    {
-      memory->total = memory->free = gpu_of (device)->memory_bytes / gpu_of (device)->mig_devices;
-      memory->used = 0;
-      return NVML_SUCCESS;
-    }
   REQUIRE_DEVICE (device);
-  memory->total = gpu_of (device)->memory_bytes;
-  memory->used = softgpu_used (device);
-  memory->free = memory->total - memory->used;
+  REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);
+  *answer = softgpu_is_mig (device);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetGpuInstanceId (nvmlDevice_t device, unsigned *id)
+{
+  REQUIRE_MIG (device);
+  REQUIRE (id, NVML_ERROR_INVALID_ARGUMENT);
+  *id = gpu_of (device)->instance;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetComputeInstanceId (nvmlDevice_t device, unsigned *id)
+{
+  REQUIRE_MIG (device);
+  REQUIRE (id, NVML_ERROR_INVALID_ARGUMENT);
+  *id = 0;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetAttributes_v2 (nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
+{
+  REQUIRE_MIG (device);
+  REQUIRE (attributes, NVML_ERROR_INVALID_ARGUMENT);
+  const struct softgpu_gpu *gpu = gpu_of (device);
+  *attributes = (nvmlDeviceAttributes_t){ .multiprocessorCount = 16 * gpu->slices,
+                                          .gpuInstanceSliceCount = gpu->slices,
+                                          .computeInstanceSliceCount = gpu->slices,
+                                          .memorySizeMB = gpu->memory_bytes >> 20 };
   return NVML_SUCCESS;
 }

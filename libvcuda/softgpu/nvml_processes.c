@@ -108,6 +108,7 @@ nvmlDeviceGetProcessUtilization (nvmlDevice_t device, nvmlProcessUtilizationSamp
 {
   REQUIRE_DEVICE (device);
   REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   struct process list[SOFTGPU_MAX_SLOTS];
   struct timeval now;
   unsigned room = samples ? *count : 0, used = 0;

@@ -39,6 +39,7 @@ nvmlDeviceGetUtilizationRates (nvmlDevice_t device, nvmlUtilization_t *utilisati
 {
   REQUIRE_DEVICE (device);
   REQUIRE (utilisation, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   utilisation->gpu = softgpu_utilisation (device);
   utilisation->memory = 0;
   return NVML_SUCCESS;

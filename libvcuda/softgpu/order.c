@@ -19,7 +19,7 @@ enum
   XID_OFF_THE_BUS = 79,
 };
 
-static struct softgpu_state *
+struct softgpu_state *
 open_state (const char *root)
 {
   char path[4096];
@@ -158,7 +158,9 @@ order_failures (int argc, char **argv)
     }
   if (lost >= 0)
     {
-      state->gpu[lost].lost = 1;
+      for (int g = 0; g < (int) state->entries; g++)
+        if (g == lost || state->gpu[g].parent == (unsigned) lost + 1)
+          state->gpu[g].lost = 1;
       tell (&state->gpu[lost], XID_OFF_THE_BUS);
     }
   if (event >= 0)
@@ -181,7 +183,7 @@ heal (const char *root)
   state->ordered = 0;
   for (unsigned i = 0; i < SOFTGPU_ORDERS; i++)
     state->order[i].error = 0;
-  for (unsigned g = 0; g < state->gpu_count; g++)
+  for (unsigned g = 0; g < state->entries; g++)
     {
       state->gpu[g].lost = 0;
       state->gpu[g].ecc_corrected = state->gpu[g].ecc_uncorrected = 0;

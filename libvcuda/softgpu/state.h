@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 5
+#define SOFTGPU_VERSION 6
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7 /* of one GPU at most */
@@ -119,7 +119,12 @@ struct softgpu_gpu
   uint64_t memory_bytes;
   uint32_t minor;
   uint32_t pci_bus;
-  uint32_t mig_devices; /* 0: it is not in MIG mode */
+  uint32_t divided; /* it is in MIG mode */
+  /* Of a MIG device, which is an entry of its own behind the GPUs.  */
+  uint32_t parent; /* its GPU's index + 1; 0: it is none */
+  uint32_t number; /* among its GPU's */
+  uint32_t instance;
+  uint32_t slices;
   uint32_t padding;
 
   uint64_t clock_ns; /* device time: everything before it is decided */
@@ -151,6 +156,8 @@ struct softgpu_state
   uint64_t magic;
   uint32_t version;
   uint32_t gpu_count;
+  uint32_t entries; /* of gpu[]: the GPUs, then room for MIG devices where there may be some */
+  uint32_t padding;
   uint64_t size;
   _Atomic uint32_t lock;       /* 0, or who holds it: see lock.c */
   _Atomic uint32_t slots_used; /* slots from here on were never taken; only grows */
@@ -171,10 +178,10 @@ struct softgpu_state
 };
 
 static inline size_t
-softgpu_state_size (uint32_t gpu_count)
+softgpu_state_size (uint32_t entries)
 {
   return sizeof (struct softgpu_state)
-         + (size_t) gpu_count * SOFTGPU_MAX_SLOTS * SOFTGPU_MARKS * sizeof (struct softgpu_mark);
+         + (size_t) entries * SOFTGPU_MAX_SLOTS * SOFTGPU_MARKS * sizeof (struct softgpu_mark);
 }
 
 static inline struct softgpu_mark *
@@ -183,5 +190,9 @@ softgpu_mark_at (struct softgpu_state *state, unsigned gpu, unsigned slot, uint6
   size_t row = (size_t) gpu * SOFTGPU_MAX_SLOTS + slot;
   return &state->mark[row * SOFTGPU_MARKS + number % SOFTGPU_MARKS];
 }
+
+/* The kernel's capability files' minors, as a driver numbers them: of a GPU instance, and of the
+   compute instance that is all of it.  */
+#define SOFTGPU_CAPABILITY_MINOR(minor, instance) (3 + (minor) * 15 * 9 + (instance) * 9)
 
 #endif

@@ -21,7 +21,8 @@ struct wish
   uint64_t seed;
   bool seeded;
   unsigned gpus;
-  uint32_t mig_devices[SOFTGPU_MAX_GPUS]; /* of each GPU; 0: it is not in MIG mode */
+  const char *mig[SOFTGPU_MAX_GPUS]; /* what --mig says, as often as it was said */
+  unsigned migs;
 };
 
 /* softgpu fail: orders failures; softgpu heal: takes all of them back.  */
@@ -31,8 +32,12 @@ int heal (const char *root);
 /* The groups that TEXT says, such as "nvlink=4,numa=4", or fails.  */
 void read_topology (const char *text, struct softgpu_topology *topology);
 
-/* The GPU and its MIG devices that TEXT says, "1=3", or fails.  */
-void read_mig (const char *text, struct wish *wish);
+/* Divides the GPU of ROOT that TEXT names into the MIG devices that it says, in place of those that
+   it has, or fails: "1=1g.4gb,2g.8gb".  */
+void divide (const char *root, struct softgpu_state *state, const char *text);
+
+/* The state of a driver root, mapped, or fails.  */
+struct softgpu_state *open_state (const char *root);
 
 /* Writes on which NUMA node each GPU is, where that was asked for.  */
 void describe_numa (const struct wish *wish, const struct softgpu_state *state);

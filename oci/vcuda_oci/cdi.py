@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
+    from .gpu import Gpu
     from .host import DeviceNode, Host
 
 # The first with hostPath for device nodes.
@@ -36,6 +37,8 @@ def spec(
 ) -> dict[str, Any]:
     """The spec of every GPU, by index and by UUID, of `all`, and of the slices.
 
+    A GPU in MIG mode stands for its MIG devices, which are named too.
+
     paths: without pages; its hook is the spec's. offered: the driver capabilities that the settings
     allow: no container can be asked for its own.
     slices: by device name, the allocation and the folder of its pages. Raises VcudaError: a GPU has
@@ -48,10 +51,10 @@ def spec(
 
     devices: list[tuple[str, Edits]] = []
     for gpu in host.gpus:
-        share = GpuShare(gpu.uuid, gpu.memory_bytes, 100)
-        whole = _whole(edits([share]), paths.shim)
-        devices += [(str(gpu.index), whole), (gpu.uuid, whole)]
-    shares = [GpuShare(gpu.uuid, gpu.memory_bytes, 100) for gpu in host.gpus]
+        if shares := _shares(host.parts(gpu)):
+            whole = _whole(edits(shares), paths.shim)
+            devices += [(gpu.name, whole), (gpu.uuid, whole)]
+    shares = _shares([gpu for gpu in host.gpus if not gpu.divided])
     devices.append(("all", _whole(edits(shares), paths.shim)))
     for name, (allocation, pages) in slices.items():
         devices.append((name, edits(allocation.shares, pages)))
@@ -96,6 +99,10 @@ def _edits(
         known = {destination for _, destination, _ in made.mounts}
         made.mounts += [mount for mount in part.mounts if mount[1] not in known]
     return made
+
+
+def _shares(gpus: Sequence[Gpu]) -> list[GpuShare]:
+    return [GpuShare(gpu.uuid, gpu.memory_bytes, 100) for gpu in gpus]
 
 
 def _whole(edits: Edits, shim: str) -> Edits:

@@ -36,7 +36,7 @@ def place(
         return Refused(f"{parts[0].memory_bytes} bytes were decided; {memory} are asked")
     found: list[Gpu] = []
     for share in decided:
-        gpu = next((gpu for gpu in gpus if share.uuid in (gpu.uuid, str(gpu.index))), None)
+        gpu = next((gpu for gpu in gpus if share.uuid in (gpu.uuid, gpu.name)), None)
         if gpu is None:
             return Refused(f"GPU '{share.uuid}' was decided and is not here")
         if gpu in found:

@@ -127,8 +127,17 @@ def _add_devices(edits: Edits, allocation: Allocation, host: Host, asked: Collec
                 f"{host.root}/dev/nvidia*",
                 "run 'nvidia-modprobe -c 0 -u' and create the container again",
             )
-        edits.devices.append(node)
-        granted += host.gpu_nodes.get(share.uuid, [])
+        if node not in edits.devices:  # of a MIG device it is its GPU's
+            edits.devices.append(node)
+        own = host.gpu_nodes.get(share.uuid, [])
+        granted += own
+        access = nodes.access_files(host.root + nodes.KERNEL, gpu) if gpu else []
+        if access and len([name for name in own if name in host.nodes]) < len(access):
+            raise VcudaError(
+                f"allocation {allocation.id} names {share.uuid}, whose capabilities have no nodes",
+                f"{host.root}/dev/nvidia-caps",
+                f"run 'nvidia-modprobe -f {' -f '.join(access)}' and create the container again",
+            )
     of_gpus = {name for owned in host.gpu_nodes.values() for name in owned}
     for name, node in host.nodes.items():
         is_gpu = name.startswith("nvidia") and name[len("nvidia") :].isdigit()

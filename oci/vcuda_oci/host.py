@@ -10,8 +10,8 @@ import os
 
 from . import driver_files, files, jsontree, nodes, topology
 from .errors import VcudaError
+from .gpu import Gpu
 from .nodes import DeviceNode
-from .placement import Gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class Host:
 
     def gpu(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
+
+    def parts(self, gpu: Gpu) -> list[Gpu]:
+        """What of the GPU is for use: itself, or its MIG devices."""
+        return [one for one in self.gpus if one.parent == gpu.uuid] if gpu.divided else [gpu]
 
 
 def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
@@ -216,7 +220,9 @@ def _kept_gpu(**fields: Any) -> Gpu:
     for name, value in gpu.__dict__.items():
         is_number = name in ("index", "minor", "memory_bytes")
         if name == "mig":
-            right = value is None or all(type(size) is int and size > 0 for size in value.values())
+            right = value is None or (type(value) is list and list(map(type, value)) == [int] * 3)
+        elif name == "divided":
+            right = type(value) is bool
         else:
             right = type(value) is int and value >= 0 if is_number else _is_text(value)
         if not right:

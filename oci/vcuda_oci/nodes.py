@@ -14,10 +14,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from .placement import Gpu
+    from .gpu import Gpu
 
 CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 MODESET = "nvidia-modeset"
+# What the kernel's driver tells, below a driver root.
+KERNEL = "/proc/driver/nvidia"
 # What a setting of extra-devices gives, by the beginnings of the names below /dev.
 EXTRA = {
     "gds": ("nvidia-fs",),
@@ -53,10 +55,14 @@ def find(root: str, names: Sequence[str]) -> dict[str, DeviceNode]:
 def of_gpu(root: str, gpu: Gpu) -> list[str]:
     """Names below /dev of what belongs to one GPU beside its own node: MIG capabilities, DRI.
 
-    Source: the driver's documentation of /proc/driver/nvidia/capabilities; the kernel's sysfs.
+    A MIG device has its GPU instance's and its compute instance's, and cannot draw. Source: the
+    driver's documentation of /proc/driver/nvidia/capabilities; the kernel's sysfs.
     """
+    files_of = access_files(root + KERNEL, gpu)
+    if files_of:
+        return [_MIG + minor for minor in map(_capability_minor, files_of) if minor]
     names = []
-    mig = f"{root}/proc/driver/nvidia/capabilities/gpu{gpu.minor}/mig"
+    mig = f"{root}{KERNEL}/capabilities/gpu{gpu.minor}/mig"
     if os.path.isdir(mig):
         for folder, _, found in os.walk(mig):
             if "access" in found:
@@ -67,6 +73,15 @@ def of_gpu(root: str, gpu: Gpu) -> list[str]:
             if name.startswith(("card", "renderD")):
                 names.append("dri/" + name)
     return sorted(names)
+
+
+def access_files(kernel: str, gpu: Gpu) -> list[str]:
+    """What in the kernel driver's folder tells the capabilities of a MIG device; of a GPU none."""
+    if not gpu.mig:
+        return []
+    _, instance, compute = gpu.mig
+    folder = f"{kernel}/capabilities/gpu{gpu.minor}/mig/gi{instance}"
+    return [f"{folder}/access", f"{folder}/ci{compute}/access"]
 
 
 def of_settings(root: str, settings: Collection[str]) -> list[str]:

@@ -6,8 +6,8 @@ import ctypes
 
 from . import topology
 from .errors import VcudaError
+from .gpu import Gpu
 from .host import Told
-from .placement import Gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,10 +73,12 @@ def inventory(library: str) -> Told:
             cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
         count = ctypes.c_uint()
         nvml.ask("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        found, silent = [], {}
+        found: list[tuple[Gpu, ctypes.c_void_p | None]] = []
+        silent = {}
         for index in range(count.value):
             try:
-                found.append(_gpu(nvml, index))
+                gpu, handle = _gpu(nvml, index)
+                found += [(gpu, handle), *((mig, None) for mig in _mig_devices(nvml, gpu, handle))]
             except VcudaError as error:
                 silent[index] = error  # one that is lost takes nothing from the others
         if silent and not found:
@@ -138,26 +140,39 @@ def _gpu(nvml: _Library, index: int) -> tuple[Gpu, ctypes.c_void_p]:
         gpu.arch = f"{major.value}.{least.value}"
     if nvml.tells("nvmlDeviceGetBrand", device, ctypes.byref(brand)):
         gpu.brand = _BRANDS[brand.value] if brand.value < len(_BRANDS) else "unknown"
-    gpu.mig = _mig_devices(nvml, device)
+    mode, pending = ctypes.c_uint(), ctypes.c_uint()
+    if nvml.tells("nvmlDeviceGetMigMode", device, ctypes.byref(mode), ctypes.byref(pending)):
+        gpu.divided = mode.value == _ENABLED
     return gpu, device
 
 
-def _mig_devices(nvml: _Library, device: ctypes.c_void_p) -> dict[str, int] | None:
-    """Bytes of each MIG device by its UUID; None: the GPU is not in MIG mode."""
-    mode, pending, most = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
-    told = nvml.tells("nvmlDeviceGetMigMode", device, ctypes.byref(mode), ctypes.byref(pending))
-    if not told or mode.value != _ENABLED:
-        return None
-    found = {}
-    nvml.ask("nvmlDeviceGetMaxMigDeviceCount", device, ctypes.byref(most))
-    for index in range(most.value):
-        mig, uuid, memory = ctypes.c_void_p(), ctypes.create_string_buffer(96), _Memory()
-        number = ctypes.c_uint(index)
-        if not nvml.tells("nvmlDeviceGetMigDeviceHandleByIndex", device, number, ctypes.byref(mig)):
+def _mig_devices(nvml: _Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]:
+    """Those of a GPU that is in MIG mode. Raises VcudaError: one does not answer."""
+    found: list[Gpu] = []
+    most = ctypes.c_uint()
+    if gpu.divided:
+        nvml.ask("nvmlDeviceGetMaxMigDeviceCount", device, ctypes.byref(most))
+    for number in range(most.value):
+        mig, memory = ctypes.c_void_p(), _Memory()
+        uuid, name = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
+        instance, compute = ctypes.c_uint(), ctypes.c_uint()
+        at = ctypes.c_uint(number)
+        if not nvml.tells("nvmlDeviceGetMigDeviceHandleByIndex", device, at, ctypes.byref(mig)):
             continue  # none with this number
         nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
         nvml.ask("nvmlDeviceGetMemoryInfo", mig, ctypes.byref(memory))
-        found[uuid.value.decode()] = memory.total
+        nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
+        nvml.ask("nvmlDeviceGetComputeInstanceId", mig, ctypes.byref(compute))
+        told = nvml.tells("nvmlDeviceGetName", mig, name, ctypes.c_uint(96))
+        found.append(
+            Gpu(
+                *(uuid.value.decode(), gpu.index, gpu.minor, memory.total),
+                name.value.decode() if told else gpu.model,
+                *(gpu.bus_id, gpu.arch, gpu.brand),
+                parent=gpu.uuid,
+                mig=[number, instance.value, compute.value],
+            )
+        )
     return found
 
 
@@ -168,23 +183,25 @@ def _bus_id(pci: _Pci) -> str:
 
 
 def _distances(
-    nvml: _Library, gpus: Sequence[Gpu], devices: Sequence[ctypes.c_void_p]
+    nvml: _Library, gpus: Sequence[Gpu], devices: Sequence[ctypes.c_void_p | None]
 ) -> list[list[int]] | None:
-    """See topology.distances."""
+    """See topology.distances. MIG devices, whose handle is None, reach nothing."""
     levels: list[list[int | None]] = []
     for one in devices:
         levels.append([])
         for other in devices:
             level = ctypes.c_uint()
             pair = (one, other, ctypes.byref(level))
-            told = one is other or nvml.tells("nvmlDeviceGetTopologyCommonAncestor", *pair)
+            told = one and other and nvml.tells("nvmlDeviceGetTopologyCommonAncestor", *pair)
             levels[-1].append(level.value if told else None)
-    ends = [_link_ends(nvml, device) for device in devices]
+    ends = [_link_ends(nvml, device) if device else [] for device in devices]
     switched = [found.count(None) for found in ends]
     links = [
         [
             # Links to switches lead to every GPU that has such links.
-            0 if one is other else ends[a].count(other.bus_id) + min(switched[a], switched[b])
+            0
+            if one is other or other.mig
+            else ends[a].count(other.bus_id) + min(switched[a], switched[b])
             for b, other in enumerate(gpus)
         ]
         for a, one in enumerate(gpus)

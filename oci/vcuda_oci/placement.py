@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import eligible, topology
 from .allocation import GpuShare
 from .config import SPREAD, TOPOLOGY
+from .gpu import Gpu
 from .policies import FIXED, WEIGHTED
 from .sizes import gib
 
@@ -15,29 +16,7 @@ if TYPE_CHECKING:
     from .policies import Terms
     from .request import Request
 
-
-class Gpu:
-    """A GPU of the node. index: as NVML counts; minor: of /dev/nvidia<minor>.
-
-    bus_id: as the kernel writes it, "0000:01:00.0". arch: compute capability, "9.0". brand: NVML's,
-    in small letters, "tesla". mig: bytes of each MIG device by its UUID; None: not in MIG mode.
-    """
-
-    def __init__(
-        self,
-        uuid: str,
-        index: int,
-        minor: int,
-        memory_bytes: int,
-        model: str,
-        bus_id: str = "",
-        arch: str = "",
-        brand: str = "",
-        mig: dict[str, int] | None = None,
-    ) -> None:
-        self.uuid, self.index, self.minor = uuid, index, minor
-        self.memory_bytes, self.model = memory_bytes, model
-        self.bus_id, self.arch, self.brand, self.mig = bus_id, arch, brand, mig
+__all__ = ["Chosen", "Gpu", "Refused", "choose", "free_memory", "resized"]
 
 
 class Chosen:
@@ -89,8 +68,10 @@ def choose(
     nobody else is there.
 
     distances: between the GPUs in their order (see topology); without them all are equally near.
-    unhealthy: the reason of each GPU that is not to be taken, by UUID. One in MIG mode is taken
-    only whole and by its name. A refusal tells those of both kinds that it might have had.
+    unhealthy: the reason of each GPU that is not to be taken, by UUID; with a GPU its MIG devices
+    are not. Those are GPUs here, but a program uses one of them and no other GPU beside it: whole
+    ones are taken where no GPU is left, and several where they are named. A refusal tells what it
+    might have had.
     """
     allowed, unknown = eligible.named(gpus, request)
     if unknown:
@@ -161,7 +142,8 @@ def _place(
         best, chosen = _with_the_nearest(fitting, untouched, whole, distances)
         parts = [_part(best, fraction, request, managed)]
     else:
-        chosen, _ = _nearest(untouched, whole, distances)
+        gpus = [left for left in untouched if left.gpu.mig is None]
+        chosen, _ = _nearest(gpus if len(gpus) >= whole else untouched, whole, distances)
         if _memory(chosen) < (request.memory_bytes or 0):
             chosen = sorted(untouched, key=lambda left: -left.memory)[:whole]
             most = _memory(chosen)
@@ -293,4 +275,4 @@ def _nothing_fits(free: Sequence[_Free], fraction: int, request: Request) -> str
 
 
 def _listed(gpus: Sequence[Gpu]) -> str:
-    return ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus) or "none"
+    return ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus) or "none"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 
-from . import files
+from . import files, nodes
 from .errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .placement import Gpu
+    from .gpu import Gpu
 
 _MOST_BYTES = 1 << 16
 
@@ -34,11 +34,9 @@ def write(kernel: str, folder: str, gpus: Sequence[Gpu]) -> None:
             place = f"gpus/{gpu.bus_id}/{name}"
             if gpu.bus_id and (text := _read(f"{kernel}/{place}")):
                 texts[place] = text
-        mig = f"{kernel}/capabilities/gpu{gpu.minor}"
-        for path, _, names in os.walk(mig):
-            for name in names:
-                place = os.path.relpath(f"{path}/{name}", kernel)
-                texts[place] = _modifying_nothing(_read(f"{path}/{name}"), "DeviceFileModify")
+        for path in _capabilities(kernel, gpu):
+            place = os.path.relpath(path, kernel)
+            texts[place] = _modifying_nothing(_read(path), "DeviceFileModify")
     if _texts_in(folder) == texts:
         return
     try:
@@ -50,6 +48,14 @@ def write(kernel: str, folder: str, gpus: Sequence[Gpu]) -> None:
         raise VcudaError(
             f"cannot be written: {error.strerror}", folder, "free space there, or set state-dir"
         ) from error
+
+
+def _capabilities(kernel: str, gpu: Gpu) -> list[str]:
+    """The files of its MIG capabilities."""
+    if gpu.mig:
+        return [path for path in nodes.access_files(kernel, gpu) if os.path.exists(path)]
+    folder = f"{kernel}/capabilities/gpu{gpu.minor}"
+    return [f"{path}/{name}" for path, _, names in os.walk(folder) for name in names]
 
 
 def _texts_in(folder: str) -> dict[str, str]:

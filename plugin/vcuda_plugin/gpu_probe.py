@@ -136,11 +136,21 @@ class Probe:
             status = wait(self._events, ctypes.byref(data), ctypes.c_uint(int(left * 1000)))
             if status == 0:
                 uuids = [uuid for uuid, handle in self._handles.items() if handle == data.device]
-                xids += [(uuid, data.data) for uuid in uuids if data.type == _XID_CRITICAL]
+                if data.type == _XID_CRITICAL:
+                    whose = self._mig_devices_of(uuids, data.gpu_instance) or uuids
+                    xids += [(uuid, data.data) for uuid in whose]
                 break  # told at once; more come with the next look
             if status != _TIMEOUT:
                 time.sleep(left)
         return xids
+
+    def _mig_devices_of(self, uuids: list[str], instance: int) -> list[str]:
+        """Those of this GPU instance of these GPUs; an event of a whole GPU is of none."""
+        return [
+            gpu.uuid
+            for gpu in self._facts.gpus
+            if gpu.mig and gpu.parent in uuids and gpu.mig[1] == instance
+        ]
 
     def _reason(self, status: int) -> str:
         text: bytes = self._nvml.nvmlErrorString(status)

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Inventory:
-    """gpus: those that are not in MIG mode. unhealthy: the reason, by UUID.
+    """gpus: those that are not in MIG mode, and MIG devices. unhealthy: the reason, by UUID.
 
     numa: the node of each GPU that has one, by UUID.
     distances: between the GPUs in their order, see vcuda_oci.topology; None: not told.
@@ -136,16 +136,17 @@ class _Watch:
 
 
 def _shared(inventory: Inventory) -> Inventory:
-    """Without GPUs in MIG mode: they are divided already."""
-    at = [at for at, gpu in enumerate(inventory.gpus) if gpu.mig is None]
+    """Without GPUs in MIG mode; what ails one ails its MIG devices."""
+    at = [at for at, gpu in enumerate(inventory.gpus) if not gpu.divided]
     if len(at) == len(inventory.gpus):
         return inventory
     gpus, far = [inventory.gpus[one] for one in at], inventory.distances
     sick = inventory.unhealthy
+    reasons = {gpu.uuid: sick.get(gpu.uuid) or sick.get(gpu.parent, "") for gpu in gpus}
     return Inventory(
         gpus,
-        inventory.numa,
-        {gpu.uuid: sick[gpu.uuid] for gpu in gpus if gpu.uuid in sick},
+        {gpu.uuid: inventory.numa[gpu.uuid] for gpu in gpus if gpu.uuid in inventory.numa},
+        {uuid: reason for uuid, reason in reasons.items() if reason},
         None if far is None else [[far[a][b] for b in at] for a in at],
         inventory.driver,
         inventory.cuda,

@@ -1,6 +1,7 @@
 """A node's GPUs as one annotation: the agent tells them, the scheduler extender reads them.
 
 ``{"gpus": [{"uuid", "index", "model", "memory_bytes", "numa", "unhealthy"}], "distances": [[0]]}``.
+parent, mig: of a MIG device its GPU's UUID, and its numbers as vcuda_oci.gpu has them.
 numa: -1 where the host does not say. unhealthy: the reason; absent while the GPU is healthy.
 distances: between the GPUs in the order of "gpus", smaller is nearer (vcuda_oci.topology); absent
 where the host does not say. overcommit: how many times memory is promised; absent for once.
@@ -44,6 +45,8 @@ class NodeGpus:
             said: dict[str, Any] = {"uuid": gpu.uuid, "index": gpu.index, "model": gpu.model}
             said["memory_bytes"] = gpu.memory_bytes
             said["numa"] = self.numa.get(gpu.uuid, -1)
+            if gpu.mig:
+                said["parent"], said["mig"] = gpu.parent, gpu.mig
             if gpu.uuid in self.unhealthy:
                 said["unhealthy"] = self.unhealthy[gpu.uuid]
             gpus.append(said)
@@ -61,8 +64,12 @@ def parse(text: str) -> NodeGpus:
         tree = json.loads(text)
         gpus, numa, unhealthy = [], {}, {}
         for said in tree["gpus"][:_MOST_GPUS]:
+            mig = [int(number) for number in said.get("mig", ())]
             gpu = Gpu(
-                str(said["uuid"]), int(said["index"]), -1, int(said["memory_bytes"]), said["model"]
+                *(str(said["uuid"]), int(said["index"]), -1, int(said["memory_bytes"])),
+                said["model"],
+                parent=str(said.get("parent", "")),
+                mig=mig or None,
             )
             gpus.append(gpu)
             if said.get("numa", -1) >= 0:

@@ -60,7 +60,7 @@ class OutsideWatch:
     stops = sets_limits = False
 
     def __init__(self, facts: host.Host, library: str, state_dir: str) -> None:
-        self._gpu_bytes = {gpu.uuid: gpu.memory_bytes for gpu in facts.gpus}
+        self._gpu_bytes = {gpu.uuid: gpu.memory_bytes for gpu in facts.gpus if not gpu.divided}
         self._state_dir = state_dir
         self._probe = ProcessProbe(library, list(self._gpu_bytes))
         self._containers = HeldContainers(state_dir)

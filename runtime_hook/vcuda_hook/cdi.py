@@ -119,7 +119,8 @@ def _devices(ledger: Ledger, facts: Host) -> list[list[Gpu]]:
     """The GPUs of each device."""
     uuids = [{share.uuid for share in held.shares} for held in slices.all_of(ledger)]
     of_slices = [[gpu for gpu in facts.gpus if gpu.uuid in held] for held in uuids]
-    return [*([gpu] for gpu in facts.gpus), facts.gpus, *of_slices]
+    usable = [gpu for gpu in facts.gpus if not gpu.divided]
+    return [*(facts.parts(gpu) for gpu in facts.gpus), usable, *of_slices]
 
 
 def spec_text(

@@ -78,7 +78,12 @@ def gpus_of(spec: Any, facts: Host) -> list[Gpu]:
     """The GPUs whose nodes the container is given."""
     linux = spec.get("linux") if isinstance(spec, dict) else None
     nodes = {node.get("path") for node in _objects(linux, "devices")}
-    return [gpu for gpu in facts.gpus if f"/dev/nvidia{gpu.minor}" in nodes]
+
+    def is_given(gpu: Gpu) -> bool:
+        own = facts.gpu_nodes[gpu.uuid] if gpu.mig else []
+        return nodes.issuperset(f"/dev/{name}" for name in (f"nvidia{gpu.minor}", *own))
+
+    return [gpu for gpu in facts.gpus if not gpu.divided and is_given(gpu)]
 
 
 def mounts_of(spec: Any) -> dict[str, str]:
@@ -120,7 +125,9 @@ def _procfs_hook(spec: Any, bundle: str, settings: Config, gpus: Sequence[Gpu]) 
 
 
 def _procfs_folder(settings: Config, gpus: Sequence[Gpu]) -> str:
-    return f"{settings.state_dir}/procfs/{'-'.join(str(gpu.minor) for gpu in gpus) or 'none'}"
+    # Of a MIG device the instances too: the same GPU may be divided anew.
+    parts = [".".join(map(str, (gpu.minor, *(gpu.mig or ())))) for gpu in gpus]
+    return f"{settings.state_dir}/procfs/{'-'.join(parts) or 'none'}"
 
 
 def _objects(parent: Any, key: str) -> list[dict[str, Any]]:

@@ -44,9 +44,10 @@ class Device:
     def gpu(self) -> Gpu:
         """The first one. Raises VcudaError: the driver does not answer, or has none."""
         facts = host.load(self.settings.driver_root, self.settings.state_dir + "/host.json")
-        if not facts.gpus:
+        usable = [gpu for gpu in facts.gpus if not gpu.divided]
+        if not usable:
             raise VcudaError("the driver has no GPU", self.root, "check it with nvidia-smi")
-        return facts.gpus[0]
+        return usable[0]
 
 
 def private_folder() -> str:

@@ -52,7 +52,8 @@ def look(root: str) -> list[Gpu]:
         raise error
     library = ctypes.CDLL(path)
     library.nvmlInit_v2()
-    return [Gpu(gpu.index, gpu.uuid, _persists(library, gpu.uuid)) for gpu in told.gpus]
+    gpus = [gpu for gpu in told.gpus if gpu.mig is None]
+    return [Gpu(gpu.index, gpu.uuid, _persists(library, gpu.uuid)) for gpu in gpus]
 
 
 def answers(gpus: Sequence[Gpu]) -> Finding:

@@ -59,7 +59,7 @@ def _which(allocation: Allocation, name: str | None, facts: Host) -> int:
     uuids = [share.uuid for share in allocation.shares]
     if name is None and len(uuids) == 1:
         return 0
-    by_name = {str(gpu.index): gpu.uuid for gpu in facts.gpus}
+    by_name = {gpu.name: gpu.uuid for gpu in facts.gpus}
     uuid = by_name.get(name or "", name)
     if uuid not in uuids:
         what = f"has no share of '{name}'" if name else f"has shares of {len(uuids)} GPUs"

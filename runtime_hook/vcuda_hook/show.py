@@ -92,9 +92,7 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     else:
         headings = (*_GPU_HEADINGS, *(("CONTEXT",) if arguments.measure_context else ()))
         headings += ("UNHEALTHY",) if sick else ()
-        divided = any(gpu.mig is not None for gpu in facts.gpus)
-        headings += ("MIG DEVICES",) if divided else ()
-        table.print_table(headings, [_gpu_row(entry, bool(sick), divided) for entry in entries])
+        table.print_table(headings, [_gpu_row(entry, bool(sick)) for entry in entries])
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
     return 1 if broken else 0
@@ -112,30 +110,24 @@ _GPU_HEADINGS = (
 )
 
 
-def _gpu_row(entry: dict[str, Any], with_health: bool, with_mig: bool) -> tuple[str, ...]:
+def _gpu_row(entry: dict[str, Any], with_health: bool) -> tuple[str, ...]:
     context = entry.get("context_memory_bytes")
     measured = ("-" if context is None else table.size(context),)
     return (
-        str(entry["index"]),
+        str(entry["name"]),
         str(entry["uuid"]),
         str(entry["model"]),
         table.size(entry["memory_bytes"]),
         table.size(entry["promised_memory_bytes"]),
-        f"{entry['free_core_percent']} %",
-        table.size(entry["free_memory_bytes"]),
+        *(("MIG", "MIG") if entry["mig_mode"] else _free(entry)),
         str(entry["tenants"]),
         *(measured if "context_memory_bytes" in entry else ()),
         *((str(entry["unhealthy"] or "-"),) if with_health else ()),
-        *((_mig(entry["mig_devices"]),) if with_mig else ()),
     )
 
 
-def _mig(devices: dict[str, int] | None) -> str:
-    """Such as "2 of 8 GiB"."""
-    if devices is None:
-        return "-"
-    sizes = ", ".join(table.size(size) for size in sorted(set(devices.values())))
-    return f"{len(devices)} of {sizes}" if devices else "0"
+def _free(entry: dict[str, Any]) -> tuple[str, str]:
+    return f"{entry['free_core_percent']} %", table.size(entry["free_memory_bytes"])
 
 
 def find(ledger: Ledger, prefix: str) -> Allocation:

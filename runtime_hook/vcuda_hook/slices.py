@@ -26,7 +26,7 @@ _PREFIX = "cdi@"
 # A CDI device's name that is a file's too. Source: CDI SPEC.md, "name".
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9])?", re.ASCII)
 # The names of whole GPUs.
-_TAKEN = re.compile(r"[0-9]+|all|(GPU|MIG)-.*", re.IGNORECASE)
+_TAKEN = re.compile(r"[0-9]+(:[0-9]+)?|all|(GPU|MIG)-.*", re.IGNORECASE)
 
 
 def parse(text: str) -> tuple[str, Request]:

@@ -28,18 +28,21 @@ def gpu_entry(
 ) -> dict[str, Any]:
     """One GPU and what is free of it. taken: the shares that are held on it. sick: why it is not
     to be taken."""
+    left = 0 if gpu.divided else 1
     return {
         "index": gpu.index,
+        "name": gpu.name,
         "uuid": gpu.uuid,
         "model": gpu.model,
         "memory_bytes": gpu.memory_bytes,
-        "free_core_percent": 100 - sum(share.core_percent for share in taken),
-        "free_memory_bytes": placement.free_memory(gpu, taken, overcommit),
+        "free_core_percent": left * (100 - sum(share.core_percent for share in taken)),
+        "free_memory_bytes": left * placement.free_memory(gpu, taken, overcommit),
         "promised_memory_bytes": sum(share.memory_bytes for share in taken),
         "memory_overcommit": overcommit,
         "tenants": len(taken),
         "unhealthy": sick,
-        "mig_devices": gpu.mig,
+        "mig_mode": gpu.divided,
+        "mig_parent": gpu.parent or None,
     }
 
 
@@ -56,7 +59,7 @@ def gpu_entries(
             gpu,
             [share for share in taken if share.uuid == gpu.uuid],
             overcommit,
-            unhealthy.get(gpu.uuid),
+            unhealthy.get(gpu.uuid) or unhealthy.get(gpu.parent),
         )
         for gpu in gpus
     ]

@@ -29,16 +29,19 @@ class Asking(TypedDict, total=False):
 
 
 class Product:
-    """`prefix` holds the programs; `config` is the one settings file that they have compiled in."""
+    """`prefix` holds the programs; `config` is the one settings file that they have compiled in.
 
-    def __init__(self, folder: str, gpus: int = 2) -> None:
+    options: of `softgpu create`.
+    """
+
+    def __init__(self, folder: str, gpus: int = 2, *options: str) -> None:
         self.prefix = os.path.join(folder, "usr")
         sysconf = os.path.join(folder, "etc")
         self.config = os.path.join(sysconf, "vcuda/config.toml")
         self.runtime = os.path.join(self.prefix, "bin/vcuda-container-runtime")
         self.driver_root = os.path.join(folder, "driver")
         install(self.prefix, sysconf)
-        _run(SOFTGPU, "create", self.driver_root, "--gpus", str(gpus))
+        _run(SOFTGPU, "create", self.driver_root, "--gpus", str(gpus), *options)
 
     def configure(self, engine: Engine, **settings: str) -> None:
         """Write config.toml for one engine; its records are in the engine's own folder."""

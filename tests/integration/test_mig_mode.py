@@ -1,59 +1,117 @@
-"""A GPU in MIG mode is divided already: it is shown, and nothing of it is shared."""
+"""MIG devices are offered, shared and taken whole as GPUs are; the GPU that is divided is not."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
+from integration.engines.base import Engine, Files
+from integration.engines.low_level import LowLevel
+from integration.kubelet import until
 from integration.node_agent import AgentNode
+from integration.product import Product
 from integration.test_device_plugin import CORE, MEMORY, offered
+from integration.test_vcuda_run import Command
 from unit.ground import GIB
 
-MACHINE = ("--gpus", "3", "--mig", "1=2", "--memory", "16GiB", "--topology", "pcie=2")
+MACHINE = ("--memory", "16GiB", "--topology", "pcie=2", "--mig", "1=1g.4gb,2g.8gb")
 LOOK = """
 import pynvml
 pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByIndex(1)
+assert pynvml.nvmlDeviceGetMigMode(device)[0] == 1
 found = []
-for at in range(3):
-    device = pynvml.nvmlDeviceGetHandleByIndex(at)
-    found.append([pynvml.nvmlDeviceGetMigMode(device)[0]])
-    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(device)):
-        try:
-            mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(device, index)
-        except pynvml.NVMLError_NotFound:
-            continue
-        assert pynvml.nvmlDeviceIsMigDeviceHandle(mig)
-        parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig)
-        assert pynvml.nvmlDeviceGetUUID(parent) == pynvml.nvmlDeviceGetUUID(device)
-        found[-1].append(pynvml.nvmlDeviceGetUUID(mig))
+for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(device)):
+    try:
+        mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(device, index)
+    except pynvml.NVMLError_NotFound:
+        continue
+    assert pynvml.nvmlDeviceIsMigDeviceHandle(mig)
+    parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig)
+    assert pynvml.nvmlDeviceGetUUID(parent) == pynvml.nvmlDeviceGetUUID(device)
+    slices = pynvml.nvmlDeviceGetAttributes(mig).gpuInstanceSliceCount
+    found.append([pynvml.nvmlDeviceGetUUID(mig), slices, pynvml.nvmlDeviceGetGpuInstanceId(mig)])
 say(found=found)
 """
 
 
-def test_its_devices_are_shown_and_neither_cores_nor_memory_of_it_are_offered(
+def test_each_is_offered_as_a_gpu_and_a_new_layout_is_seen_by_whoever_runs(
     new_node: Callable[..., AgentNode],
 ) -> None:
-    node = new_node(*MACHINE)
+    node = new_node("--gpus", "3", *MACHINE)
     first, _, third = node.gpu.smi("--query-gpu=uuid", "--format=csv,noheader").split()
 
-    def vcuda(*words: str) -> str:
+    def shown() -> dict[str, Any]:
         program = os.path.join(os.path.dirname(node.program), "vcuda")
-        command = [program, "--config", node.config, *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        command = [program, "--config", node.config, "gpus", "--json"]
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return {gpu["name"]: gpu for gpu in json.loads(told)}
+
+    def offers(resource: str) -> dict[str, int]:
+        uuids = [id.partition(".")[0] for id in node.kubelet.healthy(resource)]
+        return {uuid: uuids.count(uuid) for uuid in uuids}
 
     with node.agent():
         offered(node, CORE, MEMORY)
-        for resource in (CORE, MEMORY):
-            ids = node.kubelet.devices(resource)
-            assert {id.partition(".")[0] for id in ids} == {first, third}
-        shown: list[Any] = [gpu["mig_devices"] for gpu in json.loads(vcuda("gpus", "--json"))]
-        names = node.gpu.client(LOOK)["found"]
-        assert [found[0] for found in names] == [0, 1, 0]
-        assert shown == [None, dict.fromkeys(names[1][1:], 8 * GIB), None]
-        assert len(set(names[1][1:])) == 2
-        lines = vcuda("gpus").splitlines()
-        ends = [line.rpartition("  ")[2].strip() for line in lines]
-        assert ends == ["MIG DEVICES", "-", "2 of 8 GiB", "-"]
+        small, large = [uuid for uuid, _, _ in node.gpu.client(LOOK)["found"]]
+        assert offers(CORE) == dict.fromkeys((first, small, large, third), 100)
+        assert offers(MEMORY) == {first: 64, small: 16, large: 32, third: 64}
+        gpus = shown()
+        assert list(gpus) == ["0", "1", "1:0", "1:1", "2"]
+        assert [gpu["free_memory_bytes"] // GIB for gpu in gpus.values()] == [16, 0, 4, 8, 16]
+        assert gpus["1:1"]["mig_parent"] == gpus["1"]["uuid"]
+        node.order("mig", "1=3g.8gb")
+        ((other, slices, instance),) = node.gpu.client(LOOK)["found"]
+        assert (slices, instance, other in (small, large)) == (3, 1, False)
+        until(lambda: offers(CORE) == dict.fromkeys((first, other, third), 100))
+        assert list(shown()) == ["0", "1", "1:0", "2"]
+        node.order("fail", "--event", "1", "--xid", "95")  # of the whole GPU
+        until(lambda: offers(CORE) == dict.fromkeys((first, third), 100))
+        assert shown()["1:0"]["unhealthy"] == "Xid 95"
+
+
+@pytest.fixture
+def vcuda(
+    start_engine: Callable[[str], Engine], files: Files, session_folder: str, scratch: str
+) -> Iterator[Command]:
+    engine = start_engine("runc-v2")
+    assert isinstance(engine, LowLevel)
+    product = Product(scratch + "/product", 2, *MACHINE)
+    command = Command(product, engine, scratch)
+    yield command
+    command.close()
+
+
+def test_a_tenant_of_a_mig_device_has_its_share_of_that_one_and_opens_no_other(
+    vcuda: Command, files: Files
+) -> None:
+    gpus = {gpu["name"]: gpu for gpu in vcuda.json("gpus")}
+    # GPU instances 7 and 3 of GPU 1: (3 + 135 + 9 * instance), and the compute instance's.
+    nodes = {"1:0": [201, 202], "1:1": [165, 166]}
+    script = """
+        ls /dev/nvidia-caps; echo; ls /dev | grep -x 'nvidia[0-9]'; vcuda-workload info
+        vcuda-workload alloc --chunk 512MiB
+        for minor in {}; do mknod /dev/other$minor c 509 $minor; done; mknod /dev/whole c 195 0
+        open-node /dev/nvidia-caps/* /dev/other* /dev/whole
+    """
+    for name, other, core, gib in (("1:0", "1:1", "50", 2), ("1:1", "1:0", "100", 8)):
+        run = ["--core", core, "--gpu", name, "--rootfs", files.rootfs, "--", "sh", "-c"]
+        strange = [str(minor) for minor in nodes[other]]
+        result = vcuda.run(*run, script.format(" ".join(strange)))
+        assert result.rc == 0, result.stderr
+        own = [f"nvidia-cap{minor}" for minor in nodes[name]]
+        caps, _, rest = result.stdout.partition("\n\n")
+        assert caps.split() == own
+        node, info, alloc, *opened = rest.splitlines()
+        assert node == "nvidia1"
+        (device,) = json.loads(info)["devices"]
+        assert device["uuid"].partition("-")[2] == gpus[name]["uuid"].partition("-")[2]
+        assert device["total_bytes"] == json.loads(alloc)["exact_bytes"] == gib * GIB
+        refused = [line for line in opened if line.endswith("EPERM")]
+        assert refused == [f"/dev/other{minor}: EPERM" for minor in strange] + ["/dev/whole: EPERM"]
+        assert len(opened) == 5

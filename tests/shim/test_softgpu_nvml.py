@@ -72,7 +72,7 @@ def test_what_is_not_supported_says_so(gpu: SoftGpu) -> None:
 import pynvml
 pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByIndex(0)
-for ask in (pynvml.nvmlDeviceGetMigMode, pynvml.nvmlDeviceGetFanSpeed):
+for ask in (pynvml.nvmlDeviceGetSerial, pynvml.nvmlDeviceGetFanSpeed):
     try:
         ask(device)
     except pynvml.NVMLError_NotSupported:

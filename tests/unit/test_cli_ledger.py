@@ -240,6 +240,7 @@ def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: An
     assert json.loads(capsys.readouterr().out) == [
         {
             "index": index,
+            "name": str(index),
             "uuid": f"GPU-{index}",
             "model": "Soft",
             "memory_bytes": size * GIB,
@@ -249,7 +250,8 @@ def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: An
             "memory_overcommit": 1.5,
             "tenants": tenants,
             "unhealthy": None,
-            "mig_devices": None,
+            "mig_mode": False,
+            "mig_parent": None,
         }
         for index, size, core, free, promised, tenants in (
             (0, 16, 40, 4, 20, 2),

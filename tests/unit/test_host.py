@@ -63,6 +63,8 @@ def test_a_driver_root_is_read_whole(tmp_path: Any, folder: str) -> None:
             "bus_id": f"0000:0{index}:00.0",
             "arch": "9.0",
             "brand": "tesla",
+            "divided": False,
+            "parent": "",
             "mig": None,
         }
         for index in (0, 1)
@@ -196,7 +198,7 @@ def test_nvml_is_asked_again_for_another_version(tmp_path: Any) -> None:
         lambda text: text.replace('"minor":0', '"other":0'),
         lambda text: text.replace('"minor":0,', ""),
         lambda text: text.replace('"mig":null', '"mig":{"MIG-0":"0"}'),
-        lambda text: text.replace('"mig":null', '"mig":[]'),
+        lambda text: text.replace('"mig":null', '"mig":[0,7]'),
         lambda text: text.replace('"distances":null', '"distances":[[0,1]]'),
         lambda text: text.replace('"distances":null', '"distances":[[-1]]'),
         lambda text: text.replace('"distances":null', '"other":null'),

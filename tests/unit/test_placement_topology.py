@@ -211,27 +211,3 @@ def test_a_refusal_names_the_unhealthy_gpus_that_might_have_served(
     healthy = choose(gpus(16, 16), [], Request(100), "binpack", unhealthy=sick)
     assert isinstance(healthy, Chosen)
     assert [share.uuid for share in healthy.shares] == ["GPU-0"]
-
-
-def test_a_gpu_in_mig_mode_is_taken_whole_and_by_its_name_only() -> None:
-    machine = gpus(16, 16)
-    machine[0].mig = {"MIG-0": 8 * GIB}
-
-    def given(request: Request, sick: dict[str, str] | None = None) -> list[str] | str:
-        answer = choose(machine, [], request, "binpack", unhealthy=sick)
-        if isinstance(answer, Refused):
-            return f"{answer.reason}; {answer.mend}"
-        return [share.uuid for share in answer.shares]
-
-    mend = "name the GPU to have it whole, or ask for less or another"
-    assert given(Request(30)) == given(Request(100)) == ["GPU-1"]
-    assert given(Request(100, gpus=("0",))) == ["GPU-0"]
-    assert given(Request(0, gpus=("all",))) == ["GPU-0", "GPU-1"]
-    assert given(Request(30, gpus=("0",))) == f"GPU-0 is in MIG mode; {mend}"
-    assert given(Request(200)) == (
-        f"1 of 2 GPUs are wholly free; 2 asked (GPU-0 is in MIG mode); {mend}"
-    )
-    assert given(Request(30), {"GPU-1": "Xid 79"}) == (
-        "GPU-0 is in MIG mode, GPU-1 is unhealthy: Xid 79; "
-        "reset the GPU, or ask for less or another"
-    )

@@ -52,6 +52,9 @@ def situations(draw: Any) -> Any:
         overcommit = draw(st.sampled_from([1, 1.5]))
         gpus = told(name, *sizes, model=gpus.gpus[0].model if gpus.gpus else "",
                     unhealthy=unhealthy, overcommit=overcommit)  # fmt: skip
+        for at, gpu in enumerate(gpus.gpus):
+            if draw(st.integers(0, 3)) == 0:
+                gpu.parent, gpu.mig = f"GPU-{name}", [at, 7, 0]
         made.put_node(clusters.node_of(node(name, gpus)))
         for gpu in gpus.gpus:
             for share in range(draw(st.sampled_from([0, 1, 2]))):

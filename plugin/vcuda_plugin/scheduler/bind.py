@@ -146,7 +146,7 @@ def _where(pod: PodFacts, asked: Binding) -> str:
 
 def said(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:
     """The annotations of a pod that goes on `node`: our decision, and GPUManager's words."""
-    index = {gpu.uuid: str(gpu.index) for gpu in node.told.gpus}
+    index = {gpu.uuid: gpu.name for gpu in node.told.gpus}
     annotations = {
         names.ANNOTATION_DECISION: Decision(placed.containers, dict(ask.words)).dump(),
         known.PREDICATE_TIME: str(time.time_ns()),

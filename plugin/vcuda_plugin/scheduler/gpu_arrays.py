@@ -75,6 +75,7 @@ class GpuArrays:
             )
             self._arrays["size"][row, column] = gpu.memory_bytes
             self._arrays["there"][row, column] = True
+            self._arrays["mig"][row, column] = gpu.mig is not None
 
     def put_free(
         self,
@@ -142,6 +143,8 @@ class GpuArrays:
         return self._enough(rows, allowed, count, memory)
 
     def _enough(self, rows: Rows, usable: Bools, count: int, memory: int | None) -> Bools:
+        if count > 1:  # which are no MIG devices: see vcuda_oci.placement
+            usable = usable & ~self.at(rows, "mig")
         enough: Bools = usable.sum(axis=1) >= count
         if memory:
             sizes = np.sort(np.where(usable, self.at(rows, "size"), 0), axis=1)
@@ -157,7 +160,7 @@ class GpuArrays:
     def _shape(self) -> None:
         """Make the arrays as wide and high as is said, with what they hold."""
         kinds: dict[str, Any] = {"core": np.int32, "memory": np.int64, "size": np.int64}
-        kinds |= {"model": np.int32, "there": np.bool_, "untouched": np.bool_}
+        kinds |= {"model": np.int32, "there": np.bool_, "untouched": np.bool_, "mig": np.bool_}
         for name, kind in kinds.items():
             grown = np.zeros((self._height, self._width), kind)
             if name in self._arrays:

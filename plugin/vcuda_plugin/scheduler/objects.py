@@ -50,7 +50,7 @@ class NodeFacts:
     @cached_property
     def by_name(self) -> dict[str, Gpu]:
         """By index too: so a decision names them that is older than the agent's word of UUIDs."""
-        named = {str(gpu.index): gpu for gpu in self.told.gpus}
+        named = {gpu.name: gpu for gpu in self.told.gpus}
         return named | {gpu.uuid: gpu for gpu in self.told.gpus}
 
 
@@ -99,7 +99,7 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
     usable = tuple(
         gpu
         for gpu in told.gpus
-        if gpu.uuid not in told.unhealthy and not {gpu.uuid, str(gpu.index)} & cordoned
+        if gpu.uuid not in told.unhealthy and not {gpu.uuid, gpu.name} & cordoned
     )
     return NodeFacts(name, source, group, told, usable, "" if usable else _none_usable(told))
 
