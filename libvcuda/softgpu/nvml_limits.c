@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "account.h"
 #include "monitor.h"
@@ -14,15 +13,6 @@ enum
 {
   FIRST_DRIVER = 615,
 };
-
-static uint64_t
-namespace_of (const char *pid)
-{
-  char path[300];
-  struct stat file;
-  snprintf (path, sizeof path, "/proc/%s/ns/pid", pid);
-  return stat (path, &file) == 0 ? file.st_ino : 0;
-}
 
 /* The pid namespace of the first process in the cgroup whose folder is PATH.  */
 static nvmlReturn_t
@@ -39,7 +29,7 @@ cgroup_of (nvmlDevice_t device, const char *path, uint64_t *namespace)
   unsigned first = fgets (pid, sizeof pid, file) ? (unsigned) strtoul (pid, NULL, 10) : 0;
   fclose (file);
   snprintf (pid, sizeof pid, "%u", first);
-  *namespace = namespace_of (pid);
+  *namespace = softgpu_pid_namespace (pid);
   REQUIRE (*namespace, NVML_ERROR_OPERATING_SYSTEM);
   return NVML_SUCCESS;
 }
@@ -51,7 +41,7 @@ lives (uint64_t namespace)
   bool found = !proc;
   for (struct dirent *entry; proc && !found && (entry = readdir (proc));)
     if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
-      found = namespace_of (entry->d_name) == namespace;
+      found = softgpu_pid_namespace (entry->d_name) == namespace;
   if (proc)
     closedir (proc);
   return found;
@@ -83,7 +73,7 @@ nvmlDeviceSetMemoryLimits_v1 (nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *lim
   nvmlReturn_t rc = cgroup_of (device, limits->nameSpace, &namespace);
   REQUIRE (rc == NVML_SUCCESS, rc);
   /* From inside a container nobody sets its own.  */
-  REQUIRE (namespace != namespace_of ("self"), NVML_ERROR_NO_PERMISSION);
+  REQUIRE (namespace != softgpu_pid_namespace ("self"), NVML_ERROR_NO_PERMISSION);
   REQUIRE (soft <= hard
                && (hard == NVML_DEVICE_MEMORY_LIMIT_MAX || hard <= gpu_of (device)->memory_bytes),
            NVML_ERROR_INVALID_ARGUMENT);

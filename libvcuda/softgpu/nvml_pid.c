@@ -9,8 +9,8 @@
 
 #include "monitor.h"
 
-static uint64_t
-namespace_of (const char *pid)
+uint64_t
+softgpu_pid_namespace (const char *pid)
 {
   char path[300];
   struct stat file;
@@ -41,13 +41,14 @@ innermost_pid (const char *pid)
 unsigned
 softgpu_pid_here (unsigned pid, uint64_t namespace)
 {
-  if (namespace_of ("self") == namespace)
+  if (softgpu_pid_namespace ("self") == namespace)
     return pid;
   DIR *proc = namespace ? opendir ("/proc") : NULL;
   unsigned found = 0;
   for (struct dirent *entry; proc && !found && (entry = readdir (proc));)
     if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9'
-        && namespace_of (entry->d_name) == namespace && innermost_pid (entry->d_name) == pid)
+        && softgpu_pid_namespace (entry->d_name) == namespace
+        && innermost_pid (entry->d_name) == pid)
       found = (unsigned) strtoul (entry->d_name, NULL, 10);
   if (proc)
     closedir (proc);

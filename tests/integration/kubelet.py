@@ -26,6 +26,7 @@ api, services = grpc.protos_and_services("integration/device_plugin.proto")
 CHECKPOINT = "kubelet_internal_checkpoint"
 # The call of a real kubelet has no deadline; here a hang shall fail the test.
 SECONDS = 30
+SOCKET_PATH_BYTES = 108  # sun_path of unix(7), with the NUL
 
 
 class Device(NamedTuple):
@@ -86,6 +87,8 @@ class Kubelet:
         self.plugins: dict[str, Plugin] = {}
         self.registrations: list[str] = []
         self._server: Any = None
+        longest = f"{folder}/vcuda-memory.sock.new"
+        assert len(longest) < SOCKET_PATH_BYTES, f"{longest}: too long for a socket's path"
         os.makedirs(folder, exist_ok=True)
 
     def start(self) -> None:
@@ -202,8 +205,11 @@ class Kubelet:
         os.rename(path + ".new", path)
 
 
-def until(condition: Callable[[], bool], seconds: float = SECONDS) -> None:
+def until(
+    condition: Callable[[], bool], seconds: float = SECONDS, told: Callable[[], str] = str
+) -> None:
+    """told: what the failure says besides."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it never came"
+        assert time.monotonic() < deadline, f"it never came\n{told()}"
         time.sleep(0.05)

@@ -24,16 +24,16 @@ ASK = "import urllib.request, sys; print(urllib.request.urlopen(sys.argv[1]).rea
 class ChartNode:
     """A kubelet, and the agent as the chart deploys it with values that are this node's."""
 
-    def __init__(self, cri: Cri, product: Product, folder: Path, name: str) -> None:
+    def __init__(self, cri: Cri, product: Product, folder: str, name: str) -> None:
         self.cri, self.product = cri, product
-        self.kubelet = Kubelet(str(folder / "kubelet/device-plugins"))
+        self.kubelet = Kubelet(folder + "/kubelet/device-plugins")
         self.state_dir = product.state_dir(cri)
         values = {
             "settings": {"state-dir": self.state_dir},
-            "agent": {"driverRoot": product.driver_root, "kubeletDir": str(folder / "kubelet")},
+            "agent": {"driverRoot": product.driver_root, "kubeletDir": folder + "/kubelet"},
         }
         found = rendering.objects(values)
-        settings = folder / "config"
+        settings = Path(folder, "config")
         settings.mkdir()
         data = rendering.one(found, "ConfigMap", "vcuda")["data"]
         (settings / "config.toml").write_text(data["config.toml"])
@@ -66,7 +66,8 @@ class ChartNode:
         for folder in (root, "/run"):
             self.cri.host.check(["mount", "--make-shared", folder])
         self.pod.start()
-        until(lambda: bool(self.kubelet.healthy(CORE)) and bool(self.kubelet.healthy(MEMORY)))
+        offered = (CORE, MEMORY)
+        until(lambda: all(map(self.kubelet.healthy, offered)), told=self.pod.log)
 
     def close(self) -> None:
         code, log = self.pod.end(), self.pod.log()
@@ -78,9 +79,9 @@ class ChartNode:
 
 
 @pytest.fixture
-def chart_node(cri: Cri, product: Product, tmp_path: Path, container: str) -> Iterator[ChartNode]:
+def chart_node(cri: Cri, product: Product, scratch: str, container: str) -> Iterator[ChartNode]:
     with product.on(cri):
-        node = ChartNode(cri, product, tmp_path, container)
+        node = ChartNode(cri, product, scratch, container)
         try:
             node.start()
             yield node
