@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from integration import cgroups
+from world import World
 
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "private_host_init.py")
 # Short, because a unix socket's path has at most 107 characters, and containerd adds its own.
@@ -56,22 +54,12 @@ class PrivateHost:
         self.cgroup_parent = f"/{PREFIX.replace('.', '-')}{os.getpid()}-{serial}"
         self.folder = scratch_folder()
         os.mkdir(os.path.join(self.folder, "home"))
-        with open(self.path("init.log"), "w") as log:
-            self._init = subprocess.Popen(
-                [sys.executable, "-I", "-S", INIT, self.folder, cgroup_world],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self._init.stdout is not None
-        self.pid = int(self._init.stdout.readline() or 0)
-        ready = self._init.stdout.readline().strip()
-        self._init.stdout.close()
-        if ready != "ready":
-            reason = self.read("init.log")
-            self.close()
-            raise RuntimeError(f"no private host: {reason}")
+        try:
+            self._world = World(INIT, self.folder, cgroup_world, log=self.path("init.log"))
+        except RuntimeError:
+            shutil.rmtree(self.folder)
+            raise
+        self.pid = self._world.pid
 
     def path(self, *parts: str) -> str:
         return os.path.join(self.folder, *parts)
@@ -161,11 +149,7 @@ class PrivateHost:
         return [int(code) for reaped, code in lines if int(reaped) == pid][-1]
 
     def close(self) -> None:
-        # Process 1 of the namespace takes everything in it along.
-        if self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-        self._init.wait(timeout=30)
+        self._world.close()
         cgroups.remove(self.cgroup_parent)
         shutil.rmtree(self.folder)
 

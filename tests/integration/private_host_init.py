@@ -1,42 +1,26 @@
 """Process 1 of a private host: the engines of a test see a host of their own.
 
-Run as a script by private_host.py: `python -I -S private_host_init.py FOLDER host|v2`. New mount,
-pid and network namespaces; /etc, /run and /var can be written, but what is written goes to a tmpfs
-that disappears with the namespace. When the test process dies, by whatever signal, the kernel kills
-this process, and with it every daemon, shim and container of the namespace.
-
-Standard output: the pid of process 1 as the host sees it, then `ready`.
+Run as a script by private_host.py: `python -I -S private_host_init.py FOLDER host|v2`. /etc, /run
+and /var can be written, but what is written goes to a tmpfs that disappears with the namespace.
 """
 
-import ctypes
 import fcntl
 import os
-import signal
 import socket
 import struct
 import subprocess
 import sys
 
-CLONE_NEWNS = 0x00020000
-CLONE_NEWPID = 0x20000000
-CLONE_NEWNET = 0x40000000
-PR_SET_PDEATHSIG = 1
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import first_process
+from first_process import mount
+
 SIOCSIFFLAGS = 0x8914
 IFF_UP_RUNNING = 0x41
 
 # Engines write to these whatever roots they are given: containerd's shims keep their sockets in
 # /run/containerd, dockerd makes /etc/docker/key.json, Podman keeps a cache in /var/lib/containers.
 COVERED = ("/etc", "/run", "/var")
-
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def die_with_parent() -> None:
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def mount(*arguments: str) -> None:
-    subprocess.run(["mount", *arguments], check=True)
 
 
 def cover(scratch: str) -> None:
@@ -78,12 +62,7 @@ def reap(folder: str) -> None:
     """Collect orphans for ever; a line `PID STATUS` each tells how a detached container ended."""
     with open(os.path.join(folder, "reaped"), "a", buffering=1) as reaped:
         while True:
-            try:
-                pid, status = os.wait()
-            except ChildProcessError:
-                # Orphans of the future: SIGCHLD ends the pause.
-                signal.sigwait([signal.SIGCHLD])
-                continue
+            pid, status = first_process.next_orphan()
             # Shell's way: 128 + signal.
             code = os.waitstatus_to_exitcode(status)
             reaped.write(f"{pid} {code if code >= 0 else 128 - code}\n")
@@ -91,23 +70,7 @@ def reap(folder: str) -> None:
 
 def main() -> None:
     folder, cgroups = sys.argv[1:]
-    parent = os.getppid()
-    die_with_parent()
-    if os.getppid() != parent:
-        sys.exit("the test process is gone")
-    # Without a handler the kernel may drop it while it is not waited for.
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-    if libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET):
-        sys.exit(f"unshare: {os.strerror(ctypes.get_errno())}")
-    child = os.fork()
-    if child:
-        print(child, flush=True)
-        # The child alone says `ready`: when it dies before, the reader must see the end of file.
-        os.close(1)
-        os.waitpid(child, 0)
-        return
-    die_with_parent()
-    mount("--make-rprivate", "/")
+    first_process.become()
     mount("-t", "proc", "proc", "/proc")
     loopback_up()
     without_securityfs()
@@ -116,7 +79,7 @@ def main() -> None:
     scratch = os.path.join(folder, "covered")
     os.mkdir(scratch)
     cover(scratch)
-    print("ready", flush=True)
+    first_process.say_ready()
     os.close(1)
     reap(folder)
 

@@ -8,14 +8,13 @@ import hashlib
 import itertools
 import os
 import shutil
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 
 from integration import cgroups
 from integration.private_host import PATH, PREFIX, Result, scratch_folder, wait_until
 from needed import cannot
+from world import World
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machine_init.py")
@@ -43,23 +42,14 @@ class Machine:
         self.shared = self.folder + "/shared"
         os.mkdir(self.shared)
         self.boots, cgroup = boots, [self.name] if boots else []
-        with open(self.folder + "/init.log", "w") as log:
-            self._init = subprocess.Popen(
-                [sys.executable, "-I", "-S", INIT, self.folder, DEBIAN, size, *cgroup],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
+        try:
+            self._world = World(
+                INIT, self.folder, DEBIAN, size, *cgroup, log=self.folder + "/init.log"
             )
-        assert self._init.stdout is not None
-        self.pid = int(self._init.stdout.readline() or 0)
-        ready = self._init.stdout.readline().strip()
-        self._init.stdout.close()
-        if ready != "ready":
-            with open(self.folder + "/init.log") as text:
-                reason = text.read()
-            self.close()
-            raise RuntimeError(f"no machine: {reason}")
+        except RuntimeError:
+            shutil.rmtree(self.folder)
+            raise
+        self.pid = self._world.pid
         if boots:
             wait_until(self._is_up, "systemd")
 
@@ -138,10 +128,7 @@ class Machine:
             return hashlib.sha256(file.read()).hexdigest()
 
     def close(self) -> None:
-        if self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-        self._init.wait(timeout=30)
+        self._world.close()
         for group in cgroups.named(self.name) | cgroups.named("vcuda-" + self.name):
             cgroups.remove("/" + group)
         shutil.rmtree(self.folder)

@@ -1,10 +1,8 @@
 """Process 1 of a machine that packages are installed on; machine.py says what it is.
 
-Run as a script: `python -I -S machine_init.py FOLDER TREE SIZE [CGROUP]`. New mount, pid and
-network namespaces; the root is TREE with a layer over it that holds SIZE and is gone with them.
-Standard output: the pid of process 1 as the host sees it, then `ready`. With CGROUP systemd is
-started in a cgroup v2 of this name; without one, nothing but this process runs. When the test's
-process dies, this one does, and all that runs on the machine.
+Run as a script: `python -I -S machine_init.py FOLDER TREE SIZE [CGROUP]`. The root is TREE with a
+layer over it that holds SIZE and is gone with the namespaces. With CGROUP systemd is started in a
+cgroup v2 of this name; without one, nothing but this process runs.
 """
 
 import ctypes
@@ -13,21 +11,9 @@ import signal
 import subprocess
 import sys
 
-CLONE_NEWNS = 0x00020000
-CLONE_NEWPID = 0x20000000
-CLONE_NEWNET = 0x40000000
-CLONE_NEWCGROUP = 0x02000000
-PR_SET_PDEATHSIG = 1
-
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def die_with_parent() -> None:
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def mount(*arguments: str) -> None:
-    subprocess.run(["mount", *arguments], check=True)
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import first_process
+from first_process import libc, mount
 
 
 def enter_root(folder: str, tree: str, size: str) -> None:
@@ -61,8 +47,7 @@ def enter_cgroup(name: str) -> None:
     os.mkdir("/sys/fs/cgroup/" + name)
     with open(f"/sys/fs/cgroup/{name}/cgroup.procs", "w") as processes:
         processes.write("0")
-    if libc.unshare(CLONE_NEWCGROUP):
-        sys.exit(f"unshare: {os.strerror(ctypes.get_errno())}")
+    first_process.unshare(first_process.CLONE_NEWCGROUP)
     subprocess.run(["umount", "/sys/fs/cgroup"], check=True)
     mount("-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
 
@@ -78,35 +63,18 @@ def become_systemd() -> None:
 
 def main() -> None:
     folder, tree, size, *cgroup = sys.argv[1:]
-    parent = os.getppid()
-    die_with_parent()
-    if os.getppid() != parent:
-        sys.exit("the test process is gone")
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-    if libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET):
-        sys.exit(f"unshare: {os.strerror(ctypes.get_errno())}")
-    child = os.fork()
-    if child:
-        print(child, flush=True)
-        os.close(1)
-        os.waitpid(child, 0)
-        return
-    die_with_parent()
-    mount("--make-rprivate", "/")
+    first_process.become()
     enter_root(folder, tree, size)
     if cgroup:
         enter_cgroup(*cgroup)
         # As on a host, where systemd does it itself: what it mounts for a service has to reach it.
         mount("--make-rshared", "/")
-    print("ready", flush=True)
+    first_process.say_ready()
     if cgroup:
         become_systemd()
     os.close(1)
     while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            signal.sigwait([signal.SIGCHLD])
+        first_process.next_orphan()
 
 
 if __name__ == "__main__":
