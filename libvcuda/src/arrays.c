@@ -53,27 +53,25 @@ settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, vo
     }                                                                                              \
   while (0)
 
+/* A flat array's descriptor, of 32 or 64 bits, as that of a deep one.  */
+#define FLAT(wanted)                                                                               \
+  ((wanted) ? (CUDA_ARRAY3D_DESCRIPTOR){ .Width = (wanted)->Width,                                 \
+                                         .Height = (wanted)->Height,                               \
+                                         .Format = (wanted)->Format,                               \
+                                         .NumChannels = (wanted)->NumChannels }                    \
+            : (CUDA_ARRAY3D_DESCRIPTOR){ 0 })
+
 CUresult
 vcuda_cuArrayCreate (CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *wanted)
 {
-  CUDA_ARRAY3D_DESCRIPTOR flat = { 0 };
-  if (wanted)
-    flat = (CUDA_ARRAY3D_DESCRIPTOR){ .Width = wanted->Width,
-                                      .Height = wanted->Height,
-                                      .Format = wanted->Format,
-                                      .NumChannels = wanted->NumChannels };
+  CUDA_ARRAY3D_DESCRIPTOR flat = FLAT (wanted);
   CREATE (size_of (&flat, 1), real.cuArrayCreate (array, wanted), VCUDA_ARRAY);
 }
 
 CUresult
 vcuda_cuArrayCreate_v2 (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted)
 {
-  CUDA_ARRAY3D_DESCRIPTOR flat = { 0 };
-  if (wanted)
-    flat = (CUDA_ARRAY3D_DESCRIPTOR){ .Width = wanted->Width,
-                                      .Height = wanted->Height,
-                                      .Format = wanted->Format,
-                                      .NumChannels = wanted->NumChannels };
+  CUDA_ARRAY3D_DESCRIPTOR flat = FLAT (wanted);
   CREATE (size_of (&flat, 1), real.cuArrayCreate_v2 (array, wanted), VCUDA_ARRAY);
 }
 
