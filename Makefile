@@ -43,7 +43,7 @@ build: prepare ## compile the shim, the launcher and the software GPU
 compile: $(BUILD_TARGETS)
 
 # It ends with 5 where ARGS leave it no test: one of the two calls may be left none.
-PYTEST = $(VENV)/bin/python -m pytest --basetemp=build/tmp
+PYTEST = $(VENV)/bin/python -m pytest
 .PHONY: test
 test: packages ## every test, on real engines and the software GPU; ARGS=… goes to pytest
 	-@tests/packages/make-root
@@ -59,8 +59,7 @@ soak-pods: build ## 10,000 pods live and die through CRI, and the agent stays as
 
 .PHONY: soak-races
 soak-races: build ## 10,000 containers created under threads that swap links in
-	@VCUDA_SOAK=10000 $(VENV)/bin/python -m pytest --basetemp=build/tmp --timeout=0 \
-	  tests/integration/test_hostile_races.py
+	@VCUDA_SOAK=10000 $(PYTEST) --timeout=0 tests/integration/test_hostile_races.py
 
 .PHONY: demo
 demo: build ## two containers share one GPU, and what happens at their limits
