@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vcuda_oci.allocation import GpuShare
+
+from .place import sums
 from .tenancy import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-
-    from vcuda_oci.allocation import GpuShare
 
     from .objects import NodeFacts, PodFacts
     from .place import Placed
@@ -38,9 +39,30 @@ class Entry:
     answers: dict[int, tuple[str, bool] | None] = field(default_factory=dict)
     slices: dict[str, set[str]] = field(default_factory=dict)
 
+    _taken: list[GpuShare] | None = None
+
     @property
     def taken(self) -> list[GpuShare]:
-        return [share for shares in self.holds.values() for share in shares]
+        """In all, one for each GPU that somebody has some of."""
+        if self._taken is None:
+            every = sums([share for shares in self.holds.values() for share in shares])
+            self._taken = [GpuShare(uuid, memory, core) for uuid, (core, memory) in every.items()]
+        return self._taken
+
+    def taken_without(self, gone: Collection[str]) -> list[GpuShare]:
+        return [share for uid, each in self.holds.items() if uid not in gone for share in each]
+
+    def hold(self, uid: str, shares: list[GpuShare]) -> None:
+        self.holds[uid], self._taken = shares, None
+
+    def release(self, uid: str) -> bool:
+        """Whether it held anything."""
+        self._taken = None
+        return self.holds.pop(uid, None) is not None
+
+    def release_all(self) -> None:
+        self._taken = None
+        self.holds.clear()
 
     def tenants(
         self, pods: Mapping[str, PodFacts], gone: Collection[str] = ()
