@@ -28,8 +28,11 @@ class AsyncApi:
         self._api = api
         self._access: Access | None = None
         self._until = 0.0
-        self._renewing, self._turns = asyncio.Lock(), asyncio.Semaphore(CONNECTIONS)
-        self._idle: list[Connection] = []
+        self._renewing = asyncio.Lock()
+        # A turn each, with the connection that stayed from the last one's, the latest first.
+        self._turns: asyncio.LifoQueue[Connection | None] = asyncio.LifoQueue()
+        for _ in range(CONNECTIONS):
+            self._turns.put_nowait(None)
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """The status and the object that came with it. Raises Unreachable."""
@@ -39,8 +42,7 @@ class AsyncApi:
                 await self._renew()
             if self._access is None:
                 return await asyncio.to_thread(self._api.call, method, path, body)
-            answer = self._ask(self._access, method, path, data)
-            status, said = await asyncio.wait_for(answer, CALL_SECONDS)
+            status, said = await self._ask(self._access, method, path, data)
             return status, json_bytes.loads(said)
         except asyncio.TimeoutError:
             reason = f"{method} {path}: no answer within {CALL_SECONDS:g} s"
@@ -53,20 +55,21 @@ class AsyncApi:
             f"{method} {access.prefix}{path} HTTP/1.1\r\n"
             f"{access.headers}Content-Length: {len(data)}\r\n\r\n"
         )
-        async with self._turns:
-            while self._idle and not self._idle[-1].open:
-                self._idle.pop()
-            connection = self._idle.pop() if self._idle else await Connection.to(access.server)
-            try:
-                answer = await connection.ask(request.encode("latin-1") + data)
-            except BaseException:
-                connection.close()  # what it answers late is no other call's
-                raise
-            if access is self._access:
-                self._idle.append(connection)
-            else:
-                connection.close()
-            return answer
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CALL_SECONDS
+        if self._turns.empty():
+            connection = await asyncio.wait_for(self._turns.get(), CALL_SECONDS)
+        else:
+            connection = self._turns.get_nowait()
+        try:
+            if connection is None or not connection.serves(access.server):
+                if connection:
+                    connection.close()
+                left = until - loop.time()
+                connection = await asyncio.wait_for(Connection.to(access.server), left)
+            return await connection.ask(request.encode("latin-1") + data, until)
+        finally:
+            self._turns.put_nowait(connection)
 
     async def _renew(self) -> None:
         """In a thread: files are read, and a program may be asked for a token."""
@@ -74,6 +77,3 @@ class AsyncApi:
             if self._until < time.monotonic():
                 self._access = await asyncio.to_thread(self._api.access)
                 self._until = time.monotonic() + _ACCESS_SECONDS
-                for connection in self._idle:
-                    connection.close()
-                self._idle.clear()

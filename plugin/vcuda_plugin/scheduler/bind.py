@@ -146,7 +146,6 @@ def _where(pod: PodFacts, asked: Binding) -> str:
 
 def said(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:
     """The annotations of a pod that goes on `node`: our decision, and GPUManager's words."""
-    index = {gpu.uuid: gpu.name for gpu in node.told.gpus}
     annotations = {
         names.ANNOTATION_DECISION: Decision(placed.containers, dict(ask.words)).dump(),
         known.PREDICATE_TIME: str(time.time_ns()),
@@ -156,7 +155,7 @@ def said(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:
     for each in ask.containers:
         if each.index >= 0:
             shares = placed.containers[each.name]
-            gpus = ",".join(index[share.uuid] for share in shares)
+            gpus = ",".join(node.by_name[share.uuid].name for share in shares)
             annotations[f"{known.PREDICATE_GPU}{each.index}"] = gpus
     return annotations
 

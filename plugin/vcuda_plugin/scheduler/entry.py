@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from vcuda_oci.allocation import GpuShare
 
-from .place import sums
 from .tenancy import NOBODY
 
 if TYPE_CHECKING:
@@ -39,30 +38,40 @@ class Entry:
     answers: dict[int, tuple[str, bool] | None] = field(default_factory=dict)
     slices: dict[str, set[str]] = field(default_factory=dict)
 
-    _taken: list[GpuShare] | None = None
+    _sums: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def taken(self) -> list[GpuShare]:
         """In all, one for each GPU that somebody has some of."""
-        if self._taken is None:
-            every = sums([share for shares in self.holds.values() for share in shares])
-            self._taken = [GpuShare(uuid, memory, core) for uuid, (core, memory) in every.items()]
-        return self._taken
+        return [GpuShare(uuid, memory, core) for uuid, (core, memory) in self._sums.items()]
 
     def taken_without(self, gone: Collection[str]) -> list[GpuShare]:
         return [share for uid, each in self.holds.items() if uid not in gone for share in each]
 
     def hold(self, uid: str, shares: list[GpuShare]) -> None:
-        self.holds[uid], self._taken = shares, None
+        """Instead of what it had."""
+        self.release(uid)
+        self.holds[uid] = shares
+        self._count(shares, 1)
 
     def release(self, uid: str) -> bool:
         """Whether it held anything."""
-        self._taken = None
-        return self.holds.pop(uid, None) is not None
+        shares = self.holds.pop(uid, None)
+        self._count(shares or [], -1)
+        return shares is not None
 
     def release_all(self) -> None:
-        self._taken = None
+        self._sums.clear()
         self.holds.clear()
+
+    def _count(self, shares: list[GpuShare], times: int) -> None:
+        for share in shares:
+            core, memory = self._sums.get(share.uuid, (0, 0))
+            left = core + times * share.core_percent, memory + times * share.memory_bytes
+            if any(left):
+                self._sums[share.uuid] = left
+            else:
+                self._sums.pop(share.uuid, None)
 
     def tenants(
         self, pods: Mapping[str, PodFacts], gone: Collection[str] = ()

@@ -27,13 +27,13 @@ class Server(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """For `ask`, and for `ask` again once that has answered and while `open`."""
+    """For one `ask` after the other, while it `serves`."""
 
-    open = False
     _transport: asyncio.Transport
     _answered: asyncio.Future[tuple[int, bytes]] | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, server: Server) -> None:
+        self._server: Server | None = server
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._size = 0
@@ -42,34 +42,49 @@ class Connection(asyncio.Protocol):
     async def to(cls, server: Server) -> Connection:
         """Raises OSError: there is none, or it is not who it should be."""
         name = server.name if server.tls else None
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(
-            cls, server.address, server.port, ssl=server.tls, server_hostname=name
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: cls(server), server.address, server.port, ssl=server.tls, server_hostname=name
         )
         return connection
 
-    def ask(self, request: bytes) -> asyncio.Future[tuple[int, bytes]]:
-        """The status and the body. It raises ConnectionError: it broke off, or it is no HTTP."""
-        self._answered = asyncio.get_running_loop().create_future()
+    def serves(self, server: Server) -> bool:
+        """Whether it can be asked, and by what is trusted and shown now."""
+        return self._server is server
+
+    async def ask(self, request: bytes, until: float) -> tuple[int, bytes]:
+        """The status and the body. until: by the loop's clock.
+
+        Raises TimeoutError; ConnectionError: it broke off, or it is no HTTP.
+        """
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        self._answered = answered
         self._transport.write(request)
-        return self._answered
+        # asyncio.wait_for takes a task for this, and as long as the rest.
+        timer = loop.call_at(until, self._end, asyncio.TimeoutError())
+        try:
+            return await answered
+        except BaseException:
+            self.close()  # what comes late is no answer to the next one
+            raise
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
-        self.open = False
+        self._server = None
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.open, self._transport = True, cast("asyncio.Transport", transport)
+        self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.open = False
+        self._server = None
         self._end(ConnectionError(error or "the server broke off"))
 
     def data_received(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.close()
             self._end(ConnectionError(f"what the server says is no answer: {error}"))
 
     def on_body(self, piece: bytes) -> None:
@@ -87,13 +102,11 @@ class Connection(asyncio.Protocol):
             self.close()
         self._end((status, body))
 
-    def _end(self, answer: tuple[int, bytes] | ConnectionError) -> None:
+    def _end(self, answer: tuple[int, bytes] | Exception) -> None:
         answered, self._answered = self._answered, None
-        if answered is None:
-            self.close()  # nobody asked: what comes next would be taken for an answer
-        elif answered.done():
-            pass  # who asked waits no longer
-        elif isinstance(answer, ConnectionError):
+        if answered is None or answered.done():
+            self.close()  # nobody asked: it would be taken for the answer to what comes next
+        elif isinstance(answer, Exception):
             answered.set_exception(answer)
         else:
             answered.set_result(answer)

@@ -79,7 +79,7 @@ def holds(ask: PodAsk, containers: Mapping[str, list[GpuShare]]) -> list[GpuShar
             times.append(containers[each.name] + _sidecars_before(ask, number, containers))
     most: dict[str, tuple[int, int]] = {}
     for shares in times:
-        for uuid, (core, memory) in sums(shares).items():
+        for uuid, (core, memory) in _sums(shares).items():
             known_core, known_memory = most.get(uuid, (0, 0))
             most[uuid] = max(core, known_core), max(memory, known_memory)
     return [GpuShare(uuid, memory, core) for uuid, (core, memory) in most.items()]
@@ -173,10 +173,9 @@ def _sidecars_before(
     return [share for each in before for share in containers[each.name]]
 
 
-def sums(shares: Sequence[GpuShare]) -> dict[str, tuple[int, int]]:
-    """(core percent, bytes) of each GPU."""
-    found: dict[str, tuple[int, int]] = {}
+def _sums(shares: Sequence[GpuShare]) -> dict[str, tuple[int, int]]:
+    sums: dict[str, tuple[int, int]] = {}
     for share in shares:
-        core, memory = found.get(share.uuid, (0, 0))
-        found[share.uuid] = core + share.core_percent, memory + share.memory_bytes
-    return found
+        core, memory = sums.get(share.uuid, (0, 0))
+        sums[share.uuid] = core + share.core_percent, memory + share.memory_bytes
+    return sums
