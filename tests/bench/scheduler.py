@@ -1,23 +1,25 @@
-"""The scheduler extender at 100, 1,000 and 5,000 nodes of 8 GPUs, over HTTP.
+"""The scheduler extender at 100 to 5,000 nodes of 8 GPUs, over HTTP: what it costs by cluster size.
 
-Each filter is asked of every node. The API server is played, beside the caller in one process; on
-two cores they take from each other.
+Each filter is asked of every node. Three processes: the extender, the caller, and the API server,
+which is played. On two cores they take from each other, so the processor time of each is told too:
+that of the extender is what a pair costs wherever it runs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import random
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
 
 import orjson
 
+from bench import scheduler_calls
 from bench.result import Figure
 from unit import clusters, extender
 from unit.clusters import container
@@ -26,10 +28,12 @@ from unit.played_api import PODS, PlayedApi
 from vcuda_oci.allocation import GpuShare
 
 # Nodes, pods that hold GPUs, and the goal of the slowest filter but one in a hundred, in ms.
-SIZES = ((100, 1_000, None), (1_000, 10_000, 5.0), (5_000, 40_000, 25.0))
+SIZES = (
+    *((100, 1_000, None), (500, 5_000, None), (1_000, 10_000, 5.0)),
+    *((2_000, 20_000, None), (5_000, 40_000, 25.0)),
+)
 FILTERS, WARMING = 400, 40
-PAIRS = 2_000
-CALLERS = 4
+PAIRS, WARMING_PAIRS = 2_000, 100
 # As many as kube-scheduler looks at for one pod in a large cluster.
 CANDIDATES = 100
 GPUS = 8
@@ -43,36 +47,63 @@ ASKS = (
 def measure(say: Callable[[str], None]) -> list[Figure]:
     """Raises AssertionError: a pod that fits was not bound."""
     figures = []
-    for nodes, pods, goal in SIZES:
-        say(f"{nodes} nodes, {pods} pods")
-        api, dice = PlayedApi(), random.Random(nodes)
-        fill(api, nodes, pods, dice)
-        with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            stack.enter_context(api.running())
-            running = stack.enter_context(extender.running(api, folder))
-            began = time.perf_counter()
-            running.wait_ready(300)
-            synced = time.perf_counter() - began
-            say("filter")
-            before = _processor(running)
-            filters = _filters(running, nodes)
-            filtering = (_processor(running) - before) / (WARMING + FILTERS) * 1e3
-            memory = _status(running, "VmHWM") / 1024
-            say("filter and bind")
-            pair, processor = _pairs(api, running, nodes, dice)
-        cuts = statistics.quantiles(filters, n=100)
-        name = f"scheduler.{nodes} nodes, "
-        figures += [
-            Figure(name + "filter, median", statistics.median(filters), "ms", None, {}),
-            Figure(name + "filter, p99", cuts[98], "ms", goal, {}),
-            Figure(name + "filter, its CPU", filtering, "ms", None, {}),
-            Figure(name + "filter + bind", pair, "ms a pair", 1.0, {}),
-            Figure(name + "filter + bind, its CPU", processor, "ms a pair", None, {}),
-            Figure(name + "memory", memory, "MiB", None, {}),
-            Figure(name + "sync", synced, "s", None, {}),
-        ]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as caller:
+        for nodes, pods, goal in SIZES:
+            say(f"{nodes} nodes, {pods} pods")
+            figures += _size(caller, nodes, pods, goal)
     return figures
+
+
+def _size(caller: ProcessPoolExecutor, nodes: int, pods: int, goal: float | None) -> list[Figure]:
+    api, dice = PlayedApi(), random.Random(nodes)
+    fill(api, nodes, pods, dice)
+    names = [f"node-{number}" for number in range(nodes)]
+    new = [clusters.pod(f"new-{n}", container(core=5, memory=4)) for n in range(PAIRS)]
+    chosen = [dice.sample(names, min(nodes, CANDIDATES)) for _ in new]
+    found = {}
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.enter_context(api.running())
+        running = stack.enter_context(extender.running(api, folder))
+        began = time.perf_counter()
+        running.wait_ready(300)
+        found["sync", "s"] = time.perf_counter() - began
+        found["sync, its CPU", "s"] = _processor(running)
+
+        asking = [clusters.pod("asking", container(**ask)) for ask in ASKS]
+        bodies = [orjson.dumps({"Pod": pod, "Nodes": None, "NodeNames": names}) for pod in asking]
+        caller.submit(scheduler_calls.filters, running.port, bodies, WARMING).result()
+        before = _processor(running)
+        filters = caller.submit(scheduler_calls.filters, running.port, bodies, FILTERS).result()
+        found["filter, its CPU", "ms"] = (_processor(running) - before) / FILTERS * 1e3
+        found["filter, median", "ms"] = statistics.median(filters.milliseconds)
+        found["filter, p99", "ms"] = statistics.quantiles(filters.milliseconds, n=100)[98]
+
+        api.put(*new)
+        # Else some are not known yet, and asked of the API server one by one.
+        running.wait(lambda: b"vcuda_extender_pods %d.0" % (pods + PAIRS) in _page(running), 60)
+        one = new[:WARMING_PAIRS], chosen[:WARMING_PAIRS]
+        caller.submit(scheduler_calls.pairs, running.port, *one).result()
+        before, played = _processor(running), time.process_time()
+        rest = new[WARMING_PAIRS:], chosen[WARMING_PAIRS:]
+        pairs = caller.submit(scheduler_calls.pairs, running.port, *rest).result()
+        count = len(pairs.milliseconds)
+        found["filter + bind", "ms a pair"] = pairs.seconds / count * 1e3
+        found["filter + bind, its CPU", "ms a pair"] = (_processor(running) - before) / count * 1e3
+        found["filter + bind, the caller's CPU", "ms a pair"] = pairs.cpu / count * 1e3
+        played = time.process_time() - played
+        found["filter + bind, the API's CPU", "ms a pair"] = played / count * 1e3
+        found["memory", "MiB"] = _status(running, "VmHWM") / 1024
+    goals = {"filter, p99": goal, "filter + bind": 1.0}
+    return [
+        Figure(f"scheduler.{nodes} nodes, {what}", value, unit, goals.get(what), {})
+        for (what, unit), value in found.items()
+    ]
+
+
+def _page(running: Extender) -> bytes:
+    return running.call("GET", "/metrics")[1]
 
 
 def fill(api: PlayedApi, nodes: int, pods: int, dice: random.Random) -> None:
@@ -101,62 +132,6 @@ def fill(api: PlayedApi, nodes: int, pods: int, dice: random.Random) -> None:
             phase="Running",
         )
         api.add(pod)
-
-
-def _filters(running: Extender, nodes: int) -> list[float]:
-    """Milliseconds of each, as the caller sees it."""
-    names, took = [f"node-{number}" for number in range(nodes)], []
-    with contextlib.closing(running.connect()) as connection:
-        for number in range(WARMING + FILTERS):
-            asking = clusters.pod("asking", container(**ASKS[number % len(ASKS)]))
-            body = orjson.dumps({"Pod": asking, "Nodes": None, "NodeNames": names})
-            began = time.perf_counter()
-            connection.request("POST", "/scheduler/predicates", body)
-            answer = connection.getresponse()
-            answer.read()
-            took.append((time.perf_counter() - began) * 1e3)
-            assert answer.status == 200
-    return took[WARMING:]
-
-
-def _pairs(
-    api: PlayedApi, running: Extender, nodes: int, dice: random.Random
-) -> tuple[float, float]:
-    """Milliseconds between one bound pod and the next, and of the extender's processor time."""
-    pods = [clusters.pod(f"new-{number}", container(core=5, memory=4)) for number in range(PAIRS)]
-    api.put(*pods)
-    names = [f"node-{number}" for number in range(nodes)]
-    chosen = [dice.sample(names, min(nodes, CANDIDATES)) for _ in pods]
-    failures: list[str] = []
-
-    def call(first: int) -> None:
-        with contextlib.closing(running.connect()) as connection:
-            for number in range(first, PAIRS, CALLERS):
-                failures.extend(_place(connection, pods[number], chosen[number]))
-
-    before, began = _processor(running), time.perf_counter()
-    callers = [threading.Thread(target=call, args=(first,)) for first in range(CALLERS)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    took, used = time.perf_counter() - began, _processor(running) - before
-    assert not failures, failures[:3]
-    return took / PAIRS * 1e3, used / PAIRS * 1e3
-
-
-def _place(connection: Any, pod: dict[str, Any], names: list[str]) -> list[str]:
-    """Filter, and bind to the first node that fits; what went wrong."""
-    metadata = pod["metadata"]
-    found = _post(connection, "predicates", {"Pod": pod, "NodeNames": names})["NodeNames"]
-    asked = {"PodName": metadata["name"], "PodNamespace": "default", "PodUID": metadata["uid"]}
-    error = _post(connection, "bind", {**asked, "Node": found[0]})["Error"]
-    return [error] if error else []
-
-
-def _post(connection: Any, verb: str, body: Any) -> Any:
-    connection.request("POST", "/scheduler/" + verb, orjson.dumps(body))
-    return orjson.loads(connection.getresponse().read())
 
 
 def _processor(running: Extender) -> float:

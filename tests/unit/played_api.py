@@ -6,8 +6,10 @@ What it does with a call can be changed by `before`, so that it fails, or dies, 
 from __future__ import annotations
 
 import asyncio
+import bisect
 import contextlib
 import json
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -33,6 +35,7 @@ class PlayedApi:
     """objects: by path and by name (namespace/name). calls: (method, target) of each so far.
 
     page: the most objects in one answer. bookmarks: whether watches are told the version, too.
+    tls: what it speaks TLS with.
     """
 
     def __init__(self) -> None:
@@ -42,6 +45,10 @@ class PlayedApi:
         self.calls: list[tuple[str, str]] = []
         self.before: Before = lambda *_: None
         self.page, self.bookmarks = 10_000, False
+        self.tls: ssl.SSLContext | None = None
+        # What a kubeconfig says beside: of the server whom to trust, of the user what to show.
+        self.trusted: dict[str, str] = {}
+        self.shown: dict[str, str] = {}
         self._version = 100
         self._oldest = 0
         self._events: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in KINDS}
@@ -53,7 +60,7 @@ class PlayedApi:
     @contextlib.contextmanager
     def running(self) -> Iterator[PlayedApi]:
         self._server = self._loop.run_until_complete(
-            asyncio.start_server(self._serve, "127.0.0.1", 0)
+            asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls)
         )
         self.port: int = self._server.sockets[0].getsockname()[1]
         thread = threading.Thread(target=self._loop.run_forever)
@@ -67,9 +74,11 @@ class PlayedApi:
             self._loop.close()
 
     def kubeconfig(self, path: Any) -> str:
-        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
+        scheme = "https" if self.tls else "http"
+        server = {"server": f"{scheme}://127.0.0.1:{self.port}", **self.trusted}
+        cluster = {"name": "c", "cluster": server}
         context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
-        user = {"name": "u", "user": {"token": TOKEN}}
+        user = {"name": "u", "user": {"token": TOKEN, **self.shown}}
         tree = {"clusters": [cluster], "contexts": [context], "users": [user]}
         with open(path, "w") as file:
             json.dump({**tree, "current-context": "x"}, file)
@@ -248,9 +257,10 @@ class PlayedApi:
             if seen < self._oldest:
                 self._line(writer, {"type": "ERROR", "object": status(410, "too old")[1]})
                 break
-            for version, line in self._events[kind]:
-                if version > seen:
-                    writer.write(b"%x\r\n%s\r\n" % (len(line), line))
+            events = self._events[kind]
+            new = bisect.bisect_right(events, seen, key=lambda event: event[0])
+            lines = [b"%x\r\n%s\r\n" % (len(line), line) for _, line in events[new:]]
+            writer.write(b"".join(lines))
             seen = self._version
             if self.bookmarks:
                 metadata = {"metadata": {"resourceVersion": str(seen)}}

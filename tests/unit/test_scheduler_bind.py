@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -25,7 +26,7 @@ class Server:
     def __init__(self, pod: dict[str, Any] | None, code: int = 201) -> None:
         self.pod, self.code, self.sent = pod, code, []
 
-    def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         if method == "GET":
             return (200, self.pod) if self.pod else (404, {})
         self.sent.append(body)
@@ -33,7 +34,8 @@ class Server:
 
 
 def bind(cluster: Cluster, server: Server, asked: Binding = ASKED) -> str:
-    return Binder(cluster, server, SETTINGS).bind(asked)  # type: ignore[arg-type]
+    binder = Binder(cluster, server, SETTINGS)  # type: ignore[arg-type]
+    return asyncio.run(binder.bind(asked))
 
 
 def held(cluster: Cluster) -> dict[str, list[GpuShare]]:
@@ -75,9 +77,9 @@ def test_a_pod_that_ends_while_it_is_bound_holds_nothing() -> None:
     cluster = clusters.cluster(NODE, PENDING)
 
     class Ending(Server):
-        def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+        async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
             cluster.end_pod("uid-p")
-            return super().call(method, path, body, **query)
+            return await super().call(method, path, body)
 
     assert bind(cluster, Ending(PENDING)) == ""
     assert (held(cluster), cluster.assumed) == ({}, {})
@@ -95,12 +97,12 @@ def test_an_event_that_comes_before_the_answer_counts_the_pod_once() -> None:
     cluster = clusters.cluster(NODE, PENDING)
 
     class Telling(Server):
-        def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+        async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
             annotations = body["metadata"]["annotations"]
             told = clusters.pod("p", container(core=30, memory=16), node="n")
             told["metadata"]["annotations"] = annotations
             cluster.put_pod(facts(told))
-            return super().call(method, path, body, **query)
+            return await super().call(method, path, body)
 
     assert bind(cluster, Telling(PENDING)) == ""
     assert (held(cluster), cluster.assumed) == ({"uid-p": [GpuShare("GPU-n-0", 4 * GIB, 30)]}, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -135,19 +135,19 @@ class Server:
 
     def __init__(self, answers: list[str]) -> None:
         self.answers, self.bound = answers, []
-        self._lock = threading.Lock()
 
-    def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
-        with self._lock:
-            answer = self.answers.pop() if self.answers else "bound"
-            if answer == "refused":
-                return 403, {"message": "no"}
-            if answer == "lost before":
-                raise Unreachable("lost")
-            self.bound.append(body)
-            if answer == "lost after":
-                raise Unreachable("lost")
-            return 201, {}
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        answer = self.answers.pop() if self.answers else "bound"
+        await asyncio.sleep(0)
+        if answer == "refused":
+            return 403, {"message": "no"}
+        if answer == "lost before":
+            raise Unreachable("lost")
+        self.bound.append(body)
+        await asyncio.sleep(0)
+        if answer == "lost after":
+            raise Unreachable("lost")
+        return 201, {}
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -163,16 +163,11 @@ def test_bindings_at_once_over_commit_no_gpu_whatever_the_server_answers(
     for number, core in enumerate(cores):
         cluster.put_pod(facts(clusters.pod(f"p{number}", container(core=core))))
 
-    def bind(number: int) -> None:
-        said[number] = binder.bind(Binding("default", f"p{number}", f"uid-p{number}", "n"))
+    async def bind() -> list[str]:
+        asked = [Binding("default", f"p{n}", f"uid-p{n}", "n") for n in range(len(cores))]
+        return await asyncio.gather(*map(binder.bind, asked))
 
-    said: dict[int, str] = {}
-    threads = [threading.Thread(target=bind, args=(number,)) for number in range(len(cores))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(said) == len(cores)
+    assert len(asyncio.run(bind())) == len(cores)
     written = [each["metadata"]["annotations"][names.ANNOTATION_DECISION] for each in server.bound]
     taken: dict[str, int] = {}
     for each in server.bound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -106,13 +107,13 @@ def test_who_does_not_hold_the_lease_counts_and_binds_nothing() -> None:
     sent: list[str] = []
 
     class Server:
-        def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
             sent.append(method)
             return 201, {}
 
     for leader in reversed(group.leaders):
         binder = Binder(cluster, Server(), SETTINGS, leader.why_not)  # type: ignore[arg-type]
-        assert binder.bind(Binding("default", "p", "uid-p", "n")) == leader.why_not()
+        assert asyncio.run(binder.bind(Binding("default", "p", "uid-p", "n"))) == leader.why_not()
         assert bool(sent) == bool(cluster.assumed) == (leader is group.leaders[0])
 
 

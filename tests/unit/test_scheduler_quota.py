@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -105,7 +106,7 @@ def facts_of(tree: dict[str, Any]) -> Any:
 class Losing:
     """Answers no binding."""
 
-    def call(self, *said: Any, **query: str) -> tuple[int, Any]:
+    async def call(self, *said: Any, **query: str) -> tuple[int, Any]:
         return 500, {}
 
 
@@ -116,12 +117,12 @@ def test_a_binding_without_an_answer_counts_once_until_it_is_given_up() -> None:
         cluster.put_pod(facts(clusters.pod(name, container(core=60), namespace="team")))
     lost = "the API server: 500 "
     # The same pod, on either node of the model: it is bound to one of them at most.
-    assert binder.bind(Binding("team", "p", "uid-p", "a")) == lost
-    assert binder.bind(Binding("team", "p", "uid-p", "b")) == lost
+    assert asyncio.run(binder.bind(Binding("team", "p", "uid-p", "a"))) == lost
+    assert asyncio.run(binder.bind(Binding("team", "p", "uid-p", "b"))) == lost
     refused = "ExceedsGPUQuota: namespace team uses 0.6 of 1 cards of M40; 0.6 asked"
-    assert binder.bind(Binding("team", "q", "uid-q", "b")) == refused
+    assert asyncio.run(binder.bind(Binding("team", "q", "uid-q", "b"))) == refused
     cluster.expire(1e12)
-    assert binder.bind(Binding("team", "q", "uid-q", "b")) == lost
+    assert asyncio.run(binder.bind(Binding("team", "q", "uid-q", "b"))) == lost
 
 
 def test_use_and_limits_are_reported_in_cards() -> None:

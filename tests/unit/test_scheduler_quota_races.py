@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import Any
 
@@ -52,7 +53,7 @@ class QuotaRaces(RuleBasedStateMachine):
         self.cluster.quota.limits = LIMITS
         self.binder = Binder(self.cluster, self, SETTINGS)  # type: ignore[arg-type]
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         pod = self.server.get(path.split("/")[6])
         if pod is None:
             return 404, {}
@@ -73,7 +74,7 @@ class QuotaRaces(RuleBasedStateMachine):
     @rule(name=names, node=nodes, answer=st.sampled_from(ANSWERS))
     def bind(self, name: str, node: str, answer: str) -> None:
         self.answer = answer
-        self.binder.bind(Binding("team", name, "uid-" + name, node))
+        asyncio.run(self.binder.bind(Binding("team", name, "uid-" + name, node)))
 
     @rule(name=names)
     def filter(self, name: str) -> None:

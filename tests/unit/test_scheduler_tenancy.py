@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ OTHER = node("m", told("m", 16))
 class Binds:
     """Binds everything."""
 
-    def call(self, *said: Any, **query: str) -> tuple[int, Any]:
+    async def call(self, *said: Any, **query: str) -> tuple[int, Any]:
         return 201, {}
 
 
@@ -44,7 +45,7 @@ def put(cluster: Cluster, name: str, core: int = 10, node: str = "n", **more: An
     assert ask
     fits = fit(cluster, ask, [node]).fitting
     binder = Binder(cluster, Binds(), SETTINGS)  # type: ignore[arg-type]
-    why = binder.bind(Binding(namespace, name, name, node))
+    why = asyncio.run(binder.bind(Binding(namespace, name, name, node)))
     assert bool(fits) == (why == "")
     return why or cluster.nodes[node].holds[name][0].uuid[-1]
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class Calls(Protocol):
-    """What binds, of `api.Api`."""
+    """What binds, of `async_api.AsyncApi`."""
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]: ...
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]: ...
 
 
 class Binder:
@@ -45,10 +45,10 @@ class Binder:
         self._cluster, self._api, self._settings = cluster, api, settings
         self._why_not = why_not
 
-    def bind(self, asked: Binding) -> str:
+    async def bind(self, asked: Binding) -> str:
         """What went wrong; "": the pod is bound, now or by an earlier call."""
         try:
-            pod = self._cluster.pods.get(asked.uid) or self._fetch(asked)
+            pod = self._cluster.pods.get(asked.uid) or await self._fetch(asked)
             if isinstance(pod, str):
                 return pod
             # After what may have taken seconds, and before anything is counted or sent.
@@ -61,12 +61,12 @@ class Binder:
             if pod.trouble:
                 return pod.trouble
             if pod.ask is None:
-                return self._post(asked, {})
-            return self._reserve_and_post(asked, pod, pod.ask)
+                return await self._post(asked, {})
+            return await self._reserve_and_post(asked, pod, pod.ask)
         except Unreachable as error:
             return f"the API server: {error}"
 
-    def _reserve_and_post(self, asked: Binding, pod: PodFacts, ask: PodAsk) -> str:
+    async def _reserve_and_post(self, asked: Binding, pod: PodFacts, ask: PodAsk) -> str:
         cluster, now = self._cluster, time.monotonic()
         with cluster.lock:
             cluster.expire(now)
@@ -86,9 +86,9 @@ class Binder:
             if not cluster.assume(pod, asked.node, placed, now):
                 return f"pod {asked.namespace}/{asked.name} is gone"
             facts = entry.facts
-        return self._post(asked, said(ask, placed, facts))
+        return await self._post(asked, said(ask, placed, facts))
 
-    def _post(self, asked: Binding, annotations: dict[str, str]) -> str:
+    async def _post(self, asked: Binding, annotations: dict[str, str]) -> str:
         """Raises Unreachable: nobody knows whether it is bound; what is assumed stays so."""
         metadata = {"name": asked.name, "namespace": asked.namespace, "uid": asked.uid}
         path = pod_path(asked.namespace, asked.name) + "/binding"
@@ -98,7 +98,7 @@ class Binder:
             "metadata": {**metadata, "annotations": annotations},
             "target": {"apiVersion": "v1", "kind": "Node", "name": asked.node},
         }
-        status, answer = self._api.call("POST", path, body)
+        status, answer = await self._api.call("POST", path, body)
         if status < 300:
             self._cluster.confirm(asked.uid, asked.node, time.monotonic())
             return ""
@@ -106,7 +106,7 @@ class Binder:
             raise Unreachable(f"{status} {_message(answer)}")
         if status == 409:
             # An earlier call may have bound it, and its answer was lost.
-            pod = self._fetch(asked)
+            pod = await self._fetch(asked)
             if isinstance(pod, PodFacts) and pod.node == asked.node:
                 self._adopt(pod)
                 return ""
@@ -124,10 +124,10 @@ class Binder:
                     cluster.assume(pod, pod.node, placed, now)
             cluster.confirm(pod.uid, pod.node, now)
 
-    def _fetch(self, asked: Binding) -> PodFacts | str:
+    async def _fetch(self, asked: Binding) -> PodFacts | str:
         """The pod as the API server has it, or why it cannot be bound. Raises Unreachable."""
         where = f"pod {asked.namespace}/{asked.name}"
-        status, pod = self._api.call("GET", pod_path(asked.namespace, asked.name))
+        status, pod = await self._api.call("GET", pod_path(asked.namespace, asked.name))
         if status == 404:
             return f"{where} is gone"
         if status != 200 or not isinstance(pod, dict):
@@ -146,7 +146,6 @@ def _where(pod: PodFacts, asked: Binding) -> str:
 
 def said(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:
     """The annotations of a pod that goes on `node`: our decision, and GPUManager's words."""
-    index = {gpu.uuid: gpu.name for gpu in node.told.gpus}
     annotations = {
         names.ANNOTATION_DECISION: Decision(placed.containers, dict(ask.words)).dump(),
         known.PREDICATE_TIME: str(time.time_ns()),
@@ -156,7 +155,7 @@ def said(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:
     for each in ask.containers:
         if each.index >= 0:
             shares = placed.containers[each.name]
-            gpus = ",".join(index[share.uuid] for share in shares)
+            gpus = ",".join(node.by_name[share.uuid].name for share in shares)
             annotations[f"{known.PREDICATE_GPU}{each.index}"] = gpus
     return annotations
 

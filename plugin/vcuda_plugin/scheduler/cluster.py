@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vcuda_oci.allocation import GpuShare
 from vcuda_oci.placement import Refused
 
 from .ask import Wanted
@@ -25,7 +26,6 @@ from .tenancy import NOBODY, SliceNodes
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from vcuda_oci.allocation import GpuShare
     from vcuda_oci.placement import Gpu
 
     from .ask import PodAsk
@@ -73,14 +73,14 @@ class Cluster:
             if len(facts.usable) > WIDEST:
                 self.wide.add(facts.name)
             self.arrays.put_gpus(entry.row, () if facts.name in self.wide else facts.usable)
-            entry.holds.clear()
+            entry.release_all()
             pods = self._on.get(facts.name, {}).values()
             # What was decided stands; what has to be guessed goes round it.
             for pod in sorted(pods, key=lambda pod: (pod.decision is None, pod.uid)):
-                entry.holds[pod.uid] = self._held(pod, entry)
+                entry.hold(pod.uid, self._held(pod, entry))
             for uid, places in self.assumed.items():
                 if facts.name in places:
-                    entry.holds[uid] = places[facts.name].placed.holds
+                    entry.hold(uid, places[facts.name].placed.holds)
             self._settle(entry)
 
     def drop_node(self, name: str) -> None:
@@ -117,7 +117,7 @@ class Cluster:
             self._forget(pod.uid)
             self._charge(pod)
             if entry:
-                entry.holds[pod.uid] = self._held(pod, entry) if assumed else held
+                entry.hold(pod.uid, self._held(pod, entry) if assumed else held)
                 self._settle(entry)
 
     def end_pod(self, uid: str) -> None:
@@ -156,7 +156,7 @@ class Cluster:
             self._unknown.pop((uid, node), None)
             self._unknown[uid, node] = now + UNKNOWN_SECONDS
             entry = self.nodes[node]
-            entry.holds[uid] = placed.holds
+            entry.hold(uid, placed.holds)
             self._settle(entry)
             return True
 
@@ -190,7 +190,7 @@ class Cluster:
 
     def find(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> Placed | Refused:
         """Where on this node a pod goes, exactly; once the pods `gone` are, by their UIDs."""
-        taken = [share for uid, each in entry.holds.items() if uid not in gone for share in each]
+        taken = entry.taken if not gone else entry.taken_without(gone)
         closed = self._closed(entry, ask, gone)
         found = self._choose(entry, ask, taken, closed)
         if not closed or not isinstance(found, Refused):
@@ -221,8 +221,7 @@ class Cluster:
 
     def rows(self, names: Iterable[str]) -> Rows:
         """The nodes' rows of the arrays; -1 of one that is not known."""
-        row = self._rows
-        return np.array([row.get(name, -1) for name in names], np.intp)
+        return np.fromiter(map(self._rows.get, names, itertools.repeat(-1)), np.intp)
 
     def _closed(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> list[str]:
         """The GPUs whose tenants a pod may not be beside, or that are not its slice's."""
@@ -277,7 +276,7 @@ class Cluster:
 
     def _release(self, uid: str, node: str) -> None:
         entry = self.nodes.get(node)
-        if entry and entry.holds.pop(uid, None) is not None:
+        if entry and entry.release(uid):
             self._settle(entry)
 
     def _settle(self, entry: Entry) -> None:

@@ -55,7 +55,7 @@ def candidates(body: bytes) -> Candidates:
     if isinstance(names, list):
         if len(names) > _MOST_NAMES:
             raise Malformed(f"more than {_MOST_NAMES} NodeNames")
-        if not all(isinstance(name, str) for name in names):
+        if not {str}.issuperset(map(type, names)):
             raise Malformed("NodeNames are not all names")
         return Candidates(pod, names, None)
     items = _lower(nodes).get("items") if isinstance(nodes, dict) else []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .ask import Part, PodAsk
     from .cluster import Cluster
-    from .gpu_arrays import Bools
+    from .gpu_arrays import Bools, Rows
 
 # The scheduler writes every reason that differs into the pod's status: of thousands of nodes only
 # so many are told with their GPU.
@@ -36,17 +36,17 @@ class Verdict:
 
 def fit(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> Verdict:
     with cluster.lock:
-        part = ask.single
+        part, rows = ask.single, cluster.rows(names)
         if part is None:
             fits, never = np.zeros((2, len(names)), np.bool_)
             _one_by_one(cluster, ask, names, range(len(names)), fits, never)
         else:
-            fits, never = _at_once(cluster, ask, part, names)
+            fits, never = _at_once(cluster, ask, part, names, rows)
         never &= ~fits
         verdict = Verdict()
         for name in compress(names, never.tolist()):
             verdict.never[name] = _why_never(cluster, ask, name)
-        left = ~never & ~_over_quota(cluster, ask, names, ~never, verdict)
+        left = ~never & ~_over_quota(cluster, ask, names, rows, ~never, verdict)
         verdict.fitting = list(compress(names, (fits & left).tolist()))
         refused = list(compress(names, (~fits & left).tolist()))
         verdict.refused |= dict.fromkeys(refused, f"less is free than {said(ask)}")
@@ -62,11 +62,12 @@ def said(ask: PodAsk) -> str:
 
 
 def _over_quota(
-    cluster: Cluster, ask: PodAsk, names: Sequence[str], which: Bools, verdict: Verdict
+    cluster: Cluster, ask: PodAsk, names: Sequence[str], rows: Rows, which: Bools, verdict: Verdict
 ) -> Bools:
     """Those of `which` that the namespace's quota refuses; the verdict is told why."""
-    rows = cluster.rows(names)
     groups, found = cluster.quota.over_groups(ask, rows)
+    if not any(found):
+        return np.zeros(len(rows), np.bool_)
     refuses = np.array([each is not None for each in found], np.bool_)
     over: Bools = refuses[groups] & (rows >= 0) & which
     for name, number in zip(compress(names, over.tolist()), groups[over].tolist()):
@@ -76,19 +77,24 @@ def _over_quota(
 
 
 def _at_once(
-    cluster: Cluster, ask: PodAsk, part: Part, names: Sequence[str]
+    cluster: Cluster, ask: PodAsk, part: Part, names: Sequence[str], rows: Rows
 ) -> tuple[Bools, Bools]:
-    rows, arrays = cluster.rows(names), cluster.arrays
-    known = rows >= 0
+    arrays, known = cluster.arrays, rows >= 0
     allowed = arrays.allowed(rows, ask.wanted) & known[:, np.newaxis]
     whole, core = divmod(part.core, 100)
     if whole:
         fits = arrays.fit_whole(rows, allowed, whole, part.memory_bytes)
-        could = arrays.could_fit_whole(rows, allowed, whole, part.memory_bytes)
     else:
         fits = np.any(arrays.fit_share(rows, allowed, core, part.memory_bytes), axis=1)
-        could = arrays.could_fit_share(rows, allowed, core, part.memory_bytes)
-    never = ~could & known
+    never = np.zeros(len(rows), np.bool_)
+    others = np.flatnonzero(known & ~fits)
+    if len(others):
+        left = rows[others], allowed[others]
+        if whole:
+            could = arrays.could_fit_whole(*left, whole, part.memory_bytes)
+        else:
+            could = arrays.could_fit_share(*left, core, part.memory_bytes)
+        never[others] = ~could
     if cluster.wide:
         numbers = [number for number, name in enumerate(names) if name in cluster.wide]
         _one_by_one(cluster, ask, names, numbers, fits, never)

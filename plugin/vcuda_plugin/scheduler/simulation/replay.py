@@ -22,7 +22,7 @@ from vcuda_plugin.scheduler.score import free_of
 from .trace import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from vcuda_plugin.scheduler.objects import NodeFacts
 
@@ -104,7 +104,8 @@ class Replay:
             node, ask = self._policy.pick(cluster, facts.ask, verdict.fitting)
             facts = replace(facts, ask=ask)
             cluster.put_pod(facts)
-            failure = self._binder.bind(Binding(facts.namespace, facts.name, facts.uid, node))
+            binding = Binding(facts.namespace, facts.name, facts.uid, node)
+            failure = _at_once(self._binder.bind(binding))
             if failure:
                 raise RuntimeError(failure)  # nothing comes between the filter and this
         self.outcome.took.append(time.perf_counter() - began)
@@ -137,6 +138,15 @@ class _Api:
     def __init__(self) -> None:
         self.annotations: dict[str, str] = {}
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         self.annotations = body["metadata"]["annotations"]
         return 201, {}
+
+
+def _at_once(bound: Coroutine[Any, Any, str]) -> str:
+    """What it returns: `_Api` makes nobody wait, so no event loop is needed."""
+    try:
+        bound.send(None)
+    except StopIteration as end:
+        return str(end.value)
+    raise RuntimeError("the binding waits for something")

@@ -1,0 +1,112 @@
+"""HTTP to one server on the event loop: connections that stay, one request at a time on each.
+
+httptools reads the answers. A general client takes three times as long for a call as this does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import httptools
+
+if TYPE_CHECKING:
+    import ssl
+
+# An object is at most 1.5 MiB in etcd.
+_MOST_ANSWER_BYTES = 32 << 20
+
+
+class Server(NamedTuple):
+    """name: what its certificate says. tls: None where it is not spoken."""
+
+    address: str
+    port: int
+    name: str
+    tls: ssl.SSLContext | None
+
+
+class Connection(asyncio.Protocol):
+    """For one `ask` after the other, while it `serves`."""
+
+    _transport: asyncio.Transport
+    _answered: asyncio.Future[tuple[int, bytes]] | None = None
+
+    def __init__(self, server: Server) -> None:
+        self._server: Server | None = server
+        self._parser = httptools.HttpResponseParser(self)
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    @classmethod
+    async def to(cls, server: Server) -> Connection:
+        """Raises OSError: there is none, or it is not who it should be."""
+        name = server.name if server.tls else None
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: cls(server), server.address, server.port, ssl=server.tls, server_hostname=name
+        )
+        return connection
+
+    def serves(self, server: Server) -> bool:
+        """Whether it can be asked, and by what is trusted and shown now."""
+        return self._server is server
+
+    async def ask(self, request: bytes, until: float) -> tuple[int, bytes]:
+        """The status and the body. until: by the loop's clock.
+
+        Raises TimeoutError; ConnectionError: it broke off, or it is no HTTP.
+        """
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        self._answered = answered
+        self._transport.write(request)
+        # asyncio.wait_for takes a task for this, and as long as the rest.
+        timer = loop.call_at(until, self._end, asyncio.TimeoutError())
+        try:
+            return await answered
+        except BaseException:
+            self.close()  # what comes late is no answer to the next one
+            raise
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        self._server = None
+        self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._server = None
+        self._end(ConnectionError(error or "the server broke off"))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._end(ConnectionError(f"what the server says is no answer: {error}"))
+
+    def on_body(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > _MOST_ANSWER_BYTES:
+            raise ConnectionError(f"more than {_MOST_ANSWER_BYTES} bytes")
+
+    def on_message_complete(self) -> None:
+        status, body = self._parser.get_status_code(), b"".join(self._pieces)
+        self._pieces, self._size = [], 0
+        if status < 200:
+            return  # the answer is still to come
+        if not self._parser.should_keep_alive():
+            self.close()
+        self._end((status, body))
+
+    def _end(self, answer: tuple[int, bytes] | Exception) -> None:
+        answered, self._answered = self._answered, None
+        if answered is None or answered.done():
+            self.close()  # nobody asked: it would be taken for the answer to what comes next
+        elif isinstance(answer, Exception):
+            answered.set_exception(answer)
+        else:
+            answered.set_result(answer)
