@@ -30,6 +30,10 @@
 #define VCUDA_GUEST_LIMITS VCUDA_GUEST_DIR "/limits"
 #define VCUDA_GUEST_USAGE VCUDA_GUEST_DIR "/usage"
 #define VCUDA_GUEST_DRIVER VCUDA_GUEST_DIR "/driver"
+/* The real libraries in there: no names by which a loader or ldconfig would find them, or an
+   LD_LIBRARY_PATH would do to go round the shim.  */
+#define VCUDA_DRIVER_CUDA "cuda"
+#define VCUDA_DRIVER_NVML "nvml"
 
 enum vcuda_policy
 {

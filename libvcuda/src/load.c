@@ -19,6 +19,10 @@ static const char *const file_names[] = {
   [VCUDA_LIBCUDA] = "libcuda.so.1",
   [VCUDA_LIBNVML] = "libnvidia-ml.so.1",
 };
+static const char *const private_names[] = {
+  [VCUDA_LIBCUDA] = VCUDA_DRIVER_CUDA,
+  [VCUDA_LIBNVML] = VCUDA_DRIVER_NVML,
+};
 static const char *const probes[] = { [VCUDA_LIBCUDA] = "cuInit", [VCUDA_LIBNVML] = "nvmlInit_v2" };
 
 const char *
@@ -92,7 +96,8 @@ vcuda_library (enum vcuda_library which)
 
   /* No lock over dlopen: a caller may already hold the loader's lock, in a constructor.  */
   char path[sizeof vcuda_pages.limits->driver_dir + 32];
-  snprintf (path, sizeof path, "%s/%s", vcuda_pages.limits->driver_dir, file_names[which]);
+  snprintf (path, sizeof path, "%s/%s", vcuda_pages.limits->driver_dir,
+            private_names[which]);
   claim_public_names ();
   handle = dlopen (path, RTLD_LAZY | RTLD_LOCAL);
   void *own = which == VCUDA_LIBCUDA ? (void *) cuInit : (void *) nvmlInit_v2;

@@ -119,7 +119,7 @@ def _whole(edits: Edits, shim: str) -> Edits:
             continue
         if source == shim:
             library = destination.rpartition("/")[2].partition(".so")[0]
-            source = own[library + ".so.1"]
+            source = own[names.PRIVATE_DRIVER[library + ".so"]]
         plain.mounts.append((source, destination, options))
     return plain
 

@@ -73,7 +73,7 @@ def claim(
     VcudaError: refused, with what would fit; or a record is broken, so that nobody knows what does.
     """
     with ledger:
-        held = _held(ledger, host, owner, request, runtime, claimant, rules)
+        held = reclaim(ledger, host, owner, request, runtime, claimant, rules)
         if held:
             return held, False
         _release_ended(ledger, owner, ended)
@@ -113,11 +113,28 @@ def reclaim(
 ) -> Allocation | None:
     """The first half of `claim`: what the owner had and gets again; None: it had no such share.
 
-    Of a pod's container the amounts alone are compared, so `request` may be what it says by itself,
-    before anybody's decision. Raises VcudaError.
+    Needs the ledger's lock. Of a pod's container the amounts alone are compared, so `request` may be
+    what it says by itself, before anybody's decision. Raises VcudaError.
     """
-    with ledger:
-        return _held(ledger, host, owner, request, runtime, claimant, rules)
+    known = ledger.get(owner.key)
+    if known is None:
+        return None
+    same = _asked_the_same(known, request, owner.is_pod) and _all_here(known, host)
+    if liveness.container_lives(known):
+        instance = (owner.container_id, runtime)
+        if same and (known.container_id, known.runtime) == instance:
+            return known  # a second create: the low-level runtime will refuse it
+        raise VcudaError(
+            f"container {known.container_id} of '{' '.join(known.runtime)}' lives and "
+            "holds its share",
+            owner.key,
+            f"stop it, or run 'vcuda release {owner.key}' if it is gone",
+        )
+    if same:
+        return _take_over(ledger, known, owner, runtime, claimant, rules)
+    ledger.remove(known.id)
+    ledger.tell(events.RELEASED, known, "it comes back asking for something else")
+    return None
 
 
 def limits_page(allocation: Allocation, rules: Rules) -> bytes:
@@ -144,36 +161,6 @@ def page_entry(share: GpuShare, context_bytes: int) -> pages.LimitsGpu:
         int(share.managed),
         context_bytes,
     )
-
-
-def _held(
-    ledger: Ledger,
-    host: Host,
-    owner: Owner,
-    request: Request,
-    runtime: list[str],
-    claimant: int,
-    rules: Rules,
-) -> Allocation | None:
-    known = ledger.get(owner.key)
-    if known is None:
-        return None
-    same = _asked_the_same(known, request, owner.is_pod) and _all_here(known, host)
-    if liveness.container_lives(known):
-        instance = (owner.container_id, runtime)
-        if same and (known.container_id, known.runtime) == instance:
-            return known  # a second create: the low-level runtime will refuse it
-        raise VcudaError(
-            f"container {known.container_id} of '{' '.join(known.runtime)}' lives and "
-            "holds its share",
-            owner.key,
-            f"stop it, or run 'vcuda release {owner.key}' if it is gone",
-        )
-    if same:
-        return _take_over(ledger, known, owner, runtime, claimant, rules)
-    ledger.remove(known.id)
-    ledger.tell(events.RELEASED, known, "it comes back asking for something else")
-    return None
 
 
 def _release_ended(ledger: Ledger, owner: Owner, ended: Sequence[str]) -> None:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
 _READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
-# Private copies of the driver, which only the shim opens.
-SHIMMED = ("libcuda.so", "libnvidia-ml.so")
+SHIMMED = tuple(names.PRIVATE_DRIVER)
 # Where 32-bit programs look, by where the others do.
 _32_BIT_FOLDER = {
     "/usr/lib/x86_64-linux-gnu": "/usr/lib/i386-linux-gnu",
@@ -97,10 +96,10 @@ def edits_for(
     for path, source in host.files.items():
         if driver_files.is_wanted_file(path, asked):
             mounts[path] = source
-    for shimmed in SHIMMED:
-        name = shimmed + ".1"
-        if name in host.libraries:
-            mounts[f"{names.GUEST_DRIVER}/{name}"] = host.libraries[name]
+    for shimmed, private in names.PRIVATE_DRIVER.items():
+        source = host.libraries.get(shimmed + ".1")
+        if source:
+            mounts[f"{names.GUEST_DRIVER}/{private}"] = source
     edits.mounts = [(mounts[path], path, READ_ONLY) for path in sorted(mounts)]
     add = edits.mounts.append
     for path in host.services:

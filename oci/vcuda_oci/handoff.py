@@ -38,7 +38,8 @@ def claim_as_decided(
     """`claim.claim` of a pod's container, on the GPUs and with the policy that were decided."""
     wanted = request.parse(asked)
     # Who comes back keeps what he had, whatever was decided since.
-    held = claim.reclaim(ledger, host, owner, wanted, runtime, claimant, rules)
+    with ledger:
+        held = claim.reclaim(ledger, host, owner, wanted, runtime, claimant, rules)
     if held:
         return held, False
     found = decision_for(owner, settings)

@@ -33,7 +33,7 @@ _SUFFIX = ".json"
 
 
 class Ledger:
-    """The records below `state_dir`. Every method but `read`, `get` and `tell` needs the lock.
+    """The records below `state_dir`. Every method but `read`, `get`, `cut_back` and `tell` needs the lock.
 
     program: who changes it, as events tell.
     """
@@ -106,18 +106,47 @@ class Ledger:
 
     def write(self, allocation: Allocation, limits: bytes) -> None:
         """Record an allocation with fresh pages. Raises VcudaError with nothing recorded."""
-        folder = f"{self.containers}/{allocation.id}"
         try:
-            # Every user of a container writes its usage page; no user of the host shall, but those
-            # whose rootless containers are given a named slice.
-            os.makedirs(folder, 0o755 if allocation.is_named_slice else 0o700, exist_ok=True)
-            files.replace(folder + "/limits", limits, 0o444)
-            files.replace(folder + "/usage", pages.empty_usage_page(), 0o666, pages.USAGE_SIZE)
-            self.record(allocation)
+            try:
+                self._write(allocation, limits)
+            except OSError as error:
+                if error.errno != errno.ENOSPC or not self.cut_back():
+                    raise
+                # At once: whoever wrote too much may go on writing.
+                self._write(allocation, limits)
         except OSError as error:
             if not os.path.exists(f"{self.allocations}/{allocation.id}{_SUFFIX}"):
                 files.remove_tree(f"{self.containers}/{allocation.id}")
             raise unwritable(self.state_dir, error) from error
+
+    def _write(self, allocation: Allocation, limits: bytes) -> None:
+        folder = f"{self.containers}/{allocation.id}"
+        # Every user of a container writes its usage page; no user of the host shall, but those
+        # whose rootless containers are given a named slice.
+        os.makedirs(folder, 0o755 if allocation.is_named_slice else 0o700, exist_ok=True)
+        files.replace(folder + "/limits", limits, 0o444)
+        files.replace(folder + "/usage", pages.empty_usage_page(), 0o666, pages.USAGE_SIZE)
+        self.record(allocation)
+
+    def cut_back(self) -> list[str]:
+        """Take back what containers wrote behind the end of their usage pages; whose they were.
+
+        Needs no lock. What is within the page stays, so no process of theirs is harmed.
+        """
+        cut = []
+        for id in os.listdir(self.containers):
+            try:
+                path = f"{self.containers}/{id}/usage"
+                fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except OSError:
+                continue  # released meanwhile
+            try:
+                if os.fstat(fd).st_size > pages.USAGE_SIZE:
+                    os.ftruncate(fd, pages.USAGE_SIZE)
+                    cut.append(id)
+            finally:
+                os.close(fd)
+        return cut
 
     def record(self, allocation: Allocation) -> None:
         """Write the record alone, over the one that was. Raises OSError."""

@@ -66,6 +66,9 @@ GUEST_DIR = "/usr/local/vcuda"
 GUEST_LIMITS = GUEST_DIR + "/limits"
 GUEST_USAGE = GUEST_DIR + "/usage"
 GUEST_DRIVER = GUEST_DIR + "/driver"
+# The real libraries in there, by what the shim stands in for.
+PRIVATE_DRIVER = {"libcuda.so": "cuda", "libnvidia-ml.so": "nvml"}
+GUEST_CUDA = f"{GUEST_DRIVER}/{PRIVATE_DRIVER['libcuda.so']}"
 # What Allocate answered, for engines that drop its annotations: at <here>/<resource> is mounted
 # <state-dir>/requests/<resource>/<amount>.
 GUEST_REQUESTS = GUEST_DIR + "/request"

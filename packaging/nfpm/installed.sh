@@ -27,5 +27,8 @@ fi
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload && systemctl try-restart "$unit" ||
     say "$unit: still as it was before; look at 'systemctl status $unit'"
+  # Nothing happens where records are there already: the next boot mounts it.
+  [ @PACKAGE@ != vcuda-runtime ] || systemctl start run-vcuda.mount ||
+    say "/run/vcuda: shares the file system of /run; look at 'systemctl status run-vcuda.mount'"
 fi
 exit 0

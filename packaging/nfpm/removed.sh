@@ -17,6 +17,7 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
       for record in /run/vcuda/allocations/*.json; do
         [ ! -e "$record" ] || exit 0
       done
+      ! mountpoint -q /run/vcuda || umount /run/vcuda
       rm -rf /run/vcuda
       ;;
   esac

@@ -53,6 +53,9 @@ def _return_free_memory() -> None:
 def sweep(state_dir: str) -> list[str]:
     """The ids that were released. Raises VcudaError, OSError."""
     ledger = Ledger(state_dir)
+    if os.path.isdir(ledger.containers):
+        for id in ledger.cut_back():
+            _log.warning("%s: its usage page was longer than it is made; cut back", id)
     suspects = {
         record.id
         for record in ledger.read()[0]

@@ -7,13 +7,15 @@ import os
 import re
 import subprocess
 
+from vcuda_oci import names
+
 from . import shim_mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_LIBCUDA = re.compile(r"libcuda\.so(\.|$)")
+_LIBCUDA = re.compile(r"(.*/)?libcuda\.so(\.[^/]*)?|" + re.escape(names.GUEST_CUDA))
 _DELETED = " (deleted)"
 _STATE_SECONDS = 10
 
@@ -88,7 +90,7 @@ def _libcudas(folder: str) -> Iterator[tuple[str, str]]:
         for line in maps:
             fields = line.rstrip("\n").split(None, 5)
             path = fields[5].removesuffix(_DELETED) if len(fields) > 5 else ""
-            if _LIBCUDA.match(os.path.basename(path)) and (fields[3], fields[4]) not in seen:
+            if _LIBCUDA.fullmatch(path) and (fields[3], fields[4]) not in seen:
                 seen.add((fields[3], fields[4]))
                 begin, _, end = fields[0].partition("-")
                 # maps pads an address with zeros, map_files does not.

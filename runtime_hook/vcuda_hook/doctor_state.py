@@ -26,6 +26,7 @@ _IN_MEMORY = ("tmpfs", "ramfs")
 class Place:
     """A folder, or the nearest above it that is there. kind: its file system, as mounted.
 
+    is_apart: nothing but the folder is on that file system.
     is_folder: what is there is one. is_ours: it belongs to root, or to whoever runs this, and
     nobody else may write it. free_files: None where the file system does not count them.
     """
@@ -33,7 +34,7 @@ class Place:
     def __init__(self, path: str, there: str) -> None:
         self.path, self.there = path, there
         self.is_folder, self.is_ours, self.is_writable = True, True, True
-        self.kind = ""
+        self.kind, self.is_apart = "", False
         self.free_bytes = 0
         self.free_files: int | None = None
 
@@ -52,7 +53,8 @@ def look(path: str, mounts: str = "/proc/self/mountinfo") -> Place:
     status, space = os.stat(there), os.statvfs(there)
     place.is_ours = status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
     place.is_writable = os.access(there, os.W_OK | os.X_OK)
-    place.kind = _file_system(os.path.realpath(there), mounts)
+    point, place.kind = _file_system(os.path.realpath(there), mounts)
+    place.is_apart = point == os.path.realpath(path)
     place.free_bytes = space.f_bavail * space.f_frsize
     place.free_files = space.f_favail if space.f_files else None
     return place
@@ -79,8 +81,11 @@ def state_folder(place: Place) -> Finding:
         what = f"is on {place.kind or 'an unknown file system'}: records outlive a reboot that "
         mend = "set state-dir to a folder of a tmpfs, such as /run/vcuda"
         return found(WARNING, what + "ends every container", mend, place.path)
-    kept = "" if place.there == place.path else ": the first claim makes it"
-    return Finding(STATE_DIR, OK, f"on {place.kind}{kept}", place.path)
+    if not place.is_apart:
+        what = f"shares its {place.kind} with others: a container without a memory limit can fill it"
+        mend = "mount a tmpfs there while no container has a share, as run-vcuda.mount does"
+        return found(WARNING, what, mend, place.path)
+    return Finding(STATE_DIR, OK, f"a {place.kind} of its own", place.path)
 
 
 def records(state_dir: str) -> list[Finding]:
@@ -121,8 +126,8 @@ def door_answers(reason: str) -> Finding:
     return Finding(DOOR, OK, "'vcuda serve' answers")
 
 
-def _file_system(path: str, mounts: str) -> str:
-    """The type of what is mounted at `path`, last and nearest. Source: proc(5), mountinfo."""
+def _file_system(path: str, mounts: str) -> tuple[str, str]:
+    """What `path` is on: where that is mounted, and its type. Source: proc(5), mountinfo."""
     nearest, kind = "", ""
     for line in files.read(mounts).decode(errors="replace").splitlines():
         before, _, after = line.partition(" - ")
@@ -130,7 +135,7 @@ def _file_system(path: str, mounts: str) -> str:
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(nearest):
             nearest, kind = point, after.split()[0]
-    return kind
+    return nearest, kind
 
 
 def _unescaped(text: str) -> str:

@@ -28,7 +28,9 @@ from vcuda_plugin.held_containers import Held, HeldContainers
 LIMIT = 1024 * MIB
 # What a program takes that loads the driver in the place of the shim.
 TAKEN = 8 * LIMIT
-ROUND_THE_SHIM = "LD_LIBRARY_PATH=/usr/local/vcuda/driver vcuda-workload"
+ROUND_THE_SHIM = (
+    "ln -s /usr/local/vcuda/driver/cuda /tmp/libcuda.so.1; LD_LIBRARY_PATH=/tmp vcuda-workload"
+)
 GREEDY = ["sh", "-c", f"{ROUND_THE_SHIM} hold --bytes {TAKEN} --seconds 100"]
 # Eight processes, with a context each, and all that their container may allocate.
 FULL = [

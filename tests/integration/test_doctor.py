@@ -12,7 +12,8 @@ from integration.engines.base import Engine, wait_until
 from integration.product import Product, asking
 
 HOLD = "vcuda-workload hold --bytes 1MiB --seconds 100"
-ROUND_THE_SHIM = "LD_LIBRARY_PATH=/usr/local/vcuda/driver"
+LINK = "ln -s /usr/local/vcuda/driver/cuda /tmp/libcuda.so.1"
+ROUND_THE_SHIM = "LD_LIBRARY_PATH=/tmp"
 
 
 @pytest.fixture
@@ -62,15 +63,15 @@ def test_a_program_that_goes_round_the_shim_is_found_and_one_that_does_not_is_no
         start(sharing, product, keeps, f"{HOLD} & {HOLD}; true", 2)
         assert named("shim-not-loaded", doctor(product, sharing)[1]) == [NOTHING_FOUND]
         # Beside a program that keeps to the shim, and not as the container's first process.
-        id = start(sharing, product, goes_round, f"{HOLD} & {ROUND_THE_SHIM} {HOLD}; true", 2)
+        id = start(sharing, product, goes_round, f"{HOLD} & {LINK}; {ROUND_THE_SHIM} {HOLD}; true", 2)
         code, findings = doctor(product, sharing)
         (found,) = named("shim-not-loaded", findings)
         pid = re.findall(r"process (\d+) ", found["what"])[0]
         assert found == {
             "name": "shim-not-loaded",
             "severity": "error",
-            "what": f"process {pid} (vcuda-workload) has /usr/local/vcuda/driver/libcuda.so.1 and "
-            "not the shim: nothing limits it",
+            "what": f"process {pid} (vcuda-workload) has /usr/local/vcuda/driver/cuda and not the "
+            "shim: nothing limits it",
             "where": id,
             "mend": "let it load libcuda.so.1 from the loader's own folders",
         }

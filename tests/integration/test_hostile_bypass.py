@@ -26,8 +26,8 @@ pytestmark = pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
 
 
 def by_the_private_copy(rootfs: str, uuid: str) -> str:
-    """The driver's own library, at the path that the limits page names."""
-    return f"LD_LIBRARY_PATH={names.GUEST_DRIVER} {GREEDY}"
+    """The driver's own library, under the name that the loader looks for."""
+    return f"ln -s {names.GUEST_CUDA} /tmp/libcuda.so.1; LD_LIBRARY_PATH=/tmp {GREEDY}"
 
 
 def by_a_driver_of_its_own(rootfs: str, uuid: str) -> str:
@@ -86,11 +86,11 @@ def test_a_container_without_a_share_reaches_no_gpu_by_any_of_these_ways(
     assert result.stderr.splitlines()[-2:] == ["/tmp/0: EPERM", "/dev/nvidia0: ENOENT"]
 
 
-def test_no_variable_but_the_path_of_another_driver_leads_round_it(
-    door: Door, container: str
-) -> None:
+def test_no_variable_leads_round_it_where_no_other_driver_is(door: Door, container: str) -> None:
+    """Not the folder of the driver's own libraries either, which a program may find and list."""
     words = {"CUDA_VISIBLE_DEVICES": "0,1", "LD_BIND_NOW": "1", "VCUDA_MEMORY": "16GiB",
-             "NVIDIA_VISIBLE_DEVICES": "all", "LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu",
+             "NVIDIA_VISIBLE_DEVICES": "all",
+             "LD_LIBRARY_PATH": f"{names.GUEST_DRIVER}:/usr/lib/x86_64-linux-gnu",
              "CUDA_MPS_PIPE_DIRECTORY": "/tmp", "LD_PRELOAD": ""}  # fmt: skip
     asked = door.asked(container, "sh", "-c", GREEDY)
     result = door.run(Wanted(container, asked.args, words, asked.annotations), as_it_is)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from integration.doors import FILL, FILLED, KINDS, MAIN_DOORS, WRAPPER, Door, filled, user_namespace
 from integration.engines.base import Engine, Wanted, wait_until
-from integration.product import MIB
+from integration.product import MIB, REPOSITORY
 from integration.recorder import Recorder
 
 
@@ -144,27 +145,42 @@ def test_a_state_folder_without_room_is_one_line_and_no_container(
     assert door.run(Wanted(container, ["echo", "started"])).stdout == "started\n"
 
 
-@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
-def test_a_container_that_fills_the_state_folder_stops_no_other(door: Door, container: str) -> None:
-    """Its usage page is a file on it. The folder has a file system of its own, as docs/security.md
-    says: the host's /run stays free, who runs goes on, and new shares are refused until it ends."""
+@pytest.fixture
+def shipped_file_system(door: Door) -> Iterator[int]:
+    """The state folder on the file system that the packages mount there; its bytes when empty."""
+    unit = configparser.ConfigParser()
+    unit.read(REPOSITORY + "/packaging/run-vcuda.mount")
+    mount, host = unit["Mount"], door.engine.host
     state = door.product.state_dir(door.engine)
     os.makedirs(state, exist_ok=True)
-    host = door.engine.host
-    host.check(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "none", state])
-    try:
-        with door.holding(container + "-other"):
-            script = (
-                "cat /dev/zero >>/usr/local/vcuda/usage 2>/dev/null; touch /tmp/full; sleep 100"
-            )
-            with door.holding(container + "-filler", "sh", "-c", script):
-                full = f"{door.engine.bundle(container + '-filler')}/rootfs/tmp/full"
-                wait_until(lambda: host.run(["test", "-e", full]).rc == 0, "the folder to be full")
-                refused = door.run(door.asked(container, "echo", "started"))
-                assert (refused.rc != 0, refused.stdout) == (True, "")
-                going_on = door.engine.exec(container + "-other", FILL)
-                assert filled(going_on) == FILLED
+    host.check(["mount", "-t", mount["Type"], "-o", mount["Options"], mount["What"], state])
+    yield free(door)
+    host.check(["umount", state])
+
+
+def free(door: Door) -> int:
+    """Bytes that are left of the state folder's file system."""
+    state = door.product.state_dir(door.engine)
+    return int(door.engine.host.check(["stat", "-f", "-c", "%a", state])) << 12
+
+
+@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+def test_a_container_that_writes_its_usage_page_for_ever_stops_no_other(
+    door: Door, container: str, shipped_file_system: int
+) -> None:
+    """It has no limit of memory, and its page is a file of the host's."""
+    name, start = container + "-writer", "while :; do printf %4000000d 0; done"
+    script = f"{start} >>/usr/local/vcuda/usage 2>/dev/null"
+    with door.holding(container + "-other"), door.holding(name, "sh", "-c", script):
+        for _ in range(5):
+            wait_until(lambda: free(door) < 4 * MIB, "the file system to be full")
             assert filled(door.run(door.asked(container, *FILL))) == FILLED
-        assert door.left(container) == []
-    finally:
-        host.check(["umount", state])
+        going_on = door.engine.exec(container + "-other", FILL)
+        assert filled(going_on) == FILLED
+        assert free(door) < 64 * MIB  # it went on all the time
+    state = door.product.state_dir(door.engine)
+    assert door.engine.host.check(["ls", f"{state}/allocations", f"{state}/containers"]).split() == [
+        f"{state}/allocations:",
+        f"{state}/containers:",
+    ]
+    wait_until(lambda: free(door) > shipped_file_system - MIB, "its page to be given back")

@@ -28,7 +28,7 @@ def units(folder: str) -> list[str]:
         os.path.join(parent, name)
         for parent, _, names in os.walk(folder)
         for name in names
-        if name.endswith(".service")
+        if name.endswith((".service", ".mount"))
     ]
 
 
@@ -37,6 +37,8 @@ def test_the_units_that_are_asked_for_pass_systemds_own_look(scratch: str) -> No
         cannot("systemd-analyze not installed")
     install(scratch, "", scratch + "/units")
     assert sorted(units(scratch)) == [
+        scratch + "/units/local-fs.target.wants/run-vcuda.mount",
+        scratch + "/units/run-vcuda.mount",
         scratch + "/units/vcuda-node-agent.service",
         scratch + "/units/vcuda-scheduler-extender.service",
         scratch + "/units/vcuda.service",

@@ -20,6 +20,8 @@ def test_services_follow_their_packages(booted: Machine) -> None:
     assert node.install(booted, built.files("deb", built.folder())).rc == 0
     node.make_gpus(booted)
     node.join_cluster(booted)
+    # What containers can fill is no other's file system.
+    assert booted.check("findmnt", "-no", "FSTYPE", "/run/vcuda") == "tmpfs\n"
     # They start when the operator says so, and not before.
     assert states(booted, "is-enabled") == ["disabled"] * 3
     assert states(booted, "is-active") == ["inactive"] * 3
@@ -55,3 +57,18 @@ def test_a_service_that_cannot_start_is_told_and_the_upgrade_goes_on(booted: Mac
     assert "vcuda-node-agent: vcuda-node-agent.service: still as it was before" in upgraded.stderr
     status = booted.check("dpkg-query", "-W", "-f", "${Status} ${Version}", "vcuda-node-agent")
     assert status == f"install ok installed {built.NEXT}-1"
+
+
+def test_records_that_are_there_when_the_package_comes_are_not_hidden(booted: Machine) -> None:
+    """Of containers that run: `make install` was here before, or an older version."""
+    record = "/run/vcuda/allocations/box.json"
+    booted.check("mkdir", "-p", "/run/vcuda/allocations")
+    booted.write(record, "{}")
+    installed = node.install(booted, built.files("deb", built.folder(), "runtime"))
+    assert (installed.rc, installed.stderr) == (0, "")
+    assert booted.read(record) == "{}"
+    assert booted.run("findmnt", "/run/vcuda").rc == 1
+    # As after a reboot.
+    booted.check("rm", "-r", "/run/vcuda")
+    booted.check("systemctl", "restart", "local-fs.target")
+    assert booted.check("findmnt", "-no", "FSTYPE", "/run/vcuda") == "tmpfs\n"

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from vcuda_oci import pages, pages_read
+from vcuda_oci.names import PRIVATE_DRIVER
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(TOP, "build")
@@ -80,11 +81,10 @@ class Guest:
         os.makedirs(os.path.join(folder, "lib"))
         libraries = os.path.join(driver_root, "usr", "lib", "x86_64-linux-gnu")
         names = sorted(os.listdir(libraries))
-        for name in names:
-            os.symlink(
-                os.path.realpath(os.path.join(libraries, name)),
-                os.path.join(folder, "driver", name),
-            )
+        for library, private in PRIVATE_DRIVER.items():
+            real = os.path.join(libraries, library + ".1")
+            if os.path.exists(real):
+                os.symlink(os.path.realpath(real), os.path.join(folder, "driver", private))
         first = os.path.join(folder, "lib", names[0])
         subprocess.run(["cp", shim, first], check=True)
         for name in names[1:]:

@@ -55,19 +55,22 @@ def place(tmp_path: Any) -> str:
     return f"{tmp_path}/place"
 
 
-def test_a_folder_of_a_tmpfs_with_room_is_well(place: str) -> None:
-    assert mounted(place, "size=16m") == Finding("state-dir", OK, "on tmpfs", place + "/state")
-
-
-def test_a_folder_that_is_not_there_yet_is_well_where_it_can_be_made(place: str) -> None:
-    line = 'mount -t tmpfs none "$1" && exec "$2" -I -S -c "$3" "$1/run/vcuda"'
+@pytest.mark.parametrize("below", ["", "/run/vcuda"], ids=["mounted", "not there yet"])
+def test_a_tmpfs_of_its_own_is_well_and_one_that_others_are_on_is_told(
+    place: str, below: str
+) -> None:
+    line = 'mount -t tmpfs -o mode=755 none "$1" && exec "$2" -I -S -c "$3" "$1$4"'
     answer = subprocess.run(
-        ["unshare", "-m", "sh", "-c", line, "sh", place, sys.executable, LOOK],
+        ["unshare", "-m", "sh", "-c", line, "sh", place, sys.executable, LOOK, below],
         stdout=subprocess.PIPE,
         check=True,
     )
-    assert Finding(**json.loads(answer.stdout)) == Finding(
-        "state-dir", OK, "on tmpfs: the first claim makes it", place + "/run/vcuda"
+    what = "shares its tmpfs with others: a container without a memory limit can fill it"
+    mend = "mount a tmpfs there while no container has a share, as run-vcuda.mount does"
+    assert Finding(**json.loads(answer.stdout)) == (
+        Finding("state-dir", WARNING, what, place + below, mend)
+        if below
+        else Finding("state-dir", OK, "a tmpfs of its own", place)
     )
     assert os.listdir(place) == []
 

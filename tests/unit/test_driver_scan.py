@@ -16,8 +16,8 @@ from vcuda_oci import capabilities, driver_scan, edits, host
 LAYOUT = pytest.mark.parametrize("layout", list(LAYOUTS.values()), ids=list(LAYOUTS))
 INSIDE, INSIDE_32 = "/usr/lib/x86_64-linux-gnu", "/usr/lib/i386-linux-gnu"
 PRIVATE = {
-    "/usr/local/vcuda/driver/libcuda.so.1": f"libcuda.so.{VERSION}",
-    "/usr/local/vcuda/driver/libnvidia-ml.so.1": f"libnvidia-ml.so.{VERSION}",
+    "/usr/local/vcuda/driver/cuda": f"libcuda.so.{VERSION}",
+    "/usr/local/vcuda/driver/nvml": f"libnvidia-ml.so.{VERSION}",
 }
 
 

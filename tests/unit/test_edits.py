@@ -86,10 +86,10 @@ MOUNTS = [
         f"{FOLDER}/libnvidia-ptxjitcompiler.so.580.95.05",
         READ_ONLY,
     ),
-    mount(f"{DRIVER}/libcuda.so.580.95.05", "/usr/local/vcuda/driver/libcuda.so.1", READ_ONLY),
+    mount(f"{DRIVER}/libcuda.so.580.95.05", "/usr/local/vcuda/driver/cuda", READ_ONLY),
     mount(
         f"{DRIVER}/libnvidia-ml.so.580.95.05",
-        "/usr/local/vcuda/driver/libnvidia-ml.so.1",
+        "/usr/local/vcuda/driver/nvml",
         READ_ONLY,
     ),
     mount("/run/softgpu", "/run/softgpu", READ_WRITE),

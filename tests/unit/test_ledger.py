@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -11,7 +12,7 @@ import pytest
 
 from unit.ground import FakeRuntime, left_in, mode_of, record, shares_of, write
 from vcuda_oci import ledger as ledgers
-from vcuda_oci import liveness, pages, pages_read
+from vcuda_oci import files, liveness, pages, pages_read
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
@@ -209,3 +210,43 @@ def test_a_lock_is_not_handed_to_the_runtime_that_is_asked(ledger: Ledger, tmp_p
     with ledger:
         assert not liveness.is_alive(record(runtime=runtime.words))
     assert ledger.state_dir not in (tmp_path / "fds").read_text()
+
+
+def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_asked_for(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(ledger, record("greedy"))
+    page = ledger.containers + "/greedy/usage"
+    with open(page, "r+b") as file:
+        file.write(b"its own")
+        file.seek(0, os.SEEK_END)
+        file.write(b"x" * 100)
+    full = [errno.ENOSPC]  # once
+    replace = files.replace
+
+    def on_a_full_disk(path: str, *rest: Any) -> None:
+        if full and path.endswith("/usage"):
+            raise OSError(full.pop(), "No space left on device", path)
+        replace(path, *rest)
+
+    monkeypatch.setattr(files, "replace", on_a_full_disk)
+    put(ledger, record())
+    assert sorted(shares_of(ledger)) == ["box", "greedy"]
+    assert os.path.getsize(page) == pages.USAGE_SIZE
+    with open(page, "rb") as file:
+        assert file.read(7) == b"its own"
+    # Nobody else has written too much: there is no room indeed.
+    full.append(errno.ENOSPC)
+    with pytest.raises(VcudaError, match="No space left on device"):
+        put(ledger, record("third"))
+    assert sorted(shares_of(ledger)) == ["box", "greedy"]
+    assert sorted(os.listdir(ledger.containers)) == ["box", "greedy"]
+
+
+def test_no_link_in_the_place_of_a_page_is_cut(ledger: Ledger, tmp_path: Any) -> None:
+    put(ledger, record())
+    write(f"{tmp_path}/precious", "x" * 2 * pages.USAGE_SIZE)
+    os.unlink(ledger.containers + "/box/usage")
+    os.symlink(f"{tmp_path}/precious", ledger.containers + "/box/usage")
+    assert ledger.cut_back() == []
+    assert os.path.getsize(f"{tmp_path}/precious") == 2 * pages.USAGE_SIZE

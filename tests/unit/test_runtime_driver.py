@@ -33,12 +33,13 @@ def mounted(node: Node) -> set[str]:
 
 
 def test_the_driver_is_given_by_the_capabilities_asked(node: Node) -> None:
-    ours = {"libcuda.so.1", "libnvidia-ml.so.1", "limits", "usage"}  # private copies, and pages
-    cuda = {"libcuda.so", f"libcuda.so.{VERSION}"}
+    ours = {"cuda", "nvml", "limits", "usage"}  # private copies, and pages
+    cuda = {"libcuda.so", "libcuda.so.1", f"libcuda.so.{VERSION}"}
+    nvml = {"libnvidia-ml.so.1", f"libnvidia-ml.so.{VERSION}"}
     assert node.create(asking(HALF, "NVIDIA_DRIVER_CAPABILITIES=compute")) == (0, "")
     assert mounted(node) == ours | cuda
     assert node.create(asking(HALF, "NVIDIA_DRIVER_CAPABILITIES=utility")) == (0, "")
-    assert mounted(node) == ours | {"nvidia-smi", f"libnvidia-ml.so.{VERSION}"}
+    assert mounted(node) == ours | nvml | {"nvidia-smi"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from unit.ground import FakeRuntime, record, write
-from vcuda_oci import claim, liveness
+from vcuda_oci import claim, liveness, pages
 from vcuda_oci.ledger import Ledger
 from vcuda_plugin import sweep
 
@@ -92,3 +92,12 @@ def test_notes_that_say_nothing_prove_nothing(host, notes):
     host.runtime.knows("odd", "running")
     assert sweep.sweep(host.ledger.state_dir) == []
     assert host.was_asked() == ["odd"]
+
+
+def test_a_page_that_its_container_has_made_longer_is_cut_back(host):
+    assert sweep.sweep(host.ledger.state_dir) == []  # nothing was ever claimed
+    host.holds("box")
+    page = host.ledger.containers + "/box/usage"
+    os.truncate(page, 1 << 30)
+    assert sweep.sweep(host.ledger.state_dir) == []
+    assert os.path.getsize(page) == pages.USAGE_SIZE
