@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from . import events, liveness, names, pages, policies, unhealthy
+from . import events, liveness, names, pages, policies, topology, unhealthy
 from .allocation import Allocation
 from .config import BINPACK
 from .errors import VcudaError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .allocation import GpuShare
+    from .gpu import Gpu
     from .host import Host
     from .identity import Owner
     from .ledger import Ledger
@@ -193,6 +194,16 @@ def _place(
         from . import decided as decisions  # no other claim needs it
 
         return decisions.place(decided, host.gpus, taken, request, overcommit, sick)
+    if request.parts is not None:
+        from . import parts  # no other claim needs it
+
+        order = request.placement or order
+
+        def between(gpus: Sequence[Gpu]) -> list[list[int]] | None:
+            return topology.between(gpus, host.gpus, host.distances)
+
+        words = (request.terms, order, overcommit, between, sick)
+        return parts.place(host.gpus, taken, request.parts, *words)
     return choose(host.gpus, taken, request, order, overcommit, host.distances, sick)
 
 

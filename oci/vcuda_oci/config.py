@@ -50,6 +50,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "core-resource": "tencent.com/vcuda-core",
     "memory-resource": "tencent.com/vcuda-memory",
     "gpu-resource": "",
+    "gpu-split": "1",
     "bypass": REPORT,
     "driver-limits": AUTO,
     "listen": "127.0.0.1:5678",
@@ -70,7 +71,8 @@ class Config:
 
     memory_overcommit: how often a GPU's memory may be promised, from 1. context_memory: bytes that
     each context counts against its container's slice. The *_resource: the kubelet's name of it, or
-    "" where the node agent does not offer it. listen: where its HTTP server does, unchecked, or "".
+    "" where the node agent does not offer it. gpu_split: how many of gpu_resource each GPU has.
+    listen: where its HTTP server does, unchecked, or "".
     *_xids: numbers. stop_bypass: whether a container that goes round the shim is stopped.
     driver_limits: whether a driver that can holds limits too.
     """
@@ -94,6 +96,7 @@ class Config:
         self.core_resource = str(values["core-resource"])
         self.memory_resource = str(values["memory-resource"])
         self.gpu_resource = str(values["gpu-resource"])
+        self.gpu_split = int(str(values["gpu-split"]))
         self.stop_bypass = values["bypass"] == STOP
         self.driver_limits = values["driver-limits"] == AUTO
         self.listen = str(values["listen"])
@@ -165,6 +168,9 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
         raise VcudaError(f"{key} cannot be '{item}'", where, mend)
     if key in _RESOURCES and item and not _is_resource(item):
         mend = f'write a domain and a name such as {_DEFAULTS["core-resource"]}, or ""'
+        raise VcudaError(f"{key} cannot be '{item}'", where, mend)
+    if key == "gpu-split" and not (item.isascii() and item.isdigit() and 1 <= int(item) <= 100):
+        mend = "write how many containers may share a GPU, from 1 to 100"
         raise VcudaError(f"{key} cannot be '{item}'", where, mend)
     size = parse_bytes(item) if key == "context-memory" else 0
     if size is None or size >= _MOST_BYTES:

@@ -29,19 +29,20 @@ def place(
     whole, fraction = divmod(request.core, 100)
     parts = [share for share in decided if share.core_percent < 100]
     amounts = sorted(share.core_percent for share in decided)
+    if request.parts is not None:
+        from . import parts as several  # no other claim needs it
+
+        return several.place_decided(
+            decided, gpus, taken, request.parts, request.terms, overcommit, unhealthy
+        )
     if amounts != sorted([100] * whole + ([fraction] if fraction else [])):
-        return Refused(f"{_added(amounts)} % was decided; {request.core} % is asked")
+        return Refused(f"{added(amounts)} % was decided; {request.core} % is asked")
     memory = request.memory_bytes
     if parts and memory is not None and parts[0].memory_bytes != memory:
         return Refused(f"{parts[0].memory_bytes} bytes were decided; {memory} are asked")
-    found: list[Gpu] = []
-    for share in decided:
-        gpu = next((gpu for gpu in gpus if share.uuid in (gpu.uuid, gpu.name)), None)
-        if gpu is None:
-            return Refused(f"GPU '{share.uuid}' was decided and is not here")
-        if gpu in found:
-            return Refused(f"{gpu.uuid} was decided twice for one container")
-        found.append(gpu)
+    found = found_of(decided, gpus)
+    if isinstance(found, Refused):
+        return found
     the_part = [gpu for gpu, share in zip(found, decided) if share in parts]
     the_whole = [gpu for gpu in found if gpu not in the_part]
     shares: list[GpuShare] = []
@@ -57,5 +58,18 @@ def place(
     return Chosen(shares)
 
 
-def _added(amounts: Sequence[int]) -> str:
+def found_of(decided: Sequence[GpuShare], gpus: Sequence[Gpu]) -> list[Gpu] | Refused:
+    """The GPUs that were decided, in this order."""
+    found: list[Gpu] = []
+    for share in decided:
+        gpu = next((gpu for gpu in gpus if share.uuid in (gpu.uuid, gpu.name)), None)
+        if gpu is None:
+            return Refused(f"GPU '{share.uuid}' was decided and is not here")
+        if gpu in found:
+            return Refused(f"{gpu.uuid} was decided twice for one container")
+        found.append(gpu)
+    return found
+
+
+def added(amounts: Sequence[int]) -> str:
     return " + ".join(map(str, amounts))

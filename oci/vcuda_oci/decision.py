@@ -2,7 +2,8 @@
 
 The scheduler extender writes the placement on the pod (``vcuda.io/placement-decision``); the node
 agent keeps it, with the words of the pod's other annotations, as a file per pod UID, which the
-claim reads. Amounts are the container's own request's: a decision says where, never how much.
+claim reads. Amounts are the container's own request's: a decision says where, never how much. Only
+of HAMi's resources it is the pod's object that says how much, and the agent that reads it there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from .parts import Amounts
+
 _MOST_CONTAINERS = 100
 _MOST_SHARES = 64
 _LONGEST_UUID = 100
@@ -25,6 +28,7 @@ class Decision:
 
     words: of the request, as annotations of the container would say them ("policy": "elastic").
     init: the pod's containers that have ended before the others begin, and whose shares these use.
+    amounts: what containers ask for of GPUs of which the kubelet knows only how many.
     """
 
     def __init__(
@@ -32,12 +36,13 @@ class Decision:
         containers: Mapping[str, list[GpuShare]] | None = None,
         words: Mapping[str, str] | None = None,
         init: Sequence[str] = (),
+        amounts: Mapping[str, Amounts] | None = None,
     ) -> None:
         self.containers, self.words = dict(containers or {}), dict(words or {})
-        self.init = list(init)
+        self.init, self.amounts = list(init), dict(amounts or {})
 
     def dump(self) -> str:
-        """``{"containers": {"main": [{"uuid", "core_percent", "memory_bytes"}]}}``, words, init."""
+        """``{"containers": {"main": [{"uuid", "core_percent", "memory_bytes"}]}}`` and the rest."""
         tree: dict[str, Any] = {
             "containers": {
                 name: [
@@ -55,6 +60,8 @@ class Decision:
             tree["words"] = self.words
         if self.init:
             tree["init"] = self.init
+        if self.amounts:
+            tree["amounts"] = {name: each.as_json() for name, each in self.amounts.items()}
         return jsontree.dumps(tree)
 
 
@@ -70,7 +77,17 @@ def parse(text: str) -> Decision:
         raise ValueError("more containers than a pod has")
     if not all(isinstance(word, str) for word in [*words.values(), *init]):
         raise ValueError("a word that is no text")
-    return Decision({name: _shares(shares) for name, shares in containers.items()}, words, init)
+    amounts = _amounts(tree["amounts"]) if "amounts" in tree else {}
+    shares = {name: _shares(listed) for name, listed in containers.items()}
+    return Decision(shares, words, init, amounts)
+
+
+def _amounts(tree: Any) -> dict[str, Amounts]:
+    from . import parts  # who asks for no virtual GPUs needs none of it
+
+    if not isinstance(tree, dict) or len(tree) > _MOST_CONTAINERS:
+        raise ValueError("not amounts of containers")
+    return {name: parts.parse(each) for name, each in tree.items()}
 
 
 def _shares(shares: Any) -> list[GpuShare]:

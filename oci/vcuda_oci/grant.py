@@ -151,7 +151,7 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     facts = host_of(settings)
     ledger = Ledger(settings.state_dir, creation.program)
     words = (creation.runtime, creation.claimant, rules_of(settings))
-    if may_be_decided(owner, settings):
+    if may_be_decided(owner, settings) or wanted.parts is not None:
         from . import handoff  # nobody else needs it
 
         allocation, is_new = handoff.claim_as_decided(ledger, facts, owner, asked, settings, *words)

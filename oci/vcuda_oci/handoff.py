@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from . import claim, decision, files, names, request
-from .config import REQUIRED
+from . import claim, decision, files, names, policies, request
+from .config import OFF, REQUIRED
 from .errors import VcudaError
 from .request import Asked
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .host import Host
     from .identity import Owner
     from .ledger import Ledger
+    from .request import Request
 
 # How long the agent may be behind the kubelet, which heard of the pod by a watch of its own.
 WAIT_SECONDS = 1.0
@@ -35,7 +36,8 @@ def claim_as_decided(
     claimant: int,
     rules: Rules,
 ) -> tuple[Allocation, bool]:
-    """`claim.claim` of a pod's container, on the GPUs and with the policy that were decided."""
+    """`claim.claim` of a pod's container, on the GPUs and with the policy that were decided, and of
+    GPUs that the kubelet only counts as much as the pod's object says."""
     wanted = request.parse(asked)
     # Who comes back keeps what he had, whatever was decided since.
     with ledger:
@@ -43,7 +45,10 @@ def claim_as_decided(
     if held:
         return held, False
     found = decision_for(owner, settings)
-    wanted = request.parse(with_words(asked, found.words))
+    more = with_words(asked, found.words)
+    wanted = request.parse(more)
+    if wanted.parts is not None:
+        _add_amounts(wanted, more, found, owner)
     decided = found.containers.get(owner.container_name, [])
     return claim.claim(ledger, host, owner, wanted, runtime, claimant, rules, decided, found.init)
 
@@ -60,6 +65,8 @@ def decision_for(owner: Owner, settings: Config) -> Decision:
         time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
     found = found or decision.Decision()
+    if settings.decisions == OFF:
+        return decision.Decision(amounts=found.amounts)
     if settings.decisions == REQUIRED and owner.container_name not in found.containers:
         raise VcudaError(
             f"no scheduler has decided for its container {owner.container_name}",
@@ -67,6 +74,30 @@ def decision_for(owner: Owner, settings: Config) -> Decision:
             'have vcuda-scheduler-extender schedule it, or set decisions = "preferred"',
         )
     return found
+
+
+def _add_amounts(wanted: Request, asked: Asked, found: Decision, owner: Owner) -> None:
+    """Say in `wanted` how much of each of its GPUs. Raises VcudaError: nobody knows, or the policy
+    makes no sense for it. Whole GPUs are never what it comes to by not knowing."""
+    amounts = found.amounts.get(owner.container_name)
+    if amounts is None:
+        raise VcudaError(
+            f"nobody knows how much of each GPU its container {owner.container_name} asks for",
+            _where(owner),
+            "have vcuda-node-agent follow the pods: --kubeconfig, or in a pod of its own",
+        )
+    if 100 * amounts.gpus != wanted.core:
+        raise VcudaError(
+            f"its container {owner.container_name} asks for {amounts.gpus} GPUs, and the kubelet "
+            f"gave {wanted.core // 100}",
+            _where(owner),
+            "delete the pod",
+        )
+    words = dict(asked.words)
+    if amounts.any_core:
+        words.setdefault("policy", policies.ELASTIC)
+    wanted.terms = policies.parse(words, amounts.parts[0].core, asked.where)
+    wanted.parts = amounts.parts
 
 
 def with_words(asked: Asked, words: Mapping[str, str]) -> Asked:

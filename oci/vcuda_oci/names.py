@@ -21,6 +21,12 @@ REQUEST_KEYS = (
 ANNOTATION_CORE_UNITS = "vcuda.io/request.vcuda-core"
 ANNOTATION_MEMORY_UNITS = "vcuda.io/request.vcuda-memory"
 ANNOTATION_GPU_UNITS = "vcuda.io/request.gpu"
+# As many GPUs, of each of which the pod's object says how much: HAMi's resources.
+ANNOTATION_VIRTUAL_UNITS = "vcuda.io/request.vgpu"
+ANNOTATIONS_OF_UNITS = (
+    *(ANNOTATION_CORE_UNITS, ANNOTATION_MEMORY_UNITS),
+    *(ANNOTATION_GPU_UNITS, ANNOTATION_VIRTUAL_UNITS),
+)
 MEMORY_UNIT_BYTES = 256 * 1024 * 1024
 # The same amounts under GPUManager's names, for whoever reads those.
 GPUMANAGER_CORE, GPUMANAGER_MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"

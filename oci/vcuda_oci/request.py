@@ -11,8 +11,10 @@ from .sizes import parse_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
+
+    from .parts import Part
 
 ALL_GPUS = "all"
 
@@ -30,6 +32,8 @@ class Request:
     memory_bytes: of the fraction below a whole GPU; None: the same part of the GPU's memory.
     gpus: UUIDs or indexes to choose from; empty: any.
     terms: the policy, which a whole GPU has no use for.
+    parts: of which GPUs only the number is known, `core` / 100, as much as the pod's object says;
+    empty while that is unknown. None: what `core` and `memory_bytes` say.
     """
 
     def __init__(
@@ -40,9 +44,11 @@ class Request:
         terms: Terms | None = None,
         placement: str = "",
         source: str = "annotation",
+        parts: Sequence[Part] | None = None,
     ) -> None:
         self.core, self.memory_bytes, self.gpus = core, memory_bytes, gpus
         self.terms, self.placement, self.source = terms or Terms(), placement, source
+        self.parts = parts
 
     def as_json(self) -> dict[str, Any]:
         """What the ledger remembers, to know the same request when the container comes back."""
@@ -52,6 +58,7 @@ class Request:
             "gpus": list(self.gpus),
             **self.terms.as_json(),
             "placement": self.placement,
+            **({"parts": [list(part) for part in self.parts]} if self.parts else {}),
         }
 
 
@@ -145,10 +152,11 @@ def parse(asked: Asked) -> Request:
     """Raises VcudaError: a word that makes no sense."""
     words, where = dict(asked.words), asked.where
     units = {key: words.pop(key) for key in list(words) if key.startswith(_UNITS)}
+    virtual = _tail(names.ANNOTATION_VIRTUAL_UNITS) in units
     _reject_unknown(words, units, where)
     if where == _NVIDIA:
         return Request(0, None, _gpus(words["gpu"], where), source="env")
-    if _tail(names.ANNOTATION_GPU_UNITS) in units:
+    if virtual or _tail(names.ANNOTATION_GPU_UNITS) in units:
         if len(units) > 1:
             raise VcudaError(
                 "whole GPUs and shares of GPUs at once", where, "ask for the one or the other"
@@ -170,13 +178,15 @@ def parse(asked: Asked) -> Request:
             )
         core = _whole_number(words["core"], "core", where, 1)
         memory = _memory(words["memory"], where) if "memory" in words else None
-    terms = policies.parse(words, core, where)
+    # How much of a GPU it is, is not known here, nor what its policy can add.
+    terms = policies.parse(words, 1 if virtual else core, where)
     placement = words.get("placement", "")
     if placement not in ("", *PLACEMENTS):
         mend = "use binpack, spread or topology"
         raise VcudaError(f"placement '{placement}' is not offered", where, mend)
     gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
-    return Request(core, memory, gpus, terms, placement, "env" if asked.from_env else "annotation")
+    source = "env" if asked.from_env else "annotation"
+    return Request(core, memory, gpus, terms, placement, source, () if virtual else None)
 
 
 def annotations_of(spec: Any) -> dict[str, str]:
@@ -253,12 +263,7 @@ def _tail(annotation: str) -> str:
 
 
 def _reject_unknown(words: Mapping[str, str], units: Mapping[str, str], where: str) -> None:
-    known = (
-        *names.REQUEST_KEYS,
-        _tail(names.ANNOTATION_CORE_UNITS),
-        _tail(names.ANNOTATION_MEMORY_UNITS),
-        _tail(names.ANNOTATION_GPU_UNITS),
-    )
+    known = (*names.REQUEST_KEYS, *map(_tail, names.ANNOTATIONS_OF_UNITS))
     for key in [*words, *units]:
         if key not in known:
             import difflib  # an error may take its time

@@ -5,7 +5,7 @@
     3. record: `shares` is the new
 
 So nobody is ever promised what a page still grants. Killed in between, it is ended by whoever comes
-next: another change, a claim that lacks room, a restart of the container.
+next: another change, a claim that lacks room, a restart of the container, the agent's sweep.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .gpu import Gpu
+
 # NVML_NVLINK_MAX_LINKS and NVML_TOPOLOGY_SYSTEM of nvml.h.
 MOST_LINKS = 36
 SYSTEM = 50
@@ -50,6 +52,17 @@ def told(far: int) -> str:
     # Source: nvmlGpuTopologyLevel_t of nvml.h.
     level = (far - _NO_LINK) // _PER_LEVEL // 10
     return _WAYS[level] if level < len(_WAYS) else "the system"
+
+
+def between(
+    some: Sequence[Gpu], all: Sequence[Gpu], matrix: Sequence[Sequence[int]] | None
+) -> list[list[int]] | None:
+    """The distances between `some`, in their order; matrix: between `all`, or None."""
+    if matrix is None:
+        return None
+    at = {gpu.uuid: position for position, gpu in enumerate(all)}
+    positions = [at[gpu.uuid] for gpu in some]
+    return [[matrix[a][b] for b in positions] for a in positions]
 
 
 def are_distances(matrix: object, count: int) -> bool:

@@ -135,7 +135,7 @@ async def _run(
         opened.set()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    plugins = [DevicePlugin(kind, settings.state_dir, settings.placement) for kind in offered]
+    plugins = [DevicePlugin(kind, settings, cluster.is_there) for kind in offered]
     http = HttpChild(settings, cluster.node_name)
     parts: list[Coroutine[Any, Any, Any]] = [
         stop.wait(),
@@ -185,7 +185,8 @@ def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config)
     for plugin in plugins:
         try:
             devices = resources.devices(
-                plugin.kind, seen.gpus, seen.unhealthy, seen.numa, settings.memory_overcommit
+                *(plugin.kind, seen.gpus, seen.unhealthy, seen.numa),
+                *(settings.memory_overcommit, settings.gpu_split),
             )
             plugin.publish(devices, seen.gpus, seen.distances)
         except VcudaError as error:

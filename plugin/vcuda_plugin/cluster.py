@@ -42,12 +42,13 @@ class Cluster:
         self._kubeconfig = kubeconfig
         self.node_name = node or os.environ.get("NODE_NAME") or socket.gethostname().lower()
         self._resources = json.dumps(sorted(resources.offered(settings).values()))
+        self._gpu_resource = settings.gpu_resource
         self._known = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._metadata = ""
         found = kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST")
-        self._there = settings.kubernetes == config.AUTO and bool(found)
-        if self._there and importlib.util.find_spec("kubernetes") is None:
+        self.is_there = settings.kubernetes == config.AUTO and bool(found)
+        if self.is_there and importlib.util.find_spec("kubernetes") is None:
             mend = 'install python3-kubernetes, or set kubernetes = "no"'
             raise VcudaError("no module kubernetes", sys.executable, mend)
 
@@ -55,13 +56,16 @@ class Cluster:
         """Have this node's pods followed, until cancelled; where there is no cluster, nobody waits
         for their decisions."""
         folder = f"{self._state_dir}/{names.DECISIONS}"
-        if not self._there:
+        if not self.is_there:
             files.remove_tree(folder)
             self._known.set()
             await asyncio.Event().wait()
         os.makedirs(folder, 0o755, exist_ok=True)
         while True:
-            arguments = (self._state_dir, self.node_name, self._kubeconfig, self._resources)
+            arguments = (
+                *(self._state_dir, self.node_name, self._kubeconfig),
+                *(self._resources, self._gpu_resource),
+            )
             watch = child.running("vcuda_plugin.pod_watch", *arguments, own_packages=False)
             async with watch as (self._process, said):
                 self._write()

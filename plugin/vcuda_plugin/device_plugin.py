@@ -22,6 +22,7 @@ from . import resources
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vcuda_oci.config import Config
     from vcuda_oci.placement import Gpu
 
     from .resources import Device
@@ -30,14 +31,16 @@ _log = logging.getLogger(__name__)
 
 
 class DevicePlugin:
-    """kind: of `resources`. order: how GPUs are filled, as the setting says.
+    """kind: of `resources`. followed: whether the agent knows the pods.
 
     streams: how many kubelets watch the devices now.
     """
 
-    def __init__(self, kind: str, state_dir: str, order: str) -> None:
+    def __init__(self, kind: str, settings: Config, followed: bool) -> None:
         self.kind, self.streams = kind, 0
-        self._state_dir, self._order = os.path.normpath(state_dir), order
+        self._state_dir, self._order = os.path.normpath(settings.state_dir), settings.placement
+        self._split = settings.gpu_split
+        self._says = resources.said_of(kind, self._split, followed)
         self._known: frozenset[str] = frozenset()
         self._list = b""
         self._gpus: Sequence[Gpu] = ()
@@ -122,6 +125,7 @@ class DevicePlugin:
                 self._order,
                 self._gpus,
                 self._distances,
+                self._split,
             )
             answer.container_responses.add(deviceIDs=chosen)
         return answer
@@ -131,7 +135,7 @@ class DevicePlugin:
         for asked in request.container_requests:
             try:
                 answer = resources.answer(
-                    self.kind, asked.devices_ids, self._known, self._state_dir
+                    self._says, asked.devices_ids, self._known, self._state_dir
                 )
             except VcudaError as error:
                 _log.warning("%s", error)

@@ -17,6 +17,7 @@ from vcuda_oci.policies import FIXED
 from .arbiter import Tenant, grants
 from .container_pages import RENEWAL_NS, ContainerPages
 from .demand import WINDOW
+from .ledger_changes import LedgerChanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +30,6 @@ IDLE_SECONDS = 0.1
 # With many containers a look is let take this part of a core, down to this pace.
 LOOKS_PART, IDLE_LOOKS_PART = 0.01, 0.003
 LONGEST_SECONDS = 0.2
-# A file system's times move in steps of up to 10 ms: two changes in one step look like one.
-_GRAIN_NS = 50_000_000
 # How long the end waits for another who writes pages.
 _END_SECONDS = 1.0
 
@@ -72,7 +71,7 @@ class Node:
         self._kept: dict[str, list[tuple[str, int]]] | None = None
         self._rested: dict[str, int] = {}  # for how many looks nobody has wanted or used a GPU
         self._renewal_ns = 0
-        self._followed = 0  # the time of the ledger's last change that is followed; 0: look again
+        self._changes = LedgerChanges(self._ledger.allocations)
 
     def look(self) -> bool:
         """Read every page, write what changed. Whether anybody wants or uses GPU time."""
@@ -158,14 +157,8 @@ class Node:
 
     def _follow_the_ledger(self) -> None:
         """Open the pages of who came, close those of who went or came back with fresh ones."""
-        try:
-            changed = os.stat(self._ledger.allocations).st_mtime_ns
-        except FileNotFoundError:
-            changed = 0
-        if changed and changed == self._followed:
+        if not self._changes.happened():
             return
-        # What changes right after this scan may leave the same time.
-        self._followed = changed if time.time_ns() - changed > _GRAIN_NS else 0
         found = dict(self._stamps())
         for id in [id for id, (stamp, _) in self._records.items() if found.get(id) != stamp]:
             del self._records[id]
@@ -190,7 +183,7 @@ class Node:
                     self._kept = None
                 except (OSError, ValueError):
                     # Being released, or not whole: it keeps the rate that it has.
-                    self._followed = 0
+                    self._changes.forget()
 
     def _stamps(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Each record's id and what differs once it is written again, which is by rename."""
@@ -217,7 +210,7 @@ class Node:
     def _give_up(self, id: str) -> None:
         """Its pages failed: closed, and opened anew with the next look."""
         self._close(id)
-        self._followed = 0
+        self._changes.forget()
 
     def _close(self, id: str) -> None:
         if id in self._open:

@@ -12,6 +12,7 @@ from vcuda_oci.ledger import Ledger
 
 from . import container_of_pid, guest_slots
 from .bypass import Holder, Share
+from .ledger_changes import LedgerChanges
 
 if TYPE_CHECKING:
     from vcuda_oci.allocation import Allocation
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 60.0
 # Of one look: runtimes that hang shall not keep it from those that don't.
 _ASKING_SECONDS = 5.0
-# A file system's times move in steps of up to 10 ms: two changes in one step look like one.
-_GRAIN_NS = 50_000_000
 
 
 class Held:
@@ -113,7 +112,7 @@ class HeldContainers:
         self._index = container_of_pid.Index({})
         self._inits: dict[int, Held] = {}
         self._unknown: dict[str, Held] = {}
-        self._followed = 0
+        self._changes = LedgerChanges(self._ledger.allocations)
         self._own = container_processes.cgroups("self")
 
     def follow(self) -> dict[str, Held]:
@@ -163,13 +162,8 @@ class HeldContainers:
         return None
 
     def _read(self) -> None:
-        try:
-            changed = os.stat(self._ledger.allocations).st_mtime_ns
-        except FileNotFoundError:
-            changed = 0
-        if changed and changed == self._followed:
+        if not self._changes.happened():
             return
-        self._followed = changed if time.time_ns() - changed > _GRAIN_NS else 0
         held = {}
         # A broken record says nothing of anybody, and nothing new is placed beside it.
         for allocation in self._ledger.read()[0]:

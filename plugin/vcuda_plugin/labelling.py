@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FEATURES_DIR = "/etc/kubernetes/node-feature-discovery/features.d"
 NAME = "vcuda"
+_CORE_UNITS = 100  # of each GPU
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,9 @@ class Labelling:
     """folder: where Node Feature Discovery looks."""
 
     def __init__(self, settings: Config, folder: str) -> None:
-        self._shared, self._folder = bool(settings.core_resource), folder
+        self._folder = folder
+        split = settings.gpu_split if settings.gpu_resource else 1
+        self._replicas = _CORE_UNITS if settings.core_resource else split
         way = settings.labels
         if way == config.AUTO:
             way = config.NFD if os.path.isdir(folder) else config.API
@@ -39,7 +42,7 @@ class Labelling:
     def tell(self, seen: Inventory) -> dict[str, str | None]:
         """Write the file if it is by file; what the API is to be told otherwise, None of a label
         that goes."""
-        labels = node_labels.labels(seen.gpus, seen.driver, seen.cuda, self._shared)
+        labels = node_labels.labels(seen.gpus, seen.driver, seen.cuda, self._replicas)
         if self._by_file:
             try:
                 _write(self._folder, labels)

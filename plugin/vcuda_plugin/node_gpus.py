@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from vcuda_oci import topology
 from vcuda_oci.placement import Gpu
 
 if TYPE_CHECKING:
@@ -33,11 +34,7 @@ class NodeGpus:
 
     def between(self, gpus: Sequence[Gpu]) -> list[list[int]] | None:
         """The distances between these of its GPUs, in their order."""
-        if self.distances is None:
-            return None
-        at = {gpu.uuid: position for position, gpu in enumerate(self.gpus)}
-        positions = [at[gpu.uuid] for gpu in gpus]
-        return [[self.distances[a][b] for b in positions] for a in positions]
+        return topology.between(gpus, self.gpus, self.distances)
 
     def dump(self) -> str:
         gpus: list[dict[str, Any]] = []

@@ -26,18 +26,17 @@ KEYS = (
 )
 _MOST_LETTERS = 63
 _NONE, _TIME_SLICING = "none", "time-slicing"
-_UNITS = 100  # of core-resource, of each GPU
 _FAMILIES = {
     "3": "kepler", "5": "maxwell", "6": "pascal", "7": "volta", "7.5": "turing", "8": "ampere",
     "8.9": "ada-lovelace", "9": "hopper", "10": "blackwell", "11": "blackwell", "12": "blackwell",
 }  # fmt: skip
 
 
-def labels(gpus: Sequence[Gpu], driver: str, cuda: str, shared: bool) -> dict[str, str]:
+def labels(gpus: Sequence[Gpu], driver: str, cuda: str, replicas: int) -> dict[str, str]:
     """None of KEYS where there is no GPU; a key whose value nobody tells is left out.
 
-    driver: its version, "580.95.05"; cuda: the newest CUDA that it serves, "13.0"; or "". shared:
-    whether the node gives parts of GPUs.
+    driver: its version, "580.95.05"; cuda: the newest CUDA that it serves, "13.0"; or "". replicas:
+    how many containers may share a GPU.
     """
     if not gpus:
         return {}
@@ -51,8 +50,8 @@ def labels(gpus: Sequence[Gpu], driver: str, cuda: str, shared: bool) -> dict[st
         f"{_GPU}family": _FAMILIES.get(gpu.arch) or _FAMILIES.get(major, ""),
         f"{_GPU}compute.major": major,
         f"{_GPU}compute.minor": minor,
-        f"{_GPU}replicas": str(_UNITS if shared else 1),
-        f"{_GPU}sharing-strategy": _TIME_SLICING if shared else _NONE,
+        f"{_GPU}replicas": str(replicas),
+        f"{_GPU}sharing-strategy": _TIME_SLICING if replicas > 1 else _NONE,
         **_version(f"{_CUDA}driver-version.", driver, ("major", "minor", "revision")),
         **_version(f"{_CUDA}runtime-version.", cuda, ("major", "minor")),
         _MODEL: model,

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vcuda_oci import decision, names, policies
 from vcuda_oci.decision import Decision
+from vcuda_oci.errors import VcudaError
+
+from . import pod_amounts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
+
+    from vcuda_oci.parts import Amounts
 
 # The kubelet's mirror of a static pod; what it says is the UID that the engine is told, an MD5 and
 # so no UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.
@@ -46,10 +51,17 @@ class PodDecision:
     complaint: str = ""
 
 
-def of_pod(pod: Mapping[str, Any], node: str, resources: Collection[str]) -> PodDecision | None:
-    """None: it asks for none of `resources`, is not this node's, or has ended. Never raises."""
+def of_pod(
+    pod: Mapping[str, Any], node: str, resources: Collection[str], gpu_resource: str = ""
+) -> PodDecision | None:
+    """None: it asks for none of `resources`, is not this node's, or has ended. Never raises.
+
+    gpu_resource: of which the pod's object says how much of each; or "".
+    """
     metadata, spec = _tree(pod.get("metadata")), _tree(pod.get("spec"))
-    containers = [container for container in _containers(spec) if container.wants & set(resources)]
+    containers = [
+        container for container in _containers(spec) if container.asked.keys() & set(resources)
+    ]
     asking = {container.name for container in containers}
     ended = _tree(pod.get("status")).get("phase") in _ENDED
     if not asking or ended or spec.get("nodeName") != node:
@@ -62,10 +74,11 @@ def of_pod(pod: Mapping[str, Any], node: str, resources: Collection[str]) -> Pod
         return None
     words = _words(annotations)
     init = [container.name for container in containers if container.ends_first]
-    undecided = Decision(words=words, init=init)
+    amounts, complaint = _amounts(containers, gpu_resource)
+    undecided = Decision(words=words, init=init, amounts=amounts)
     text = annotations.get(names.ANNOTATION_DECISION)
     if text is None or is_mirror:  # nobody schedules a static pod
-        return PodDecision(uid, name, undecided)
+        return PodDecision(uid, name, undecided, complaint)
     elsewhere = annotations.get(_PREDICATE_NODE, node)
     if elsewhere != node:
         complaint = f"decided for node '{elsewhere}'"
@@ -76,14 +89,14 @@ def of_pod(pod: Mapping[str, Any], node: str, resources: Collection[str]) -> Pod
         complaint = f"{names.ANNOTATION_DECISION} is no decision: {error}"
         return PodDecision(uid, name, undecided, complaint)
     mine = {container: shares for container, shares in decided.items() if container in asking}
-    return PodDecision(uid, name, Decision(mine, words, init))
+    return PodDecision(uid, name, Decision(mine, words, init, amounts), complaint)
 
 
 class _Container(NamedTuple):
-    """ends_first: an init container that is no sidecar."""
+    """asked: amount by resource. ends_first: an init container that is no sidecar."""
 
     name: str
-    wants: set[str]
+    asked: dict[str, Any]
     ends_first: bool
 
 
@@ -92,10 +105,23 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[_Container]:
         listed = spec.get(kind)
         for container in listed if isinstance(listed, list) else ():
             told = _tree(container)
-            resources = _tree(told.get("resources"))
-            wants = {*_tree(resources.get("limits")), *_tree(resources.get("requests"))}
             ends_first = kind == "initContainers" and told.get("restartPolicy") != "Always"
-            yield _Container(str(told.get("name")), wants, ends_first)
+            yield _Container(str(told.get("name")), pod_amounts.asked(told), ends_first)
+
+
+def _amounts(containers: Sequence[_Container], gpu_resource: str) -> tuple[dict[str, Amounts], str]:
+    """Of each container that asks for GPUs, and what of it makes no sense."""
+    found: dict[str, Amounts] = {}
+    complaint = ""
+    for container in containers:
+        try:
+            amounts = pod_amounts.of_gpus(container.asked, gpu_resource, container.name)
+        except VcudaError as error:
+            complaint = f"container {container.name}: {error.what}"
+            continue
+        if amounts:
+            found[container.name] = amounts
+    return found, complaint
 
 
 def _words(annotations: Mapping[str, Any]) -> dict[str, str]:

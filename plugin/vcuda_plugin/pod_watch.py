@@ -40,8 +40,11 @@ _SHORT_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
-def main(state_dir: str, node: str, kubeconfig: str, resources: str) -> None:
-    """Until the agent ends. resources: a JSON list of names. Says "known" after each whole list."""
+def main(
+    state_dir: str, node: str, kubeconfig: str, resources: str, gpu_resource: str = ""
+) -> None:
+    """Until the agent ends. resources: a JSON list of names; gpu_resource: which of them are GPUs,
+    or "". Says "known" after each whole list."""
     parent.end_with_it()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
@@ -52,7 +55,8 @@ def main(state_dir: str, node: str, kubeconfig: str, resources: str) -> None:
     )
     teller.start()
     try:
-        watch = PodWatch(DecisionFolder(state_dir), state_dir, node, json.loads(resources))
+        asked = (json.loads(resources), gpu_resource)
+        watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
         watch.follow(kubeconfig)
     except OSError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
@@ -62,10 +66,16 @@ class PodWatch:
     """Keeps `folder` as the pods of `node` are that ask for one of `resources`."""
 
     def __init__(
-        self, folder: DecisionFolder, state_dir: str, node: str, resources: Sequence[str]
+        self,
+        folder: DecisionFolder,
+        state_dir: str,
+        node: str,
+        resources: Sequence[str],
+        gpu_resource: str,
     ) -> None:
         self._folder, self._state_dir = folder, state_dir
         self._node, self._resources = node, frozenset(resources)
+        self._gpu_resource = gpu_resource
         self._version = ""
         self._uids: dict[str, str] = {}  # as the engine is told, by the API's own
         self._complained: set[str] = set()
@@ -131,7 +141,7 @@ class PodWatch:
             self._version = str(pod["metadata"]["resourceVersion"])
 
     def _see(self, pod: dict[str, Any]) -> None:
-        found = of_pod(pod, self._node, self._resources)
+        found = of_pod(pod, self._node, self._resources, self._gpu_resource)
         if found is None:
             self._forget(pod)
             return

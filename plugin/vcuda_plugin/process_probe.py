@@ -6,26 +6,14 @@ import ctypes
 from typing import TYPE_CHECKING, NamedTuple
 
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_MOST_PROCESSES = 4096
-_NOT_AVAILABLE = (1 << 64) - 1
 NO_LIMIT = (1 << 64) - 1  # NVML_DEVICE_MEMORY_LIMIT_MAX
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 _GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
-
-
-class _Process(ctypes.Structure):
-    """nvmlProcessInfo_t, which is the same in v2 and v3."""
-
-    _fields_ = [
-        ("pid", ctypes.c_uint),
-        ("used_bytes", ctypes.c_ulonglong),
-        ("gpu_instance", ctypes.c_uint),
-        ("compute_instance", ctypes.c_uint),
-    ]
 
 
 class _Utilisation(ctypes.Structure):
@@ -69,8 +57,8 @@ class ProcessProbe:
 
     def __init__(self, library: str, uuids: Sequence[str]) -> None:
         self._uuids, self._seen_us = uuids, dict.fromkeys(uuids, 0)
-        self._processes = (_Process * _MOST_PROCESSES)()
-        self._utilisations = (_Utilisation * _MOST_PROCESSES)()
+        self._processes = (Process * MOST_PROCESSES)()
+        self._utilisations = (_Utilisation * MOST_PROCESSES)()
         try:
             self._nvml = ctypes.CDLL(library)
         except OSError as error:
@@ -116,18 +104,18 @@ class ProcessProbe:
     def _list(self, name: str, device: ctypes.c_void_p) -> dict[int, int | None]:
         """Bytes by pid, of the processes that a function of NVML lists."""
         function = self._function(name + "_v3") or self._function(name + "_v2")
-        count = ctypes.c_uint(_MOST_PROCESSES)
+        count = ctypes.c_uint(MOST_PROCESSES)
         if function is None or function(device, ctypes.byref(count), self._processes):
             return {}
         found: dict[int, int | None] = {}
         for process in self._processes[: count.value]:
             used = process.used_bytes
-            found[process.pid] = None if used == _NOT_AVAILABLE else used
+            found[process.pid] = None if used == NOT_AVAILABLE else used
         return found
 
     def _busy(self, uuid: str, device: ctypes.c_void_p) -> dict[int, int]:
         """Percent by pid, since the last look; of nobody where there is nothing new."""
-        count = ctypes.c_uint(_MOST_PROCESSES)
+        count = ctypes.c_uint(MOST_PROCESSES)
         since = ctypes.c_ulonglong(self._seen_us[uuid])
         ask = self._nvml.nvmlDeviceGetProcessUtilization
         if ask(device, self._utilisations, ctypes.byref(count), since):

@@ -1,7 +1,7 @@
 """What the kubelet counts, and what an Allocate of it means: pure.
 
-An ID is "<GPU's UUID>.<number>", or the UUID alone of a whole GPU. IDs are only counted: which GPU
-a container gets is decided when it is created, and known to be right then.
+An ID is "<GPU's UUID>.<number>", or the UUID alone of a GPU that none shares. IDs are only
+counted: which GPU a container gets is decided when it is created, and known to be right then.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from vcuda_oci.placement import Gpu
 
 CORE, MEMORY, GPU = "vcuda-core", "vcuda-memory", "gpu"
+# What a GPU is in an answer where the pod's object says how much of it: see `said_of`.
+VIRTUAL = "vgpu"
 # An ID with its health and NUMA node is 80 bytes at most, and the kubelet reads 4 MiB. Source:
 # grpc-go, defaultClientMaxReceiveMessageSize.
 MOST_IDS = 50_000
@@ -30,6 +32,7 @@ _ANNOTATIONS = {
     CORE: (names.ANNOTATION_CORE_UNITS, names.GPUMANAGER_CORE),
     MEMORY: (names.ANNOTATION_MEMORY_UNITS, names.GPUMANAGER_MEMORY),
     GPU: (names.ANNOTATION_GPU_UNITS,),
+    VIRTUAL: (names.ANNOTATION_VIRTUAL_UNITS,),
 }
 
 
@@ -66,11 +69,23 @@ def offered(settings: Config) -> dict[str, str]:
     return found
 
 
-def units(kind: str, gpu: Gpu, overcommit: float) -> int:
-    """How many IDs of this kind a GPU has: as many as placement may promise in all."""
+def said_of(kind: str, split: int, followed: bool) -> str:
+    """What an Allocate of it answers: a GPU that is whole, or as much of one as the pod asks for.
+
+    followed: whether the agent knows the pods. Where several share a GPU, none is ever whole by the
+    kubelet's word alone.
+    """
+    return VIRTUAL if kind == GPU and (followed or split > 1) else kind
+
+
+def units(kind: str, gpu: Gpu, overcommit: float, split: int = 1) -> int:
+    """How many IDs of this kind a GPU has: as many as placement may promise in all.
+
+    split: how many containers may share a GPU of the kind GPU.
+    """
     if kind == MEMORY:
         return int(gpu.memory_bytes * overcommit) // names.MEMORY_UNIT_BYTES
-    return 100 if kind == CORE else 1
+    return 100 if kind == CORE else split
 
 
 def devices(
@@ -79,13 +94,14 @@ def devices(
     unhealthy: Collection[str],
     numa: dict[str, int],
     overcommit: float,
+    split: int = 1,
 ) -> list[Device]:
     """All IDs. unhealthy: UUIDs. numa: the node of each GPU that has one, by UUID.
 
     NUMA nodes go on cores and whole GPUs only: the kubelet's hints for thousands of memory units
     take it a tenth of a second for each container. Raises VcudaError: more than the kubelet reads.
     """
-    count = sum(units(kind, gpu, overcommit) for gpu in gpus)
+    count = sum(units(kind, gpu, overcommit, split) for gpu in gpus)
     if count > MOST_IDS:
         what = f"{count} units, and the kubelet can be told of {MOST_IDS}"
         raise VcudaError(what, f"resource {kind}", "lower memory-overcommit, or switch it off")
@@ -93,14 +109,14 @@ def devices(
     for gpu in gpus:
         node = None if kind == MEMORY else numa.get(gpu.uuid)
         healthy = gpu.uuid not in unhealthy
-        count = units(kind, gpu, overcommit)
-        ids = [gpu.uuid] if kind == GPU else [f"{gpu.uuid}.{number}" for number in range(count)]
+        count, is_whole = units(kind, gpu, overcommit, split), kind == GPU and split == 1
+        ids = [gpu.uuid] if is_whole else [f"{gpu.uuid}.{number}" for number in range(count)]
         found += [Device(id, healthy, node) for id in ids]
     return found
 
 
 def answer(kind: str, ids: Sequence[str], known: Collection[str], state_dir: str) -> Answer:
-    """Raises VcudaError: an ID twice, one that was never given, or none."""
+    """kind: as `said_of` has it. Raises VcudaError: an ID twice, never given, or none."""
     strange = next((id for id in ids if id not in known), "")
     if strange or not ids or len(set(ids)) < len(ids):
         what = f"no device '{strange}' here" if strange else "not a set of devices"
@@ -120,6 +136,7 @@ def preferred(
     order: str,
     gpus: Sequence[Gpu] = (),
     distances: Sequence[Sequence[int]] | None = None,
+    split: int = 1,
 ) -> list[str]:
     """Of the available IDs `size`, those in `must` among them, from as few GPUs as can be.
 
@@ -131,7 +148,7 @@ def preferred(
     free: dict[str, list[str]] = {}
     for id in sorted(set(available) - set(chosen), key=_rank):
         free.setdefault(_gpu_of(id), []).append(id)
-    if kind != MEMORY and not chosen:
+    if (kind == CORE or (kind == GPU and split == 1)) and not chosen:
         for uuid, count in _as_placed(kind, free, size, order, gpus, distances).items():
             chosen += free.pop(uuid)[:count]
     # What is beside IDs that it has anyway comes first.

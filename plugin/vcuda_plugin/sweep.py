@@ -1,4 +1,5 @@
-"""Gives back what containers left behind: who was killed at its release, whose pod is gone.
+"""Gives back what containers left behind: who was killed at its release, whose pod is gone; and
+ends a change of a share that was cut short.
 
 Again and again the records are held against the kernel alone: a container lives whose runtime's
 own notes name a first process that does. Only of the others is the runtime asked, under the lock.
@@ -12,7 +13,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from vcuda_oci import files, jsontree, liveness
+from vcuda_oci import files, jsontree, liveness, names, resize
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
@@ -52,19 +53,25 @@ def _return_free_memory() -> None:
 
 def sweep(state_dir: str) -> list[str]:
     """The ids that were released. Raises VcudaError, OSError."""
-    ledger = Ledger(state_dir)
+    ledger = Ledger(state_dir, names.AGENT_PROGRAM)
     if os.path.isdir(ledger.containers):
         for id in ledger.cut_back():
             _log.warning("%s: its usage page was longer than it is made; cut back", id)
+    records = ledger.read()[0]
     suspects = {
         record.id
-        for record in ledger.read()[0]
+        for record in records
         if not surely_lives(record) and _sees_notes_of(record.runtime)
     }
-    if not suspects:
+    # Under way, or cut short: whoever changes a share has the lock until he is done.
+    changing = any(record.becoming for record in records)
+    if not suspects and not changing:
         return []
     with ledger:
-        return ledger.sweep(lambda record: record.id not in suspects or liveness.is_alive(record))
+        gone = ledger.sweep(lambda record: record.id not in suspects or liveness.is_alive(record))
+        if changing:
+            resize.finish(ledger)
+        return gone
 
 
 def surely_lives(record: Allocation) -> bool:

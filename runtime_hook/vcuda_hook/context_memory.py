@@ -7,13 +7,19 @@ import os
 import subprocess
 import sys
 
+import vcuda_oci
 from vcuda_oci.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vcuda_oci.host import Host
 
-PROBE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "context_probe.py")
+_START = """
+import sys
+sys.path[:0] = sys.argv.pop(1).split(":")
+from vcuda_hook.context_probe import main
+main(*sys.argv[1:])
+"""
 SECONDS = 120
 
 
@@ -22,11 +28,16 @@ def measure(facts: Host) -> dict[str, int | None]:
     libraries = [
         f"{facts.folder}/{name}.so.{facts.version}" for name in ("libcuda", "libnvidia-ml")
     ]
+    # One folder as installed, two as they are in the source.
+    places = [
+        os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
+        for path in (vcuda_oci.__file__, __file__)
+    ]
     # The shell's own choice of GPUs must not hide one.
     environment = {key: os.environ[key] for key in os.environ if key != "CUDA_VISIBLE_DEVICES"}
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", PROBE, *libraries],
+            [sys.executable, "-ISBc", _START, ":".join(places), *libraries],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -1,6 +1,4 @@
-"""What a CUDA context takes of each GPU, measured: a program of its own, run by context_memory.py.
-
-    python3 -I -S context_probe.py <libcuda> <libnvidia-ml>
+"""What a CUDA context takes of each GPU, measured: a process of its own, run by context_memory.py.
 
 Makes each GPU's primary context in turn and prints a JSON object: by UUID, the bytes by which
 NVML's figure for this very process grew; null where NVML has no figure. One line on stderr, and 1,
@@ -16,24 +14,13 @@ import os
 import sys
 import uuid
 
+from vcuda_oci.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MOST_PROCESSES = 4096
-NOT_AVAILABLE = (1 << 64) - 1
 NVML_ERROR_NOT_SUPPORTED = 3
-
-
-class _Process(ctypes.Structure):
-    """nvmlProcessInfo_t, which is the same in v2 and v3."""
-
-    _fields_ = [
-        ("pid", ctypes.c_uint),
-        ("used_bytes", ctypes.c_ulonglong),
-        ("gpu_instance", ctypes.c_uint),
-        ("compute_instance", ctypes.c_uint),
-    ]
 
 
 class Failed(Exception):
@@ -67,7 +54,7 @@ def _of_device(cuda: ctypes.CDLL, nvml: ctypes.CDLL, ordinal: int) -> tuple[str,
 def _own_bytes(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> int | None:
     """What NVML says that this process has on the GPU. None: no figure, or this process is not
     listed: it has no context, or a pid of another namespace."""
-    found = (_Process * MOST_PROCESSES)()
+    found = (Process * MOST_PROCESSES)()
     count = ctypes.c_uint(MOST_PROCESSES)
     if not _ask(
         nvml, "nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), found
@@ -90,8 +77,9 @@ def _ask(library: ctypes.CDLL, function: str, *arguments: Any) -> bool:
     return True
 
 
-if __name__ == "__main__":
+def main(libcuda: str, libnvml: str) -> None:
+    """The libraries' paths."""
     try:
-        print(json.dumps(measure(*sys.argv[1:])))
+        print(json.dumps(measure(libcuda, libnvml)))
     except (Failed, OSError) as error:
         sys.exit(str(error))

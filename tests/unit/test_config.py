@@ -45,6 +45,7 @@ DEFAULTS = {
     "memory_resource": "tencent.com/vcuda-memory",
     "listen": "127.0.0.1:5678",
     "gpu_resource": "",
+    "gpu_split": 1,
     "ignored_xids": [13, 31, 43, 45, 68, 69],
     "lasting_xids": [48, 62, 64, 79, 95, 119, 120, 140],
 }
@@ -107,6 +108,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         core-resource = "example.org/core"
         memory-resource = ""
         gpu-resource = "nvidia.com/gpu"
+        gpu-split = "10"
         listen = "[::]:5678"
         ignored-xids = []
         lasting-xids = ["79"]"""
@@ -131,6 +133,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         "core_resource": "example.org/core",
         "memory_resource": "",
         "gpu_resource": "nvidia.com/gpu",
+        "gpu_split": 10,
         "listen": "[::]:5678",
         "ignored_xids": [],
         "lasting_xids": [79],

@@ -19,6 +19,7 @@ from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.limits_in_place import Turn
 from vcuda_oci.request import Request
+from vcuda_plugin import sweep
 from vcuda_plugin.container_pages import LEASE_NS
 
 OLD = GpuShare("GPU-0", 6 * GIB, 30, "elastic", 40, 30)
@@ -87,6 +88,32 @@ def test_a_change_that_is_killed_anywhere_promises_nothing_twice_and_is_ended_by
         assert (mended.becoming, world.limits("box").sequence % 2) == (None, 0)
         assert mended.shares == [OLD] if not left.becoming and left.shares == [OLD] else [NEW]
         assert page_of(world, "box") == said_by(mended.shares[0])
+    assert (ends, at > 15) == ({"under way", "new", "old"}, True)
+
+
+def test_a_change_that_is_killed_anywhere_is_ended_by_the_agents_next_sweep(world: World) -> None:
+    """And told as that; the container lives, so nothing is given back."""
+    ends: set[str] = set()
+    at, killed = 0, True
+    while killed:
+        at += 1
+        world.holds("box", OLD)
+        killed = killed_at(at, lambda: becomes(world.ledger, "box", NEW))
+        left = world.ledger.get("box")
+        assert left
+        before = page_of(world, "box"), left.shares
+        assert sweep.sweep(world.ledger.state_dir) == []
+        mended = world.ledger.get("box")
+        assert mended
+        if left.becoming:
+            assert (mended.shares, mended.becoming) == ([NEW], None)
+            assert page_of(world, "box") == said_by(NEW)
+            with open(f"{world.ledger.state_dir}/events.jsonl", encoding="utf-8") as told:
+                assert "; the change had been cut short" in told.readlines()[-1]
+        else:  # not begun, or whole: nothing is written
+            assert (page_of(world, "box"), mended.shares) == before
+        assert world.limits("box").sequence % 2 == 0
+        ends.add("under way" if left.becoming else "new" if left.shares == [NEW] else "old")
     assert (ends, at > 15) == ({"under way", "new", "old"}, True)
 
 

@@ -43,9 +43,9 @@ SHARED = {
 
 
 def test_a_node_is_labelled_as_gpu_feature_discovery_would() -> None:
-    assert node_labels.labels(SEEN.gpus, SEEN.driver, SEEN.cuda, True) == SHARED
+    assert node_labels.labels(SEEN.gpus, SEEN.driver, SEEN.cuda, 100) == SHARED
     assert set(SHARED) == set(node_labels.KEYS)
-    whole = node_labels.labels(SEEN.gpus, SEEN.driver, SEEN.cuda, False)
+    whole = node_labels.labels(SEEN.gpus, SEEN.driver, SEEN.cuda, 1)
     changed = {key: value for key, value in whole.items() if SHARED[key] != value}
     assert changed == {
         "nvidia.com/gpu.replicas": "1",
@@ -54,7 +54,7 @@ def test_a_node_is_labelled_as_gpu_feature_discovery_would() -> None:
 
 
 def test_of_several_models_the_most_frequent_is_told_and_what_nobody_tells_is_left_out() -> None:
-    found = node_labels.labels([gpu("A"), gpu("B", ""), gpu("B", "")], "", "", True)
+    found = node_labels.labels([gpu("A"), gpu("B", ""), gpu("B", "")], "", "", 100)
     assert {key.rpartition("/")[2]: value for key, value in found.items()} == {
         "gpu.product": "B",
         "gpu.count": "3",
@@ -77,7 +77,7 @@ def test_of_several_models_the_most_frequent_is_told_and_what_nobody_tells_is_le
 def test_a_labels_value_is_legal_whatever_the_model_is_called(
     model: str, value: str | None
 ) -> None:
-    found = node_labels.labels([gpu(model)], "580", "13.0", True)
+    found = node_labels.labels([gpu(model)], "580", "13.0", 100)
     assert found.get("nvidia.com/gpu.product") == value
 
 

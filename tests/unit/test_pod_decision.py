@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 
 from vcuda_oci import decision
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.parts import Amounts, Part
 from vcuda_plugin.cluster import Cluster
 from vcuda_plugin.pod_decision import of_pod
 
 UID = "01234567-89ab-4def-8123-456789abcdef"
-CORE = "tencent.com/vcuda-core"
+CORE, GPU = "tencent.com/vcuda-core", "nvidia.com/gpu"
+MIB = 1 << 20
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -28,7 +31,12 @@ KEYS = st.sampled_from(
         *("kubernetes.io/config.mirror", "tencent.com/vcuda-core-limit"),
     ]
 )
-CONTAINER = st.fixed_dictionaries({"name": st.just("main"), "resources": JSON}) | JSON
+AMOUNTS = st.dictionaries(
+    st.sampled_from([CORE, GPU, GPU + "mem", GPU + "mem-percentage", GPU + "cores"]),
+    st.integers(-1, 200) | st.integers().map(str) | JSON,
+)
+RESOURCES = st.fixed_dictionaries({"limits": AMOUNTS}) | JSON
+CONTAINER = st.fixed_dictionaries({"name": st.just("main"), "resources": RESOURCES}) | JSON
 
 
 @given(
@@ -48,7 +56,7 @@ def test_no_pod_raises_and_what_is_kept_of_it_can_be_read_again(pod: dict[str, A
     asking = {"name": "asks", "resources": {"limits": {CORE: "1"}}}
     spec = pod["spec"]
     spec["containers"] = [asking, *(spec["containers"] or [])] if _is_list(spec) else [asking]
-    found = of_pod(pod, "n", {CORE})
+    found = of_pod(pod, "n", {CORE}, GPU)
     if found is not None:
         assert set(found.uid) <= set("0123456789abcdef-")
         text = found.decision.dump()
@@ -64,6 +72,49 @@ def test_a_resource_counts_where_it_is_requested_and_where_it_is_limited() -> No
     assert [asks(limits={CORE: "1"}), asks(requests={CORE: 1}), asks(limits={"cpu": 1})] == [
         *(True, True, False)
     ]
+
+
+def asking(**containers: dict[str, object]) -> dict[str, Any]:
+    listed = [
+        {
+            "name": name,
+            "resources": {"limits": {GPU + key: much for key, much in each.items()}},
+        }
+        for name, each in containers.items()
+    ]
+    return {"metadata": {"uid": UID}, "spec": {"nodeName": "n", "containers": listed}}
+
+
+def test_what_is_asked_of_each_gpu_is_kept_by_container_and_nonsense_of_one_is_only_its_own() -> (
+    None
+):
+    pod = asking(
+        parts={"": 2, "mem": "3k", "cores": 30},
+        percent={"": "1", "mem-percentage": 50},
+        whole={"": 3},
+        wrong={"": 1, "cores": 101},
+    )
+    found = of_pod(pod, "n", {GPU}, GPU)
+    assert found is not None
+    assert found.complaint == "container wrong: more than 100 % of a GPU"
+    assert decision.parse(found.decision.dump()).amounts == {
+        "parts": Amounts((Part(30, 3000 * MIB),) * 2),
+        "percent": Amounts((Part(1, None, 50),), any_core=True),
+        "whole": Amounts((Part(300),)),
+    }
+    # Of resources that the kubelet counts itself it says nothing.
+    told = of_pod(pod, "n", {GPU})
+    assert told is not None and told.decision.amounts == {}
+
+
+def test_a_pods_author_who_writes_amounts_writes_none() -> None:
+    pod = asking(main={"": 1, "cores": 10})
+    forged = {"containers": {}, "amounts": {"main": {"parts": [[100, None, None]]}}}
+    forged["amounts"]["main"]["any_core"] = False
+    pod["metadata"]["annotations"] = {"vcuda.io/placement-decision": json.dumps(forged)}
+    found = of_pod(pod, "n", {GPU}, GPU)
+    assert found is not None and found.complaint == ""
+    assert found.decision.amounts == {"main": Amounts((Part(10, None, 100),))}
 
 
 def test_an_agent_in_a_cluster_without_a_client_says_what_to_install(

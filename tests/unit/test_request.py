@@ -13,7 +13,12 @@ from vcuda_oci import request
 from vcuda_oci.errors import VcudaError
 
 GIB, MIB = 1 << 30, 1 << 20
-ANNOTATION = {"terms": {"policy": "fixed"}, "placement": "", "source": "annotation"}
+ANNOTATION = {
+    **{"terms": {"policy": "fixed"}, "placement": "", "source": "annotation"},
+    "parts": None,
+}
+# How much of each GPU is said elsewhere.
+VIRTUAL = {**ANNOTATION, "parts": ()}
 ENV = {**ANNOTATION, "source": "env"}
 
 
@@ -73,6 +78,7 @@ def request_of(core: int, memory: int | None, gpus: tuple[str, ...], rest: Any) 
             request_of(30, 5 * GIB, (), ANNOTATION),
         ),
         ({"annotations": {"vcuda.io/request.gpu": "2"}}, request_of(200, None, (), ANNOTATION)),
+        (mounted(("vgpu", "/s/requests/vgpu/2")), request_of(200, None, (), VIRTUAL)),
         (
             mounted(("vcuda-core", "/s/requests/vcuda-core/30"), ("vcuda-memory", "/any/20")),
             request_of(30, 5 * GIB, (), ANNOTATION),

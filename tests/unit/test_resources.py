@@ -37,6 +37,22 @@ def test_a_gpu_has_a_hundred_cores_whole_units_of_memory_and_one_whole() -> None
     assert resources.devices(GPU, there, {"b"}, numa, 1) == [Device("a"), Device("b", False, 1)]
 
 
+def test_a_gpu_that_containers_share_has_as_many_ids_and_is_never_said_to_be_whole() -> None:
+    there = [gpu("a", 16), gpu("b", 16)]
+    split = resources.devices(GPU, there, {"b"}, {}, 1, 3)
+    assert split == [Device(id, id[0] == "a") for id in ids(a=range(3), b=range(3))]
+    given = [device.id for device in split]
+    assert resources.preferred(GPU, given, [], 4, "binpack", there, None, 3) == given[:4]
+    says = {
+        (n, followed): resources.said_of(GPU, n, followed) for n in (1, 3) for followed in (0, 1)
+    }
+    assert says == {(1, 0): "gpu", (1, 1): "vgpu", (3, 0): "vgpu", (3, 1): "vgpu"}
+    assert [resources.said_of(kind, 3, True) for kind in (CORE, MEMORY)] == [CORE, MEMORY]
+    found = resources.answer("vgpu", ["a.0", "a.2"], given, "/s")
+    assert found.annotations == {"vcuda.io/request.vgpu": "2"}
+    assert found.mount == ("/s/requests/vgpu/2", "/usr/local/vcuda/request/vgpu")
+
+
 @pytest.mark.parametrize(
     ("kind", "available", "must", "size", "order", "expected"),
     [

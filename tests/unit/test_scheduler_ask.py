@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from unit.clusters import SETTINGS, ask, container, pod
 from vcuda_oci.errors import VcudaError
-from vcuda_plugin.scheduler.ask import ContainerAsk, Part, PodAsk, Wanted, ask_of
+from vcuda_oci.parts import Part
+from vcuda_plugin.quantity import whole
+from vcuda_plugin.scheduler.ask import ContainerAsk, PodAsk, Wanted, ask_of
 from vcuda_plugin.scheduler.objects import node_of, pod_of
-from vcuda_plugin.scheduler.quantity import whole
 
 MIB, BLOCK = 1 << 20, 1 << 28
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from vcuda_oci import policies
 
-# Beside a resource of whole GPUs, such as nvidia.com/gpu: MiB, percent and percent of each.
-HAMI_MEMORY, HAMI_MEMORY_PERCENT, HAMI_CORES = "mem", "mem-percentage", "cores"
-
 # What a pod's author may say.
 PLACEMENT = "vcuda.io/placement"
 HAMI_GPU_ORDER, HAMI_NODE_ORDER = "hami.io/gpu-scheduler-policy", "hami.io/node-scheduler-policy"

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from vcuda_oci import names, policies
 from vcuda_oci.config import BINPACK, SPREAD
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.parts import Amounts, Part
+from vcuda_plugin import pod_amounts
 
 from . import annotations as known
-from .quantity import whole
 from .tenancy import NOBODY, Tenancy, tenancy_of
 
 if TYPE_CHECKING:
@@ -22,22 +23,7 @@ TOPOLOGY = "topology"
 # When a container runs: beside all others; from its place among the init containers on; before
 # all that come after it.
 APP, SIDECAR, INIT = "app", "sidecar", "init"
-_MOST_GPUS = 64  # of one container; decision.py reads no more
 _MOST_CONTAINERS = 100
-_MIB = 1 << 20
-_MOST_MIB = 1 << 30  # and sums of bytes stay in 64 bits
-
-
-@dataclass(frozen=True)
-class Part:
-    """What goes to `placement.choose` at once. core: percent; above 99 whole GPUs come first.
-
-    memory_bytes, memory_percent: of the part below a whole GPU; both None: as much as of compute.
-    """
-
-    core: int
-    memory_bytes: int | None = None
-    memory_percent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,10 +117,11 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
     numbered = [*((c, -1) for c in inits), *((c, n) for n, c in enumerate(apps))]
     for (container, index), stage in zip(numbered, [*stages, *[APP] * len(apps)]):
         name = str(container.get("name", ""))
-        parts, free = _parts(_asked(container), settings, f"{where}, container {name}")
-        elastic = elastic or free
-        if parts:
-            containers.append(ContainerAsk(name, index, stage, parts))
+        asked = pod_amounts.asked(container)
+        amounts = _amounts(asked, settings, f"{where}, container {name}")
+        if amounts:
+            elastic = elastic or amounts.any_core
+            containers.append(ContainerAsk(name, index, stage, amounts.parts))
     if not containers:
         return None
     if len(containers) > _MOST_CONTAINERS:
@@ -157,65 +144,22 @@ def model_word(model: str) -> str:
     return model.lower().replace(" ", "-")
 
 
-def _asked(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Of extended resources limits and requests are the same, or the requests were left out."""
-    resources = _mapping(container.get("resources"))
-    return {**_mapping(resources.get("requests")), **_mapping(resources.get("limits"))}
-
-
-def _parts(asked: dict[str, Any], settings: Config, where: str) -> tuple[tuple[Part, ...], bool]:
-    """The container's parts, and whether any compute will do for them."""
-
-    def number(resource: str) -> int | None:
-        if not resource or resource not in asked:
-            return None
-        value = whole(asked[resource])
-        if value is None:
-            shown = str(asked[resource])[:40]
-            raise VcudaError(f"{resource} cannot be '{shown}'", where, "write a whole number")
-        return value
-
-    core, blocks = number(settings.core_resource), number(settings.memory_resource)
-    cards = number(settings.gpu_resource)
-    hami = {
-        suffix: number(settings.gpu_resource and settings.gpu_resource + suffix)
-        for suffix in (known.HAMI_MEMORY, known.HAMI_MEMORY_PERCENT, known.HAMI_CORES)
-    }
-    if core and cards:
+def _amounts(asked: dict[str, Any], settings: Config, where: str) -> Amounts | None:
+    """None: it asks for no GPU."""
+    core = pod_amounts.number(asked, settings.core_resource, where)
+    blocks = pod_amounts.number(asked, settings.memory_resource, where)
+    of_gpus = pod_amounts.of_gpus(asked, settings.gpu_resource, where)
+    if core and of_gpus:
         raise VcudaError("whole GPUs and shares of GPUs at once", where, "ask for one kind")
     if not core and blocks:
         what = f"{settings.memory_resource} without {settings.core_resource}"
         raise VcudaError(what, where, "say how much compute")
-    if not cards and any(hami.values()):
-        what = f"a part of a GPU without {settings.gpu_resource}"
-        raise VcudaError(what, where, "say how many")
-    if max(core or 0, 100 * (cards or 0)) > 100 * _MOST_GPUS:
-        raise VcudaError(f"more than {_MOST_GPUS} GPUs", where, "ask for fewer")
-    mebibytes = max((blocks or 0) * names.MEMORY_UNIT_BYTES // _MIB, hami[known.HAMI_MEMORY] or 0)
-    if mebibytes > _MOST_MIB:
+    if (core or 0) > 100 * pod_amounts.MOST_GPUS:
+        raise VcudaError(f"more than {pod_amounts.MOST_GPUS} GPUs", where, "ask for fewer")
+    memory = (blocks or 0) * names.MEMORY_UNIT_BYTES
+    if memory > pod_amounts.MOST_MIB * pod_amounts.MIB:
         raise VcudaError("more memory than any GPU has", where, "ask for less")
-    if core:
-        return (Part(core, blocks * names.MEMORY_UNIT_BYTES if blocks else None),), False
-    return _hami_parts(cards or 0, hami, where)
-
-
-def _hami_parts(
-    cards: int, asked: dict[str, int | None], where: str
-) -> tuple[tuple[Part, ...], bool]:
-    """Each of `cards` GPUs in part. Source: HAMi, docs/config.md: left out, all of the memory and
-    any of the compute."""
-    memory, percent = asked[known.HAMI_MEMORY], asked[known.HAMI_MEMORY_PERCENT]
-    cores = asked[known.HAMI_CORES]
-    if (percent or 0) > 100 or (cores or 0) > 100:
-        raise VcudaError("more than 100 % of a GPU", where, "write from 1 to 100")
-    some_memory = memory or (percent if percent != 100 else 0)
-    if not cards or cores == 100 or not (some_memory or cores):
-        return ((Part(100 * cards),) if cards else ()), False
-    if memory:
-        part = Part(cores or 1, memory * _MIB)
-    else:
-        part = Part(cores or 1, memory_percent=percent or 100)
-    return (part,) * cards, not cores
+    return Amounts((Part(core, memory or None),)) if core else of_gpus
 
 
 def _words(said: Mapping[str, str], elastic: bool) -> dict[str, str]:

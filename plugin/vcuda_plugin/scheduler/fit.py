@@ -13,7 +13,9 @@ from vcuda_oci.placement import Refused
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .ask import Part, PodAsk
+    from vcuda_oci.parts import Part
+
+    from .ask import PodAsk
     from .cluster import Cluster
     from .gpu_arrays import Bools, Rows
 

@@ -11,10 +11,10 @@ from vcuda_oci.errors import VcudaError
 from vcuda_oci.placement import Gpu
 from vcuda_plugin import node_gpus
 from vcuda_plugin.node_gpus import NodeGpus
+from vcuda_plugin.quantity import whole
 
 from . import annotations as known
 from .ask import ask_of
-from .quantity import whole
 from .quota import NO_GROUP, Group
 from .quota_limits import DEFAULT_PLACE
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vcuda_oci import parts
 from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Chosen, Refused, choose
-from vcuda_oci.request import Request
+from vcuda_oci.placement import Refused
 
 from .ask import INIT, SIDECAR
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vcuda_oci.decision import Decision
     from vcuda_oci.placement import Gpu
 
-    from .ask import ContainerAsk, Part, PodAsk
+    from .ask import PodAsk
 
     Between = Callable[[Sequence[Gpu]], Sequence[Sequence[int]] | None]
 
@@ -50,23 +50,25 @@ def place(
     lasting = [each for each in ask.containers if each.stage != INIT]
     for each in sorted(lasting, key=lambda each: -sum(part.core for part in each.parts)):
         beside = [*taken, *(share for shares in found.values() for share in shares)]
-        answer = _container(gpus, beside, each, order, overcommit, between)
+        answer = parts.place(gpus, beside, each.parts, None, order, overcommit, between)
         if isinstance(answer, Refused):
             return answer
-        found[each.name] = answer
+        found[each.name] = answer.shares
     own = {share.uuid for shares in found.values() for share in shares}
     for number, each in enumerate(ask.containers):
         if each.stage == INIT:
             beside = [*taken, *_sidecars_before(ask, number, found)]
             mine = [gpu for gpu in gpus if gpu.uuid in own]
             answer = (
-                _container(mine, beside, each, order, overcommit, between) if mine else Refused("")
+                parts.place(mine, beside, each.parts, None, order, overcommit, between)
+                if mine
+                else Refused("")
             )
             if isinstance(answer, Refused):
-                answer = _container(gpus, beside, each, order, overcommit, between)
+                answer = parts.place(gpus, beside, each.parts, None, order, overcommit, between)
             if isinstance(answer, Refused):
                 return answer
-            found[each.name] = answer
+            found[each.name] = answer.shares
     ordered = {each.name: found[each.name] for each in ask.containers}
     return Placed(ordered, holds(ask, ordered))
 
@@ -92,78 +94,18 @@ def decided(ask: PodAsk, decision: Decision, gpus: Mapping[str, Gpu]) -> Placed 
     """
     found = {}
     for each in ask.containers:
-        sizes = _sizes(each)
+        sizes = parts.sizes(each.parts)
         shares = decision.containers.get(each.name, [])
         if [share.core_percent for share in shares] != [core for core, _ in sizes]:
             return None
         if len({share.uuid for share in shares}) != len(shares):
             return None
         found[each.name] = [
-            GpuShare(gpu.uuid, _memory(part, core, gpu), core)
+            GpuShare(gpu.uuid, parts.memory_of(part, core, gpu), core)
             for share, (core, part) in zip(shares, sizes)
             if (gpu := gpus.get(share.uuid))
         ]
     return Placed(found, holds(ask, found))
-
-
-def _sizes(container: ContainerAsk) -> list[tuple[int, Part]]:
-    """The shares that its parts come to: core percent, and of which part."""
-    sizes = []
-    for part in container.parts:
-        whole, fraction = divmod(part.core, 100)
-        sizes += [(100, part)] * whole + ([(fraction, part)] if fraction else [])
-    return sizes
-
-
-def _memory(part: Part, core: int, gpu: Gpu) -> int:
-    if core == 100:
-        return gpu.memory_bytes
-    if part.memory_bytes is not None:
-        return part.memory_bytes
-    percent = core if part.memory_percent is None else part.memory_percent
-    return gpu.memory_bytes * percent // 100
-
-
-def _container(
-    gpus: Sequence[Gpu],
-    taken: Sequence[GpuShare],
-    container: ContainerAsk,
-    order: str,
-    overcommit: float,
-    between: Between,
-) -> list[GpuShare] | Refused:
-    found: list[GpuShare] = []
-    for part in container.parts:
-        used = {share.uuid for share in found}
-        others = [gpu for gpu in gpus if gpu.uuid not in used] if used else gpus
-        answer = _part(others, taken, part, order, overcommit, between)
-        if isinstance(answer, Refused):
-            return answer
-        found += answer.shares
-    return found
-
-
-def _part(
-    gpus: Sequence[Gpu],
-    taken: Sequence[GpuShare],
-    part: Part,
-    order: str,
-    overcommit: float,
-    between: Between,
-) -> Chosen | Refused:
-    if part.memory_percent is None:
-        request = Request(part.core, part.memory_bytes)
-        return choose(gpus, taken, request, order, overcommit, between(gpus))
-    # A percent is another size on each size of GPU; the smallest that will do.
-    refused: Refused | None = None
-    for size in sorted({gpu.memory_bytes for gpu in gpus}):
-        same = [gpu for gpu in gpus if gpu.memory_bytes == size]
-        request = Request(part.core, size * part.memory_percent // 100)
-        answer = choose(same, taken, request, order, overcommit, between(same))
-        if isinstance(answer, Chosen):
-            return answer
-        refused = refused or answer
-    return refused or Refused("no GPU is left beside the container's others")
 
 
 def _sidecars_before(

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .ask import Part, PodAsk
+    from vcuda_oci.parts import Part
+
+    from .ask import PodAsk
     from .cluster import Cluster
     from .entry import Entry
     from .gpu_arrays import Rows

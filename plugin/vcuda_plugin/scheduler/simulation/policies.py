@@ -17,7 +17,7 @@ from vcuda_plugin.scheduler.score import free_of, rest_of, scores
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vcuda_plugin.scheduler.ask import Part
+    from vcuda_oci.parts import Part
     from vcuda_plugin.scheduler.cluster import Cluster
 
     from .fragmentation import Mix

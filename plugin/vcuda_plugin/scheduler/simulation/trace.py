@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.sizes import parse_bytes
+from vcuda_plugin import pod_amounts
 from vcuda_plugin.scheduler import annotations as known
 from vcuda_plugin.scheduler.ask import ask_of
 
@@ -54,11 +55,11 @@ class TracePod:
                 blocks = math.ceil(self.memory / names.MEMORY_UNIT_BYTES)
                 limits[names.GPUMANAGER_MEMORY] = blocks
         else:
-            limits = {_WHOLE_GPU: self.count, _WHOLE_GPU + known.HAMI_CORES: self.core}
+            limits = {_WHOLE_GPU: self.count, _WHOLE_GPU + pod_amounts.HAMI_CORES: self.core}
             if self.memory is None:
-                limits[_WHOLE_GPU + known.HAMI_MEMORY_PERCENT] = self.core
+                limits[_WHOLE_GPU + pod_amounts.HAMI_MEMORY_PERCENT] = self.core
             else:
-                limits[_WHOLE_GPU + known.HAMI_MEMORY] = math.ceil(self.memory / _MIB)
+                limits[_WHOLE_GPU + pod_amounts.HAMI_MEMORY] = math.ceil(self.memory / _MIB)
         said = {known.USE_MODEL[0]: self.model} if self.model else {}
         return {
             "metadata": {

@@ -1,0 +1,122 @@
+"""Parts of several GPUs: each of another, as the scheduler and the node both place them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unit.ground import GIB, gpus
+from vcuda_oci import decided, decision, parts
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.gpu import Gpu
+from vcuda_oci.parts import Amounts, Part
+from vcuda_oci.placement import Chosen, Refused
+from vcuda_oci.policies import Terms
+from vcuda_oci.request import Request
+
+NODE = gpus(16, 16, 32)
+CORES = st.sampled_from([1, 30, 60, 100, 200])
+PARTS = st.lists(
+    st.builds(Part, CORES, st.sampled_from([None, GIB, 20 * GIB]), st.none())
+    | st.builds(Part, CORES, st.none(), st.sampled_from([50, 100])),
+    min_size=1,
+    max_size=3,
+)
+TAKEN = st.lists(
+    st.builds(
+        GpuShare, st.sampled_from([gpu.uuid for gpu in NODE]), st.just(GIB), st.integers(1, 25)
+    ),
+    max_size=4,
+)
+
+
+@given(TAKEN, PARTS, st.sampled_from(["binpack", "spread", "topology"]))
+def test_each_part_is_of_another_gpu_and_what_the_scheduler_placed_so_the_node_gives(
+    taken: list[GpuShare], asked: list[Part], order: str
+) -> None:
+    placed = parts.place(NODE, taken, asked, None, order)
+    if isinstance(placed, Refused):
+        return
+    shares = placed.shares
+    assert len({share.uuid for share in shares}) == len(shares)
+    assert [share.core_percent for share in shares] == [core for core, _ in parts.sizes(asked)]
+    for share, (core, part) in zip(shares, parts.sizes(asked)):
+        gpu = next(gpu for gpu in NODE if gpu.uuid == share.uuid)
+        assert share.memory_bytes == parts.memory_of(part, core, gpu)
+    request = Request(100 * len(shares), parts=asked)
+    given = decided.place(shares, NODE, taken, request)
+    assert isinstance(given, Chosen) and given.shares == shares
+
+
+def test_a_decision_of_other_amounts_or_of_a_gpu_that_is_not_here_is_none() -> None:
+    request = Request(200, parts=[Part(30, GIB)] * 2, terms=Terms("elastic", 80))
+
+    def reason(*shares: GpuShare) -> str:
+        answer = decided.place(shares, NODE, [], request)
+        return answer.reason if isinstance(answer, Refused) else ""
+
+    right = GpuShare("GPU-0", GIB, 30)
+    assert reason(right) == "30 % was decided; 30 + 30 % is asked"
+    assert reason(right, right) == "GPU-0 was decided twice for one container"
+    assert reason(right, GpuShare("GPU-9", GIB, 30)) == "GPU 'GPU-9' was decided and is not here"
+    more = GpuShare("GPU-1", 2 * GIB, 30)
+    assert reason(right, more) == f"{2 * GIB} bytes were decided; {GIB} are asked"
+    answer = decided.place([right, GpuShare("GPU-1", GIB, 30)], NODE, [], request)
+    assert isinstance(answer, Chosen)
+    assert [(share.policy, share.core_ceiling_percent) for share in answer.shares] == [
+        ("elastic", 80)
+    ] * 2
+
+
+def test_a_percent_is_of_the_smallest_gpu_that_will_do() -> None:
+    full = [GpuShare(gpu.uuid, 15 * GIB, 50) for gpu in NODE[:2]]
+    (small,) = _shares(parts.place(NODE, [], [Part(1, None, 50)], None, "binpack"))
+    (large,) = _shares(parts.place(NODE, full, [Part(1, None, 50)], None, "binpack"))
+    assert (small.uuid, small.memory_bytes) == ("GPU-0", 8 * GIB)
+    assert (large.uuid, large.memory_bytes) == ("GPU-2", 16 * GIB)
+
+
+def test_of_gpus_of_which_no_more_is_known_than_their_number_none_is_given() -> None:
+    answer = parts.place(NODE, [], (), None, "binpack")
+    assert isinstance(answer, Refused)
+    assert answer.reason == "how much of each GPU is asked for is not known"
+
+
+def test_parts_of_several_are_never_of_mig_devices_of_which_cuda_uses_one() -> None:
+    mig = [Gpu(f"MIG-{n}", 0, 0, 10 * GIB, "", parent="GPU-m", mig=[n, n + 1, 0]) for n in range(2)]
+    one = parts.place(mig, [], [Part(30, GIB)], None, "binpack")
+    assert [share.uuid for share in _shares(one)] == ["MIG-0"]
+    several = parts.place(mig, [], [Part(30, GIB)] * 2, None, "binpack")
+    assert isinstance(several, Refused) and several.reason.startswith("MIG devices are used one at")
+
+
+@given(PARTS, st.booleans())
+def test_amounts_are_read_as_they_were_written(asked: list[Part], any_core: bool) -> None:
+    written = {"main": Amounts(tuple(asked), any_core)}
+    assert decision.parse(decision.Decision(amounts=written).dump()).amounts == written
+
+
+def amounts(*part: Any) -> dict[str, Any]:
+    return {"parts": [list(part)], "any_core": False}
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        *([], {}, {"parts": [], "any_core": False}, {"parts": [[1, None, None]]}),
+        *(amounts(0, None, None), amounts(1, 2), amounts(None, None, None)),
+        *(amounts(True, None, None), amounts(1, 1 << 60, None), amounts(1, None, 101)),
+        amounts(9999, None, None),
+    ],
+)
+def test_amounts_that_make_no_sense_are_none(tree: Any) -> None:
+    with pytest.raises(ValueError):
+        parts.parse(tree)
+
+
+def _shares(answer: Chosen | Refused) -> list[GpuShare]:
+    assert isinstance(answer, Chosen)
+    return answer.shares
