@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME = "event-counts.json"
-REFUSED, BYPASS = "refused", "bypass-found"
 OTHER = "other"
 _MOST_WORDS = 32
 _WORD = re.compile(r"[a-z][a-z-]{0,31}")
@@ -51,10 +50,10 @@ class Counts:
         if kind not in self.kinds and len(self.kinds) >= _MOST_WORDS:
             kind = OTHER
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
-        if kind == REFUSED:
+        if kind == events.REFUSED:
             reason = _bounded(reason_of(event.get("reason"), str(text)), self.reasons)
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        self.bypasses += kind == BYPASS
+        self.bypasses += kind == events.BYPASS_FOUND
         if isinstance(seconds, (int, float)) and 0 <= seconds < 1e6:
             self.starts[bisect_left(self.BOUNDS, seconds)] += 1
             self.start_seconds += seconds

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from vcuda_hook import cgroup_folders, container_processes, slices
 from vcuda_oci import files, liveness, pages_read
-from vcuda_oci.ledger import Ledger
 
 from . import container_of_pid, guest_slots
 from .bypass import Holder, Share
+from .records import Records
 
 if TYPE_CHECKING:
     from vcuda_oci.allocation import Allocation
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 60.0
 # Of one look: runtimes that hang shall not keep it from those that don't.
 _ASKING_SECONDS = 5.0
-# A file system's times move in steps of up to 10 ms: two changes in one step look like one.
-_GRAIN_NS = 50_000_000
 
 
 class Held:
@@ -108,7 +106,7 @@ class HeldContainers:
     """All of a node's, followed through the ledger."""
 
     def __init__(self, state_dir: str) -> None:
-        self._ledger = Ledger(state_dir)
+        self._records = Records(state_dir)
         self._held: dict[str, Held] = {}
         self._index = container_of_pid.Index({})
         self._inits: dict[int, Held] = {}
@@ -163,17 +161,14 @@ class HeldContainers:
         return None
 
     def _read(self) -> None:
-        try:
-            changed = os.stat(self._ledger.allocations).st_mtime_ns
-        except FileNotFoundError:
-            changed = 0
-        if changed and changed == self._followed:
-            return
-        self._followed = changed if time.time_ns() - changed > _GRAIN_NS else 0
-        held = {}
         # A broken record says nothing of anybody, and nothing new is placed beside it.
-        for allocation in self._ledger.read()[0]:
-            new = Held(allocation, f"{self._ledger.containers}/{allocation.id}")
+        whole, _ = self._records.read()
+        if self._records.changes == self._followed:
+            return
+        self._followed = self._records.changes
+        held = {}
+        for allocation in whole:
+            new = Held(allocation, f"{self._records.ledger.containers}/{allocation.id}")
             known = self._held.get(new.key)
             if known:
                 known.become(allocation)

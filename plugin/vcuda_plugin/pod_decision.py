@@ -38,10 +38,12 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class PodDecision:
-    """uid: as the engine writes it. complaint: what of the annotations decides nothing, or ""."""
+    """uid: as the engine writes it. containers: those that ask, by name. complaint: what of the
+    annotations decides nothing, or ""."""
 
     uid: str
     name: str
+    containers: tuple[str, ...]
     decision: Decision = field(default_factory=Decision)
     complaint: str = ""
 
@@ -50,7 +52,7 @@ def of_pod(pod: Mapping[str, Any], node: str, resources: Collection[str]) -> Pod
     """None: it asks for none of `resources`, is not this node's, or has ended. Never raises."""
     metadata, spec = _tree(pod.get("metadata")), _tree(pod.get("spec"))
     containers = [container for container in _containers(spec) if container.wants & set(resources)]
-    asking = {container.name for container in containers}
+    asking = tuple(container.name for container in containers)
     ended = _tree(pod.get("status")).get("phase") in _ENDED
     if not asking or ended or spec.get("nodeName") != node:
         return None
@@ -65,18 +67,18 @@ def of_pod(pod: Mapping[str, Any], node: str, resources: Collection[str]) -> Pod
     undecided = Decision(words=words, init=init)
     text = annotations.get(names.ANNOTATION_DECISION)
     if text is None or is_mirror:  # nobody schedules a static pod
-        return PodDecision(uid, name, undecided)
+        return PodDecision(uid, name, asking, undecided)
     elsewhere = annotations.get(_PREDICATE_NODE, node)
     if elsewhere != node:
         complaint = f"decided for node '{elsewhere}'"
-        return PodDecision(uid, name, undecided, complaint)
+        return PodDecision(uid, name, asking, undecided, complaint)
     try:
         decided = decision.parse(str(text)).containers
     except ValueError as error:
         complaint = f"{names.ANNOTATION_DECISION} is no decision: {error}"
-        return PodDecision(uid, name, undecided, complaint)
+        return PodDecision(uid, name, asking, undecided, complaint)
     mine = {container: shares for container, shares in decided.items() if container in asking}
-    return PodDecision(uid, name, Decision(mine, words, init))
+    return PodDecision(uid, name, asking, Decision(mine, words, init))
 
 
 class _Container(NamedTuple):
