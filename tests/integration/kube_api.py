@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import ssl
 import threading
 import time
@@ -16,6 +17,8 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from vcuda_hook import syscalls
 
 TOKEN = "s3cret"
 # One page of a list has at most so many, whatever is asked, so that tests see pages.
@@ -41,10 +44,22 @@ class KubeApi:
         self._server: ThreadingHTTPServer | None = None
         self.port = 0
 
-    def start(self, certificate: str = "", key: str = "") -> None:
-        """certificate, key: files; empty: without TLS."""
+    def start(self, certificate: str = "", key: str = "", network_of: int = 0) -> None:
+        """certificate, key: files; empty: without TLS. network_of: the process whose loopback device
+        it listens on; 0: this one."""
         handler = type("Handler", (_Handler,), {"api": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
+
+        def listen() -> None:
+            if network_of:
+                space = os.open(f"/proc/{network_of}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                syscalls.setns(space)  # of this thread alone
+                os.close(space)
+            self._server = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
+
+        listening_thread = threading.Thread(target=listen)
+        listening_thread.start()
+        listening_thread.join()
+        assert self._server is not None
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate, key)
