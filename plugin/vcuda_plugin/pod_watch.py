@@ -16,9 +16,9 @@ import time
 from typing import TYPE_CHECKING
 
 from vcuda_oci import events, names
-from vcuda_oci.sizes import gib
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.identity import pod_key
+from vcuda_oci.sizes import gib
 
 from . import kube_client, node_metadata, parent, pod_events
 from .decision_folder import DecisionFolder

@@ -45,8 +45,8 @@ class KubeApi:
         self.port = 0
 
     def start(self, certificate: str = "", key: str = "", network_of: int = 0) -> None:
-        """certificate, key: files; empty: without TLS. network_of: the process whose loopback device
-        it listens on; 0: this one."""
+        """certificate, key: files; empty: without TLS. network_of: the process on whose loopback
+        device it listens; 0: this one."""
         handler = type("Handler", (_Handler,), {"api": self})
 
         def listen() -> None:
