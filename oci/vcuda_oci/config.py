@@ -29,6 +29,7 @@ _CHOICES = {
     "decisions": (OFF, PREFERRED, REQUIRED),
     "kubernetes": (AUTO, NO),
     "labels": (AUTO, NFD, API, NO),
+    "exemplars": (NO, YES),
     "driver-capabilities": capabilities.ALL,
     "extra-devices": EXTRA_DEVICES,
 }
@@ -54,6 +55,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "bypass": REPORT,
     "driver-limits": AUTO,
     "listen": "127.0.0.1:5678",
+    "exemplars": NO,
     # What NVIDIA's list calls the program's own fault, and what takes a reset of the GPU. Source:
     # NVIDIA, "Xid Errors".
     "ignored-xids": ["13", "31", "43", "45", "68", "69"],
@@ -100,6 +102,7 @@ class Config:
         self.stop_bypass = values["bypass"] == STOP
         self.driver_limits = values["driver-limits"] == AUTO
         self.listen = str(values["listen"])
+        self.exemplars = values["exemplars"] == YES
         self.ignored_xids = [int(xid) for xid in values["ignored-xids"]]
         self.lasting_xids = [int(xid) for xid in values["lasting-xids"]]
 

@@ -2,7 +2,8 @@
 
 ``<state-dir>/events.jsonl``; a line: {"time": seconds since 1970, "from": program, "kind",
 "allocation": its id or "", "text"} and what else the kind tells: "container" is the engine's id of
-it, "pod" "namespace/name/container", "seconds" how long it took. On a tmpfs, so a reboot clears it.
+it, "pod" "namespace/name/container", "seconds" how long it took, "times" how often it was so since
+it was told last. On a tmpfs, so a reboot clears it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _MOST_TEXT = 2000
 CLAIMED, TAKEN_OVER, REFUSED = "claimed", "taken-over", "refused"
 STOPPED, RELEASED = "stopped", "released"
 LIMIT_CHANGED = "limit-changed"
+DECIDED = "decided"
+THROTTLED, OUT_OF_MEMORY, BYPASS_FOUND = "throttled", "out-of-memory", "bypass-found"
 AGENT_STARTED, AGENT_ENDED = "agent-started", "agent-ended"
 GPU_UNHEALTHY, GPU_HEALTHY = "gpu-unhealthy", "gpu-healthy"
 

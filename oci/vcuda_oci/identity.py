@@ -119,6 +119,13 @@ def pod_key(uid: str, container_name: str) -> str:
     return f"pod-{uid}.{container_name}"
 
 
+def pod_uid(key: str, container_name: str) -> str:
+    """The UID in a pod's container's key; "": it is none of that container."""
+    begin, end = "pod-", f".{container_name}"
+    found = key.startswith(begin) and key.endswith(end)
+    return key[len(begin) : -len(end)] if found else ""
+
+
 def _file_name(name: str, what: str) -> str:
     if not name or name.startswith(".") or len(name) > 200 or not _SAFE.issuperset(name):
         raise VcudaError(

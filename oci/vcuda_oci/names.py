@@ -6,6 +6,7 @@ VERSION = "0.1.0"
 PROGRAM = "vcuda-container-runtime"
 HOOK_PROGRAM = "vcuda-container-hook"
 AGENT_PROGRAM = "vcuda-node-agent"
+EXTENDER_PROGRAM = "vcuda-scheduler-extender"
 COMMAND = "vcuda"
 DEFAULT_CONFIG = "/etc/vcuda/config.toml"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config, door, events, names, systemd
 from vcuda_oci.errors import VcudaError
 
-from . import child, inventory, kubelet, listen_address, resources, sweep
+from . import child, inventory, kubelet, listen_address, resources, shortage_watch, sweep
 from .bypass_reports import BypassReports
 from .cluster import Cluster
 from .device_plugin import DevicePlugin
@@ -145,6 +145,7 @@ async def _run(
         cluster.keep(),
         _follow_gpus(settings, plugins, cluster, labelling, http),
         sweep.keep(settings.state_dir),
+        shortage_watch.keep(settings.state_dir),
         _tell_systemd(opened),
         *([http.keep()] if settings.listen else []),
         *(kubelet.Registration(arguments.kubelet_dir, offered[p.kind], p).keep() for p in plugins),

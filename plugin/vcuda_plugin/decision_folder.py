@@ -35,6 +35,9 @@ class DecisionFolder:
             pass
         files.replace(path, content, 0o644)
 
+    def knows(self, uid: str) -> bool:
+        return os.path.exists(f"{self.path}/{uid}{_SUFFIX}")
+
     def remove(self, uid: str) -> None:
         files.remove(f"{self.path}/{uid}{_SUFFIX}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vcuda_oci import events, files, jsontree
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME = "event-counts.json"
-REFUSED, BYPASS = "refused", "bypass-found"
 OTHER = "other"
 _MOST_WORDS = 32
 _WORD = re.compile(r"[a-z][a-z-]{0,31}")
@@ -31,9 +30,18 @@ REASONS = (
 )
 
 
+class Start(NamedTuple):
+    """One allocation's. time: when, in seconds since 1970."""
+
+    allocation: str
+    seconds: float
+    time: float
+
+
 class Counts:
     """kinds, reasons: events and refusals by what they are. starts: by the bound that each was
-    within; the last is of those above all. start_seconds: their sum."""
+    within; the last is of those above all. start_seconds: their sum. last_starts: of each bound the
+    last, if this agent saw it."""
 
     BOUNDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -43,6 +51,7 @@ class Counts:
         self.bypasses = 0
         self.starts = [0] * (len(self.BOUNDS) + 1)
         self.start_seconds = 0.0
+        self.last_starts: list[Start | None] = [None for _ in self.starts]
 
     def add(self, event: dict[str, Any]) -> None:
         kind, text, seconds = event.get("kind"), event.get("text"), event.get("seconds")
@@ -51,13 +60,17 @@ class Counts:
         if kind not in self.kinds and len(self.kinds) >= _MOST_WORDS:
             kind = OTHER
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
-        if kind == REFUSED:
+        if kind == events.REFUSED:
             reason = _bounded(reason_of(event.get("reason"), str(text)), self.reasons)
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        self.bypasses += kind == BYPASS
+        self.bypasses += kind == events.BYPASS_FOUND
         if isinstance(seconds, (int, float)) and 0 <= seconds < 1e6:
-            self.starts[bisect_left(self.BOUNDS, seconds)] += 1
+            bucket = bisect_left(self.BOUNDS, seconds)
+            self.starts[bucket] += 1
             self.start_seconds += seconds
+            id, at = event.get("allocation"), event.get("time")
+            if isinstance(id, str) and isinstance(at, (int, float)):
+                self.last_starts[bucket] = Start(id, seconds, at)
 
 
 def reason_of(word: object, text: str) -> str:
@@ -134,6 +147,7 @@ class EventCounts:
 
     def _keep(self) -> None:
         content = {**self._counts.__dict__, "file": self._file, "at": self._at}
+        del content["last_starts"]
         try:
             files.replace(self._kept, jsontree.dumps(content).encode(), 0o644)
         except OSError:

@@ -6,14 +6,18 @@ seen is a question mark.
 
 from __future__ import annotations
 
+import functools
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
+    Exemplar,
     GaugeMetricFamily,
     HistogramMetricFamily,
 )
+from prometheus_client.openmetrics import exposition as open_metrics
 
 from vcuda_hook import views
 from vcuda_oci import names
@@ -25,32 +29,59 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric as Family
 
-    from .event_counts import Counts
+    from .event_counts import Counts, Start
     from .metrics import Metric
     from .node_look import View
 
 # What generate_latest writes where no name needs more, whatever the library's newest version is.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS_TYPE = open_metrics.CONTENT_TYPE_LATEST
 _MOST_LABEL = 256
+_MOST_EXEMPLAR = 128  # characters of its labels and their values. Source: OpenMetrics 1.0
 
 
-class Page:
-    """One look as prometheus_client asks its collectors."""
+# A library newer than Debian 12's asks of the name of each label of each sample, 12,000 on a full
+# node's page, whether it has to be escaped: of ours once.
+if hasattr(open_metrics, "escape_label_name"):
+    open_metrics.escape_label_name = functools.lru_cache(64)(open_metrics.escape_label_name)
 
-    def __init__(self, view: View, counts: Counts) -> None:
-        self._view, self._counts = view, counts
+
+class _Families:
+    """What prometheus_client asks for a page."""
+
+    def __init__(self, *families: Family) -> None:
+        self._families = families
 
     def collect(self) -> Iterator[Family]:
-        yield from _node(self._view, self._counts)
-        yield from _gpus(self._view)
-        yield from _tenants(self._view)
-        yield from _gpumanager(self._view)
+        return iter(self._families)
 
 
-def page(view: View, counts: Counts) -> bytes:
-    registry = CollectorRegistry()
-    registry.register(Page(view, counts))
-    return generate_latest(registry)
+class Pages:
+    """The page, look after look. A family that says what it said keeps its text: limits stay."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[list[Any], bytes]] = {}
+
+    def text(self, view: View, counts: Counts) -> bytes:
+        return b"".join(map(self._text, _families(view, counts)))
+
+    def _text(self, family: Family) -> bytes:
+        samples, text = self._kept.get(family.name, ([], b""))
+        if not text or samples != family.samples:
+            text = generate_latest(_Families(family))
+            self._kept[family.name] = family.samples, text
+        return text
+
+
+def open_metrics_page(view: View, counts: Counts) -> bytes:
+    """With exemplars, which no other format has."""
+    families = _Families(*_families(view, counts))
+    page: bytes = open_metrics.generate_latest(families)  # type: ignore[no-untyped-call]
+    return page
+
+
+def _families(view: View, counts: Counts) -> Iterator[Family]:
+    return chain(_node(view, counts), _gpus(view), _tenants(view), _gpumanager(view))
 
 
 def _node(view: View, counts: Counts) -> Iterator[Family]:
@@ -59,14 +90,23 @@ def _node(view: View, counts: Counts) -> Iterator[Family]:
     for metric, by_label in ((metrics.EVENTS, counts.kinds), (metrics.REFUSALS, counts.reasons)):
         yield _family(metric, [((of,), {"": n}) for of, n in sorted(by_label.items())])
     yield _family(metrics.BYPASSES, [((), {"": counts.bypasses})])
-    below, buckets = 0, []
-    for bound, count in zip((*map(str, counts.BOUNDS), "+Inf"), counts.starts):
+    below = 0
+    buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+    bounds = (*map(str, counts.BOUNDS), "+Inf")
+    for bound, count, last in zip(bounds, counts.starts, counts.last_starts):
         below += count
-        buckets.append((bound, below))
+        exemplar = _exemplar(last)
+        buckets.append((bound, below, exemplar) if exemplar else (bound, below))
     start = metrics.START
     yield HistogramMetricFamily(
         start.name, start.help, buckets=buckets, sum_value=counts.start_seconds
     )
+
+
+def _exemplar(last: Start | None) -> Exemplar | None:
+    if last is None or len("allocation" + last.allocation) > _MOST_EXEMPLAR:
+        return None
+    return Exemplar({"allocation": last.allocation}, last.seconds, last.time)
 
 
 def _gpus(view: View) -> Iterator[Family]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from vcuda_hook import cgroup_folders, container_processes, slices
 from vcuda_oci import files, liveness, pages_read
-from vcuda_oci.ledger import Ledger
 
 from . import container_of_pid, guest_slots
 from .bypass import Holder, Share
-from .ledger_changes import LedgerChanges
+from .records import Records
 
 if TYPE_CHECKING:
     from vcuda_oci.allocation import Allocation
@@ -107,12 +106,12 @@ class HeldContainers:
     """All of a node's, followed through the ledger."""
 
     def __init__(self, state_dir: str) -> None:
-        self._ledger = Ledger(state_dir)
+        self._records = Records(state_dir)
         self._held: dict[str, Held] = {}
         self._index = container_of_pid.Index({})
         self._inits: dict[int, Held] = {}
         self._unknown: dict[str, Held] = {}
-        self._changes = LedgerChanges(self._ledger.allocations)
+        self._followed = 0  # the reading of the records that this one knows
         self._own = container_processes.cgroups("self")
 
     def follow(self) -> dict[str, Held]:
@@ -162,12 +161,14 @@ class HeldContainers:
         return None
 
     def _read(self) -> None:
-        if not self._changes.happened():
-            return
-        held = {}
         # A broken record says nothing of anybody, and nothing new is placed beside it.
-        for allocation in self._ledger.read()[0]:
-            new = Held(allocation, f"{self._ledger.containers}/{allocation.id}")
+        whole, _ = self._records.read()
+        if self._records.changes == self._followed:
+            return
+        self._followed = self._records.changes
+        held = {}
+        for allocation in whole:
+            new = Held(allocation, f"{self._records.ledger.containers}/{allocation.id}")
             known = self._held.get(new.key)
             if known:
                 known.become(allocation)

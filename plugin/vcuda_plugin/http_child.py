@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from vcuda_oci import config
+
 from . import child
 from .node_gpus import NodeGpus
 
@@ -41,7 +43,9 @@ class HttpChild:
     async def keep(self) -> None:
         """Start it again when it ends: soon if it had served, else later each time."""
         pause = _PAUSE_SECONDS
-        arguments = (self._settings.listen, self._node, self._settings.state_dir)
+        settings = self._settings
+        exemplars = config.YES if settings.exemplars else config.NO
+        arguments = (settings.listen, self._node, settings.state_dir, exemplars)
         while True:
             server = child.running(_MODULE, *arguments, own_packages=False)
             async with server as (process, said):

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci import names
+from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
 from . import listen_address, node_gpus, parent
@@ -23,22 +23,23 @@ _MOST_LINE = 1 << 20
 _MEND = "install python3-h11 and python3-prometheus-client"
 
 
-def main(address: str, node: str, state_dir: str) -> None:
+def main(address: str, node: str, state_dir: str, exemplars: str = config.NO) -> None:
     """Serves until it is told to end or the agent is gone, whose lines on standard input tell the
-    node's GPUs (node_gpus) or, empty, that its loop turns. Says "open" once it listens."""
+    node's GPUs (node_gpus) or, empty, that its loop turns. Says "open" once it listens.
+    exemplars: as the settings say it."""
     parent.end_with_it()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: http: %(message)s"
     )
     try:
-        asyncio.run(_serve(address, node, state_dir))
+        asyncio.run(_serve(address, node, state_dir, exemplars == config.YES))
     except ModuleNotFoundError as missing:
         sys.exit(f"{names.AGENT_PROGRAM}: {address}: no module {missing.name}; {_MEND}")
     except VcudaError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
 
 
-async def _serve(address: str, name: str, state_dir: str) -> None:
+async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> None:
     from .event_counts import EventCounts
     from .http_server import Server
     from .node_look import Node
@@ -46,7 +47,8 @@ async def _serve(address: str, name: str, state_dir: str) -> None:
 
     host, port = listen_address.parse(address)
     node = Node(name, state_dir)
-    routes = Routes(node, EventCounts(state_dir), listen_address.is_loopback(host))
+    only_here = listen_address.is_loopback(host)
+    routes = Routes(node, EventCounts(state_dir), only_here, exemplars)
     try:
         server = await Server(routes.answer).listen(host, port)
     except OSError as error:

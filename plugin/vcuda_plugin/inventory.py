@@ -84,6 +84,7 @@ class _Watch:
         self._kept = unhealthy.read(settings.state_dir)
         self._health = Health(settings.ignored_xids, settings.lasting_xids, self._kept)
         self._told: Inventory | None = None
+        self._ailing: dict[str, str] = {}  # as it was told last
         self._silent: dict[str, str] = {}
 
     def see(self, look: dict[str, Any], trouble: str) -> None:
@@ -103,11 +104,14 @@ class _Watch:
         sick = self._health.unhealthy(now)
         versions = (look["driver"], look["cuda"])
         seen = _shared(Inventory(gpus, look["numa"], sick, look["distances"], *versions))
+        # A GPU in MIG mode is offered to nobody, and tells of its own trouble all the same.
+        ailing = {**sick, **seen.unhealthy}
         for uuid in uuids:
-            before, after = self._told.unhealthy.get(uuid) if self._told else None, sick.get(uuid)
+            before, after = self._ailing.get(uuid), ailing.get(uuid)
             if before != after:
                 _log.warning("%s is %s", uuid, f"unhealthy: {after}" if after else "healthy again")
                 events.record_health(self._settings.state_dir, uuid, after or "")
+        self._ailing = ailing
         for index, why in look["silent"].items():
             if index not in self._silent:
                 _log.warning("GPU %s is left out: %s", index, why)

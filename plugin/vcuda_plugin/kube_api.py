@@ -93,8 +93,15 @@ class KubeApi:
 
     def merge(self, path: str, patch: Mapping[str, Any]) -> None:
         """A JSON merge patch. Raises ApiError."""
+        self._write("PATCH", path, patch, "application/merge-patch+json")
+
+    def create(self, path: str, tree: Mapping[str, Any]) -> None:
+        """An object. Raises ApiError: 409 where there is one of its name."""
+        self._write("POST", path, tree, "application/json")
+
+    def _write(self, method: str, path: str, tree: Mapping[str, Any], kind: str) -> None:
         try:
-            with self._open("PATCH", path, {}, json.dumps(patch).encode()):
+            with self._open(method, path, {}, json.dumps(tree).encode(), kind):
                 pass
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(0, _reason(error)) from error
@@ -105,6 +112,7 @@ class KubeApi:
         path: str,
         query: Mapping[str, str],
         body: bytes | None = None,
+        kind: str = "",
         read_seconds: float = READ_SECONDS,
     ) -> Any:
         headers = {"Accept": "application/json", "User-Agent": "vcuda-node-agent"}
@@ -113,7 +121,7 @@ class KubeApi:
             if setting["in"] == "header":
                 headers[setting["key"]] = setting["value"]
         if body is not None:
-            headers["Content-Type"] = "application/merge-patch+json"
+            headers["Content-Type"] = kind
         response = self._pool.request(
             method,
             f"{self._settings.host}{path}?{urlencode(query)}",

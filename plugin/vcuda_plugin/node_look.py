@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vcuda_hook import usage, views
-from vcuda_oci.ledger import Ledger
+
+from .records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +58,7 @@ class Node:
     """known: the node's GPUs as the agent says them; None before it does."""
 
     def __init__(self, name: str, state_dir: str) -> None:
-        self.name, self._ledger = name, Ledger(state_dir)
+        self.name, self._records = name, Records(state_dir)
         self.known: NodeGpus | None = None
         self._last: _Looks | None = None
         self._view: tuple[float, View] | None = None
@@ -76,12 +77,12 @@ class Node:
 
     def _look(self) -> bool:
         """Whether anybody holds anything."""
-        whole, _ = self._ledger.read()
+        whole, _ = self._records.read()
         self._last = self._looks_at(whole)
         return bool(whole)
 
     def _read(self) -> View:
-        whole, broken = self._ledger.read()
+        whole, broken = self._records.read()
         looks, before = self._looks_at(whole), self._before()
         self._last = looks
         earlier: Mapping[str, Look | None] = before.of if before else {}
@@ -107,7 +108,8 @@ class Node:
         return [{**entry, "numa": known.numa.get(entry["uuid"])} for entry in entries]
 
     def _looks_at(self, whole: Sequence[Allocation]) -> _Looks:
-        of = {allocation.id: usage.look(self._ledger, allocation) for allocation in whole}
+        known, ledger = self._last.of if self._last else {}, self._records.ledger
+        of = {each.id: usage.look(ledger, each, known.get(each.id)) for each in whole}
         return _Looks(time.monotonic_ns(), of)
 
     def _before(self) -> _Looks | None:

@@ -31,8 +31,6 @@ LONGEST_SECONDS = 10.0
 _LOOKS_PART = 0.005
 _STRANGERS_SECONDS = 60.0
 
-EVENT = "bypass-found"
-
 
 def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> None:
     """Until nobody reads, or NVML has to be opened anew. The last two as the settings say them."""
@@ -122,8 +120,11 @@ class OutsideWatch:
 
     def _record(self, held: Held, finding: bypass.Finding, stops: bool) -> None:
         """stops: whether the container will be stopped. Told first: it may be the last word."""
+        allocation = held.allocation
         events.record(
-            *(self._state_dir, names.AGENT_PROGRAM, EVENT, held.allocation.id, finding.text),
+            *(self._state_dir, names.AGENT_PROGRAM, events.BYPASS_FOUND),
+            *(allocation.id, finding.text),
+            **events.about(allocation.container_id, allocation.pod),
             why=finding.why,
             gpu=finding.uuid,
             used=finding.used,

@@ -43,10 +43,12 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class PodDecision:
-    """uid: as the engine writes it. complaint: what of the annotations decides nothing, or ""."""
+    """uid: as the engine writes it. containers: those that ask, by name. complaint: what of the
+    annotations decides nothing, or ""."""
 
     uid: str
     name: str
+    containers: tuple[str, ...]
     decision: Decision = field(default_factory=Decision)
     complaint: str = ""
 
@@ -62,7 +64,7 @@ def of_pod(
     containers = [
         container for container in _containers(spec) if container.asked.keys() & set(resources)
     ]
-    asking = {container.name for container in containers}
+    asking = tuple(container.name for container in containers)
     ended = _tree(pod.get("status")).get("phase") in _ENDED
     if not asking or ended or spec.get("nodeName") != node:
         return None
@@ -78,18 +80,18 @@ def of_pod(
     undecided = Decision(words=words, init=init, amounts=amounts)
     text = annotations.get(names.ANNOTATION_DECISION)
     if text is None or is_mirror:  # nobody schedules a static pod
-        return PodDecision(uid, name, undecided, complaint)
+        return PodDecision(uid, name, asking, undecided, complaint)
     elsewhere = annotations.get(_PREDICATE_NODE, node)
     if elsewhere != node:
         complaint = f"decided for node '{elsewhere}'"
-        return PodDecision(uid, name, undecided, complaint)
+        return PodDecision(uid, name, asking, undecided, complaint)
     try:
         decided = decision.parse(str(text)).containers
     except ValueError as error:
         complaint = f"{names.ANNOTATION_DECISION} is no decision: {error}"
-        return PodDecision(uid, name, undecided, complaint)
+        return PodDecision(uid, name, asking, undecided, complaint)
     mine = {container: shares for container, shares in decided.items() if container in asking}
-    return PodDecision(uid, name, Decision(mine, words, init, amounts), complaint)
+    return PodDecision(uid, name, asking, Decision(mine, words, init, amounts), complaint)
 
 
 class _Container(NamedTuple):

@@ -1,4 +1,4 @@
-"""What was decided for this node's pods, kept as files.
+"""What was decided for this node's pods, kept as files; and, in threads, what the API is told.
 
 A process of its own, since the API may hang and its client takes memory that only clusters need.
 One list, then a watch from there on, and a list again only where the API has forgotten that point.
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 
 from vcuda_oci import events, names
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.identity import pod_key
+from vcuda_oci.sizes import gib
 
-from . import kube_client, node_metadata, parent
+from . import kube_client, node_metadata, parent, pod_events
 from .decision_folder import DecisionFolder
 from .kube_api import ApiError, KubeApi
 from .pod_decision import of_pod
@@ -28,12 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from .pod_decision import PodDecision
+
 _PODS = "/api/v1/pods"
 _PAGE = "100"
 _WATCH_SECONDS = (240, 300)
 # Trouble after which the watch goes on where it was. With any other (410 Gone, or a version that a
 # restored API never had) it begins anew.
 _PASSING = (0, 401, 403, 429, 500, 502, 503)
+_MOST_TOLD = 100  # containers of one pod
+_NO_DECISION = "decision"
 # A watch that ends sooner than this has failed.
 _SHORT_SECONDS = 1.0
 
@@ -50,10 +56,11 @@ def main(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
     kube_client.load()  # before there are two who would
-    teller = threading.Thread(
-        target=node_metadata.keep, args=(kubeconfig, node, sys.stdin.fileno()), daemon=True
-    )
-    teller.start()
+    for tell, arguments in (
+        (node_metadata.keep, (kubeconfig, node, sys.stdin.fileno())),
+        (pod_events.keep, (kubeconfig, state_dir, node)),
+    ):
+        threading.Thread(target=tell, args=arguments, daemon=True).start()
     try:
         asked = (json.loads(resources), gpu_resource)
         watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
@@ -150,14 +157,31 @@ class PodWatch:
         complaint = found.complaint
         if holders in ([], [api_uid]):
             self._uids[api_uid] = found.uid
+            # Once, as the scheduler bound it: its author may rewrite the annotation for ever.
+            if not self._folder.knows(found.uid):
+                self._tell_decided(found)
             self._folder.put(found.uid, found.decision)
         else:
             complaint = "mirrors a static pod that another pod mirrors"
         if complaint and api_uid not in self._complained:  # once, however often it is rewritten
-            text = str(VcudaError(complaint, f"pod {found.name}", "it decides nothing here"))
+            where = f"pod {found.name} ({found.uid})"
+            text = str(VcudaError(complaint, where, "it decides nothing here"))
             _log.warning("%s", text)
-            events.record(self._state_dir, names.AGENT_PROGRAM, "decision", "", text)
+            for container in found.containers[:_MOST_TOLD]:
+                self._tell(names.AGENT_PROGRAM, _NO_DECISION, found, container, text)
             self._complained.add(api_uid)
+
+    def _tell_decided(self, found: PodDecision) -> None:
+        decided = list(found.decision.containers.items())
+        for container, shares in decided[:_MOST_TOLD]:
+            text = "; ".join(
+                f"{s.core_percent} % and {gib(s.memory_bytes)} of {s.uuid}" for s in shares
+            )
+            self._tell(names.EXTENDER_PROGRAM, events.DECIDED, found, container, text)
+
+    def _tell(self, program: str, kind: str, found: PodDecision, container: str, text: str) -> None:
+        id, pod = pod_key(found.uid, container), f"{found.name}/{container}"
+        events.record(self._state_dir, program, kind, id, text, pod=pod)
 
     def _forget(self, pod: dict[str, Any]) -> None:
         api_uid = str(pod["metadata"].get("uid"))

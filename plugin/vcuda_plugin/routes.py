@@ -30,13 +30,18 @@ _JSON = (("Content-Type", "application/json"), ("Vary", "Accept"))
 # page from elsewhere would read it.
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
+_OPEN_METRICS = "application/openmetrics-text"
+
 
 class Routes:
     """heard: when the agent's loop last said that it turns (time.monotonic). only_here: the address
-    is a loopback one."""
+    is a loopback one. exemplars: whether who understands them is told them."""
 
-    def __init__(self, node: Node, counts: EventCounts, only_here: bool) -> None:
+    def __init__(
+        self, node: Node, counts: EventCounts, only_here: bool, exemplars: bool = False
+    ) -> None:
         self._node, self._counts, self._only_here = node, counts, only_here
+        self._exemplars, self._pages = exemplars, exposition.Pages()
         self.heard = time.monotonic()
         # What was made of the present view: many who ask at once are given the same.
         self._made: tuple[float, dict[str, bytes]] = (0.0, {})
@@ -63,8 +68,13 @@ class Routes:
     async def _home(self, _: Request) -> Response:
         return Response(307, b"", (("Location", "/usage"),))
 
-    async def _metrics(self, _: Request) -> Response:
-        body = await self._of_view("metrics", lambda v: exposition.page(v, self._counts.read()))
+    async def _metrics(self, request: Request) -> Response:
+        if self._exemplars and _OPEN_METRICS in request.headers.get("accept", ""):
+            body = await self._of_view(
+                "open", lambda v: exposition.open_metrics_page(v, self._counts.read())
+            )
+            return Response(200, body, (("Content-Type", exposition.OPEN_METRICS_TYPE),))
+        body = await self._of_view("metrics", lambda v: self._pages.text(v, self._counts.read()))
         return Response(200, body, (("Content-Type", exposition.CONTENT_TYPE),))
 
     async def _usage(self, request: Request) -> Response:

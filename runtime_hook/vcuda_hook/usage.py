@@ -66,13 +66,17 @@ def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) ->
     ]
 
 
-def look(ledger: Ledger, allocation: Allocation) -> Look | None:
-    """None: the page tells nothing."""
+def look(ledger: Ledger, allocation: Allocation, before: Look | None = None) -> Look | None:
+    """None: the page tells nothing. before: the look before; of the same page nobody has changed
+    what a context is charged."""
     try:
         file, page = _read(ledger, allocation)
     except (OSError, ValueError):
         return None
-    return Look(time.monotonic_ns(), file, page, _context_bytes(ledger, allocation))
+    now = time.monotonic_ns()
+    if before and before.file == file and None not in before.context_bytes:
+        return Look(now, file, page, before.context_bytes)
+    return Look(now, file, page, _context_bytes(ledger, allocation))
 
 
 def between(allocation: Allocation, earlier: Look | None, later: Look | None) -> list[Use]:

@@ -1,4 +1,4 @@
-"""The Kubernetes API, played over a real socket: pods of all nodes, and node objects.
+"""The Kubernetes API, played over a real socket: pods of all nodes, node objects, Events.
 
 It does what Kubernetes 1.32 does with lists and watches (apiserver pkg/storage): one version
 counter, field selectors, pages, bookmarks, watches that begin at a version, and 410 for one that
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import ssl
 import threading
 import time
@@ -17,21 +18,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from vcuda_hook import syscalls
+
 TOKEN = "s3cret"
 # One page of a list has at most so many, whatever is asked, so that tests see pages.
 PAGE = 3
 
 
 class KubeApi:
-    """nodes, labels: annotations and labels by node. requests: (verb, path, query) of each so far.
-    refuse: a status for every request, or 0."""
+    """nodes, labels: annotations and labels by node. told: Events by their path. requests: (verb,
+    path, query) of each so far. refuse: a status for every request, or 0; refuse_events: of those
+    about Events. drop_answers: to so many that create Events."""
 
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
         self.nodes: dict[str, dict[str, Any]] = {}
         self.labels: dict[str, dict[str, Any]] = {}
+        self.told: dict[str, dict[str, Any]] = {}
         self.requests: list[tuple[str, str, dict[str, str]]] = []
-        self.refuse = 0
+        self.refuse = self.refuse_events = self.drop_answers = 0
         self.version, self.forgotten = 100, 0
         self._history: list[tuple[int, str, dict[str, Any]]] = []
         self._changed = threading.Condition()
@@ -39,10 +44,22 @@ class KubeApi:
         self._server: ThreadingHTTPServer | None = None
         self.port = 0
 
-    def start(self, certificate: str = "", key: str = "") -> None:
-        """certificate, key: files; empty: without TLS."""
+    def start(self, certificate: str = "", key: str = "", network_of: int = 0) -> None:
+        """certificate, key: files; empty: without TLS. network_of: the process on whose loopback
+        device it listens; 0: this one."""
         handler = type("Handler", (_Handler,), {"api": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
+
+        def listen() -> None:
+            if network_of:
+                space = os.open(f"/proc/{network_of}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                syscalls.setns(space)  # of this thread alone
+                os.close(space)
+            self._server = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
+
+        listening_thread = threading.Thread(target=listen)
+        listening_thread.start()
+        listening_thread.join()
+        assert self._server is not None
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate, key)
@@ -193,6 +210,7 @@ def _selected(pod: dict[str, Any], query: dict[str, str]) -> bool:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     api: KubeApi
+    _body: Any
 
     def setup(self) -> None:
         super().setup()
@@ -222,12 +240,37 @@ class _Handler(BaseHTTPRequestHandler):
             self._watch(query)
             self.wfile.write(b"0\r\n\r\n")
 
+    def do_POST(self) -> None:
+        """An Event, as the API takes one. Source: k8s.io/kubernetes, legacyValidateEvent."""
+        if self._begin() is None:
+            return
+        assert self.headers["Content-Type"] == "application/json"
+        body, folder = self._body, self.path.partition("?")[0]
+        path = f"{folder}/{body['metadata']['name']}"
+        about = body["involvedObject"]
+        assert folder == f"/api/v1/namespaces/{about['namespace']}/events"
+        assert about["namespace"] == body["metadata"]["namespace"]
+        status = 409 if path in self.api.told else 201
+        self.api.told.setdefault(path, body)
+        if self.api.drop_answers:
+            self.api.drop_answers -= 1
+            self.connection.shutdown(2)
+        else:
+            self._answer(status, body)
+
     def do_PATCH(self) -> None:
         query = self._begin()
         if query is None:
             return
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        name = self.path.partition("?")[0].rpartition("/")[2]
+        assert self.headers["Content-Type"] == "application/merge-patch+json"
+        body, path = self._body, self.path.partition("?")[0]
+        if "/events/" in path:
+            known = self.api.told.get(path)
+            if known is not None:
+                known.update(body)
+            self._answer(404 if known is None else 200, known or {"kind": "Status"})
+            return
+        name = path.rpartition("/")[2]
         self.api.nodes.setdefault(name, {}).update(body["metadata"]["annotations"])
         labels = self.api.labels.setdefault(name, {})
         labels.update(body["metadata"].get("labels", {}))
@@ -237,12 +280,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _begin(self) -> dict[str, str] | None:
         parts = urlsplit(self.path)
+        self._body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "{}")
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         verb = "WATCH" if query.get("watch") == "true" else self.command
         self.api.requests.append((verb, parts.path, query))
         scheme, _, token = (self.headers["Authorization"] or "").partition(" ")
         known = (scheme.lower(), token) == ("bearer", TOKEN)
-        status = self.api.refuse or (200 if known else 401)
+        refuse = self.api.refuse or ("/events" in parts.path and self.api.refuse_events)
+        status = refuse or (200 if known else 401)
         if status != 200:
             self._answer(status, {"kind": "Status", "code": status})
             return None

@@ -20,6 +20,7 @@ from integration.test_device_plugin import CORE
 from unit import clusters, extender
 from unit.clusters import container, pod, told
 from unit.played_api import PODS, PlayedApi, status
+from vcuda_oci import events
 
 _PATH = re.compile(
     r"/api/v1/(?:namespaces/[^/]+/)?(?P<kind>\w+)(?:/(?P<name>[^/]+))?(?P<sub>/\w+)?"
@@ -67,6 +68,10 @@ def test_the_agent_asks_for_all_that_it_is_granted_and_no_more(
         agent.await_ready()
         uid = kube_api.create("web", {"main": {CORE: 30}})
         until(lambda: os.path.exists(f"{node.state_dir}/decisions/{uid}.json"))
+        for _ in range(2):  # the first creates an Event, what follows is counted in it
+            more = events.about("box", {"namespace": "default", "name": "web", "container": "main"})
+            events.record(node.state_dir, "vcuda", "refused", f"pod-{uid}.main", "no", **more)
+            until(lambda: bool(kube_api.told))
         until(lambda: len(asked()) == len(granted(AGENT)))
         assert asked() == granted(AGENT)
     finally:

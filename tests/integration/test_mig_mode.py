@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from integration.product import Product
 from integration.test_device_plugin import CORE, MEMORY, offered
 from integration.test_vcuda_run import Command
 from unit.ground import GIB
+from vcuda_oci import events
 
 MACHINE = ("--memory", "16GiB", "--topology", "pcie=2", "--mig", "1=1g.4gb,2g.8gb")
 LOOK = """
@@ -73,6 +75,10 @@ def test_each_is_offered_as_a_gpu_and_a_new_layout_is_seen_by_whoever_runs(
         node.order("fail", "--event", "1", "--xid", "95")  # of the whole GPU
         until(lambda: offers(CORE) == dict.fromkeys((first, third), 100))
         assert shown()["1:0"]["unhealthy"] == "Xid 95"
+        time.sleep(3)  # some more looks, of which none says it again
+        told = [(event["kind"], event.get("gpu")) for event in events.read(node.state_dir)]
+        whole = gpus["1"]["uuid"]
+        assert sorted(told[1:]) == sorted(("gpu-unhealthy", uuid) for uuid in (whole, other))
 
 
 @pytest.fixture

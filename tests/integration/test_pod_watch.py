@@ -157,7 +157,7 @@ def test_an_annotation_that_makes_no_sense_decides_nothing_and_is_told_once(
     texts = [event["text"] for event in events.read(pods.state_dir)]
     assert [f"vcuda-node-agent: {text}" for text in texts] == pods.log()
     for (name, (_, complaint)), text in zip(nonsense.items(), texts, strict=True):
-        assert text.startswith(f"pod default/{name}: ") and complaint in text
+        assert text.startswith(f"pod default/{name} ({uids[name]}): ") and complaint in text
         assert text.endswith("; it decides nothing here")
 
 

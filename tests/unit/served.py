@@ -21,10 +21,10 @@ _START = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); " + (
 class Served:
     """Serving from the moment it exists; told of no GPU yet."""
 
-    def __init__(self, state_dir: str) -> None:
+    def __init__(self, state_dir: str, *more: str) -> None:
         self.port = free_port()
         self.process = subprocess.Popen(
-            command(self.port, state_dir), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*command(self.port, state_dir), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self.process.stdout and self.process.stdout.readline() == b"open\n"
 

@@ -25,6 +25,7 @@ DEFAULTS = {
     "memory_overcommit": 1,
     "context_memory": 0,
     "meter_copies": False,
+    "exemplars": False,
     "stop_bypass": False,
     "driver_limits": True,
     "decisions": "preferred",
@@ -97,6 +98,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         memory-overcommit = "1.5"
         context-memory = "300MiB"
         meter-copies = "yes"
+        exemplars = "yes"
         bypass = "stop"
         driver-limits = "off"
         decisions = "required"
@@ -122,6 +124,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         "memory_overcommit": 1.5,
         "context_memory": 300 << 20,
         "meter_copies": True,
+        "exemplars": True,
         "stop_bypass": True,
         "driver_limits": False,
         "decisions": "required",

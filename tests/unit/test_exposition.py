@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as open_metrics_parsed,
+)
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from needed import cannot
@@ -69,7 +72,7 @@ def test_a_container_is_told_under_gpumanagers_names_and_ours(tenants: Tenants) 
         **{"held": 3 * GIB, "contexts": 2, "refusals": 7, "launches": 9},
         **{"busy_ns": 4_500_000_000, "throttled_ns": 2_000_000_000, "overrun_ns": 250_000_000},
     )
-    found = samples(exposition.page(look(tenants, 16, 16), Counts()))
+    found = samples(exposition.Pages().text(look(tenants, 16, 16), Counts()))
     owner = {
         "pod_name": "train-0", "namespace": "ml", "node": "node-1", "container_name": "main"
     }  # fmt: skip
@@ -128,7 +131,7 @@ def test_a_tenant_that_scribbles_over_its_page_loses_its_own_figures_only(
     with open(tenants.page("garbles"), "wb") as page:
         page.write(b"\xff" * 100_000)
     open(tenants.page("empties"), "w").close()
-    found = samples(exposition.page(look(tenants, 16), Counts()))
+    found = samples(exposition.Pages().text(look(tenants, 16), Counts()))
     for id in ("boasts", "garbles", "empties"):
         mine = {name for name, labels in found if ("allocation", id) in labels}
         assert mine == {
@@ -148,7 +151,7 @@ def test_names_of_every_odd_character_stay_in_their_label(tenants: Tenants) -> N
     pod = {**POD, "name": HOSTILE, "container": 'm"} 1\nvcuda_gpu_healthy{gpu="GPU-0"} 0'}
     tenants.holds("odd", pod=pod)
     tenants.holds("other", pod=POD)
-    found = samples(exposition.page(look(tenants, 16), Counts()))
+    found = samples(exposition.Pages().text(look(tenants, 16), Counts()))
     shown = 'a"b\\c?d}{,=??[31m??é' + "x" * 236
     container = pod["container"].replace("\n", "?")
     assert of(found, "vcuda_container_usage_told", pod=shown, container=container) == 1
@@ -161,7 +164,7 @@ def test_a_pod_made_anew_under_its_name_is_one_series(tenants: Tenants) -> None:
     for uid, created in (("old", 1000.0), ("new", 2000.0)):
         shares = [GpuShare("GPU-0", GIB, 10 if uid == "old" else 20)]
         tenants.holds(f"pod-{uid}.main", shares=shares, pod={**POD, "uid": uid}, created=created)
-    found = samples(exposition.page(look(tenants, 16), Counts()))
+    found = samples(exposition.Pages().text(look(tenants, 16), Counts()))
     assert of(found, "container_request_gpu_utilization") == 0.2
 
 
@@ -171,9 +174,45 @@ def test_a_node_without_gpus_or_containers_has_a_whole_page(
 ) -> None:
     node = Node("node-1", tenants.state_dir)
     node.known = known
-    found = samples(exposition.page(asyncio.run(node.view()), Counts()))
+    found = samples(exposition.Pages().text(asyncio.run(node.view()), Counts()))
     assert of(found, "vcuda_build_info") == 1
     assert {name for name, _ in found if "container_" in name or "gpu_" in name} == set()
+
+
+def test_a_page_that_keeps_what_stayed_is_the_page_that_is_made_anew(tenants: Tenants) -> None:
+    pages = exposition.Pages()
+    for turn, names in enumerate((["a"], ["a", "b"], ["a", "b"], ["b"])):
+        for id in ("a", "b"):
+            if id in names:
+                tenants.holds(id, shares=[GpuShare("GPU-0", GIB, 20 + turn)])
+                tenants.uses(id, held=turn << 20)
+            else:
+                with tenants.ledger:
+                    tenants.ledger.remove(id)
+        view, counts = look(tenants, 16, 16), Counts()
+        counts.add({"kind": "claimed", "seconds": turn})
+        assert pages.text(view, counts) == exposition.Pages().text(view, counts)
+
+
+def test_exemplars_name_the_last_allocation_of_each_bucket_where_the_name_may_be_as_long(
+    tenants: Tenants,
+) -> None:
+    counts = Counts()
+    for id, seconds, at in (
+        ("a", 0.004, 5.0),
+        ("b", 0.003, 6.5),
+        ("c", 0.3, 7.0),
+        ("d" * 119, 9, 8),
+    ):
+        counts.add({"kind": "claimed", "allocation": id, "seconds": seconds, "time": at})
+    page = exposition.open_metrics_page(look(tenants, 16), counts).decode()
+    (family,) = [f for f in open_metrics_parsed(page) if f.name == "vcuda_start_seconds"]
+    told = [(s.labels["le"], s.exemplar) for s in family.samples if s.exemplar]
+    assert {le: (one.labels, one.value, float(one.timestamp)) for le, one in told} == {
+        "0.005": ({"allocation": "b"}, 0.003, 6.5),
+        "0.5": ({"allocation": "c"}, 0.3, 7.0),
+    }
+    assert "# {" not in exposition.Pages().text(look(tenants, 16), counts).decode()
 
 
 def whole_page(tenants: Tenants) -> bytes:
@@ -184,7 +223,7 @@ def whole_page(tenants: Tenants) -> bytes:
     counts = Counts()
     counts.add({"kind": "claimed", "seconds": 0.02})
     counts.add({"kind": "refused", "text": "largest free share is"})
-    return exposition.page(look(tenants, 16), counts)
+    return exposition.Pages().text(look(tenants, 16), counts)
 
 
 def test_promtool_finds_nothing_but_gpumanagers_name(tenants: Tenants) -> None:

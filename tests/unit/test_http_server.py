@@ -16,7 +16,7 @@ import pytest
 from unit.ground import GIB, gpus
 from unit.served import Served, command, free_port, resident_bytes
 from unit.tenants import Tenants
-from vcuda_oci import names
+from vcuda_oci import events, names
 from vcuda_oci.allocation import GpuShare
 from vcuda_plugin import http_server
 from vcuda_plugin.node_gpus import NodeGpus
@@ -64,6 +64,28 @@ def test_each_path_answers_what_it_is_for(served: Served) -> None:
         assert served.get(path, **browser)[1]["Content-Type"] == "text/html; charset=utf-8"
     assert (served.get("/")[0], served.get("/")[1]["Location"]) == (307, "/usage")
     assert served.get("/none")[0] == 404
+
+
+OPEN_METRICS = "application/openmetrics-text;version=1.0.0;q=0.7,text/plain;version=0.0.4;q=0.5"
+
+
+@pytest.mark.parametrize("setting", ["no", "yes"])
+def test_exemplars_are_told_where_the_setting_says_so_to_who_understands_them(
+    tmp_path: Any, setting: str
+) -> None:
+    events.record(str(tmp_path), "p", "claimed", "box", "", seconds=0.02)
+    process = Served(str(tmp_path), setting)
+    for accept, is_open in (
+        ("text/plain", False),
+        ("*/*", False),
+        (OPEN_METRICS, setting == "yes"),
+    ):
+        _, headers, page = process.get("/metrics", Accept=accept)
+        assert headers["Content-Type"].startswith("application/openmetrics-text") == is_open
+        assert (b'# {allocation="box"} 0.02 ' in page, page.endswith(b"# EOF\n")) == (
+            is_open, is_open
+        )  # fmt: skip
+    assert process.end() == 0
 
 
 def test_only_get_and_head_are_answered(served: Served) -> None:

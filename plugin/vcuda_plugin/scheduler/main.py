@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from .follow import Follower
 
-PROGRAM = "vcuda-scheduler-extender"
+PROGRAM = names.EXTENDER_PROGRAM
 PORT = 3456
 # Longer than kube-scheduler keeps an idle connection, so that none ends under a call of its.
 _KEEP_ALIVE_SECONDS = 120

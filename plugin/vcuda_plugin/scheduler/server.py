@@ -130,7 +130,8 @@ class Server:
             failure = NOT_READY
         if failure:
             self._metrics.failures.labels("bind").inc()
-            _log.warning("bind %s/%s to %s: %s", asked.namespace, asked.name, asked.node, failure)
+            pod = f"{asked.namespace}/{asked.name} ({asked.uid})"
+            _log.warning("bind %s to %s: %s", pod, asked.node, failure)
         return extender_api.binding_result(failure)
 
     async def _preempt(self, body: bytes) -> bytes | Answer:

@@ -1,0 +1,112 @@
+"""What a node's events say of pods, as Kubernetes Events that are counted and paced: pure.
+
+Source: Kubernetes API, "Event v1"; client-go tools/record, whose events have these names and
+fields. An Event lives for an hour in the API (kube-apiserver --event-ttl).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vcuda_oci import events, names
+from vcuda_oci.identity import pod_uid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from vcuda_oci.allocation import Allocation
+
+REASONS = {
+    events.REFUSED: "GpuShareRefused",
+    events.THROTTLED: "GpuShareThrottled",
+    events.OUT_OF_MEMORY: "GpuMemoryLimitReached",
+    events.BYPASS_FOUND: "GpuLimitBypassed",
+    events.GPU_UNHEALTHY: "GpuUnhealthy",
+}
+_MOST_TEXT = 1000  # of a message, in bytes; the API takes 1 KiB
+_MOST_NAME = 253
+# What names a namespace and a pod, and what the API and the kubelet make of a UID.
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+
+
+class Happened(NamedTuple):
+    """To one container of a pod. key: of all that is counted together. at: seconds since 1970."""
+
+    key: tuple[str, str, str]
+    namespace: str
+    pod: str
+    uid: str
+    reason: str
+    text: str
+    times: int
+    at: float
+
+
+def of_event(event: Mapping[str, Any], held: Sequence[Allocation]) -> Iterator[Happened]:
+    """What an event that a program recorded says of pods. held: every allocation, by whose shares
+    a GPU's trouble is theirs."""
+    kind, gpu = event["kind"], str(event.get("gpu", ""))
+    if kind == events.GPU_UNHEALTHY:
+        for allocation in held:
+            if any(share.uuid == gpu for share in allocation.shares):
+                about = events.about(allocation.container_id, allocation.pod)
+                yield from _of_container(event, gpu, allocation.id, about.get("pod", ""))
+    elif kind in REASONS:
+        yield from _of_container(event, gpu, event["allocation"], str(event.get("pod", "")))
+
+
+def _of_container(
+    event: Mapping[str, Any], gpu: str, allocation: str, name: str
+) -> Iterator[Happened]:
+    """Nothing where the names are none of a pod's: they become part of a path."""
+    namespace, _, rest = name.partition("/")
+    pod, _, container = rest.partition("/")
+    uid = pod_uid(allocation, container)
+    if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(pod) and _UID.fullmatch(uid)):
+        return
+    reason, times = REASONS[event["kind"]], event.get("times", 1)
+    text = f"allocation {allocation}: {event['text']}"
+    cut = text.encode(errors="replace")[:_MOST_TEXT].decode(errors="ignore")
+    yield Happened(
+        *((reason, allocation, gpu), namespace, pod, uid, reason, cut),
+        *(times if type(times) is int and 0 < times < 1 << 31 else 1, event["time"]),
+    )
+
+
+def name_of(first: Happened) -> str:
+    """The same for the same first time: whoever is not sure that it was created may do it again."""
+    told = "\0".join((*first.key, first.uid, repr(first.at)))
+    end = "." + hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
+    return first.pod[: _MOST_NAME - len(end)].rstrip(".-") + end
+
+
+def created(first: Happened, last: Happened, count: int, node: str) -> dict[str, Any]:
+    """The object. first, last: of the times that it counts."""
+    about = {"name": first.pod, "namespace": first.namespace, "uid": first.uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name_of(first), "namespace": first.namespace},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
+        "reason": first.reason,
+        "type": "Warning",
+        "source": {"component": names.AGENT_PROGRAM, "host": node},
+        "reportingComponent": names.AGENT_PROGRAM,
+        "reportingInstance": node,
+        "firstTimestamp": _time(first.at),
+        **counted(last, count),
+    }
+
+
+def counted(last: Happened, count: int) -> dict[str, Any]:
+    """What changes in it when it happened again."""
+    count = min(count, (1 << 31) - 1)  # it is an int32
+    return {"message": last.text, "count": count, "lastTimestamp": _time(last.at)}
+
+
+def _time(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

@@ -1,0 +1,82 @@
+"""Records whose share is too small: refused memory at its limit, or waiting for its GPU time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from vcuda_hook import table, usage
+from vcuda_oci import events, names
+
+from .records import Records
+from .shortage import Reading, Share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vcuda_hook.usage import Look
+    from vcuda_oci.allocation import Allocation, GpuShare
+
+    from .shortage import Finding
+
+PERIOD_SECONDS = 5.0
+
+
+async def keep(state_dir: str) -> None:
+    watch = ShortageWatch(state_dir)
+    while True:
+        watch.look()
+        await asyncio.sleep(PERIOD_SECONDS)
+
+
+class ShortageWatch:
+    """What pages count already is of the time before; whoever comes later begins at nothing."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._records = Records(state_dir)
+        self._shares: dict[str, tuple[int, list[Share]]] = {}  # by allocation: its page's inode
+        self._is_first = True
+
+    def look(self) -> None:
+        whole, _ = self._records.read()
+        for allocation in whole:
+            look = usage.look(self._records.ledger, allocation)
+            if look:
+                for share, finding in self._found(allocation, look):
+                    self._record(allocation, share, finding)
+        ids = {allocation.id for allocation in whole}
+        self._shares = {id: known for id, known in self._shares.items() if id in ids}
+        self._is_first = False
+
+    def _found(self, allocation: Allocation, look: Look) -> Iterator[tuple[GpuShare, Finding]]:
+        at = look.at_ns / 1e9
+        readings = [Reading(at, gpu.refusals, gpu.throttled_ns / 1e9) for gpu in look.gpus]
+        file, shares = self._shares.get(allocation.id, (0, []))
+        if len(shares) != len(readings):
+            before = [reading.refusals if self._is_first else 0 for reading in readings]
+            shares = [Share(*begun) for begun in zip(readings, before)]
+        elif file != look.file:
+            for share, reading in zip(shares, readings):
+                share.begin(reading)
+        self._shares[allocation.id] = look.file, shares
+        for held, share, reading in zip(allocation.shares, shares, readings):
+            for finding in share.see(reading):
+                yield held, finding
+
+    def _record(self, allocation: Allocation, share: GpuShare, finding: Finding) -> None:
+        if finding.kind == events.OUT_OF_MEMORY:
+            size = table.size(share.memory_bytes)
+            what = "allocation" if finding.times == 1 else "allocations"
+            text = f"{finding.times} {what} refused at its limit, {size} of {share.uuid}"
+        else:
+            text = (
+                f"its launches waited {finding.percent} % of the last minute for their "
+                f"{share.core_percent} % of {share.uuid}"
+            )
+        events.record(
+            *(self._records.ledger.state_dir, names.AGENT_PROGRAM, finding.kind),
+            *(allocation.id, text),
+            **events.about(allocation.container_id, allocation.pod),
+            gpu=share.uuid,
+            times=finding.times,
+        )

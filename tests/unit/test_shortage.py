@@ -1,0 +1,143 @@
+"""Who is refused memory at his limit, or waits for his GPU time, is told of; and not too often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from unit.ground import GIB
+from unit.tenants import Tenants
+from vcuda_hook import usage
+from vcuda_oci import events
+from vcuda_oci.allocation import GpuShare
+from vcuda_plugin import shortage_watch
+from vcuda_plugin.shortage import LAST_PAUSE_SECONDS, Finding, Reading, Share
+from vcuda_plugin.shortage_watch import ShortageWatch
+
+POD = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
+
+
+def told(readings: list[tuple[float, int, float]], before: int = 0) -> list[tuple[float, Finding]]:
+    """When each is found, of a share that was seen first as the first reading has it."""
+    share = Share(Reading(*readings[0]), before)
+    return [(at, found) for at, *rest in readings for found in share.see(Reading(at, *rest))]
+
+
+def memory(times: int) -> Finding:
+    return Finding("out-of-memory", times, 0)
+
+
+def test_refusals_are_told_at_once_and_later_ones_together() -> None:
+    readings = [(0.0, 3, 0.0), (5.0, 4, 0.0), (10.0, 9, 0.0), (65.0, 9, 0.0), (70.0, 9, 0.0)]
+    assert told(readings) == [(0.0, memory(3)), (65.0, memory(6))]
+    assert told(readings, before=3) == [(5.0, memory(1)), (65.0, memory(5))]
+
+
+def test_a_container_in_a_loop_is_told_of_a_few_times_in_a_day() -> None:
+    day = told([(5.0 * look, look, 5.0 * look) for look in range(24 * 720)])
+    kinds = [found.kind for _, found in day]
+    assert kinds.count("out-of-memory") == kinds.count("throttled") == 29
+    assert sum(found.times for _, found in day if found.kind == "out-of-memory") > 24 * 720 - 721
+
+
+def test_after_a_long_peace_it_is_told_of_as_the_first_time() -> None:
+    loop = [(5.0 * look, look, 0.0) for look in range(720)]
+    later = 3600 + 2 * LAST_PAUSE_SECONDS
+    readings = [*loop, (later, 800, 0.0), (later + 60, 801, 0.0)]
+    assert [at for at, _ in told(readings)][-2:] == [later, later + 60]
+
+
+def test_heavily_throttled_is_who_waits_half_of_a_minute_or_more() -> None:
+    assert told([(0.0, 0, 0.0), (59.0, 0, 59.0)]) == []
+    assert told([(0.0, 0, 0.0), (60.0, 0, 29.0)]) == []
+    assert told([(0.0, 0, 0.0), (60.0, 0, 30.0)]) == [(60.0, Finding("throttled", 1, 50))]
+    eight_threads = [(0.0, 0, 0.0), (30.0, 0, 240.0), (60.0, 0, 480.0)]
+    assert told(eight_threads) == [(60.0, Finding("throttled", 1, 100))]
+
+
+@pytest.mark.parametrize("word", [0, 2**64 - 1])
+def test_a_page_that_is_scribbled_over_again_and_again_says_no_more_than_others(word: int) -> None:
+    loop = ((5.0 * look, *((5, 100.0), (word, word / 1e9))[look % 2]) for look in range(720))
+    found = [finding for _, finding in told(list(loop), before=5)]
+    assert [finding.kind for finding in found].count("out-of-memory") <= 7
+    assert all(finding.percent <= 100 for finding in found) and len(found) <= 14
+
+
+class Watched:
+    """A node's tenants, looked at as the agent does."""
+
+    def __init__(self, tenants: Tenants) -> None:
+        self.tenants, self.watch = tenants, ShortageWatch(tenants.state_dir)
+
+    def events(self) -> list[dict[str, Any]]:
+        self.watch.look()
+        return list(events.read(self.tenants.state_dir))
+
+
+@pytest.fixture
+def tenants(tmp_path: Any) -> Iterator[Tenants]:
+    node = Tenants(str(tmp_path))
+    yield node
+    node.close()
+
+
+def holds(tenants: Tenants, id: str = "pod-u.main") -> None:
+    tenants.holds(id, shares=[GpuShare("GPU-0", GIB, 30)], pod=POD)
+
+
+def test_what_is_told_names_the_container_its_limit_and_its_gpu(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds(tenants)
+    watched = Watched(tenants)
+    assert watched.events() == []
+    tenants.uses("pod-u.main", refusals=2, throttled_ns=45_000_000_000)
+    now = usage.time.monotonic_ns() + 60_000_000_000
+    monkeypatch.setattr(usage.time, "monotonic_ns", lambda: now)
+    refused, waited = watched.events()
+    assert refused.pop("time") and waited.pop("time")
+    common = {"from": "vcuda-node-agent", "allocation": "pod-u.main", "container": "pod-u.main"}
+    common.update(pod="ml/train/main", gpu="GPU-0")
+    text = "2 allocations refused at its limit, 1 GiB of GPU-0"
+    assert refused == {**common, "kind": "out-of-memory", "text": text, "times": 2}
+    text = "its launches waited 75 % of the last minute for their 30 % of GPU-0"
+    assert waited == {**common, "kind": "throttled", "text": text, "times": 1}
+
+
+def test_what_came_before_the_agent_is_not_told_and_what_comes_with_a_container_is(
+    tenants: Tenants,
+) -> None:
+    holds(tenants)
+    tenants.uses("pod-u.main", refusals=2)
+    watched = Watched(tenants)
+    assert watched.events() == []
+    holds(tenants, "pod-v.main")  # it was refused before anybody looked
+    tenants.uses("pod-v.main", refusals=1)
+    assert [event["allocation"] for event in watched.events()] == ["pod-v.main"]
+
+
+def test_a_container_that_is_started_anew_begins_at_nothing(tenants: Tenants) -> None:
+    holds(tenants)
+    watched = Watched(tenants)
+    assert watched.events() == []
+    tenants.uses("pod-u.main", refusals=5)
+    assert len(watched.events()) == 1
+    holds(tenants)  # a fresh page
+    tenants.uses("pod-u.main", refusals=1)
+    assert len(watched.events()) == 1
+    (share,) = watched.watch._shares["pod-u.main"][1]
+    assert share._memory.times == 1  # kept for the end of the pause
+
+
+def test_a_page_that_tells_nothing_holds_up_nobody(tenants: Tenants) -> None:
+    holds(tenants, "pod-a.main")
+    holds(tenants)
+    watched = Watched(tenants)
+    watched.watch.look()
+    with open(tenants.page("pod-a.main"), "wb") as page:
+        page.write(b"\xff" * 100)
+    tenants.uses("pod-u.main", refusals=5)
+    assert [event["allocation"] for event in watched.events()] == ["pod-u.main"]
+    assert shortage_watch.PERIOD_SECONDS < 10  # a restarted container's page is gone then
