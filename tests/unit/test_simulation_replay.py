@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -9,23 +10,29 @@ import pytest
 
 from unit.clusters import SETTINGS
 from unit.ground import GIB
+from vcuda_plugin.scheduler import quota_limits
 from vcuda_plugin.scheduler.ask import ask_of
 from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.simulation import fgd_trace, nodes, report
+from vcuda_plugin.scheduler.simulation import fgd_trace, nodes, replay, report
 from vcuda_plugin.scheduler.simulation.fragmentation import Mix
 from vcuda_plugin.scheduler.simulation.policies import policies
 from vcuda_plugin.scheduler.simulation.replay import Outcome, Replay
-from vcuda_plugin.scheduler.simulation.trace import TracePod
+from vcuda_plugin.scheduler.simulation.trace_pod import TracePod
 
-ALL = ["binpack", "spread", "topology", "first-fit", "best-fit", "fgd"]
+ALL = ["binpack", "spread", "topology", "no-reserve", "first-fit", "best-fit", "fgd"]
 
 
 def replayed(
-    pods: list[TracePod], *groups: str, policy: str = "binpack", seed: int = 1, mix: Any = None
+    pods: list[TracePod],
+    *groups: str,
+    policy: str = "binpack",
+    seed: int = 1,
+    mix: Any = None,
+    limits: Any = MappingProxyType({}),
 ) -> Outcome:
     mix = mix or Mix(pods)
-    replay = Replay(nodes.parse(list(groups)), policies(mix, seed)[policy], mix)
-    return replay.run(pods, lambda come: None)
+    found = Replay(nodes.parse(list(groups)), policies(mix, seed)[policy], mix, limits)
+    return found.run(pods)
 
 
 def where(outcome: Outcome) -> dict[str, list[str]]:
@@ -52,6 +59,7 @@ def test_what_fits_nowhere_waits_for_an_end_and_the_higher_priority_waits_less()
     found = report.figures(pods, nodes.parse(["1x1:H100:80GiB"]), outcome)
     assert (found["placed"], found["no_room"], found["never_fits"]) == (4, 0, 1)
     assert (found["placed_percent"], found["at_once_percent"]) == (80, 40)
+    assert (found["whole_at_once_percent"], found["quota"]) == (25, None)
     assert found["wait_seconds"] == {"p50": 0, "p99": 14, "most": 14}
     assert found["allocated_percent"] == {"most": 100, "mean": 88}
 
@@ -146,3 +154,57 @@ def test_every_pod_of_a_generated_trace_is_understood() -> None:
     for pod in fgd_trace.filling(5, 200):
         ask = ask_of(pod.as_object(), SETTINGS)
         assert ask and ask.core == pod.core * pod.count
+
+
+def test_a_pod_that_only_its_quota_keeps_off_is_told_and_waits_for_its_namespaces_own() -> None:
+    pods = [
+        TracePod("first", 0, duration=10, core=60, namespace="team"),
+        TracePod("over", 1, core=50, namespace="team"),
+        TracePod("others", 2, core=50, namespace="free"),
+        TracePod("no room", 3, count=2, namespace="free"),
+        TracePod("no model", 4, core=10, namespace="none"),
+    ]
+    limits = quota_limits.limits('{"team": {"quota": {"H100": 1}}, "none": {}}')
+    groups = ["1x2:H100:80GiB"]
+    outcome = replayed(pods, *groups, limits=limits)
+    assert outcome.forbidden == {"over", "no model"}
+    assert (list(outcome.placed), outcome.waited) == (["first", "others", "over"], [0, 0, 9])
+    assert outcome.never == {"no model"}
+    assert report.figures(pods, nodes.parse(groups), outcome, limits)["quota"] == {
+        "refused": 2,
+        "never_placed": 1,
+        "used": [{"namespace": "team", "model": "H100", "most": 0.6, "limit": 1}],
+    }
+
+
+def test_a_quota_of_a_pool_sends_pods_to_its_nodes_only() -> None:
+    pods = [TracePod(name, core=60, namespace="team") for name in ("a", "b")]
+    limits = quota_limits.limits('{"team": {"quota": {"H100": 8}, "pool": ["public"]}}')
+    groups = ["1x1:H100:80GiB@private", "1x1:H100:80GiB@public"]
+    outcome = replayed(pods, *groups, policy="first-fit", limits=limits)
+    assert (where(outcome), outcome.forbidden) == ({"a": ["1-0"]}, {"b"})
+
+
+def test_without_the_reserve_a_share_opens_the_smaller_node_instead_of_going_beside_another() -> (
+    None
+):
+    """Free are 50 % beside three whole GPUs, and one GPU on a node of its own."""
+    pods = [TracePod("a", core=50, model="four"), TracePod("asked", core=40)]
+    groups = ["1x4:four:80GiB", "1x1:one:80GiB"]
+    assert where(replayed(pods, *groups))["asked"] == ["0-0"]
+    assert where(replayed(pods, *groups, policy="no-reserve"))["asked"] == ["1-0"]
+
+
+def test_who_waits_long_is_told_how_many_came_and_wait(monkeypatch: Any) -> None:
+    monkeypatch.setattr(replay, "TOLD_EVERY_SECONDS", 0)
+    pods = [TracePod(f"p-{n}", n, duration=5) for n in range(3)]
+    mix, told = Mix(pods), list[tuple[int, int]]()
+    described = nodes.parse(["1x1:H100:80GiB"])
+    Replay(
+        described,
+        policies(mix, 1)["binpack"],
+        mix,
+        say=lambda come, waiting: told.append((come, waiting)),
+    ).run(pods)
+    # As each comes, and as each ends.
+    assert told == [(1, 0), (2, 1), (3, 2), (3, 1), (3, 0), (3, 0)]

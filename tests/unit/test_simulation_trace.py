@@ -12,31 +12,33 @@ from hypothesis import strategies as st
 from unit.ground import GIB
 from vcuda_oci.errors import VcudaError
 from vcuda_plugin.scheduler.simulation import command, fgd_trace, nodes, trace
-from vcuda_plugin.scheduler.simulation.trace import TracePod, dump, parse
+from vcuda_plugin.scheduler.simulation.trace import Trace, dump, parse
+from vcuda_plugin.scheduler.simulation.trace_pod import TracePod
 
 PODS = [
     TracePod("a", 0, None, 30, 4 * GIB),
-    TracePod("b", 1.5, 60, 100, None, 2, 7, "H100"),
+    TracePod("b", 1.5, 60, 100, None, 2, 7, "H100", "team"),
     TracePod("c", 3, 0.5, 20, None, 2),
 ]
 CLUSTER = ["--nodes", "1x1:H100:80GiB"]
 CSV = """\
-name, arrival, duration, core, memory, count, priority, model
-c,3,0.5,20,,2,,
-a,0,,30,4GiB,,,
+name, arrival, duration, core, memory, count, priority, model, namespace
+c,3,0.5,20,,2,,,
+a,0,,30,4GiB,,,,
 
-b,1.5,60,,,2,7,H100
+b,1.5,60,,,2,7,H100,team
 """
 JSON = """\
 {"name": "a", "core": 30, "memory": "4GiB"}
-{"name": "b", "arrival": 1.5, "duration": 60, "count": 2, "priority": 7, "model": "H100"}
+{"name": "b", "arrival": 1.5, "duration": 60, "count": 2, "priority": 7, "model": "H100", \
+"namespace": "team"}
 {"name": "c", "arrival": 3, "duration": 0.5, "core": 20, "count": 2, "memory": null}
 """
 
 
 def test_json_lines_and_csv_say_the_same_and_what_is_saved_is_read_again() -> None:
-    assert parse(CSV.splitlines(), "t") == parse(JSON.splitlines(), "t") == PODS
-    assert parse(dump(PODS), "t") == PODS
+    assert parse(CSV.splitlines(), "t") == parse(JSON.splitlines(), "t") == Trace(PODS)
+    assert parse(dump(PODS), "t") == Trace(PODS)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,9 @@ def test_nonsense_is_refused_and_never_breaks_the_reader(lines: list[str]) -> No
         assert refused.where.startswith("t")
 
 
-@pytest.mark.parametrize("spec", ["8:H100:80GiB", "0x8:H:1GiB", "1x99:H:1GiB", "1x8:H:no", "1x8:H"])
+@pytest.mark.parametrize(
+    "spec", ["8:H100:80GiB", "0x8:H:1GiB", "1x99:H:1GiB", "1x8:H:no", "1x8:H", "1x8:H:1GiB@"]
+)
 def test_a_cluster_that_makes_no_sense_is_refused(spec: str) -> None:
     with pytest.raises(VcudaError, match=f"^--nodes {spec}: "):
         nodes.parse([spec])
@@ -105,6 +109,11 @@ def test_a_cluster_that_makes_no_sense_is_refused(spec: str) -> None:
         (["--generate", "fgd", *CLUSTER, "--pods", "0"], 1, "--pods 0: no such trace; "),
         (["/none/trace", *CLUSTER], 1, "/none/trace: cannot be read: "),
         (["--generate", "fgd", *CLUSTER, "--save", "/none/t"], 1, "/none/t: cannot be written: "),
+        (
+            ["--generate", "fgd", *CLUSTER, "--quota", "/none/q"],
+            1,
+            "/none/q: cannot be read: No such file",
+        ),
         (CLUSTER, 2, "error: name a TRACE, or --generate one"),
         (["trace", "--generate", "fgd", *CLUSTER], 2, "error: name a TRACE, or --generate one"),
     ],
@@ -120,6 +129,32 @@ def test_a_command_line_without_sense_is_told_in_one_line(
     assert (ended, told.out) == (code, "")
     assert told.err.splitlines()[-1].startswith("vcuda simulate: " + line)
     assert code == 2 or told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ": no quotas: "),
+        ("[]", ": no quotas: "),
+        (
+            '{"team": {"quota": {"M40": -1}}}',
+            ": no quotas: of 'team': 'M40' cannot have -1 cards; ",
+        ),
+        ('{"team": 3}', ": no quotas: of 'team': write an object of quota and pool; "),
+        ('{"kind": "ConfigMap", "data": {}}', ": no quotas: there is no key gpu_quota; "),
+        ('{"kind": "ConfigMap", "data": {"gpu_quota": "{"}}', ": no quotas: gpu_quota is not JSON"),
+    ],
+)
+def test_a_quota_without_sense_is_told_in_one_line(
+    text: str, said: str, tmp_path: Any, capsys: Any
+) -> None:
+    path = f"{tmp_path}/quota.json"
+    with open(path, "w") as file:
+        file.write(text)
+    assert command.main(["--generate", "fgd", *CLUSTER, "--quota", path]) == 1
+    told = capsys.readouterr()
+    assert told.err.startswith("vcuda simulate: " + path + said)
+    assert (told.out, told.err.count("\n")) == ("", 1)
 
 
 def test_a_described_cluster_has_its_models_its_sizes_and_its_links() -> None:

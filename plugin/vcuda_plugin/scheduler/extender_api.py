@@ -58,7 +58,11 @@ def candidates(body: bytes) -> Candidates:
         if not {str}.issuperset(map(type, names)):
             raise Malformed("NodeNames are not all names")
         return Candidates(pod, names, None)
-    items = _lower(nodes).get("items") if isinstance(nodes, dict) else []
+    if names is not None:
+        raise Malformed("NodeNames are no list")
+    items = _lower(nodes).get("items") if isinstance(nodes, dict) else nodes
+    if items is not None and not isinstance(items, list):
+        raise Malformed("Nodes are no list of nodes")
     found = [each for each in items or [] if isinstance(each, dict)]
     return Candidates(pod, [_name(each) for each in found], found)
 

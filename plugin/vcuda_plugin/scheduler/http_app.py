@@ -27,6 +27,7 @@ class Answer(NamedTuple):
     body: bytes
     status: int = 200
     kind: bytes = JSON
+    allow: bytes = b""  # the methods that would have been right
 
 
 def line(text: str, status: int) -> Answer:
@@ -50,11 +51,14 @@ class HttpApp:
         elif found and scope["method"] in ("GET", "HEAD"):
             answer = found[0](found[1])
         elif post or found:
-            answer = line(f"{path} is for {'POST' if post else 'GET'}", 405)
+            allowed = "POST" if post else "GET, HEAD"
+            answer = line(f"{path} is for {allowed}", 405)._replace(allow=allowed.encode())
         else:
             answer = line(f"{path} is not served", 404)
         length = str(len(answer.body)).encode()
         headers = [(b"content-type", answer.kind), (b"content-length", length)]
+        if answer.allow:
+            headers.append((b"allow", answer.allow))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
 

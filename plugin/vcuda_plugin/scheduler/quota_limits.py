@@ -76,6 +76,11 @@ def parse(config_map: Mapping[str, Any]) -> dict[str, Limit]:
     text = data.get(KEY) if isinstance(data, dict) else None
     if not isinstance(text, str):
         raise ValueError(f"there is no key {KEY}; write {_EXAMPLE}")
+    return limits(text)
+
+
+def limits(text: str) -> dict[str, Limit]:
+    """By namespace, of the value of the key. Raises ValueError, as `parse`."""
     try:
         said = json_bytes.loads(text.encode())
     except ValueError as error:

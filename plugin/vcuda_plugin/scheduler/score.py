@@ -39,8 +39,11 @@ _FULLNESS = {SPREAD: 0.8}
 _STEEPNESS = 3.0
 
 
-def scores(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> list[int]:
-    """In the order of `names`; 0 of a node that is not known."""
+def scores(cluster: Cluster, ask: PodAsk, names: Sequence[str], reserve: bool = True) -> list[int]:
+    """In the order of `names`; 0 of a node that is not known.
+
+    reserve: whether what is left behind counts, which keeps GPUs whole for pods that take such.
+    """
     with cluster.lock:
         rows, part = cluster.rows(names), ask.single
         before = free_of(cluster, rows)
@@ -53,7 +56,7 @@ def scores(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> list[int]:
             full = 1 - full
         worse = (useless(after) - useless(before)) / max(1, ask.core // 100)
         behind = 1 / (1 + np.exp(_STEEPNESS * worse))
-        weight = _FULLNESS.get(order, 0.3)
+        weight = _FULLNESS.get(order, 0.3) if reserve else 1
         value = weight * full + (1 - weight) * behind
         whole = part.core // 100 if part else 0
         if TOPOLOGY in (order, ask.gpu_order) and whole > 1:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vcuda_oci import names
 from vcuda_oci.errors import VcudaError
 
-from . import extender_api, inspect, json_bytes
+from . import extender_api, inspect, json_bytes, openapi
 from .ask import ask_of
 from .extender_api import Malformed
 from .fit import Verdict, fit
@@ -65,6 +65,7 @@ class Server:
                 "/readyz": self._readyz,
                 "/version": lambda _: Answer(json_bytes.dumps({"version": names.VERSION})),
                 "/metrics": lambda _: Answer(self._metrics.page(), kind=PROMETHEUS),
+                "/openapi.json": lambda _: Answer(json_bytes.dumps(openapi.PAGE)),
                 "/inspect": lambda _: Answer(json_bytes.dumps(inspect.nodes(self._cluster))),
                 "/inspect/": self._inspect,
             },

@@ -7,17 +7,20 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from vcuda_oci import files
 from vcuda_oci.errors import VcudaError
+from vcuda_plugin.scheduler import json_bytes, quota_limits
 
 from . import fgd_trace, nodes, report, trace
 from .fragmentation import Mix
 from .policies import policies
 from .replay import Replay
+from .trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .trace import TracePod
+    from vcuda_plugin.scheduler.quota_limits import Limit
 
 PROGRAM = "vcuda simulate"
 _MOST_LOAD, _MOST_PODS = 100, 1_000_000
@@ -45,15 +48,22 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("trace", metavar="TRACE", nargs="?", help="pods, as JSON lines or CSV")
-    add("--generate", metavar="NAME", choices=["fgd"], help="a trace like a public one: fgd")
+    add("trace", metavar="TRACE", nargs="?", help="pods, as JSON lines, CSV, or Alibaba's CSV")
+    add(
+        "--generate",
+        metavar="NAME",
+        choices=fgd_trace.MIXES,
+        help="a trace like the public one: fgd; multi: more pods of it take several GPUs",
+    )
     add(
         "--nodes",
         metavar="SPEC",
         action="append",
         required=True,
-        help="COUNTxGPUS:MODEL:MEMORY[:LINKED], such as 100x8:H100:80GiB:4; may be repeated",
+        help="COUNTxGPUS:MODEL:MEMORY[:LINKED][@POOL], such as 100x8:H100:80GiB:4, or a CSV file "
+        "as the public trace has it; may be repeated",
     )
+    add("--quota", metavar="FILE", help="JSON as in the key gpu_quota, or the ConfigMap as JSON")
     add("--policy", metavar="NAME", action="append", help="only these; default: all")
     add("--load", type=float, default=1.3, help="GPUs asked for at a time per GPU; default 1.3")
     add("--pods", type=int, help="so many, which come and go; default: enough, and they stay")
@@ -66,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
 def _simulate(arguments: argparse.Namespace) -> int:
     described = nodes.parse(arguments.nodes)
     gpus = sum(len(node.usable) for node in described)
-    pods = _pods(arguments, gpus)
+    limits = quotas(arguments.quota) if arguments.quota else {}
+    pods, without_gpu = _trace(arguments, gpus)
     mix = Mix(pods)
     # Anew for each, so that its dice do not depend on which others run.
     known = list(policies(mix, arguments.seed))
@@ -77,35 +88,55 @@ def _simulate(arguments: argparse.Namespace) -> int:
     found = {}
     for name in dict.fromkeys(wanted):
 
-        def say(come: int, name: str = name) -> None:
-            print(f"{PROGRAM}: {name}: {come} of {len(pods)} pods", file=sys.stderr, flush=True)
+        def say(come: int, waiting: int, name: str = name) -> None:
+            line = f"{name}: {come} of {len(pods)} pods came, {waiting} wait"
+            print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
 
-        replay = Replay(described, policies(mix, arguments.seed)[name], mix)
-        found[name] = report.figures(pods, described, replay.run(pods, say))
+        replay = Replay(described, policies(mix, arguments.seed)[name], mix, limits, say)
+        found[name] = report.figures(pods, described, replay.run(pods), limits)
     asked = round(sum(pod.gpus for pod in pods), 2)
     if arguments.json:
         cluster = {"nodes": len(described), "gpus": gpus}
-        tree = {"cluster": cluster, "trace": {"pods": len(pods), "gpus": asked}, "policies": found}
+        told = {"pods": len(pods), "gpus": asked, "without_gpu": without_gpu}
+        tree = {"cluster": cluster, "trace": told, "policies": found}
         print(json.dumps(tree, indent=2))
         return 0
     print(f"{len(pods)} pods ask for {asked:g} GPUs; there are {gpus} on {len(described)} nodes")
-    print("\n".join(report.table(found)))
+    if without_gpu:
+        print(f"{without_gpu} more pods ask for no GPU and are left out")
+    print("\n".join([*report.table(found), *report.quota_lines(found)]))
     return 0
 
 
-def _pods(arguments: argparse.Namespace, gpus: int) -> list[TracePod]:
+def quotas(path: str) -> dict[str, Limit]:
+    """By namespace, as the extender reads them. Raises VcudaError."""
+    try:
+        text = files.read(path, follow=True).decode()
+        if json_bytes.loads(text.encode()).get("kind") == "ConfigMap":
+            return quota_limits.parse(json_bytes.loads(text.encode()))
+        return quota_limits.limits(text)
+    except OSError as error:
+        raise VcudaError(f"cannot be read: {error.strerror}", path, "name a file") from error
+    except (ValueError, AttributeError) as error:
+        mend = f"write what the key {quota_limits.KEY} of the ConfigMap holds, or all of it as JSON"
+        raise VcudaError(f"no quotas: {error}"[:300], path, mend) from error
+
+
+def _trace(arguments: argparse.Namespace, gpus: int) -> Trace:
     """Raises VcudaError."""
+    without_gpu = 0
     if arguments.trace:
-        pods = trace.read(arguments.trace)
+        pods, without_gpu = trace.read(arguments.trace)
     else:
         if not 0 < arguments.load <= _MOST_LOAD:
             mend = f"write a number above 0, at most {_MOST_LOAD}"
             raise VcudaError("no such load", f"--load {arguments.load}", mend)
         asked = arguments.load * gpus
         if arguments.pods is None:
-            pods = fgd_trace.filling(arguments.seed, asked)
+            pods = fgd_trace.filling(arguments.seed, asked, arguments.generate)
         elif 0 < arguments.pods <= _MOST_PODS:
-            pods = fgd_trace.coming_and_going(arguments.seed, asked, arguments.pods)
+            mix, number = arguments.generate, arguments.pods
+            pods = fgd_trace.coming_and_going(arguments.seed, asked, number, mix)
         else:
             raise VcudaError("no such trace", f"--pods {arguments.pods}", f"1 to {_MOST_PODS}")
     if arguments.save:
@@ -115,4 +146,4 @@ def _pods(arguments: argparse.Namespace, gpus: int) -> list[TracePod]:
         except OSError as error:
             what = f"cannot be written: {error.strerror}"
             raise VcudaError(what, arguments.save, "name another file") from error
-    return pods
+    return Trace(pods, without_gpu)

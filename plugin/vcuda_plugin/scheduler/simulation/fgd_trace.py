@@ -10,10 +10,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from .trace import TracePod
+from .trace_pod import TracePod
 
-# GPUs and how many of a thousand pods; 0: a share of one.
-_GPUS = {0: 378, 1: 480, 2: 2, 4: 2, 8: 5}
+FGD, MULTI = "fgd", "multi"
+# GPUs and how many of a thousand pods; 0: a share of one. MULTI is of no source: the public trace
+# has few pods with several GPUs, and for these a scheduler has to keep GPUs together.
+_GPUS = {FGD: {0: 378, 1: 480, 2: 2, 4: 2, 8: 5}, MULTI: {0: 600, 1: 200, 2: 80, 4: 60, 8: 60}}
+MIXES = tuple(_GPUS)
 # Percent of one GPU, and how often.
 _SHARES = {
     **{5: 3, 11: 4, 16: 8, 22: 15, 23: 13, 27: 1, 32: 27, 44: 1, 46: 17, 47: 60},
@@ -21,30 +24,30 @@ _SHARES = {
 }
 
 
-def filling(seed: int, gpus: float) -> list[TracePod]:
+def filling(seed: int, gpus: float, mix: str = FGD) -> list[TracePod]:
     """Pods that ask for at least `gpus` GPUs in all: one a second, and none ends."""
     dice = random.Random(seed)  # noqa: S311 - nothing is kept secret with it
     pods: list[TracePod] = []
     asked = 0.0
     while asked < gpus:
-        pods.append(_pod(dice, len(pods)))
+        pods.append(_pod(dice, len(pods), mix))
         asked += pods[-1].gpus
     return pods
 
 
-def coming_and_going(seed: int, gpus: float, number: int) -> list[TracePod]:
+def coming_and_going(seed: int, gpus: float, number: int, mix: str = FGD) -> list[TracePod]:
     """So many pods, one a second, that ask for `gpus` GPUs at a time once the first have ended.
 
     How long each lives is exponentially distributed, and the same for all sizes.
     """
     dice = random.Random(seed)  # noqa: S311 - nothing is kept secret with it
-    pods = [_pod(dice, each) for each in range(number)]
+    pods = [_pod(dice, each, mix) for each in range(number)]
     mean = gpus * number / sum(pod.gpus for pod in pods)
     return [replace(pod, duration=round(dice.expovariate(1 / mean), 3)) for pod in pods]
 
 
-def _pod(dice: random.Random, number: int) -> TracePod:
-    (count,) = dice.choices(list(_GPUS), list(_GPUS.values()))
+def _pod(dice: random.Random, number: int, mix: str) -> TracePod:
+    (count,) = dice.choices(list(_GPUS[mix]), list(_GPUS[mix].values()))
     (share,) = dice.choices(list(_SHARES), list(_SHARES.values()))
     core = 100 if count else share
     return TracePod(f"pod-{number:06}", number, core=core, count=count or 1)

@@ -14,7 +14,7 @@ import numpy as np
 from vcuda_plugin.scheduler.ask import Wanted, ask_of
 from vcuda_plugin.scheduler.score import useless
 
-from .trace import SETTINGS, TracePod
+from .trace_pod import SETTINGS, TracePod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

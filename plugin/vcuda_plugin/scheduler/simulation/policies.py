@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     # The node of those that fit, and the ask, which may name the GPU now.
     Pick = Callable[[Cluster, PodAsk, Sequence[str]], tuple[str, PodAsk]]
 
-FIRST_FIT, BEST_FIT, FGD = "first-fit", "best-fit", "fgd"
+NO_RESERVE, FIRST_FIT, BEST_FIT, FGD = "no-reserve", "first-fit", "best-fit", "fgd"
 # Differences of sums below this are those of floating point.
 _DIGITS = 9
 
@@ -42,18 +42,19 @@ class Policy:
 def policies(mix: Mix, seed: int) -> dict[str, Policy]:
     """By name. mix: of the trace, which FGD knows beforehand. seed: of ours, among equal scores."""
     found = [Policy(order, order, ours(seed)) for order in (BINPACK, SPREAD, TOPOLOGY)]
+    found.append(Policy(NO_RESERVE, BINPACK, ours(seed, reserve=False)))
     found.append(Policy(FIRST_FIT, BINPACK, first_fit))
     found.append(Policy(BEST_FIT, BINPACK, best_fit))
     found.append(Policy(FGD, BINPACK, steepest(mix)))
     return {policy.name: policy for policy in found}
 
 
-def ours(seed: int) -> Pick:
-    """The highest score, and of equal ones any, as kube-scheduler does."""
+def ours(seed: int, reserve: bool = True) -> Pick:
+    """The highest score, and of equal ones any, as kube-scheduler does. reserve: as of `scores`."""
     dice = random.Random(seed)  # noqa: S311 - nothing is kept secret with it
 
     def pick(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
-        found = scores(cluster, ask, fitting)
+        found = scores(cluster, ask, fitting, reserve)
         most = max(found)
         return dice.choice([name for name, score in zip(fitting, found) if score == most]), ask
 

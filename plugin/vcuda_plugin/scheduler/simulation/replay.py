@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from vcuda_oci import decision, names
@@ -17,20 +18,24 @@ from vcuda_plugin.scheduler.cluster import Cluster
 from vcuda_plugin.scheduler.extender_api import Binding
 from vcuda_plugin.scheduler.fit import fit
 from vcuda_plugin.scheduler.objects import pod_of
+from vcuda_plugin.scheduler.quota import EXCEEDED
 from vcuda_plugin.scheduler.score import free_of
 
-from .trace import SETTINGS
+from .trace_pod import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from vcuda_plugin.scheduler.ask import PodAsk
+    from vcuda_plugin.scheduler.fit import Verdict
     from vcuda_plugin.scheduler.objects import NodeFacts
+    from vcuda_plugin.scheduler.quota_limits import Limit
 
     from .fragmentation import Mix
     from .policies import Policy
-    from .trace import TracePod
+    from .trace_pod import TracePod
 
-_TOLD_EVERY_SECONDS = 10.0
+TOLD_EVERY_SECONDS = 10.0
 
 
 @dataclass
@@ -38,7 +43,9 @@ class Outcome:
     """waited: seconds of the trace, of each pod that was placed. placed: where, by the pod's name.
 
     allocated, fragmented: GPUs' worth after each arrival. took: seconds of each filter, choice and
-    bind. never: the pods that fit no node of the cluster, whatever ends.
+    bind. never: the pods that fit no node of the cluster, whatever ends. forbidden: those that once
+    had room on a node, and only quota kept them off. used: the most that was counted of each quota,
+    percent of one GPU by namespace and model.
     """
 
     waited: list[float] = field(default_factory=list)
@@ -47,12 +54,25 @@ class Outcome:
     fragmented: list[float] = field(default_factory=list)
     took: list[float] = field(default_factory=list)
     never: set[str] = field(default_factory=set)
+    forbidden: set[str] = field(default_factory=set)
+    used: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 class Replay:
-    def __init__(self, nodes: Sequence[NodeFacts], policy: Policy, mix: Mix) -> None:
+    """limits: the quota of each namespace. say: told now and then how many have come, and wait."""
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeFacts],
+        policy: Policy,
+        mix: Mix,
+        limits: Mapping[str, Limit] = MappingProxyType({}),
+        say: Callable[[int, int], None] = lambda come, waiting: None,
+    ) -> None:
         self._policy, self._mix, self._names = policy, mix, [node.name for node in nodes]
+        self._say, self._told, self._come = say, time.monotonic(), 0
         self._cluster = Cluster(policy.order)
+        self._cluster.quota.limits = limits
         for node in nodes:
             self._cluster.put_node(node)
         self._api = _Api()
@@ -61,19 +81,21 @@ class Replay:
         self._waiting: list[tuple[int, float, int, TracePod]] = []
         self.outcome = Outcome()
 
-    def run(self, pods: Sequence[TracePod], say: Callable[[int], None]) -> Outcome:
-        """say: how many have come, now and then."""
-        told = time.monotonic()
+    def run(self, pods: Sequence[TracePod]) -> Outcome:
         for number, pod in enumerate(pods):
             self._end_until(pod.arrival)
             if not self._try(pod, pod.arrival):
                 heapq.heappush(self._waiting, (-pod.priority, pod.arrival, number, pod))
+            self._come = number + 1
             self._look()
-            if time.monotonic() - told >= _TOLD_EVERY_SECONDS:
-                told = time.monotonic()
-                say(number + 1)
+            self._tell()
         self._end_until(float("inf"))
         return self.outcome
+
+    def _tell(self) -> None:
+        if time.monotonic() - self._told >= TOLD_EVERY_SECONDS:
+            self._told = time.monotonic()
+            self._say(self._come, len(self._waiting))
 
     def _end_until(self, now: float) -> None:
         while self._ends and self._ends[0][0] <= now:
@@ -81,6 +103,7 @@ class Replay:
             while self._ends and self._ends[0][0] == at:
                 self._cluster.end_pod(heapq.heappop(self._ends)[1])
             self._retry(at)
+            self._tell()
 
     def _retry(self, now: float) -> None:
         still, failed = [], set()
@@ -100,6 +123,8 @@ class Replay:
         began = time.perf_counter()
         verdict = fit(cluster, facts.ask, self._names)
         node = ""
+        if not verdict.fitting and self._only_quota_forbids(facts.ask, verdict):
+            self.outcome.forbidden.add(pod.name)
         if verdict.fitting:
             node, ask = self._policy.pick(cluster, facts.ask, verdict.fitting)
             facts = replace(facts, ask=ask)
@@ -118,9 +143,27 @@ class Replay:
         cluster.put_pod(replace(facts, node=node, decision=bound))
         self.outcome.placed[pod.name] = tuple(share.uuid for share in bound.containers["main"])
         self.outcome.waited.append(now - pod.arrival)
+        self._count_quota(pod.namespace)
         if pod.duration is not None:
             heapq.heappush(self._ends, (now + pod.duration, facts.uid))
         return True
+
+    def _only_quota_forbids(self, ask: PodAsk, verdict: Verdict) -> bool:
+        whys = (*verdict.refused.values(), *verdict.never.values())
+        if not any(why.startswith(EXCEEDED) for why in whys):
+            return False
+        quota = self._cluster.quota
+        limits, quota.limits = quota.limits, {}
+        try:
+            return bool(fit(self._cluster, ask, self._names).fitting)
+        finally:
+            quota.limits = limits
+
+    def _count_quota(self, namespace: str) -> None:
+        quota = self._cluster.quota
+        for model in quota.limits[namespace].core if namespace in quota.limits else ():
+            pair, used = (namespace, model), quota.used(namespace, model)
+            self.outcome.used[pair] = max(used, self.outcome.used.get(pair, 0))
 
     def _look(self) -> None:
         cluster = self._cluster

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from .nodes import LINKED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from vcuda_plugin.scheduler.objects import NodeFacts
+    from vcuda_plugin.scheduler.quota_limits import Limit
 
     from .replay import Outcome
-    from .trace import TracePod
+    from .trace_pod import TracePod
 
-_HEADINGS = ("POLICY", "PLACED", "AT ONCE", "WAITED", "ALLOCATED", "FRAGMENTED", "LINKED", "TOOK")
-_BELOW = ("", "", "", "p99 / most", "mean / most", "mean / then", "", "p50 / p99")
+_HEADINGS = (
+    *("POLICY", "PLACED", "AT ONCE", "WAITED", "ALLOCATED", "FRAGMENTED", "LINKED", "QUOTA"),
+    "TOOK",
+)
+_BELOW = (
+    *("", "", "all / whole", "p99 / most", "mean / most", "mean / then", "", "refused"),
+    "p50 / p99",
+)
 
 
 def figures(
-    pods: Sequence[TracePod], nodes: Sequence[NodeFacts], outcome: Outcome
+    pods: Sequence[TracePod],
+    nodes: Sequence[NodeFacts],
+    outcome: Outcome,
+    limits: Mapping[str, Limit] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Of `latency_ms` alone a second run says something else."""
+    """Of `latency_ms` alone a second run says something else. limits: of quotas."""
     gpus = sum(len(node.usable) for node in nodes)
     most = max(outcome.allocated)
     full = outcome.allocated.index(most)
+    whole = {pod.name for pod in pods if pod.core >= 100}
+    at_once = {name for name, waited in zip(outcome.placed, outcome.waited) if not waited}
     return {
         "placed": len(outcome.placed),
         "placed_percent": _percent(len(outcome.placed), len(pods)),
-        "at_once_percent": _percent(sum(not each for each in outcome.waited), len(pods)),
+        "at_once_percent": _percent(len(at_once), len(pods)),
+        "whole_at_once_percent": _percent(len(at_once & whole), len(whole)) if whole else None,
         "never_fits": len(outcome.never),
         "no_room": len(pods) - len(outcome.placed) - len(outcome.never),
         "wait_seconds": _quantiles(outcome.waited, 1),
@@ -42,6 +56,7 @@ def figures(
             "mean": _percent(_mean(outcome.fragmented), gpus),
         },
         "linked_percent": _linked(nodes, outcome),
+        "quota": _quota(outcome, limits) if limits else None,
         "latency_ms": _quantiles(outcome.took, 1e3),
     }
 
@@ -55,11 +70,12 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
             (
                 policy,
                 f"{each['placed_percent']:.1f} %",
-                f"{each['at_once_percent']:.1f} %",
+                f"{each['at_once_percent']:.1f} / {_said(each['whole_at_once_percent'])}",
                 f"{wait['p99']:.0f} / {wait['most']:.0f} s",
                 f"{held['mean']:.1f} / {held['most']:.1f} %",
                 f"{lost['mean']:.1f} / {lost['at_most']:.1f} %",
-                "-" if each["linked_percent"] is None else f"{each['linked_percent']:.1f} %",
+                _said(each["linked_percent"]),
+                str(each["quota"]["refused"]) if each["quota"] else "-",
                 f"{took['p50']:.1f} / {took['p99']:.1f} ms",
             )
         )
@@ -67,6 +83,36 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
     ]
+
+
+def quota_lines(found: dict[str, dict[str, Any]]) -> list[str]:
+    """Of each policy, what was the most that each namespace used of each model's cards."""
+    return [
+        f"{policy}: namespace {row['namespace']} used at most {row['most']:g} of "
+        f"{row['limit']:g} cards of {row['model']}"
+        for policy, each in found.items()
+        for row in (each["quota"] or {"used": ()})["used"]
+    ]
+
+
+def _quota(outcome: Outcome, limits: Mapping[str, Limit]) -> dict[str, Any]:
+    """refused: pods that once had room, and only their quota kept them off. used: in cards."""
+    used = [
+        {
+            "namespace": namespace,
+            "model": model,
+            "most": outcome.used.get((namespace, model), 0) / 100,
+            "limit": limit / 100,
+        }
+        for namespace, each in sorted(limits.items())
+        for model, limit in sorted(each.core.items())
+    ]
+    never = len(outcome.forbidden - set(outcome.placed))
+    return {"refused": len(outcome.forbidden), "never_placed": never, "used": used}
+
+
+def _said(percent: float | None) -> str:
+    return "-" if percent is None else f"{percent:.1f} %"
 
 
 def _linked(nodes: Sequence[NodeFacts], outcome: Outcome) -> float | None:

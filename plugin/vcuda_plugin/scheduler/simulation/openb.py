@@ -1,0 +1,73 @@
+"""Pods and nodes as the public trace of Alibaba's cluster of shared GPUs writes them.
+
+Source: alibaba/clusterdata, cluster-trace-gpu-v2023, README.md and csv/openb_*_list_*.csv.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from .rows import number
+from .trace_pod import TracePod
+
+POD_COLUMNS = (
+    *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec"),
+    *("qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"),
+)
+# By which a line of that trace is known from one of ours.
+OWN = frozenset(POD_COLUMNS[1:])
+NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+_MOST_SECONDS = 1e12
+_NAME = re.compile(r"[\w.-]{1,63}", re.ASCII)
+
+
+def pod(fields: dict[str, Any]) -> TracePod | None:
+    """None: it asks for no GPU. Raises ValueError.
+
+    It comes when it was created and runs as long as it did; one that never ran, as long as it was
+    waited for. Its namespace is its class of service, in small letters.
+    """
+    _known(fields, POD_COLUMNS)
+    count = number(fields, "num_gpu", int, 0, 64)
+    if not count:
+        return None
+    core = math.ceil(number(fields, "gpu_milli", int, 1, 1000) / 10)
+    arrival = number(fields, "creation_time", float, 0, _MOST_SECONDS)
+    duration = None
+    if "deletion_time" in fields:
+        begun = arrival
+        if "scheduled_time" in fields:
+            begun = number(fields, "scheduled_time", float, arrival, _MOST_SECONDS)
+        duration = number(fields, "deletion_time", float, begun, _MOST_SECONDS) - begun
+    models = str(fields.get("gpu_spec", "")).split("|")
+    return TracePod(
+        _text(fields, "name"),
+        *(arrival, duration, core),
+        count=count,
+        model=",".join(filter(None, models)),
+        namespace=str(fields.get("qos", "default")).lower(),
+    )
+
+
+def node(fields: dict[str, Any]) -> tuple[str, int, str]:
+    """Its name, how many GPUs it has, and their model; "" where it has none. Raises ValueError."""
+    _known(fields, NODE_COLUMNS)
+    gpus = number(fields, "gpu", int, 0, 1000)
+    return _text(fields, "sn"), gpus, _text(fields, "model") if gpus else ""
+
+
+def _known(fields: dict[str, Any], columns: tuple[str, ...]) -> None:
+    for key in fields:
+        if key not in columns:
+            raise ValueError(f"unknown field '{key[:40]}'")
+
+
+def _text(fields: dict[str, Any], key: str) -> str:
+    said = fields.get(key)
+    if not isinstance(said, str):
+        raise ValueError(f"no {key}")
+    if not _NAME.fullmatch(said):
+        raise ValueError(f"{key} cannot be '{said[:40]}'")
+    return said
