@@ -1,7 +1,8 @@
-"""The bill of materials of a folder of packages, CycloneDX 1.6 in JSON, on standard output.
+"""The bill of materials of a folder of packages, and a chart: CycloneDX 1.6 in JSON, on stdout.
 
 usage: sbom.py FOLDER, with VCUDA_VERSION and SOURCE_DATE_EPOCH. What is in a package that is not
-ours: musl, which the static programs are linked with. What it needs beside it: its Depends.
+ours: musl, which the static programs are linked with. What it needs beside it: its Depends; of the
+chart the one image that is not ours.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from packageurl import PackageURL
 OURS = [LicenseFactory().make_from_string("Apache-2.0")]
 # Which hold programs that are linked with musl: oci/launcher/build.mk.
 STATIC = ("vcuda-runtime",)
+# Package URLs' names of what files end in.
+FORMS = {"deb": "deb", "rpm": "rpm", "tgz": "helm"}
 
 
 def main() -> None:
@@ -42,7 +45,7 @@ def main() -> None:
     digests, packages = [], []
     for name in sorted(os.listdir(folder)):
         form = name.rpartition(".")[2]
-        if form not in ("deb", "rpm"):
+        if form not in FORMS:
             continue
         with open(f"{folder}/{name}", "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()
@@ -53,7 +56,7 @@ def main() -> None:
             type=ComponentType.APPLICATION,
             bom_ref=name,
             licenses=OURS,
-            purl=PackageURL(form, "vcuda", short, version),
+            purl=PackageURL(FORMS[form], "vcuda", short, version),
             hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
         )
         digests.append(digest)
@@ -71,6 +74,8 @@ def main() -> None:
 
 def depends(path: str, form: str) -> list[str]:
     """Names of other projects' packages that this one cannot do without."""
+    if form == "tgz":
+        return ["kube-scheduler"]
     if form == "deb":
         words = output("dpkg-deb", "-f", path, "Depends").split(",")
     else:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config, files, names
 from vcuda_oci.errors import VcudaError
 
-from . import child, resources
+from . import child, needed, resources
 from .node_gpus import NodeGpus
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Cluster:
         found = kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST")
         self.is_there = settings.kubernetes == config.AUTO and bool(found)
         if self.is_there and importlib.util.find_spec("kubernetes") is None:
-            mend = 'install python3-kubernetes, or set kubernetes = "no"'
+            mend = f'{needed.mend(["kubernetes"])}, or set kubernetes = "no"'
             raise VcudaError("no module kubernetes", sys.executable, mend)
 
     async def keep(self) -> None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
-from . import listen_address, node_gpus, parent
+from . import listen_address, needed, node_gpus, parent
 
 if TYPE_CHECKING:
     from .node_look import Node
     from .routes import Routes
 
 _MOST_LINE = 1 << 20
-_MEND = "install python3-h11 and python3-prometheus-client"
+_MODULES = ("h11", "prometheus_client")
 
 
 def main(address: str, node: str, state_dir: str, exemplars: str = config.NO) -> None:
@@ -34,7 +34,9 @@ def main(address: str, node: str, state_dir: str, exemplars: str = config.NO) ->
     try:
         asyncio.run(_serve(address, node, state_dir, exemplars == config.YES))
     except ModuleNotFoundError as missing:
-        sys.exit(f"{names.AGENT_PROGRAM}: {address}: no module {missing.name}; {_MEND}")
+        sys.exit(
+            f"{names.AGENT_PROGRAM}: {address}: no module {missing.name}; {needed.mend(_MODULES)}"
+        )
     except VcudaError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
 

@@ -269,6 +269,6 @@ def test_without_grpc_the_program_says_what_to_install(node: AgentNode) -> None:
     told = subprocess.run([without, "-ISB", node.program], capture_output=True, text=True)
     assert (told.returncode, told.stderr) == (
         1,
-        f"vcuda-node-agent: {without}: no module grpc; "
-        "install python3-grpcio and python3-protobuf\n",
+        f"vcuda-node-agent: {without}: no module grpc; run 'apt-get install python3-grpcio "
+        "python3-protobuf python3-h11 python3-prometheus-client python3-kubernetes'\n",
     )

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from chart import rendering
 from packages import built
 
+CHART = f"vcuda-{built.THIS}.tgz"
 PUBLISHED = {
+    CHART: "",
     f"vcuda-{built.THIS}.cdx.json": "",
     "NOTES.md": "## [0.1.0] - 2026-12-01\n\n### Added\n- Everything.\n",
 }
@@ -37,6 +41,12 @@ def checkout(tmp_path: Path) -> str:
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "all")
     return folder
+
+
+def rendered(chart: str) -> str:
+    done = rendering.helm("template", "vcuda", chart, "--namespace=vcuda")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def release(folder: str) -> subprocess.CompletedProcess[str]:
@@ -68,10 +78,19 @@ def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None
         for part in bill["components"]
         if "hashes" in part
     }
-    assert hashes == {name: digests[name] for name in packages}
+    assert hashes == {name: digests[name] for name in (*packages, CHART)}
     needs = {one["ref"]: set(one.get("dependsOn", [])) for one in bill["dependencies"]}
     runtime = f"vcuda-runtime_{built.THIS}-1_amd64.deb"
     assert needs[runtime] == {"musl", "needed:python3", "needed:libc6"}
+    assert needs[CHART] == {"needed:kube-scheduler"}
+
+    # Helm takes the chart for the one that lies here, and it tells nothing of when it was packed.
+    assert rendered(str(folder / CHART)) == rendered(rendering.CHART)
+    committed = subprocess.run(
+        ["git", "-C", checkout, "log", "-1", "--format=%ct"], capture_output=True, text=True
+    )
+    with tarfile.open(folder / CHART) as packed:
+        assert {member.mtime for member in packed} == {int(committed.stdout)}
 
 
 @pytest.mark.parametrize(
@@ -79,6 +98,7 @@ def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None
     [
         ("new.txt", "the checkout: has changes; commit them"),
         ("CHANGELOG.md", "CHANGELOG.md: tells nothing of 0.1.0"),
+        ("packaging/chart/Chart.yaml", "packaging/chart/Chart.yaml: is not of version 0.1.0"),
     ],
 )
 def test_what_is_not_committed_or_not_told_of_is_refused(
@@ -86,7 +106,7 @@ def test_what_is_not_committed_or_not_told_of_is_refused(
 ) -> None:
     with open(f"{checkout}/{file}", "w") as changed:
         changed.write("# Changelog\n")
-    if file == "CHANGELOG.md":
+    if file != "new.txt":
         git(checkout, "commit", "-q", "-a", "-m", "no word")
     done = release(checkout)
     assert done.returncode == 1

@@ -1,0 +1,71 @@
+"""What the programs need beside Python, and how this distribution brings it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# What each imports; the packages' own dependencies (packaging/nfpm) are the same.
+MODULES = {
+    "vcuda-node-agent": ("grpc", "google.protobuf", "h11", "prometheus_client", "kubernetes"),
+    "vcuda-scheduler-extender": (
+        "kubernetes",
+        "uvicorn",
+        "httptools",
+        "uvloop",
+        "prometheus_client",
+        "numpy",
+    ),
+}
+# PyPI's names, where they are not the module's.
+_PROJECTS = {
+    "grpc": "grpcio",
+    "google.protobuf": "protobuf",
+    "prometheus_client": "prometheus-client",
+}
+_OS_RELEASE = "/etc/os-release"
+
+
+def line_of(error: ModuleNotFoundError, program: str) -> str:
+    """Where, what, and how to mend it, of a program that lacks what others make.
+
+    Raises ModuleNotFoundError: it is one of ours that is not there.
+    """
+    if str(error.name).startswith("vcuda_"):
+        raise error
+    lacking = [name for name in MODULES[program] if not _is_there(name)]
+    return f"{program}: {sys.executable}: no module {error.name}; {mend(lacking)}"
+
+
+def mend(modules: Iterable[str], os_release: str = _OS_RELEASE) -> str:
+    """How packages with these modules are installed here. Source: os-release(5)."""
+    projects = [_PROJECTS.get(name, name) for name in modules]
+    families = _families(os_release)
+    if families & {"debian", "ubuntu"}:
+        return f"run 'apt-get install {' '.join(f'python3-{name}' for name in projects)}'"
+    if families & {"fedora", "rhel", "centos"}:
+        wanted = " ".join(f'"python3dist({name})"' for name in projects)
+        return f"run 'dnf install {wanted}'"
+    return f"install its packages of {', '.join(projects)}"
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _families(os_release: str) -> set[str]:
+    """The distribution and whom it is like."""
+    try:
+        with open(os_release, encoding="utf-8", errors="replace") as file:
+            lines = [line.strip().partition("=") for line in file]
+    except OSError:
+        return set()
+    told = {key: value.strip("\"'") for key, _, value in lines}
+    return {told.get("ID", ""), *told.get("ID_LIKE", "").split()}

@@ -1,0 +1,61 @@
+"""What a program lacks it names, with the command of the distribution that brings it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vcuda_plugin import needed
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BOOKWORM = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
+NOBLE = "NAME=Ubuntu\nID=ubuntu\nID_LIKE=debian\n"
+ROCKY = 'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\n'
+ALPINE = "ID=alpine\n"
+BY_APT = "run 'apt-get install python3-grpcio python3-prometheus-client'"
+BY_DNF = """run 'dnf install "python3dist(grpcio)" "python3dist(prometheus-client)"'"""
+BY_NAME = "install its packages of grpcio, prometheus-client"
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [
+        pytest.param(BOOKWORM, BY_APT, id="Debian"),
+        pytest.param(NOBLE, BY_APT, id="Ubuntu"),
+        pytest.param(ROCKY, BY_DNF, id="Rocky"),
+        pytest.param(ALPINE, BY_NAME, id="another"),
+        pytest.param(None, BY_NAME, id="no os-release"),
+    ],
+)
+def test_the_mend_is_the_distributions_own_command(
+    tmp_path: Path, release: str | None, said: str
+) -> None:
+    path = tmp_path / "os-release"
+    if release is not None:
+        path.write_text(release)
+    assert needed.mend(["grpc", "prometheus_client"], str(path)) == said
+
+
+@pytest.mark.parametrize("program", sorted(needed.MODULES))
+def test_what_a_program_names_is_what_its_packages_depend_on(program: str, tmp_path: Path) -> None:
+    with open(f"{REPOSITORY}/packaging/nfpm/{program}.yaml") as file:
+        described = yaml.safe_load(file)["overrides"]
+    named = {}
+    for form, release in (("deb", BOOKWORM), ("rpm", ROCKY)):
+        (tmp_path / form).write_text(release)
+        words = needed.mend(needed.MODULES[program], f"{tmp_path}/{form}").split()[2:]
+        named[form] = {word.strip("'\"") for word in words[1:]}
+    depends = {form: set(described[form]["depends"]) for form in named}
+    ours = {"python3", "vcuda-runtime (= ${VCUDA_VERSION}-1)"}
+    assert depends["deb"] - ours == named["deb"]
+    assert depends["rpm"] - {"vcuda-runtime = ${VCUDA_VERSION}-1"} == named["rpm"]
+
+
+def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_distribution() -> None:
+    error = ModuleNotFoundError("no module", name="vcuda_oci.ledger")
+    with pytest.raises(ModuleNotFoundError) as raised:
+        needed.line_of(error, "vcuda-node-agent")
+    assert raised.value is error
