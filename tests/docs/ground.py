@@ -1,0 +1,133 @@
+"""What a page's reader begins with: a machine with Debian 12, and what was done to it before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+
+from docs.commands import REPOSITORY
+from integration import image, rootfs
+from integration.private_host import Result
+from packages import built, node
+from packages.machine import Machine
+
+CHECKOUT = "/mnt/shared/vcuda"
+PACKAGES = CHECKOUT + "/build/packages"
+# Names that pages leave to their reader.
+IMAGE = "docker.io/library/example:1"
+RUNS = 'CMD ["nvidia-smi"]'
+USER = 1000
+
+# What this machine has not: layers over layers, bridges, limits in cgroups.
+DOCKER = {
+    "storage-driver": "vfs",
+    "bridge": "none",
+    "iptables": False,
+    "exec-opts": ["native.cgroupdriver=cgroupfs"],
+}
+PODMAN = """[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+[containers]
+netns = "none"
+pids_limit = 0
+"""
+STORAGE = """[storage]
+driver = "vfs"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+"""
+
+
+def prepare(machine: Machine, needs: Sequence[str]) -> None:
+    """needs: in this order, of
+
+    `checkout`: the repository, with what `make packages` leaves; `installed`: its debs, or
+    `softgpu`: that one; `gpus`: two of software; `cluster`: a kubeconfig; `docker`, `podman`,
+    `containerd`: the engine with an image.
+    """
+    for need in needs:
+        {
+            "checkout": _checkout,
+            "installed": _installed,
+            "softgpu": _softgpu,
+            "gpus": node.make_gpus,
+            "cluster": _cluster,
+            "docker": _docker,
+            "podman": _podman,
+            "containerd": _containerd,
+        }[need](machine)
+
+
+def run(machine: Machine, text: str, is_root: bool, folder: str) -> Result:
+    """What the command answers, both its outputs as one; what it leaves running may go on."""
+    home = "/root" if is_root else "/tmp"
+    words = ["env", f"HOME={home}", "TERM=xterm", "bash", "-c", f"cd {folder} && {text}"]
+    if not is_root:
+        identity = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+        words = ["setpriv", *identity, *words]
+    told = machine.write("/run/told", "")
+    done = machine.run("sh", "-c", f'exec "$@" >{told} 2>&1 </dev/null', "sh", *words)
+    return Result(done.rc, machine.read(told), "")
+
+
+def _checkout(machine: Machine) -> None:
+    folder = machine.shared + "/vcuda"
+    built.checkout(folder)
+    os.unlink(folder + "/build/venv")
+    shutil.copytree(REPOSITORY + "/build/softgpu", folder + "/build/softgpu", symlinks=True)
+    shutil.copytree(built.folder(), folder + "/build/packages")
+    shutil.copy(REPOSITORY + "/build/venv/bin/helm", machine.path("/usr/local/bin/helm"))
+    machine.check("chown", "-R", f"{USER}:{USER}", CHECKOUT)
+
+
+def _installed(machine: Machine) -> None:
+    _install(machine)
+
+
+def _softgpu(machine: Machine) -> None:
+    _install(machine, "softgpu")
+
+
+def _install(machine: Machine, *parts: str) -> None:
+    installed = node.install(machine, built.files("deb", built.folder(), *parts))
+    assert installed.rc == 0, installed.stderr
+
+
+def _cluster(machine: Machine) -> None:
+    node.join_cluster(machine)
+    machine.write("/root/.kube/config", node.KUBECONFIG, 0o600)
+
+
+def _docker(machine: Machine) -> None:
+    machine.write("/etc/docker/daemon.json", json.dumps(DOCKER))
+    machine.check("systemctl", "start", "docker")
+    machine.check("docker", "import", f"--change={RUNS}", _layer(machine), IMAGE)
+
+
+def _podman(machine: Machine) -> None:
+    machine.write("/etc/containers/containers.conf", PODMAN)
+    machine.write("/etc/containers/storage.conf", STORAGE)
+    machine.check("podman", "import", f"--change={RUNS}", _layer(machine), IMAGE)
+
+
+def _containerd(machine: Machine) -> None:
+    packed = machine.shared + "/image.tar"
+    _layer(machine)
+    image.write(packed, machine.shared + "/layer.tar", IMAGE, command=("nvidia-smi",))
+    machine.check("systemctl", "start", "containerd")
+    words = ["images", "import", "--snapshotter=native", "/mnt/shared/image.tar"]
+    machine.check("ctr", "--namespace=k8s.io", *words)
+    machine.check("ctr", *words)
+
+
+def _layer(machine: Machine) -> str:
+    """The image's files: busybox, and a program that takes memory of a GPU."""
+    if not os.path.exists(machine.shared + "/layer.tar"):
+        tree = machine.shared + "/image"
+        workload = REPOSITORY + "/build/softgpu/vcuda-workload"
+        rootfs.build(tree, {"/usr/bin/vcuda-workload": workload})
+        rootfs.as_tar(tree, machine.shared + "/layer.tar")
+    return "/mnt/shared/layer.tar"

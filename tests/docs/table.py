@@ -1,0 +1,120 @@
+"""How each page's commands are run, and which are not.
+
+A command is named by its text, without its comment and its spaces narrowed to one. An entry that no
+page has fails its test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from docs.ground import CHECKOUT, IMAGE, PACKAGES
+
+
+@dataclass(frozen=True)
+class Page:
+    """needs: see ground.prepare. folder: where its reader is. elsewhere: the test that runs it."""
+
+    needs: tuple[str, ...] = ()
+    folder: str = CHECKOUT
+    elsewhere: str = ""
+
+
+@dataclass(frozen=True)
+class How:
+    """exit: what is right here. before: what its reader has done. instead: what is run for it.
+
+    goes_on: it is interrupted after two seconds, on a terminal of its own.
+    """
+
+    exit: int = 0
+    before: str = ""
+    instead: str = ""
+    goes_on: bool = False
+
+
+LIVING = "vcuda run --name {} --core 30 --memory 4GiB -- sleep 60 & sleep 1"
+TRACE = "printf 'name,arrival,duration,core\\na,0,60,30\\n' >trace.csv"
+HOST = ("checkout", "installed", "gpus")
+# What pages leave to their reader.
+WORDS = {"IMAGE": IMAGE, "REGISTRY": "registry.example", "NODE": "node-1"}
+
+# Pages with commands.
+PAGES = {
+    "README.md": Page(("checkout", "softgpu", "gpus", "docker", "podman")),
+    "docs/cli.md": Page((*HOST, "podman")),
+    "docs/doctor.md": Page(HOST),
+    "docs/install.md": Page(folder=PACKAGES, elsewhere="tests/packages/test_install_page.py"),
+    "docs/kubernetes.md": Page(HOST),
+    "docs/node-agent.md": Page(HOST),
+    "docs/scheduler.md": Page(("checkout", "installed", "cluster"), PACKAGES),
+    "docs/softgpu.md": Page(HOST),
+}
+
+# Commands that are run, and not just so.
+RUN = {
+    "make packages && apt-get install ./build/packages/vcuda-runtime_*.deb": How(
+        instead="apt-get install -o Dpkg::Options::=--force-confold ./build/packages/vcuda-runtime_*.deb"
+    ),
+    "vcuda limit run-3f2a --memory 8GiB": How(before=LIVING.format("run-3f2a")),
+    "vcuda limit run-3f2a --memory 8GiB --core 50": How(before=LIVING.format("run-3f2a")),
+    "vcuda limit pod-7c1e --policy elastic --core-limit 80 --dry-run": How(
+        before=LIVING.format("pod-7c1e")
+    ),
+    "vcuda top": How(goes_on=True),
+    "vcuda events --follow": How(goes_on=True),
+    "vcuda events run-3f2a --follow": How(goes_on=True),
+    "vcuda serve": How(goes_on=True),
+    # Debian 12's runc is one that it warns of.
+    "vcuda doctor": How(exit=1),
+    "vcuda doctor --json": How(exit=1),
+    "podman --runtime=vcuda run --annotation vcuda.io/core=30 --annotation vcuda.io/memory=5GiB IMAGE": How(
+        before="vcuda configure podman"
+    ),
+    "vcuda run --core 150 --gpu 0 --gpu 1 --rootfs ./ubuntu --volume /data:/data:ro -- nvidia-smi": How(
+        before="cp -a /mnt/shared/image ubuntu && mkdir /data"
+    ),
+    "vcuda run --core 50 --bundle ./bundle": How(
+        before="mkdir bundle && cp -a /mnt/shared/image bundle/rootfs && cd bundle && runc spec"
+        ' && sed -i \'s/"terminal": true/"terminal": false/; s/"sh"/"nvidia-smi"/\' config.json'
+    ),
+    "vcuda run --core 30 --policy elastic --core-limit 80 -- python3 train.py": How(
+        before="echo 'print(1)' >/train.py"
+    ),
+    "vcuda simulate trace.csv --nodes 50x8:H100:80GiB --nodes 40x2:T4:16GiB --json": How(
+        before=TRACE
+    ),
+    "vcuda simulate trace.csv --nodes 100x8:H100:80GiB:4 --policy binpack --policy fgd --json": How(
+        before=TRACE
+    ),
+    "softgpu fail /run/softgpu --call cuMemAlloc_v2 --nth 3 --error CUDA_ERROR_OUT_OF_MEMORY": How(
+        before="softgpu create /run/softgpu --gpus 2"
+    ),
+    "vcuda-scheduler-extender --kubeconfig ~/.kube/config": How(goes_on=True),
+    "helm install vcuda packaging/chart --namespace vcuda --set registry=REGISTRY": How(
+        instead="helm template vcuda packaging/chart --namespace vcuda --set registry=REGISTRY"
+    ),
+}
+
+BY_CI = ".ci/run does it"
+BEFORE_A_RELEASE = "takes an hour: before a release"
+NO_CLUSTER = "takes a cluster; tests/chart holds what is applied against the API's schemas"
+NO_REGISTRY = "takes a base image; tests/packages/test_containerfile.py does its steps"
+
+NOT_HERE = {
+    "git clone <this repository> && cd vcuda": "CI begins with a fresh clone",
+    "make demo": BY_CI,
+    "make test": BY_CI,
+    "make packages": BY_CI,
+    "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
+    "kubectl label node NODE nvidia-device-enable=enable": NO_CLUSTER,
+    "kubectl apply -f packaging/kubernetes/namespace.yaml": NO_CLUSTER,
+    "kubectl describe node | grep vcuda": NO_CLUSTER,
+    "kubectl label node foo gaia.tencent.com/gpu-model=M40 gaia.tencent.com/gpu-pool=public": NO_CLUSTER,
+    'kubectl -n kube-system create configmap gpuquota --from-literal=gpu_quota=\'{"team": {"quota":'
+    ' {"M40": 8, "P100": 0.5}, "pool": ["public"]}}\'': NO_CLUSTER,
+    "podman build --file packaging/Containerfile --target node-agent"
+    " --tag REGISTRY/vcuda-node-agent:0.1.0 .": NO_REGISTRY,
+    "podman build --file packaging/Containerfile --target scheduler-extender"
+    " --tag REGISTRY/vcuda-scheduler-extender:0.1.0 .": NO_REGISTRY,
+}
