@@ -17,7 +17,7 @@
 #include "settings.h"
 
 #define START                                                                                      \
-  "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); "                                      \
+  "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \
   "from vcuda_hook.hook import main; main()"
 
 /* Puts a file in the place of standard input, so that it can be read twice. The size of what it

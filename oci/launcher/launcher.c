@@ -28,7 +28,7 @@
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define START                                                                                      \
-  "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); "                                      \
+  "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \
   "from vcuda_oci.runtime import main; main(sys.argv[1:])"
 
 static bool

@@ -14,8 +14,9 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
 fi
 [ @PACKAGE@ != vcuda-scheduler-extender ] || folder=$folder/scheduler
 
-# It holds its source's time: bytecode of another version is never believed.
-/usr/bin/python3 -I -m compileall -qq --invalidation-mode timestamp "$folder" ||
+# Both hold their source's time: bytecode of another version is never believed.
+{ /usr/bin/python3 -I -m compileall -qq --invalidation-mode timestamp "$folder" &&
+  { [ @PACKAGE@ != vcuda-runtime ] || /usr/bin/python3 -I -S "$folder/vcuda_oci/packed.py" 2>/dev/null; }; } ||
   say "$folder: not compiled, so each start takes longer; make room, and install it again"
 
 # A specification names the shim by its content, and the one of the version before is gone.

@@ -19,7 +19,7 @@ from vcuda_oci import bundle
 ASKS = json.dumps({"annotations": {"vcuda.io/core": "30"}})
 PLAIN = json.dumps({"process": {"env": ["PATH=/bin"]}})
 START = (
-    "import sys; sys.path.insert(0, '{path}'); "
+    "import sys; sys.path.insert(0, '{path}'); import vcuda_oci.packed; "
     "from vcuda_oci.runtime import main; main(sys.argv[1:])"
 )
 
