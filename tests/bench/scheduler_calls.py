@@ -14,25 +14,28 @@ CALLERS = 4
 
 
 class Called(NamedTuple):
-    """milliseconds: of each call or pair, as the caller saw it. seconds: of all. cpu: this
-    process's seconds."""
+    """milliseconds: of each call or pair, as the caller saw it. used: of the extender's main
+    thread, CPU for each call. seconds: of all. cpu: this process's seconds."""
 
     milliseconds: list[float]
+    used: list[float]
     seconds: float
     cpu: float
 
 
-def filters(port: int, bodies: Sequence[bytes], times: int) -> Called:
-    """Each body in turn, `times` in all."""
+def filters(port: int, pid: int, bodies: Sequence[bytes], times: int) -> Called:
+    """Each body in turn, `times` in all. pid: of the extender."""
     requests = [_request("predicates", body) for body in bodies]
     with socket.create_connection(("127.0.0.1", port), 60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        took, began, cpu = [], time.perf_counter(), time.process_time()
+        took, used = list[float](), list[float]()
+        began, cpu = time.perf_counter(), time.process_time()
         for number in range(times):
-            start = time.perf_counter()
+            before, start = _processor(pid), time.perf_counter()
             _answer(connection, requests[number % len(requests)])
             took.append((time.perf_counter() - start) * 1e3)
-    return Called(took, time.perf_counter() - began, time.process_time() - cpu)
+            used.append((_processor(pid) - before) * 1e3)
+    return Called(took, used, time.perf_counter() - began, time.process_time() - cpu)
 
 
 def pairs(port: int, pods: Sequence[dict[str, Any]], names: Sequence[Sequence[str]]) -> Called:
@@ -68,7 +71,13 @@ def pairs(port: int, pods: Sequence[dict[str, Any]], names: Sequence[Sequence[st
     seconds, used = time.perf_counter() - began, time.process_time() - cpu
     assert not failures, failures[:3]
     assert all(took)
-    return Called(took, seconds, used)
+    return Called(took, [], seconds, used)
+
+
+def _processor(pid: int) -> float:
+    """Seconds that its main thread has used so far."""
+    with open(f"/proc/{pid}/schedstat") as file:
+        return int(file.read().split()[0]) / 1e9
 
 
 def _request(verb: str, body: bytes) -> bytes:

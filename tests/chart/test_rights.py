@@ -58,7 +58,13 @@ QUOTA_RULES = [
 
 def test_the_extender_may_read_and_bind_and_beside_a_scheduler_what_that_may() -> None:
     own = {f"/{EXTENDER}": EXTENDERS_RULES, f"kube-system/{EXTENDER}-quota": QUOTA_RULES}
-    assert rights(rendering.objects(CLUSTER), EXTENDER) == own
+    assert rights(rendering.objects(CLUSTER), EXTENDER) == {
+        **own,
+        f"vcuda/{EXTENDER}": [
+            {**LEASES, "verbs": ["create"]},
+            {**LEASES, "resourceNames": [EXTENDER], "verbs": ["get", "update"]},
+        ],
+    }
     assert rights(rendering.objects(), EXTENDER) == {
         **own,
         "/system:kube-scheduler": None,
@@ -109,4 +115,4 @@ def test_nobody_but_its_scheduler_reaches_an_extender_without_tls() -> None:
     assert rendering.one(found, "NetworkPolicy", EXTENDER)["spec"]["ingress"] == []
     words = rendering.pod_spec(rendering.objects(CLUSTER), EXTENDER)["containers"][0]["command"]
     assert [word.partition("=")[0] for word in words] == [
-        EXTENDER, "--listen", "--tls-cert", "--tls-key", "--tls-client-ca"]  # fmt: skip
+        EXTENDER, "--listen", "--lease", "--tls-cert", "--tls-key", "--tls-client-ca"]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chart import rendering
-from chart.rendering import AGENT, EXTENDER
+from chart.rendering import AGENT, CLUSTER, EXTENDER
 from integration.kube_api import KubeApi
 from integration.kubelet import until
 from integration.node_agent import Agent, AgentNode
@@ -105,6 +105,31 @@ def test_the_extender_asks_for_all_that_it_is_granted_and_no_more(
             asked.add(right("WATCH" if "watch=true" in query else method, path))
         # The event tells of a quota that cannot be read: tests/integration/test_scheduler_quota.py.
         assert asked | {("create", "events")} == granted(EXTENDER)
+
+
+def test_the_extender_that_the_clusters_scheduler_calls_may_do_all_that_its_lease_needs(
+    played: PlayedApi, tmp_path: Path
+) -> None:
+    found = rendering.objects(CLUSTER)
+    command = rendering.pod_spec(found, EXTENDER)["containers"][0]["command"]
+    words = [word for word in command if word.startswith("--lease=")]
+    role = rendering.one(found, "Role", EXTENDER)
+    folder = f"/apis/coordination.k8s.io/v1/namespaces/{role['metadata']['namespace']}/leases"
+    may = {
+        (verb, "/".join([folder, *name]))
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for name in [rule.get("resourceNames", [])]
+    }
+    verbs = {"GET": "get", "POST": "create", "PUT": "update"}
+
+    def asked() -> set[tuple[str, str]]:
+        calls = list(played.calls)
+        return {(verbs[method], path) for method, path in calls if "/leases" in path}
+
+    with extender.running(played, tmp_path, *words) as running:
+        running.wait(lambda: "update" in {verb for verb, _ in asked()})
+        assert asked() == may
 
 
 def probe(which: str, port: int) -> int:

@@ -6,13 +6,13 @@ import contextlib
 import http.client
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from unit import extender
+from unit.certified import certify
 from unit.clusters import container, node, pod, told
 from unit.extender import Extender
 from unit.played_api import PlayedApi
@@ -110,41 +110,6 @@ def test_a_body_without_end_is_refused_and_not_kept(api: PlayedApi, tmp_path: An
             assert chunked.recv(4096).startswith(b"HTTP/1.1 413 ")
         assert resident() - before < 100 << 10
         assert running.filter(ASKING, "a")["NodeNames"] == ["a"]
-
-
-def certify(folder: Any, *names: str) -> None:
-    """A key and a certificate of its own for each."""
-    for name in names:
-        subject = ["-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1"]
-        files = ["-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.crt"]
-        request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-        subprocess.run([*request, *files, *subject], check=True, capture_output=True)
-
-
-def test_an_api_server_that_its_authority_does_not_certify_is_told_nothing(tmp_path: Any) -> None:
-    certify(tmp_path, "server", "client", "other")
-    played = PlayedApi()
-    played.tls = ssl.create_default_context(
-        ssl.Purpose.CLIENT_AUTH, cafile=f"{tmp_path}/client.crt"
-    )
-    played.tls.load_cert_chain(f"{tmp_path}/server.crt", f"{tmp_path}/server.key")
-    played.tls.verify_mode = ssl.CERT_REQUIRED
-    key, certificate = f"{tmp_path}/client.key", f"{tmp_path}/client.crt"
-    played.shown = {"client-certificate": certificate, "client-key": key}
-    played.trusted = {"certificate-authority": f"{tmp_path}/trusted.crt"}
-    trusted, server, other = (tmp_path / f"{name}.crt" for name in ("trusted", "server", "other"))
-    trusted.write_bytes(server.read_bytes())
-    with played.running():
-        played.put(node("a", told("a", 16, 16)), ASKING)
-        with ready(played, tmp_path) as running:
-            # The lists are read; then the authority is another one, before the first binding.
-            trusted.write_bytes(other.read_bytes())
-            assert "certificate verify failed" in running.bind(ASKING, "a")
-            assert not [call for call in played.calls if call[0] == "POST"]
-        trusted.write_bytes(server.read_bytes())
-        with ready(played, tmp_path) as running:
-            assert running.bind(ASKING, "a") == ""
-        assert played.pod("asking")["spec"]["nodeName"] == "a"
 
 
 def test_tls_answers_only_whom_its_authority_certifies(api: PlayedApi, tmp_path: Any) -> None:

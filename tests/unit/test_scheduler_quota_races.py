@@ -1,18 +1,22 @@
-"""No quota is passed, whatever happens in which order: filter, bind, event, end, expiry, crash."""
+"""No quota is passed and no GPU promised twice, whatever happens in which order: filter, bindings
+that overlap, event, end, expiry, crash."""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import copy
+from collections.abc import Coroutine, Generator
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from unit import clusters
 from unit.clusters import SETTINGS, container, facts
 from unit.test_scheduler_quota import labelled
+from vcuda_oci import decision
+from vcuda_oci.names import ANNOTATION_DECISION
 from vcuda_plugin.scheduler.api import Unreachable
 from vcuda_plugin.scheduler.bind import Binder
 from vcuda_plugin.scheduler.cluster import Cluster
@@ -44,7 +48,7 @@ class QuotaRaces(RuleBasedStateMachine):
             f"p{n}": clusters.pod(f"p{n}", container(core=core), namespace="team")
             for n, core in enumerate(cores)
         }
-        self.now, self.answer = 0.0, "bound"
+        self.waiting: list[Coroutine[str, str, str]] = []
         self.start()
 
     def start(self) -> None:
@@ -54,27 +58,48 @@ class QuotaRaces(RuleBasedStateMachine):
         self.binder = Binder(self.cluster, self, SETTINGS)  # type: ignore[arg-type]
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        answer = await Answer() if method == "POST" else ""
         pod = self.server.get(path.split("/")[6])
         if pod is None:
             return 404, {}
         if method == "GET":
             return 200, pod
-        if self.answer == "lost before":
+        if answer == "lost before":
             raise Unreachable("lost")
-        if self.answer == "refused" or pod["spec"].get("nodeName"):
+        if answer == "refused" or pod["spec"].get("nodeName"):
             return 409, {}
         pod["spec"]["nodeName"] = body["target"]["name"]
         pod["metadata"]["annotations"] = body["metadata"]["annotations"]
-        if self.answer == "lost after":
+        if answer == "lost after":
             raise Unreachable("lost")
-        if self.answer == "told first":
+        if answer == "told first":
             self.tell(pod["metadata"]["name"])
         return 201, {}
 
+    @rule(name=names, node=nodes)
+    def begin_to_bind(self, name: str, node: str) -> None:
+        binding = self.binder.bind(Binding("team", name, "uid-" + name, node))
+        with contextlib.suppress(StopIteration):
+            binding.send(None)
+            self.waiting.append(binding)
+
+    @precondition(lambda self: self.waiting)
+    @rule(which=st.integers(0, 11), answer=st.sampled_from(ANSWERS))
+    def answer_a_binding(self, which: int, answer: str) -> None:
+        with contextlib.suppress(StopIteration):
+            self.waiting.pop(which % len(self.waiting)).send(answer)
+            raise AssertionError("it waits for more")
+
     @rule(name=names, node=nodes, answer=st.sampled_from(ANSWERS))
     def bind(self, name: str, node: str, answer: str) -> None:
-        self.answer = answer
-        asyncio.run(self.binder.bind(Binding("team", name, "uid-" + name, node)))
+        before = len(self.waiting)
+        self.begin_to_bind(name, node)
+        if len(self.waiting) > before:
+            self.answer_a_binding(before, answer)
+
+    def answer_all(self, answer: str) -> None:
+        while self.waiting:
+            self.answer_a_binding(0, answer)
 
     @rule(name=names)
     def filter(self, name: str) -> None:
@@ -96,9 +121,10 @@ class QuotaRaces(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         self.server.pop(name, None)
 
-    @rule()
-    def expire(self) -> None:
-        """Two minutes in which every event has come."""
+    @rule(answer=st.sampled_from(ANSWERS))
+    def expire(self, answer: str) -> None:
+        """Two minutes in which every answer and every event has come."""
+        self.answer_all(answer)
         for name in [f"p{n}" for n in range(12)]:
             self.tell(name)
         self.cluster.expire(1e12)
@@ -109,8 +135,9 @@ class QuotaRaces(RuleBasedStateMachine):
         self.cluster.drop_node(name)
         self.cluster.put_node(clusters.node_of(next(n for n in NODES if node_name(n) == name)))
 
-    @rule()
-    def crash(self) -> None:
+    @rule(answer=st.sampled_from(("lost before", "lost after")))
+    def crash(self, answer: str) -> None:
+        self.answer_all(answer)
         self.start()
         self.counted_is_bound()
 
@@ -131,6 +158,23 @@ class QuotaRaces(RuleBasedStateMachine):
         used = self.bound()
         assert used["M40"] <= 200 and used["P100"] <= 100, used
         assert not any(pod["spec"].get("nodeName") == "d" for pod in self.server.values())
+
+    @invariant()
+    def no_gpu_is_promised_twice(self) -> None:
+        promised: dict[str, int] = {}
+        for pod in self.server.values():
+            if pod["spec"].get("nodeName"):
+                text = pod["metadata"]["annotations"][ANNOTATION_DECISION]
+                for share in decision.parse(text).containers["main"]:
+                    promised[share.uuid] = promised.get(share.uuid, 0) + share.core_percent
+        assert all(core <= 100 for core in promised.values()), promised
+
+
+class Answer:
+    """What the API server says, as soon as the test says it."""
+
+    def __await__(self) -> Generator[str, str, str]:
+        return (yield "")
 
 
 def node_name(tree: dict[str, Any]) -> str:

@@ -67,7 +67,10 @@ class Api:
         self._proxied = pools.proxy is not None
         # The pool of the one host: to look it up again takes as long as a call does.
         self._pool = pools.connection_from_url(str(configuration.host))
-        self._prefix = urlsplit(str(configuration.host)).path.rstrip("/")
+        url = str(configuration.host).rstrip("/")
+        # A proxy is told the whole of it, unless it only leads to who speaks TLS.
+        plain = self._proxied and url.startswith("http:")
+        self._prefix = url if plain else urlsplit(url).path
 
     def access(self) -> Access | None:
         """For another client, as of now: files are read again. None: by a proxy only.
@@ -169,6 +172,7 @@ class Api:
             headers=self._headers(),
             timeout=urllib3.Timeout(connect=CALL_SECONDS, read=seconds),
             retries=False,
+            assert_same_host=False,
             preload_content=preload,
         )
 

@@ -1,0 +1,116 @@
+"""HTTP as a client: what a server may say, in which pieces, and when it says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from vcuda_plugin.scheduler.http_client import Connection, Server
+
+ASKED = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def talk(*said: bytes, then: Callable[[Server, Connection], Awaitable[Any]]) -> Any:
+    """What `then` makes of a server that says one of `said` to each request, in single bytes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in said:
+            if not await reader.read(1000):
+                break
+            size = 1 if len(answer) < 1000 else 1 << 16
+            for number in range(0, len(answer), size):
+                writer.write(answer[number : number + size])
+                await writer.drain()
+                await asyncio.sleep(0)
+        writer.close()
+
+    async def run() -> Any:
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+        server = Server("127.0.0.1", listening.sockets[0].getsockname()[1], "x", None)
+        async with listening:
+            connection = await Connection.to(server)
+            try:
+                return await then(server, connection)
+            finally:
+                connection.close()
+
+    return asyncio.run(run())
+
+
+async def ask(connection: Connection, seconds: float = 60) -> tuple[int, bytes]:
+    return await connection.ask(ASKED, asyncio.get_running_loop().time() + seconds)
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (OK, (200, b"ok")),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, (200, b"ok")),
+        (
+            b"HTTP/1.1 409 Conflict\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            (409, b"{}"),
+        ),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", (204, b"")),
+    ],
+    ids=["a length", "a word before", "chunks", "no body"],
+)
+def test_an_answer_is_read_in_whatever_pieces_it_comes(
+    said: bytes, answer: tuple[int, bytes]
+) -> None:
+    async def twice(server: Server, connection: Connection) -> list[Any]:
+        first, again = await ask(connection), connection.serves(server)
+        return [first, again, await ask(connection), connection.serves(server._replace(name="y"))]
+
+    assert talk(said, said, then=twice) == [answer, True, answer, False]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"", "the server broke off"),
+        (OK[:-1], "the server broke off"),
+        (b"SSH-2.0-OpenSSH\r\n", "what the server says is no answer: "),
+        (b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", "what the server says"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 40000000\r\n\r\n" + bytes(40_000_000),
+            "what the server says is no answer: ",
+        ),
+    ],
+    ids=["nothing", "half of it", "no HTTP", "another protocol", "40 MB"],
+)
+def test_what_is_no_whole_answer_is_an_error_and_the_connection_over(said: bytes, why: str) -> None:
+    async def once(server: Server, connection: Connection) -> bool:
+        with pytest.raises(ConnectionError, match=why):
+            await ask(connection)
+        return connection.serves(server)
+
+    assert talk(said, then=once) is False
+
+
+def test_a_server_that_says_nothing_is_waited_for_only_so_long() -> None:
+    async def once(server: Server, connection: Connection) -> bool:
+        with pytest.raises(asyncio.TimeoutError):
+            await ask(connection, 0.1)
+        return connection.serves(server)
+
+    assert talk(b"HTTP/1.1 100 Continue\r\n\r\n", OK, then=once) is False
+
+
+@pytest.mark.parametrize(
+    "said", [OK + OK, OK.replace(b"OK\r", b"OK\r\nConnection: close\r")], ids=["more", "the end"]
+)
+def test_a_connection_on_which_more_or_nothing_comes_is_asked_no_more(said: bytes) -> None:
+    """The second answer would be taken for that to what is asked next."""
+
+    async def once(server: Server, connection: Connection) -> tuple[Any, bool]:
+        answer = await ask(connection)
+        deadline = asyncio.get_running_loop().time() + 60
+        while connection.serves(server) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.01)
+        return answer, connection.serves(server)
+
+    assert talk(said, OK, then=once) == ((200, b"ok"), False)
