@@ -38,8 +38,7 @@ class HandoffNode:
 
     def start_agent(self) -> Agent:
         """Its devices are with the kubelet, and its GPUs with the scheduler, when it returns."""
-        told = self.api.nodes
-        told.clear()
+        self.api.clear_nodes()
         program = os.path.join(self.product.prefix, "bin/vcuda-node-agent")
         kubeconfig = self.api.kubeconfig(self._folder + "/kubeconfig")
         words = ["--config", self.product.config, "--kubelet-dir", self.kubelet.folder]
@@ -47,8 +46,8 @@ class HandoffNode:
         self.agent.await_ready()
         until(lambda: bool(self.kubelet.healthy(CORE)) and bool(self.kubelet.healthy(MEMORY)))
         if self.api.is_there:
-            until(lambda: NODE in told)
-            gpus = json.loads(told[NODE]["vcuda.io/node-gpus"])["gpus"]
+            until(lambda: NODE in self.api.nodes)
+            gpus = json.loads(self.api.nodes[NODE]["vcuda.io/node-gpus"])["gpus"]
             self.uuids = [gpu["uuid"] for gpu in sorted(gpus, key=lambda gpu: gpu["index"])]
         return self.agent
 

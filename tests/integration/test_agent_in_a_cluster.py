@@ -55,7 +55,7 @@ def test_who_follows_the_pods_is_started_anew_when_killed_and_ends_with_the_agen
         agent.await_ready()
         until(lambda: os.path.exists(record) and "node-1" in api.nodes)
         os.unlink(record)
-        api.nodes.clear()
+        api.clear_nodes()
         os.kill(next(pid for pid in agent.children() if _is_watch(pid)), 9)
         until(lambda: os.path.exists(record) and "node-1" in api.nodes)
         children = agent.children()

@@ -76,7 +76,6 @@ def test_a_pod_created_again_under_its_name_is_another_pod(pods: WatchedPods) ->
     first = pods.api.create("web", ASKS)
     pods.await_kept(first)
     second = pods.api.create("web", ASKS)
-    pods.api.delete(first)  # by force, after its successor came
     pods.await_kept(second)
     assert pods.kept() == {second: {"containers": {}}}
 
@@ -166,7 +165,7 @@ def test_a_pod_without_sense_at_all_leaves_the_others_alone(pods: WatchedPods) -
     for number, containers in enumerate((1, {}, [1, {"resources": 5}], [{"resources": ASKS}])):
         metadata = {"uid": f"{number}-../../etc/passwd", "annotations": "none"}
         spec = {"nodeName": NODE, "containers": containers, "initContainers": [None]}
-        pods.api.put("ADDED", {"metadata": metadata, "spec": spec, "status": []})
+        pods.api.put({"metadata": metadata, "spec": spec, "status": []})
     odd = pods.api.create("odd", {"main": {CORE: 1}}, uid="../../../etc/passwd")
     pods.follow()
     pods.await_kept(good)

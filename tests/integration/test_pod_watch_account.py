@@ -57,11 +57,10 @@ def test_the_node_object_says_what_is_written_to_it_again_when_the_api_was_away(
         pods.process.stdin.write(metadata.encode() + b"\n")  # type: ignore[union-attr]
         pods.process.stdin.flush()  # type: ignore[union-attr]
 
-    told = pods.api.nodes
     tell(json.dumps({"gpus": []}))
-    until(lambda: told == {NODE: {"vcuda.io/node-gpus": '{"gpus": []}'}})
+    until(lambda: pods.api.nodes == {NODE: {"vcuda.io/node-gpus": '{"gpus": []}'}})
     pods.api.refuse = 403
     tell("newer")
     until(lambda: any("GPUs of node node-1: 403" in line for line in pods.log()))
     pods.api.refuse = 0
-    until(lambda: told[NODE]["vcuda.io/node-gpus"] == "newer")
+    until(lambda: pods.api.nodes[NODE]["vcuda.io/node-gpus"] == "newer")

@@ -54,7 +54,7 @@ def ready(api: PlayedApi, folder: Any) -> Iterator[Extender]:
 
 
 def posted(api: PlayedApi) -> list[str]:
-    return [target for method, target in api.calls if method == "POST"]
+    return [path for method, path, _ in api.requests if method == "POST"]
 
 
 def test_an_api_server_that_its_authority_certifies_is_told_the_binding(

@@ -76,7 +76,7 @@ def test_a_quota_that_is_no_json_leaves_the_last_good_one_and_says_so(
         running.wait_ready()
         api.put(config_map('{"team": '))
         running.wait(lambda: bool(api.told))
-        (event,) = api.told
+        (event,) = api.told.values()
         about = event["involvedObject"]
         line = (
             "ConfigMap kube-system/gpuquota: gpu_quota is not JSON: unexpected end of data: "

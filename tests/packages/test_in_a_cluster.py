@@ -77,7 +77,7 @@ def test_the_agent_tells_the_cluster_its_gpus_and_anybody_its_figures(booted: Ma
     installed = node.install(booted, debs)
     assert (installed.rc, installed.stderr) == (0, "")
     node.make_gpus(booted)
-    api = KubeApi()
+    api = KubeApi("n1")
     with booted.network():
         api.start()
     try:
