@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from . import events, names
+from .errors import VcudaError
 from .identity import owner_of
 from .ledger import Ledger
 
@@ -24,12 +25,22 @@ def release(settings: Config, allocation_id: str, state: State) -> None:
     ledger = Ledger(settings.state_dir, names.HOOK_PROGRAM)
     if not os.path.isdir(ledger.allocations):
         return  # nothing was ever claimed here: a lock would only litter the place
-    with ledger:
-        allocation = ledger.get(allocation_id or owner_of(state.annotations, state.id).key)
-        if allocation is None or allocation.container_id != state.id:
-            return
-        if allocation.pod.get("sandbox_id"):
-            ledger.tell(events.STOPPED, allocation, "its pod keeps the share")
-        else:
-            ledger.remove(allocation.id)
-            ledger.tell(events.RELEASED, allocation, "its container has stopped")
+    id = allocation_id or owner_of(state.annotations, state.id).key
+    try:
+        with ledger:
+            _release(ledger, id, state)
+    except VcudaError as error:
+        # The runtime's log is all that tells of it.
+        error.where = f"allocation {id}, {error.where}"
+        raise
+
+
+def _release(ledger: Ledger, id: str, state: State) -> None:
+    allocation = ledger.get(id)
+    if allocation is None or allocation.container_id != state.id:
+        return
+    if allocation.pod.get("sandbox_id"):
+        ledger.tell(events.STOPPED, allocation, "its pod keeps the share")
+    else:
+        ledger.remove(allocation.id)
+        ledger.tell(events.RELEASED, allocation, "its container has stopped")

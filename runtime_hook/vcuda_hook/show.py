@@ -61,11 +61,15 @@ def ps_of(settings: Config, json: bool = False) -> int:
 
 
 def inspect(arguments: argparse.Namespace, settings: Config) -> int:
-    """The whole record of one allocation and what its pages say."""
+    """The whole record of one allocation, what it uses of it, and what its pages say."""
     ledger = Ledger(settings.state_dir)
     allocation = find(ledger, arguments.id)
     record = allocation.as_json()
     record["status"] = statuses([allocation])[0]
+    (used,) = usage.sample(ledger, [allocation], usage.SAMPLE_SECONDS)
+    record["use"] = [
+        _use_of(entry) for entry in views.tenant_entries(allocation, used, _gpus(settings))
+    ]
     record["limits"] = usage.limits(ledger, allocation)
     record["usage"] = usage.whole_page(ledger, allocation)
     if arguments.json:
@@ -96,6 +100,18 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
     return 1 if broken else 0
+
+
+def _use_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """Of one GPU, in percent: of its time, of the time since a look before, of the limit."""
+    held = entry["memory_used_bytes"]
+    return {
+        "gpu_uuid": entry["gpu_uuid"],
+        "core_used_percent": entry["core_used_percent"],
+        "waited_percent": entry["waited_percent"],
+        "memory_used_percent": None if held is None else 100 * held / entry["memory_bytes"],
+        "usage": entry["usage"],
+    }
 
 
 _GPU_HEADINGS = (
@@ -194,6 +210,10 @@ def _lines(value: Any, indent: str = "") -> list[str]:
             lines += [f"{indent}{key}:", *_lines(item, indent + "  ")]
         elif str(key).endswith("_bytes") and isinstance(item, int):
             lines.append(f"{indent}{key}: {item} ({table.size(item)})")
+        elif str(key).endswith("_percent"):
+            lines.append(f"{indent}{key}: {'-' if item is None else f'{item:.3g} %'}")
+        elif str(key).endswith("_ppm"):
+            lines.append(f"{indent}{key}: {item} ({item / 10_000:.3g} %)")
         else:
             lines.append(f"{indent}{key}: {item}")
     return lines

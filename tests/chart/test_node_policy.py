@@ -1,4 +1,4 @@
-"""The admission policy, its expressions evaluated: an agent tells of its own node's GPUs alone."""
+"""The admission policies, their expressions evaluated: an agent tells of its own node alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from cel_expr_python import cel
 
 from chart import rendering
 from chart.rendering import AGENT
+from vcuda_plugin import pod_event
 
 MINE, OTHER = "node-1", "node-2"
 ACCOUNT = f"system:serviceaccount:vcuda:{AGENT}"
@@ -23,16 +24,19 @@ BARE = {"metadata": {"name": MINE}, "spec": {}}
 MAPS = cel.Type.DYN
 
 
-def denied(before: Any, after: Any, user: str = ACCOUNT, node: str = MINE) -> list[str]:
-    """What the policy says against an update; []: it lets it be.
+def denied(
+    before: Any, after: Any, user: str = ACCOUNT, node: str = MINE, policy: str = AGENT
+) -> list[str]:
+    """What the policy says against an update, or before nothing a creation; []: it lets it be.
 
     Source: Kubernetes, "Validating Admission Policy".
     """
-    spec = rendering.one(rendering.objects(), "ValidatingAdmissionPolicy", AGENT)["spec"]
+    spec = rendering.one(rendering.objects(), "ValidatingAdmissionPolicy", policy)["spec"]
     known = dict.fromkeys(("object", "oldObject", "request", "variables"), cel.Type.DYN)
     environment = cel.NewEnv(variables=known)
     info = {"username": user, **({"extra": {NODE_NAME: [node]}} if node else {})}
-    data = {"object": after, "oldObject": before, "request": {"userInfo": info}, "variables": {}}
+    request = {"userInfo": info, "operation": "UPDATE" if before else "CREATE"}
+    data = {"object": after, "oldObject": before, "request": request, "variables": {}}
 
     def value(expression: str) -> Any:
         return environment.compile(expression).eval(data=data).plain_value()
@@ -106,6 +110,41 @@ def test_an_agent_labels_its_node_with_its_gpus() -> None:
 def test_an_agent_changes_no_other_label(labels: dict[str, str]) -> None:
     expected = ["a node agent may change no labels but those of GPUs"]
     assert denied(NODE, changed(NODE, labels=labels)) == expected
+
+
+UID = "0b5c5f6e-9c1d-4a7e-8f54-0d1c2b3a4f5e"
+TOLD = {"kind": "refused", "allocation": f"pod-{UID}.c", "text": "no", "time": 1.0}
+(HAPPENED,) = pod_event.of_event({**TOLD, "pod": "ml/train/c"}, [])
+MINES = pod_event.created(HAPPENED, HAPPENED, 1, MINE)
+OTHERS = pod_event.created(HAPPENED, HAPPENED, 1, OTHER)
+SCHEDULERS = {**MINES, "source": {"component": "default-scheduler"}}
+NODES = {**MINES, "involvedObject": {"kind": "Node", "name": MINE}}
+NOT_SO = "a node agent may write Events of pods, from its own node alone"
+NOT_ITS_OWN = "a node agent may change its own node's Events alone"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (None, MINES, []),
+        (MINES, {**MINES, "count": 2}, []),
+        (None, OTHERS, [NOT_SO]),
+        (None, SCHEDULERS, [NOT_SO]),
+        (None, NODES, [NOT_SO]),
+        (OTHERS, MINES, [NOT_ITS_OWN]),
+        (SCHEDULERS, MINES, [NOT_ITS_OWN]),
+        (OTHERS, {**OTHERS, "count": 2}, [NOT_SO, NOT_ITS_OWN]),
+    ],
+    ids=[
+        *("created", "counted", "another node's", "the scheduler's", "of a node"),
+        *("taken over", "taken over from the scheduler", "another's counted"),
+    ],
+)
+def test_an_agent_writes_events_of_pods_in_its_own_nodes_name(
+    before: Any, after: Any, expected: list[str]
+) -> None:
+    assert denied(before, after, policy=AGENT + "-events") == expected
+    assert denied(before, after, user="system:node:node-2", policy=AGENT + "-events") == []
 
 
 def test_the_policy_is_about_nobody_else() -> None:

@@ -24,6 +24,7 @@ from needed import cannot
 from unit.ground import GIB
 from unit.served import free_port
 from unit.tenants import Tenants
+from vcuda_oci import events
 from vcuda_oci.allocation import GpuShare
 
 SCRAPING = """
@@ -35,9 +36,9 @@ scrape_configs:
 """
 
 
-def listening(node: AgentNode) -> int:
+def listening(node: AgentNode, **settings: str) -> int:
     port = free_port()
-    node.configure(listen=f"127.0.0.1:{port}")
+    node.configure(listen=f"127.0.0.1:{port}", **settings)
     return port
 
 
@@ -59,7 +60,7 @@ def prometheus(folder: Path, agent_port: int) -> Iterator[int]:
     (folder / "prometheus.yml").write_text(SCRAPING % agent_port)
     command = [
         *(program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb"),
-        f"--web.listen-address=127.0.0.1:{port}",
+        *(f"--web.listen-address=127.0.0.1:{port}", "--enable-feature=exemplar-storage"),
     ]
     with open(folder / "prometheus.log", "w") as log:
         process = subprocess.Popen(command, stderr=log)
@@ -96,6 +97,24 @@ def test_prometheus_takes_the_page_whatever_containers_are_called(
             until(lambda: values("container_request_gpu_memory") == {name: 4096})
             until(lambda: values("up") == {"": 1})
     tenants.close()
+
+
+def test_prometheus_knows_which_allocation_a_slow_start_was(
+    node: AgentNode, tmp_path: Path
+) -> None:
+    port = listening(node, exemplars="yes")
+    with node.agent(), prometheus(tmp_path, port) as server:
+        path = "/api/v1/query_exemplars?query=vcuda_start_seconds_bucket&start=0&end=9999999999"
+
+        def told() -> list[dict[str, Any]]:
+            # Prometheus takes no older one than it has of a series, and begins with none.
+            events.record(node.state_dir, "p", "claimed", "pod-u.main", "", seconds=3.25)
+            found = (asked(server, path) or {}).get("data") or []
+            return [exemplar for series in found for exemplar in series["exemplars"]]
+
+        until(lambda: bool(told()))
+        one = told()[0]
+        assert (one["labels"], one["value"]) == ({"allocation": "pod-u.main"}, "3.25")
 
 
 def test_a_flood_of_clients_holds_up_no_call_of_the_kubelet(node: AgentNode) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import shutil
 import subprocess
+import time
 from typing import Any
 
 import pytest
 
+from needed import cannot
 from unit.ground import write
 from vcuda_hook import cli, run
 from vcuda_oci import grant
@@ -185,6 +189,68 @@ def test_bash_completes_verbs_and_their_options(
         check=True,
     )
     assert answer.stdout.split() == answers
+
+
+LINES = [
+    ("vcuda r", ["release", "run"]),
+    ("vcuda top --", ["--interval", "--json", "--once", "--sort"]),
+    ("vcuda inspect --", ["--json"]),
+    ("vcuda events --", ["--follow", "--json", "--since"]),
+]
+
+
+@pytest.mark.parametrize(("line", "answers"), LINES, ids=[line for line, _ in LINES])
+def test_fish_completes_verbs_and_their_options(
+    line: str, answers: list[str], tmp_path: Any, capsys: Any
+) -> None:
+    if shutil.which("fish") is None:
+        cannot("fish is not installed")
+    cli.main(["completion", "fish"])
+    script = write(f"{tmp_path}/vcuda.fish", capsys.readouterr().out)
+    answer = subprocess.run(
+        ["fish", "--no-config", "-c", f"source {script}; complete -C '{line}'"],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert set(answers) <= set(answer.stdout.split())
+
+
+@pytest.mark.parametrize(("line", "answers"), LINES, ids=[line for line, _ in LINES])
+def test_zsh_completes_verbs_and_their_options(
+    line: str, answers: list[str], tmp_path: Any, capsys: Any
+) -> None:
+    """As a user types it: zsh completes on a terminal only."""
+    if shutil.which("zsh") is None:
+        cannot("zsh is not installed")
+    cli.main(["completion", "zsh"])
+    script = write(f"{tmp_path}/vcuda.zsh", capsys.readouterr().out)
+    begin = f"autoload -U compinit && compinit -u -D; source {script}; echo re''ady\n"
+    ours, theirs = os.openpty()
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TERM": "xterm"}
+    shell = subprocess.Popen(
+        ["zsh", "-f", "-i"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    try:
+        os.write(ours, begin.encode())
+        shown(ours, ["ready"])
+        os.write(ours, f"{line}\t\t".encode())
+        shown(ours, answers)
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)
+
+
+def shown(terminal: int, words: list[str]) -> None:
+    """Waits until the terminal has shown all of them, parted or not."""
+    text, deadline = "", time.monotonic() + 30
+    while not all(word in text for word in words):
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, text
+        text += os.read(terminal, 4096).decode(errors="replace")
 
 
 def read(path: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from unit.ground import GIB, FakeRuntime, gpus, record, write
+from unit.tenants import Tenants
 from vcuda_hook import cli, show, usage
 from vcuda_oci import pages, unhealthy
 from vcuda_oci.allocation import Allocation, GpuShare
@@ -288,6 +289,27 @@ def test_contexts_are_told_apart_from_what_was_allocated(node: Node, capsys: Any
         shown = usage.whole_page(node.ledger, allocation)
         assert [shown["gpus"][0][key] for key in ("contexts", "context_bytes")] == [3, 900 * MIB]
         assert [process["contexts"] for process in shown["processes"]] == [[2], [1]]
+
+
+def test_inspect_tells_in_percent_what_is_used_and_granted(
+    node: Node, tmp_path: Any, capsys: Any
+) -> None:
+    tenants = Tenants(str(tmp_path))
+    tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    tenants.uses("box", held=GIB)
+    assert node.vcuda("inspect", "box", "--json") == 0
+    use = {"gpu_uuid": "GPU-0", "core_used_percent": 0, "waited_percent": 0}
+    use.update(memory_used_percent=25, usage="told")
+    assert json.loads(capsys.readouterr().out)["use"] == [use]
+    assert node.vcuda("inspect", "box") == 0
+    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    for line in ("core_percent: 30 %", "core_used_percent: 0 %", "memory_used_percent: 25 %"):
+        assert line in told
+    assert "rate_ppm: 300000 (30 %)" in told
+    open(tenants.page("box"), "w").close()
+    assert node.vcuda("inspect", "box") == 0
+    assert "core_used_percent: -" in capsys.readouterr().out
+    tenants.close()
 
 
 def test_inspect_takes_the_beginning_of_an_id(node: Node, capsys: Any) -> None:

@@ -170,7 +170,8 @@ def test_a_broken_record_is_one_line_and_no_failure(hook: Hook) -> None:
     write(hook.ledger.allocations + "/box.json", "{")
     status, line = hook("poststop", "box", state={"id": "box"})
     assert status == 0
-    assert line.startswith(f"vcuda-container-hook: {hook.ledger.allocations}/box.json: is not a")
+    where = f"allocation box, {hook.ledger.allocations}/box.json"
+    assert line.startswith(f"vcuda-container-hook: {where}: is not a")
     assert line.count("\n") == 1
     assert left_in(hook.ledger.state_dir) == ["allocations/box.json"]
 

@@ -75,11 +75,8 @@ def test_exemplars_are_told_where_the_setting_says_so_to_who_understands_them(
 ) -> None:
     events.record(str(tmp_path), "p", "claimed", "box", "", seconds=0.02)
     process = Served(str(tmp_path), setting)
-    for accept, is_open in (
-        ("text/plain", False),
-        ("*/*", False),
-        (OPEN_METRICS, setting == "yes"),
-    ):
+    for accept in ("text/plain", "*/*", OPEN_METRICS):
+        is_open = accept == OPEN_METRICS and setting == "yes"
         _, headers, page = process.get("/metrics", Accept=accept)
         assert headers["Content-Type"].startswith("application/openmetrics-text") == is_open
         assert (b'# {allocation="box"} 0.02 ' in page, page.endswith(b"# EOF\n")) == (

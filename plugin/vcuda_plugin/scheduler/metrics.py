@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from .cluster import Cluster
     from .follow import Follower
@@ -45,6 +45,7 @@ class Metrics:
         """As prometheus_client asks its collectors."""
         now = time.monotonic()
         with self._cluster.lock:
+            quotas, trouble = self._cluster.quota.report(), self._cluster.quota.trouble
             counts = {
                 "nodes": len(self._cluster.nodes),
                 "pods": len(self._cluster.pods),
@@ -60,3 +61,20 @@ class Metrics:
             "Since when nothing was heard of the API server, of pods or of nodes.",
             value=silence,
         )
+        yield from _quotas(quotas, trouble)
+
+
+def _quotas(rows: Sequence[Mapping[str, Any]], trouble: str) -> Iterator[GaugeMetricFamily]:
+    """Of namespaces that have one: so many series as the ConfigMap names, and no more."""
+    told = "Whether quotas are known; while they are not, no pod gets a GPU."
+    yield GaugeMetricFamily("vcuda_extender_quota_known", told, value=float(not trouble))
+    for key, meaning in (("limit", "may have"), ("used", "have")):
+        family = GaugeMetricFamily(
+            f"vcuda_extender_quota_{key}_cards",
+            f"Cards of this model that the namespace's pods {meaning}.",
+            labels=("namespace", "model"),
+        )
+        for row in rows:
+            if row["limit"] is not None:
+                family.add_metric((row["namespace"], row["model"]), row[key])
+        yield family
