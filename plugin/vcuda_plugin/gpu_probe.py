@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vcuda_oci import files, host
+from vcuda_oci import files, host, nvml
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.nvml import HANGS
 
 from . import parent
-from .health import HANGS
 
 PERIOD_MS = 2000
 # A GPU that has said nothing for so long hangs; together with the period less than what the agent
@@ -54,7 +54,7 @@ def main(driver_root: str, cache: str) -> None:
         # NVML that is open knows of no other driver and no other GPUs: the next process does.
         while host.gpus_key(facts.root, library) == key:
             _say(probe.look(driver_root))
-            if probe.one_is_back():
+            if probe.one_is_back:
                 break
     except VcudaError as error:
         print(f"vcuda-node-agent: {error}", file=sys.stderr)
@@ -82,25 +82,21 @@ class Probe:
         self._nvml.nvmlEventSetCreate(ctypes.byref(self._events))
         self._handles: dict[str, int] = {}
         self._askers = {gpu.uuid: _Asker(self._ask, gpu.uuid) for gpu in facts.gpus}
-
-    def one_is_back(self) -> bool:
-        """Whether a GPU answers that did not when its facts were asked."""
-        device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
-        by_index = self._nvml.nvmlDeviceGetHandleByIndex_v2
-        return any(
-            not by_index(ctypes.c_uint(index), ctypes.byref(device))
-            and not self._nvml.nvmlDeviceGetMemoryInfo(device, memory)
-            for index in self._facts.silent
-        )
+        self._silent = [
+            _Asker(lambda index: nvml.why_silent(library, int(index)), str(index))
+            for index in facts.silent
+        ]
+        self.one_is_back = False  # a GPU that did not answer when its facts were asked
 
     def look(self, driver_root: str) -> dict[str, Any]:
         """Wait for events, then ask each GPU. The first look does not wait."""
         xids = [] if self._first else self._wait()
         self._first = False
-        for asker in self._askers.values():
+        for asker in (*self._askers.values(), *self._silent):
             asker.begin()
         end = time.monotonic() + ANSWER_SECONDS
         answers = {uuid: asker.answer(end) for uuid, asker in self._askers.items()}
+        self.one_is_back = not all(asker.answer(end) for asker in self._silent)
         numa = {gpu["uuid"]: _numa_node(driver_root, gpu["bus_id"]) for gpu in self.gpus}
         return {
             "gpus": self.gpus,
@@ -160,8 +156,8 @@ class Probe:
 class _Asker:
     """Asks for one GPU in a thread of its own, which may never come back."""
 
-    def __init__(self, ask: Callable[[str], str], uuid: str) -> None:
-        self._ask, self._uuid = ask, uuid
+    def __init__(self, ask: Callable[[str], str], gpu: str) -> None:
+        self._ask, self._gpu = ask, gpu
         self._asked, self._answered = threading.Event(), threading.Event()
         self._answered.set()
         self._reason, self._hangs = "", False
@@ -183,7 +179,7 @@ class _Asker:
         while True:
             self._asked.wait()
             self._asked.clear()
-            self._reason = self._ask(self._uuid)
+            self._reason = self._ask(self._gpu)
             self._answered.set()
 
 
