@@ -53,7 +53,7 @@ def main(driver_root: str, cache: str) -> None:
         probe, key = Probe(library, facts), host.gpus_key(facts.root, library)
         # NVML that is open knows of no other driver and no other GPUs: the next process does.
         while host.gpus_key(facts.root, library) == key:
-            _say(probe.look(driver_root))
+            _say(probe.look())
             if probe.one_is_back:
                 break
     except VcudaError as error:
@@ -69,6 +69,8 @@ class Probe:
     def __init__(self, library: str, facts: host.Host) -> None:
         self.gpus: list[dict[str, Any]] = [gpu.__dict__ for gpu in facts.gpus]
         self._facts = facts
+        nodes = {gpu.uuid: _numa_node(facts.root, gpu.bus_id) for gpu in facts.gpus}
+        self._numa = {uuid: node for uuid, node in nodes.items() if node >= 0}
         self._first = True
         try:
             self._nvml = ctypes.CDLL(library)
@@ -88,7 +90,7 @@ class Probe:
         ]
         self.one_is_back = False  # a GPU that did not answer when its facts were asked
 
-    def look(self, driver_root: str) -> dict[str, Any]:
+    def look(self) -> dict[str, Any]:
         """Wait for events, then ask each GPU. The first look does not wait."""
         xids = [] if self._first else self._wait()
         self._first = False
@@ -97,13 +99,12 @@ class Probe:
         end = time.monotonic() + ANSWER_SECONDS
         answers = {uuid: asker.answer(end) for uuid, asker in self._askers.items()}
         self.one_is_back = not all(asker.answer(end) for asker in self._silent)
-        numa = {gpu["uuid"]: _numa_node(driver_root, gpu["bus_id"]) for gpu in self.gpus}
         return {
             "gpus": self.gpus,
             "driver": self._facts.version,
             "cuda": self._facts.cuda,
             "distances": self._facts.distances,
-            "numa": {uuid: node for uuid, node in numa.items() if node >= 0},
+            "numa": self._numa,
             "failing": {uuid: reason for uuid, reason in answers.items() if reason},
             "xids": xids,
             "silent": {index: error.what for index, error in self._facts.silent.items()},
@@ -185,7 +186,7 @@ class _Asker:
 
 def _numa_node(driver_root: str, bus_id: str) -> int:
     """The NUMA node of a PCI device; -1: the host does not say. Source: the kernel's sysfs."""
-    path = f"{driver_root.rstrip('/')}/sys/bus/pci/devices/{bus_id}/numa_node"
+    path = f"{driver_root}/sys/bus/pci/devices/{bus_id}/numa_node"
     try:
         return int(files.read(path, 64, follow=True)) if bus_id else -1
     except (OSError, ValueError):
