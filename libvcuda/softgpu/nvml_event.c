@@ -5,6 +5,8 @@
 
 #include "monitor.h"
 
+#define LOOK_NS 100000000 /* how late an event may be told */
+
 struct nvmlEventSet_st
 {
   unsigned long long types[SOFTGPU_MAX_GPUS]; /* by index of the visible device; 0: not asked for */
@@ -76,7 +78,7 @@ nvmlEventSetWait_v2 (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int tim
       uint64_t now = softgpu_now ();
       if (now >= end)
         return NVML_ERROR_TIMEOUT;
-      uint64_t pause = end - now < 20000000 ? end - now : 20000000;
+      uint64_t pause = end - now < LOOK_NS ? end - now : LOOK_NS;
       nanosleep (&(struct timespec){ .tv_nsec = (long) pause }, NULL);
     }
 }

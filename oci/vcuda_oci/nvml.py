@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 
 from . import topology
 from .errors import VcudaError
@@ -12,6 +14,8 @@ from .host import Told
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    _Found = tuple[Gpu, ctypes.c_void_p | None]  # MIG devices have no handle here
 
 
 class _Memory(ctypes.Structure):
@@ -56,6 +60,10 @@ _BRANDS = (
 )
 
 
+# A GPU that sleeps takes a second or two to answer for the first time.
+FIRST_ANSWER_SECONDS = 5.0
+# The reason of a GPU, or of all, about which NVML has been asked and says nothing.
+HANGS = "NVML hangs"
 _ENABLED = 1  # NVML_FEATURE_ENABLED, NVML_DEVICE_MIG_ENABLE
 _SWITCH = 2  # NVML_NVLINK_DEVICE_TYPE_SWITCH
 
@@ -63,7 +71,8 @@ _SWITCH = 2  # NVML_NVLINK_DEVICE_TYPE_SWITCH
 def inventory(library: str) -> Told:
     """All GPUs of the driver whose NVML is the file `library`, by index.
 
-    Raises VcudaError: the library does not load, or no GPU answers. Source: nvml.h.
+    One that hangs is left out as one that is lost is. Raises VcudaError: the library does not load,
+    or no GPU answers. Source: nvml.h.
     """
     nvml = _Library(library)
     nvml.ask("nvmlInit_v2")
@@ -73,20 +82,29 @@ def inventory(library: str) -> Told:
             cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
         count = ctypes.c_uint()
         nvml.ask("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        found: list[tuple[Gpu, ctypes.c_void_p | None]] = []
-        silent = {}
-        for index in range(count.value):
-            try:
-                gpu, handle = _gpu(nvml, index)
-                found += [(gpu, handle), *((mig, None) for mig in _mig_devices(nvml, gpu, handle))]
-            except VcudaError as error:
-                silent[index] = error  # one that is lost takes nothing from the others
+        looks = [_look_at(nvml, library, index) for index in range(count.value)]
+        end = time.monotonic() + FIRST_ANSWER_SECONDS
+        for look in looks:
+            look.wait(end)
+        found = [one for look in looks if not look.error for one in look.found]
+        # One that is lost takes nothing from the others.
+        silent = {look.index: look.error for look in looks if look.error}
         if silent and not found:
             raise silent[0]
         gpus, devices = [gpu for gpu, _ in found], [device for _, device in found]
         return Told(gpus, cuda, _distances(nvml, gpus, devices), silent)
     finally:
-        nvml.ask("nvmlShutdown")
+        if not _hanging:  # it would wait for them
+            nvml.ask("nvmlShutdown")
+
+
+def why_silent(library: str, index: int) -> str:
+    """Why a GPU does not tell what `inventory` asks, of NVML that is open; "": now it does."""
+    try:
+        _gpu_with_parts(_Library(library), index)
+    except VcudaError as error:
+        return error.what
+    return ""
 
 
 class _Library:
@@ -118,6 +136,53 @@ class _Library:
         except VcudaError:
             return False
         return True
+
+
+class _Look(threading.Thread):
+    """What one GPU answers, asked in a thread that may never come back.
+
+    found: the GPU and its MIG devices, with their handles. error: why it does not answer.
+    """
+
+    def __init__(self, nvml: _Library, library: str, index: int) -> None:
+        super().__init__(daemon=True)
+        self._nvml, self._library, self.index = nvml, library, index
+        self.found: list[_Found] = []
+        self.error: VcudaError | None = None
+
+    def run(self) -> None:
+        try:
+            self.found = _gpu_with_parts(self._nvml, self.index)
+        except VcudaError as error:
+            self.error = error
+
+    def wait(self, end: float) -> None:
+        """Until it has answered, or `end` of the monotonic clock; no longer for one that hung."""
+        key = (self._library, self.index)
+        self.join(0 if key in _hanging else max(0, end - time.monotonic()))
+        if self.is_alive():
+            _hanging[key] = self
+            self.error = VcudaError(HANGS, self._library, "reset the GPU, or reboot")
+
+
+# Who hung when this process last asked: asked again, it would have one more thread.
+_hanging: dict[tuple[str, int], _Look] = {}
+
+
+def _look_at(nvml: _Library, library: str, index: int) -> _Look:
+    look = _hanging.get((library, index))
+    if look and look.is_alive():
+        return look
+    _hanging.pop((library, index), None)
+    look = _Look(nvml, library, index)
+    look.start()
+    return look
+
+
+def _gpu_with_parts(nvml: _Library, index: int) -> list[_Found]:
+    """Raises VcudaError: it does not answer."""
+    gpu, handle = _gpu(nvml, index)
+    return [(gpu, handle), *((mig, None) for mig in _mig_devices(nvml, gpu, handle))]
 
 
 def _gpu(nvml: _Library, index: int) -> tuple[Gpu, ctypes.c_void_p]:

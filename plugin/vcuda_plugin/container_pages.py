@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # A grant that is not renewed for so long is void: the shim goes back to what is reserved.
 LEASE_NS = 1_000_000_000
-# So often is looked whose grant has less than three quarters of that left.
-RENEWAL_NS = LEASE_NS // 4
+# So often all grants are renewed.
+RENEWAL_NS = LEASE_NS * 2 // 5
 
 
 class ContainerPages:
@@ -42,7 +42,8 @@ class ContainerPages:
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
         self._limits = OpenPage(folder + "/limits", allocation.shares)
         try:
-            self._usage = os.open(folder + "/usage", os.O_RDONLY | flags)
+            # That it was read is not written, which costs more than the reading.
+            self._usage = os.open(folder + "/usage", os.O_RDONLY | os.O_NOATIME | flags)
         except BaseException:
             self._limits.close()
             raise
@@ -60,8 +61,10 @@ class ContainerPages:
         """What the page that was read last shows of this share's use."""
         return self.demands[gpu].see(reading(self._page, gpu, self._read_ns))
 
-    def grant(self, rates: list[int], now_ns: int) -> None:
+    def grant(self, rates: list[int], now_ns: int, renew: bool) -> None:
         """Let the rates count from now, for LEASE_NS unless renewed. Raises OSError.
+
+        renew: those that stand as well.
 
         Nothing is granted beside what is reserved where no policy allows it.
         """
@@ -69,7 +72,7 @@ class ContainerPages:
             return
         if rates != self.rates:
             self._write(rates, now_ns + LEASE_NS)
-        elif self._until_ns - now_ns < LEASE_NS - RENEWAL_NS:
+        elif renew:
             # The rates stand: one aligned word, so the shim sees the old end or the new one.
             self._limits.renew(now_ns + LEASE_NS)
             self._until_ns = now_ns + LEASE_NS

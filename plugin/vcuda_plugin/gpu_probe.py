@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vcuda_oci import files, host
+from vcuda_oci import files, host, nvml
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.nvml import HANGS
 
 from . import parent
-from .health import HANGS
 
 PERIOD_MS = 2000
 # A GPU that has said nothing for so long hangs; together with the period less than what the agent
@@ -53,8 +53,8 @@ def main(driver_root: str, cache: str) -> None:
         probe, key = Probe(library, facts), host.gpus_key(facts.root, library)
         # NVML that is open knows of no other driver and no other GPUs: the next process does.
         while host.gpus_key(facts.root, library) == key:
-            _say(probe.look(driver_root))
-            if probe.one_is_back():
+            _say(probe.look())
+            if probe.one_is_back:
                 break
     except VcudaError as error:
         print(f"vcuda-node-agent: {error}", file=sys.stderr)
@@ -69,6 +69,8 @@ class Probe:
     def __init__(self, library: str, facts: host.Host) -> None:
         self.gpus: list[dict[str, Any]] = [gpu.__dict__ for gpu in facts.gpus]
         self._facts = facts
+        nodes = {gpu.uuid: _numa_node(facts.root, gpu.bus_id) for gpu in facts.gpus}
+        self._numa = {uuid: node for uuid, node in nodes.items() if node >= 0}
         self._first = True
         try:
             self._nvml = ctypes.CDLL(library)
@@ -82,32 +84,27 @@ class Probe:
         self._nvml.nvmlEventSetCreate(ctypes.byref(self._events))
         self._handles: dict[str, int] = {}
         self._askers = {gpu.uuid: _Asker(self._ask, gpu.uuid) for gpu in facts.gpus}
+        self._silent = [
+            _Asker(lambda index: nvml.why_silent(library, int(index)), str(index))
+            for index in facts.silent
+        ]
+        self.one_is_back = False  # a GPU that did not answer when its facts were asked
 
-    def one_is_back(self) -> bool:
-        """Whether a GPU answers that did not when its facts were asked."""
-        device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
-        by_index = self._nvml.nvmlDeviceGetHandleByIndex_v2
-        return any(
-            not by_index(ctypes.c_uint(index), ctypes.byref(device))
-            and not self._nvml.nvmlDeviceGetMemoryInfo(device, memory)
-            for index in self._facts.silent
-        )
-
-    def look(self, driver_root: str) -> dict[str, Any]:
+    def look(self) -> dict[str, Any]:
         """Wait for events, then ask each GPU. The first look does not wait."""
         xids = [] if self._first else self._wait()
         self._first = False
-        for asker in self._askers.values():
+        for asker in (*self._askers.values(), *self._silent):
             asker.begin()
         end = time.monotonic() + ANSWER_SECONDS
         answers = {uuid: asker.answer(end) for uuid, asker in self._askers.items()}
-        numa = {gpu["uuid"]: _numa_node(driver_root, gpu["bus_id"]) for gpu in self.gpus}
+        self.one_is_back = not all(asker.answer(end) for asker in self._silent)
         return {
             "gpus": self.gpus,
             "driver": self._facts.version,
             "cuda": self._facts.cuda,
             "distances": self._facts.distances,
-            "numa": {uuid: node for uuid, node in numa.items() if node >= 0},
+            "numa": self._numa,
             "failing": {uuid: reason for uuid, reason in answers.items() if reason},
             "xids": xids,
             "silent": {index: error.what for index, error in self._facts.silent.items()},
@@ -160,8 +157,8 @@ class Probe:
 class _Asker:
     """Asks for one GPU in a thread of its own, which may never come back."""
 
-    def __init__(self, ask: Callable[[str], str], uuid: str) -> None:
-        self._ask, self._uuid = ask, uuid
+    def __init__(self, ask: Callable[[str], str], gpu: str) -> None:
+        self._ask, self._gpu = ask, gpu
         self._asked, self._answered = threading.Event(), threading.Event()
         self._answered.set()
         self._reason, self._hangs = "", False
@@ -183,13 +180,13 @@ class _Asker:
         while True:
             self._asked.wait()
             self._asked.clear()
-            self._reason = self._ask(self._uuid)
+            self._reason = self._ask(self._gpu)
             self._answered.set()
 
 
 def _numa_node(driver_root: str, bus_id: str) -> int:
     """The NUMA node of a PCI device; -1: the host does not say. Source: the kernel's sysfs."""
-    path = f"{driver_root.rstrip('/')}/sys/bus/pci/devices/{bus_id}/numa_node"
+    path = f"{driver_root}/sys/bus/pci/devices/{bus_id}/numa_node"
     try:
         return int(files.read(path, 64, follow=True)) if bus_id else -1
     except (OSError, ValueError):

@@ -28,8 +28,10 @@ PERIOD_SECONDS = 0.05
 # Nobody wants or uses anything: each has its guarantee at hand, so the next look may take longer.
 IDLE_SECONDS = 0.1
 # With many containers a look is let take this part of a core, down to this pace.
-LOOKS_PART, IDLE_LOOKS_PART = 0.01, 0.003
-LONGEST_SECONDS = 0.2
+LOOKS_PART, IDLE_LOOKS_PART = 0.006, 0.003
+LONGEST_SECONDS = 0.3
+# Where nobody's grant may change: how late who comes is seen, who has its guarantee meanwhile.
+NOBODY_SECONDS = 0.5
 # How long the end waits for another who writes pages.
 _END_SECONDS = 1.0
 
@@ -56,7 +58,7 @@ class Arbiter:
         began = time.thread_time()
         active = self._node.look()
         if not self._node.grants_anything:
-            return LONGEST_SECONDS
+            return NOBODY_SECONDS
         least, part = (PERIOD_SECONDS, LOOKS_PART) if active else (IDLE_SECONDS, IDLE_LOOKS_PART)
         return min(max(least, (time.thread_time() - began) / part), LONGEST_SECONDS)
 
@@ -98,19 +100,20 @@ class Node:
         return not all(self._rested.get(gpu) for gpu in self._sharing())
 
     def _grant(self, rates: dict[str, list[int]]) -> None:
-        """These rates, and those that stand: whose grant is old is renewed."""
+        """These rates; and those that stand, once it is time to renew them."""
         now = self._clock()
+        due = now > self._renewal_ns
         try:
             with Turn(self._ledger.state_dir) as mine:
                 # Whoever writes now is done by the next look, and a grant lasts longer than that.
                 for id, pages in list(self._open.items()) if mine else ():
                     try:
-                        pages.grant(rates.get(id, pages.rates), now)
+                        pages.grant(rates.get(id, pages.rates), now, due)
                     except OSError:
                         self._give_up(id)
-                if mine:
+                if mine and due:
                     self._renewal_ns = now + RENEWAL_NS
-                else:
+                if not mine:
                     self._rested.clear()  # what was not written is found anew
         except OSError:
             pass  # without the lock nothing is written: each has what is reserved

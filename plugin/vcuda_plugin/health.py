@@ -15,8 +15,6 @@ from vcuda_oci.unhealthy import Ailment
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-# The reason of a GPU, or of all, about which NVML has been asked and says nothing.
-HANGS = "NVML hangs"
 DOWN_SECONDS = 4.0
 UP_SECONDS = 8.0
 # An Xid that does not last: after so long without another the GPU counts as healthy.

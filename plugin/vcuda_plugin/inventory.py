@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vcuda_oci import events, unhealthy
+from vcuda_oci.nvml import HANGS
 from vcuda_oci.placement import Gpu
 
 from . import child
-from .health import HANGS, Health
+from .health import Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable

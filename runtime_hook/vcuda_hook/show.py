@@ -166,10 +166,10 @@ def no_one(prefix: str, found: Sequence[str]) -> VcudaError:
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    index, memory = entry["gpu_index"], entry["memory_used_bytes"]
+    name, memory = entry["gpu_name"], entry["memory_used_bytes"]
     return (
         views.name_of(entry),
-        f"{'?' if index is None else index} {table.short(entry['gpu_uuid'])}",
+        f"{name or '?'} {table.short(entry['gpu_uuid'])}",
         f"{entry['core_percent']} %",
         _percent(entry["core_used_percent"]),
         _percent(entry["waited_percent"]),

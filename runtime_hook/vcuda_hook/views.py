@@ -75,6 +75,7 @@ def tenant_entries(
             "container_id": allocation.container_id,
             "pod": allocation.pod or None,
             "gpu_index": gpus[share.uuid].index if share.uuid in gpus else None,
+            "gpu_name": gpus[share.uuid].name if share.uuid in gpus else None,
             "gpu_uuid": share.uuid,
             "core_percent": share.core_percent,
             "core_ceiling_percent": share.core_ceiling_percent,

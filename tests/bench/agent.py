@@ -1,6 +1,7 @@
 """What the node agent costs: CPU and memory beside many containers, and Allocate's answer.
 
-8 GPUs of an H200's size, 128 idle containers that share them, a kubelet that holds 80 pods.
+8 GPUs of an H200's size, 128 containers that share them, a kubelet that holds 80 pods. Records and
+pages are on a tmpfs, as /run is.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ import contextlib
 import os
 import random
 import shutil
+import struct
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from bench import cri
 from bench.result import Figure
+from integration.kube_api import KubeApi
 from integration.kubelet import api, until
-from integration.node_agent import AgentNode
+from integration.node_agent import Agent, AgentNode
 from integration.product import install
 from unit.ground import record
 from vcuda_oci import claim, host, pages, pages_read
@@ -35,7 +40,7 @@ CORES, UNITS = 10, 56  # of one container
 
 def measure(say: Callable[[str], None]) -> list[Figure]:
     with contextlib.ExitStack() as stack:
-        folder = tempfile.mkdtemp(dir="/run", prefix="vcuda-bench.")
+        folder = tempfile.mkdtemp(dir="/dev/shm", prefix="vb")
         stack.callback(shutil.rmtree, folder)
         prefix, figures = folder + "/usr", []
         install(prefix, folder + "/etc")
@@ -48,15 +53,23 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
             node.kubelet.start()
             _hold(node, policy)
             say(f"{GPUS} GPUs, {GPUS * CONTAINERS_EACH} containers, all {policy}: {SECONDS} s")
-            with node.agent(watchdog_seconds=30) as agent:
+            with node.agent(30) as agent:
                 until(lambda node=node: bool(node.kubelet.healthy(MEMORY)))
-                processes = [agent.process.pid, *agent.children()]
-                figures += _cost(processes, policy)
+                figures += _cost(agent, f"all {policy}")
                 if policy == ELASTIC:
                     until(lambda node=node: _is_granted(node))
-                    say(f"Allocate, {CALLS} times each")
+                    say("the same, all at work")
+                    with _at_work(node):
+                        figures += _cost(agent, f"all {policy} and at work")
+            if policy == ELASTIC:
+                say(f"Allocate, {CALLS} times each, with an API server that is away")
+                away = KubeApi()
+                away.start()
+                away.stop()
+                with node.agent(30, "--kubeconfig", away.kubeconfig(f"{place}/kubeconfig")):
+                    until(lambda node=node: bool(node.kubelet.healthy(MEMORY)))
                     figures += _allocate(node)
-    return figures
+    return [*figures, *cri.measure(say)]
 
 
 def _hold(node: AgentNode, policy: str) -> None:
@@ -80,7 +93,34 @@ def _is_granted(node: AgentNode) -> bool:
     return pages_read.read_limits(page).rate_until_ns > 0
 
 
-def _cost(processes: Sequence[int], policy: str) -> list[Figure]:
+@contextlib.contextmanager
+def _at_work(node: AgentNode) -> Iterator[None]:
+    """While it lasts, each container says at each look that it used its GPU and had to wait."""
+    over = threading.Event()
+    at = {name.partition(".")[2]: at for name, at, _ in pages.offsets() if "usage_gpu." in name}
+
+    def work() -> None:
+        used = 0
+        while not over.wait(0.05):
+            used += 1_000_000
+            for path in usage:
+                with open(path, "r+b", 0) as page:
+                    for field in ("busy_ns", "throttled_ns"):
+                        page.seek(pages.USAGE_HEAD_SIZE + at[field])
+                        page.write(struct.pack("=Q", used))
+
+    usage = list(Path(Ledger(node.state_dir).containers).glob("*/usage"))
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        worker.join()
+
+
+def _cost(agent: Agent, who: str) -> list[Figure]:
+    processes = [agent.process.pid, *agent.children()]
     time.sleep(2)  # its start is not its idling
     before, began = _cpu_seconds(processes), time.monotonic()
     time.sleep(SECONDS)
@@ -88,8 +128,8 @@ def _cost(processes: Sequence[int], policy: str) -> list[Figure]:
     percent = 100 * used / (time.monotonic() - began)
     memory = sum(_proportional_mib(pid) for pid in processes)
     return [
-        Figure(f"agent.cpu, all {policy}", percent, "% of a core", GOAL_CPU, {}),
-        Figure(f"agent.memory, all {policy}", memory, "MiB", GOAL_MIB, {}),
+        Figure(f"agent.cpu, {who}", percent, "% of a core", GOAL_CPU, {}),
+        Figure(f"agent.memory, {who}", memory, "MiB", GOAL_MIB, {}),
     ]
 
 

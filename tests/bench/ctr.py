@@ -53,7 +53,7 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         folder = private_host.scratch_folder()
         stack.callback(shutil.rmtree, folder)
         say("starting containerd")
-        engine = Containerd(_files(folder))
+        engine = Containerd(files_in(folder))
         stack.callback(engine.close)
         product = Product(folder + "/product")
         product.configure(engine)
@@ -79,7 +79,8 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
     ]
 
 
-def _files(folder: str) -> Files:
+def files_in(folder: str) -> Files:
+    """What an engine needs, built in `folder`."""
     tree, layer, packed = folder + "/rootfs", folder + "/layer.tar", folder + "/image"
     rootfs.build(tree)
     rootfs.as_tar(tree, layer)

@@ -40,10 +40,10 @@ class AgentNode:
             file.writelines(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
 
     @contextlib.contextmanager
-    def agent(self, watchdog_seconds: float = 1) -> Iterator[Agent]:
-        """The agent, ready; at the end of the block it is told to end, and does."""
+    def agent(self, watchdog_seconds: float = 1, *words: str) -> Iterator[Agent]:
+        """The agent, ready; at the end of the block it is told to end, and does. words: options."""
         command = [self.program, "--config", self.config, "--kubelet-dir", self.kubelet.folder]
-        agent = Agent(command, watchdog_seconds)
+        agent = Agent([*command, *words], watchdog_seconds)
         try:
             agent.await_ready()
             yield agent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -13,7 +14,7 @@ from integration.kubelet import until
 from integration.node_agent import Agent, AgentNode
 from integration.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
 from shim.softgpu_host import SoftGpu
-from vcuda_oci import unhealthy
+from vcuda_oci import nvml, unhealthy
 
 
 def gpus_offered(node: AgentNode, resource: str = CORE) -> list[str]:
@@ -94,8 +95,10 @@ def test_nvml_that_hangs_for_one_gpu_withdraws_that_one_alone_until_it_answers(
             ["--call", "nvmlDeviceGetMemoryInfo", "--gpu", "0", "--error", "NVML_ERROR_TIMEOUT"],
             "nvmlDeviceGetMemoryInfo: Timeout",
         ),
+        (["--call", "nvmlDeviceGetMemoryInfo", "--gpu", "0", "--hang"], "NVML hangs"),
+        (["--call", "nvmlDeviceGetPciInfo_v3", "--gpu", "0", "--hang"], "NVML hangs"),
     ],
-    ids=["lost", "silent"],
+    ids=["lost", "silent", "hangs", "hangs in what is not vital"],
 )
 def test_a_gpu_that_fails_when_the_agent_first_looks_takes_no_other_with_it(
     node: AgentNode, order: list[str], why: str
@@ -193,3 +196,27 @@ def test_a_gpu_that_is_added_is_offered_and_one_that_is_taken_away_is_not(node: 
             assert set(uuids_there(node)) == set(uuids(node)) != set(before)
         finally:
             subprocess.run(["rm", "-rf", f"{tool}/before"], check=True)
+
+
+def test_a_gpu_that_hangs_before_anything_is_known_of_it_holds_no_container_up(
+    node: AgentNode,
+) -> None:
+    """Nor does it cost a process that asks again more than one thread and one wait."""
+    (_, second) = uuids(node)
+    library = str(node.gpu.root / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
+    node.order("fail", "--call", "nvmlDeviceGetMemoryInfo", "--gpu", "0", "--hang")
+    before = threading.active_count()
+    try:
+        seconds = []
+        for _ in range(3):
+            began = time.monotonic()
+            told = nvml.inventory(library)
+            seconds.append(time.monotonic() - began)
+            assert [gpu.uuid for gpu in told.gpus] == [second]
+            assert str(told.silent[0]) == f"{library}: NVML hangs; reset the GPU, or reboot"
+        assert seconds[0] >= nvml.FIRST_ANSWER_SECONDS > max(seconds[1:])
+        assert threading.active_count() == before + 1
+    finally:
+        node.order("heal")
+    until(lambda: threading.active_count() == before)
+    assert (len(nvml.inventory(library).gpus), nvml.inventory(library).silent) == (2, {})

@@ -13,13 +13,16 @@ import pytest
 
 from integration.engines.base import Engine, Files
 from integration.engines.low_level import LowLevel
+from integration.engines.podman import Podman
 from integration.kubelet import until
 from integration.node_agent import AgentNode
 from integration.product import Product
+from integration.test_cdi import Host as CdiHost
 from integration.test_device_plugin import CORE, MEMORY, offered
 from integration.test_vcuda_run import Command
 from unit.ground import GIB
-from vcuda_oci import events
+from vcuda_oci import events, host
+from vcuda_oci.gpu import Gpu
 
 MACHINE = ("--memory", "16GiB", "--topology", "pcie=2", "--mig", "1=1g.4gb,2g.8gb")
 LOOK = """
@@ -82,15 +85,111 @@ def test_each_is_offered_as_a_gpu_and_a_new_layout_is_seen_by_whoever_runs(
 
 
 @pytest.fixture
+def machine(scratch: str) -> Product:
+    """The product before two GPUs, of which the second is divided."""
+    return Product(scratch + "/product", 2, *MACHINE)
+
+
+@pytest.fixture
 def vcuda(
-    start_engine: Callable[[str], Engine], files: Files, session_folder: str, scratch: str
+    start_engine: Callable[[str], Engine], files: Files, scratch: str, machine: Product
 ) -> Iterator[Command]:
     engine = start_engine("runc-v2")
     assert isinstance(engine, LowLevel)
-    product = Product(scratch + "/product", 2, *MACHINE)
-    command = Command(product, engine, scratch)
+    command = Command(machine, engine, scratch)
     yield command
     command.close()
+
+
+def test_tenants_of_mig_devices_are_shown_by_the_device_that_they_have(
+    vcuda: Command, files: Files
+) -> None:
+    gpus = {gpu["name"]: gpu for gpu in vcuda.json("gpus")}
+    hold = ["vcuda-workload", "hold", "--bytes", str(GIB), "--seconds", "100"]
+    running = []
+    for container, gpu, core in (
+        ("small", "1:0", "50"),
+        ("large", "1:1", "100"),
+        ("gpu", "0", "7"),
+    ):
+        words = ["--core", core, "--gpu", gpu, "--rootfs", files.rootfs, "--", *hold]
+        running.append(vcuda.start(container, *words))
+
+    def shown() -> dict[str, tuple[Any, ...]]:
+        return {
+            entry["gpu_name"]: (
+                *(entry["gpu_index"], entry["gpu_uuid"], entry["core_percent"]),
+                *(entry["memory_bytes"] // GIB, entry["memory_used_bytes"]),
+            )
+            for entry in vcuda.json("ps")
+        }
+
+    expected = {
+        "1:0": (1, gpus["1:0"]["uuid"], 50, 2, GIB),
+        "1:1": (1, gpus["1:1"]["uuid"], 100, 8, GIB),
+        "0": (0, gpus["0"]["uuid"], 7, 1, GIB),
+    }
+    until(lambda: shown() == expected, told=lambda: str(shown()))
+    lines = vcuda("ps").stdout.splitlines()[1:]
+    assert sorted(line.split()[1] for line in lines) == ["0", "1:0", "1:1"]
+    taken = {gpu["name"]: gpu["free_memory_bytes"] // GIB for gpu in vcuda.json("gpus")}
+    assert (taken["1:0"], taken["1:1"]) == (2, 0)
+    for process, pid in running:
+        vcuda.send("KILL", pid)  # the container ends with it
+        process.wait(30)
+
+
+SEEN = "ls /dev/nvidia-caps; ls /dev | grep -x 'nvidia[0-9]'; vcuda-workload info"
+
+
+def test_nvidias_variable_gives_the_mig_device_that_it_names_whole(
+    start_engine: Callable[[str], Engine], machine: Product
+) -> None:
+    engine = start_engine("runc-v2")
+    gpus = by_name(machine)
+    with machine.on(engine):
+        for named in (gpus["1:0"].uuid, "1:0"):
+            result = engine.run(
+                "mig-by-env", ["sh", "-c", SEEN], env={"NVIDIA_VISIBLE_DEVICES": named}
+            )
+            assert result.rc == 0, result.stderr
+            assert is_the_small_one(result.stdout, gpus["1:0"])
+        assert machine.allocations(engine) == []
+
+
+def test_cdi_gives_the_mig_device_that_it_names_and_nothing_of_the_others(
+    start_engine: Callable[[str], Engine], machine: Product
+) -> None:
+    podman = start_engine("podman")
+    assert isinstance(podman, Podman)
+    gpus = by_name(machine)
+    with machine.on(podman), podman.using(podman.plain_runtime()):
+        there = CdiHost(podman, machine)
+        try:
+            told = there.vcuda("cdi", "generate")
+            assert told.rc == 0, told.stderr
+            for named in (gpus["1:0"].uuid, "1:0"):
+                result = there.run("sh", "-c", SEEN, device=named)
+                assert result.rc == 0, result.stderr
+                assert is_the_small_one(result.stdout, gpus["1:0"])
+        finally:
+            podman.host.run(["rm", "-f", "/var/run/cdi/vcuda.json"])
+
+
+def by_name(product: Product) -> dict[str, Gpu]:
+    facts = host.load(product.driver_root, product.prefix + "/host.json")
+    return {gpu.name: gpu for gpu in facts.gpus}
+
+
+def is_the_small_one(told: str, small: Gpu) -> bool:
+    """Whether a container saw the nodes and the memory of it, and no others."""
+    *nodes, info = told.splitlines()
+    (device,) = json.loads(info)["devices"]
+    return (nodes, device["uuid"].partition("-")[2], device["total_bytes"]) == (
+        ["nvidia-cap201", "nvidia-cap202", "nvidia1"],
+        small.uuid.partition("-")[2],
+        4 * GIB,
+    )
 
 
 def test_a_tenant_of_a_mig_device_has_its_share_of_that_one_and_opens_no_other(
