@@ -33,8 +33,9 @@ _SUFFIX = ".json"
 
 
 class Ledger:
-    """The records below `state_dir`. Every method but `read`, `get`, `cut_back` and `tell` needs the lock.
+    """The records below `state_dir`.
 
+    Every method but `read`, `get`, `cut_back` and `tell` needs the lock.
     program: who changes it, as events tell.
     """
 

@@ -63,7 +63,9 @@ def test_a_program_that_goes_round_the_shim_is_found_and_one_that_does_not_is_no
         start(sharing, product, keeps, f"{HOLD} & {HOLD}; true", 2)
         assert named("shim-not-loaded", doctor(product, sharing)[1]) == [NOTHING_FOUND]
         # Beside a program that keeps to the shim, and not as the container's first process.
-        id = start(sharing, product, goes_round, f"{HOLD} & {LINK}; {ROUND_THE_SHIM} {HOLD}; true", 2)
+        id = start(
+            sharing, product, goes_round, f"{HOLD} & {LINK}; {ROUND_THE_SHIM} {HOLD}; true", 2
+        )
         code, findings = doctor(product, sharing)
         (found,) = named("shim-not-loaded", findings)
         pid = re.findall(r"process (\d+) ", found["what"])[0]

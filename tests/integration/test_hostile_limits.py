@@ -179,7 +179,9 @@ def test_a_container_that_writes_its_usage_page_for_ever_stops_no_other(
         assert filled(going_on) == FILLED
         assert free(door) < 64 * MIB  # it went on all the time
     state = door.product.state_dir(door.engine)
-    assert door.engine.host.check(["ls", f"{state}/allocations", f"{state}/containers"]).split() == [
+    assert door.engine.host.check(
+        ["ls", f"{state}/allocations", f"{state}/containers"]
+    ).split() == [
         f"{state}/allocations:",
         f"{state}/containers:",
     ]

@@ -106,9 +106,7 @@ def test_a_slice_that_root_has_named_holds_its_limits(
 
 @of_podman
 @pytest.mark.parametrize("words", [["podman"], ["podman", "--hooks"], ["podman", "--undo"]])
-def test_engines_are_roots_to_configure(
-    rootless: Any, product: Product, words: list[str]
-) -> None:
+def test_engines_are_roots_to_configure(rootless: Any, product: Product, words: list[str]) -> None:
     if "--undo" in words:
         vcuda(rootless, product, "configure", "podman")
     command = rootless.as_user(f"{product.prefix}/bin/vcuda", "configure", *words)

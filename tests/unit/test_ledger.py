@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from unit.ground import FakeRuntime, left_in, mode_of, record, shares_of, write
-from vcuda_oci import ledger as ledgers
 from vcuda_oci import files, liveness, pages, pages_read
+from vcuda_oci import ledger as ledgers
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
