@@ -130,7 +130,7 @@ class Ledger:
         self.record(allocation)
 
     def cut_back(self) -> list[str]:
-        """Take back what containers wrote behind the end of their usage pages; whose they were.
+        """Take back what containers added to their pages, bytes and attributes; whose they were.
 
         Needs no lock. What is within the page stays, so no process of theirs is harmed.
         """
@@ -142,8 +142,7 @@ class Ledger:
             except OSError:
                 continue  # released meanwhile
             try:
-                if os.fstat(fd).st_size > pages.USAGE_SIZE:
-                    os.ftruncate(fd, pages.USAGE_SIZE)
+                if _cut_back(fd):
                     cut.append(id)
             finally:
                 os.close(fd)
@@ -190,6 +189,20 @@ class Ledger:
         if allocation.id != id:
             raise ValueError(f"its id is {allocation.id}")
         return allocation
+
+
+def _cut_back(page: int) -> bool:
+    """Whether there was anything to cut from this open usage page."""
+    is_longer = os.fstat(page).st_size > pages.USAGE_SIZE
+    if is_longer:
+        os.ftruncate(page, pages.USAGE_SIZE)
+    try:
+        attributes = os.listxattr(page)
+        for name in attributes:
+            os.removexattr(page, name)
+    except OSError:
+        return is_longer  # more names than the kernel lists, or none on this file system
+    return is_longer or bool(attributes)
 
 
 def broken_record(path: str, reason: str) -> VcudaError:

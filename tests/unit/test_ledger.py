@@ -243,6 +243,27 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
     assert sorted(os.listdir(ledger.containers)) == ["box", "greedy"]
 
 
+def test_attributes_of_a_page_are_taken_back_and_where_they_are_too_many_its_length_is(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(ledger, record())
+    page = ledger.containers + "/box/usage"
+    assert ledger.cut_back() == []
+    for number in range(3):
+        os.setxattr(page, f"user.{number}", b"x" * 100)
+    assert ledger.cut_back() == ["box"]
+    assert os.listxattr(page) == []
+
+    def of_too_many(_: int) -> list[str]:
+        raise OSError(errno.E2BIG, "Argument list too long")
+
+    monkeypatch.setattr(os, "listxattr", of_too_many)
+    assert ledger.cut_back() == []
+    os.truncate(page, 1 << 30)
+    assert ledger.cut_back() == ["box"]
+    assert os.path.getsize(page) == pages.USAGE_SIZE
+
+
 def test_no_link_in_the_place_of_a_page_is_cut(ledger: Ledger, tmp_path: Any) -> None:
     put(ledger, record())
     write(f"{tmp_path}/precious", "x" * 2 * pages.USAGE_SIZE)
