@@ -193,16 +193,18 @@ class Ledger:
 
 def _cut_back(page: int) -> bool:
     """Whether there was anything to cut from this open usage page."""
-    is_longer = os.fstat(page).st_size > pages.USAGE_SIZE
-    if is_longer:
-        os.ftruncate(page, pages.USAGE_SIZE)
+    before = os.fstat(page)
+    # Of a file that is no longer, this gives back what fallocate(2) put behind its end.
+    os.ftruncate(page, min(before.st_size, pages.USAGE_SIZE))
+    after = os.fstat(page)
+    is_cut = after.st_size < before.st_size or after.st_blocks < before.st_blocks
     try:
         attributes = os.listxattr(page)
         for name in attributes:
             os.removexattr(page, name)
     except OSError:
-        return is_longer  # more names than the kernel lists, or none on this file system
-    return is_longer or bool(attributes)
+        return is_cut  # more names than the kernel lists, or none on this file system
+    return is_cut or bool(attributes)
 
 
 def broken_record(path: str, reason: str) -> VcudaError:

@@ -6,6 +6,8 @@ import errno
 import fcntl
 import os
 import signal
+import subprocess
+import tempfile
 from typing import Any
 
 import pytest
@@ -241,6 +243,21 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
         put(ledger, record("third"))
     assert sorted(shares_of(ledger)) == ["box", "greedy"]
     assert sorted(os.listdir(ledger.containers)) == ["box", "greedy"]
+
+
+def test_room_behind_the_end_of_a_page_is_taken_back_though_no_size_tells_of_it() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # a tmpfs, as /run/vcuda is
+        ledger = Ledger(folder)
+        put(ledger, record())
+        page = ledger.containers + "/box/usage"
+        own = os.stat(page).st_blocks
+        assert ledger.cut_back() == []
+        for size in (pages.USAGE_SIZE, 5000):  # as it is made, and cut short by its container
+            os.truncate(page, size)
+            subprocess.run(["fallocate", "-n", "-o", "1MiB", "-l", "1MiB", page], check=True)
+            assert (os.path.getsize(page), os.stat(page).st_blocks > own) == (size, True)
+            assert ledger.cut_back() == ["box"]
+            assert (os.path.getsize(page), os.stat(page).st_blocks <= own) == (size, True)
 
 
 def test_attributes_of_a_page_are_taken_back_and_where_they_are_too_many_its_length_is(
