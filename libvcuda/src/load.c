@@ -96,8 +96,7 @@ vcuda_library (enum vcuda_library which)
 
   /* No lock over dlopen: a caller may already hold the loader's lock, in a constructor.  */
   char path[sizeof vcuda_pages.limits->driver_dir + 32];
-  snprintf (path, sizeof path, "%s/%s", vcuda_pages.limits->driver_dir,
-            private_names[which]);
+  snprintf (path, sizeof path, "%s/%s", vcuda_pages.limits->driver_dir, private_names[which]);
   claim_public_names ();
   handle = dlopen (path, RTLD_LAZY | RTLD_LOCAL);
   void *own = which == VCUDA_LIBCUDA ? (void *) cuInit : (void *) nvmlInit_v2;

@@ -114,8 +114,8 @@ def reclaim(
 ) -> Allocation | None:
     """The first half of `claim`: what the owner had and gets again; None: it had no such share.
 
-    Needs the ledger's lock. Of a pod's container the amounts alone are compared, so `request` may be
-    what it says by itself, before anybody's decision. Raises VcudaError.
+    Needs the ledger's lock. Of a pod's container the amounts alone are compared, so `request` may
+    be what it says by itself, before anybody's decision. Raises VcudaError.
     """
     known = ledger.get(owner.key)
     if known is None:

@@ -97,9 +97,9 @@ def edits_for(
         if driver_files.is_wanted_file(path, asked):
             mounts[path] = source
     for shimmed, private in names.PRIVATE_DRIVER.items():
-        source = host.libraries.get(shimmed + ".1")
-        if source:
-            mounts[f"{names.GUEST_DRIVER}/{private}"] = source
+        name = shimmed + ".1"
+        if name in host.libraries:
+            mounts[f"{names.GUEST_DRIVER}/{private}"] = host.libraries[name]
     edits.mounts = [(mounts[path], path, READ_ONLY) for path in sorted(mounts)]
     add = edits.mounts.append
     for path in host.services:

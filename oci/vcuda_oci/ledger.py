@@ -33,8 +33,9 @@ _SUFFIX = ".json"
 
 
 class Ledger:
-    """The records below `state_dir`. Every method but `read`, `get`, `cut_back` and `tell` needs the lock.
+    """The records below `state_dir`.
 
+    Every method but `read`, `get`, `cut_back` and `tell` needs the lock.
     program: who changes it, as events tell.
     """
 
@@ -129,7 +130,7 @@ class Ledger:
         self.record(allocation)
 
     def cut_back(self) -> list[str]:
-        """Take back what containers wrote behind the end of their usage pages; whose they were.
+        """Take back what containers added to their pages, bytes and attributes; whose they were.
 
         Needs no lock. What is within the page stays, so no process of theirs is harmed.
         """
@@ -141,8 +142,7 @@ class Ledger:
             except OSError:
                 continue  # released meanwhile
             try:
-                if os.fstat(fd).st_size > pages.USAGE_SIZE:
-                    os.ftruncate(fd, pages.USAGE_SIZE)
+                if _cut_back(fd):
                     cut.append(id)
             finally:
                 os.close(fd)
@@ -189,6 +189,22 @@ class Ledger:
         if allocation.id != id:
             raise ValueError(f"its id is {allocation.id}")
         return allocation
+
+
+def _cut_back(page: int) -> bool:
+    """Whether there was anything to cut from this open usage page."""
+    before = os.fstat(page)
+    # Of a file that is no longer, this gives back what fallocate(2) put behind its end.
+    os.ftruncate(page, min(before.st_size, pages.USAGE_SIZE))
+    after = os.fstat(page)
+    is_cut = after.st_size < before.st_size or after.st_blocks < before.st_blocks
+    try:
+        attributes = os.listxattr(page)
+        for name in attributes:
+            os.removexattr(page, name)
+    except OSError:
+        return is_cut  # more names than the kernel lists, or none on this file system
+    return is_cut or bool(attributes)
 
 
 def broken_record(path: str, reason: str) -> VcudaError:

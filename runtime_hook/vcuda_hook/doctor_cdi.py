@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STALE = "cdi"
 CHECKS = (STALE,)
+_NONE = "no specification for GPUs"
 # Source: the CDI specification, "Directories".
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _KIND = re.compile(r"\bkind\"?\s*:\s*\"?((?:vcuda\.io|nvidia\.com)/[\w.-]+)")
@@ -66,8 +67,9 @@ def stale(specifications: Sequence[Specification]) -> list[Finding]:
             else:
                 mend = "run 'vcuda cdi generate'"
             found.append(Finding(STALE, WARNING, what, each.path, mend))
-    kinds = ", ".join(each.kind for each in specifications) or "no specification for GPUs"
-    return found or [Finding(STALE, OK, kinds)]
+    kinds = ", ".join(each.kind for each in specifications)
+    said = f"{kinds}; what they give whole stands in no record" if kinds else _NONE
+    return found or [Finding(STALE, OK, said)]
 
 
 def _specification(path: str, text: str) -> Specification:

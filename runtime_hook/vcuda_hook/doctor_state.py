@@ -82,7 +82,9 @@ def state_folder(place: Place) -> Finding:
         mend = "set state-dir to a folder of a tmpfs, such as /run/vcuda"
         return found(WARNING, what + "ends every container", mend, place.path)
     if not place.is_apart:
-        what = f"shares its {place.kind} with others: a container without a memory limit can fill it"
+        what = (
+            f"shares its {place.kind} with others: a container without a memory limit can fill it"
+        )
         mend = "mount a tmpfs there while no container has a share, as run-vcuda.mount does"
         return found(WARNING, what, mend, place.path)
     return Finding(STATE_DIR, OK, f"a {place.kind} of its own", place.path)

@@ -64,6 +64,7 @@ def files(session_folder: str) -> Files:
     os.mkdir(folder)
     programs = {
         "/usr/bin/open-node": compiled.program(folder, "open_node"),
+        "/usr/bin/set-attributes": compiled.program(folder, "set_attributes"),
     }
     built = os.path.join(REPOSITORY, "build/softgpu/vcuda-workload")
     if os.path.exists(built):

@@ -40,13 +40,16 @@ def options(podman: Podman, device: str) -> list[str]:
         "--cap-add=MKNOD",
         "--ulimit=nofile=1024:1024",
         "--ulimit=nproc=1024:1024",
+        "--pids-limit=-1",  # as engines/podman.py says
         f"--device=vcuda.io/gpu={device}",
     ]
 
 
-@pytest.fixture
-def host(start_engine: Callable[[str], Engine], product: Product) -> Iterator[Host]:
-    podman = start_engine("podman")
+@pytest.fixture(params=["podman", "podman-v2"])
+def host(
+    request: pytest.FixtureRequest, start_engine: Callable[[str], Engine], product: Product
+) -> Iterator[Host]:
+    podman = start_engine(request.param)
     assert isinstance(podman, Podman)
     with product.on(podman), podman.using(podman.plain_runtime()):
         yield Host(podman, product)

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 
+from integration.engines import ENGINES
 from integration.engines.base import Engine, Result
 from integration.engines.docker import Docker
 from integration.recorder import Recorder
+
+
+def test_each_engine_runs_in_both_worlds_of_cgroups() -> None:
+    worlds: dict[str, set[str]] = {}
+    for name, engine in ENGINES.items():
+        worlds.setdefault(re.sub("-v[12]$", "", name), set()).add(engine.cgroup_world)
+    both = {"host", "v2"}
+    assert worlds == {
+        "runc": both,
+        "crun": {"v2"},  # 1.8 refuses v1 beside v2
+        "docker": both,
+        "containerd-ctr": both,
+        "containerd-cri": both,
+        "podman": both,
+    }
 
 
 def test_a_container_says_hello(engine: Engine, container: str) -> None:

@@ -37,9 +37,11 @@ class Hooked:
         return self.podman.host.check(["sh", "-c", look])
 
 
-@pytest.fixture
-def hooked(start_engine: Callable[[str], Engine], product: Product) -> Iterator[Hooked]:
-    podman = start_engine("podman")
+@pytest.fixture(params=["podman", "podman-v2"])
+def hooked(
+    request: pytest.FixtureRequest, start_engine: Callable[[str], Engine], product: Product
+) -> Iterator[Hooked]:
+    podman = start_engine(request.param)
     assert isinstance(podman, Podman)
     cover(podman)
     with product.on(podman), podman.using(podman.plain_runtime()):
@@ -134,6 +136,9 @@ def test_a_container_keeps_its_share_while_it_is_there_and_gets_one_when_it_come
         podman.delete(container)
 
 
+# On v2 runc first complains of memory.events, which v1's memory controller keeps from v2 here, and
+# Podman shows nothing else.
+@pytest.mark.parametrize("hooked", ["podman"], indirect=True)
 def test_what_does_not_fit_is_refused_in_one_line_and_leaves_nothing(
     hooked: Hooked, container: str
 ) -> None:

@@ -42,9 +42,11 @@ class Hooks:
         return self.podman.podman(f"--hooks-dir={self.folder}", "run", "--rm", *options)
 
 
-@pytest.fixture
-def hooks(start_engine: Callable[[str], Engine], product: Product) -> Iterator[Hooks]:
-    podman = start_engine("podman")
+@pytest.fixture(params=["podman", "podman-v2"])
+def hooks(
+    request: pytest.FixtureRequest, start_engine: Callable[[str], Engine], product: Product
+) -> Iterator[Hooks]:
+    podman = start_engine(request.param)
     assert isinstance(podman, Podman)
     with product.on(podman), podman.using(podman.plain_runtime()):
         yield Hooks(podman, product)
@@ -66,6 +68,9 @@ def test_of_the_hook_and_the_wrapper_together_one_counts(hooks: Hooks, container
     assert alone.rc == 0
 
 
+# On v2 runc first complains of memory.events, which v1's memory controller keeps from v2 here, and
+# Podman shows nothing else.
+@pytest.mark.parametrize("hooks", ["podman"], indirect=True)
 def test_what_does_not_fit_is_shown_in_one_line_and_leaves_nothing(
     hooks: Hooks, container: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Rootless Podman: what a user without root gets of the GPUs, and what he is told."""
+"""Rootless Podman and Docker: what a user without root gets of the GPUs, and what he is told."""
 
 from __future__ import annotations
 
@@ -7,70 +7,18 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from integration import rootfs
-from integration.engines.base import IMAGE, Files, Result, Wanted
-from integration.engines.podman import Podman
+from integration.engines.base import Files, Result, Wanted
+from integration.engines.rootless import RootlessDocker, RootlessPodman, RootlessPodmanOfOneId
 from integration.product import MIB, Product, asking
 from integration.test_images_with_a_driver import by_environment
 from needed import cannot
 
 LIMIT = 1024 * MIB
-USER = "alice"
-UID = 1500
-
-
-class Rootless(Podman):
-    """Podman of a user who owns nothing but a folder, in a user namespace of his one id."""
-
-    name = "podman-rootless"
-    programs = (*Podman.programs, "setpriv")
-
-    def open(self) -> None:
-        self._give_the_host_a_dev_of_its_own()
-        home = self.host.path(USER)
-        script = f"echo {USER}:x:{UID}:{UID}::{home}:/bin/sh >>/etc/passwd"
-        script += f"; mkdir -m 700 {home} {home}/run; chown {UID}:{UID} {home} {home}/run"
-        self.host.check(["sh", "-c", script])
-        self.host.check(self.command("import", self.files.layer, IMAGE))
-
-    def _give_the_host_a_dev_of_its_own(self) -> None:
-        """Before Podman's first start: its pause process keeps the mounts that it finds."""
-        made = self.host.path("covered/dev")
-        script = f"""
-          set -e
-          mkdir {made}
-          mount -t tmpfs -o mode=755 vcuda-tests {made}
-          cd /dev
-          cp -a null zero full random urandom tty ptmx fd stdin stdout stderr {made}
-          for folder in pts shm; do mkdir {made}/$folder; mount --rbind $folder {made}/$folder; done
-          mount --move {made} /dev
-        """
-        self.host.check(["sh", "-c", script])
-
-    def as_user(self, *command: str) -> list[str]:
-        home = self.host.path(USER)
-        who = (f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--")
-        where = (f"--chdir={home}", f"HOME={home}", f"TMPDIR={home}")
-        return ["setpriv", *who, "env", *where, f"XDG_RUNTIME_DIR={home}/run", *command]
-
-    def command(self, *arguments: str) -> list[str]:
-        return self.as_user(
-            "podman",
-            # It warns that it has one id only.
-            "--log-level=fatal",
-            f"--runtime={self.runtime}",
-            "--storage-driver=vfs",
-            "--cgroup-manager=cgroupfs",
-            "--events-backend=file",
-            *arguments,
-        )
-
-    def _options(self, wanted: Wanted) -> list[str]:
-        no_rights_to = ("--cgroup-parent=", "--cap-add=")
-        return [word for word in super()._options(wanted) if not word.startswith(no_rights_to)]
 
 
 @pytest.fixture
@@ -78,21 +26,29 @@ def product(product_of_proc_driver: Product) -> Product:
     return product_of_proc_driver
 
 
-@pytest.fixture
-def rootless(files: Files, product: Product) -> Iterator[Rootless]:
-    reason = Rootless.missing()
+ENGINES = (RootlessPodman, RootlessPodmanOfOneId, RootlessDocker)
+
+
+@pytest.fixture(params=ENGINES, ids=lambda engine: engine.name)
+def rootless(
+    request: pytest.FixtureRequest, files: Files, product: Product
+) -> Iterator[RootlessPodman | RootlessDocker]:
+    reason = request.param.missing()
     if reason is not None:
-        cannot(f"{Rootless.name}: {reason}")
-    with closing(Rootless(files)) as podman, product.on(podman):
-        yield podman
+        cannot(f"{request.param.name}: {reason}")
+    with closing(request.param(files)) as engine, product.on(engine):
+        yield engine
 
 
-def test_a_container_that_asks_for_nothing_runs(rootless: Rootless, container: str) -> None:
+of_podman = pytest.mark.parametrize("rootless", ENGINES[:2], indirect=True)
+
+
+def test_a_container_that_asks_for_nothing_runs(rootless: Any, container: str) -> None:
     assert rootless.run(container, ["id", "-u"]) == Result(0, "0\n", "")
 
 
 def test_one_that_asks_is_told_in_one_line_whose_shares_are(
-    rootless: Rootless, product: Product, container: str
+    rootless: Any, product: Product, container: str
 ) -> None:
     # Before root has ever used vcuda, and when its ledger is there.
     for there in (False, True):
@@ -108,11 +64,13 @@ def test_one_that_asks_is_told_in_one_line_whose_shares_are(
             refused.stderr,
         )
         assert product.allocations(rootless) == []
-    assert rootless.podman("ps", "--all", "--quiet").stdout == ""
+    listed = rootless.host.run(rootless.command("ps", "--all", "--quiet"))
+    assert (listed.rc, listed.stdout) == (0, "")
 
 
+@of_podman
 def test_a_slice_that_root_has_named_holds_its_limits(
-    rootless: Rootless, product: Product, files: Files, scratch: str
+    rootless: Any, product: Product, files: Files, scratch: str
 ) -> None:
     rootfs.copy(files.rootfs, scratch + "/rootfs")
     start = by_environment(scratch + "/rootfs")
@@ -146,10 +104,9 @@ def test_a_slice_that_root_has_named_holds_its_limits(
     }
 
 
+@of_podman
 @pytest.mark.parametrize("words", [["podman"], ["podman", "--hooks"], ["podman", "--undo"]])
-def test_engines_are_roots_to_configure(
-    rootless: Rootless, product: Product, words: list[str]
-) -> None:
+def test_engines_are_roots_to_configure(rootless: Any, product: Product, words: list[str]) -> None:
     if "--undo" in words:
         vcuda(rootless, product, "configure", "podman")
     command = rootless.as_user(f"{product.prefix}/bin/vcuda", "configure", *words)
@@ -163,6 +120,6 @@ def test_engines_are_roots_to_configure(
     vcuda(rootless, product, "configure", "podman", "--undo")
 
 
-def vcuda(rootless: Rootless, product: Product, *words: str) -> None:
+def vcuda(rootless: Any, product: Product, *words: str) -> None:
     """The command, as root."""
     rootless.host.check([f"{product.prefix}/bin/vcuda", *words])

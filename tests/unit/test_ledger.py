@@ -6,6 +6,8 @@ import errno
 import fcntl
 import os
 import signal
+import subprocess
+import tempfile
 from typing import Any
 
 import pytest
@@ -241,6 +243,42 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
         put(ledger, record("third"))
     assert sorted(shares_of(ledger)) == ["box", "greedy"]
     assert sorted(os.listdir(ledger.containers)) == ["box", "greedy"]
+
+
+def test_room_behind_the_end_of_a_page_is_taken_back_though_no_size_tells_of_it() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # a tmpfs, as /run/vcuda is
+        ledger = Ledger(folder)
+        put(ledger, record())
+        page = ledger.containers + "/box/usage"
+        own = os.stat(page).st_blocks
+        assert ledger.cut_back() == []
+        for size in (pages.USAGE_SIZE, 5000):  # as it is made, and cut short by its container
+            os.truncate(page, size)
+            subprocess.run(["fallocate", "-n", "-o", "1MiB", "-l", "1MiB", page], check=True)
+            assert (os.path.getsize(page), os.stat(page).st_blocks > own) == (size, True)
+            assert ledger.cut_back() == ["box"]
+            assert (os.path.getsize(page), os.stat(page).st_blocks <= own) == (size, True)
+
+
+def test_attributes_of_a_page_are_taken_back_and_where_they_are_too_many_its_length_is(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(ledger, record())
+    page = ledger.containers + "/box/usage"
+    assert ledger.cut_back() == []
+    for number in range(3):
+        os.setxattr(page, f"user.{number}", b"x" * 100)
+    assert ledger.cut_back() == ["box"]
+    assert os.listxattr(page) == []
+
+    def of_too_many(_: int) -> list[str]:
+        raise OSError(errno.E2BIG, "Argument list too long")
+
+    monkeypatch.setattr(os, "listxattr", of_too_many)
+    assert ledger.cut_back() == []
+    os.truncate(page, 1 << 30)
+    assert ledger.cut_back() == ["box"]
+    assert os.path.getsize(page) == pages.USAGE_SIZE
 
 
 def test_no_link_in_the_place_of_a_page_is_cut(ledger: Ledger, tmp_path: Any) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from integration.engines.base import Engine
 from integration.engines.containerd import Ctr, CtrV2
-from integration.engines.cri import Cri
+from integration.engines.cri import Cri, CriV2
 from integration.engines.docker import Docker, DockerV2
 from integration.engines.low_level import CrunV2, RuncV1, RuncV2
-from integration.engines.podman import Podman
+from integration.engines.podman import Podman, PodmanV2
 
 ENGINES: dict[str, type[Engine]] = {
     engine.name: engine
-    for engine in (RuncV1, RuncV2, CrunV2, Docker, DockerV2, Ctr, CtrV2, Cri, Podman)
+    for engine in (
+        *(RuncV1, RuncV2, CrunV2, Docker, DockerV2),
+        *(Ctr, CtrV2, Cri, CriV2, Podman, PodmanV2),
+    )
 }

@@ -22,6 +22,7 @@ sandbox_image = "{image}"
 # Without CAP_SYS_RESOURCE a negative oom_score_adj fails the pod.
 restrict_oom_score_adj = true
 disable_tcp_service = true
+disable_cgroup = {disable_cgroup}
 
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "{snapshotter}"
@@ -43,6 +44,7 @@ class Containerd(Engine):
     programs = ("containerd", "ctr", "containerd-shim-runc-v2", "runc")
     namespace: str
     snapshotter = "native"
+    disable_cgroup = False
 
     def config(self) -> str:
         """The daemon's configuration file."""
@@ -52,6 +54,7 @@ class Containerd(Engine):
             image=IMAGE,
             runtime=self.runtime,
             snapshotter=self.snapshotter,
+            disable_cgroup=str(self.disable_cgroup).lower(),
         )
         return self.host.write("config.toml", text)
 

@@ -238,6 +238,13 @@ class Cri(Containerd):
             self.remove_pod(self._pods[container_id])
 
 
+class CriV2(Cri):
+    name = "containerd-cri-v2"
+    cgroup_world = "v2"
+    # Else it gives each sandbox cpu shares; where v1 has the cpu controller, v2 has no cpu.weight.
+    disable_cgroup = True
+
+
 def _pod_labels(name: str, uid: str) -> dict[str, str]:
     return {
         "io.kubernetes.pod.name": name,

@@ -67,3 +67,12 @@ class Podman(Engine):
 
     def delete(self, container_id: str) -> None:
         self.podman("rm", "--force", "--time=0", container_id)
+
+
+class PodmanV2(Podman):
+    name = "podman-v2"
+    cgroup_world = "v2"
+
+    def _options(self, wanted: Wanted) -> list[str]:
+        # It asks for 2048 by itself; where v1 has the pids controller, v2 has no pids.max.
+        return ["--pids-limit=-1", *super()._options(wanted)]
