@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 from packages import built, node
 from packages.machine import Machine
 
+DOCKER = "/etc/docker/daemon.json"
 COMPILED = "/usr/lib/vcuda/python/vcuda_hook/__pycache__"
 
 
@@ -103,6 +105,24 @@ def test_a_disk_that_fills_up_amid_an_upgrade_leaves_the_version_that_was_there(
     assert plain.run("dpkg", "-i", "--force-confold", *later).rc == 0
     assert plain.check("vcuda", "--version") == f"vcuda {built.NEXT}\n"
     assert (container.status(), container.allocates()) == ("running", node.STOPPED_AT_1_GIB)
+
+
+def test_an_engines_file_is_whole_though_the_disk_fills_up_while_it_is_configured(
+    plain: Machine,
+) -> None:
+    assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
+    before = json.dumps({"labels": ["x" * 100_000]})
+    plain.write(DOCKER, before)
+    assert plain.run("dd", "if=/dev/zero", "of=/full", "bs=4k").rc != 0
+    refused = plain.run("vcuda", "configure", "docker")
+    assert (refused.rc, len(refused.stderr.splitlines())) == (1, 1), refused
+    assert "No space left on device" in refused.stderr
+    assert plain.read(DOCKER) == before
+    plain.check("rm", "/full")
+    plain.check("vcuda", "configure", "docker")
+    assert set(json.loads(plain.read(DOCKER))) == {"labels", "runtimes"}
+    plain.check("vcuda", "configure", "docker", "--undo")
+    assert plain.read(DOCKER) == before
 
 
 def test_two_versions_of_the_parts_are_not_mixed(plain: Machine) -> None:

@@ -65,6 +65,20 @@ def test_an_erasure_leaves_engines_as_they_were_and_containers_running(plain: Ma
     assert plain.run("runc", "state", container.id).rc != 0
 
 
+def test_a_full_disk_is_rpms_error_and_the_next_run_finishes(plain: Machine) -> None:
+    paths = node.bring(plain, built.files("rpm", built.folder(), "runtime", "softgpu"))
+    words = ("rpm", "--force-debian", "--nodeps", "-i", *paths)
+    plain.check("rpmdb", "--initdb")  # where rpms are at home it is there
+    assert plain.run("dd", "if=/dev/zero", "of=/full", "bs=64k").rc != 0
+    refused = plain.run(*words)
+    assert refused.rc != 0
+    assert "on the / filesystem" in refused.stderr
+    plain.check("rm", "/full")
+    assert rpm(plain, "-i", *paths) == ""
+    node.make_gpus(plain)
+    assert node.allocates(plain) == node.STOPPED_AT_1_GIB
+
+
 def rpm_root(root: str, *words: str) -> str:
     """What rpm says that works on another root, where the packages' scripts run."""
     done = subprocess.run(
