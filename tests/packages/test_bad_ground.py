@@ -113,11 +113,15 @@ def test_an_engines_file_is_whole_though_the_disk_fills_up_while_it_is_configure
     assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
     before = json.dumps({"labels": ["x" * 100_000]})
     plain.write(DOCKER, before)
+    # Room for the record of it, and not for the file as well.
+    plain.write("/spare", "x" * 160_000)
     assert plain.run("dd", "if=/dev/zero", "of=/full", "bs=4k").rc != 0
+    plain.check("rm", "/spare")
     refused = plain.run("vcuda", "configure", "docker")
     assert (refused.rc, len(refused.stderr.splitlines())) == (1, 1), refused
-    assert "No space left on device" in refused.stderr
+    assert f"{DOCKER}: cannot be written: No space left on device" in refused.stderr
     assert plain.read(DOCKER) == before
+    assert plain.run("vcuda", "configure", "docker", "--undo").rc == 0
     plain.check("rm", "/full")
     plain.check("vcuda", "configure", "docker")
     assert set(json.loads(plain.read(DOCKER))) == {"labels", "runtimes"}
