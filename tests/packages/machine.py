@@ -1,4 +1,4 @@
-"""A machine with a fresh Debian 12 on it, in namespaces: packages are installed on it for real."""
+"""A machine with a fresh Debian 12, or another tree, in namespaces, to install packages on."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ class Machine:
     """shared: a folder of this host that the machine sees as /mnt/shared.
 
     boots: systemd runs on it; without, nothing does. size: of what can be written to its disk.
+    tree: what is on it.
     """
 
-    def __init__(self, boots: bool, size: str) -> None:
+    def __init__(self, boots: bool, size: str, tree: str) -> None:
         if os.geteuid() != 0:
             cannot("a machine takes root")
-        if not os.path.exists(DEBIAN + ".made"):
+        if tree == DEBIAN and not os.path.exists(DEBIAN + ".made"):
             cannot("build/debian not made; run tests/packages/make-root")
         self.name = f"{PREFIX.replace('.', '-')}{os.getpid()}-m{next(_serial)}"
         self.folder = scratch_folder()
@@ -44,7 +45,7 @@ class Machine:
         self.boots, cgroup = boots, [self.name] if boots else []
         try:
             self._world = World(
-                INIT, self.folder, DEBIAN, size, *cgroup, log=self.folder + "/init.log"
+                INIT, self.folder, tree, size, *cgroup, log=self.folder + "/init.log"
             )
         except RuntimeError:
             shutil.rmtree(self.folder)
@@ -140,8 +141,8 @@ def _enter_network(namespace: int) -> None:
 
 
 @contextlib.contextmanager
-def machine(boots: bool = False, size: str = "512M") -> Iterator[Machine]:
-    made = Machine(boots, size)
+def machine(boots: bool = False, size: str = "512M", tree: str = DEBIAN) -> Iterator[Machine]:
+    made = Machine(boots, size, tree)
     try:
         yield made
     finally:

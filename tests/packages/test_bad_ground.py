@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 from packages import built, node
 from packages.machine import Machine
 
+DOCKER = "/etc/docker/daemon.json"
 COMPILED = "/usr/lib/vcuda/python/vcuda_hook/__pycache__"
 
 
@@ -52,7 +54,7 @@ def test_a_removal_without_a_python_that_runs_goes_on(plain: Machine) -> None:
     plain.check("ln", "-s", "python3.11", "/usr/bin/python3")
     assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
     plain.check("vcuda", "configure", "all", "--undo")
-    assert not plain.exists("/etc/containers")
+    assert not plain.exists("/etc/containers/containers.conf.d/99-vcuda.conf")
 
 
 def test_without_space_for_bytecode_it_is_installed_and_says_so(plain: Machine) -> None:
@@ -82,6 +84,49 @@ def test_a_disk_that_fills_up_meanwhile_is_dpkgs_error_and_the_next_run_finishes
     assert plain.run("dpkg", "-i", *debs).rc == 0
     assert status(plain) == "install ok installed"
     assert plain.check("vcuda", "--version") == f"vcuda {built.THIS}\n"
+
+
+def test_a_disk_that_fills_up_amid_an_upgrade_leaves_the_version_that_was_there(
+    plain: Machine,
+) -> None:
+    assert node.install(plain, built.files("deb", built.folder())).rc == 0
+    node.make_gpus(plain)
+    container = node.Container(plain)
+    container.start()
+    later = node.bring(plain, built.files("deb", built.next_version()))
+    assert plain.run("dd", "if=/dev/zero", "of=/full", "bs=64k").rc != 0
+    refused = plain.run("dpkg", "-i", "--force-confold", *later)
+    assert refused.rc != 0
+    assert "No space left on device" in refused.stderr
+    assert plain.check("vcuda", "--version") == f"vcuda {built.THIS}\n"
+    assert container.allocates() == node.STOPPED_AT_1_GIB
+    assert node.allocates(plain) == node.STOPPED_AT_1_GIB
+    plain.check("rm", "/full")
+    assert plain.run("dpkg", "-i", "--force-confold", *later).rc == 0
+    assert plain.check("vcuda", "--version") == f"vcuda {built.NEXT}\n"
+    assert (container.status(), container.allocates()) == ("running", node.STOPPED_AT_1_GIB)
+
+
+def test_an_engines_file_is_whole_though_the_disk_fills_up_while_it_is_configured(
+    plain: Machine,
+) -> None:
+    assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
+    before = json.dumps({"labels": ["x" * 100_000]})
+    plain.write(DOCKER, before)
+    # Room for the record of it, and not for the file as well.
+    plain.write("/spare", "x" * 160_000)
+    assert plain.run("dd", "if=/dev/zero", "of=/full", "bs=4k").rc != 0
+    plain.check("rm", "/spare")
+    refused = plain.run("vcuda", "configure", "docker")
+    assert (refused.rc, len(refused.stderr.splitlines())) == (1, 1), refused
+    assert f"{DOCKER}: cannot be written: No space left on device" in refused.stderr
+    assert plain.read(DOCKER) == before
+    assert plain.run("vcuda", "configure", "docker", "--undo").rc == 0
+    plain.check("rm", "/full")
+    plain.check("vcuda", "configure", "docker")
+    assert set(json.loads(plain.read(DOCKER))) == {"labels", "runtimes"}
+    plain.check("vcuda", "configure", "docker", "--undo")
+    assert plain.read(DOCKER) == before
 
 
 def test_two_versions_of_the_parts_are_not_mixed(plain: Machine) -> None:

@@ -41,6 +41,8 @@ def test_nothing_is_left_after_a_purge(plain: Machine) -> None:
     assert purged.rc == 0
     assert plain.names() - before == {FRONT_DOOR}
     assert f"{FRONT_DOOR}: stays, since" in purged.stderr
+    # Nothing runs here that could be asked to stop a service.
+    assert ".service" not in purged.stderr
 
 
 def test_a_removal_leaves_engines_as_they_were_and_containers_running(plain: Machine) -> None:

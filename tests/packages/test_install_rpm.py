@@ -1,13 +1,16 @@
-"""The rpms, by rpm itself, on a root that has what they need.
+"""The rpms, by rpm itself, on roots that have what they need.
 
-Whether a distribution's own packages satisfy what they require is not asked: the root is Debian's.
+Whether a distribution's own packages satisfy what they require is not asked: all are Debian's.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
+import subprocess
+from pathlib import Path
 
-from packages import built, node
+from packages import built, machine, node, red_hat
 from packages.machine import Machine
 
 SHIM = "/usr/lib/vcuda/libvcuda.so.1"
@@ -56,7 +59,61 @@ def test_an_erasure_leaves_engines_as_they_were_and_containers_running(plain: Ma
     container.start()
     said = rpm(plain, "-e", "vcuda-node-agent", "vcuda-runtime")
     assert f"vcuda-runtime: {FRONT_DOOR}: stays, since engines end their containers by it" in said
-    assert not plain.exists("/etc/containers")
+    assert not plain.exists("/etc/containers/containers.conf.d/99-vcuda.conf")
     assert container.allocates(FRONT_DOOR) == node.STOPPED_AT_1_GIB
     container.call("delete", "--force")
     assert plain.run("runc", "state", container.id).rc != 0
+
+
+def test_a_full_disk_is_rpms_error_and_the_next_run_finishes(plain: Machine) -> None:
+    paths = node.bring(plain, built.files("rpm", built.folder(), "runtime", "softgpu"))
+    words = ("rpm", "--force-debian", "--nodeps", "-i", *paths)
+    plain.check("rpmdb", "--initdb")  # where rpms are at home it is there
+    assert plain.run("dd", "if=/dev/zero", "of=/full", "bs=64k").rc != 0
+    refused = plain.run(*words)
+    assert refused.rc != 0
+    assert "on the / filesystem" in refused.stderr
+    plain.check("rm", "/full")
+    assert rpm(plain, "-i", *paths) == ""
+    node.make_gpus(plain)
+    assert node.allocates(plain) == node.STOPPED_AT_1_GIB
+
+
+def rpm_root(root: str, *words: str) -> str:
+    """What rpm says that works on another root, where the packages' scripts run."""
+    done = subprocess.run(
+        ["rpm", f"--root={root}", "--force-debian", "--nodeps", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_in_a_root_of_red_hats_layout_a_container_starts_on_python_3_9(
+    swept: None, tmp_path: Path
+) -> None:
+    root = red_hat.make(f"{tmp_path}/root")
+    before = named(root)
+    rpms = built.files("rpm", built.folder(), "runtime", "softgpu")
+    assert rpm_root(root, "-i", *rpms) == ""
+    with machine.machine(tree=root) as host:
+        node.make_gpus(host)
+        assert host.check("python3", "--version").startswith("Python 3.9.")
+        # Red Hat's loader would look there by itself.
+        command = ["env", "LD_LIBRARY_PATH=/usr/lib64", node.WORKLOAD, "alloc"]
+        result = node.run(host, "a", *command)
+        assert (result.rc, json.loads(result.stdout)) == (0, node.STOPPED_AT_1_GIB), result.stderr
+        found = json.loads(host.run("vcuda", "doctor", "--json").stdout)
+        assert [entry for entry in found if entry["severity"] == "error"] == []
+    assert rpm_root(root, "-e", "vcuda-runtime", "vcuda-softgpu") == ""
+    assert named(root) == before
+
+
+def named(root: str) -> set[str]:
+    """Paths below it that carry vcuda's name."""
+    found = subprocess.run(
+        ["find", root, "-name", "*vcuda*", "-printf", "%P\n"], stdout=subprocess.PIPE, text=True
+    )
+    return set(found.stdout.splitlines())
