@@ -52,6 +52,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             OCI + "claim.py",
             OCI + "placement.py",
             OCI + "eligible.py",
+            OCI + "parts.py",
             OCI + "decided.py",
             OCI + "handoff.py",
             OCI + "ledger.py",
@@ -119,12 +120,14 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "It follows its node's pods, and labels the node.": (
             PLUGIN + "pod_watch.py",
+            PLUGIN + "pod_events.py",
             PLUGIN + "labelling.py",
         ),
     },
     "vcuda-scheduler-extender": {
         "It starts.": (TENDER + "main.py", TENDER + "api.py", TENDER + "quota_limits.py"),
         "A node is not for a pod. kube-scheduler shows the line as the pod's event.": (
+            PLUGIN + "pod_amounts.py",
             TENDER + "ask.py",
             TENDER + "place.py",
             TENDER + "fit.py",
@@ -141,6 +144,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             TENDER + "simulation/command.py",
             TENDER + "simulation/nodes.py",
             TENDER + "simulation/trace.py",
+            TENDER + "simulation/rows.py",
         ),
     },
     "The software GPU": {
@@ -181,7 +185,8 @@ def main() -> None:
 def _page() -> Iterator[str]:
     forgotten = _with_lines() - _placed()
     if forgotten:
-        raise SystemExit(f"{', '.join(sorted(forgotten))}: say more: SITUATIONS of {__file__}")
+        files = ", ".join(sorted(forgotten))
+        raise SystemExit(f"{files}: no situation for what they say; name them in {__file__}")
     yield HEAD
     for program, situations in SITUATIONS.items():
         yield f"## {program}\n"
@@ -218,12 +223,15 @@ def _glob(pattern: str) -> list[str]:
 
 
 def _table(said: list[Line]) -> Iterator[str]:
-    errors = [line for line in said if line.mend]
+    errors = [line for line in said if line.where or line.mend]
+    for line in errors:
+        if not line.mend:
+            raise SystemExit(f"{_front(line)}: no mend; say how it is mended, where it is raised")
     if errors:
         yield "| line | mend |\n| --- | --- |"
         yield from (f"| {_code(_front(line))} | {_code(line.mend)} |" for line in errors)
         yield ""
-    warnings = [line for line in said if not line.mend]
+    warnings = [line for line in said if line not in errors]
     if warnings:
         yield "Warnings, after which it goes on:\n"
         yield from (f"- {_code(line.what)}" for line in warnings)
