@@ -33,7 +33,10 @@ class How:
     goes_on: bool = False
 
 
-LIVING = "vcuda run --name {} --core 30 --memory 4GiB -- sleep 60 & sleep 1"
+LIVING = (
+    "vcuda run --name {0} --core 30 --memory 4GiB -- sleep 600 &"
+    " timeout 60 sh -c 'until vcuda inspect {0} >/dev/null 2>&1; do sleep 0.1; done'"
+)
 TRACE = (
     "printf 'name,arrival,duration,core\\na,0,60,30\\n' >trace.csv"
     """ && echo '{"team": {"quota": {"H100": 8}}}' >gpuquota.json"""
@@ -51,10 +54,11 @@ WORDS = {"IMAGE": IMAGE, "REGISTRY": "registry.example", "NODE": "node-1"}
 
 # Pages with commands.
 PAGES = {
+    "bench/hardware.md": Page(),
     "README.md": Page((*BARE, "docker", "podman")),
     "docs/cli.md": Page((*HOST, "podman")),
     "docs/doctor.md": Page(HOST),
-    "docs/install.md": Page(folder=PACKAGES, elsewhere="tests/packages/test_install_page.py"),
+    "docs/install.md": Page(elsewhere="tests/packages/test_install_page.py"),
     "docs/kubernetes.md": Page(HOST),
     "docs/migrate-from-gpu-manager.md": Page(BARE, PACKAGES),
     "docs/migrate-from-hami.md": Page(BARE, PACKAGES),
@@ -82,6 +86,11 @@ RUN = {
     # Debian 12's runc is one that it warns of.
     "vcuda doctor": How(exit=1),
     "vcuda doctor --json": How(exit=1),
+    "vcuda doctor --json >/root/doctor.json": How(exit=1),
+    # Refused, and the page says how.
+    "docker run --rm --runtime=vcuda -e VCUDA_CORE=30 -e VCUDA_MEMORY=20GiB IMAGE nvidia-smi": How(
+        exit=125
+    ),
     "podman --runtime=vcuda run --annotation vcuda.io/core=30 --annotation vcuda.io/memory=5GiB IMAGE": How(
         before="vcuda configure podman"
     ),
@@ -109,7 +118,7 @@ RUN = {
     ),
     "vcuda-scheduler-extender --kubeconfig ~/.kube/config": How(goes_on=True),
     "helm install vcuda packaging/chart --namespace vcuda --set registry=REGISTRY": How(
-        instead="helm template vcuda packaging/chart --namespace vcuda --set registry=REGISTRY"
+        instead=f"cd {CHECKOUT} && helm template vcuda packaging/chart --set registry=REGISTRY"
     ),
 }
 
@@ -123,6 +132,7 @@ NOT_HERE = {
     "make demo": BY_CI,
     "make test": BY_CI,
     "make packages": BY_CI,
+    "make gpu": "takes a GPU; tests/gpu asks the software one the same",
     "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
     "kubectl label node NODE nvidia-device-enable=enable": NO_CLUSTER,
     "kubectl apply -f packaging/kubernetes/namespace.yaml": NO_CLUSTER,
