@@ -14,7 +14,7 @@ CFLAGS_COMMON := -std=gnu11 -O2 -g -Wall -Wextra -Werror -ffile-prefix-map='$(CU
 BUILD_TARGETS :=
 
 PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packaging/vcuda-node-agent \
-  packaging/vcuda-scheduler-extender packaging/sbom.py
+  packaging/vcuda-scheduler-extender packaging/sbom.py docs/site
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 SHELL_SOURCES := packaging/prepare packaging/install packaging/packages packaging/release \
   packaging/manifests tests/packages/make-root .ci/run
@@ -90,7 +90,7 @@ gpu: build ## ask a real GPU what only hardware can answer: bench/hardware.md; P
 	  $(if $(PYTHON),--python $(PYTHON)) $(ARGS)
 
 .PHONY: check
-check: prepare ## formatting, lint, types, import direction
+check: prepare docs ## formatting, lint, types, import direction, links of the documentation
 	@echo '[check] ruff'; $(VENV)/bin/ruff check $(PYTHON_SOURCES) && $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
 	@echo '[check] mypy'; $(VENV)/bin/mypy
 	@echo '[check] import-linter'; $(VENV)/bin/lint-imports

@@ -33,3 +33,15 @@ packages: build ## debs and rpms, into build/packages
 .PHONY: release
 release: build ## what is published of a version: packages, SBOM, notes, checksums
 	@packaging/release
+
+MADE_PAGES := settings flags errors
+
+.PHONY: pages
+pages: build ## write the pages of docs/ that are made of the code
+	@for page in $(MADE_PAGES); do $(OUR_PYTHON) docs/site/$${page}_page.py >docs/$$page.md.new \
+	  && mv docs/$$page.md.new docs/$$page.md || exit 1; done
+
+.PHONY: docs
+docs: prepare ## the documentation as a site, into build/site; a link that leads nowhere fails
+	@echo '[docs] build/site'
+	@$(VENV)/bin/sphinx-build --quiet --fail-on-warning --keep-going -d build/site.read -c docs/site . build/site

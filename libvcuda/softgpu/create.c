@@ -191,7 +191,7 @@ destroy (const char *root)
   for (size_t i = 0; i < sizeof above / sizeof *above; i++)
     rmdir (path_in (path, "%s/%s", root, above[i]));
   if (rmdir (root) != 0)
-    fail (1, root, strerror (errno), "look what else lies there");
+    fail (1, root, strerror (errno), "move away what else lies there");
 }
 
 int

@@ -91,6 +91,6 @@ make_node (const char *path, unsigned major, unsigned minor)
 {
   unlink (path);
   if (mknod (path, S_IFCHR | 0666, makedev (major, minor)) != 0)
-    fail (1, path, strerror (errno), "device nodes need root and CAP_MKNOD");
+    fail (1, path, strerror (errno), "run it as root, with CAP_MKNOD");
   chmod (path, 0666);
 }

@@ -141,14 +141,14 @@ order_failures (int argc, char **argv)
   struct softgpu_state *state = open_state (argv[optind]);
   const int gpus = (int) state->gpu_count;
   if (lost >= gpus || ecc >= gpus || event >= gpus || only >= gpus)
-    fail (2, "fail", "there is no such GPU", "count from 0");
+    fail (2, "fail", "there is no such GPU", "count them from 0");
   if (call)
     {
       unsigned i = 0;
       while (i < SOFTGPU_ORDERS && state->order[i].error)
         i++;
       if (i == SOFTGPU_ORDERS || strlen (call) >= sizeof state->order[i].call)
-        fail (1, call, "no more orders are taken", "heal first");
+        fail (1, call, "no more orders are taken", "run softgpu heal first");
       struct softgpu_order *order = &state->order[i];
       strcpy (order->call, call);
       order->nth = (uint32_t) nth;

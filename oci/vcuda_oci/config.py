@@ -163,9 +163,10 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
     _expect_end(rest, where)
     _check_choice(key, item, where)
     if key in ("state-dir", "driver-root") and not item.startswith("/"):
-        raise VcudaError(f"{key} '{item}' is not absolute", where, "begin it with /")
+        raise VcudaError(f"{key} '{item}' is not absolute", where, "write a path that begins with /")
     if key == "runtime" and (not item or ("/" in item and not item.startswith("/"))):
-        raise VcudaError(f"runtime '{item}' is neither a name nor absolute", where, "name runc")
+        mend = "write a name such as runc, or a path that begins with /"
+        raise VcudaError(f"runtime '{item}' is neither a name nor absolute", where, mend)
     if key == "memory-overcommit" and not _is_factor(item):
         mend = "write how often memory may be promised, from 1 to 100, such as 1.5"
         raise VcudaError(f"{key} cannot be '{item}'", where, mend)

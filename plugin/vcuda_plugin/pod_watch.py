@@ -165,7 +165,8 @@ class PodWatch:
             complaint = "mirrors a static pod that another pod mirrors"
         if complaint and api_uid not in self._complained:  # once, however often it is rewritten
             where = f"pod {found.name} ({found.uid})"
-            text = str(VcudaError(complaint, where, "it decides nothing here"))
+            mend = "it decides nothing here: delete the pod, and it is scheduled anew"
+            text = str(VcudaError(complaint, where, mend))
             _log.warning("%s", text)
             for container in found.containers[:_MOST_TOLD]:
                 self._tell(names.AGENT_PROGRAM, _NO_DECISION, found, container, text)

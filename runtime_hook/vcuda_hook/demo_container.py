@@ -143,7 +143,8 @@ class Container:
 
     def _failed(self, what: str) -> VcudaError:
         last = _read(self.folder + "/log").strip().rpartition("\n")[2]
-        return VcudaError(what, f"container {self.name}", f"its last words: {last or 'none'}")
+        mend = f"look at its last words: {last or 'none'}"
+        return VcudaError(what, f"container {self.name}", mend)
 
 
 def request(vcuda: list[str], core: int, memory: int, gpu_uuid: str) -> list[str]:

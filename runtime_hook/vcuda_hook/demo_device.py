@@ -84,7 +84,8 @@ def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Devic
         check=False,
     )
     if made.returncode != 0:
-        raise VcudaError(f"no software GPU: {made.stdout.strip()}", program, "mend that")
+        what = f"no software GPU: {made.stdout.strip()}"
+        raise VcudaError(what, program, "do as it says, and run this again")
     return Device(folder, "software", root, [f"{root}{SOFTWARE_STATE}:{GUEST_SOFTWARE_STATE}"])
 
 

@@ -42,9 +42,11 @@ class Block:
 
 
 def pages() -> list[str]:
-    """Every page that people read, from the repository's root."""
-    found = glob.glob(REPOSITORY + "/docs/**/*.md", recursive=True)
-    return ["README.md", "CONTRIBUTING.md", *sorted(os.path.relpath(p, REPOSITORY) for p in found)]
+    """Every page of the site, from the repository's root."""
+    found = [
+        p for folder in (".", "bench", "docs") for p in glob.glob(f"{REPOSITORY}/{folder}/*.md")
+    ]
+    return sorted(os.path.relpath(path, REPOSITORY) for path in found)
 
 
 def blocks(page: str, text: str) -> list[Block]:

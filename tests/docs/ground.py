@@ -48,6 +48,7 @@ def prepare(machine: Machine, needs: Sequence[str]) -> None:
     `softgpu`: that one; `gpus`: two of software; `cluster`: a kubeconfig; `docker`, `podman`,
     `containerd`: the engine with an image.
     """
+    machine.write("/etc/dpkg/dpkg.cfg.d/unasked", "force-confold\n")
     for need in needs:
         {
             "checkout": _checkout,

@@ -176,7 +176,7 @@ def test_sixteen_calls_can_be_ordered_and_one_more_is_refused_with_one_line(gpu:
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (
         1,
-        "softgpu: cuMemAlloc_v2: no more orders are taken; heal first\n",
+        "softgpu: cuMemAlloc_v2: no more orders are taken; run softgpu heal first\n",
     )
 
 

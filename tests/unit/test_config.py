@@ -143,6 +143,9 @@ def test_every_key_is_taken_at_its_word() -> None:
     }
 
 
+NAME_RUNC = "write a name such as runc, or a path that begins with /"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -160,9 +163,12 @@ def test_every_key_is_taken_at_its_word() -> None:
         (r'runtime = "\q"', "/c:3: unknown escape '\\q'; use '…' for raw text"),
         ("runtime = 'a\x07b'", "/c:3: a control character in a string; remove it"),
         ("# \x07", "/c:3: a control character in a comment; remove it"),
-        ("runtime = ''", "/c:3: runtime '' is neither a name nor absolute; name runc"),
-        ("runtime = 'a/b'", "/c:3: runtime 'a/b' is neither a name nor absolute; name runc"),
-        ("state-dir = 'run'", "/c:3: state-dir 'run' is not absolute; begin it with /"),
+        ("runtime = ''", f"/c:3: runtime '' is neither a name nor absolute; {NAME_RUNC}"),
+        ("runtime = 'a/b'", f"/c:3: runtime 'a/b' is neither a name nor absolute; {NAME_RUNC}"),
+        (
+            "state-dir = 'run'",
+            "/c:3: state-dir 'run' is not absolute; write a path that begins with /",
+        ),
         (
             "placement = 'best'",
             "/c:3: placement cannot be 'best'; choose one of binpack, spread, topology",

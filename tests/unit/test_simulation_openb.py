@@ -47,7 +47,7 @@ def test_a_pod_of_the_public_trace_comes_runs_and_asks_as_its_line_says() -> Non
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("p,1,1,1,,,LS,Running,0,1,0", "no gpu_milli; a pod has name, cpu_milli, "),
+        ("p,1,1,1,,,LS,Running,0,1,0", "no gpu_milli; write name, cpu_milli, "),
         ("p,1,1,1,1500,,LS,Running,0,1,0", "gpu_milli cannot be '1500'; "),
         ("p,1,1,65,1000,,LS,Running,0,1,0", "num_gpu cannot be '65'; "),
         ("p,1,1,one,1000,,LS,Running,0,1,0", "num_gpu cannot be 'one'; "),
@@ -66,7 +66,7 @@ def test_a_line_that_the_public_trace_would_not_have_is_refused(line: str, said:
 
 
 def test_a_column_that_the_public_trace_does_not_have_is_named() -> None:
-    with pytest.raises(VcudaError, match=r"^t:2: unknown field 'gpus'; a pod has"):
+    with pytest.raises(VcudaError, match=r"^t:2: unknown field 'gpus'; write "):
         parse([HEADING + ",gpus", "p,1,1,1,1000,,LS,Running,0,1,0,2"], "t")
 
 
@@ -87,7 +87,7 @@ def test_nodes_of_the_public_trace_stand_beside_described_ones(tmp_path: Any) ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (NODES + "host-4,1,1,two,P100\n", ":5: gpu cannot be 'two'; a node has sn, cpu_milli, "),
+        (NODES + "host-4,1,1,two,P100\n", ":5: gpu cannot be 'two'; write sn, cpu_milli, "),
         (NODES + "host-4,1,1,2,\n", ":5: no model; "),
         (NODES + "host-4,1,1,33,P100\n", ":5: more than 32 GPUs; "),
         (NODES + "ho st,1,1,2,P100\n", ":5: sn cannot be 'ho st'; "),

@@ -84,7 +84,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
     wanted = arguments.policy or known
     for name in wanted:
         if name not in known:
-            raise VcudaError(f"no policy '{name}'", "--policy", f"one of {', '.join(known)}")
+            mend = f"choose one of {', '.join(known)}"
+            raise VcudaError(f"no policy '{name}'", "--policy", mend)
     found = {}
     for name in dict.fromkeys(wanted):
 
@@ -138,7 +139,7 @@ def _trace(arguments: argparse.Namespace, gpus: int) -> Trace:
             mix, number = arguments.generate, arguments.pods
             pods = fgd_trace.coming_and_going(arguments.seed, asked, number, mix)
         else:
-            raise VcudaError("no such trace", f"--pods {arguments.pods}", f"1 to {_MOST_PODS}")
+            raise VcudaError("no such trace", f"--pods {arguments.pods}", f"say 1 to {_MOST_PODS}")
     if arguments.save:
         try:
             with open(arguments.save, "w", encoding="utf-8") as file:

@@ -39,7 +39,8 @@ def parse(groups: list[str]) -> list[NodeFacts]:
         else:
             nodes += _described(group, len(nodes))
         if len(nodes) > _MOST_NODES:
-            raise VcudaError("no such cluster", f"--nodes {group}", f"at most {_MOST_NODES} nodes")
+            mend = f"name at most {_MOST_NODES} nodes"
+            raise VcudaError("no such cluster", f"--nodes {group}", mend)
     if len({node.name for node in nodes}) != len(nodes):
         raise VcudaError("a node twice", " ".join(groups), "name each file once")
     return nodes
@@ -54,7 +55,7 @@ def _described(group: str, before: int) -> list[NodeFacts]:
         raise VcudaError("describes no nodes", f"--nodes {group}", mend)
     count, gpus, linked = int(found[1]), int(found[2]), int(found[5] or 0)
     if not (0 < count <= _MOST_NODES and 0 < gpus <= _MOST_GPUS):
-        mend = f"at most {_MOST_NODES} nodes of 1 to {_MOST_GPUS} GPUs"
+        mend = f"name at most {_MOST_NODES} nodes of 1 to {_MOST_GPUS} GPUs"
         raise VcudaError("no such cluster", f"--nodes {group}", mend)
     return [
         _node(f"node-{before + number:05}", gpus, found[3], size, linked, found[6] or "")
@@ -71,7 +72,7 @@ def _listed(path: str) -> list[NodeFacts]:
             if gpus > _MOST_GPUS:
                 raise ValueError(f"more than {_MOST_GPUS} GPUs")
         except ValueError as error:
-            raise VcudaError(str(error), f"{path}:{line}", f"a node has {columns}") from error
+            raise VcudaError(str(error), f"{path}:{line}", f"write {columns}") from error
         if gpus:
             nodes.append(_node(name, gpus, model, _UNTOLD_BYTES, 0, ""))
     if not nodes:

@@ -50,7 +50,7 @@ def parse(lines: Iterable[str], path: str) -> Trace:
             if pod:
                 ask_of(pod.as_object(), SETTINGS)
         except ValueError as error:
-            raise VcudaError(str(error), where, f"a pod has {', '.join(columns)}") from error
+            raise VcudaError(str(error), where, f"write {', '.join(columns)}") from error
         except VcudaError as error:
             raise VcudaError(error.what, where, error.mend) from error
         if pod is None:
@@ -58,7 +58,8 @@ def parse(lines: Iterable[str], path: str) -> Trace:
             continue
         if pod.name in line_of:
             what = f"a second pod '{pod.name}'"
-            raise VcudaError(what, where, f"the first is in line {line_of[pod.name]}")
+            mend = f"name it otherwise: the first is in line {line_of[pod.name]}"
+            raise VcudaError(what, where, mend)
         line_of[pod.name] = line
         pods.append(pod)
     if not pods:

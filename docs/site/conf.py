@@ -1,0 +1,26 @@
+"""The site of the documentation: `make docs` builds it into build/site.
+
+The pages are read where they lie, and keep their places, so a link that holds in the repository
+holds there too, and one that does not fails the build.
+"""
+
+project = "vcuda"
+copyright = "the authors of vcuda, Apache-2.0"
+extensions = ["myst_parser"]
+include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "bench/*.md", "docs/*.md"]
+# Else it would walk through the virtual environment too.
+exclude_patterns = ["build"]
+root_doc = "docs/index"
+
+# As deep as pages link; the anchors are made as git's hosts make them.
+myst_heading_anchors = 3
+nitpicky = True
+
+# Nothing of it is fetched from elsewhere when it is looked at.
+html_theme = "furo"
+html_title = "vcuda"
+html_copy_source = False
+html_show_sphinx = False
+html_extra_path = ["index.html"]
+# Of the blocks: a prompt, its command, what it told.
+highlight_language = "text"

@@ -1,0 +1,251 @@
+"""Every error line with its mend, from the code: docs/errors.md on standard output.
+
+`make pages` calls it.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+
+import error_lines
+import error_lines_c
+from error_lines import REPOSITORY, UNKNOWN, Line
+
+HEAD = f"""\
+# Error lines
+
+Made of the code by `make pages`; do not edit. Each is one line, `program: where: what; mend`.
+`<name>` is the name, path or figure at hand, `{UNKNOWN}` any text. A container that is refused
+leaves nothing behind: no share, no file. An error that has no such line is a mistake of vcuda's,
+and keeps its traceback.
+
+A start's line is what the engine shows, and stands in `vcuda events`. `vcuda doctor` finds much of
+what is below before a container does.
+"""
+
+OCI, HOOK, PLUGIN = "oci/vcuda_oci/", "runtime_hook/vcuda_hook/", "plugin/vcuda_plugin/"
+TENDER = PLUGIN + "scheduler/"
+
+# By program, and there by situation: the files whose lines are said in it.
+SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "A container's start": {
+        "The settings are read. Every program does so first.": (OCI + "config.py",),
+        "The front door looks for the runtime below it, and for Python.": (
+            "oci/launcher/launcher.c",
+            OCI + "runtime.py",
+        ),
+        "The bundle that the engine made is read and rewritten.": (
+            OCI + "bundle.py",
+            OCI + "edits.py",
+            OCI + "procfs.py",
+        ),
+        "What the container asks for is read: annotations, variables, its pod.": (
+            OCI + "request.py",
+            OCI + "policies.py",
+            OCI + "capabilities.py",
+            OCI + "requirements.py",
+            OCI + "identity.py",
+        ),
+        "A share is claimed. The reason says what would fit.": (
+            OCI + "claim.py",
+            OCI + "placement.py",
+            OCI + "eligible.py",
+            OCI + "parts.py",
+            OCI + "decided.py",
+            OCI + "handoff.py",
+            OCI + "ledger.py",
+        ),
+        "The driver is looked for and asked.": (
+            OCI + "grant.py",
+            OCI + "driver_scan.py",
+            OCI + "host.py",
+            OCI + "nvml.py",
+        ),
+        "A hook gives a share to a container that is being created.": (
+            OCI + "container_state.py",
+            HOOK + "create.py",
+            HOOK + "created_container.py",
+            HOOK + "attach.py",
+            HOOK + "cdi_hook.py",
+            "oci/launcher/hook.c",
+            "oci/launcher/procfs_hook.c",
+        ),
+    },
+    "The vcuda command": {
+        "`vcuda run`": (HOOK + "run.py", HOOK + "overlay.py", HOOK + "spec.py"),
+        "`vcuda inspect`, `limit`, `release`, `events`, `top`, `gpus`": (
+            HOOK + "show.py",
+            HOOK + "limit.py",
+            OCI + "resize.py",
+            HOOK + "release.py",
+            HOOK + "show_events.py",
+            HOOK + "top.py",
+            HOOK + "context_memory.py",
+        ),
+        "`vcuda configure` reads and changes an engine's file.": (
+            HOOK + "configure.py",
+            HOOK + "configure_containerd.py",
+            HOOK + "configure_text.py",
+            HOOK + "configure_record.py",
+            HOOK + "engine_file.py",
+        ),
+        "`vcuda cdi`": (HOOK + "cdi.py", HOOK + "slices.py"),
+        "`vcuda serve`, and the node agent's door": (OCI + "door.py",),
+        "`vcuda demo`": (HOOK + "demo.py", HOOK + "demo_device.py", HOOK + "demo_container.py"),
+    },
+    "vcuda-node-agent": {
+        "It starts.": (
+            PLUGIN + "agent.py",
+            PLUGIN + "cluster.py",
+            PLUGIN + "kube_api.py",
+            PLUGIN + "listen_address.py",
+            PLUGIN + "http_child.py",
+            PLUGIN + "http_process.py",
+            PLUGIN + "http_server.py",
+            PLUGIN + "grants.py",
+        ),
+        "It speaks with the kubelet.": (
+            PLUGIN + "kubelet.py",
+            PLUGIN + "resources.py",
+            PLUGIN + "device_plugin.py",
+        ),
+        "It looks at the GPUs and at their processes.": (
+            PLUGIN + "gpu_probe.py",
+            PLUGIN + "process_probe.py",
+            PLUGIN + "inventory.py",
+            PLUGIN + "bypass_reports.py",
+            PLUGIN + "sweep.py",
+        ),
+        "It follows its node's pods, and labels the node.": (
+            PLUGIN + "pod_watch.py",
+            PLUGIN + "pod_events.py",
+            PLUGIN + "labelling.py",
+        ),
+    },
+    "vcuda-scheduler-extender": {
+        "It starts.": (TENDER + "main.py", TENDER + "api.py", TENDER + "quota_limits.py"),
+        "A node is not for a pod. kube-scheduler shows the line as the pod's event.": (
+            PLUGIN + "pod_amounts.py",
+            TENDER + "ask.py",
+            TENDER + "place.py",
+            TENDER + "fit.py",
+            TENDER + "cluster.py",
+        ),
+        "It runs beside others, and follows the cluster.": (
+            TENDER + "leader.py",
+            TENDER + "follow.py",
+            TENDER + "quota_follow.py",
+            TENDER + "server.py",
+        ),
+        "`vcuda simulate`": (
+            HOOK + "simulate.py",
+            TENDER + "simulation/command.py",
+            TENDER + "simulation/nodes.py",
+            TENDER + "simulation/trace.py",
+            TENDER + "simulation/rows.py",
+        ),
+    },
+    "The software GPU": {
+        "`softgpu` makes, divides and removes GPUs.": (
+            "libvcuda/softgpu/create.c",
+            "libvcuda/softgpu/create_state.c",
+            "libvcuda/softgpu/create_topology.c",
+            "libvcuda/softgpu/divide.c",
+            "libvcuda/softgpu/files.c",
+            "libvcuda/softgpu/order.c",
+        ),
+        "Programs that use a GPU, and clocks of their own.": (
+            "libvcuda/softgpu/workload.c",
+            "libvcuda/softgpu/workload_gpu.c",
+            "libvcuda/softgpu/smi.c",
+            "libvcuda/softgpu/smi_query.c",
+            "libvcuda/softgpu/clock/seats.c",
+        ),
+    },
+}
+# How a refusal of placement is told where it is not by a container's start.
+RETRY = ("<node>", "ask for less, or free a share: the pod is tried again by itself")
+TOLD_AS = {
+    OCI + "decided.py": (
+        "decision for pod <pod>",
+        "delete the pod if it stays so, and it is scheduled anew",
+    ),
+    TENDER + "place.py": RETRY,
+    TENDER + "fit.py": RETRY,
+    TENDER + "cluster.py": RETRY,
+}
+
+
+def main() -> None:
+    print("\n".join(_page()))
+
+
+def _page() -> Iterator[str]:
+    forgotten = _with_lines() - _placed()
+    if forgotten:
+        files = ", ".join(sorted(forgotten))
+        raise SystemExit(f"{files}: no situation for what they say; name them in {__file__}")
+    yield HEAD
+    for program, situations in SITUATIONS.items():
+        yield f"## {program}\n"
+        for situation, files in situations.items():
+            heading, _, rest = situation.partition(". ")
+            yield f"### {heading.rstrip('.')}\n"
+            yield from [rest + "\n"] * bool(rest)
+            yield from _table(list(dict.fromkeys(line for path in files for line in lines(path))))
+
+
+def lines(path: str) -> list[Line]:
+    if path.endswith(".c"):
+        return error_lines_c.of(path)
+    found = error_lines.of(path)
+    if path in TOLD_AS:
+        where, mend = TOLD_AS[path]
+        return [Line(where, line.what, mend) for line in found]
+    return found
+
+
+def _with_lines() -> set[str]:
+    python = [path for root in (OCI, HOOK, PLUGIN) for path in _glob(root + "**/*.py")]
+    c = _glob("oci/launcher/*.c") + _glob("libvcuda/**/*.c")
+    return {path for path in python + c if lines(path)}
+
+
+def _placed() -> set[str]:
+    return {path for group in SITUATIONS.values() for files in group.values() for path in files}
+
+
+def _glob(pattern: str) -> list[str]:
+    found = glob.glob(f"{REPOSITORY}/{pattern}", recursive=True)
+    return [os.path.relpath(path, REPOSITORY) for path in found]
+
+
+def _table(said: list[Line]) -> Iterator[str]:
+    errors = [line for line in said if line.where or line.mend]
+    for line in errors:
+        if not line.mend:
+            raise SystemExit(f"{_front(line)}: no mend; say how it is mended, where it is raised")
+    if errors:
+        yield "| line | mend |\n| --- | --- |"
+        yield from (f"| {_code(_front(line))} | {_code(line.mend)} |" for line in errors)
+        yield ""
+    warnings = [line for line in said if line not in errors]
+    if warnings:
+        yield "Warnings, after which it goes on:\n"
+        yield from (f"- {_code(line.what)}" for line in warnings)
+        yield ""
+
+
+def _front(line: Line) -> str:
+    return f"{line.where}: {line.what}"
+
+
+def _code(text: str) -> str:
+    """In a table, and with whatever quotes."""
+    return "`" + text.replace("|", r"\|").replace("`", "'").replace("\n", " ") + "`"
+
+
+if __name__ == "__main__":
+    main()

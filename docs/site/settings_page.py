@@ -1,0 +1,110 @@
+"""Every setting, from the code: docs/settings.md on standard output, by `make pages`.
+
+Type and default are what config.py has, the meaning is what packaging/config.toml says above the
+key, and what a setting takes is what the program itself says where it is given something else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+from vcuda_oci import config
+from vcuda_oci.errors import VcudaError
+from vcuda_plugin import listen_address
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SETTINGS = REPOSITORY + "/packaging/config.toml"
+# One of them makes no sense, whatever the setting.
+WRONG = ("?", "", "?/?", "9999")
+
+HEAD = """\
+# Settings
+
+Made of the code by `make pages`; do not edit.
+
+They stand in `/etc/vcuda/config.toml`, a line each: `key = "text"` or `key = ["text", "text"]`. A
+missing file means the defaults. An unknown key is an error that names the nearest, and so is a
+value that a setting does not take, with the line: a container is refused rather than started by
+other rules than those written. The file is read at each container's start, so a change counts for
+the next one. The node agent and the scheduler extender read it when they start. What a container
+may ask for itself is in the [README](../README.md).
+"""
+
+
+def main() -> None:
+    print(page(), end="")
+
+
+def page() -> str:
+    """In the order of packaging/config.toml, which names every one."""
+    meanings = told()
+    defaults = {key: _toml(config._DEFAULTS[key]) for key in meanings}
+    lines = [HEAD, "| setting | type | default |", "| --- | --- | --- |"]
+    lines += [f"| [`{key}`](#{key}) | {_type(key)} | `{defaults[key]}` |" for key in meanings]
+    for key, meaning in meanings.items():
+        lines += ["", f"## {key}", "", meaning, ""]
+        lines += [f"- Default: `{defaults[key]}`", f"- On another value: {takes(key)}"]
+    return "\n".join(lines) + "\n"
+
+
+def told() -> dict[str, str]:
+    """What packaging/config.toml says of each: a comment is of the keys up to the next comment."""
+    found: dict[str, str] = {}
+    words: list[str] = []
+    begun = False
+    with open(SETTINGS) as file:
+        below_head = file.read().split("\n\n", 1)[1].splitlines()
+    for line in below_head:
+        key = re.match(r"# ([a-z-]+) = ", line)
+        if key:
+            found[key[1]] = _linked(" ".join(words))
+            begun = True
+            continue
+        if begun:
+            words, begun = [], False
+        words.append(line.removeprefix("#").strip())
+    return found
+
+
+def takes(key: str) -> str:
+    """What the program says that it takes, when it is given something else."""
+    if key == "listen":
+        return _mend_of_listen()
+    is_list = isinstance(config._DEFAULTS[key], list)
+    for wrong in WRONG:
+        value = _toml([wrong] if is_list else wrong)
+        try:
+            config.parse(f"{key} = {value}", SETTINGS)
+        except VcudaError as error:
+            return _escaped(error.mend)
+    return "any text"
+
+
+def _mend_of_listen() -> str:
+    try:
+        listen_address.check("?", SETTINGS)
+    except VcudaError as error:
+        return _escaped(error.mend)
+    raise SystemExit("listen takes anything")
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([*<])", r"\\\1", text)
+
+
+def _type(key: str) -> str:
+    return "list of strings" if isinstance(config._DEFAULTS[key], list) else "string"
+
+
+def _toml(value: str | list[str]) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _linked(text: str) -> str:
+    return re.sub(r"docs/([a-z-]+)\.md", r"[\1](\1.md)", _escaped(text)).strip()
+
+
+if __name__ == "__main__":
+    main()
