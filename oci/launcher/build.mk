@@ -13,7 +13,7 @@ PROCFS_HOOK := build/lib/vcuda-procfs-hook
 BUILD_TARGETS += $(LAUNCHER) $(HOOK) $(PROCFS_HOOK)
 
 $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.h \
-             oci/launcher/report.h oci/launcher/settings.h
+             oci/launcher/release.h oci/launcher/report.h oci/launcher/settings.h
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<

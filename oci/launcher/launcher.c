@@ -3,7 +3,8 @@
    Engines call an OCI runtime about eleven times in a container's life, and most containers ask for
    no GPU: all of these calls are passed on to runc or crun by one exec. Only a create, run or
    restore whose config.json may hold a request starts Python (oci/vcuda_oci/runtime.py). "May" is a
-   search for words in the raw text; whether it does, Python decides.
+   search for words in the raw text; whether it does, Python decides. The delete of a container that
+   holds a share is waited for, and the share given back (release.h).
 
    The paths are compiled in, so that no variable of anybody's environment decides what runs as
    root: VCUDA_CONFIG, VCUDA_PYTHON, VCUDA_PYTHON_PATH.  */
@@ -13,23 +14,27 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "arguments.h"
 #include "door.h"
+#include "release.h"
 #include "report.h"
 #include "settings.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define START                                                                                      \
+#define START(module)                                                                              \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \
-  "from vcuda_oci.runtime import main; main(sys.argv[1:])"
+  "from vcuda_oci." module " import main; main(sys.argv[1:])"
 
 static bool
 is_ourselves (const char *path)
@@ -82,8 +87,9 @@ letter_option (const char *word, const char **value)
 static bool
 creates_from (char **words, char path[PATH_MAX])
 {
-  const char *folder = ".", *file = "config.json", *name, *value, *log, *format;
-  words = global_options (words, &log, &format);
+  const char *folder = ".", *file = "config.json", *name, *value;
+  struct global_options said = { 0 };
+  words = read_global_options (words, &said);
   const char *verb = *words;
   if (!verb || (strcmp (verb, "create") && strcmp (verb, "run") && strcmp (verb, "restore")))
     return false;
@@ -167,23 +173,86 @@ become (const char *runtime, char **argv)
   die (runtime, what, "install it, or set runtime in config.toml");
 }
 
-int
-main (int argc, char **argv)
+/* The status that `program` ends with; -1: it cannot be started from here. Whoever kills us kills
+   it as well, as if it stood here.  */
+static int
+run_to_end (const char *program, char **argv)
 {
-  static char config[PATH_MAX], state_dir[PATH_MAX], answer[PATH_MAX];
-  report_words = argc ? argv + 1 : argv;
-  const char *runtime = low_level_runtime ();
-  if (argc < 1 || !creates_from (argv + 1, config) || !may_ask (config))
-    become (runtime, argv);
-  const char *python[] = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START, VCUDA_CONFIG, runtime };
+  /* Of an ignored child no status would come.  */
+  void (*before) (int) = signal (SIGCHLD, SIG_DFL);
+  pid_t ours = getpid (), child = fork ();
+  if (child == 0)
+    {
+      signal (SIGCHLD, before);
+      prctl (PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid () != ours)
+        _exit (1);
+      become (program, argv);
+    }
+  int status = -1;
+  while (child > 0 && waitpid (child, &status, 0) < 0 && errno == EINTR)
+    continue;
+  signal (SIGCHLD, before);
+  return status;
+}
+
+/* The container that this command line deletes, and how its runtime was told to find it; "": none,
+   or nothing that could hold a share.  */
+static const char *
+deletes (char **words, char root[PATH_MAX])
+{
+  struct global_options said = { 0 };
+  words = read_global_options (words, &said);
+  if (!*words || strcmp (*words, "delete") != 0)
+    return "";
+  while (*++words && words[0][0] == '-' && strcmp (*words, "--") != 0)
+    continue;
+  if (*words && strcmp (*words, "--") == 0)
+    words++;
+  char here[PATH_MAX] = "";
+  bool is_relative = said.root && *said.root && *said.root != '/';
+  if (is_relative && !getcwd (here, sizeof here))
+    return "";
+  int length = snprintf (root, PATH_MAX, "%s%s%s", here, is_relative ? "/" : "",
+                         said.root ? said.root : "");
+  return *words && length < PATH_MAX ? *words : "";
+}
+
+/* Ends as the low-level runtime did: what becomes of the share is not the engine's business.  */
+static _Noreturn void
+delete_and_release (const char *runtime, char **argv, const struct held *held)
+{
+  int status = run_to_end (runtime, argv);
+  if (status == -1)
+    become (runtime, argv); /* a sweep finds what it held */
+  if (status != 0 || !held->is_plain || !release (held))
+    {
+      const char *python[] = { VCUDA_PYTHON,      "-I",         "-S",     "-B", "-c",
+                               START ("deleted"), VCUDA_CONFIG, held->id, NULL };
+      run_to_end (VCUDA_PYTHON, (char **) python);
+    }
+  if (WIFSIGNALED (status))
+    {
+      signal (WTERMSIG (status), SIG_DFL);
+      raise (WTERMSIG (status));
+    }
+  exit (WIFEXITED (status) ? WEXITSTATUS (status) : 1);
+}
+
+/* Ends as the low-level runtime, with the bundle as it has to be, or with the line that refuses. */
+static _Noreturn void
+share_and_become (const char *runtime, int argc, char **argv, const char *state_dir)
+{
+  static char answer[PATH_MAX];
+  const char *python[]
+      = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START ("runtime"), VCUDA_CONFIG, runtime };
   size_t ours = sizeof python / sizeof *python;
   const char **words = calloc (ours + (size_t) argc, sizeof *words);
   if (!words)
     die ("memory", strerror (errno), "free some");
   memcpy (words, python, sizeof python);
   memcpy (words + ours, argv + 1, (size_t) argc * sizeof *words);
-  const char *folder = configured (VCUDA_CONFIG, "state-dir", DEFAULT_STATE_DIR, state_dir);
-  switch (ask_door (folder, words + ours - 2, answer))
+  switch (ask_door (state_dir, words + ours - 2, answer))
     {
     case DOOR_DONE:
       become (runtime, argv);
@@ -195,4 +264,23 @@ main (int argc, char **argv)
     }
   execv (VCUDA_PYTHON, (char **) words);
   die (VCUDA_PYTHON, strerror (errno), "install python3");
+}
+
+int
+main (int argc, char **argv)
+{
+  static char path[PATH_MAX], value[PATH_MAX];
+  static struct held held;
+  report_words = argc ? argv + 1 : argv;
+  const char *runtime = low_level_runtime ();
+  bool asks = argc > 0 && creates_from (argv + 1, path) && may_ask (path);
+  held.id = argc > 0 && !asks ? deletes (argv + 1, path) : "";
+  if (!asks && !*held.id)
+    become (runtime, argv);
+  held.state_dir = configured (VCUDA_CONFIG, "state-dir", DEFAULT_STATE_DIR, value);
+  if (asks)
+    share_and_become (runtime, argc, argv, held.state_dir);
+  if (find_record (&held, runtime, path))
+    delete_and_release (runtime, argv, &held);
+  become (runtime, argv);
 }

@@ -69,10 +69,15 @@ write_log (const char *path, const char *format, const char *line)
     close (fd);
 }
 
-/* Where the global options end, at the verb if there is one; the values of --log and --log-format
-   among them, if they are given.  */
+/* What the engine says before the verb, as far as it matters here: NULL where it is not said.  */
+struct global_options
+{
+  const char *root, *log, *format;
+};
+
+/* Where the global options end, at the verb if there is one.  */
 static char **
-global_options (char **words, const char **log, const char **format)
+read_global_options (char **words, struct global_options *said)
 {
   for (; *words && words[0][0] == '-' && words[0][1]; words++)
     {
@@ -82,9 +87,11 @@ global_options (char **words, const char **log, const char **format)
       if (name && !value && words[1])
         value = *++words;
       if (name && strcmp (name, "log") == 0)
-        *log = value ? value : "";
+        said->log = value ? value : "";
       else if (name && strcmp (name, "log-format") == 0)
-        *format = value ? value : "";
+        said->format = value ? value : "";
+      else if (name && strcmp (name, "root") == 0)
+        said->root = value ? value : "";
     }
   return words;
 }
@@ -94,12 +101,12 @@ static _Noreturn void
 die_with (const char *message)
 {
   char line[2 * PATH_MAX];
-  const char *log = NULL, *format = "text";
+  struct global_options said = { 0 };
   snprintf (line, sizeof line, PROGRAM ": %s", message);
   fprintf (stderr, "%s\n", line);
-  global_options (report_words, &log, &format);
-  if (log)
-    write_log (log, format, line);
+  read_global_options (report_words, &said);
+  if (said.log)
+    write_log (said.log, said.format ? said.format : "text", line);
   exit (1);
 }
 

@@ -32,7 +32,7 @@ class Paths:
     """Where the host keeps what the container gets beside the driver.
 
     shim: libvcuda's file. pages: the folder with `limits` and `usage`. hook: the command of the
-    poststop hook, by full path. extra_mounts: (source, destination) pairs of the settings.
+    poststop hook, by full path; empty where none is needed. extra_mounts: (source, destination) pairs of the settings.
     procfs_hook: the command that shows the container its /proc/driver/nvidia; empty where the
     kernel has none.
     """
@@ -109,7 +109,8 @@ def edits_for(
         add((source, destination, _READ_WRITE))
     add((paths.pages + "/limits", names.GUEST_LIMITS, [*READ_ONLY, "noexec"]))
     add((paths.pages + "/usage", names.GUEST_USAGE, _READ_WRITE))
-    edits.hooks.append(("poststop", as_hook([*paths.hook, allocation.id])))
+    if paths.hook:
+        edits.hooks.append(("poststop", as_hook([*paths.hook, allocation.id])))
     if paths.procfs_hook:
         edits.hooks.append(procfs_hook(paths))
     return edits

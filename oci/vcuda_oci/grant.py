@@ -47,14 +47,22 @@ class Creation:
 
     runtime: the command line that asks the low-level runtime for its state, up to the verb.
     claimant: a process that lives until the container exists, or is its first one.
-    program: who creates it, as events tell.
+    program: who creates it, as events tell. is_deleted_here: by the front door, which gives back
+    what it held.
     """
 
     def __init__(
-        self, container_id: str, bundle: str, runtime: list[str], claimant: int, program: str
+        self,
+        container_id: str,
+        bundle: str,
+        runtime: list[str],
+        claimant: int,
+        program: str,
+        is_deleted_here: bool = False,
     ) -> None:
         self.container_id, self.bundle = container_id, bundle
         self.runtime, self.claimant, self.program = runtime, claimant, program
+        self.is_deleted_here = is_deleted_here
 
 
 class Grant:
@@ -162,10 +170,12 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         gpus = [gpu for share in allocation.shares if (gpu := facts.gpu(share.uuid))]
         requirements.check(env, facts, gpus)
         folder = f"{ledger.containers}/{allocation.id}"
+        # A pod keeps its share, so there is nothing to give back; only to tell that it has stopped.
+        needs_hook = owner.is_pod or not creation.is_deleted_here
         paths = edits.Paths(
             SHIM,
             folder,
-            [HOOK, "--config", settings.path, "poststop"],
+            [HOOK, "--config", settings.path, "poststop"] if needs_hook else [],
             settings.extra_mounts,
             procfs_hook(spec, creation.bundle, folder + "/procfs", gpus),
         )

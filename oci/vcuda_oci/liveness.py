@@ -37,10 +37,13 @@ def container_lives(allocation: Allocation) -> bool:
     """A claim in progress, a container that is not stopped, or a named slice."""
     if allocation.is_named_slice:
         return True
+    return claimant_lives(allocation) or _runs(allocation.runtime, allocation.container_id)
+
+
+def claimant_lives(allocation: Allocation) -> bool:
+    """Whether who proves it wanted runs: until the runtime knows the container."""
     pid, started = allocation.claimant
-    if started and start_time(pid) == started:
-        return True
-    return _runs(allocation.runtime, allocation.container_id)
+    return bool(started) and start_time(pid) == started
 
 
 def _runs(runtime: list[str], container_id: str) -> bool:

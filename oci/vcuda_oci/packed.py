@@ -62,7 +62,9 @@ def use() -> None:
             content = file.read()
         if content.startswith(_OF_THIS_PYTHON):
             # Before the search of folders, behind what the interpreter holds itself.
-            sys.meta_path.insert(-1, Packed(marshal.loads(memoryview(content)[len(_OF_THIS_PYTHON) :])))
+            sys.meta_path.insert(
+                -1, Packed(marshal.loads(memoryview(content)[len(_OF_THIS_PYTHON) :]))
+            )
     except (OSError, EOFError, ValueError, TypeError):
         pass
 

@@ -57,7 +57,9 @@ def share_gpu(
 ) -> None:
     """Claim what the spec asks for and edit the bundle; raises VcudaError with nothing claimed."""
     creation = grant.Creation(
-        *(command.container_id, command.bundle, command.state_query(runtime), claimant, program)
+        *(command.container_id, command.bundle, command.state_query(runtime), claimant, program),
+        # Whoever creates will delete; a `run` does both within the low-level runtime.
+        is_deleted_here=command.verb == "create",
     )
 
     def edit(granted: grant.Grant) -> None:

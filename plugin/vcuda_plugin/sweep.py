@@ -76,10 +76,7 @@ def sweep(state_dir: str) -> list[str]:
 
 def surely_lives(record: Allocation) -> bool:
     """Whether the container's first process, or its pod's, runs; False proves nothing."""
-    if record.is_named_slice:
-        return True
-    pid, started = record.claimant
-    if started and liveness.start_time(pid) == started:
+    if record.is_named_slice or liveness.claimant_lives(record):
         return True
     ids = (record.container_id, record.pod.get("sandbox_id", ""))
     return any(_first_process_runs(record.runtime, id) for id in ids if id)

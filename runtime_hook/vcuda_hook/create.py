@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from vcuda_oci import config, container_state, grant, names, request, rootfs
+from vcuda_oci import config, container_state, grant, liveness, names, request, rootfs
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.identity import owner_of
+from vcuda_oci.ledger import Ledger
 
 from . import created_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from vcuda_oci.container_state import State
 
 
@@ -21,9 +21,11 @@ def create(kind: str, config_path: str, state: State) -> None:
     """
     spec = container_state.config_of(state)
     asked = request.asked(spec)
-    if not asked or not grant.may_count(asked, request.annotations_of(spec)) or _is_edited(spec):
+    if not asked or not grant.may_count(asked, request.annotations_of(spec)):
         return
     settings = config.load(config_path)
+    if _has_its_share(settings.state_dir, request.annotations_of(spec), state.id):
+        return
     container = created_container.find(kind, state)
     creation = grant.Creation(
         *(state.id, state.bundle, container.runtime, container.pid, names.HOOK_PROGRAM)
@@ -47,12 +49,14 @@ def create(kind: str, config_path: str, state: State) -> None:
     grant.give(spec, asked, settings, creation, give)
 
 
-def _is_edited(spec: Any) -> bool:
-    """Whether the wrapper was here: its poststop hook carries the allocation's name."""
-    hooks = spec.get("hooks")
-    found = hooks.get("poststop") if isinstance(hooks, dict) else None
-    for hook in found if isinstance(found, list) else ():
-        args = hook.get("args") if isinstance(hook, dict) else None
-        if isinstance(args, list) and args[:1] == [grant.HOOK] and args[-2:-1] == ["poststop"]:
-            return True
-    return False
+def _has_its_share(state_dir: str, annotations: dict[str, str], container_id: str) -> bool:
+    """Whether this very creation has claimed already, by the wrapper or in another hook: for the
+    process that becomes the runtime, which waits for this hook, or for the container's first one.
+    """
+    try:
+        known = Ledger(state_dir).get(owner_of(annotations, container_id).key)
+    except VcudaError:
+        return False  # for the claim to tell, if the request counts
+    return (
+        known is not None and known.container_id == container_id and liveness.claimant_lives(known)
+    )

@@ -12,7 +12,7 @@ from fuzz.front_door import FrontDoor
 from fuzz.properties import check_line, check_same
 from unit.driver_root import DriverRoot
 from unit.ground import left_in, write
-from vcuda_oci import bundle, config, door, grant, jsontree, request, runtime
+from vcuda_oci import bundle, config, door, jsontree, names, request, runtime
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
@@ -44,9 +44,9 @@ class Node:
         if refused or after == before:
             assert (after, sorted(left_in(self.ledger.state_dir) or _KEPT)) == (before, _KEPT)
             return False
-        hooks = json.loads(after)["hooks"]["poststop"]
-        ours = [hook for hook in hooks if isinstance(hook, dict) and hook.get("path") == grant.HOOK]
-        holder = ours[-1]["args"][-1]
+        mounts = [mount for mount in json.loads(after)["mounts"] if isinstance(mount, dict)]
+        (limits,) = [mount for mount in mounts if mount.get("destination") == names.GUEST_LIMITS]
+        holder = os.path.basename(os.path.dirname(limits["source"]))
         whole, broken = self.ledger.read()
         assert ([held.id for held in whole], broken) == ([holder], [])
         with self.ledger:

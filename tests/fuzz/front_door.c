@@ -47,14 +47,15 @@ answer_words (const char *input, size_t size, char *out)
 {
   static char packet[DOOR_MOST_BYTES];
   char path[PATH_MAX], *text = copy_of (input, size, true);
-  const char *log = "", *format = "text";
+  struct global_options said = { 0 };
   char **words = calloc (size + 2, sizeof *words);
   size_t count = 0;
   /* Each word in a block of its own, as a word that is read past its end must be seen.  */
   for (char *at = text; at < text + size; at += strlen (at) + 1)
     words[count++] = strdup (at);
   size_t used = put (out, 0, creates_from (words, path) ? path : "");
-  global_options (words, &log, &format);
+  read_global_options (words, &said);
+  const char *log = said.log ? said.log : "", *format = said.format ? said.format : "text";
   used = put (out, used, strlen (log) < PATH_MAX ? log : "");
   used = put (out, used, strlen (format) < PATH_MAX ? format : "");
   size_t packed = pack_words ((const char *const *) words, packet);

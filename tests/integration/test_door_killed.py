@@ -18,6 +18,7 @@ from integration.engines.base import Engine, wait_until
 from integration.engines.low_level import LowLevel
 from integration.product import MIB, Product, asking
 from vcuda_oci import door, events
+from vcuda_oci.names import GUEST_LIMITS
 
 STARTERS, EACH = 3, 6
 SERVED = ["runc-v1" if cgroups.is_v1() else "runc-v2", "crun-v2"]
@@ -38,10 +39,11 @@ class Served:
         started = self.engine.start(name, ["sleep", "1000"], **asked)
         return "" if started.rc == 0 else started.stderr or f"exit {started.rc}"
 
-    def hooks(self, name: str) -> list[str]:
-        """The poststop hooks of a container's bundle, by the allocation that each releases."""
+    def limits(self, name: str) -> list[str]:
+        """What a container's bundle has mounted as its limits."""
         with open(self.engine.bundle(name) + "/config.json") as file:
-            return [hook["args"][-1] for hook in json.load(file)["hooks"]["poststop"]]
+            mounts = json.load(file)["mounts"]
+        return [mount["source"] for mount in mounts if mount["destination"] == GUEST_LIMITS]
 
     def held(self) -> dict[str, tuple[int, int]]:
         """Core percent and bytes by allocation."""
@@ -130,7 +132,9 @@ def test_while_the_door_is_killed_at_random_every_container_starts_with_one_shar
         assert complaints == [""] * len(every)
         assert {"worker", "server"} <= set(killed), "the killer died"
         assert served.held() == dict.fromkeys(every, (1, 64 * MIB))
-        assert {name: served.hooks(name) for name in every} == {name: [name] for name in every}
+        assert {name: served.limits(name) for name in every} == {
+            name: [f"{served.state_dir}/containers/{name}/limits"] for name in every
+        }
     finally:
         for name in every:
             served.engine.delete(name)

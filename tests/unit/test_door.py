@@ -19,7 +19,7 @@ from unit.driver_root import DriverRoot
 from unit.ground import killed_at, left_in, shares_of
 from unit.installed import Installed
 from unit.test_runtime import ENV, HALF_SHARE, Node, asking
-from vcuda_oci import door, liveness
+from vcuda_oci import door, liveness, names
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,9 @@ def python_starts(node: Node) -> int:
 
 def shared_once(node: Node) -> bool:
     """One record, one edit, one call of the low-level runtime."""
-    hooks = node.edited()["hooks"]["poststop"]
-    return (shares_of(node.ledger), len(hooks), len(node.runtime.calls())) == (
+    places = [mount["destination"] for mount in node.edited()["mounts"]]
+    edits = places.count(names.GUEST_LIMITS)
+    return (shares_of(node.ledger), edits, len(node.runtime.calls())) == (
         {"box": HALF_SHARE},
         1,
         1,

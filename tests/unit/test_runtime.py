@@ -143,16 +143,26 @@ def test_a_request_becomes_a_record_and_an_edited_config(node: Node) -> None:
         own + "/limits": f"{node.ledger.containers}/box/limits",
         own + "/usage": f"{node.ledger.containers}/box/usage",
     }
-    hook = node.installed.prefix + "/bin/vcuda-container-hook"
-    assert [found["args"] for found in spec["hooks"]["poststop"]] == [
-        [hook, "--config", node.installed.settings, "poststop", "box"]
-    ]
+    assert "hooks" not in spec  # the front door sees the container's delete
     held = node.ledger.get("box")
     assert held
     assert (held.shares, held.runtime) == (HALF_SHARE, [node.runtime.path, "--root", "/r"])
     assert mode_of(node.config) == 0o640
     assert sorted(os.listdir(node.bundle)) == ["config.json", "rootfs"]
     assert not os.path.exists(node.folder + "/log")
+
+
+def test_what_the_front_door_sees_no_delete_of_gets_a_poststop_hook(node: Node) -> None:
+    """A `run` deletes by itself; a pod's container keeps its share, and its end is told."""
+    pod = asking({**CONTAINERD, **HALF})
+    for verb, spec, holder in (("run", asking(), "box"), ("create", pod, "pod-uid1.main")):
+        write(node.config, json.dumps(spec))
+        ran = node.installed.call(verb, "--bundle", node.bundle, "box", env=ENV)
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        hook = node.installed.prefix + "/bin/vcuda-container-hook"
+        assert [found["args"] for found in node.edited()["hooks"]["poststop"]] == [
+            [hook, "--config", node.installed.settings, "poststop", holder]
+        ]
 
 
 def test_whether_copies_are_metered_is_told_to_the_next_container(node: Node) -> None:

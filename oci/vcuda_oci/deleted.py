@@ -1,0 +1,32 @@
+"""The rest of what a container held is given back when its `delete` has ended.
+
+The native front door does it where all is plain (oci/launcher/release.h). Here come a `delete` that
+failed, as one does for a container that is gone already; a record that another instance of the
+container may have taken over meanwhile; one of another runtime, or of an id that is not plain.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import config, events, liveness, names
+from .errors import VcudaError
+from .ledger import Ledger
+
+
+def main(argv: list[str]) -> None:
+    """argv: config.toml, and the container's id. Never fails: the runtime's own end counts."""
+    try:
+        release(argv[0], argv[1])
+    except (VcudaError, OSError) as error:
+        os.write(2, f"{names.PROGRAM}: {error}\n".encode(errors="replace"))
+
+
+def release(config_path: str, container_id: str) -> None:
+    """Release what is kept under the id if its container is gone; raises VcudaError, OSError."""
+    ledger = Ledger(config.load(config_path).state_dir, names.PROGRAM)
+    with ledger:
+        allocation = ledger.get(container_id)
+        if allocation and not liveness.is_alive(allocation):
+            ledger.remove(allocation.id)
+            ledger.tell(events.RELEASED, allocation, "its container is deleted")

@@ -1,0 +1,217 @@
+"""A container's share is given back when the front door has seen its `delete` done."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from unit.ground import record, shares_of, write
+from unit.installed import Installed
+from vcuda_oci import events
+from vcuda_oci.claim import Rules, limits_page
+from vcuda_oci.ledger import Ledger
+
+GONE = "echo 'container does not exist' >&2; exit 1"
+RUNS = """echo '{"id": "box", "status": "running"}'"""
+ROOT = "/run/engine"
+
+
+class Node:
+    """Containers `box` and `other` that hold a share, and a low-level runtime by script.
+
+    delete, state: what it does for these verbs.
+    """
+
+    def __init__(self, installed: Installed, folder: str) -> None:
+        self.installed, self.folder = installed, folder
+        self.ledger = Ledger(folder + "/state")
+        self.runtime = folder + "/runtime"
+        installed.configure(runtime=self.runtime, state_dir=self.ledger.state_dir)
+        self.does(delete="true", state=GONE)
+        for id in ("box", "other"):
+            self.hold(id)
+
+    def hold(self, id: str, *root: str) -> None:
+        allocation = record(id)
+        allocation.runtime = [self.runtime, "--root", *(root or (ROOT,))]
+        with self.ledger:
+            self.ledger.write(allocation, limits_page(allocation, Rules()))
+
+    def does(self, delete: str, state: str) -> None:
+        lines = [
+            "#!/bin/sh",
+            f'echo "$$ $*" >> {self.folder}/calls',
+            f'case "$*" in *" state "*) {state};; *) {delete};; esac',
+        ]
+        write(self.runtime, "\n".join(lines) + "\n", 0o755)
+
+    def call(self, *words: str, **options: Any) -> tuple[int, str]:
+        """Exit status and stderr."""
+        ran = subprocess.run([self.installed.launcher, *words], capture_output=True, **options)
+        return ran.returncode, ran.stderr.decode()
+
+    def delete(self, *words: str) -> tuple[int, str]:
+        return self.call("--root", ROOT, "delete", *(words or ("box",)))
+
+    def calls(self) -> list[str]:
+        with open(self.folder + "/calls") as lines:
+            return [line.rstrip("\n").partition(" ")[2] for line in lines]
+
+    def holders(self) -> list[str]:
+        """Who holds a share, and whose pages are there."""
+        assert sorted(os.listdir(self.ledger.containers)) == sorted(shares_of(self.ledger))
+        return sorted(shares_of(self.ledger))
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
+
+
+@pytest.fixture
+def node(installed: Installed, tmp_path: Any) -> Iterator[Node]:
+    yield Node(installed, str(tmp_path))
+    installed.forget_python_starts()
+
+
+@pytest.mark.parametrize("words", [["box"], ["--force", "box"], ["-f", "--", "box"]])
+def test_a_deleted_container_has_given_its_share_back_without_a_python(
+    node: Node, words: list[str]
+) -> None:
+    os.makedirs(node.ledger.containers + "/box/procfs/gpus/0000:01:00.0")
+    write(node.ledger.containers + "/box/procfs/gpus/0000:01:00.0/information", "")
+    assert node.delete(*words) == (0, "")
+    assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
+    assert node.calls() == [" ".join(["--root", ROOT, "delete", *words])]
+    (told,) = events.read(node.ledger.state_dir)
+    known = {key: value for key, value in told.items() if key != "time"}
+    assert known == {
+        "from": "vcuda-container-runtime",
+        "kind": events.RELEASED,
+        "allocation": "box",
+        "text": "its container is deleted",
+        "container": "box",
+    }
+    assert abs(told["time"] - time.time()) < 60
+
+
+def test_a_root_that_is_told_from_where_the_engine_stands_is_the_same(node: Node) -> None:
+    node.hold("box", node.folder + "/here")
+    assert node.call("--root", "here", "delete", "box", cwd=node.folder) == (0, "")
+    assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
+
+
+@pytest.mark.parametrize("words", ["delete", "delete none", "delete ../state", "state box"])
+def test_what_deletes_no_holder_becomes_the_runtime(node: Node, words: str) -> None:
+    node.does(delete="echo $PPID", state="echo $PPID")
+    ran = subprocess.run(
+        [node.installed.launcher, "--root", ROOT, *words.split()], capture_output=True
+    )
+    assert (ran.returncode, int(ran.stdout)) == (0, os.getpid())
+    assert node.holders() == ["box", "other"]
+
+
+@pytest.mark.parametrize("state, left", [(RUNS, ["box", "other"]), (GONE, ["other"])])
+def test_after_a_delete_that_failed_the_runtime_says_whether_it_lives(
+    node: Node, state: str, left: list[str]
+) -> None:
+    """runc has nothing to delete of a container whose start it gave up."""
+    node.does(delete="echo no >&2; exit 3", state=state)
+    assert node.delete() == (3, "no\n")
+    assert node.holders() == left
+
+
+@pytest.mark.parametrize("state, left", [(RUNS, ["box", "other"]), (GONE, ["other"])])
+def test_the_next_instance_of_a_container_keeps_what_it_has_taken_over(
+    node: Node, state: str, left: list[str]
+) -> None:
+    """The engine is quick, or the front door is held up: its successor's record is another."""
+    path = f"{node.ledger.allocations}/box.json"
+    node.does(delete=f"cp {path} {path}.new; mv {path}.new {path}", state=state)
+    assert node.delete() == (0, "")
+    assert node.holders() == left
+
+
+@pytest.mark.parametrize("state, left", [(RUNS, ["box", "other"]), (GONE, ["other"])])
+def test_a_container_of_the_same_name_in_another_place_keeps_its_share(
+    node: Node, state: str, left: list[str]
+) -> None:
+    node.does(delete="true", state=state)
+    assert node.call("--root", "/elsewhere", "delete", "box") == (0, "")
+    assert node.holders() == left
+    assert node.calls()[1:] == [f"--root {ROOT} state box"]
+
+
+def test_a_share_that_a_hook_gave_back_already_is_given_back(node: Node) -> None:
+    node.does(delete=f"rm -r {node.ledger.allocations}/box.json {node.ledger.containers}/box",
+              state=GONE)  # fmt: skip
+    assert node.delete() == (0, "")
+    assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
+
+
+def test_a_runtime_that_a_signal_ends_ends_the_front_door_alike(node: Node) -> None:
+    node.does(delete="kill -9 $$", state=RUNS)
+    assert node.delete() == (-signal.SIGKILL, "")
+    assert node.holders() == ["box", "other"]
+
+
+def test_what_is_killed_in_the_middle_is_done_by_the_next_delete(node: Node) -> None:
+    """The low-level runtime dies with the front door, as if it stood in its place."""
+    node.does(delete="exec sleep 1000", state=GONE)
+    front = subprocess.Popen([node.installed.launcher, "--root", ROOT, "delete", "box"])
+    deadline = time.monotonic() + 60
+    while not os.path.exists(node.folder + "/calls"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with open(node.folder + "/calls") as line:
+        runtime = int(line.read().split()[0])
+    front.kill()
+    assert front.wait() == -signal.SIGKILL
+    while os.path.exists(f"/proc/{runtime}") and _state(runtime) != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert node.holders() == ["box", "other"]
+    node.does(delete="true", state=GONE)
+    assert node.delete() == (0, "")
+    assert node.holders() == ["other"]
+
+
+def _state(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat") as line:
+            return line.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_a_caller_that_ignores_its_children_is_told_the_same(node: Node) -> None:
+    node.does(delete="exit 4", state=RUNS)
+    command = ["sh", "-c", 'trap "" CHLD; exec "$@"', "sh", node.installed.launcher]
+    ran = subprocess.run([*command, "--root", ROOT, "delete", "box"], check=False)
+    assert ran.returncode == 4
+
+
+def test_a_ledger_that_cannot_be_locked_is_one_line_and_no_failure(node: Node) -> None:
+    """Its share waits for the sweep; the engine's delete is done."""
+    os.unlink(node.ledger.state_dir + "/lock")
+    os.mkdir(node.ledger.state_dir + "/lock")
+    status, line = node.delete()
+    assert (status, line.count("\n")) == (0, 1)
+    assert line.startswith(f"vcuda-container-runtime: {node.ledger.state_dir}/lock: cannot be")
+    assert node.holders() == ["box", "other"]
+
+
+def test_a_named_slice_is_no_containers_to_give_back(node: Node) -> None:
+    path = f"{node.ledger.allocations}/box.json"
+    with open(path) as file:
+        kept = json.load(file)
+    write(path, json.dumps({**kept, "container_id": "", "runtime": []}))
+    assert node.delete() == (0, "")
+    assert node.holders() == ["box", "other"]
