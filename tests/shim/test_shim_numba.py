@@ -9,6 +9,8 @@ import pytest
 
 from shim.guest import GIB, MIB, share
 
+pytestmark = pytest.mark.alone  # who computes beside it is waited for, and that is not throttling
+
 PROGRAM = """
 import json
 import numpy as np
