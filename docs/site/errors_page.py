@@ -185,8 +185,8 @@ def main() -> None:
 def _page() -> Iterator[str]:
     forgotten = _with_lines() - _placed()
     if forgotten:
-        files = ", ".join(sorted(forgotten))
-        raise SystemExit(f"{files}: no situation for what they say; name them in {__file__}")
+        names = ", ".join(sorted(forgotten))
+        raise SystemExit(f"{names}: no situation for what they say; name them in {__file__}")
     yield HEAD
     for program, situations in SITUATIONS.items():
         yield f"## {program}\n"

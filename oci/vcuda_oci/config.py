@@ -163,7 +163,8 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
     _expect_end(rest, where)
     _check_choice(key, item, where)
     if key in ("state-dir", "driver-root") and not item.startswith("/"):
-        raise VcudaError(f"{key} '{item}' is not absolute", where, "write a path that begins with /")
+        mend = "write a path that begins with /"
+        raise VcudaError(f"{key} '{item}' is not absolute", where, mend)
     if key == "runtime" and (not item or ("/" in item and not item.startswith("/"))):
         mend = "write a name such as runc, or a path that begins with /"
         raise VcudaError(f"runtime '{item}' is neither a name nor absolute", where, mend)

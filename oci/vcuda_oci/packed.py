@@ -9,7 +9,7 @@ import marshal
 import sys
 
 # posix: `os` is a module of its own to load, and one that is packed.
-from _frozen_importlib import ModuleSpec  # type: ignore[import-not-found]
+from _frozen_importlib import ModuleSpec
 from _imp import is_frozen
 from posix import stat
 
@@ -40,14 +40,15 @@ class Packed:
             return None
         if (int(now.st_mtime), now.st_size) != (seconds, size):
             return None
-        return ModuleSpec(name, self, origin=_place(source))
+        return ModuleSpec(name, self, origin=_place(source))  # type: ignore[arg-type]
 
     def create_module(self, spec: "Any") -> None:
         return None  # the interpreter's own kind
 
     def exec_module(self, module: "ModuleType") -> None:
         module.__file__ = module.__spec__.origin  # type: ignore[union-attr]
-        exec(self.modules.pop(module.__name__)[3], module.__dict__)
+        # As the interpreter does with its own compiled files.
+        exec(self.modules.pop(module.__name__)[3], module.__dict__)  # noqa: S102
 
 
 def _place(source: str) -> str:
@@ -62,9 +63,8 @@ def use() -> None:
             content = file.read()
         if content.startswith(_OF_THIS_PYTHON):
             # Before the search of folders, behind what the interpreter holds itself.
-            sys.meta_path.insert(
-                -1, Packed(marshal.loads(memoryview(content)[len(_OF_THIS_PYTHON) :]))
-            )
+            code = memoryview(content)[len(_OF_THIS_PYTHON) :]
+            sys.meta_path.insert(-1, Packed(marshal.loads(code)))  # noqa: S302
     except (OSError, EOFError, ValueError, TypeError):
         pass
 
