@@ -55,7 +55,10 @@ def test_json_lines_and_csv_say_the_same_and_what_is_saved_is_read_again() -> No
         ),
         (['{"name": "a"}', "", '{"name": "b"'], "t:3: not JSON: "),
         (['{"name": "a"}', "b,30"], "t:2: not JSON: "),
-        (['{"name": "a"}', '{"name": "a"}'], "t:2: a second pod 'a'; name it otherwise: the first is in line 1"),
+        (
+            ['{"name": "a"}', '{"name": "a"}'],
+            "t:2: a second pod 'a'; name it otherwise: the first is in line 1",
+        ),
         (["name,cores", "a,30"], "t:2: unknown field 'cores'; write name, arrival, "),
         (["name,core", "a,thirty"], "t:2: core cannot be 'thirty'; write "),
         (['{"name": "a", "core": 30.5}'], "t:1: core cannot be '30.5'; "),
