@@ -89,7 +89,8 @@ def test_what_is_forgotten_is_410_to_a_watch_and_to_the_next_page(
     more = first.metadata._continue
     assert refusal(known.list_pod_for_all_namespaces, limit=2, _continue=more) == 410
     # By itself the client's Watch would begin anew.
-    query = {"watch": True, "resource_version": first.metadata.resource_version}
+    query: Any = {"watch": True, "timeout_seconds": 1}
+    query["resource_version"] = first.metadata.resource_version
     raw = known.list_pod_for_all_namespaces(**query, _preload_content=False)
     told = json.loads(raw.data)
     assert (told["type"], told["object"]["code"]) == ("ERROR", 410)
