@@ -9,7 +9,7 @@ import marshal
 import sys
 
 # posix: `os` is a module of its own to load, and one that is packed.
-from _frozen_importlib import ModuleSpec  # type: ignore[import-not-found]
+from _frozen_importlib import ModuleSpec
 from _imp import is_frozen
 from posix import stat
 
@@ -40,14 +40,14 @@ class Packed:
             return None
         if (int(now.st_mtime), now.st_size) != (seconds, size):
             return None
-        return ModuleSpec(name, self, origin=_place(source))
+        return ModuleSpec(name, self, origin=_place(source))  # type: ignore[arg-type]
 
     def create_module(self, spec: "Any") -> None:
         return None  # the interpreter's own kind
 
     def exec_module(self, module: "ModuleType") -> None:
         module.__file__ = module.__spec__.origin  # type: ignore[union-attr]
-        exec(self.modules.pop(module.__name__)[3], module.__dict__)
+        exec(self.modules.pop(module.__name__)[3], module.__dict__)  # noqa: S102 (an import does)
 
 
 def _place(source: str) -> str:
@@ -60,13 +60,14 @@ def use() -> None:
     try:
         with open(FILE, "rb") as file:
             content = file.read()
-        if content.startswith(_OF_THIS_PYTHON):
-            # Before the search of folders, behind what the interpreter holds itself.
-            sys.meta_path.insert(
-                -1, Packed(marshal.loads(memoryview(content)[len(_OF_THIS_PYTHON) :]))
-            )
+        if not content.startswith(_OF_THIS_PYTHON):
+            return
+        # Trusted as the compiled files beside it are: whoever writes here is root.
+        modules = marshal.loads(memoryview(content)[len(_OF_THIS_PYTHON) :])  # noqa: S302
     except (OSError, EOFError, ValueError, TypeError):
-        pass
+        return
+    # Before the search of folders, behind what the interpreter holds itself.
+    sys.meta_path.insert(-1, Packed(modules))
 
 
 def pack() -> None:
