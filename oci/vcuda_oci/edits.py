@@ -33,9 +33,8 @@ class Paths:
 
     shim: libvcuda's file. pages: the folder with `limits` and `usage`. hook: the command of the
     poststop hook, by full path; empty where none is needed. extra_mounts: (source, destination)
-    pairs of the settings.
-    procfs_hook: the command that shows the container its /proc/driver/nvidia; empty where the
-    kernel has none.
+    pairs of the settings. procfs_hook: the command that shows the container its
+    /proc/driver/nvidia; empty where the kernel has none.
     """
 
     def __init__(

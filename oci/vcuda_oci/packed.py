@@ -47,8 +47,7 @@ class Packed:
 
     def exec_module(self, module: "ModuleType") -> None:
         module.__file__ = module.__spec__.origin  # type: ignore[union-attr]
-        # As the interpreter does with its own compiled files.
-        exec(self.modules.pop(module.__name__)[3], module.__dict__)  # noqa: S102
+        exec(self.modules.pop(module.__name__)[3], module.__dict__)  # noqa: S102 (an import does)
 
 
 def _place(source: str) -> str:
@@ -61,12 +60,14 @@ def use() -> None:
     try:
         with open(FILE, "rb") as file:
             content = file.read()
-        if content.startswith(_OF_THIS_PYTHON):
-            # Before the search of folders, behind what the interpreter holds itself.
-            code = memoryview(content)[len(_OF_THIS_PYTHON) :]
-            sys.meta_path.insert(-1, Packed(marshal.loads(code)))  # noqa: S302
+        if not content.startswith(_OF_THIS_PYTHON):
+            return
+        # Trusted as the compiled files beside it are: whoever writes here is root.
+        modules = marshal.loads(memoryview(content)[len(_OF_THIS_PYTHON) :])  # noqa: S302
     except (OSError, EOFError, ValueError, TypeError):
-        pass
+        return
+    # Before the search of folders, behind what the interpreter holds itself.
+    sys.meta_path.insert(-1, Packed(modules))
 
 
 def pack() -> None:

@@ -50,7 +50,7 @@ def test_a_containers_life_by_a_low_level_runtime(
     assert lines == [
         ["claimed", container, "vcuda-container-runtime"],
         ["limit-changed", container, "vcuda"],
-        ["released", container, "vcuda-container-hook"],
+        ["released", container, "vcuda-container-runtime"],
     ]
 
 
