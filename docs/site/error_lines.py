@@ -18,6 +18,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 UNKNOWN = "…"
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_TOLD = ("VcudaError", "Refused")
 # What a name, or a function of this module, may stand for.
 _Known = dict[str, list[ast.expr]]
 
@@ -46,17 +47,16 @@ def _parsed(path: str) -> ast.Module:
 
 
 def _said(call: ast.Call, known: _Known) -> Iterator[Line]:
-    name = call.func.id if isinstance(call.func, ast.Name) else ""
     texts = [_texts(argument, known) for argument in call.args]
-    if name == "VcudaError":
+    if _name(call) == "VcudaError":
         what, where, mend = texts
         # Said again, with where it was.
         if not all(text.startswith("<") for text in what + mend):
             yield from (Line(" / ".join(where), text, " / ".join(mend)) for text in what)
-    elif name == "Refused" and texts != [[""]]:
+    elif _name(call) == "Refused":
         mend = texts[1] if len(texts) > 1 else [Refused("").mend]
-        yield from (Line("placement", text, " / ".join(mend)) for text in texts[0])
-    elif _is_warning(call.func) and texts[0] != ["%s"]:
+        yield from (Line("placement", text, " / ".join(mend)) for text in filter(None, texts[0]))
+    elif texts[0] != ["%s"]:
         yield Line("", re.sub(r"%\w", UNKNOWN, texts[0][0]), "")
 
 
@@ -78,8 +78,14 @@ def _outermost(tree: ast.Module) -> Iterator[_Function]:
 
 
 def _calls(function: _Function) -> list[ast.Call]:
+    """Those that tell something."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
-    return sorted(calls, key=lambda call: call.lineno)
+    told = [call for call in calls if _name(call) in _TOLD or _is_warning(call.func)]
+    return sorted(told, key=lambda call: call.lineno)
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _constants(tree: ast.Module) -> _Known:
