@@ -111,7 +111,7 @@ class Ledger:
             try:
                 self._write(allocation, limits)
             except OSError as error:
-                if error.errno != errno.ENOSPC or not self.cut_back():
+                if error.errno != errno.ENOSPC or not self._make_room():
                     raise
                 # At once: whoever wrote too much may go on writing.
                 self._write(allocation, limits)
@@ -119,6 +119,14 @@ class Ledger:
             if not os.path.exists(f"{self.allocations}/{allocation.id}{_SUFFIX}"):
                 files.remove_tree(f"{self.containers}/{allocation.id}")
             raise unwritable(self.state_dir, error) from error
+
+    def _make_room(self) -> bool:
+        """Whether containers had taken more than is theirs, which is free now."""
+        from . import left_open  # a full file system is rare
+
+        # The slower first: whoever writes on fills what was freed again.
+        of_the_gone = left_open.cut_back(self.state_dir)
+        return bool(self.cut_back()) or of_the_gone
 
     def _write(self, allocation: Allocation, limits: bytes) -> None:
         folder = f"{self.containers}/{allocation.id}"

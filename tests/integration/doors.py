@@ -113,7 +113,8 @@ class Door:
         try:
             yield
         finally:
-            self.engine.delete(container)
+            with self.engine.using(self.product.runtime):
+                self.engine.delete(container)
 
     def sweep(self) -> None:
         """Release what a runtime that gave up left behind: crun runs no poststop then."""

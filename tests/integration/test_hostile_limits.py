@@ -198,3 +198,24 @@ def test_a_container_that_adds_to_its_usage_page_for_ever_stops_no_other(
     ]
     # Some stay: the lock and the folders.
     wait_until(lambda: free(door, what) > empty - 40, "its page to be given back")
+
+
+@pytest.mark.parametrize("door", ["runc-v1-wrapper"], indirect=True)
+def test_a_page_that_a_container_handed_on_stops_no_other_after_its_end(
+    door: Door, container: str, shipped_file_system: None, scratch: str
+) -> None:
+    """Over a socket of a volume that two share; here who goes on writing opened it from outside."""
+    goes_on = scratch + "/goes-on"
+    page = f"{door.product.state_dir(door.engine)}/containers/{container}-gone/usage"
+    script = f"while [ -e {goes_on} ]; do printf %4000000d 0; done >>{page} 2>/dev/null"
+    with open(goes_on, "w"), door.holding(container + "-gone"):
+        writer = door.engine.host.daemon(["sh", "-c", script], "writer.log")
+        wait_until(lambda: free(door, "%a") < 40, "the file system to be full")
+    try:
+        assert door.engine.host.run(["ls", page]).rc != 0
+        for _ in range(5):
+            wait_until(lambda: free(door, "%a") < 40, "the file system to be full again")
+            assert filled(door.run(door.asked(container, *FILL))) == FILLED
+    finally:
+        os.unlink(goes_on)
+        writer.wait()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from unit.ground import FakeRuntime, left_in, mode_of, record, shares_of, write
-from vcuda_oci import files, liveness, pages, pages_read
+from vcuda_oci import files, left_open, liveness, pages, pages_read
 from vcuda_oci import ledger as ledgers
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.errors import VcudaError
@@ -288,3 +288,12 @@ def test_no_link_in_the_place_of_a_page_is_cut(ledger: Ledger, tmp_path: Any) ->
     os.symlink(f"{tmp_path}/precious", ledger.containers + "/box/usage")
     assert ledger.cut_back() == []
     assert os.path.getsize(f"{tmp_path}/precious") == 2 * pages.USAGE_SIZE
+
+
+def test_where_the_folder_has_no_file_system_of_its_own_no_open_file_is_cut(ledger: Ledger) -> None:
+    """It may be anybody's."""
+    put(ledger, record())
+    with open(ledger.containers + "/box/usage", "rb") as page:
+        ledger.remove("box")
+        assert left_open.cut_back(ledger.state_dir) is False
+        assert os.fstat(page.fileno()).st_size == pages.USAGE_SIZE
