@@ -71,9 +71,16 @@ def situations(draw: Any) -> Any:
     wants = draw(WANTS)
     asked = [
         container(f"c{number}", **each)
-        for number, each in enumerate(draw(st.lists(CONTAINERS, min_size=1, max_size=2)))
+        for number, each in enumerate(draw(st.lists(CONTAINERS, min_size=1, max_size=3)))
     ]
-    return made, names, clusters.ask(*asked, annotations=wants)
+    inits = [
+        container(f"i{number}", **each)
+        for number, each in enumerate(draw(st.lists(CONTAINERS, max_size=1)))
+    ]
+    for each in inits:
+        if draw(st.booleans()):
+            each["restartPolicy"] = "Always"
+    return made, names, clusters.ask(*asked, annotations=wants, inits=tuple(inits))
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])

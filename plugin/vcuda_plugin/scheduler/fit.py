@@ -10,6 +10,8 @@ import numpy as np
 
 from vcuda_oci.placement import Refused
 
+from .tenancy import NOBODY
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -40,8 +42,8 @@ def fit(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> Verdict:
     with cluster.lock:
         part, rows = ask.single, cluster.rows(names)
         if part is None:
-            fits, never = np.zeros((2, len(names)), np.bool_)
-            _one_by_one(cluster, ask, names, range(len(names)), fits, never)
+            fits, never = _surely(cluster, ask, rows), np.zeros(len(names), np.bool_)
+            _one_by_one(cluster, ask, names, np.flatnonzero(~fits).tolist(), fits, never)
         else:
             fits, never = _at_once(cluster, ask, part, names, rows)
         never &= ~fits
@@ -101,6 +103,16 @@ def _at_once(
         numbers = [number for number, name in enumerate(names) if name in cluster.wide]
         _one_by_one(cluster, ask, names, numbers, fits, never)
     return fits, never
+
+
+def _surely(cluster: Cluster, ask: PodAsk, rows: Rows) -> Bools:
+    """The nodes that have room for several parts without a look at how they are placed."""
+    if ask.tenancy != NOBODY:
+        return np.zeros(len(rows), np.bool_)
+    parts = [part for each in ask.containers for part in each.parts]
+    apart = any(len(each.parts) > 1 for each in ask.containers)
+    allowed = cluster.arrays.allowed(rows, ask.wanted) & (rows >= 0)[:, np.newaxis]
+    return cluster.arrays.surely_fit(rows, allowed, parts, apart)
 
 
 def _one_by_one(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vcuda_oci.allocation import GpuShare
+    from vcuda_oci.parts import Part
     from vcuda_oci.placement import Gpu
 
     from .ask import Wanted
@@ -142,6 +143,28 @@ class GpuArrays:
     def could_fit_whole(self, rows: Rows, allowed: Bools, count: int, memory: int | None) -> Bools:
         return self._enough(rows, allowed, count, memory)
 
+    def surely_fit(self, rows: Rows, allowed: Bools, parts: Sequence[Part], apart: bool) -> Bools:
+        """(rows): whether the parts fit however each is placed. They may fit on other nodes too.
+
+        There are as many GPUs with room for the largest as there are parts; or, unless some have to
+        be `apart`, one has room for all. So there is room for each, whatever became of the others.
+        """
+        size, core, memory = (self.at(rows, name) for name in ("size", "core", "memory"))
+        bytes_of = [part.memory_bytes or 0 for part in parts]
+        percent_of = [_memory_percent(part) for part in parts]
+        cores = [part.core for part in parts]
+        room = allowed & ~self.at(rows, "mig")
+        if max(cores) < 100:
+            room &= core >= max(cores)
+            room &= memory >= np.maximum(max(bytes_of), size * max(percent_of) // 100)
+        else:
+            room &= self.at(rows, "untouched") & (size >= max(bytes_of))
+        surely: Bools = room.sum(axis=1) >= sum(-(-each // 100) for each in cores)
+        if not apart and sum(cores) <= 100 and sum(percent_of) <= 100:
+            needed = sum(bytes_of) + size * sum(percent_of) // 100
+            surely |= ((core >= sum(cores)) & (memory >= needed) & allowed).any(axis=1)
+        return surely
+
     def _enough(self, rows: Rows, usable: Bools, count: int, memory: int | None) -> Bools:
         if count > 1:  # which are no MIG devices: see vcuda_oci.placement
             usable = usable & ~self.at(rows, "mig")
@@ -167,3 +190,10 @@ class GpuArrays:
                 old = self._arrays[name]
                 grown[: old.shape[0], : old.shape[1]] = old
             self._arrays[name] = grown
+
+
+def _memory_percent(part: Part) -> int:
+    """Of a GPU's memory, where bytes are not said."""
+    if part.memory_bytes is not None:
+        return 0
+    return part.core if part.memory_percent is None else part.memory_percent
