@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import ssl
 from collections.abc import Iterator
@@ -12,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from unit import extender
 from unit.certified import certify
 from unit.clusters import container, node, pod, told
-from unit.extender import Extender
+from unit.extender import ready
 from unit.played_api import PlayedApi
 from vcuda_plugin.scheduler.api import CONNECTIONS
 
@@ -44,13 +42,6 @@ def trust(folder: Any, *names: str) -> None:
     (folder / "trusted.crt").write_bytes(
         b"".join((folder / f"{n}.crt").read_bytes() for n in names)
     )
-
-
-@contextlib.contextmanager
-def ready(api: PlayedApi, folder: Any) -> Iterator[Extender]:
-    with extender.running(api, folder) as running:
-        running.wait_ready()
-        yield running
 
 
 def posted(api: PlayedApi) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from unit import extender
 from unit.certified import certify
 from unit.clusters import container, node, pod, told
-from unit.extender import Extender
+from unit.extender import ready
 from unit.played_api import PlayedApi
 
 MANY = b'{"Pod": {}, "NodeNames": [' + b'"a",' * 100_000 + b'"a"]}'
@@ -24,17 +24,8 @@ VICTIMS = b'{"Pod": {}, "NodeNameToMetaVictims": {"a": {"Pods": [%b]}}}'
 
 @pytest.fixture
 def api() -> Iterator[PlayedApi]:
-    played = PlayedApi()
-    with played.running():
-        played.put(node("a", told("a", 16, 16)), node("b", told("b", 16)))
+    with extender.api_of_two_nodes() as played:
         yield played
-
-
-@contextlib.contextmanager
-def ready(api: PlayedApi, folder: Any) -> Iterator[Extender]:
-    with extender.running(api, folder) as running:
-        running.wait_ready()
-        yield running
 
 
 def test_who_sends_nonsense_gets_one_line(api: PlayedApi, tmp_path: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import time
@@ -13,7 +12,7 @@ import pytest
 
 from unit import extender
 from unit.clusters import container, node, pod, told
-from unit.extender import Extender
+from unit.extender import Extender, ready
 from unit.ground import GIB
 from unit.played_api import NODES, PODS, PlayedApi, status
 from vcuda_oci import names
@@ -24,17 +23,8 @@ BINDING = "/api/v1/namespaces/default/pods/asking/binding"
 
 @pytest.fixture
 def api() -> Iterator[PlayedApi]:
-    played = PlayedApi()
-    with played.running():
-        played.put(node("a", told("a", 16, 16)), node("b", told("b", 16)))
+    with extender.api_of_two_nodes() as played:
         yield played
-
-
-@contextlib.contextmanager
-def ready(api: PlayedApi, folder: Any) -> Iterator[Extender]:
-    with extender.running(api, folder) as running:
-        running.wait_ready()
-        yield running
 
 
 def free(running: Extender, node: str) -> list[int]:

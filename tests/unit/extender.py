@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from unit.clusters import node, told
 from unit.ground import ROOT
 from unit.played_api import PlayedApi
 
@@ -74,6 +75,22 @@ def running(api: PlayedApi, folder: Any, *words: str) -> Iterator[Extender]:
             assert time.monotonic() < deadline and started.poll() is None, log(folder)
             time.sleep(0.01)
         yield Extender(started, int(found.group(1)))
+
+
+@contextlib.contextmanager
+def ready(api: PlayedApi, folder: Any, *words: str) -> Iterator[Extender]:
+    with running(api, folder, *words) as started:
+        started.wait_ready()
+        yield started
+
+
+@contextlib.contextmanager
+def api_of_two_nodes() -> Iterator[PlayedApi]:
+    """a has two GPUs of 16 GiB, b one."""
+    played = PlayedApi()
+    with played.running():
+        played.put(node("a", told("a", 16, 16)), node("b", told("b", 16)))
+        yield played
 
 
 def log(folder: Any) -> str:
