@@ -14,7 +14,7 @@ from integration.test_device_plugin import CORE, GPU, offered
 from shim.softgpu_host import BUILT, SoftGpu
 from unit.ground import shares_of
 from unit.installed import Installed
-from unit.test_runtime import Node, asking
+from unit.runtime_node import Node, asking
 
 ISLANDS = ("--gpus", "8", "--topology", "nvlink=4,pcie=2,numa=4", "--memory", "16GiB")
 

@@ -16,7 +16,7 @@ from integration.node_agent import Agent
 from shim.softgpu_host import BUILT, SoftGpu
 from unit.ground import shares_of
 from unit.installed import Installed
-from unit.test_runtime import Node, asking
+from unit.runtime_node import Node, asking
 
 
 class Host:

@@ -18,7 +18,7 @@ import pytest
 from unit.driver_root import DriverRoot
 from unit.ground import killed_at, left_in, shares_of
 from unit.installed import Installed
-from unit.test_runtime import ENV, HALF_SHARE, Node, asking
+from unit.runtime_node import ENV, HALF_SHARE, Node, asking
 from vcuda_oci import door, liveness, names
 
 

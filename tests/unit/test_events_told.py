@@ -15,7 +15,7 @@ import pytest
 from unit.driver_root import DriverRoot
 from unit.ground import GIB, record, write
 from unit.installed import Installed
-from unit.test_runtime import CONTAINERD, Node, asking
+from unit.runtime_node import CONTAINERD, Node, asking
 from vcuda_hook import cli
 from vcuda_oci import events
 from vcuda_oci.allocation import GpuShare

@@ -10,7 +10,7 @@ import pytest
 from unit.driver_root import VERSION, DriverRoot
 from unit.ground import left_in, write
 from unit.installed import Installed
-from unit.test_runtime import HALF, Node, asking, by_env
+from unit.runtime_node import HALF, Node, asking, by_env
 
 
 @pytest.fixture(scope="module")

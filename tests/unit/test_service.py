@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unit.ground import ROOT
+from unit.runtime_node import Node, asking
 from unit.test_door import installed, node, python_starts, shared_once
-from unit.test_runtime import Node, asking
 
 __all__ = ["installed", "node"]  # fixtures
 # Each gives the service a mount namespace of its own. Source: systemd.exec(5).
