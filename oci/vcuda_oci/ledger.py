@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 30.0
 _SUFFIX = ".json"
+# Who fills the file system goes on while room is made. Seen: one try in twenty came too late.
+_TRIES = 20
 
 
 class Ledger:
@@ -107,18 +109,24 @@ class Ledger:
 
     def write(self, allocation: Allocation, limits: bytes) -> None:
         """Record an allocation with fresh pages. Raises VcudaError with nothing recorded."""
+        tries = _TRIES
         try:
-            try:
-                self._write(allocation, limits)
-            except OSError as error:
-                if error.errno != errno.ENOSPC or not self._make_room():
-                    raise
-                # At once: whoever wrote too much may go on writing.
-                self._write(allocation, limits)
+            while not self._is_written(allocation, limits, tries):
+                tries -= 1
         except OSError as error:
             if not os.path.exists(f"{self.allocations}/{allocation.id}{_SUFFIX}"):
                 files.remove_tree(f"{self.containers}/{allocation.id}")
             raise unwritable(self.state_dir, error) from error
+
+    def _is_written(self, allocation: Allocation, limits: bytes, tries: int) -> bool:
+        """False: there was no room, and some has been made. Raises OSError: it cannot be."""
+        try:
+            self._write(allocation, limits)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not tries or not self._make_room():
+                raise
+            return False
+        return True
 
     def _make_room(self) -> bool:
         """Whether containers had taken more than is theirs, which is free now."""
