@@ -213,7 +213,7 @@ say(seconds=time.monotonic() - began)
 
 def test_a_lock_that_a_dead_process_left_behind_is_taken_over(gpu: SoftGpu) -> None:
     """As if slot 300's owner had been killed while it held the state file's lock."""
-    lock_offset, owner = 24, 301
+    lock_offset, owner = 32, 301
     state = gpu.root / "softgpu.state"
     with state.open("r+b") as file:
         file.seek(lock_offset)
