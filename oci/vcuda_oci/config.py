@@ -128,9 +128,11 @@ def parse(text: str, path: str) -> Config:
     values = dict(_DEFAULTS)
     seen: set[str] = set()
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-        where = f"{path}:{number}"
         line = line.strip(" \t")
-        if not line or line.startswith("#"):
+        if not line or (line[0] == "#" and line.isprintable()):
+            continue  # as most lines of the file that comes with the packages
+        where = f"{path}:{number}"
+        if line[0] == "#":
             _expect_end(line, where)
             continue
         key, equals, rest = line.partition("=")
@@ -227,6 +229,9 @@ def _string(key: str, text: str, where: str) -> tuple[str, str]:
     quote = text[:1]
     if quote not in ("'", '"') or not quote or text.startswith(quote * 3):
         raise VcudaError(f"{key} takes a string", where, f'write {key} = "…" on one line')
+    plain, closed, rest = text[1:].partition(quote)
+    if closed and plain.isprintable() and (quote == "'" or "\\" not in plain):
+        return plain, rest  # nearly all are so, and letters one by one take long
     characters: list[str] = []
     index = 1
     while index < len(text) and text[index] != quote:

@@ -17,6 +17,7 @@ from integration.private_host import PATH
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOFTGPU = os.path.join(REPOSITORY, "build/softgpu/softgpu")
+SHIPPED_CONFIG = os.path.join(REPOSITORY, "packaging/config.toml")
 MIB = 1024 * 1024
 MEMORY_UNIT = 256 * MIB
 
@@ -55,7 +56,8 @@ class Product:
             "listen": "",  # agents of several tests run at once
         }
         os.makedirs(os.path.dirname(self.config), exist_ok=True)
-        with open(self.config, "w") as file:
+        shutil.copyfile(SHIPPED_CONFIG, self.config)
+        with open(self.config, "a") as file:
             # JSON's strings and lists are TOML's too.
             file.writelines(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
 
