@@ -1,7 +1,8 @@
 """``make soak-pods``: 10,000 pod lives through CRI; the agent stays as large as it was.
 
 Exit code 0 only if no pod saw anything but its share, nothing is left, and neither memory nor
-descriptors of any process of the agent have grown since the first tenth.
+descriptors of the agent's processes have grown in the second half. In the first its bounded tables
+fill up, and the allocator finds how much it needs at most.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ def soak(lives: Lives, pods: int) -> dict[str, object]:
         print(f"[soak] {(tenth + 1) * tenths} pods, agent {sizes[-1]}", flush=True)
         if lives.faults:
             break
-    first, last = sizes[0], sizes[-1]
+    half, last = sizes[len(sizes) // 2 - 1], sizes[-1]
     faults = list(lives.faults)
-    if last["kib"] > first["kib"] + MOST_GROWTH_KIB:
-        faults.append(f"the agent grew from {first['kib']} to {last['kib']} KiB")
-    if last["descriptors"] > first["descriptors"]:
-        faults.append(f"descriptors: {first['descriptors']}, then {last['descriptors']}")
+    if last["kib"] > half["kib"] + MOST_GROWTH_KIB:
+        faults.append(f"the agent grew from {half['kib']} to {last['kib']} KiB")
+    if last["descriptors"] > half["descriptors"]:
+        faults.append(f"descriptors: {half['descriptors']}, then {last['descriptors']}")
     # A pod that ends keeps its share until its sandbox is gone, so the agent's sweep gives it back.
     with contextlib.suppress(AssertionError):
         until(lambda: not lives.left(), 3 * sweep.PERIOD_SECONDS)
