@@ -54,7 +54,7 @@ def find(spec: Any, bundle: str, names: Collection[str]) -> dict[str, str]:
         found: dict[str, str] = {}
         for folder in _folders(tree, spec):
             mine = {}
-            for name in OURS:
+            for name in tree.present(folder, OURS):
                 path = tree.file(f"{folder}/{name}")
                 if path:
                     mine[path] = name

@@ -7,6 +7,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 # The loader's default folders by layout; the first that the image has is where its loader looks.
@@ -18,6 +19,7 @@ _LAYOUTS = (
     "/lib64",
     "/usr/lib",
 )
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS, _MOST_STEPS = 40, 256  # links: as many as the kernel follows
 
 
@@ -84,6 +86,14 @@ class Tree:
             self._close(fd)
         return []
 
+    def present(self, folder: str, names: Sequence[str]) -> list[str]:
+        """Those of `names` that the folder has, whatever they are."""
+        fd, _ = self._walk(folder)
+        try:
+            return [name for name in names if fd >= 0 and _is_there(fd, name)]
+        finally:
+            self._close(fd)
+
     def read(self, path: str, limit: int) -> bytes:
         """A regular file of at most `limit` bytes."""
         fd, _ = self._walk(path)
@@ -129,8 +139,11 @@ class Tree:
                         names.pop()
                         os.close(fds.pop())
                     continue
-                fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fds[-1])
-                if not stat.S_ISLNK(os.fstat(fd).st_mode):
+                fd = _opened_folder(part, fds[-1]) if todo else -1
+                is_folder = fd >= 0
+                if not is_folder:
+                    fd = os.open(part, _LOOK, dir_fd=fds[-1])
+                if is_folder or not stat.S_ISLNK(os.fstat(fd).st_mode):
                     fds.append(fd)
                     names.append(part)
                     continue
@@ -152,3 +165,19 @@ class Tree:
         finally:
             for fd in fds[1:]:
                 os.close(fd)
+
+
+def _opened_folder(name: str, parent: int) -> int:
+    """One call where most parts of a path are folders; -1: it is none. Raises OSError."""
+    try:
+        return os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
+    except NotADirectoryError:
+        return -1
+
+
+def _is_there(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
