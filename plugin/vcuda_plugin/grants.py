@@ -28,7 +28,7 @@ PERIOD_SECONDS = 0.05
 # Nobody wants or uses anything: each has its guarantee at hand, so the next look may take longer.
 IDLE_SECONDS = 0.1
 # With many containers a look is let take this part of a core, down to this pace.
-LOOKS_PART, IDLE_LOOKS_PART = 0.006, 0.003
+LOOKS_PART, IDLE_LOOKS_PART = 0.004, 0.003
 LONGEST_SECONDS = 0.3
 # Where nobody's grant may change: how late who comes is seen, who has its guarantee meanwhile.
 NOBODY_SECONDS = 0.5
