@@ -57,7 +57,7 @@ class QuotaRaces(RuleBasedStateMachine):
         self.cluster.quota.limits = LIMITS
         self.binder = Binder(self.cluster, self, SETTINGS)  # type: ignore[arg-type]
 
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
         answer = await Answer() if method == "POST" else ""
         pod = self.server.get(path.split("/")[6])
         if pod is None:
