@@ -137,6 +137,11 @@ def test_a_holder_that_is_stopped_amid_a_binding_binds_nothing_when_it_goes_on_a
         # It is a standby like any other: it knows what the other has bound, and binds nothing.
         first.wait(lambda: first.filter(pods[0], "b")["FailedNodes"] == {"b": over})
         assert first.bind(pods[0], "b").startswith("standby: the lease extender is held by ")
+        # Nor has it kept the place, when it holds the lease again.
+        second.process.terminate()
+        assert second.process.wait(30) == 0
+        first.wait_ready()
+        assert first.bind(pods[0], "a") == over
 
 
 def test_who_takes_the_lease_binds_once_it_has_read_what_the_last_holder_bound(

@@ -67,7 +67,7 @@ class Binder:
             if pod.trouble:
                 return pod.trouble
             if pod.ask is None:
-                return await self._post(asked, {})
+                return await self._post(asked, {}, self._why_not)
             return await self._reserve_and_post(asked, pod, pod.ask)
         except Withheld as error:
             return str(error)
@@ -94,9 +94,20 @@ class Binder:
             if not cluster.assume(pod, asked.node, placed, now):
                 return f"pod {asked.namespace}/{asked.name} is gone"
             facts = entry.facts
-        return await self._post(asked, said(ask, placed, facts))
 
-    async def _post(self, asked: Binding, annotations: dict[str, str]) -> str:
+        def why_not() -> str:
+            with cluster.lock:
+                mine = cluster.assumed.get(asked.uid, {}).get(asked.node)
+            if mine is None or mine.placed is not placed:
+                return "standby: the lease was another's meanwhile"
+            return self._why_not() if self._why_not else ""
+
+        held = why_not if self._why_not else None
+        return await self._post(asked, said(ask, placed, facts), held)
+
+    async def _post(
+        self, asked: Binding, annotations: dict[str, str], why_not: Callable[[], str] | None
+    ) -> str:
         """Raises Unreachable: nobody knows whether it is bound; Withheld: not by this call, but an
         earlier one may have. What is assumed stays so."""
         metadata = {"name": asked.name, "namespace": asked.namespace, "uid": asked.uid}
@@ -107,7 +118,7 @@ class Binder:
             "metadata": {**metadata, "annotations": annotations},
             "target": {"apiVersion": "v1", "kind": "Node", "name": asked.node},
         }
-        status, answer = await self._api.call("POST", path, body, self._why_not)
+        status, answer = await self._api.call("POST", path, body, why_not)
         if status < 300:
             self._cluster.confirm(asked.uid, asked.node, time.monotonic())
             return ""

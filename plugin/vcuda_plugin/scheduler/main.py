@@ -7,12 +7,12 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import signal
 import socket
 import ssl
 import sys
 import threading
-from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -122,7 +122,12 @@ def _run(arguments: argparse.Namespace) -> None:
     cluster = Cluster(settings.placement)
     nodes, pods = followers(api, cluster, settings, place)
     following = [nodes, pods, QuotaFollower(api, cluster, place)]
-    catch_up = partial(pods.catch_up, fieldSelector=BOUND)
+
+    def catch_up() -> None:
+        pods.catch_up(fieldSelector=BOUND)
+        # What was assumed under an earlier lease is bound by now, or never will be.
+        cluster.expire(math.inf)
+
     leader = Leader(api, arguments.lease, catch_up) if arguments.lease else None
     why_not = leader.why_not if leader else None
     # uvloop.run came with its 0.18. Python 3.9 binds a lock to the loop that is set by then.
