@@ -15,7 +15,8 @@ from unit.certified import certify
 from unit.clusters import container, node, pod, told
 from unit.extender import ready
 from unit.played_api import PlayedApi
-from vcuda_plugin.scheduler.api import CONNECTIONS
+from vcuda_plugin.scheduler.api import CONNECTIONS, Withheld
+from vcuda_plugin.scheduler.async_api import AsyncApi
 
 ASKING = pod("asking", container(core=30, memory=16))
 
@@ -86,6 +87,17 @@ def test_a_proxy_that_the_kubeconfig_names_is_asked_for_lists_and_bindings(tmp_p
             assert running.bind(ASKING, "a") == ""
     path = "/api/v1/namespaces/default/pods/asking/binding"
     assert posted(played) == ["http://cluster.invalid" + path]
+
+
+def test_by_a_proxy_nothing_is_sent_for_whoever_lost_the_lease_meanwhile() -> None:
+    class Proxied:
+        def access(self) -> None: ...
+
+    async def call() -> None:
+        await AsyncApi(Proxied()).call("POST", "/x", {}, lambda: "standby")  # type: ignore[arg-type]
+
+    with pytest.raises(Withheld, match="standby"):
+        asyncio.run(call())
 
 
 def test_more_bindings_at_once_than_connections_wait_for_their_turn(tmp_path: Any) -> None:

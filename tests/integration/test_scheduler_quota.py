@@ -109,3 +109,17 @@ def test_where_no_quota_was_ever_read_nothing_is_placed(api: PlayedApi, tmp_path
         api.put(config_map("{}"))
         running.wait(lambda: running.filter(asking("p"), "a")["NodeNames"] == ["a"])
         assert running.bind(asking("p"), "a") == ""
+
+
+def test_a_node_without_labels_is_for_those_without_a_quota(api: PlayedApi, tmp_path: Any) -> None:
+    limited, free = asking("p"), pod("q", container(core=100))
+    api.put(config_map(json.dumps(QUOTA)), node("bare", told("bare", 16)), limited, free)
+    with extender.running(api, tmp_path) as running:
+        running.wait_ready()
+        line = "ExceedsGPUQuota: namespace team has no quota of GPUs without a model"
+        assert running.filter(limited, "bare")["FailedAndUnresolvableNodes"] == {"bare": line}
+        assert running.bind(limited, "bare") == line
+        assert running.filter(free, "bare")["NodeNames"] == ["bare"]
+        assert running.bind(free, "bare") == ""
+        everywhere = {**row(1.0, None), "namespace": "default", "model": ""}
+        assert used(running) == [everywhere, row(0.0, 9.0)]

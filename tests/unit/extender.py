@@ -18,13 +18,15 @@ from unit.clusters import node, told
 from unit.ground import ROOT
 from unit.played_api import PlayedApi
 
+PROGRAM = ("-m", "vcuda_plugin.scheduler.main")
+
 
 class Extender:
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process, self.port = process, port
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         with contextlib.closing(self.connect()) as connection:
@@ -63,13 +65,16 @@ class Extender:
 
 
 @contextlib.contextmanager
-def running(api: PlayedApi, folder: Any, *words: str) -> Iterator[Extender]:
-    """Listening, and not necessarily ready."""
+def running(
+    api: PlayedApi, folder: Any, *words: str, program: Sequence[str] = PROGRAM
+) -> Iterator[Extender]:
+    """Listening, and not necessarily ready. program: what Python runs."""
     config = f"{folder}/config.toml"
     with open(config, "w") as file:
         file.write('gpu-resource = "nvidia.com/gpu"\n')
     said = ["--config", config, "--kubeconfig", api.kubeconfig(f"{folder}/kubeconfig")]
-    with process(folder, *said, "--listen", "127.0.0.1:0", *words) as started:
+    said += ["--listen", "127.0.0.1:0", *words]
+    with process(folder, *said, program=program) as started:
         deadline = time.monotonic() + 60
         while not (found := re.search(r"listening on 127.0.0.1:(\d+)", log(folder))):
             assert time.monotonic() < deadline and started.poll() is None, log(folder)
@@ -100,9 +105,11 @@ def log(folder: Any) -> str:
 
 
 @contextlib.contextmanager
-def process(folder: Any, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    folder: Any, *words: str, program: Sequence[str] = PROGRAM
+) -> Iterator[subprocess.Popen[bytes]]:
     path = f"{ROOT}/oci:{ROOT}/plugin"
-    command: Sequence[str] = [sys.executable, "-m", "vcuda_plugin.scheduler.main", *words]
+    command: Sequence[str] = [sys.executable, *program, *words]
     environment = {**os.environ, "PYTHONPATH": path}
     with open(f"{folder}/log", "w") as file:
         started = subprocess.Popen(command, env=environment, stderr=file)

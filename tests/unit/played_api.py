@@ -172,15 +172,25 @@ class PlayedApi(PlayedCalls):
         method, target, _ = first.split(" ")
         headers = {key.lower(): value for key, _, value in (each.partition(": ") for each in lines)}
         length = int(headers.get("content-length", 0))
-        body = orjson.loads(await reader.readexactly(length)) if length else None
         split = urlsplit(target)
         query = dict(parse_qsl(split.query))
         watch = query.get("watch") == "true"
-        self.requests.append(("WATCH" if watch else method, target.partition("?")[0], query))
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        known = (scheme.lower(), token) == ("bearer", TOKEN)
-        if self.refuse or not known:
-            self._answer(writer, *status(self.refuse or 401, "refused"))
+        refused = self.refuse or (401 if (scheme.lower(), token) != ("bearer", TOKEN) else 0)
+        # As Go's net/http has it: whoever does not read the body does not ask for it either.
+        waits = headers.get("expect") == "100-continue"
+        came = time.monotonic()
+        if waits and not refused:
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        unread = waits and refused
+        body = orjson.loads(await reader.readexactly(length)) if length and not unread else None
+        self.requests.append(("WATCH" if watch else method, target.partition("?")[0], query))
+        if refused:
+            self._answer(writer, *status(refused, "refused"))
+            return not unread
+        if time.monotonic() - came > float(query.get("timeout", "60s").removesuffix("s")):
+            # Source: apiserver, pkg/endpoints/filters/request_deadline.go.
+            self._answer(writer, *status(504, "request did not complete within requested timeout"))
             return True
         if watch:
             await self._watch(split.path, query, writer)

@@ -26,7 +26,7 @@ class Server:
     def __init__(self, pod: dict[str, Any] | None, code: int = 201) -> None:
         self.pod, self.code, self.sent = pod, code, []
 
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
         if method == "GET":
             return (200, self.pod) if self.pod else (404, {})
         self.sent.append(body)
@@ -77,7 +77,7 @@ def test_a_pod_that_ends_while_it_is_bound_holds_nothing() -> None:
     cluster = clusters.cluster(NODE, PENDING)
 
     class Ending(Server):
-        async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
             cluster.end_pod("uid-p")
             return await super().call(method, path, body)
 
@@ -97,7 +97,7 @@ def test_an_event_that_comes_before_the_answer_counts_the_pod_once() -> None:
     cluster = clusters.cluster(NODE, PENDING)
 
     class Telling(Server):
-        async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
             annotations = body["metadata"]["annotations"]
             told = clusters.pod("p", container(core=30, memory=16), node="n")
             told["metadata"]["annotations"] = annotations

@@ -136,7 +136,7 @@ class Server:
     def __init__(self, answers: list[str]) -> None:
         self.answers, self.bound = answers, []
 
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
         answer = self.answers.pop() if self.answers else "bound"
         await asyncio.sleep(0)
         if answer == "refused":

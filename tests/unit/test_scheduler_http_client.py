@@ -11,6 +11,7 @@ import pytest
 from vcuda_plugin.scheduler.http_client import Connection, Server
 
 ASKED = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -49,7 +50,7 @@ async def ask(connection: Connection, seconds: float = 60) -> tuple[int, bytes]:
     ("said", "answer"),
     [
         (OK, (200, b"ok")),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, (200, b"ok")),
+        (CONTINUE + OK, (200, b"ok")),
         (
             b"HTTP/1.1 409 Conflict\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
             (409, b"{}"),
@@ -97,7 +98,42 @@ def test_a_server_that_says_nothing_is_waited_for_only_so_long() -> None:
             await ask(connection, 0.1)
         return connection.serves(server)
 
-    assert talk(b"HTTP/1.1 100 Continue\r\n\r\n", OK, then=once) is False
+    assert talk(CONTINUE, OK, then=once) is False
+
+
+@pytest.mark.parametrize(
+    ("said", "asked_for", "goes_on"),
+    [((CONTINUE, OK), 1, True), ((OK,), 0, False)],
+    ids=["asked for", "answered without"],
+)
+def test_the_rest_of_a_request_is_sent_when_the_server_asks_for_it(
+    said: tuple[bytes, ...], asked_for: int, goes_on: bool
+) -> None:
+    """A server that never asked does not know where the next request begins."""
+    given = []
+
+    def rest() -> bytes:
+        given.append(b"rest")
+        return b"rest"
+
+    async def once(server: Server, connection: Connection) -> tuple[Any, bool]:
+        until = asyncio.get_running_loop().time() + 60
+        return await connection.ask(ASKED, until, rest), connection.serves(server)
+
+    assert talk(*said, then=once) == ((200, b"ok"), goes_on)
+    assert len(given) == asked_for
+
+
+def test_a_request_whose_rest_is_not_given_is_over_without_it() -> None:
+    def rest() -> bytes:
+        raise KeyError("thought better of it")
+
+    async def once(server: Server, connection: Connection) -> bool:
+        with pytest.raises(KeyError, match="thought better of it"):
+            await connection.ask(ASKED, asyncio.get_running_loop().time() + 60, rest)
+        return connection.serves(server)
+
+    assert talk(CONTINUE, OK, then=once) is False
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,10 @@ names = st.integers(0, 11).map(lambda n: f"p{n}")
 nodes = st.sampled_from("abcd")
 
 
-class QuotaRaces(RuleBasedStateMachine):
-    """`server`: the pods as the API server has them. Its events are told late, and in any order."""
+class Promises(RuleBasedStateMachine):
+    """`server`: the pods as the API server has them. limits: those of every extender."""
+
+    limits = LIMITS
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,6 +50,37 @@ class QuotaRaces(RuleBasedStateMachine):
             f"p{n}": clusters.pod(f"p{n}", container(core=core), namespace="team")
             for n, core in enumerate(cores)
         }
+
+    def bound(self) -> dict[str, int]:
+        used = {"M40": 0, "P100": 0}
+        for pod in self.server.values():
+            if node := pod["spec"].get("nodeName"):
+                core = pod["spec"]["containers"][0]["resources"]["limits"][clusters.CORE]
+                used[MODEL[node]["gaia.tencent.com/gpu-model"]] += int(core)
+        return used
+
+    @invariant()
+    def no_quota_is_passed(self) -> None:
+        used = self.bound()
+        assert all(used[model] <= most for model, most in self.limits["team"].core.items()), used
+        assert not any(pod["spec"].get("nodeName") == "d" for pod in self.server.values())
+
+    @invariant()
+    def no_gpu_is_promised_twice(self) -> None:
+        promised: dict[str, int] = {}
+        for pod in self.server.values():
+            if pod["spec"].get("nodeName"):
+                text = pod["metadata"]["annotations"][ANNOTATION_DECISION]
+                for share in decision.parse(text).containers["main"]:
+                    promised[share.uuid] = promised.get(share.uuid, 0) + share.core_percent
+        assert all(core <= 100 for core in promised.values()), promised
+
+
+class QuotaRaces(Promises):
+    """The API server's events are told late, and in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.waiting: list[Coroutine[str, str, str]] = []
         self.start()
 
@@ -57,7 +90,7 @@ class QuotaRaces(RuleBasedStateMachine):
         self.cluster.quota.limits = LIMITS
         self.binder = Binder(self.cluster, self, SETTINGS)  # type: ignore[arg-type]
 
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
         answer = await Answer() if method == "POST" else ""
         pod = self.server.get(path.split("/")[6])
         if pod is None:
@@ -144,30 +177,6 @@ class QuotaRaces(RuleBasedStateMachine):
     def counted_is_bound(self) -> None:
         for model, used in self.bound().items():
             assert self.cluster.quota.used("team", model) == used
-
-    def bound(self) -> dict[str, int]:
-        used = {"M40": 0, "P100": 0}
-        for pod in self.server.values():
-            if node := pod["spec"].get("nodeName"):
-                core = pod["spec"]["containers"][0]["resources"]["limits"][clusters.CORE]
-                used[MODEL[node]["gaia.tencent.com/gpu-model"]] += int(core)
-        return used
-
-    @invariant()
-    def no_quota_is_passed(self) -> None:
-        used = self.bound()
-        assert used["M40"] <= 200 and used["P100"] <= 100, used
-        assert not any(pod["spec"].get("nodeName") == "d" for pod in self.server.values())
-
-    @invariant()
-    def no_gpu_is_promised_twice(self) -> None:
-        promised: dict[str, int] = {}
-        for pod in self.server.values():
-            if pod["spec"].get("nodeName"):
-                text = pod["metadata"]["annotations"][ANNOTATION_DECISION]
-                for share in decision.parse(text).containers["main"]:
-                    promised[share.uuid] = promised.get(share.uuid, 0) + share.core_percent
-        assert all(core <= 100 for core in promised.values()), promised
 
 
 class Answer:

@@ -35,6 +35,10 @@ class Unreachable(Exception):
     """The API server did not answer, or broke off: nobody knows whether it did what was asked."""
 
 
+class Withheld(Exception):
+    """It was not sent after all: why."""
+
+
 class Access(NamedTuple):
     """prefix: before each path. headers: their lines."""
 

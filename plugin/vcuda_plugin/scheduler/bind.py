@@ -15,7 +15,7 @@ from vcuda_oci.decision import Decision
 from vcuda_oci.placement import Refused
 
 from . import annotations as known
-from .api import Unreachable, pod_path
+from .api import Unreachable, Withheld, pod_path
 from .objects import PodFacts, pod_of
 from .place import decided
 
@@ -34,14 +34,20 @@ if TYPE_CHECKING:
 class Calls(Protocol):
     """What binds, of `async_api.AsyncApi`."""
 
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]: ...
+    async def call(
+        self, method: str, path: str, body: Any = None, why_not: Callable[[], str] | None = None
+    ) -> tuple[int, Any]: ...
 
 
 class Binder:
     def __init__(
-        self, cluster: Cluster, api: Calls, settings: Config, why_not: Callable[[], str] = str
+        self,
+        cluster: Cluster,
+        api: Calls,
+        settings: Config,
+        why_not: Callable[[], str] | None = None,
     ) -> None:
-        """why_not: why this process may not bind now; "": it may."""
+        """why_not: why this process may not bind now; "": it may. None: it always may."""
         self._cluster, self._api, self._settings = cluster, api, settings
         self._why_not = why_not
 
@@ -52,7 +58,7 @@ class Binder:
             if isinstance(pod, str):
                 return pod
             # After what may have taken seconds, and before anything is counted or sent.
-            if standby := self._why_not():
+            if self._why_not and (standby := self._why_not()):
                 return standby
             if (pod.namespace, pod.name) != (asked.namespace, asked.name):
                 return f"the pod with UID {asked.uid} is {pod.namespace}/{pod.name}"
@@ -61,8 +67,10 @@ class Binder:
             if pod.trouble:
                 return pod.trouble
             if pod.ask is None:
-                return await self._post(asked, {})
+                return await self._post(asked, {}, self._why_not)
             return await self._reserve_and_post(asked, pod, pod.ask)
+        except Withheld as error:
+            return str(error)
         except Unreachable as error:
             return f"the API server: {error}"
 
@@ -86,10 +94,22 @@ class Binder:
             if not cluster.assume(pod, asked.node, placed, now):
                 return f"pod {asked.namespace}/{asked.name} is gone"
             facts = entry.facts
-        return await self._post(asked, said(ask, placed, facts))
 
-    async def _post(self, asked: Binding, annotations: dict[str, str]) -> str:
-        """Raises Unreachable: nobody knows whether it is bound; what is assumed stays so."""
+        def why_not() -> str:
+            with cluster.lock:
+                mine = cluster.assumed.get(asked.uid, {}).get(asked.node)
+            if mine is None or mine.placed is not placed:
+                return "standby: the lease was another's meanwhile"
+            return self._why_not() if self._why_not else ""
+
+        held = why_not if self._why_not else None
+        return await self._post(asked, said(ask, placed, facts), held)
+
+    async def _post(
+        self, asked: Binding, annotations: dict[str, str], why_not: Callable[[], str] | None
+    ) -> str:
+        """Raises Unreachable: nobody knows whether it is bound; Withheld: not by this call, but an
+        earlier one may have. What is assumed stays so."""
         metadata = {"name": asked.name, "namespace": asked.namespace, "uid": asked.uid}
         path = pod_path(asked.namespace, asked.name) + "/binding"
         body = {
@@ -98,7 +118,7 @@ class Binder:
             "metadata": {**metadata, "annotations": annotations},
             "target": {"apiVersion": "v1", "kind": "Node", "name": asked.node},
         }
-        status, answer = await self._api.call("POST", path, body)
+        status, answer = await self._api.call("POST", path, body, why_not)
         if status < 300:
             self._cluster.confirm(asked.uid, asked.node, time.monotonic())
             return ""

@@ -13,7 +13,7 @@ from .api import Unreachable
 from .objects import is_finished, node_of, pod_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from vcuda_oci.config import Config
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # What is over holds no GPU; the server then tells its end as it tells that a pod is gone.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+BOUND = "spec.nodeName!=," + UNFINISHED
 _PAGE, _PAGE_SECONDS = "500", 60.0
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 30.0
@@ -92,27 +93,42 @@ class Follower:
                 most = min(_MOST_PAUSE_SECONDS, 0.25 * 2 ** min(failures, 10))
                 time.sleep(random.uniform(most / 2, most))  # noqa: S311
 
+    def catch_up(self, **query: str) -> None:
+        """Put what is there now, beside the watch, which may be behind or ahead: for what neither
+        undoes of the other. query: instead of its own. Raises Unreachable."""
+        try:
+            for page in self._pages(**query):
+                for each in page.get("items") or []:
+                    self._put(each)
+        except _Gone:
+            raise Unreachable(f"list {self._path}: 410") from None
+
     def _list(self) -> None:
-        began, found, onward = time.monotonic(), set(), ""
+        began, found, page = time.monotonic(), set(), dict[str, Any]()
+        for page in self._pages():
+            for each in page.get("items") or []:
+                self._put(each)
+                found.add(str(each["metadata"][self._key]))
+        self._keep(found, began)
+        self._version = str((page.get("metadata") or {}).get("resourceVersion", ""))
+        self.heard = time.monotonic()
+        self.synced.set()
+
+    def _pages(self, **changes: str) -> Iterator[Object]:
+        """Of the objects as they are now: not of a cache, for no version is asked for."""
+        onward = ""
         while True:
             more = {"continue": onward} if onward else {}
-            query = {"limit": _PAGE, **self._query, **more}
+            query = {"limit": _PAGE, **self._query, **changes, **more}
             status, page = self._api.call("GET", self._path, None, _PAGE_SECONDS, **query)
             if status == 410 and onward:
                 raise _Gone
             if status != 200 or not isinstance(page, dict):
                 raise Unreachable(f"list {self._path}: {status} {_message(page)}")
-            for each in page.get("items") or []:
-                self._put(each)
-                found.add(str(each["metadata"][self._key]))
-            metadata = page.get("metadata") or {}
-            onward = metadata.get("continue") or ""
+            yield page
+            onward = (page.get("metadata") or {}).get("continue") or ""
             if not onward:
-                break
-        self._keep(found, began)
-        self._version = str(metadata.get("resourceVersion", ""))
-        self.heard = time.monotonic()
-        self.synced.set()
+                return
 
     def _watch(self) -> None:
         """Until the server ends it, which it does after a while."""

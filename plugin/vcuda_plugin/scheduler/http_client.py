@@ -12,6 +12,7 @@ import httptools
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
 # An object is at most 1.5 MiB in etcd.
 _MOST_ANSWER_BYTES = 32 << 20
@@ -31,6 +32,7 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
     _answered: asyncio.Future[tuple[int, bytes]] | None = None
+    _rest: Callable[[], bytes] | None = None
 
     def __init__(self, server: Server) -> None:
         self._server: Server | None = server
@@ -51,14 +53,17 @@ class Connection(asyncio.Protocol):
         """Whether it can be asked, and by what is trusted and shown now."""
         return self._server is server
 
-    async def ask(self, request: bytes, until: float) -> tuple[int, bytes]:
-        """The status and the body. until: by the loop's clock.
+    async def ask(
+        self, request: bytes, until: float, rest: Callable[[], bytes] | None = None
+    ) -> tuple[int, bytes]:
+        """The status and the body. until: by the loop's clock. rest: what belongs to the request
+        too, asked for when the server waits for it (RFC 9110, 10.1.1, 100-continue), or never.
 
-        Raises TimeoutError; ConnectionError: it broke off, or it is no HTTP.
+        Raises TimeoutError; ConnectionError: it broke off, or it is no HTTP; what `rest` raises.
         """
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[tuple[int, bytes]] = loop.create_future()
-        self._answered = answered
+        self._answered, self._rest = answered, rest
         self._transport.write(request)
         # asyncio.wait_for takes a task for this, and as long as the rest.
         timer = loop.call_at(until, self._end, asyncio.TimeoutError())
@@ -97,10 +102,21 @@ class Connection(asyncio.Protocol):
         status, body = self._parser.get_status_code(), b"".join(self._pieces)
         self._pieces, self._size = [], 0
         if status < 200:
+            if status == 100:
+                self._send_rest()
             return  # the answer is still to come
-        if not self._parser.should_keep_alive():
+        # Without the rest the server does not know where the next request begins.
+        if self._rest or not self._parser.should_keep_alive():
             self.close()
         self._end((status, body))
+
+    def _send_rest(self) -> None:
+        rest, self._rest = self._rest, None
+        try:
+            if rest:
+                self._transport.write(rest())
+        except Exception as error:
+            self._end(error)
 
     def _end(self, answer: tuple[int, bytes] | Exception) -> None:
         answered, self._answered = self._answered, None

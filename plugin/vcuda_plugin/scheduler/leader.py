@@ -2,9 +2,11 @@
 
 The holder stops to bind long before another may take the Lease: HELD_SECONDS after it began the
 last renewal that it knows of. What it sent then has ended before LEASE_SECONDS have passed, which
-the others wait from when they saw that renewal. Each counts by its own clock that only goes
-forward, also while the machine sleeps; what time a Lease tells is for people. So the official
-client's helper does not serve: it compares times of day.
+the others wait from when they saw that renewal; the API server sees to that by its own clock,
+`AsyncApi.call`. So whoever takes the Lease reads what is bound once more, and then knows of every
+binding of those before. Each counts by its own clock that only goes forward, also while the machine
+sleeps; what time a Lease tells is for people. So the official client's helper does not serve: it
+compares times of day.
 """
 
 from __future__ import annotations
@@ -31,8 +33,6 @@ HELD_SECONDS = 10.0
 # A call takes CALL_SECONDS at most to connect, and as long to be answered.
 LEASE_SECONDS = int(HELD_SECONDS + 2 * CALL_SECONDS) + 2
 RENEW_SECONDS = 2.0
-# Until the events of what the last holder bound have come.
-SETTLE_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -45,19 +45,29 @@ class Leader:
     """where: "NAMESPACE/NAME" of the Lease. identity: of this process, and of none before it."""
 
     def __init__(
-        self, api: Api, where: str, identity: str = "", now: Callable[[], float] = clock
+        self,
+        api: Api,
+        where: str,
+        catch_up: Callable[[], None],
+        identity: str = "",
+        now: Callable[[], float] = clock,
     ) -> None:
-        """Raises VcudaError: `where` names nothing."""
+        """catch_up: reads what others have bound; raises Unreachable.
+
+        Raises VcudaError: `where` names nothing.
+        """
         namespace, _, name = where.partition("/")
         if not namespace or not name or "/" in name:
             raise VcudaError("is no Lease", f"--lease {where}", "write NAMESPACE/NAME")
-        self._api, self._name, self._now = api, name, now
+        self._api, self._name, self._now, self._catch_up = api, name, now, catch_up
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, '')}/leases"
         self._path = f"{self._folder}/{quote(name, '')}"
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._lock = threading.Lock()  # one step at a time
         self._holder, self._ended = "", False
-        self._since = self._renewed = float("-inf")
+        # Since when it is held; and the same, once what was bound before has been read.
+        self._since = self._caught_up = self._renewed = float("-inf")
+        self._taken = threading.Event()
         self._seen, self._seen_at = "", 0.0
 
     def why_not(self) -> str:
@@ -66,27 +76,46 @@ class Leader:
         if now >= self._renewed + HELD_SECONDS:
             holder = self._holder if self._holder not in ("", self.identity) else "nobody known"
             return f"standby: the lease {self._name} is held by {holder}"
-        if now < self._since + SETTLE_SECONDS:
+        if self._caught_up != self._since:
             return f"standby: the lease {self._name} was taken just now; try again in a moment"
         return ""
 
     def start(self) -> None:
-        """In a thread that ends with the process, and the process with it."""
+        """In threads that end with the process, and the process with them."""
 
-        def run() -> None:
+        def renew() -> None:
+            self.try_step()
+            time.sleep(RENEW_SECONDS)
+
+        def settle() -> None:
+            self._taken.wait(RENEW_SECONDS)
+            self._taken.clear()
+            self.try_settle()
+
+        def run(turn: Callable[[], None]) -> None:
             try:
                 while not self._ended:
-                    self.try_step()
-                    time.sleep(RENEW_SECONDS)
+                    turn()
             except BaseException:
                 _log.exception("%s: not renewed any more", self._name)
                 os._exit(1)
 
-        threading.Thread(target=run, name=self._name, daemon=True).start()
+        for turn in (renew, settle):
+            threading.Thread(target=run, args=(turn,), name=self._name, daemon=True).start()
 
     def try_step(self) -> None:
         try:
             self.step()
+        except Unreachable as error:
+            _log.warning("%s", error)
+
+    def try_settle(self) -> None:
+        """Where the Lease was taken, read what the holders before have bound: they bind no more."""
+        since = self._since
+        try:
+            if since != self._caught_up:
+                self._catch_up()
+                self._caught_up = since
         except Unreachable as error:
             _log.warning("%s", error)
 
@@ -109,6 +138,7 @@ class Leader:
             if self._write(lease, holder, self.identity, status == 404):
                 if holder != self.identity or self._holder != self.identity:
                     self._since = self._now()
+                    self._taken.set()
                     _log.info("%s: held by this extender, %s", self._name, self.identity)
                 self._holder, self._renewed = self.identity, began
             else:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import signal
 import socket
 import ssl
@@ -24,7 +25,7 @@ from .api import Api
 from .async_api import AsyncApi
 from .bind import Binder
 from .cluster import Cluster
-from .follow import followers
+from .follow import BOUND, followers
 from .leader import Leader
 from .quota_follow import QuotaFollower
 from .quota_limits import load_place
@@ -119,17 +120,21 @@ def _run(arguments: argparse.Namespace) -> None:
     _check_tls(arguments)
     listening = _listen(arguments.listen)
     cluster = Cluster(settings.placement)
-    following = [
-        *followers(api, cluster, settings, place),
-        QuotaFollower(api, cluster, place),
-    ]
-    leader = Leader(api, arguments.lease) if arguments.lease else None
-    why_not = leader.why_not if leader else str
+    nodes, pods = followers(api, cluster, settings, place)
+    following = [nodes, pods, QuotaFollower(api, cluster, place)]
+
+    def catch_up() -> None:
+        pods.catch_up(fieldSelector=BOUND)
+        # What was assumed under an earlier lease is bound by now, or never will be.
+        cluster.expire(math.inf)
+
+    leader = Leader(api, arguments.lease, catch_up) if arguments.lease else None
+    why_not = leader.why_not if leader else None
     # uvloop.run came with its 0.18. Python 3.9 binds a lock to the loop that is set by then.
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     binder = Binder(cluster, AsyncApi(api), settings, why_not)
-    server = Server(cluster, binder, following, settings, why_not)
+    server = Server(cluster, binder, following, settings, why_not or str)
     for follower in following:
         follower.start()
     if leader:
@@ -162,7 +167,8 @@ def _run(arguments: argparse.Namespace) -> None:
 
     with contextlib.closing(loop):
         loop.run_until_complete(serving.serve([listening]))
-    if leader:
+    # Else what is still being bound would be beside what the next one binds.
+    if leader and not serving.force_exit:
         leader.release()
 
 

@@ -181,7 +181,7 @@ class _Api:
     def __init__(self) -> None:
         self.annotations: dict[str, str] = {}
 
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
         self.annotations = body["metadata"]["annotations"]
         return 201, {}
 
