@@ -129,10 +129,9 @@ class Server:
             failure = await self._binder.bind(asked)
         else:
             failure = NOT_READY
+            _log.warning("%s: %s", asked, failure)
         if failure:
             self._metrics.failures.labels("bind").inc()
-            pod = f"{asked.namespace}/{asked.name} ({asked.uid})"
-            _log.warning("bind %s to %s: %s", pod, asked.node, failure)
         return extender_api.binding_result(failure)
 
     async def _preempt(self, body: bytes) -> bytes | Answer:
