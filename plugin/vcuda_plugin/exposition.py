@@ -110,9 +110,7 @@ def _exemplar(last: Start | None) -> Exemplar | None:
 
 
 def _gpus(view: View) -> Iterator[Family]:
-    gpus = [
-        (_bounded(gpu["uuid"], str(gpu["index"]), gpu["model"]), gpu) for gpu in view.gpus or []
-    ]
+    gpus = [(_bounded(gpu["uuid"], gpu["name"], gpu["model"]), gpu) for gpu in view.gpus or []]
     return (_family(metric, gpus) for metric in metrics.GPU_METRICS)
 
 
@@ -132,11 +130,11 @@ def _gpumanager(view: View) -> Iterator[Family]:
         family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         each = metric in (metrics.UTILIZATION, metrics.MEMORY)
         for owner, entries in owners.items():
-            figures = {entry["gpu_index"]: metric.value(entry) for entry in entries}
-            known = {index: figure for index, figure in figures.items() if figure is not None}
-            samples = [(f"gpu{i}", known[i]) for i in known if i is not None] if each else []
+            figures = [(entry["gpu_name"], metric.value(entry)) for entry in entries]
+            known = [(name, figure) for name, figure in figures if figure is not None]
+            samples = [(f"gpu{name}", of) for name, of in known if name is not None and each]
             if known:
-                samples.append(("total", sum(known.values())))
+                samples.append(("total", sum(figure for _, figure in known)))
             for of, figure in samples:
                 family.add_metric((*owner, of), figure)
         yield family

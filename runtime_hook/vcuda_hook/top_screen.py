@@ -80,7 +80,7 @@ def _sorted(tenants: list[_Entry], order: str) -> list[_Entry]:
 
 
 def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int) -> list[Line]:
-    head: Line = [(f"GPU {gpu['index']}", _BOLD)]
+    head: Line = [(f"GPU {gpu['name']}", _BOLD)]
     head.append((f"  {_seen(gpu['model'])}  {table.short(_seen(gpu['uuid']))}", ""))
     if gpu["unhealthy"] is not None:
         head.append((f"  UNHEALTHY: {_seen(gpu['unhealthy'])}", _BAD))
