@@ -23,6 +23,7 @@ from vcuda_hook import views
 from vcuda_oci import names
 
 from . import metrics
+from .event_counts import KNOWN_KINDS, KNOWN_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,7 +88,8 @@ def _families(view: View, counts: Counts) -> Iterator[Family]:
 def _node(view: View, counts: Counts) -> Iterator[Family]:
     yield _family(metrics.BUILD, [((names.VERSION,), {"": 1})])
     yield _family(metrics.BROKEN, [((), {"": len(view.broken)})])
-    for metric, by_label in ((metrics.EVENTS, counts.kinds), (metrics.REFUSALS, counts.reasons)):
+    kinds, reasons = {**KNOWN_KINDS, **counts.kinds}, {**KNOWN_REASONS, **counts.reasons}
+    for metric, by_label in ((metrics.EVENTS, kinds), (metrics.REFUSALS, reasons)):
         yield _family(metric, [((of,), {"": n}) for of, n in sorted(by_label.items())])
     yield _family(metrics.BYPASSES, [((), {"": counts.bypasses})])
     below = 0
