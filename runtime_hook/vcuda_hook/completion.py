@@ -49,8 +49,8 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
         f'    {verb}) COMPREPLY=($(compgen -W "{" ".join(_words(verb_parser))}" -- "$word")) ;;\n'
         for verb, verb_parser in verbs.items()
     ]
-    words = " ".join([*verbs, *_own(parser)])
-    text = _BASH.format(name=name, program=program, cases="".join(cases), words=words)
+    first = " ".join([*verbs, *_own(parser)])
+    text = _BASH.format(name=name, program=program, cases="".join(cases), words=first)
     return _ZSH.format(name=name, program=program, bash=text) if shell == "zsh" else text
 
 
