@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +16,7 @@ import pytest
 from unit.driver_root import DriverRoot
 from unit.ground import GIB, ROOT, write
 from unit.seen_terminal import SeenTerminal
-from unit.tenants import Tenants
+from unit.tenants import Tenants, always_busy
 from vcuda_oci import policies
 from vcuda_oci.allocation import GpuShare
 
@@ -70,26 +68,6 @@ def node(driver: DriverRoot, tmp_path: Any) -> Iterator[Node]:
     made.close()
 
 
-@contextlib.contextmanager
-def always_busy(tenants: Tenants, id: str) -> Iterator[None]:
-    """More at each moment, so that it is so between any two looks."""
-    ended = threading.Event()
-
-    def go_on() -> None:
-        done = 0
-        while not ended.wait(0.01):
-            done += 10**12
-            tenants.uses(id, held=GIB, busy_ns=done, throttled_ns=done)
-
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 def names(lines: list[str]) -> list[str]:
     """Of the tenants, from above."""
     return [line.split()[1] for line in lines if " of " in line and line[1:2] == " "]
@@ -117,7 +95,7 @@ def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node:
     terminal.until(lambda lines: "1 GiB of 4 GiB" in lines[6])
     node.tenants.holds("later", shares=[GpuShare("GPU-1", GIB, 10)])
     terminal.until(lambda lines: "A later" in lines[13])
-    with always_busy(node.tenants, "box"):
+    with always_busy([node.tenants.page("box")], 0.01, 10**12):
         terminal.until(lambda lines: "100 of 20 %" in lines[6] and "100 %" in lines[6])
     terminal.press("q")
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
