@@ -42,7 +42,7 @@ def screen(view: _Entry, width: int, order: str) -> list[Line]:
             lines += [[(f"{_seen(uuid)} is not seen on this host", _BOLD)]]
             lines += [*_table(tenants, width), []]
     if not known:
-        lines += [[("No GPU is known: the driver does not answer.", "")], []]
+        lines += [[("No GPU is known: 'vcuda gpus' says why.", "")], []]
     for name in view["broken_records"]:
         lines += [[(f"{_seen(name)} is not a whole record: see 'vcuda ps'", _BAD)], []]
     return lines[:-1]

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -30,8 +29,7 @@ class Divided:
     def __init__(self, folder: Path) -> None:
         gpu = SoftGpu(folder, "--gpus", "2", "--memory", "16GiB", "--mig", "1=1g.4gb,2g.8gb")
         self.gpus = host.load(str(gpu.root), str(folder / "host.json")).gpus
-        driver: Any = SimpleNamespace(path=str(gpu.root))
-        self.top = Top(str(folder), driver)
+        self.top = Top(str(folder), SimpleNamespace(path=str(gpu.root)))
         self.small, self.large = (gpu.uuid for gpu in self.gpus if gpu.mig)
         shares = [GpuShare(self.small, 2 * GIB, 20), GpuShare(self.large, 6 * GIB, 50)]
         tenants = self.top.tenants

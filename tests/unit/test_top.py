@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,7 +30,7 @@ _START = (
 
 
 class Node:
-    def __init__(self, folder: str, driver: DriverRoot) -> None:
+    def __init__(self, folder: str, driver: DriverRoot | SimpleNamespace) -> None:
         self.tenants = Tenants(folder)
         lines = f'state-dir = "{folder}/state"\ndriver-root = "{driver.path}"\n'
         self.config = write(f"{folder}/config.toml", lines)
@@ -206,3 +208,21 @@ def test_a_record_that_is_broken_and_a_gpu_that_is_gone_are_shown(node: Node) ->
         "",
         "half.json is not a whole record: see 'vcuda ps'",
     ]
+
+
+@pytest.mark.parametrize("driver_is_there", [False, True], ids=["no driver", "a driver of no GPU"])
+def test_a_host_without_gpus_or_containers_is_shown_as_one(
+    tmp_path: Path, driver_is_there: bool
+) -> None:
+    root = DriverRoot(tmp_path / "driver", count=0).path if driver_is_there else "/nowhere"
+    bare = Node(str(tmp_path), SimpleNamespace(path=root))
+    words = ("--once", "--interval", "0.1")
+    head, *rest = bare.prints(*words).splitlines()
+    assert (head.endswith("  0 GPUs, 0 containers, by name"), rest) == (
+        *(True, ["", "No GPU is known: 'vcuda gpus' says why."]),
+    )
+    told = json.loads(bare.prints("--json", *words))
+    assert (told["gpus"], told["tenants"], told["broken_records"]) == ([], [], [])
+    bare.tenants.holds("box", shares=[GpuShare("GPU-0", GIB, 10)])
+    assert names(bare.prints(*words).splitlines()) == ["box"]
+    bare.close()
