@@ -59,7 +59,7 @@ def test_a_container_that_dies_at_any_moment_leaves_nothing(
         hooked.engine.host.check([hooked.product.prefix + "/bin/vcuda", "release", "--all-dead"])
         assert traces.left(before, traces.of(hooked.engine.host)) == []
     with open(log) as lines:
-        said = re.findall(r"msg=\"(vcuda-container-hook: .*)\"", lines.read())
+        said = re.findall(r"msg=\"(vcuda-container-hook: [^\"]*)\"", lines.read())
     assert [line for line in said if not re.fullmatch(DEAD.format(id=container), line)] == []
     assert said
 
