@@ -1,28 +1,39 @@
 # What packages hold beside the programs: manual pages, read off the same parsers as --help, and
 # completion; and the packages themselves.
 
+PROGRAMS := vcuda vcuda-node-agent vcuda-scheduler-extender
 MAN := $(addprefix build/man/,vcuda.1 vcuda-node-agent.8 vcuda-scheduler-extender.8)
-COMPLETION := $(addprefix build/completion/,bash zsh fish)
+COMPLETION := $(foreach program,$(PROGRAMS),$(addprefix build/completion/$(program)/,bash zsh fish))
 BUILD_TARGETS += $(MAN) $(COMPLETION)
 OUR_PYTHON = COLUMNS=80 SOURCE_DATE_EPOCH=0 PYTHONPATH=oci:runtime_hook:plugin $(VENV)/bin/python -B
 
-build/man/vcuda.1: MAN_WORDS = --module vcuda_hook.cli --function build_parser \
-	--description 'containers on slices of NVIDIA GPUs'
-build/man/vcuda-node-agent.8: MAN_WORDS = --module vcuda_plugin.agent --function _parser \
-	--description "shares of this node's GPUs for the kubelet and for containers"
-build/man/vcuda-scheduler-extender.8: MAN_WORDS = --module vcuda_plugin.scheduler.main \
-	--function _parser --description 'room for pods with slices of GPUs, told to kube-scheduler'
-$(MAN): $(wildcard runtime_hook/vcuda_hook/cli*.py) plugin/vcuda_plugin/agent.py \
+# Of each program, the module and the function that makes its parser.
+PARSER_vcuda := vcuda_hook.cli build_parser
+PARSER_vcuda-node-agent := vcuda_plugin.agent _parser
+PARSER_vcuda-scheduler-extender := vcuda_plugin.scheduler.main _parser
+PARSERS := $(wildcard runtime_hook/vcuda_hook/cli*.py) plugin/vcuda_plugin/agent.py \
 	plugin/vcuda_plugin/scheduler/main.py oci/vcuda_oci/names.py
+
+build/man/vcuda.1: DESCRIPTION = containers on slices of NVIDIA GPUs
+build/man/vcuda-node-agent.8: DESCRIPTION = shares of this node's GPUs for the kubelet and for \
+	containers
+build/man/vcuda-scheduler-extender.8: DESCRIPTION = room for pods with slices of GPUs, told to \
+	kube-scheduler
+$(MAN): PARSER = $(PARSER_$(basename $(@F)))
+$(MAN): $(PARSERS)
 	@mkdir -p $(@D)
-	@$(OUR_PYTHON) $(VENV)/bin/argparse-manpage $(MAN_WORDS) --project-name vcuda \
+	@$(OUR_PYTHON) $(VENV)/bin/argparse-manpage --module $(word 1,$(PARSER)) \
+	  --function $(word 2,$(PARSER)) --description "$(DESCRIPTION)" --project-name vcuda \
 	  --prog $(basename $(@F)) --version $(VCUDA_VERSION) --manual-title vcuda \
 	  --manual-section $(subst .,,$(suffix $@)) --output $@ >/dev/null
 	@sed -i '1s/"1970[^"]*"/""/' $@
 
-$(COMPLETION): runtime_hook/vcuda_hook/completion.py $(wildcard runtime_hook/vcuda_hook/cli*.py)
+$(COMPLETION): PARSER = $(PARSER_$(notdir $(@D)))
+$(COMPLETION): runtime_hook/vcuda_hook/completion.py $(PARSERS)
 	@mkdir -p $(@D)
-	@$(OUR_PYTHON) -c 'from vcuda_hook.cli import main; main()' completion $(@F) >$@.new
+	@$(OUR_PYTHON) -c 'from vcuda_hook.completion import script; \
+	  from $(word 1,$(PARSER)) import $(word 2,$(PARSER)) as parser; \
+	  print(script(parser(), "$(@F)"), end="")' >$@.new
 	@mv $@.new $@
 
 .PHONY: packages

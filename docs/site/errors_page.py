@@ -21,8 +21,9 @@ Made of the code by `make pages`; do not edit. Each is one line, `program: where
 leaves nothing behind: no share, no file. An error that has no such line is a mistake of vcuda's,
 and keeps its traceback.
 
-A start's line is what the engine shows, and stands in `vcuda events`. `vcuda doctor` finds much of
-what is below before a container does.
+A start's line is what the engine shows, and stands in `vcuda events`; behind the mend it has
+`(allocation ID)`, for [`vcuda events ID`](cli.md#events-name). `vcuda doctor` finds much of what is
+below before a container does.
 """
 
 OCI, HOOK, PLUGIN = "oci/vcuda_oci/", "runtime_hook/vcuda_hook/", "plugin/vcuda_plugin/"

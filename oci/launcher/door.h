@@ -59,8 +59,8 @@ pack_words (const char *const *words, char packet[DOOR_MOST_BYTES])
   return used;
 }
 
-/* ANSWER gets what came back: behind its first character, the line that refuses; behind that, the
-   allocation's id, which is "" where none came.  */
+/* ANSWER gets what came back: behind its first character, the line that refuses, if it does; behind
+   that, the allocation's id, which is "" where none came.  */
 static enum door_answer
 ask_behind (int fd, const char *packet, size_t size, char answer[PATH_MAX])
 {

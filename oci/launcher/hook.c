@@ -55,7 +55,12 @@ release_by_door (const char *config, const char *allocation)
   const char *state_dir = configured (config, "state-dir", DEFAULT_STATE_DIR, folder);
   enum door_answer said = ask_door (state_dir, words, answer);
   if (said == DOOR_REFUSED)
-    fprintf (stderr, "vcuda-container-hook: %s\n", answer + 1);
+    {
+      const char *id = answer + strlen (answer) + 1;
+      fprintf (stderr,
+               *id ? "vcuda-container-hook: %s (allocation %s)\n" : "vcuda-container-hook: %s\n",
+               answer + 1, id);
+    }
   return said != DOOR_CLOSED;
 }
 

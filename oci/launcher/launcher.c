@@ -222,6 +222,7 @@ deletes (char **words, char root[PATH_MAX])
 static _Noreturn void
 delete_and_release (const char *runtime, char **argv, const struct held *held)
 {
+  report_allocation = held->id;
   int status = run_to_end (runtime, argv);
   if (status == -1)
     become (runtime, argv); /* a sweep finds what it held */
@@ -252,12 +253,13 @@ share_and_become (const char *runtime, int argc, char **argv, const char *state_
     die ("memory", strerror (errno), "free some");
   memcpy (words, python, sizeof python);
   memcpy (words + ours, argv + 1, (size_t) argc * sizeof *words);
-  switch (ask_door (state_dir, words + ours - 2, answer))
+  enum door_answer said = ask_door (state_dir, words + ours - 2, answer);
+  report_allocation = said == DOOR_CLOSED ? "" : answer + strlen (answer) + 1;
+  switch (said)
     {
     case DOOR_DONE:
       become (runtime, argv);
     case DOOR_REFUSED:
-      report_allocation = answer + strlen (answer) + 1;
       die_with (answer + 1);
     case DOOR_CLOSED:
       break;

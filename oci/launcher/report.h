@@ -22,7 +22,7 @@
 /* The command line after the program's name.  */
 static char **report_words;
 
-/* The allocation's id that the log carries beside the line; "": none is known.  */
+/* The allocation's id, with which the line ends, and which the log has beside it; "": none.  */
 static const char *report_allocation = "";
 
 /* TEXT without what could end a string.  */
@@ -100,9 +100,10 @@ read_global_options (char **words, struct global_options *said)
 static _Noreturn void
 die_with (const char *message)
 {
-  char line[2 * PATH_MAX];
+  char line[2 * PATH_MAX], id[256];
   struct global_options said = { 0 };
-  snprintf (line, sizeof line, PROGRAM ": %s", message);
+  make_safe (report_allocation, id, sizeof id);
+  snprintf (line, sizeof line, *id ? PROGRAM ": %s (allocation %s)" : PROGRAM ": %s", message, id);
   fprintf (stderr, "%s\n", line);
   read_global_options (report_words, &said);
   if (said.log)

@@ -42,9 +42,13 @@ class GpuShare:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GpuShare) and self.__dict__ == other.__dict__
 
+    @property
+    def amounts(self) -> str:
+        return f"{self.core_percent} % and {gib(self.memory_bytes)} of {self.uuid}"
+
     def __str__(self) -> str:
         terms = policies.told(self.policy, self.core_ceiling_percent, self.weight, self.priority)
-        return f"{self.core_percent} % and {gib(self.memory_bytes)} of {self.uuid}, {terms}"
+        return f"{self.amounts}, {terms}"
 
     def __repr__(self) -> str:
         return f"GpuShare({', '.join(map(repr, self.__dict__.values()))})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from . import config, events, liveness, names
-from .errors import VcudaError
+from .errors import VcudaError, with_id
 from .ledger import Ledger
 
 
@@ -19,7 +19,8 @@ def main(argv: list[str]) -> None:
     try:
         release(argv[0], argv[1])
     except (VcudaError, OSError) as error:
-        os.write(2, f"{names.PROGRAM}: {error}\n".encode(errors="replace"))
+        line = with_id(f"{names.PROGRAM}: {error}", argv[1])
+        os.write(2, (line + "\n").encode(errors="replace"))
 
 
 def release(config_path: str, container_id: str) -> None:

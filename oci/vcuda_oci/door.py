@@ -2,10 +2,10 @@
 
 The native front door connects, sends one packet (settings, low-level runtime, the runtime's own
 words, each ended by NUL) and gets one back: "+" the bundle is as it has to be; "-" and the line
-that refuses it, then NUL and the allocation's id, for the log; "?" or nothing: start Python. The
-poststop hook asks likewise: in place of the runtime "", then its name, the allocation's id and the
-container's state. A few processes wait for connections, so a slow claim holds up no other: to fork
-for each would cost twice what a claim does.
+that refuses it; behind either NUL and the allocation's id, for the log; "?" or nothing: start
+Python. The poststop hook asks likewise: in place of the runtime "", then its name, the allocation's
+id and the container's state. A few processes wait for connections, so a slow claim holds up no
+other: to fork for each would cost twice what a claim does.
 """
 
 from __future__ import annotations
@@ -171,19 +171,22 @@ def _answer(connection: socket.socket) -> bytes:
     if user != os.geteuid() or pid == 0 or len(words) < 2 or not _sees_our_files(pid):
         return CLOSED
     os.chdir(f"/proc/{pid}/cwd")
+    allocation = ""
     try:
         if words[1]:
             command = bundle.Command(words[2:])
             if command.creates:
-                runtime.share_what_is_asked(command, words[0], words[1], pid)
+                allocation = runtime.share_what_is_asked(command, words[0], words[1], pid)
         elif words[2:3] == ["poststop"] and len(words) == 5:
+            allocation = words[3]
             state = container_state.parse_state(os.fsencode(words[4]))
-            poststop.release(config.load(words[0]), words[3], state)
+            poststop.release(config.load(words[0]), allocation, state)
         else:
             return CLOSED
     except VcudaError as error:
-        return REFUSED + f"{error}\0{error.allocation}".encode(errors="replace")
-    return DONE
+        id = error.allocation or allocation
+        return REFUSED + f"{error}\0{id}".encode(errors="replace")
+    return DONE + f"\0{allocation}".encode(errors="replace")
 
 
 def _sees_our_files(pid: int) -> bool:

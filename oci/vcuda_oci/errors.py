@@ -8,7 +8,8 @@ _MOST_CHARACTERS = 1000
 class VcudaError(Exception):
     """Raised where the facts are, caught once, in ``main``. Prints as ``where: what; mend``.
 
-    allocation: the id that log lines carry beside it; "" where it concerns no container.
+    allocation: the id that log lines carry; "" where it concerns no container, or none that is
+    known yet.
     """
 
     allocation = ""
@@ -19,8 +20,16 @@ class VcudaError(Exception):
 
     def __str__(self) -> str:
         # A name from a hostile file must not break the line in two, nor fill a log.
-        line = f"{_short(self.where)}: {_short(self.what)}; {_short(self.mend)}"
-        return "".join(c if c.isprintable() else "?" for c in line)
+        return _printable(f"{_short(self.where)}: {_short(self.what)}; {_short(self.mend)}")
+
+
+def with_id(line: str, allocation: str) -> str:
+    """The line with the id of the allocation that it is about; "": of none."""
+    return line + _printable(f" (allocation {_short(allocation)})") if allocation else line
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _short(text: str) -> str:

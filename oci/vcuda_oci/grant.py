@@ -96,17 +96,17 @@ def give(
     settings: Config,
     creation: Creation,
     apply: Callable[[Grant], None],
-) -> None:
+) -> str:
     """Claim what the spec asks for and have `apply` give it to the container; tell what came of it.
 
-    Nothing happens where by these settings it does not count. Raises VcudaError with nothing
-    claimed.
+    The allocation's id; "", with nothing done, where by these settings it does not count. Raises
+    VcudaError with nothing claimed.
     """
     began = time.monotonic()
     try:
         granted = grant(spec, asked, settings, creation)
         if granted is None:
-            return
+            return ""
         try:
             apply(granted)
         except BaseException:
@@ -120,19 +120,30 @@ def give(
         granted.ledger.tell(events.CLAIMED, allocation, events.of(allocation), seconds)
     elif allocation.claimant[0] == creation.claimant:
         granted.ledger.tell(events.TAKEN_OVER, allocation, events.of(allocation), seconds)
+    return allocation.id
 
 
 def tell_refused(
     spec: Any, settings: Config, container_id: str, program: str, error: VcudaError
 ) -> None:
-    """Under the id that it would have had; the container's where its identity is what is wrong."""
-    try:
-        owner = owner_of(request.annotations_of(spec), container_id)
-    except VcudaError:
-        owner = Owner(container_id, container_id)
+    """Under the id that it would have had."""
+    owner = _owner(spec, container_id)
     error.allocation = owner.key
     more = events.about(container_id, claim.pod_of(owner))
     events.record(settings.state_dir, program, events.REFUSED, owner.key, str(error), **more)
+
+
+def id_of(spec: Any, container_id: str) -> str:
+    """Of the allocation that the container has, or would have."""
+    return _owner(spec, container_id).key
+
+
+def _owner(spec: Any, container_id: str) -> Owner:
+    """By the container's id where its identity is what is wrong."""
+    try:
+        return owner_of(request.annotations_of(spec), container_id)
+    except VcudaError:
+        return Owner(container_id, container_id)
 
 
 def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation) -> Grant | None:

@@ -30,8 +30,7 @@ def release(settings: Config, allocation_id: str, state: State) -> None:
         with ledger:
             _release(ledger, id, state)
     except VcudaError as error:
-        # The runtime's log is all that tells of it.
-        error.where = f"allocation {id}, {error.where}"
+        error.allocation = id  # the runtime's log is all that tells of it
         raise
 
 

@@ -7,17 +7,19 @@ import sys
 import time
 
 from . import jsontree, names
+from .errors import with_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .bundle import Command
+    from .errors import VcudaError
 
 
-def error(command: Command, message: str, allocation: str) -> None:
+def error(command: Command, error: VcudaError) -> None:
     """One line on stderr and in the engine's log."""
-    line = f"{names.PROGRAM}: {message}"
+    line = with_id(f"{names.PROGRAM}: {error}", error.allocation)
     sys.stderr.write(line + "\n")
-    log(command, line, allocation)
+    log(command, line, error.allocation)
 
 
 def log(command: Command, line: str, allocation: str, folder: str = "") -> None:

@@ -23,27 +23,33 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> NoReturn:
     config_path, runtime = argv[0], argv[1]
-    command = bundle.Command(argv[2:])
+    command, allocation = bundle.Command(argv[2:]), ""
     try:
         if command.creates:
-            share_what_is_asked(command, config_path, runtime, os.getpid())
+            allocation = share_what_is_asked(command, config_path, runtime, os.getpid())
         become(runtime, command.words)
     except VcudaError as error:
         from . import report  # who succeeds needs none of it
 
-        report.error(command, str(error), error.allocation)
+        error.allocation = error.allocation or allocation
+        report.error(command, error)
         sys.exit(1)
 
 
-def share_what_is_asked(command: Command, config_path: str, runtime: str, claimant: int) -> None:
-    """Edit the bundle of a container that asks for a share, and no other.
+def share_what_is_asked(command: Command, config_path: str, runtime: str, claimant: int) -> str:
+    """Edit the bundle of a container that asks for a share, and no other; its allocation's id.
 
     claimant: the process that becomes `runtime`. Raises VcudaError with nothing claimed.
     """
     spec = bundle.load_config(command.config_path)
     asked = request.asked(spec)
-    if asked and grant.may_count(asked, request.annotations_of(spec)):
-        share_gpu(command, spec, asked, config.load(config_path), runtime, claimant)
+    if not asked or not grant.may_count(asked, request.annotations_of(spec)):
+        return ""
+    try:
+        return share_gpu(command, spec, asked, config.load(config_path), runtime, claimant)
+    except VcudaError as error:
+        error.allocation = grant.id_of(spec, command.container_id)
+        raise
 
 
 def share_gpu(
@@ -54,8 +60,11 @@ def share_gpu(
     runtime: str,
     claimant: int,
     program: str = names.PROGRAM,
-) -> None:
-    """Claim what the spec asks for and edit the bundle; raises VcudaError with nothing claimed."""
+) -> str:
+    """Claim what the spec asks for and edit the bundle; the allocation's id, or "".
+
+    Raises VcudaError with nothing claimed.
+    """
     creation = grant.Creation(
         *(command.container_id, command.bundle, command.state_query(runtime), claimant, program),
         # Whoever creates will delete; a `run` does both within the low-level runtime.
@@ -65,7 +74,7 @@ def share_gpu(
     def edit(granted: grant.Grant) -> None:
         bundle.replace_config(command.config_path, edits.apply(spec, granted.edits))
 
-    grant.give(spec, asked, settings, creation, edit)
+    return grant.give(spec, asked, settings, creation, edit)
 
 
 def become(runtime: str, words: list[str]) -> NoReturn:

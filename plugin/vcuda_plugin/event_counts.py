@@ -28,6 +28,17 @@ REASONS = (
     ("is left beside the whole ones", "share"),
     ("no GPU '", "unknown-gpu"),
 )
+# Counted from the start, from 0: of a series that begins with its first 1, nobody sees it grow.
+KNOWN_REASONS = dict.fromkeys([*(reason for _, reason in REASONS), OTHER], 0)
+KNOWN_KINDS = dict.fromkeys(
+    [
+        *(events.CLAIMED, events.TAKEN_OVER, events.REFUSED, events.STOPPED, events.RELEASED),
+        *(events.LIMIT_CHANGED, events.DECIDED, events.THROTTLED, events.OUT_OF_MEMORY),
+        *(events.BYPASS_FOUND, events.AGENT_STARTED, events.AGENT_ENDED),
+        *(events.GPU_UNHEALTHY, events.GPU_HEALTHY),
+    ],
+    0,
+)
 
 
 class Start(NamedTuple):

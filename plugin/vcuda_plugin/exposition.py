@@ -23,6 +23,7 @@ from vcuda_hook import views
 from vcuda_oci import names
 
 from . import metrics
+from .event_counts import KNOWN_KINDS, KNOWN_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,7 +88,8 @@ def _families(view: View, counts: Counts) -> Iterator[Family]:
 def _node(view: View, counts: Counts) -> Iterator[Family]:
     yield _family(metrics.BUILD, [((names.VERSION,), {"": 1})])
     yield _family(metrics.BROKEN, [((), {"": len(view.broken)})])
-    for metric, by_label in ((metrics.EVENTS, counts.kinds), (metrics.REFUSALS, counts.reasons)):
+    kinds, reasons = {**KNOWN_KINDS, **counts.kinds}, {**KNOWN_REASONS, **counts.reasons}
+    for metric, by_label in ((metrics.EVENTS, kinds), (metrics.REFUSALS, reasons)):
         yield _family(metric, [((of,), {"": n}) for of, n in sorted(by_label.items())])
     yield _family(metrics.BYPASSES, [((), {"": counts.bypasses})])
     below = 0
@@ -110,9 +112,7 @@ def _exemplar(last: Start | None) -> Exemplar | None:
 
 
 def _gpus(view: View) -> Iterator[Family]:
-    gpus = [
-        (_bounded(gpu["uuid"], str(gpu["index"]), gpu["model"]), gpu) for gpu in view.gpus or []
-    ]
+    gpus = [(_bounded(gpu["uuid"], gpu["name"], gpu["model"]), gpu) for gpu in view.gpus or []]
     return (_family(metric, gpus) for metric in metrics.GPU_METRICS)
 
 
@@ -132,11 +132,11 @@ def _gpumanager(view: View) -> Iterator[Family]:
         family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         each = metric in (metrics.UTILIZATION, metrics.MEMORY)
         for owner, entries in owners.items():
-            figures = {entry["gpu_index"]: metric.value(entry) for entry in entries}
-            known = {index: figure for index, figure in figures.items() if figure is not None}
-            samples = [(f"gpu{i}", known[i]) for i in known if i is not None] if each else []
+            figures = [(entry["gpu_name"], metric.value(entry)) for entry in entries]
+            known = [(name, figure) for name, figure in figures if figure is not None]
+            samples = [(f"gpu{name}", of) for name, of in known if name is not None and each]
             if known:
-                samples.append(("total", sum(known.values())))
+                samples.append(("total", sum(figure for _, figure in known)))
             for of, figure in samples:
                 family.add_metric((*owner, of), figure)
         yield family

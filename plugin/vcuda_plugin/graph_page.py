@@ -70,13 +70,13 @@ def _ways(gpus: Sequence[_Entry], distances: list[list[int]] | None) -> str:
     """What lies between each two GPUs, as a table; nothing where that is not told."""
     if distances is None or len(gpus) < 2:
         return ""
-    head = "".join(f"<th>GPU {gpu['index']}</th>" for gpu in gpus)
+    head = "".join(f"<th>GPU {gpu['name']}</th>" for gpu in gpus)
     rows = []
     for at, gpu in enumerate(gpus):
         ways = [escape(topology.told(far)) for far in distances[at]]
         ways[at] = ""
         cells = "".join(f"<td>{way}</td>" for way in ways)
-        rows.append(f"<tr><td>GPU {gpu['index']}</td>{cells}</tr>")
+        rows.append(f"<tr><td>GPU {gpu['name']}</td>{cells}</tr>")
     return (
         '<section class="card wide"><h2>Between them</h2>'
         f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
@@ -104,7 +104,7 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], x: int, y: int) -> str:
         f'<rect class="gpu{" sick" if sick is not None else ""}" x="{x}" y="{y}" '
         f'width="{_COLUMN}" height="{_GPU_HEIGHT}" rx="10"><title>{escape(gpu["uuid"])}</title>'
         "</rect>",
-        _text("", x + 12, y + 20, f"GPU {gpu['index']}"),
+        _text("", x + 12, y + 20, f"GPU {gpu['name']}"),
         _text("small", x + 12, y + 36, f"{gpu['model']}, {table.size(gpu['memory_bytes'])}"),
         _text(kind, x + 12, y + 52, third),
     ]

@@ -16,9 +16,8 @@ import time
 from typing import TYPE_CHECKING
 
 from vcuda_oci import events, names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.errors import VcudaError, with_id
 from vcuda_oci.identity import pod_key
-from vcuda_oci.sizes import gib
 
 from . import kube_client, node_metadata, parent, pod_events
 from .decision_folder import DecisionFolder
@@ -167,17 +166,15 @@ class PodWatch:
             where = f"pod {found.name} ({found.uid})"
             mend = "it decides nothing here: delete the pod, and it is scheduled anew"
             text = str(VcudaError(complaint, where, mend))
-            _log.warning("%s", text)
             for container in found.containers[:_MOST_TOLD]:
+                _log.warning("%s", with_id(text, pod_key(found.uid, container)))
                 self._tell(names.AGENT_PROGRAM, _NO_DECISION, found, container, text)
             self._complained.add(api_uid)
 
     def _tell_decided(self, found: PodDecision) -> None:
         decided = list(found.decision.containers.items())
         for container, shares in decided[:_MOST_TOLD]:
-            text = "; ".join(
-                f"{s.core_percent} % and {gib(s.memory_bytes)} of {s.uuid}" for s in shares
-            )
+            text = "; ".join(share.amounts for share in shares)
             self._tell(names.EXTENDER_PROGRAM, events.DECIDED, found, container, text)
 
     def _tell(self, program: str, kind: str, found: PodDecision, container: str, text: str) -> None:

@@ -56,7 +56,7 @@ def _gpu(gpu: Mapping[str, Any], tenants: _Entries) -> str:
     sick = gpu["unhealthy"]
     state = f'<span class="state bad">unhealthy: {escape(sick)}</span>' if sick is not None else ""
     return (
-        f'<section class="card"><h2>GPU {gpu["index"]} · {escape(gpu["model"])}'
+        f'<section class="card"><h2>GPU {gpu["name"]} · {escape(gpu["model"])}'
         f'<span class="soft">{escape(gpu["uuid"])}</span>'
         f"{state or '<span class=state>healthy</span>'}</h2>"
         f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_table(tenants)}</section>"

@@ -42,7 +42,11 @@ if TYPE_CHECKING:
 def finish(config_path: str, state: State) -> None:
     """Raises VcudaError: the image demands what is not here, or something cannot be mounted."""
     spec = container_state.config_of(state)
-    settings = config.load(config_path)
+    try:
+        settings = config.load(config_path)
+    except VcudaError as error:
+        error.allocation = grant.id_of(spec, state.id)
+        raise
     try:
         _finish(spec, settings, state)
     except VcudaError as error:

@@ -1,4 +1,4 @@
-"""``vcuda completion``: verbs and options for the shells, read off the parser itself."""
+"""Verbs and options of a program for the shells, read off its parser: ``vcuda completion``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 SHELLS = ("bash", "zsh", "fish")
 
 _BASH = """\
-_vcuda_words() {{
+_{name}_words() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} verb= i
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${{COMP_WORDS[i]}} in
@@ -17,45 +17,41 @@ _vcuda_words() {{
     esac
   done
   case $verb in
-{cases}
-    *) COMPREPLY=($(compgen -W "{verbs} {options}" -- "$word")) ;;
+{cases}    *) COMPREPLY=($(compgen -W "{words}" -- "$word")) ;;
   esac
 }}
-complete -o default -F _vcuda_words vcuda
+complete -o default -F _{name}_words {program}
 """
 # zsh reads bash's by its own compatibility layer. As a file of fpath it is the body of a function
-# _vcuda that the first Tab calls, and then it has to answer too.
+# of that file's name that the first Tab calls, and then it has to answer too.
 _ZSH = """\
-#compdef vcuda
+#compdef {program}
 autoload -U +X bashcompinit && bashcompinit
-{bash}[ "${{funcstack[1]-}}" != _vcuda ] || _bash_complete -o default -F _vcuda_words
+{bash}[ "${{funcstack[1]-}}" != _{program} ] || _bash_complete -o default -F _{name}_words
 """
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """A script to be sourced by `shell`."""
-    verbs = _verbs(parser)
+    program, verbs = parser.prog, _verbs(parser)
+    name = program.replace("-", "_")
     if shell == "fish":
-        lines = [f"complete -c vcuda -l {name[2:]}" for name in _own(parser)]
+        lines = [f"complete -c {program} -l {option[2:]}" for option in _own(parser)]
         for verb, verb_parser in verbs.items():
-            lines.append(f"complete -c vcuda -n __fish_use_subcommand -f -a {verb}")
-            lines += [
-                f"complete -c vcuda -n '__fish_seen_subcommand_from {verb}' -l {name[2:]}"
-                for name in _options(verb_parser)
-            ]
+            lines.append(f"complete -c {program} -n __fish_use_subcommand -f -a {verb}")
+            begin = f"complete -c {program} -n '__fish_seen_subcommand_from {verb}'"
+            lines += [f"{begin} -l {option[2:]}" for option in _options(verb_parser)]
             words = [word for word in _words(verb_parser) if word[:2] != "--"]
             if words:
-                line = f"complete -c vcuda -n '__fish_seen_subcommand_from {verb}' -f -a"
-                lines.append(f"{line} '{' '.join(words)}'")
+                lines.append(f"{begin} -f -a '{' '.join(words)}'")
         return "\n".join(lines) + "\n"
     cases = [
-        f'    {verb}) COMPREPLY=($(compgen -W "{" ".join(_words(verb_parser))}" -- "$word")) ;;'
+        f'    {verb}) COMPREPLY=($(compgen -W "{" ".join(_words(verb_parser))}" -- "$word")) ;;\n'
         for verb, verb_parser in verbs.items()
     ]
-    text = _BASH.format(
-        cases="\n".join(cases), verbs=" ".join(verbs), options=" ".join(_own(parser))
-    )
-    return _ZSH.format(bash=text) if shell == "zsh" else text
+    first = " ".join([*verbs, *_own(parser)])
+    text = _BASH.format(name=name, program=program, cases="".join(cases), words=first)
+    return _ZSH.format(name=name, program=program, bash=text) if shell == "zsh" else text
 
 
 def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -11,6 +11,9 @@ from . import created_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from vcuda_oci.config import Config
     from vcuda_oci.container_state import State
 
 
@@ -23,7 +26,14 @@ def create(kind: str, config_path: str, state: State) -> None:
     asked = request.asked(spec)
     if not asked or not grant.may_count(asked, request.annotations_of(spec)):
         return
-    settings = config.load(config_path)
+    try:
+        _create(kind, config.load(config_path), state, spec, asked)
+    except VcudaError as error:
+        error.allocation = grant.id_of(spec, state.id)
+        raise
+
+
+def _create(kind: str, settings: Config, state: State, spec: Any, asked: request.Asked) -> None:
     if _has_its_share(settings.state_dir, request.annotations_of(spec), state.id):
         return
     container = created_container.find(kind, state)

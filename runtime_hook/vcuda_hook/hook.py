@@ -6,7 +6,7 @@ import os
 import sys
 
 from vcuda_oci import config, container_state, names, poststop
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.errors import VcudaError, with_id
 
 USAGE = """\
 usage: vcuda-container-hook [--config FILE] KIND [ALLOCATION] < STATE
@@ -58,12 +58,13 @@ def main() -> None:
 
             create.create(kind, settings, state)
     except (VcudaError, OSError) as error:
-        line = f"{names.HOOK_PROGRAM}: {error}"
+        allocation = getattr(error, "allocation", "") or "".join(rest)
+        line = with_id(f"{names.HOOK_PROGRAM}: {error}", allocation)
         _say(line + "\n")
         if kind != POSTSTOP:
             from . import created_container
 
-            created_container.tell_engine(line, getattr(error, "allocation", ""))
+            created_container.tell_engine(line, allocation)
             sys.exit(1)
 
 

@@ -42,7 +42,7 @@ def screen(view: _Entry, width: int, order: str) -> list[Line]:
             lines += [[(f"{_seen(uuid)} is not seen on this host", _BOLD)]]
             lines += [*_table(tenants, width), []]
     if not known:
-        lines += [[("No GPU is known: the driver does not answer.", "")], []]
+        lines += [[("No GPU is known: 'vcuda gpus' says why.", "")], []]
     for name in view["broken_records"]:
         lines += [[(f"{_seen(name)} is not a whole record: see 'vcuda ps'", _BAD)], []]
     return lines[:-1]
@@ -80,7 +80,7 @@ def _sorted(tenants: list[_Entry], order: str) -> list[_Entry]:
 
 
 def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int) -> list[Line]:
-    head: Line = [(f"GPU {gpu['index']}", _BOLD)]
+    head: Line = [(f"GPU {gpu['name']}", _BOLD)]
     head.append((f"  {_seen(gpu['model'])}  {table.short(_seen(gpu['uuid']))}", ""))
     if gpu["unhealthy"] is not None:
         head.append((f"  UNHEALTHY: {_seen(gpu['unhealthy'])}", _BAD))

@@ -7,14 +7,13 @@ pages are on a tmpfs, as /run is.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import random
 import shutil
-import struct
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import cri
@@ -24,6 +23,7 @@ from integration.kubelet import api, until
 from integration.node_agent import Agent, AgentNode
 from integration.product import install
 from unit.ground import record
+from unit.tenants import always_busy
 from vcuda_oci import claim, host, pages, pages_read
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.ledger import Ledger
@@ -59,7 +59,9 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
                 if policy == ELASTIC:
                     until(lambda node=node: _is_granted(node))
                     say("the same, all at work")
-                    with _at_work(node):
+                    usage = glob.glob(f"{Ledger(node.state_dir).containers}/*/usage")
+                    # At each of the agent's looks there is more.
+                    with always_busy(usage, 0.05, 1_000_000):
                         figures += _cost(agent, f"all {policy} and at work")
             if policy == ELASTIC:
                 say(f"Allocate, {CALLS} times each, with an API server that is away")
@@ -91,32 +93,6 @@ def _is_granted(node: AgentNode) -> bool:
     folder = f"{Ledger(node.state_dir).containers}/bench-0-0/limits"
     page = Path(folder).read_bytes()[: pages.LIMITS_SIZE]
     return pages_read.read_limits(page).rate_until_ns > 0
-
-
-@contextlib.contextmanager
-def _at_work(node: AgentNode) -> Iterator[None]:
-    """While it lasts, each container says at each look that it used its GPU and had to wait."""
-    over = threading.Event()
-    at = {name.partition(".")[2]: at for name, at, _ in pages.offsets() if "usage_gpu." in name}
-
-    def work() -> None:
-        used = 0
-        while not over.wait(0.05):
-            used += 1_000_000
-            for path in usage:
-                with open(path, "r+b", 0) as page:
-                    for field in ("busy_ns", "throttled_ns"):
-                        page.seek(pages.USAGE_HEAD_SIZE + at[field])
-                        page.write(struct.pack("=Q", used))
-
-    usage = list(Path(Ledger(node.state_dir).containers).glob("*/usage"))
-    worker = threading.Thread(target=work)
-    worker.start()
-    try:
-        yield
-    finally:
-        over.set()
-        worker.join()
 
 
 def _cost(agent: Agent, who: str) -> list[Figure]:

@@ -100,11 +100,12 @@ class Packet:
             theirs.shutdown(socket.SHUT_WR)
             answer = door._answer(ours)
         os.chdir(self.before)
-        if answer[:1] == door.REFUSED:
-            check_line(VcudaError(answer[1:].decode(), "", ""))
+        said, (line, *ids) = answer[:1], answer[1:].decode().split("\0")
+        if said == door.REFUSED:
+            check_line(VcudaError(line, "", ""))
         else:
-            assert answer in (door.DONE, door.CLOSED)
-        self.node.check(ASKS, answer != door.DONE)
+            assert (said, line, len(ids)) in ((door.DONE, "", 1), (door.CLOSED, "", 0))
+        self.node.check(ASKS, said != door.DONE)
         for name in set(os.listdir(self.folder)) - {"state", "driver", "config.toml", "bundle"}:
             shutil.rmtree(f"{self.folder}/{name}", ignore_errors=True)
 

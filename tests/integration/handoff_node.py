@@ -133,11 +133,14 @@ class HandoffNode:
         return found
 
     def refusal(self, pod: Pod, name: str = "main", **how: Any) -> str:
-        """The line that the kubelet shows of a container that is not created."""
+        """The line that the kubelet shows of a container that is not created, without its id."""
         with pytest.raises(grpc.RpcError) as refused:
             self.start(pod, name, **how)
         line = str(refused.value.details()).rpartition("vcuda-container-runtime: ")[2]
-        return line.strip().removesuffix(": unknown")  # containerd's word for the kind of error
+        line = line.strip().removesuffix(": unknown")  # containerd's word for the kind of error
+        allocation = f" (allocation pod-{pod.uid}.{name})"
+        assert line.endswith(allocation), line
+        return line.removesuffix(allocation)
 
     def decide(self, uid: str, annotations: dict[str, str]) -> None:
         """The scheduler decides anew; returns once the node knows."""

@@ -30,8 +30,10 @@ from vcuda_oci.allocation import GpuShare
 SCRAPING = """
 global: {scrape_interval: 2s, scrape_timeout: 2s}
 scrape_configs:
-- job_name: agent
-  metrics_path: /metric
+"""
+SCRAPED = """
+- job_name: %s
+  metrics_path: %s
   static_configs: [{targets: ["127.0.0.1:%d"]}]
 """
 
@@ -52,12 +54,14 @@ def asked(port: int, path: str) -> Any:
 
 
 @contextlib.contextmanager
-def prometheus(folder: Path, agent_port: int) -> Iterator[int]:
-    """The port of a Prometheus that scrapes the agent."""
+def prometheus(folder: Path, agent: int, extender: int = 0) -> Iterator[int]:
+    """The port of a Prometheus that scrapes the agent on its port, and the extender on its."""
     program, port = shutil.which("prometheus"), free_port()
     if program is None:
         cannot("prometheus is not installed")
-    (folder / "prometheus.yml").write_text(SCRAPING % agent_port)
+    jobs = SCRAPED % ("agent", "/metric", agent)
+    jobs += SCRAPED % ("extender", "/metrics", extender) if extender else ""
+    (folder / "prometheus.yml").write_text(SCRAPING + jobs)
     command = [
         *(program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb"),
         *(f"--web.listen-address=127.0.0.1:{port}", "--enable-feature=exemplar-storage"),

@@ -41,6 +41,7 @@ def test_what_decides_nothing_leaves_the_place_to_the_node_and_is_told(
     assert handoff.agent is not None
     (line,) = (line for line in handoff.agent.log() if f"pod default/{container}" in line)
     assert "; it decides nothing here: delete the pod" in line
+    assert line.endswith(f" (allocation pod-{uid}.main)")
 
 
 def test_a_decided_gpu_that_is_gone_or_full_or_of_another_amount_is_refused_and_no_other_taken(

@@ -18,7 +18,8 @@ __all__ = ["hooked"]  # a fixture
 MOMENTS = 6  # from the hook's start to the container's
 DEAD = (
     r"vcuda-container-hook: (container {id}-\d+: its first process cannot be reached|"
-    r"standard input: its process is gone|cgroup: no device rule can be changed): [^;]+; [^;]+"
+    r"standard input: its process is gone|cgroup: no device rule can be changed): [^;]+; [^;]+ "
+    r"\(allocation {id}-\d+\)"
 )
 LOOK = """
   cat /proc/self/mountinfo; ls -l /dev
@@ -58,7 +59,7 @@ def test_a_container_that_dies_at_any_moment_leaves_nothing(
         hooked.engine.host.check([hooked.product.prefix + "/bin/vcuda", "release", "--all-dead"])
         assert traces.left(before, traces.of(hooked.engine.host)) == []
     with open(log) as lines:
-        said = re.findall(r"msg=\"(vcuda-container-hook: .*)\"", lines.read())
+        said = re.findall(r"msg=\"(vcuda-container-hook: [^\"]*)\"", lines.read())
     assert [line for line in said if not re.fullmatch(DEAD.format(id=container), line)] == []
     assert said
 
@@ -117,6 +118,6 @@ def test_a_container_that_runs_already_is_left_as_it_is(
         hooked.engine.delete(container)
     line = "vcuda-container-hook: container state: the container runs already; let the runtime"
     assert (refused.rc, refused.stdout) == (1, "")
-    assert refused.stderr == line + " call this hook\n"
+    assert refused.stderr == f"{line} call this hook (allocation {container})\n"
     assert after[0] == before[0]
     assert traces.left(before[1], after[1]) == []

@@ -142,7 +142,8 @@ def test_what_does_not_fit_is_refused_in_one_line_and_leaves_nothing(
     assert result.stdout == ""
     # crun shows nothing of what a hook says, so it stands in the engine's log too.
     with open(log) as lines:
-        assert re.search(r"vcuda-container-hook: placement: .*; ask for less", lines.read())
+        told = rf"vcuda-container-hook: placement: .*; ask for less.* \(allocation {container}\)"
+        assert re.search(told, lines.read())
 
 
 @pytest.mark.parametrize("place", ["usr/local", "usr/bin", "run"])

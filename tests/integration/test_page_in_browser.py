@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.server
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -14,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from needed import cannot
-from unit.ground import gpus
+from integration import browser
+from unit.ground import GIB, gpus
 from unit.tenants import Tenants
-from vcuda_plugin import page_shell, usage_page
+from vcuda_oci.allocation import GpuShare
+from vcuda_plugin import graph_page, page_shell, usage_page
 from vcuda_plugin.node_gpus import NodeGpus
-from vcuda_plugin.node_look import Node
+from vcuda_plugin.node_look import Node, View
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
@@ -54,13 +54,8 @@ def serving(pages: list[bytes]) -> Iterator[tuple[str, list[str]]]:
 
 def shown(address: str, folder: Path) -> str:
     """The page as it stands after some seconds of the browser's own, quickened, time."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
-        cannot("chromium is not installed")
-    command = [
-        *(browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-        *(f"--user-data-dir={folder}/profile", "--virtual-time-budget=9000", "--dump-dom", address),
-    ]
+    words = (f"--user-data-dir={folder}/profile", "--virtual-time-budget=9000", "--dump-dom")
+    command = [browser.program(), *browser.OPTIONS, *words, address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -91,3 +86,65 @@ def test_the_page_follows_what_happens_and_runs_no_name(tenants: Tenants, tmp_pa
     assert "ml/&lt;img src=x" in dom and "/latecomer" in dom
     assert "<title>node-1: GPUs</title>" in dom
     assert '<html lang="en">' in dom, "it is not marked as stale"
+
+
+def busy_node(tenants: Tenants) -> View:
+    """Eight GPUs and a pod with a name as long as they may be."""
+    pod = {"uid": "u", "namespace": "research", "name": "train-" + "x" * 57, "container": "main"}
+    tenants.holds("pod-u.main", pod=pod, shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    tenants.uses("box", held=GIB)
+    node = Node("node-1", tenants.state_dir)
+    node.known = NodeGpus(gpus(*[80] * 8), unhealthy={"GPU-1": "Xid 79"})
+    return asyncio.run(node.view())
+
+
+WIDTH = "[document.documentElement.scrollWidth, innerWidth]"
+CONTRAST = """
+(() => {
+  const light = (colour) => {
+    const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map((each) => {
+      const part = each / 255;
+      return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const style = getComputedStyle(document.querySelector(".card"));
+  const [ink, card] = [light(style.color), light(style.backgroundColor)];
+  return [card > 0.5, (Math.max(ink, card) + 0.05) / (Math.min(ink, card) + 0.05)];
+})()
+"""
+
+
+@pytest.mark.parametrize("render", [usage_page.render, graph_page.render])
+def test_on_a_phone_nothing_lies_beyond_the_edge_and_dark_is_as_readable_as_light(
+    tenants: Tenants, tmp_path: Path, render: Any
+) -> None:
+    page = render(busy_node(tenants))
+    with serving([page]) as (address, _), browser.browsing(tmp_path) as tab:
+        phone = {"width": 360, "height": 740, "deviceScaleFactor": 3, "mobile": True}
+        tab.tell("Emulation.setDeviceMetricsOverride", **phone)
+        for scheme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            tab.tell("Emulation.setEmulatedMedia", features=features)
+            tab.open(address)
+            assert tab.evaluate(WIDTH) == [360, 360]
+            is_light, contrast = tab.evaluate(CONTRAST)
+            # Source: WCAG 2.1, 1.4.6, what reads well for all.
+            assert (is_light, contrast >= 7) == (scheme == "light", True)
+
+
+def test_without_script_the_page_shows_what_there_is_and_then_what_comes(
+    tenants: Tenants, tmp_path: Path
+) -> None:
+    before = usage_page.render(busy_node(tenants))
+    tenants.holds("latecomer")
+    after = usage_page.render(busy_node(tenants))
+    with serving([before, after]) as (address, asked), browser.browsing(tmp_path) as tab:
+        tab.tell("Emulation.setScriptExecutionDisabled", value=True)
+        tab.open(address)
+        first = tab.text()
+        tab.wait_for("Page.loadEventFired")
+        second = tab.text()
+    assert ["box" in first, "latecomer" in first, "latecomer" in second] == [True, False, True]
+    assert asked[:2] == ["/usage", "/usage"]

@@ -154,7 +154,10 @@ def test_an_annotation_that_makes_no_sense_decides_nothing_and_is_told_once(
     last = pods.api.create("last", ASKS)
     pods.await_kept(*uids.values(), last)
     texts = [event["text"] for event in events.read(pods.state_dir)]
-    assert [f"vcuda-node-agent: {text}" for text in texts] == pods.log()
+    assert pods.log() == [
+        f"vcuda-node-agent: {text} (allocation pod-{uid}.main)"
+        for uid, text in zip(uids.values(), texts, strict=True)
+    ]
     for (name, (_, complaint)), text in zip(nonsense.items(), texts, strict=True):
         assert text.startswith(f"pod default/{name} ({uids[name]}): ") and complaint in text
         assert "; it decides nothing here: delete the pod" in text

@@ -65,9 +65,8 @@ def test_the_agents_door_refuses_with_the_same_line(
         try:
             mount("ro")
             refused = engine.run(container, ["echo", "hello"], **asking(engine, core=30))
-            assert re.fullmatch(
-                LINE.format(program="vcuda-container-runtime") + "\n", refused.stderr
-            )
+            line = LINE.format(program="vcuda-container-runtime")
+            assert re.fullmatch(rf"{line} \(allocation {container}\)\n", refused.stderr)
             assert (refused.rc, refused.stdout) == (1, "")
             mount("rw")
             again = engine.run(container, ["echo", "hello"], **asking(engine, core=30))

@@ -19,9 +19,9 @@ from packages.machine import REPOSITORY
 
 TREES = REPOSITORY + "/build/package-trees"
 COMPLETIONS = (
-    "bash-completion/completions/vcuda",
-    "zsh/site-functions/_vcuda",
-    "fish/vendor_completions.d/vcuda.fish",
+    "bash-completion/completions/{}",
+    "zsh/site-functions/_{}",
+    "fish/vendor_completions.d/{}.fish",
 )
 # RHEL 9 and its kin have the oldest C library of the distributions that are served: 2.34.
 OLDEST_GLIBC = (2, 34)
@@ -142,8 +142,8 @@ def test_the_manual_and_completion_tell_of_every_verb_and_option(page: str, pars
     (packed,) = Path(TREES).glob(f"*/usr/share/man/man?/{page}.gz")
     told = gzip.decompress(packed.read_bytes()).decode().replace("\\-", "-")
     assert {word for word in words if word not in told} == set()
-    if page == "vcuda.1":
-        for completion in COMPLETIONS:
-            script = Path(f"{TREES}/vcuda-runtime/usr/share/{completion}").read_text()
-            long = {word.removeprefix("--") for word in words if not re.match("-[^-]", word)}
-            assert {word for word in long if word not in script} == set()
+    for completion in COMPLETIONS:
+        place = completion.format(page.partition(".")[0])
+        script = (packed.parents[2] / place).read_text()
+        long = {word.removeprefix("--") for word in words if not re.match("-[^-]", word)}
+        assert {word for word in long if word not in script} == set()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from unit.ground import record
@@ -15,6 +18,32 @@ from vcuda_oci.ledger import Ledger
 
 _GPU = pages.USAGE_HEAD_SIZE
 _SLOTS = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+
+
+@contextlib.contextmanager
+def always_busy(usage: Sequence[str], period: float, step_ns: int) -> Iterator[None]:
+    """While it lasts, each of these pages says every `period` seconds that its container used its
+    first GPU for so much longer, and waited for it as long."""
+    at = {name: at for name, at, _ in pages.offsets()}
+    over = threading.Event()
+
+    def go_on() -> None:
+        done = 0
+        while not over.wait(period):
+            done += step_ns
+            for path in usage:
+                with open(path, "r+b", 0) as page:
+                    for figure in ("busy_ns", "throttled_ns"):
+                        page.seek(_GPU + at[f"usage_gpu.{figure}"])
+                        page.write(struct.pack("=Q", done))
+
+    worker = threading.Thread(target=go_on)
+    worker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        worker.join()
 
 
 class Tenants:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import select
-import shutil
-import subprocess
-import time
 from typing import Any
 
 import pytest
 
-from needed import cannot
 from unit.ground import write
 from vcuda_hook import cli, run
 from vcuda_oci import grant
@@ -150,107 +145,6 @@ def test_the_policys_options_become_the_requests_words(monkeypatch: Any, tmp_pat
 )
 def test_a_volume_is_source_destination_and_perhaps_ro(text: str, volume: Any) -> None:
     assert run.parse_volume(text) == volume
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_every_verb(shell: str, capsys: Any) -> None:
-    assert cli.main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    for verb in VERBS:
-        assert verb in script
-    assert "all-dead" in script
-
-
-@pytest.mark.parametrize(
-    ("line", "answers"),
-    [
-        (["vcuda", "r"], ["run", "release"]),
-        (["vcuda", "release", "--a"], ["--all-dead"]),
-        (["vcuda", "doctor", "--"], ["--help", "--json"]),
-        (["vcuda", "--config", "x", "ps", "--"], ["--help", "--json"]),
-        (["vcuda", "configure", "c"], ["containerd", "crio"]),
-        (["vcuda", "configure", "docker", "--d"], ["--dry-run", "--default"]),
-        (["vcuda", "cdi", "g"], ["generate"]),
-        (["vcuda", "limit", "--p"], ["--policy", "--priority"]),
-        (["vcuda", "events", "--f"], ["--follow"]),
-        (["vcuda", "top", "--"], ["--help", "--json", "--once", "--interval", "--sort"]),
-        (["vcuda", "cdi", "generate", "--w"], ["--watch"]),
-    ],
-)
-def test_bash_completes_verbs_and_their_options(
-    line: list[str], answers: list[str], capsys: Any
-) -> None:
-    cli.main(["completion", "bash"])
-    ask = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _vcuda_words; echo "${COMPREPLY[@]}"'
-    answer = subprocess.run(
-        ["/bin/bash", "-c", capsys.readouterr().out + ask, "bash", *line],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    assert answer.stdout.split() == answers
-
-
-LINES = [
-    ("vcuda r", ["release", "run"]),
-    ("vcuda top --", ["--interval", "--json", "--once", "--sort"]),
-    ("vcuda inspect --", ["--json"]),
-    ("vcuda events --", ["--follow", "--json", "--since"]),
-]
-
-
-@pytest.mark.parametrize(("line", "answers"), LINES, ids=[line for line, _ in LINES])
-def test_fish_completes_verbs_and_their_options(
-    line: str, answers: list[str], tmp_path: Any, capsys: Any
-) -> None:
-    if shutil.which("fish") is None:
-        cannot("fish is not installed")
-    cli.main(["completion", "fish"])
-    script = write(f"{tmp_path}/vcuda.fish", capsys.readouterr().out)
-    answer = subprocess.run(
-        ["fish", "--no-config", "-c", f"source {script}; complete -C '{line}'"],
-        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    assert set(answers) <= set(answer.stdout.split())
-
-
-@pytest.mark.parametrize(("line", "answers"), LINES, ids=[line for line, _ in LINES])
-def test_zsh_completes_verbs_and_their_options(
-    line: str, answers: list[str], tmp_path: Any, capsys: Any
-) -> None:
-    """As a user types it: zsh completes on a terminal only."""
-    if shutil.which("zsh") is None:
-        cannot("zsh is not installed")
-    cli.main(["completion", "zsh"])
-    script = write(f"{tmp_path}/vcuda.zsh", capsys.readouterr().out)
-    begin = f"autoload -U compinit && compinit -u -D; source {script}; echo re''ady\n"
-    ours, theirs = os.openpty()
-    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TERM": "xterm"}
-    shell = subprocess.Popen(
-        ["zsh", "-f", "-i"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    )
-    os.close(theirs)
-    try:
-        os.write(ours, begin.encode())
-        shown(ours, ["ready"])
-        os.write(ours, f"{line}\t\t".encode())
-        shown(ours, answers)
-    finally:
-        shell.kill()
-        shell.wait()
-        os.close(ours)
-
-
-def shown(terminal: int, words: list[str]) -> None:
-    """Waits until the terminal has shown all of them, parted or not."""
-    text, deadline = "", time.monotonic() + 30
-    while not all(word in text for word in words):
-        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, text
-        text += os.read(terminal, 4096).decode(errors="replace")
 
 
 def read(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -21,6 +22,7 @@ from vcuda_oci.ledger import Ledger
 GONE = "echo 'container does not exist' >&2; exit 1"
 RUNS = """echo '{"id": "box", "status": "running"}'"""
 ROOT = "/run/engine"
+DELETE = ("--root", ROOT, "delete", "box")
 
 
 class Node:
@@ -211,7 +213,23 @@ def test_a_ledger_that_cannot_be_locked_is_one_line_and_no_failure(node: Node) -
     status, line = node.delete()
     assert (status, line.count("\n")) == (0, 1)
     assert line.startswith(f"vcuda-container-runtime: {node.ledger.state_dir}/lock: cannot be")
+    assert line.endswith(" (allocation box)\n")
     assert node.holders() == ["box", "other"]
+
+
+def test_a_release_that_cannot_be_told_is_one_line_and_done(node: Node) -> None:
+    path = write(f"{node.ledger.state_dir}/{events.NAME}", "\n" * 4096)
+
+    def let_no_file_grow_further() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    # Python ignores SIGXFSZ, and so does who is started by it here.
+    status, line = node.call(*DELETE, preexec_fn=let_no_file_grow_further, restore_signals=False)
+    assert (status, line) == (
+        0,
+        f"vcuda-container-runtime: {path}: cannot be written: File too large (allocation box)\n",
+    )
+    assert node.holders() == ["other"]
 
 
 def test_a_named_slice_is_no_containers_to_give_back(node: Node) -> None:

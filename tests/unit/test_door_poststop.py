@@ -78,7 +78,7 @@ def test_what_is_no_state_is_one_line_and_no_failure(ended: Ended, state: bytes)
     with ended.installed.door():
         assert ended.hook("poststop", "box", state=state) == (
             0,
-            line + "let the runtime call this hook\n",
+            line + "let the runtime call this hook (allocation box)\n",
         )
     assert (ended.holders(), ended.python_starts()) == (["box", "other"], 0)
 

@@ -129,7 +129,7 @@ def test_a_refusal_is_told_with_its_reason_and_the_log_carries_the_id(
     [event] = events.read(node.ledger.state_dir)
     assert (event["kind"], event["allocation"], event["from"]) == ("refused", allocation, WRAPPER)
     assert (event["container"], event.get("pod")) == ("box", pod)
-    assert line == f"{WRAPPER}: {event['text']}\n"
+    assert line == f"{WRAPPER}: {event['text']} (allocation {allocation})\n"
     with open(log) as file:
         (entry,) = file
     if log_format == "json":

@@ -95,7 +95,7 @@ def test_a_state_that_is_none_is_one_line_and_no_failure(hook: Hook, state: byte
     hook.holds(record("box"))
     assert hook("poststop", "box", state=state) == (
         0,
-        NO_STATE + "let the runtime call this hook\n",
+        NO_STATE + "let the runtime call this hook (allocation box)\n",
     )
     assert shares_of(hook.ledger) == {"box": record().shares}
 
@@ -170,8 +170,9 @@ def test_a_broken_record_is_one_line_and_no_failure(hook: Hook) -> None:
     write(hook.ledger.allocations + "/box.json", "{")
     status, line = hook("poststop", "box", state={"id": "box"})
     assert status == 0
-    where = f"allocation box, {hook.ledger.allocations}/box.json"
+    where = f"{hook.ledger.allocations}/box.json"
     assert line.startswith(f"vcuda-container-hook: {where}: is not a")
+    assert line.endswith(" (allocation box)\n")
     assert line.count("\n") == 1
     assert left_in(hook.ledger.state_dir) == ["allocations/box.json"]
 
@@ -182,7 +183,7 @@ def test_a_state_dir_that_is_gone_or_a_bad_setting_is_no_failure(hook: Hook, tmp
     assert hook("poststop", "box", state={"id": "box"}) == (
         0,
         f"vcuda-container-hook: {hook.config}:1: unknown key 'stat-dir'; "
-        "did you mean 'state-dir'?\n",
+        "did you mean 'state-dir'? (allocation box)\n",
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -158,9 +159,14 @@ def test_those_who_wait_longest_make_room_for_who_asks(served: Served) -> None:
 
 
 def test_500_scrapes_at_once_are_all_answered(served: Served) -> None:
-    before = resident_bytes(served.process.pid)
-    with ThreadPoolExecutor(50) as clients:
-        answers = list(clients.map(lambda _: served.get("/metrics"), range(500)))
+    before, all_at_once = resident_bytes(served.process.pid), threading.Barrier(500)
+
+    def scrape(_: int) -> tuple[int, dict[str, str], bytes]:
+        all_at_once.wait(60)
+        return served.get("/metrics")
+
+    with ThreadPoolExecutor(500) as clients:
+        answers = list(clients.map(scrape, range(500)))
     assert {status for status, _, _ in answers} == {200}
     assert {body.count(b"vcuda_container_memory_limit_bytes{") for _, _, body in answers} == {128}
     assert resident_bytes(served.process.pid) - before < 48 << 20

@@ -62,7 +62,7 @@ def test_what_the_driver_cannot_give_is_refused_and_nothing_is_held(
     node: Node, variable: str, message: str
 ) -> None:
     spec = asking(HALF, variable)
-    assert node.create(spec) == (1, f"vcuda-container-runtime: {message}\n")
+    assert node.create(spec) == (1, f"vcuda-container-runtime: {message} (allocation box)\n")
     assert node.edited() == spec
     assert [name for name in left_in(node.ledger.state_dir) if name != "host.json"] == []
     assert node.runtime.calls() == []

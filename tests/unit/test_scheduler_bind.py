@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Any
+
+import pytest
 
 from unit import clusters
 from unit.clusters import SETTINGS, container, facts, node, told
@@ -108,6 +111,34 @@ def test_an_event_that_comes_before_the_answer_counts_the_pod_once() -> None:
     assert (held(cluster), cluster.assumed) == ({"uid-p": [GpuShare("GPU-n-0", 4 * GIB, 30)]}, {})
     server = Server(PENDING)
     assert (bind(cluster, server), server.sent) == ("", [])
+
+
+def test_a_line_for_each_container_says_what_it_gets_or_why_not_with_its_allocations_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    pending = clusters.pod("p", container(core=30, memory=16), container("b", core=100))
+    full = clusters.pod("q", container(core=200), node="n")
+    shares = {"main": [GpuShare("GPU-n-1", GIB, 9)]}
+    bound = clusters.pod("p", container(core=9, memory=4), node="n", shares=shares)
+    assert bind(clusters.cluster(NODE, pending), Server(pending)) == ""
+    assert bind(clusters.cluster(NODE, pending), Server(bound, 409)) == ""
+    assert bind(clusters.cluster(NODE, pending), Server(pending, 500)) != ""
+    assert bind(clusters.cluster(NODE, pending, full), Server(pending)) != ""
+    assert bind(clusters.cluster(NODE), Server(None)) == "pod default/p is gone"
+    main, b = " (allocation pod-uid-p.main)", " (allocation pod-uid-p.b)"
+    no_room = "node n: 0 of 2 GPUs are wholly free; 1 asked"
+    assert caplog.messages == [
+        f"bind default/p (uid-p) to n: {what}"
+        for what in (
+            "30 % and 4.0 GiB of GPU-n-1" + main,
+            "100 % and 16.0 GiB of GPU-n-0" + b,
+            "9 % and 1.0 GiB of GPU-n-1" + main,
+            *("the API server: 500 said" + id for id in (main, b)),
+            *(no_room + id for id in (main, b)),
+            "pod default/p is gone",
+        )
+    ]
 
 
 def test_a_clock_that_jumps_gives_nothing_up(monkeypatch: Any) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ import pytest
 from unit.driver_root import DriverRoot
 from unit.ground import GIB, ROOT, write
 from unit.seen_terminal import SeenTerminal
-from unit.tenants import Tenants
+from unit.tenants import Tenants, always_busy
 from vcuda_oci import policies
 from vcuda_oci.allocation import GpuShare
 
@@ -30,7 +30,7 @@ _START = (
 
 
 class Node:
-    def __init__(self, folder: str, driver: DriverRoot) -> None:
+    def __init__(self, folder: str, driver: DriverRoot | SimpleNamespace) -> None:
         self.tenants = Tenants(folder)
         lines = f'state-dir = "{folder}/state"\ndriver-root = "{driver.path}"\n'
         self.config = write(f"{folder}/config.toml", lines)
@@ -70,26 +70,6 @@ def node(driver: DriverRoot, tmp_path: Any) -> Iterator[Node]:
     made.close()
 
 
-@contextlib.contextmanager
-def always_busy(tenants: Tenants, id: str) -> Iterator[None]:
-    """More at each moment, so that it is so between any two looks."""
-    ended = threading.Event()
-
-    def go_on() -> None:
-        done = 0
-        while not ended.wait(0.01):
-            done += 10**12
-            tenants.uses(id, held=GIB, busy_ns=done, throttled_ns=done)
-
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 def names(lines: list[str]) -> list[str]:
     """Of the tenants, from above."""
     return [line.split()[1] for line in lines if " of " in line and line[1:2] == " "]
@@ -117,7 +97,7 @@ def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node:
     terminal.until(lambda lines: "1 GiB of 4 GiB" in lines[6])
     node.tenants.holds("later", shares=[GpuShare("GPU-1", GIB, 10)])
     terminal.until(lambda lines: "A later" in lines[13])
-    with always_busy(node.tenants, "box"):
+    with always_busy([node.tenants.page("box")], 0.01, 10**12):
         terminal.until(lambda lines: "100 of 20 %" in lines[6] and "100 %" in lines[6])
     terminal.press("q")
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
@@ -228,3 +208,21 @@ def test_a_record_that_is_broken_and_a_gpu_that_is_gone_are_shown(node: Node) ->
         "",
         "half.json is not a whole record: see 'vcuda ps'",
     ]
+
+
+@pytest.mark.parametrize("driver_is_there", [False, True], ids=["no driver", "a driver of no GPU"])
+def test_a_host_without_gpus_or_containers_is_shown_as_one(
+    tmp_path: Path, driver_is_there: bool
+) -> None:
+    root = DriverRoot(tmp_path / "driver", count=0).path if driver_is_there else "/nowhere"
+    bare = Node(str(tmp_path), SimpleNamespace(path=root))
+    words = ("--once", "--interval", "0.1")
+    head, *rest = bare.prints(*words).splitlines()
+    assert (head.endswith("  0 GPUs, 0 containers, by name"), rest) == (
+        *(True, ["", "No GPU is known: 'vcuda gpus' says why."]),
+    )
+    told = json.loads(bare.prints("--json", *words))
+    assert (told["gpus"], told["tenants"], told["broken_records"]) == ([], [], [])
+    bare.tenants.holds("box", shares=[GpuShare("GPU-0", GIB, 10)])
+    assert names(bare.prints(*words).splitlines()) == ["box"]
+    bare.close()

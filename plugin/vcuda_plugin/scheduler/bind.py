@@ -7,28 +7,33 @@ not bound. Source: k8s.io/kubernetes, pkg/registry/core/pod/storage, BindingREST
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vcuda_oci import names
 from vcuda_oci.decision import Decision
+from vcuda_oci.errors import with_id
+from vcuda_oci.identity import pod_key
 from vcuda_oci.placement import Refused
 
 from . import annotations as known
 from .api import Unreachable, Withheld, pod_path
 from .objects import PodFacts, pod_of
-from .place import decided
+from .place import Placed, decided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
+    from vcuda_oci.allocation import GpuShare
     from vcuda_oci.config import Config
 
     from .ask import PodAsk
     from .cluster import Cluster
     from .extender_api import Binding
     from .objects import NodeFacts
-    from .place import Placed
+
+_log = logging.getLogger(__name__)
 
 
 class Calls(Protocol):
@@ -53,26 +58,35 @@ class Binder:
 
     async def bind(self, asked: Binding) -> str:
         """What went wrong; "": the pod is bound, now or by an earlier call."""
+        pod: PodFacts | str = ""
         try:
             pod = self._cluster.pods.get(asked.uid) or await self._fetch(asked)
-            if isinstance(pod, str):
-                return pod
-            # After what may have taken seconds, and before anything is counted or sent.
-            if self._why_not and (standby := self._why_not()):
-                return standby
-            if (pod.namespace, pod.name) != (asked.namespace, asked.name):
-                return f"the pod with UID {asked.uid} is {pod.namespace}/{pod.name}"
-            if pod.node:
-                return _where(pod, asked)
-            if pod.trouble:
-                return pod.trouble
-            if pod.ask is None:
-                return await self._post(asked, {}, self._why_not)
-            return await self._reserve_and_post(asked, pod, pod.ask)
+            failure = pod if isinstance(pod, str) else await self._bind(asked, pod)
         except Withheld as error:
-            return str(error)
+            failure = str(error)
         except Unreachable as error:
-            return f"the API server: {error}"
+            failure = f"the API server: {error}"
+        if failure:
+            ask = pod.ask if isinstance(pod, PodFacts) else None
+            # Of a pod whose containers are not known, there are no ids.
+            for name in [each.name for each in ask.containers] if ask else [""]:
+                _log.warning("%s", _line(asked, failure, name))
+        return failure
+
+    async def _bind(self, asked: Binding, pod: PodFacts) -> str:
+        """Raises Unreachable; Withheld."""
+        # After what may have taken seconds, and before anything is counted or sent.
+        if self._why_not and (standby := self._why_not()):
+            return standby
+        if (pod.namespace, pod.name) != (asked.namespace, asked.name):
+            return f"the pod with UID {asked.uid} is {pod.namespace}/{pod.name}"
+        if pod.node:
+            return _where(pod, asked)
+        if pod.trouble:
+            return pod.trouble
+        if pod.ask is None:
+            return await self._post(asked, {}, Placed(), self._why_not)
+        return await self._reserve_and_post(asked, pod, pod.ask)
 
     async def _reserve_and_post(self, asked: Binding, pod: PodFacts, ask: PodAsk) -> str:
         cluster, now = self._cluster, time.monotonic()
@@ -103,10 +117,14 @@ class Binder:
             return self._why_not() if self._why_not else ""
 
         held = why_not if self._why_not else None
-        return await self._post(asked, said(ask, placed, facts), held)
+        return await self._post(asked, said(ask, placed, facts), placed, held)
 
     async def _post(
-        self, asked: Binding, annotations: dict[str, str], why_not: Callable[[], str] | None
+        self,
+        asked: Binding,
+        annotations: dict[str, str],
+        placed: Placed,
+        why_not: Callable[[], str] | None,
     ) -> str:
         """Raises Unreachable: nobody knows whether it is bound; Withheld: not by this call, but an
         earlier one may have. What is assumed stays so."""
@@ -121,6 +139,7 @@ class Binder:
         status, answer = await self._api.call("POST", path, body, why_not)
         if status < 300:
             self._cluster.confirm(asked.uid, asked.node, time.monotonic())
+            _tell_bound(asked, placed.containers)
             return ""
         if status >= 500:
             raise Unreachable(f"{status} {_message(answer)}")
@@ -129,6 +148,7 @@ class Binder:
             pod = await self._fetch(asked)
             if isinstance(pod, PodFacts) and pod.node == asked.node:
                 self._adopt(pod)
+                _tell_bound(asked, pod.decision.containers if pod.decision else {})
                 return ""
         self._cluster.undo(asked.uid, asked.node)
         return f"the API server: {status} {_message(answer)}"
@@ -162,6 +182,16 @@ class Binder:
 
 def _where(pod: PodFacts, asked: Binding) -> str:
     return "" if pod.node == asked.node else f"the pod is bound to {pod.node} already"
+
+
+def _tell_bound(asked: Binding, containers: Mapping[str, Sequence[GpuShare]]) -> None:
+    for name, shares in containers.items():
+        _log.info("%s", _line(asked, "; ".join(each.amounts for each in shares), name))
+
+
+def _line(asked: Binding, what: str, container: str) -> str:
+    """With the id that the container's allocation will have."""
+    return with_id(f"{asked}: {what}", pod_key(asked.uid, container) if container else "")
 
 
 def said(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:

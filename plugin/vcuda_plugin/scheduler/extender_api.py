@@ -44,6 +44,10 @@ class Binding:
     uid: str
     node: str
 
+    def __str__(self) -> str:
+        """As logs begin with it."""
+        return f"bind {self.namespace}/{self.name} ({self.uid}) to {self.node}"
+
 
 def candidates(body: bytes) -> Candidates:
     """ExtenderArgs. Raises Malformed."""
