@@ -98,7 +98,10 @@ tell_released (const struct held *held)
   if (fd < 0)
     return;
   if (size > 0 && (size_t) size < sizeof line && write (fd, line, (size_t) size) < 0)
-    fprintf (stderr, "%s: cannot be written: %s\n", path, strerror (errno));
+    fprintf (
+        stderr,
+        "vcuda-container-runtime: %s: cannot be written: %s; free space there, or set state-dir\n",
+        path, strerror (errno));
   close (fd);
 }
 

@@ -143,7 +143,7 @@ def test_what_undo_leaves_is_told_and_ends_with_1(desk: Desk, capsys: Any) -> No
     capsys.readouterr()
     assert desk.run("docker", "--undo") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {desk.path}: runtimes.vcuda was changed since: left as it is\n"
+        f"vcuda: {desk.path}: runtimes.vcuda: was changed since, and stays; remove it by hand\n"
     )
     assert json.loads(desk.read()) == {"runtimes": {"vcuda": {"path": "/opt/other"}}}
 
