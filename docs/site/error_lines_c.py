@@ -19,6 +19,7 @@ _STRING = re.compile(r"\"((?:\\.|[^\"\\])*)\"|([a-zA-Z_]\w*)")
 _IN_A_CALL = re.compile(r"(?m)^(die|fail|refuse) \([^)]*\)\s*\{\s*\Z")
 _DEFINED = re.compile(r"(?m)^#define (\w+) ((?:[A-Z_]+ )?\".*\")$")
 _INCLUDED = re.compile(r"(?m)^#include \"([^\"]+)\"$")
+_MEND = re.compile(r"snprintf \(mend, sizeof mend,\s*((?:\"(?:\\.|[^\"\\])*\"\s*)+)")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # What shows how a program is called, and how the shim writes a line.
 _HELP = re.compile(r"usage \(stderr\)|fputs \(help, [^;]*stderr\)|write \(STDERR_FILENO, line, ")
@@ -51,6 +52,8 @@ def _known(path: str) -> dict[str, str]:
                 break
     for name, value in _DEFINED.findall(_read(path)):
         known[name] = _text(value, known)
+    for mend in _MEND.findall(_read(path)):
+        known["mend"] = re.sub(r"%\w+", UNKNOWN, _text(mend, known))
     return known
 
 

@@ -181,6 +181,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             "libvcuda/softgpu/create_topology.c",
             "libvcuda/softgpu/divide.c",
             "libvcuda/softgpu/files.c",
+            "libvcuda/softgpu/option_value.c",
             "libvcuda/softgpu/order.c",
         ),
         "Programs that use a GPU, and clocks of their own.": (
