@@ -130,7 +130,7 @@ NO_CLUSTER = "takes a cluster; tests/chart holds what is applied against the API
 GPU = "takes a GPU; tests/gpu asks the software one the same"
 HOURS = "takes an idle machine, and up to hours"
 FUZZ = "takes a long run's finds; tests/fuzz/test_fuzz.py makes a short one of each"
-SIGNED = "takes the key of who releases"
+SIGNED = "takes the key of who releases; tests/packages/test_release.py has one"
 GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler")
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 NO_REGISTRY = "takes a base image; tests/packages/test_containerfile.py does its steps"
