@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import error_lines
 import error_lines_c
-from error_lines import REPOSITORY, UNKNOWN, Line
+import error_lines_sh
+from error_line import REPOSITORY, UNKNOWN, Line, Unreadable
 
 HEAD = f"""\
 # Error lines
@@ -19,7 +21,8 @@ HEAD = f"""\
 Made of the code by `make pages`; do not edit. Each is one line, `program: where: what; mend`.
 `<name>` is the name, path or figure at hand, `{UNKNOWN}` any text. A container that is refused
 leaves nothing behind: no share, no file. An error that has no such line is a mistake of vcuda's,
-and keeps its traceback.
+and keeps its traceback. An option that is not there, or lacks its value, is told by
+`program: error: …`, below how the program is called.
 
 A start's line is what the engine shows, and stands in `vcuda events`; behind the mend it has
 `(allocation ID)`, for [`vcuda events ID`](cli.md#events-name). `vcuda doctor` finds much of what is
@@ -35,6 +38,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "The settings are read. Every program does so first.": (OCI + "config.py",),
         "The front door looks for the runtime below it, and for Python.": (
             "oci/launcher/launcher.c",
+            "oci/launcher/release.h",
             OCI + "runtime.py",
         ),
         "The bundle that the engine made is read and rewritten.": (
@@ -74,7 +78,16 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             "oci/launcher/procfs_hook.c",
         ),
     },
+    "In a container": {
+        "The shim says so, in the program that uses a GPU.": (
+            "libvcuda/src/pages.c",
+            "libvcuda/src/page_fault.c",
+            "libvcuda/src/slot.c",
+            "libvcuda/src/managed.c",
+        ),
+    },
     "The vcuda command": {
+        "Its command line.": (HOOK + "cli.py", HOOK + "cli_live.py", HOOK + "cli_engines.py"),
         "`vcuda run`": (HOOK + "run.py", HOOK + "overlay.py", HOOK + "spec.py"),
         "`vcuda inspect`, `limit`, `release`, `events`, `top`, `gpus`": (
             HOOK + "show.py",
@@ -98,6 +111,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "vcuda-node-agent": {
         "It starts.": (
+            PLUGIN + "needed.py",
             PLUGIN + "agent.py",
             PLUGIN + "cluster.py",
             PLUGIN + "kube_api.py",
@@ -122,11 +136,17 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "It follows its node's pods, and labels the node.": (
             PLUGIN + "pod_watch.py",
             PLUGIN + "pod_events.py",
+            PLUGIN + "node_metadata.py",
             PLUGIN + "labelling.py",
         ),
     },
     "vcuda-scheduler-extender": {
-        "It starts.": (TENDER + "main.py", TENDER + "api.py", TENDER + "quota_limits.py"),
+        "It starts.": (
+            PLUGIN + "needed.py",
+            TENDER + "main.py",
+            TENDER + "api.py",
+            TENDER + "quota_limits.py",
+        ),
         "A node is not for a pod. kube-scheduler shows the line as the pod's event.": (
             PLUGIN + "pod_amounts.py",
             TENDER + "ask.py",
@@ -148,6 +168,13 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             TENDER + "simulation/rows.py",
         ),
     },
+    "The packages": {
+        "They are installed or removed. Nothing of it fails the installation or the removal.": (
+            "packaging/nfpm/installed.sh",
+            "packaging/nfpm/removing.sh",
+            "packaging/nfpm/removed.sh",
+        ),
+    },
     "The software GPU": {
         "`softgpu` makes, divides and removes GPUs.": (
             "libvcuda/softgpu/create.c",
@@ -155,6 +182,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             "libvcuda/softgpu/create_topology.c",
             "libvcuda/softgpu/divide.c",
             "libvcuda/softgpu/files.c",
+            "libvcuda/softgpu/option_value.c",
             "libvcuda/softgpu/order.c",
         ),
         "Programs that use a GPU, and clocks of their own.": (
@@ -165,6 +193,11 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             "libvcuda/softgpu/clock/seats.c",
         ),
     },
+}
+# What is said on standard error when nothing is wrong.
+NO_ERRORS = {
+    # How far it is.
+    TENDER + "simulation/command.py": "<come> of … pods came, <waiting> wait",
 }
 # How a refusal of placement is told where it is not by a container's start.
 RETRY = ("<node>", "ask for less, or free a share: the pod is tried again by itself")
@@ -180,14 +213,28 @@ TOLD_AS = {
 
 
 def main() -> None:
+    wrong = [reason for path in _sources() for reason in _wrong(path)]
+    if wrong:
+        raise SystemExit("\n".join(wrong))
     print("\n".join(_page()))
 
 
+def _wrong(path: str) -> Iterator[str]:
+    """What this page cannot show of what the file says."""
+    try:
+        said = lines(path)
+    except Unreadable as error:
+        yield f"{error}: no line that this page can show; write it as others do"
+        return
+    placed = [files for group in SITUATIONS.values() for files in group.values() if path in files]
+    if said and not placed:
+        yield f"{path}: no situation for what it says; name it in SITUATIONS"
+    for line in said:
+        if line.where and not line.mend:
+            yield f"{path}: {_front(line)}: no mend; say how it is mended, where it is raised"
+
+
 def _page() -> Iterator[str]:
-    forgotten = _with_lines() - _placed()
-    if forgotten:
-        names = ", ".join(sorted(forgotten))
-        raise SystemExit(f"{names}: no situation for what they say; name them in {__file__}")
     yield HEAD
     for program, situations in SITUATIONS.items():
         yield f"## {program}\n"
@@ -198,24 +245,28 @@ def _page() -> Iterator[str]:
             yield from _table(list(dict.fromkeys(line for path in files for line in lines(path))))
 
 
+@functools.cache
 def lines(path: str) -> list[Line]:
-    if path.endswith(".c"):
-        return error_lines_c.of(path)
-    found = error_lines.of(path)
+    found = _reader(path)(path)
+    if path in NO_ERRORS:
+        found = [line for line in found if line.what != NO_ERRORS[path]]
     if path in TOLD_AS:
         where, mend = TOLD_AS[path]
         return [Line(where, line.what, mend) for line in found]
     return found
 
 
-def _with_lines() -> set[str]:
+def _reader(path: str) -> Callable[[str], list[Line]]:
+    if path.endswith((".c", ".h")):
+        return error_lines_c.of
+    return error_lines_sh.of if path.endswith(".sh") else error_lines.of
+
+
+def _sources() -> list[str]:
     python = [path for root in (OCI, HOOK, PLUGIN) for path in _glob(root + "**/*.py")]
-    c = _glob("oci/launcher/*.c") + _glob("libvcuda/**/*.c")
-    return {path for path in python + c if lines(path)}
-
-
-def _placed() -> set[str]:
-    return {path for group in SITUATIONS.values() for files in group.values() for path in files}
+    c = [path for root in ("oci/launcher", "libvcuda") for path in _glob(root + "/**/*.[ch]")]
+    programs = [path for path in _glob("packaging/vcuda*") if "." not in os.path.basename(path)]
+    return sorted(python + c + programs + _glob("packaging/nfpm/*.sh"))
 
 
 def _glob(pattern: str) -> list[str]:
@@ -225,9 +276,6 @@ def _glob(pattern: str) -> list[str]:
 
 def _table(said: list[Line]) -> Iterator[str]:
     errors = [line for line in said if line.where or line.mend]
-    for line in errors:
-        if not line.mend:
-            raise SystemExit(f"{_front(line)}: no mend; say how it is mended, where it is raised")
     if errors:
         yield "| line | mend |\n| --- | --- |"
         yield from (f"| {_code(_front(line))} | {_code(line.mend)} |" for line in errors)

@@ -75,7 +75,7 @@ $(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,smi smi_query)
 	@echo "link      $@"
 	@$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl
 
-$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state create_topology divide order files stubs_errors)
+$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state create_topology divide order option_value files stubs_errors)
 	@echo "link      $@"
 	@$(CC) $(CFLAGS_COMMON) -o $@ $^
 

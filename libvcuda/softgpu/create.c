@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "option_value.h"
 #include "wish.h"
 
 enum
@@ -37,63 +38,6 @@ usage (FILE *out)
          "       softgpu heal ROOT\n"
          "       softgpu destroy ROOT\n",
          out);
-}
-
-static uint64_t
-number (const char *text, const char *option, uint64_t least, uint64_t most)
-{
-  char *end;
-  errno = 0;
-  unsigned long long value = strtoull (text, &end, 10);
-  if (errno || end == text || *end || *text == '-' || value < least || value > most)
-    {
-      char mend[100];
-      snprintf (mend, sizeof mend, "give a whole number from %llu to %llu",
-                (unsigned long long) least, (unsigned long long) most);
-      fail (2, option, text, mend);
-    }
-  return value;
-}
-
-/* A size, with PER behind its unit.  */
-static uint64_t
-size (const char *option, const char *text, const char *per)
-{
-  static const struct
-  {
-    const char *unit;
-    unsigned shift;
-  } units[] = { { "", 0 }, { "KiB", 10 }, { "MiB", 20 }, { "GiB", 30 }, { "TiB", 40 } };
-  char *end;
-  errno = 0;
-  unsigned long long value = strtoull (text, &end, 10);
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-    if (!errno && end != text && *text != '-' && value
-        && strncmp (end, units[i].unit, strlen (units[i].unit)) == 0
-        && strcmp (end + strlen (units[i].unit), per) == 0
-        && value <= (1ull << 46) >> units[i].shift)
-      return value << units[i].shift;
-  fail (2, option, text,
-        *per ? "give a rate such as 100GiB/s, at most 64TiB/s"
-             : "give a size such as 16GiB, at most 64TiB");
-}
-
-static uint64_t
-duration (const char *text)
-{
-  static const struct
-  {
-    const char *unit;
-    uint64_t ns;
-  } units[] = { { "ns", 1 }, { "us", 1000 }, { "ms", 1000000 }, { "s", 1000000000 } };
-  char *end;
-  errno = 0;
-  unsigned long long value = strtoull (text, &end, 10);
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-    if (!errno && end != text && *text != '-' && strcmp (end, units[i].unit) == 0
-        && value <= 10000000000ull / units[i].ns && value * units[i].ns >= 1000)
-      return value * units[i].ns;
-  fail (2, "--slice", text, "give a time such as 2ms, from 1us to 10s");
 }
 
 static void
@@ -231,13 +175,13 @@ main (int argc, char **argv)
     switch (option)
       {
       case 'g':
-        wish.gpus = (unsigned) number (optarg, "--gpus", 1, SOFTGPU_MAX_GPUS);
+        wish.gpus = (unsigned) option_number ("--gpus", optarg, 1, SOFTGPU_MAX_GPUS);
         break;
       case 'm':
         wish.model = optarg;
         break;
       case 'b':
-        wish.memory_bytes = size ("--memory", optarg, "");
+        wish.memory_bytes = option_size ("--memory", optarg, "");
         break;
       case 'v':
         if (!*optarg || strspn (optarg, "0123456789.") != strlen (optarg) || strlen (optarg) > 27)
@@ -245,20 +189,20 @@ main (int argc, char **argv)
         wish.driver_version = optarg;
         break;
       case 's':
-        wish.seed = number (optarg, "--seed", 0, UINT64_MAX);
+        wish.seed = option_number ("--seed", optarg, 0, UINT64_MAX);
         wish.seeded = true;
         break;
       case 't':
-        wish.slice_ns = duration (optarg);
+        wish.slice_ns = option_time ("--slice", optarg);
         break;
       case 'c':
-        wish.context_bytes = size ("--context-memory", optarg, "");
+        wish.context_bytes = option_size ("--context-memory", optarg, "");
         break;
       case 'n':
         wish.no_managed = true;
         break;
       case 'r':
-        wish.copy_rate = size ("--copy-rate", optarg, "/s");
+        wish.copy_rate = option_size ("--copy-rate", optarg, "/s");
         break;
       case 'y':
         read_topology (optarg, &wish.topology);

@@ -1,6 +1,5 @@
 /* softgpu fail and softgpu heal: failures on order, for every process on the driver root.  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "option_value.h"
 #include "tables.h"
 #include "wish.h"
 
@@ -34,17 +34,6 @@ open_state (const char *root)
   return state;
 }
 
-static uint64_t
-count (const char *text, const char *option, uint64_t most)
-{
-  char *end;
-  errno = 0;
-  unsigned long long value = strtoull (text, &end, 10);
-  if (errno || end == text || *end || *text == '-' || value > most)
-    fail (2, option, text, "give a whole number in its range");
-  return value;
-}
-
 static int
 error_code (const char *text)
 {
@@ -54,7 +43,7 @@ error_code (const char *text)
   for (size_t i = 0; i < softgpu_nvml_error_count; i++)
     if (strcmp (softgpu_nvml_errors[i].name, text) == 0)
       return softgpu_nvml_errors[i].code;
-  return (int) count (text, "--error", 999);
+  return (int) option_number ("--error", text, 0, 999);
 }
 
 /* Has every process look at its orders, now and from its next start on.  */
@@ -100,34 +89,34 @@ order_failures (int argc, char **argv)
         call = optarg;
         break;
       case 'n':
-        nth = count (optarg, "--nth", UINT32_MAX);
+        nth = option_number ("--nth", optarg, 0, UINT32_MAX);
         break;
       case 'p':
-        only = (int) count (optarg, "--gpu", SOFTGPU_MAX_GPUS - 1);
+        only = (int) option_number ("--gpu", optarg, 0, SOFTGPU_MAX_GPUS - 1);
         break;
       case 'e':
         error = error_code (optarg);
         break;
       case 'l':
-        lost = (int) count (optarg, "--lost", SOFTGPU_MAX_GPUS - 1);
+        lost = (int) option_number ("--lost", optarg, 0, SOFTGPU_MAX_GPUS - 1);
         break;
       case 'g':
-        ecc = (int) count (optarg, "--ecc", SOFTGPU_MAX_GPUS - 1);
+        ecc = (int) option_number ("--ecc", optarg, 0, SOFTGPU_MAX_GPUS - 1);
         break;
       case 'k':
-        corrected = count (optarg, "--corrected", UINT32_MAX);
+        corrected = option_number ("--corrected", optarg, 0, UINT32_MAX);
         break;
       case 'u':
-        uncorrected = count (optarg, "--uncorrected", UINT32_MAX);
+        uncorrected = option_number ("--uncorrected", optarg, 0, UINT32_MAX);
         break;
       case 'h':
         error = SOFTGPU_HANGS;
         break;
       case 'v':
-        event = (int) count (optarg, "--event", SOFTGPU_MAX_GPUS - 1);
+        event = (int) option_number ("--event", optarg, 0, SOFTGPU_MAX_GPUS - 1);
         break;
       case 'x':
-        xid = count (optarg, "--xid", 999);
+        xid = option_number ("--xid", optarg, 0, 999);
         break;
       default:
         return 2;

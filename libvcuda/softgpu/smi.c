@@ -176,7 +176,7 @@ main (int argc, char **argv)
       = { .header = !strstr (formats, "noheader"), .units = !strstr (formats, "nounits") };
   if (fields && strncmp (formats, "csv", 3) != 0)
     {
-      fputs ("nvidia-smi: --format: missing or not csv; add --format=csv\n", stderr);
+      fprintf (stderr, "nvidia-smi: --format: missing or not csv; add --format=csv\n");
       return 2;
     }
   int status = start ();

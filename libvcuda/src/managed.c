@@ -1,8 +1,7 @@
 #include "managed.h"
 
-#include <unistd.h>
-
 #include "pages.h"
+#include "say.h"
 
 /* Of the current context's device; 0 where the driver does not know it.  */
 static int
@@ -19,13 +18,12 @@ attribute (CUdevice_attribute which)
 static void
 say_unable (void)
 {
-  static const char line[]
-      = "libvcuda: " VCUDA_GUEST_LIMITS ": memory is overcommitted and this GPU's driver cannot "
-        "page managed memory; set memory-overcommit to 1 on this host\n";
   static bool said;
-  if (!__atomic_exchange_n (&said, true, __ATOMIC_RELAXED)
-      && write (STDERR_FILENO, line, sizeof line - 1) < 0)
-    return;
+  if (!__atomic_exchange_n (&said, true, __ATOMIC_RELAXED))
+    vcuda_say (VCUDA_LINE (VCUDA_GUEST_LIMITS,
+                           "memory is overcommitted and this GPU's driver cannot page managed "
+                           "memory",
+                           "set memory-overcommit to 1 on this host"));
 }
 
 CUresult

@@ -14,20 +14,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "say.h"
+
 /* Who cuts it again and again gets a page of this process's own in the end.  */
 #define MOST_MENDED 1000
 
 static struct vcuda_usage *page;
 static unsigned mended;
-
-static void
-say_cut (void)
-{
-  static const char line[] = "libvcuda: " VCUDA_GUEST_USAGE ": was cut short and is counted anew; "
-                             "leave the file alone\n";
-  if (write (STDERR_FILENO, line, sizeof line - 1) < 0)
-    return;
-}
 
 static bool
 lengthen (int fd)
@@ -53,7 +46,8 @@ mend (void)
   if (fd >= 0)
     close (fd);
   if (!before)
-    say_cut ();
+    vcuda_say (VCUDA_LINE (VCUDA_GUEST_USAGE, "was cut short and is counted anew",
+                           "leave the file alone"));
 }
 
 static void

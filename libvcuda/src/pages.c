@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "page_fault.h"
+#include "say.h"
 
 struct vcuda_pages vcuda_pages;
 int vcuda_readiness;
@@ -47,21 +48,7 @@ usage_sound (const struct vcuda_usage *usage)
          && usage->size >= sizeof *usage;
 }
 
-/* One line, once, on stderr: CUDA's codes cannot say which file is missing.  */
-static void
-say_refused (const char *what)
-{
-  static const char where[] = "libvcuda: " VCUDA_GUEST_DIR ": ";
-  static const char mend[] = "; no GPU call is allowed; start the container again\n";
-  char line[200];
-  size_t used = 0;
-  const char *parts[] = { where, what, mend };
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-    for (const char *at = parts[i]; *at && used < sizeof line; at++)
-      line[used++] = *at;
-  if (write (STDERR_FILENO, line, used) < 0)
-    return;
-}
+#define NO_CALL "no GPU call is allowed; start the container again"
 
 bool
 vcuda_pages_map (void)
@@ -72,13 +59,13 @@ vcuda_pages_map (void)
       = map_file (VCUDA_GUEST_USAGE, sizeof *usage, O_RDWR, PROT_READ | PROT_WRITE);
   const char *wrong = NULL;
   if (!limits)
-    wrong = "'limits' is missing or too short";
+    wrong = VCUDA_LINE (VCUDA_GUEST_DIR, "'limits' is missing or too short", NO_CALL);
   else if (!limits_sound (limits))
-    wrong = "'limits' is malformed";
+    wrong = VCUDA_LINE (VCUDA_GUEST_DIR, "'limits' is malformed", NO_CALL);
   else if (!usage)
-    wrong = "'usage' is missing, too short or not writable";
+    wrong = VCUDA_LINE (VCUDA_GUEST_DIR, "'usage' is missing, too short or not writable", NO_CALL);
   else if (!usage_sound (usage))
-    wrong = "'usage' is malformed";
+    wrong = VCUDA_LINE (VCUDA_GUEST_DIR, "'usage' is malformed", NO_CALL);
 
   /* No lock: this may run under the loader's lock, where waiting for a thread that itself waits
      for the loader would never end. Several threads may map; one wins, the rest unmap.  */
@@ -100,7 +87,7 @@ vcuda_pages_map (void)
         munmap (usage, sizeof *usage);
       if (won)
         {
-          say_refused (wrong);
+          vcuda_say (wrong);
           __atomic_store_n (&vcuda_readiness, VCUDA_REFUSED, __ATOMIC_RELEASE);
         }
     }

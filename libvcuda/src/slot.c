@@ -16,6 +16,7 @@
 #include "image_register.h"
 #include "inside.h"
 #include "pages.h"
+#include "say.h"
 #include "slot_file.h"
 #include "virtual_memory.h"
 
@@ -88,11 +89,12 @@ enter_held (struct vcuda_usage_slot *slot)
 static void
 say_full (void)
 {
-  static const char line[] = "libvcuda: " VCUDA_GUEST_USAGE ": 256 processes of this container use "
-                             "its GPUs; no more can; end one of them\n";
   static bool said;
-  if (!said && write (STDERR_FILENO, line, sizeof line - 1) > 0)
-    said = true;
+  if (!said)
+    vcuda_say (VCUDA_LINE (VCUDA_GUEST_USAGE,
+                           "256 processes of this container use its GPUs; no more can",
+                           "end one of them"));
+  said = true;
 }
 
 static struct vcuda_usage_slot *

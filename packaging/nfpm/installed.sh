@@ -7,6 +7,14 @@ case "$1" in
 esac
 
 say() { echo "@PACKAGE@: $*" >&2; }
+# A bare root has no mountpoint(1), nor /proc.
+has_its_own_file_system() {
+  [ -r /proc/mounts ] || return 1
+  while read -r _ at _; do
+    [ "$at" != "$1" ] || return 0
+  done </proc/mounts
+  return 1
+}
 unit=@PACKAGE@.service folder=/usr/lib/vcuda/python/vcuda_plugin
 if [ @PACKAGE@ = vcuda-runtime ]; then
   unit=vcuda.service folder=/usr/lib/vcuda/python
@@ -31,5 +39,7 @@ if [ -d /run/systemd/system ]; then
   # Nothing happens where records are there already: the next boot mounts it.
   [ @PACKAGE@ != vcuda-runtime ] || systemctl start run-vcuda.mount ||
     say "/run/vcuda: shares the file system of /run; look at 'systemctl status run-vcuda.mount'"
+elif [ @PACKAGE@ = vcuda-runtime ] && ! has_its_own_file_system /run/vcuda; then
+  say "/run/vcuda: shares the file system of /run, since no systemd runs here; mount a tmpfs there"
 fi
 exit 0

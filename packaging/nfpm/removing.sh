@@ -17,11 +17,12 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
   # them by it. It passes all of that on by itself, so it is put back when the package is gone.
   if [ "$told$records" ]; then
     cp -p /usr/bin/vcuda-container-runtime /etc/vcuda/.left-behind ||
-      say "/usr/bin/vcuda-container-runtime: goes, though containers may need it to be stopped"
+      say "/usr/bin/vcuda-container-runtime: goes, though containers may need it to be stopped;" \
+        "make room, and install it again"
   fi
   if [ "$told" ]; then
     timeout 60 vcuda configure all --undo ||
-      say "what was just told stays in the engines' files; take vcuda's entries out by hand"
+      say "engines' files: what was just told stays; take vcuda's entries out by hand"
   fi
 fi
 [ @PACKAGE@ != vcuda-scheduler-extender ] || folder=$folder/scheduler

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import NoReturn
 
 # What each imports; the packages' own dependencies (packaging/nfpm) are the same.
 MODULES = {
@@ -30,15 +31,15 @@ _PROJECTS = {
 _OS_RELEASE = "/etc/os-release"
 
 
-def line_of(error: ModuleNotFoundError, program: str) -> str:
-    """Where, what, and how to mend it, of a program that lacks what others make.
+def end_without(error: ModuleNotFoundError, program: str) -> NoReturn:
+    """End a program that lacks what others make, and say how to mend that.
 
     Raises ModuleNotFoundError: it is one of ours that is not there.
     """
     if str(error.name).startswith("vcuda_"):
         raise error
     lacking = [name for name in MODULES[program] if not _is_there(name)]
-    return f"{program}: {sys.executable}: no module {error.name}; {mend(lacking)}"
+    sys.exit(f"{program}: {sys.executable}: no module {error.name}; {mend(lacking)}")
 
 
 def mend(modules: Iterable[str], os_release: str = _OS_RELEASE) -> str:

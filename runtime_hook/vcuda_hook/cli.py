@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     arguments = parser.parse_args(words)
     if arguments.verb == "simulate":
-        parser.error("simulate reads no settings: leave --config out")
+        parser.error("simulate reads no settings; leave --config out")
     if arguments.verb == "completion":
         sys.stdout.write(completion.script(parser, arguments.shell))
         return 0

@@ -83,5 +83,5 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
 def _interval(text: str) -> float:
     seconds = float(text)
     if not 0.01 <= seconds <= 86400:
-        raise argparse.ArgumentTypeError("between 0.01 and 86400 seconds")
+        raise argparse.ArgumentTypeError(f"no such pause '{text}'; write seconds, 0.01 to 86400")
     return seconds

@@ -37,7 +37,7 @@ def _interval(text: str) -> float:
     except ValueError:
         seconds = 0
     if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError("write seconds, 0.1 to 3600")
+        raise argparse.ArgumentTypeError(f"no such pause '{text}'; write seconds, 0.1 to 3600")
     return seconds
 
 
@@ -52,7 +52,7 @@ def _age(text: str) -> float:
     """In seconds."""
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if not text[:-1].isdigit() or text[-1:] not in seconds:
-        raise argparse.ArgumentTypeError("write it like 90s, 10m, 3h or 2d")
+        raise argparse.ArgumentTypeError(f"no such age '{text}'; write it like 90s, 10m, 3h or 2d")
     return float(text[:-1]) * seconds[text[-1]]
 
 

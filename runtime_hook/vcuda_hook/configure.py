@@ -130,7 +130,10 @@ def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outco
         record = configure_record.load(record_path)
         base, left = removed(current, record.done, path) if record else (current, [])
         if left:
-            raise VcudaError(left[0], path, "run it with --undo, mend the file, run this again")
+            where = f"{path}: {left[0].where}"
+            raise VcudaError(
+                left[0].what, where, "run it with --undo, mend the file, run this again"
+            )
         text = base or ""
         if not text.strip() or (engine.FORM == "toml" and not parse("toml", text, path)):
             text = engine.NEW + text.lstrip()  # comments may be all that it has
@@ -157,7 +160,7 @@ def _undo(engine: Any, path: str, record_path: str, dry_run: bool) -> Outcome:
             return outcome
         after, left = removed(current, record.done, path)
         outcome = Outcome(path, current, after)
-        outcome.left, outcome.then_run = left, engine.AFTER_REMOVAL
+        outcome.left, outcome.then_run = list(map(str, left)), engine.AFTER_REMOVAL
         if not dry_run:
             if after != current:
                 engine_file.replace(path, after, _staging(engine, path))

@@ -91,7 +91,7 @@ def added(form: str, text: str, settings: list[Setting], where: str) -> tuple[st
     return text, fresh
 
 
-def removed(current: str | None, done: Done, where: str) -> tuple[str | None, list[str]]:
+def removed(current: str | None, done: Done, where: str) -> tuple[str | None, list[VcudaError]]:
     """The text without what was done, None for no file, and what was left as it is, with why.
 
     A text of `states` goes back byte for byte. Of any other, which somebody has edited since, each
@@ -99,21 +99,21 @@ def removed(current: str | None, done: Done, where: str) -> tuple[str | None, li
     """
     if current is None or current == done.before or digest(current) in done.states:
         return (None if current is None else done.before), []
-    text, left = current, []
+    text, left = current, list[VcudaError]()
     form = _FORMATS[done.form]
     for path, value in reversed(done.settings):
-        known = at(parse(done.form, text, where), path)
+        key, known = written_key(path), at(parse(done.form, text, where), path)
         if known is MISSING:
             continue
         if known != value:
-            left.append(f"{written_key(path)} was changed since: left as it is")
+            left.append(VcudaError("was changed since, and stays", key, "remove it by hand"))
             continue
         former = form.raw(done.before, path) if done.before else None
         try:
             text = form.take(text, path) if former is None else form.put(text, path, None, former)
             text = _pruned(done, text, path)
         except toml_text.NotPossible:
-            left.append(f"{written_key(path)} can't be cut out: remove it by hand")
+            left.append(VcudaError("can't be cut out", key, "remove it by hand"))
     return text, left
 
 

@@ -41,7 +41,7 @@ def main() -> None:
     kind, rest = words[0] if words else "", words[1:]
     alone = kind in (*CREATING, BY_STATUS, CDI) and not rest
     if not alone and not (kind == POSTSTOP and len(rest) <= 1):
-        _say(USAGE)
+        _to_stderr(USAGE)
         sys.exit(2)
     try:
         state = container_state.parse_state(container_state.read())
@@ -60,7 +60,7 @@ def main() -> None:
     except (VcudaError, OSError) as error:
         allocation = getattr(error, "allocation", "") or "".join(rest)
         line = with_id(f"{names.HOOK_PROGRAM}: {error}", allocation)
-        _say(line + "\n")
+        _to_stderr(line + "\n")
         if kind != POSTSTOP:
             from . import created_container
 
@@ -75,7 +75,7 @@ def _open_standard_streams() -> None:
     os.close(fd)
 
 
-def _say(text: str) -> None:
+def _to_stderr(text: str) -> None:
     """Not by sys.stderr: what it cannot write becomes an exit status, and poststop never fails."""
     try:
         os.write(2, text.encode(errors="replace"))

@@ -54,8 +54,10 @@ WORDS = {"IMAGE": IMAGE, "REGISTRY": "registry.example", "NODE": "node-1"}
 
 # Pages with commands.
 PAGES = {
+    "CONTRIBUTING.md": Page(),
     "bench/hardware.md": Page(),
     "README.md": Page((*BARE, "docker", "podman")),
+    "docs/bench.md": Page(),
     "docs/cli.md": Page((*HOST, "podman")),
     "docs/doctor.md": Page(HOST),
     "docs/install.md": Page(elsewhere="tests/packages/test_install_page.py"),
@@ -75,10 +77,11 @@ PAGES = {
 # Commands that are run, and not just so.
 RUN = {
     "vcuda limit run-3f2a --memory 8GiB": How(before=LIVING.format("run-3f2a")),
-    "vcuda limit run-3f2a --memory 8GiB --core 50": How(before=LIVING.format("run-3f2a")),
     "vcuda limit pod-7c1e --policy elastic --core-limit 80 --dry-run": How(
         before=LIVING.format("pod-7c1e")
     ),
+    "vcuda inspect run-3f2a": How(before=LIVING.format("run-3f2a")),
+    "vcuda inspect run-77aa": How(before=LIVING.format("run-77aa")),
     "vcuda top": How(goes_on=True),
     "vcuda events --follow": How(goes_on=True),
     "vcuda events run-3f2a --follow": How(goes_on=True),
@@ -124,6 +127,12 @@ RUN = {
 
 BY_CI = ".ci/run does it"
 NO_CLUSTER = "takes a cluster; tests/chart holds what is applied against the API's schemas"
+GPU = "takes a GPU; tests/gpu asks the software one the same"
+HOURS = "takes an idle machine, and up to hours"
+FUZZ = "takes a long run's finds; tests/fuzz/test_fuzz.py makes a short one of each"
+SIGNED = "takes the key of who releases; tests/packages/test_release.py has one"
+GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler")
+BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 NO_REGISTRY = "takes a base image; tests/packages/test_containerfile.py does its steps"
 
 NOT_HERE = {
@@ -132,7 +141,32 @@ NOT_HERE = {
     "make demo": BY_CI,
     "make test": BY_CI,
     "make packages": BY_CI,
-    "make gpu": "takes a GPU; tests/gpu asks the software one the same",
+    "make gpu": GPU,
+    "make gpu PYTHON=/path/to/python": GPU,
+    'make gpu ARGS="--only share.alone --seconds 5"': GPU,
+    "make build": BY_CI,
+    "make check": BY_CI,
+    'make test ARGS="tests/unit -k ledger"': BY_CI + ", all of it",
+    "make pages": "tests/docs/test_made_pages.py makes what it makes",
+    "make docs": "tests/docs/test_site.py does so",
+    "make manifests": "tests/chart/test_plain_manifests.py does so",
+    "make release": "tests/packages/test_release.py does so",
+    "make soak": HOURS,
+    "make soak-pods": HOURS,
+    "make soak-races": HOURS,
+    **dict.fromkeys(BENCHES, HOURS),
+    "make fuzz SECONDS=600": FUZZ,
+    "make fuzz SECONDS=600 ONLY=record": FUZZ,
+    "build/venv/bin/python -m tests.fuzz --show build/fuzz/record-crash-1 record": FUZZ,
+    "build/fuzz/pages build/fuzz/pages-crash-1": FUZZ,
+    "build/fuzz/pages -merge=1 -set_cover_merge=1 -use_counters=0 new build/fuzz/found-pages"
+    " tests/shim/fuzz/corpus": FUZZ,
+    "git tag -s v1.2.3 -F build/release/NOTES.md --cleanup=verbatim": SIGNED,
+    "git tag -v v1.2.3": SIGNED,
+    "gpg --armor --detach-sign build/release/SHA256SUMS": SIGNED,
+    "rpm -U build/packages/vcuda-runtime-*.rpm": "this is Debian; tests/packages/test_install_rpm.py",
+    "helm upgrade vcuda packaging/chart --namespace vcuda --reuse-values": NO_CLUSTER,
+    "kubectl apply -f packaging/kubernetes": NO_CLUSTER,
     "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
     "kubectl label node NODE nvidia-device-enable=enable": NO_CLUSTER,
     "kubectl apply -f packaging/kubernetes/namespace.yaml": NO_CLUSTER,
@@ -160,4 +194,30 @@ NOT_HERE = {
     " --tag REGISTRY/vcuda-node-agent:0.1.0 .": NO_REGISTRY,
     "podman build --file packaging/Containerfile --target scheduler-extender"
     " --tag REGISTRY/vcuda-scheduler-extender:0.1.0 .": NO_REGISTRY,
+}
+
+A_NAME = "tells of the command, not to type it"
+A_MEND = "a mend, of a host that lacks it"
+THEIRS = "what readers come from"
+# Commands of the pages' text that stand in no block.
+IN_PROSE = {
+    "ctr run": A_NAME,
+    "ctr run --rm": A_NAME,
+    "git grep": A_NAME,
+    "kubectl describe pod": A_NAME,
+    "kubectl get -o json": A_NAME,
+    "python3 -I -S": A_NAME,
+    "runc run": A_NAME,
+    "runc update": A_NAME,
+    "systemctl daemon-reload": A_NAME,
+    "docker run --gpus all": THEIRS,
+    "helm uninstall hami": THEIRS,
+    "nvidia-ctk cdi generate": THEIRS,
+    "nvidia-ctk runtime configure --runtime=docker": THEIRS,
+    "mount /proc": A_MEND,
+    "runc spec": A_MEND,
+    "systemctl status run-vcuda.mount": A_MEND,
+    "make install": "tests/packages/test_contents.py does so",
+    "modprobe nvidia": "takes the driver's modules",
+    "nvidia-modprobe -c 0 -u": "takes the driver's modules",
 }

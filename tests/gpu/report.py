@@ -91,13 +91,15 @@ What only a GPU can answer. {state}
 
 ```console
 # make gpu                     # root, an NVIDIA driver, a GPU that nobody else uses
+# make gpu PYTHON=/path/to/python
+# make gpu ARGS="--only share.alone --seconds 5"
 ```
 
 It runs each question on the driver alone and through the shim, in a private mount namespace; it
 needs no engine, takes some ten minutes, and writes this table and `build/gpu.json`. Nothing of the
 card's settings is changed, and memory is taken by plain allocations, a part of what is free. The
-training step needs PyTorch: `make gpu PYTHON=/path/to/python` names an interpreter that has it.
-`make gpu ARGS="--only share.alone --seconds 5"` asks one question and leaves this table alone.
+training step needs PyTorch, of the interpreter that `PYTHON` names. `--only` asks one question, and
+leaves this table alone.
 
 GPU time is counted in work, not by a clock: a kernel of so many steps does no more of them while
 the GPU serves another process. How long a step takes is measured on the GPU alone, first.

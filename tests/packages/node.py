@@ -26,6 +26,11 @@ KUBECONFIG = json.dumps(
     }
 )
 GIB = 1 << 30
+# All that the packages say where no systemd runs.
+NO_TMPFS = (
+    "vcuda-runtime: /run/vcuda: shares the file system of /run, since no systemd runs here;"
+    " mount a tmpfs there\n"
+)
 WORKLOAD = "/usr/lib/vcuda/softgpu/vcuda-workload"
 STOPPED_AT_1_GIB = {
     "allocated_bytes": GIB,

@@ -25,7 +25,7 @@ def rpm(machine: Machine, verb: str, *words: str) -> str:
 
 def test_installed_upgraded_and_erased_under_a_container_that_runs(plain: Machine) -> None:
     before = plain.names()
-    assert rpm(plain, "-i", *node.bring(plain, built.files("rpm", built.folder()))) == ""
+    assert rpm(plain, "-i", *node.bring(plain, built.files("rpm", built.folder()))) == node.NO_TMPFS
     node.make_gpus(plain)
     assert node.allocates(plain) == node.STOPPED_AT_1_GIB
     container = node.Container(plain)
@@ -51,6 +51,23 @@ def test_installed_upgraded_and_erased_under_a_container_that_runs(plain: Machin
     assert {path for path in kept if not plain.exists(path)} == set()
 
 
+def test_an_older_version_takes_its_place_again_under_a_container_that_runs(plain: Machine) -> None:
+    rpm(plain, "-i", *node.bring(plain, built.files("rpm", built.next_version())))
+    node.make_gpus(plain)
+    container = node.Container(plain)
+    container.start()
+    old_shim = container.shim()
+    rpm(plain, "-U", "--oldpackage", *node.bring(plain, built.files("rpm", built.folder())))
+    assert plain.check("vcuda", "--version") == f"vcuda {built.THIS}\n"
+    assert plain.read("/etc/vcuda/config.toml") == node.SETTINGS
+    assert (container.shim(), container.status()) == (old_shim, "running")
+    assert container.allocates() == node.STOPPED_AT_1_GIB
+    container.call("delete", "--force")
+    container.start()
+    assert container.shim() == plain.sha256(SHIM) != old_shim
+    container.call("delete", "--force")
+
+
 def test_an_erasure_leaves_engines_as_they_were_and_containers_running(plain: Machine) -> None:
     rpm(plain, "-i", *node.bring(plain, built.files("rpm", built.folder())))
     node.make_gpus(plain)
@@ -74,7 +91,7 @@ def test_a_full_disk_is_rpms_error_and_the_next_run_finishes(plain: Machine) -> 
     assert refused.rc != 0
     assert "on the / filesystem" in refused.stderr
     plain.check("rm", "/full")
-    assert rpm(plain, "-i", *paths) == ""
+    assert rpm(plain, "-i", *paths) == node.NO_TMPFS
     node.make_gpus(plain)
     assert node.allocates(plain) == node.STOPPED_AT_1_GIB
 
@@ -97,7 +114,7 @@ def test_in_a_root_of_red_hats_layout_a_container_starts_on_python_3_9(
     root = red_hat.make(f"{tmp_path}/root")
     before = named(root)
     rpms = built.files("rpm", built.folder(), "runtime", "softgpu")
-    assert rpm_root(root, "-i", *rpms) == ""
+    assert rpm_root(root, "-i", *rpms) == node.NO_TMPFS
     with machine.machine(tree=root) as host:
         node.make_gpus(host)
         assert host.check("python3", "--version").startswith("Python 3.9.")

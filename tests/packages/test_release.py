@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import subprocess
 import tarfile
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from chart import rendering
+from docs.commands import of_page
+from needed import cannot
 from packages import built
 
 CHART = f"vcuda-{built.THIS}.tgz"
@@ -91,6 +97,46 @@ def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None
     )
     with tarfile.open(folder / CHART) as packed:
         assert {member.mtime for member in packed} == {int(committed.stdout)}
+
+
+@pytest.fixture
+def signer() -> Iterator[dict[str, str]]:
+    """The environment of who has a key. Its folder's name is short: a socket lies in it."""
+    if shutil.which("gpg") is None:
+        cannot("gpg is not installed")
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "GNUPGHOME": home}
+        words = ["gpg", "--batch", "--passphrase=", "--quick-gen-key", "vcuda <root@localhost>"]
+        subprocess.run(words, env=environment, check=True, capture_output=True)
+        yield environment
+        subprocess.run(["gpgconf", "--kill", "all"], env=environment, check=True)
+
+
+def test_a_tag_and_the_sums_are_signed_as_the_page_says(
+    checkout: str, signer: dict[str, str]
+) -> None:
+    done = release(checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    git(checkout, "config", "user.name", "vcuda")
+    git(checkout, "config", "user.email", "root@localhost")
+
+    def run(text: str) -> subprocess.CompletedProcess[str]:
+        words = ["bash", "-c", text]
+        return subprocess.run(words, cwd=checkout, env=signer, capture_output=True, text=True)
+
+    page = [command.text for command in of_page("CONTRIBUTING.md")]
+    signing = [text for text in page if text.split()[0] in ("git", "gpg")]
+    assert len(signing) == 3
+    for text in signing:
+        done = run(text)
+        assert done.returncode == 0, done.stderr
+    tagged = run("git tag -l --format='%(contents:subject)' v1.2.3").stdout
+    assert tagged == "## [0.1.0] - 2026-12-01\n"
+    verify = "cd build/release && gpg --verify SHA256SUMS.asc SHA256SUMS"
+    assert run(verify).returncode == 0
+    with open(checkout + "/build/release/SHA256SUMS", "a") as sums:
+        sums.write("0  more\n")
+    assert run(verify).returncode == 1
 
 
 @pytest.mark.parametrize(

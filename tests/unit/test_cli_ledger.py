@@ -1,4 +1,4 @@
-"""`vcuda ps`, `inspect`, `gpus` and `release` over a ledger with tenants of every kind."""
+"""`vcuda ps` and `inspect` over a ledger with tenants of every kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from unit.ground import GIB, FakeRuntime, gpus, record, write
 from unit.tenants import Tenants
 from vcuda_hook import cli, show, usage
-from vcuda_oci import pages, unhealthy
+from vcuda_oci import pages
 from vcuda_oci.allocation import Allocation, GpuShare
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.host import Host
@@ -51,12 +51,17 @@ class Node:
         return cli.main(["--config", self.config, *words])
 
 
-@pytest.fixture
-def node(tmp_path: Any, monkeypatch: Any) -> Node:
+def node_with(tmp_path: Any, monkeypatch: Any) -> Node:
+    """With two GPUs, at which nobody looks for long."""
     facts = Host("", "600.1", "/usr/lib", gpus(16, 8))
     monkeypatch.setattr(show.host, "load", lambda root, cache: facts)
     monkeypatch.setattr(usage, "SAMPLE_SECONDS", 0.0)
     return Node(str(tmp_path))
+
+
+@pytest.fixture
+def node(tmp_path: Any, monkeypatch: Any) -> Node:
+    return node_with(tmp_path, monkeypatch)
 
 
 def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
@@ -216,55 +221,6 @@ def test_nothing_running_is_an_empty_list(node: Node, capsys: Any) -> None:
     assert not os.path.exists(node.ledger.state_dir), "looking made folders"
 
 
-def test_gpus_tells_what_is_free(node: Node, capsys: Any) -> None:
-    node.holds(record("box"))
-    assert node.vcuda("gpus", "--json") == 0
-    first, second = json.loads(capsys.readouterr().out)
-    assert (first["free_core_percent"], first["free_memory_bytes"]) == (70, 12 * GIB)
-    assert (first["tenants"], second["tenants"]) == (1, 0)
-    assert node.vcuda("gpus") == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == (
-        ["0", "GPU-0", "Soft", "16", "GiB", "4", "GiB", "70", "%", "12", "GiB", "1"]
-    )
-    unhealthy.write(node.ledger.state_dir, {"GPU-1": unhealthy.Ailment("", 79, None)})
-    assert node.vcuda("gpus") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("  ")[-1].strip() for line in lines] == ["UNHEALTHY", "-", "Xid 79"]
-
-
-def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: Any) -> None:
-    with open(node.config, "a") as settings:
-        settings.write('memory-overcommit = "1.5"\n')
-    for id in ("one", "two"):
-        node.holds(record(id, shares=[GpuShare("GPU-0", 10 * GIB, 30, managed=True)]))
-    assert node.vcuda("gpus", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == [
-        {
-            "index": index,
-            "name": str(index),
-            "uuid": f"GPU-{index}",
-            "model": "Soft",
-            "memory_bytes": size * GIB,
-            "free_core_percent": core,
-            "free_memory_bytes": free * GIB,
-            "promised_memory_bytes": promised * GIB,
-            "memory_overcommit": 1.5,
-            "tenants": tenants,
-            "unhealthy": None,
-            "mig_mode": False,
-            "mig_parent": None,
-        }
-        for index, size, core, free, promised, tenants in (
-            (0, 16, 40, 4, 20, 2),
-            (1, 8, 100, 8, 0, 0),
-        )
-    ]
-    assert node.vcuda("ps", "--json") == 0
-    assert [entry["memory_managed"] for entry in json.loads(capsys.readouterr().out)] == [True] * 2
-    assert node.vcuda("ps") == 0
-    assert "0 B / 10 GiB managed  0 " in capsys.readouterr().out
-
-
 def test_contexts_are_told_apart_from_what_was_allocated(node: Node, capsys: Any) -> None:
     allocation = node.holds(record("box"), context_bytes=300 * MIB)
     path = f"{node.ledger.containers}/box/usage"
@@ -326,45 +282,3 @@ def test_inspect_takes_the_beginning_of_an_id(node: Node, capsys: Any) -> None:
     )
     assert node.vcuda("inspect", "cat") == 1
     assert capsys.readouterr().err == ("vcuda: cat: no allocation of this id; see 'vcuda ps'\n")
-
-
-def test_release_refuses_a_living_container(node: Node, capsys: Any) -> None:
-    node.holds(record("alive"))
-    node.holds(record("dead"), "stopped")
-    assert node.vcuda("release", "dead", "alive") == 1
-    assert "vcuda: alive: its container lives; stop it first" in capsys.readouterr().err
-    assert ids(node) == ["alive", "dead"], "part of the command was done"
-    assert node.vcuda("release", "--force", "alive", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == ["alive"]
-    assert ids(node) == ["dead"]
-
-
-def test_release_all_dead_sweeps_and_says_what(node: Node, capsys: Any) -> None:
-    node.holds(record("alive"))
-    node.holds(record("dead"), "stopped")
-    node.holds(record("gone"), "")
-    assert node.vcuda("release", "--all-dead") == 0
-    assert capsys.readouterr().out == "released dead\nreleased gone\n"
-    assert ids(node) == ["alive"]
-    assert node.vcuda("release", "--all-dead") == 0
-    assert capsys.readouterr().out == "nothing to release: every container lives\n"
-
-
-def test_release_takes_a_broken_record_by_its_id_only(node: Node, capsys: Any) -> None:
-    node.breaks("half")
-    assert node.vcuda("release", "hal") == 1
-    assert node.vcuda("release", "../allocations/half") == 1
-    assert node.ledger.read()[1][0][0].endswith("/half.json")
-    assert node.vcuda("release", "half") == 0
-    assert os.listdir(node.ledger.allocations) == []
-
-
-def test_release_of_nothing_asks_for_an_id(node: Node, capsys: Any) -> None:
-    assert node.vcuda("release") == 1
-    assert capsys.readouterr().err == (
-        "vcuda: vcuda release: nothing to release; name an id, or say --all-dead\n"
-    )
-
-
-def ids(node: Node) -> list[str]:
-    return [allocation.id for allocation in node.ledger.read()[0]]

@@ -57,5 +57,5 @@ def test_what_a_program_names_is_what_its_packages_depend_on(program: str, tmp_p
 def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_distribution() -> None:
     error = ModuleNotFoundError("no module", name="vcuda_oci.ledger")
     with pytest.raises(ModuleNotFoundError) as raised:
-        needed.line_of(error, "vcuda-node-agent")
+        needed.end_without(error, "vcuda-node-agent")
     assert raised.value is error

@@ -117,8 +117,12 @@ def test_a_cluster_that_makes_no_sense_is_refused(spec: str) -> None:
             1,
             "/none/q: cannot be read: No such file",
         ),
-        (CLUSTER, 2, "error: name a TRACE, or --generate one"),
-        (["trace", "--generate", "fgd", *CLUSTER], 2, "error: name a TRACE, or --generate one"),
+        (CLUSTER, 2, "error: either TRACE or --generate; name one of them"),
+        (
+            ["trace", "--generate", "fgd", *CLUSTER],
+            2,
+            "error: either TRACE or --generate; name one of them",
+        ),
     ],
 )
 def test_a_command_line_without_sense_is_told_in_one_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 
 from integration.engines.base import IMAGE, Engine, Result, Wanted, wait_until
@@ -23,21 +24,31 @@ class Docker(Engine):
         self._socket = self.host.path("d.sock")
         self.host.daemon(
             [
-                "dockerd",
-                f"--config-file={self.config()}",
-                f"--host=unix://{self._socket}",
-                f"--data-root={self.host.path('data')}",
-                f"--exec-root={self.host.path('exec')}",
-                f"--pidfile={self.host.path('dockerd.pid')}",
+                *self.daemon(data=self.host.path("data"), state=self.host.path("exec")),
                 f"--cgroup-parent={self.host.cgroup_parent}",
                 "--exec-opt=native.cgroupdriver=cgroupfs",
-                "--storage-driver=vfs",
-                "--bridge=none",
-                "--iptables=false",
-                "--ip-forward=false",
             ],
             "dockerd.log",
         )
+        self.begin()
+
+    def daemon(self, data: str, state: str) -> list[str]:
+        """dockerd's words, with its two folders; no layers over layers, no network of its own."""
+        return [
+            "dockerd",
+            f"--config-file={self.config()}",
+            f"--host=unix://{self._socket}",
+            f"--data-root={data}",
+            f"--exec-root={state}",
+            f"--pidfile={os.path.dirname(state)}/dockerd.pid",
+            "--storage-driver=vfs",
+            "--bridge=none",
+            "--iptables=false",
+            "--ip-forward=false",
+        ]
+
+    def begin(self) -> None:
+        """Once dockerd answers, with its image."""
         wait_until(lambda: self.docker("version").rc == 0, "dockerd, see dockerd.log")
         self.host.check(self.command("import", self.files.layer, IMAGE))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from integration.engines.base import IMAGE, Engine, Wanted, wait_until
+from integration.engines.base import IMAGE, Engine, Wanted
 from integration.engines.docker import Docker
 from integration.engines.podman import Podman
 
@@ -89,22 +89,11 @@ class RootlessDocker(Rootless, Docker):
                 *("rootlesskit", "--net=host", "--copy-up=/etc", "--copy-up=/run"),
                 *(f"--state-dir={home}/run/rootlesskit", "--propagation=rslave"),
                 *("sh", "-c", 'rm -f /run/docker /run/containerd; exec "$@"', "sh"),
-                "dockerd",
-                "--rootless",
-                f"--config-file={self.config()}",
-                f"--host=unix://{self._socket}",
-                f"--data-root={home}/data",
-                f"--exec-root={home}/run/exec",
-                f"--pidfile={home}/run/dockerd.pid",
-                "--storage-driver=vfs",
-                "--bridge=none",
-                "--iptables=false",
-                "--ip-forward=false",
+                *(*self.daemon(f"{home}/data", f"{home}/run/exec"), "--rootless"),
             ),
             "dockerd.log",
         )
-        wait_until(lambda: self.docker("version").rc == 0, "dockerd, see dockerd.log")
-        self.host.check(self.command("import", self.files.layer, IMAGE))
+        self.begin()
 
     def command(self, *arguments: str) -> list[str]:
         return self.as_user(*super().command(*arguments))

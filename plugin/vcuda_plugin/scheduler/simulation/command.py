@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     if bool(arguments.trace) == bool(arguments.generate):
-        parser.error("name a TRACE, or --generate one")
+        parser.error("either TRACE or --generate; name one of them")
     try:
         return _simulate(arguments)
     except VcudaError as error:

@@ -1,0 +1,16 @@
+/* What softgpu's options take: each is read whole, or it fails and says what OPTION wants.  */
+
+#ifndef SOFTGPU_OPTION_VALUE_H
+#define SOFTGPU_OPTION_VALUE_H
+
+#include <stdint.h>
+
+uint64_t option_number (const char *option, const char *text, uint64_t least, uint64_t most);
+
+/* Bytes, with PER behind the unit.  */
+uint64_t option_size (const char *option, const char *text, const char *per);
+
+/* Nanoseconds.  */
+uint64_t option_time (const char *option, const char *text);
+
+#endif

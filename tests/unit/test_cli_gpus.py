@@ -1,0 +1,67 @@
+"""`vcuda gpus`: what is free, what is promised more than once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from unit.ground import GIB, record
+from unit.test_cli_ledger import Node, node_with
+from vcuda_oci import unhealthy
+from vcuda_oci.allocation import GpuShare
+
+
+@pytest.fixture
+def node(tmp_path: Any, monkeypatch: Any) -> Node:
+    return node_with(tmp_path, monkeypatch)
+
+
+def test_gpus_tells_what_is_free(node: Node, capsys: Any) -> None:
+    node.holds(record("box"))
+    assert node.vcuda("gpus", "--json") == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["free_core_percent"], first["free_memory_bytes"]) == (70, 12 * GIB)
+    assert (first["tenants"], second["tenants"]) == (1, 0)
+    assert node.vcuda("gpus") == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == (
+        ["0", "GPU-0", "Soft", "16", "GiB", "4", "GiB", "70", "%", "12", "GiB", "1"]
+    )
+    unhealthy.write(node.ledger.state_dir, {"GPU-1": unhealthy.Ailment("", 79, None)})
+    assert node.vcuda("gpus") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[-1].strip() for line in lines] == ["UNHEALTHY", "-", "Xid 79"]
+
+
+def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: Any) -> None:
+    with open(node.config, "a") as settings:
+        settings.write('memory-overcommit = "1.5"\n')
+    for id in ("one", "two"):
+        node.holds(record(id, shares=[GpuShare("GPU-0", 10 * GIB, 30, managed=True)]))
+    assert node.vcuda("gpus", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "index": index,
+            "name": str(index),
+            "uuid": f"GPU-{index}",
+            "model": "Soft",
+            "memory_bytes": size * GIB,
+            "free_core_percent": core,
+            "free_memory_bytes": free * GIB,
+            "promised_memory_bytes": promised * GIB,
+            "memory_overcommit": 1.5,
+            "tenants": tenants,
+            "unhealthy": None,
+            "mig_mode": False,
+            "mig_parent": None,
+        }
+        for index, size, core, free, promised, tenants in (
+            (0, 16, 40, 4, 20, 2),
+            (1, 8, 100, 8, 0, 0),
+        )
+    ]
+    assert node.vcuda("ps", "--json") == 0
+    assert [entry["memory_managed"] for entry in json.loads(capsys.readouterr().out)] == [True] * 2
+    assert node.vcuda("ps") == 0
+    assert "0 B / 10 GiB managed  0 " in capsys.readouterr().out
