@@ -9,6 +9,7 @@ from typing import NamedTuple
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 UNKNOWN = "…"
 
+_ID = re.compile(r" \(allocation (<\w+>)+\)\Z")
 _PASSED_ON = re.compile(rf"([a-z -]+: )?(<[^>]*>|{UNKNOWN}|[: ])+")
 
 
@@ -25,7 +26,8 @@ class Unreadable(Exception):
 
 
 def split(said: str) -> Line:
-    """Of `program: where: what; mend`, each of which may lack."""
+    """Of `program: where: what; mend`, each of which may lack, without the id at its end."""
+    said = _ID.sub("", said)
     front, _, mend = said.rpartition("; ")
     program, _, rest = (front or said).partition(": ")
     where, _, what = rest.rpartition(": ")

@@ -57,9 +57,8 @@ release_by_door (const char *config, const char *allocation)
   if (said == DOOR_REFUSED)
     {
       const char *id = answer + strlen (answer) + 1;
-      fprintf (stderr,
-               *id ? "vcuda-container-hook: %s (allocation %s)\n" : "vcuda-container-hook: %s\n",
-               answer + 1, id);
+      const char *before = *id ? " (allocation " : "", *after = *id ? ")" : "";
+      fprintf (stderr, "vcuda-container-hook: %s%s%s%s\n", answer + 1, before, id, after);
     }
   return said != DOOR_CLOSED;
 }

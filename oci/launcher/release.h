@@ -98,10 +98,11 @@ tell_released (const struct held *held)
   if (fd < 0)
     return;
   if (size > 0 && (size_t) size < sizeof line && write (fd, line, (size_t) size) < 0)
-    fprintf (stderr,
-             "vcuda-container-runtime: %s: cannot be written: %s; free space there, or set state-dir"
-             " (allocation %s)\n",
-             path, strerror (errno), held->id);
+    fprintf (
+        stderr,
+        "vcuda-container-runtime: %s: cannot be written: %s; free space there, or set state-dir"
+        " (allocation %s)\n",
+        path, strerror (errno), held->id);
   close (fd);
 }
 
