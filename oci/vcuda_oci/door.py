@@ -176,7 +176,9 @@ def _answer(connection: socket.socket) -> bytes:
         if words[1]:
             command = bundle.Command(words[2:])
             if command.creates:
-                allocation = runtime.share_what_is_asked(command, words[0], words[1], pid)
+                allocation = runtime.share_what_is_asked(
+                    command, words[0], words[1], pid, lambda: _has_left(connection)
+                )
         elif words[2:3] == ["poststop"] and len(words) == 5:
             allocation = words[3]
             state = container_state.parse_state(os.fsencode(words[4]))
@@ -187,6 +189,16 @@ def _answer(connection: socket.socket) -> bytes:
         id = error.allocation or allocation
         return REFUSED + f"{error}\0{id}".encode(errors="replace")
     return DONE + f"\0{allocation}".encode(errors="replace")
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Whether the front door's patience is over, or itself."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _sees_our_files(pid: int) -> bool:

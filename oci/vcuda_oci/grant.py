@@ -48,7 +48,8 @@ class Creation:
     runtime: the command line that asks the low-level runtime for its state, up to the verb.
     claimant: a process that lives until the container exists, or is its first one.
     program: who creates it, as events tell. is_deleted_here: by the front door, which gives back
-    what it held.
+    what it held. has_left: whether who asked for this no longer waits, and may have claimed it by
+    himself since.
     """
 
     def __init__(
@@ -59,10 +60,11 @@ class Creation:
         claimant: int,
         program: str,
         is_deleted_here: bool = False,
+        has_left: Callable[[], bool] = bool,
     ) -> None:
         self.container_id, self.bundle = container_id, bundle
         self.runtime, self.claimant, self.program = runtime, claimant, program
-        self.is_deleted_here = is_deleted_here
+        self.is_deleted_here, self.has_left = is_deleted_here, has_left
 
 
 class Grant:
@@ -74,11 +76,13 @@ class Grant:
         self.ledger, self.allocation, self.is_new = ledger, allocation, is_new
         self.edits, self.driver_root = edits, driver_root
 
-    def undo(self) -> None:
-        """Give back what this very claim took; a container that had it before keeps it."""
+    def undo(self, creation: Creation) -> None:
+        """Give back what this very claim took; a container that had it before keeps it, and so does
+        one that went on without this claim's answer: if it did not, a sweep finds it dead."""
         if self.is_new:
-            with self.ledger:
-                self.ledger.remove(self.allocation.id)
+            with self.ledger:  # nobody claims meanwhile
+                if not creation.has_left():
+                    self.ledger.remove(self.allocation.id)
 
 
 def may_count(asked: request.Asked, annotations: dict[str, str]) -> bool:
@@ -110,7 +114,7 @@ def give(
         try:
             apply(granted)
         except BaseException:
-            granted.undo()
+            granted.undo(creation)
             raise
     except VcudaError as error:
         tell_refused(spec, settings, creation.container_id, creation.program, error)
@@ -196,7 +200,7 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         if not facts.root:
             nodes.link_numbers(granted.edits.devices)
     except BaseException:
-        granted.undo()
+        granted.undo(creation)
         raise
     return granted
 

@@ -15,6 +15,7 @@ from .errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
     from .bundle import Command
@@ -36,17 +37,26 @@ def main(argv: list[str]) -> NoReturn:
         sys.exit(1)
 
 
-def share_what_is_asked(command: Command, config_path: str, runtime: str, claimant: int) -> str:
+def share_what_is_asked(
+    command: Command,
+    config_path: str,
+    runtime: str,
+    claimant: int,
+    has_left: Callable[[], bool] = bool,
+) -> str:
     """Edit the bundle of a container that asks for a share, and no other; its allocation's id.
 
-    claimant: the process that becomes `runtime`. Raises VcudaError with nothing claimed.
+    claimant: the process that becomes `runtime`. has_left: of grant.Creation.
+
+    Raises VcudaError with nothing claimed.
     """
     spec = bundle.load_config(command.config_path)
     asked = request.asked(spec)
     if not asked or not grant.may_count(asked, request.annotations_of(spec)):
         return ""
     try:
-        return share_gpu(command, spec, asked, config.load(config_path), runtime, claimant)
+        settings = config.load(config_path)
+        return share_gpu(command, spec, asked, settings, runtime, claimant, has_left=has_left)
     except VcudaError as error:
         error.allocation = grant.id_of(spec, command.container_id)
         raise
@@ -60,6 +70,7 @@ def share_gpu(
     runtime: str,
     claimant: int,
     program: str = names.PROGRAM,
+    has_left: Callable[[], bool] = bool,
 ) -> str:
     """Claim what the spec asks for and edit the bundle; the allocation's id, or "".
 
@@ -69,6 +80,7 @@ def share_gpu(
         *(command.container_id, command.bundle, command.state_query(runtime), claimant, program),
         # Whoever creates will delete; a `run` does both within the low-level runtime.
         is_deleted_here=command.verb == "create",
+        has_left=has_left,
     )
 
     def edit(granted: grant.Grant) -> None:

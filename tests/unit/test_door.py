@@ -249,6 +249,42 @@ CLAIM = (
 )
 
 
+def test_an_answer_that_comes_too_late_and_fails_takes_nothing_from_who_went_on(node: Node) -> None:
+    late: list[subprocess.Popen[str]] = []
+
+    def claim_and_stall(words: list[str]) -> bytes:
+        command = ["/usr/bin/python3", "-c", LATE, node.installed.python_path, *words]
+        pipe = subprocess.PIPE
+        late.append(subprocess.Popen(command, env=ENV, stdin=pipe, stdout=pipe, text=True))
+        assert late[0].stdout and late[0].stdout.readline() == "claimed\n"
+        return b""
+
+    with FakeDoor(node, claim_and_stall):
+        assert node.create(asking()) == (0, "")
+    said, _ = late[0].communicate("go on\n", 30)
+    assert (said, late[0].returncode) == ("b'-there: fails; mend it\\x00box'\n", 0)
+    assert shared_once(node)
+
+
+LATE = """
+import os, socket, sys
+sys.path.insert(0, sys.argv[1])
+from vcuda_oci import bundle, door
+from vcuda_oci.errors import VcudaError
+front_door, here = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+def fail(*_):
+    front_door.close()
+    print("claimed", flush=True)
+    sys.stdin.readline()
+    raise VcudaError("fails", "there", "mend it")
+
+bundle.replace_config = fail
+front_door.send(b"".join(os.fsencode(word) + b"\\0" for word in sys.argv[2:]))
+print(door._answer(here))
+"""
+
+
 @pytest.mark.parametrize("answer", [b"?", b"", b"x", b"\0", b"?" * 60_000])
 def test_an_answer_that_is_none_means_python(node: Node, answer: bytes) -> None:
     with FakeDoor(node, lambda words: answer):
