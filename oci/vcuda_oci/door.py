@@ -193,12 +193,15 @@ def _answer(connection: socket.socket) -> bytes:
 
 def _has_left(connection: socket.socket) -> bool:
     """Whether the front door's patience is over, or itself."""
+    connection.setblocking(False)  # else Python waits until it is readable
     try:
-        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        return not connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
         return False
     except OSError:
         return True
+    finally:
+        connection.settimeout(_LOOK_AROUND_S)
 
 
 def _sees_our_files(pid: int) -> bool:

@@ -40,6 +40,6 @@ if [ -d /run/systemd/system ]; then
   [ @PACKAGE@ != vcuda-runtime ] || systemctl start run-vcuda.mount ||
     say "/run/vcuda: shares the file system of /run; look at 'systemctl status run-vcuda.mount'"
 elif [ @PACKAGE@ = vcuda-runtime ] && ! has_its_own_file_system /run/vcuda; then
-  say "/run/vcuda: shares the file system of /run, since no systemd runs here; mount a tmpfs there"
+  say "/run/vcuda: shares the file system of /run, since no systemd runs here; give it a tmpfs of its own"
 fi
 exit 0

@@ -140,11 +140,15 @@ class PodWatch:
             "allowWatchBookmarks": "true",
         }
         for kind, pod in api.events(_PODS, query, random.randint(*_WATCH_SECONDS)):  # noqa: S311
+            try:
+                version = str(pod["metadata"]["resourceVersion"])
+            except (KeyError, TypeError) as error:
+                raise ApiError(0, f"not an event of a pod: {error!r}") from error
             if kind == "DELETED":
                 self._forget(pod)
             elif kind != "BOOKMARK":
                 self._see(pod)
-            self._version = str(pod["metadata"]["resourceVersion"])
+            self._version = version
 
     def _see(self, pod: dict[str, Any]) -> None:
         found = of_pod(pod, self._node, self._resources, self._gpu_resource)

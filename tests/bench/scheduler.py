@@ -32,6 +32,8 @@ SIZES = (
     *((100, 1_000, None), (500, 5_000, None), (1_000, 10_000, 5.0)),
     *((2_000, 20_000, None), (5_000, 40_000, 25.0)),
 )
+# How many nodes and pods the bindings under a lease are measured with.
+LEASED = 1_000, 10_000
 FILTERS, WARMING = 400, 40
 PAIRS, WARMING_PAIRS = 2_000, 100
 # As many as kube-scheduler looks at for one pod in a large cluster.
@@ -52,15 +54,15 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         for nodes, pods, goal in SIZES:
             say(f"{nodes} nodes, {pods} pods")
             figures += _size(caller, nodes, pods, goal)
+        say(f"{LEASED[0]} nodes, {LEASED[1]} pods, under a lease")
+        figures += _under_a_lease(caller, *LEASED)
     return figures
 
 
 def _size(caller: ProcessPoolExecutor, nodes: int, pods: int, goal: float | None) -> list[Figure]:
-    api, dice = PlayedApi(), random.Random(nodes)
-    fill(api, nodes, pods, dice)
+    api = PlayedApi()
+    fill(api, nodes, pods, random.Random(nodes))
     names = [f"node-{number}" for number in range(nodes)]
-    new = [clusters.pod(f"new-{n}", container(core=5, memory=4)) for n in range(PAIRS)]
-    chosen = [dice.sample(names, min(nodes, CANDIDATES)) for _ in new]
     found = {}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -81,26 +83,54 @@ def _size(caller: ProcessPoolExecutor, nodes: int, pods: int, goal: float | None
         found["filter, median", "ms"] = statistics.median(filters.milliseconds)
         found["filter, p99", "ms"] = statistics.quantiles(filters.milliseconds, n=100)[98]
 
-        api.put(*new)
-        # Else some are not known yet, and asked of the API server one by one.
-        running.wait(lambda: b"vcuda_extender_pods %d.0" % (pods + PAIRS) in _page(running), 60)
-        one = new[:WARMING_PAIRS], chosen[:WARMING_PAIRS]
-        caller.submit(scheduler_calls.pairs, running.port, *one).result()
-        before, played = _processor(running), time.process_time()
-        rest = new[WARMING_PAIRS:], chosen[WARMING_PAIRS:]
-        pairs = caller.submit(scheduler_calls.pairs, running.port, *rest).result()
-        count = len(pairs.milliseconds)
-        found["filter + bind", "ms a pair"] = pairs.seconds / count * 1e3
-        found["filter + bind, its CPU", "ms a pair"] = (_processor(running) - before) / count * 1e3
-        found["filter + bind, the caller's CPU", "ms a pair"] = pairs.cpu / count * 1e3
-        played = time.process_time() - played
-        found["filter + bind, the API's CPU", "ms a pair"] = played / count * 1e3
+        found |= _pairs(caller, api, running, names, pods)
         found["memory", "MiB"] = _status(running, "VmHWM") / 1024
     goals = {"filter, p99": goal, "filter + bind": 1.0}
     return [
         Figure(f"scheduler.{nodes} nodes, {what}", value, unit, goals.get(what), {})
         for (what, unit), value in found.items()
     ]
+
+
+def _under_a_lease(caller: ProcessPoolExecutor, nodes: int, pods: int) -> list[Figure]:
+    api = PlayedApi()
+    fill(api, nodes, pods, random.Random(nodes))
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.enter_context(api.running())
+        words = "--lease", "kube-system/vcuda-scheduler-extender"
+        running = stack.enter_context(extender.running(api, folder, *words))
+        running.wait_ready(300)
+        running.wait(lambda: b"vcuda_extender_leader 1.0" in _page(running), 60)
+        found = _pairs(caller, api, running, [f"node-{number}" for number in range(nodes)], pods)
+    return [
+        Figure(f"scheduler.{nodes} nodes, a lease, {what}", value, unit, None, {})
+        for (what, unit), value in found.items()
+    ]
+
+
+def _pairs(
+    caller: ProcessPoolExecutor, api: PlayedApi, running: Extender, names: list[str], pods: int
+) -> dict[tuple[str, str], float]:
+    """New pods beside those that are there, filtered over some of the nodes and bound."""
+    dice = random.Random(pods)
+    new = [clusters.pod(f"new-{n}", container(core=5, memory=4)) for n in range(PAIRS)]
+    chosen = [dice.sample(names, min(len(names), CANDIDATES)) for _ in new]
+    api.put(*new)
+    # Else some are not known yet, and asked of the API server one by one.
+    running.wait(lambda: b"vcuda_extender_pods %d.0" % (pods + PAIRS) in _page(running), 60)
+    first = new[:WARMING_PAIRS], chosen[:WARMING_PAIRS]
+    caller.submit(scheduler_calls.pairs, running.port, *first).result()
+    before, played = _processor(running), time.process_time()
+    rest = new[WARMING_PAIRS:], chosen[WARMING_PAIRS:]
+    pairs = caller.submit(scheduler_calls.pairs, running.port, *rest).result()
+    count, played = len(pairs.milliseconds), time.process_time() - played
+    return {
+        ("filter + bind", "ms a pair"): pairs.seconds / count * 1e3,
+        ("filter + bind, its CPU", "ms a pair"): (_processor(running) - before) / count * 1e3,
+        ("filter + bind, the caller's CPU", "ms a pair"): pairs.cpu / count * 1e3,
+        ("filter + bind, the API's CPU", "ms a pair"): played / count * 1e3,
+    }
 
 
 def _page(running: Extender) -> bytes:

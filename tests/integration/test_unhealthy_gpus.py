@@ -41,12 +41,13 @@ class Host:
         subprocess.run([BUILT / "softgpu", command, self.gpu.root, *arguments], check=True)
 
     def gets(self, id: str, core: int = 30, **words: str) -> str:
-        """The GPUs that a new container gets, or what it is told."""
+        """The GPUs that a new container gets, or what it is told, without its id."""
         said = {"vcuda.io/" + key: value for key, value in words.items()}
         spec = asking({"vcuda.io/core": str(core), **said})
         status, errors = self.node.create(spec, id=id)
         if status:
-            return errors.strip().partition(": ")[2]
+            assert errors.endswith(f" (allocation {id})\n")
+            return errors.partition(": ")[2].removesuffix(f" (allocation {id})\n")
         return " ".join(share.uuid for share in shares_of(self.node.ledger)[id])
 
 

@@ -29,7 +29,7 @@ GIB = 1 << 30
 # All that the packages say where no systemd runs.
 NO_TMPFS = (
     "vcuda-runtime: /run/vcuda: shares the file system of /run, since no systemd runs here;"
-    " mount a tmpfs there\n"
+    " give it a tmpfs of its own\n"
 )
 WORKLOAD = "/usr/lib/vcuda/softgpu/vcuda-workload"
 STOPPED_AT_1_GIB = {

@@ -227,7 +227,8 @@ def test_a_release_that_cannot_be_told_is_one_line_and_done(node: Node) -> None:
     status, line = node.call(*DELETE, preexec_fn=let_no_file_grow_further, restore_signals=False)
     assert (status, line) == (
         0,
-        f"vcuda-container-runtime: {path}: cannot be written: File too large (allocation box)\n",
+        f"vcuda-container-runtime: {path}: cannot be written: File too large; free space there, "
+        "or set state-dir (allocation box)\n",
     )
     assert node.holders() == ["other"]
 
