@@ -143,6 +143,7 @@ class PodWatch:
             try:
                 version = str(pod["metadata"]["resourceVersion"])
             except (KeyError, TypeError) as error:
+                self._version = ""  # the same would come again
                 raise ApiError(0, f"not an event of a pod: {error!r}") from error
             if kind == "DELETED":
                 self._forget(pod)

@@ -4,6 +4,7 @@ It is our own since kmock 0.8 does not play what is tested here. Seen with the o
 lists have the resourceVersion "..." and neither pages nor selectors, its watches begin with every
 object whatever version is asked for and know neither 410, bookmarks nor timeoutSeconds, and PUT
 and pods/binding are no calls of its. Its answers can be set by hand for each; that would be this.
+What it does play, tests/integration/test_pod_watch_kmock.py follows.
 
 What it does with a call can be changed by `before`, so that it fails, or dies, where a test wants.
 """
