@@ -127,7 +127,7 @@ class Lives:
                 return step()
             except grpc.RpcError as error:
                 if attempt + 1 == ATTEMPTS or not any(
-                    words in str(error.details()) for words in AGAIN
+                    words in str(error.details()).lower() for words in AGAIN
                 ):
                     raise
                 with self._lock:

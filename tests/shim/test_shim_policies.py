@@ -152,7 +152,8 @@ def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode) -> None:
             bursts.communicate(timeout=30)
     # Its kernels take turns with the other's now, so it comes to fewer of them.
     assert 0.1 < used <= alone < 0.22
-    assert share + used >= 1 - LOST
+    # A trial of the neighbour may fall in: a tenth of a second in which nobody has what it leaves.
+    assert share + used >= 1 - LOST - 0.1 / (SECONDS - 1)
 
 
 def shown(guest: Guest) -> Reading:
