@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 KINDS = {
     "v1": [
         ("namespaces", "Namespace", False),
+        ("nodes", "Node", False),
         ("configmaps", "ConfigMap", True),
         ("services", "Service", True),
         ("serviceaccounts", "ServiceAccount", True),
@@ -61,7 +62,7 @@ class ObjectStore:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_GET = do_POST = do_DELETE = answer
+            do_GET = do_POST = do_PATCH = do_DELETE = answer
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -87,6 +88,9 @@ class ObjectStore:
             made["metadata"]["uid"] = str(len(self.objects))
             self.objects[key] = made
             return 201, made
+        if method == "PATCH" and path in self.objects:
+            self.objects[path] = merged(self.objects[path], json.loads(body))
+            return 200, self.objects[path]
         if method == "DELETE":
             gone = self.objects.pop(path, None)
             return (200, gone) if gone else (404, status(404, "NotFound"))
@@ -115,6 +119,15 @@ def discovered(path: str) -> Any:
             ]
             return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
     return None
+
+
+def merged(old: Any, new: Any) -> Any:
+    """As RFC 7396 says; kubectl's own form means the same of labels and of a node's spec."""
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return new
+    kept = {key: value for key, value in old.items() if key not in new}
+    changed = {key: merged(old.get(key), value) for key, value in new.items() if value is not None}
+    return kept | changed
 
 
 def status(code: int, reason: str) -> Any:

@@ -126,7 +126,7 @@ RUN = {
 }
 
 BY_CI = ".ci/run does it"
-NO_CLUSTER = "takes a cluster; tests/chart/test_kubectl.py applies and deletes the manifests"
+NO_CLUSTER = "takes a cluster; tests/chart/test_kubectl.py applies the manifests and marks a node"
 GPU = "takes a GPU; tests/gpu asks the software one the same"
 HOURS = "takes an idle machine, and up to hours"
 FUZZ = "takes a long run's finds; tests/fuzz/test_fuzz.py makes a short one of each"
