@@ -29,11 +29,13 @@ class Host:
         self.node = Node(Installed(f"{folder}/prefix"), root, folder)
         self.file = self.node.ledger.state_dir + "/unhealthy.json"
         self._program = prefix + "/bin/vcuda-node-agent"
+        self.agents: list[Agent] = []
 
     def agent(self) -> Agent:
         folder = self.node.folder + "/kubelet"
         words = ["--config", self.node.installed.settings, "--kubelet-dir", folder]
         agent = Agent([self._program, *words])
+        self.agents.append(agent)
         agent.await_ready()
         return agent
 
@@ -55,6 +57,8 @@ class Host:
 def host(agent_prefix: str, tmp_path: Path) -> Iterator[Host]:
     host = Host(agent_prefix, tmp_path)
     yield host
+    for agent in host.agents:  # of a test that failed before it ended them
+        agent.kill()
     subprocess.run([BUILT / "softgpu", "destroy", host.gpu.root], check=True)
 
 
