@@ -1,4 +1,4 @@
-"""The installed wrapper of the tests that create through it."""
+"""The installed wrapper of the tests that create through it, and its front door alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from unit.driver_root import DriverRoot
+from unit.front_door import Door
 from unit.ground import ROOT, write
 from unit.installed import WARNINGS, Installed
 from unit.runtime_node import Node
@@ -42,3 +43,14 @@ def node(request: Any, installed: Installed, driver: DriverRoot, tmp_path: Any) 
     with open(started) as lines:
         # A test that hides the door behind another state-dir is answered by Python.
         assert lines.read() == "" or node.moved
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Door:
+    return Door(tmp_path_factory.mktemp("door"))
+
+
+@pytest.fixture
+def door(built: Door) -> Door:
+    built.reset()
+    return built

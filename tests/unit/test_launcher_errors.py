@@ -8,19 +8,8 @@ from typing import Any
 
 import pytest
 
-from unit.test_launcher import Door
+from unit.front_door import Door
 from vcuda_oci import bundle
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Door:
-    return Door(tmp_path_factory.mktemp("door"))
-
-
-@pytest.fixture
-def door(built: Door) -> Door:
-    built.reset()
-    return built
 
 
 def one_line(door: Door, **options: Any) -> str:

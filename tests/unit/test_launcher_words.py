@@ -12,20 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from unit.front_door import ASKS, Door
 from unit.ground import ROOT, write
-from unit.test_launcher import ASKING_LINES, ASKS, PLAIN_LINES, Door
+from unit.test_launcher import ASKING_LINES, PLAIN_LINES
 from vcuda_oci import bundle
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Door:
-    return Door(tmp_path_factory.mktemp("door"))
-
-
-@pytest.fixture
-def door(built: Door) -> Door:
-    built.reset()
-    return built
 
 
 def python_would_read(door: Door, words: list[str]) -> bool:
