@@ -36,12 +36,7 @@ def test_installed_upgraded_and_erased_under_a_container_that_runs(plain: Machin
     assert plain.read("/etc/vcuda/config.toml") == node.SETTINGS
     assert "config.toml.rpmnew" in said
     assert plain.check("vcuda", "--version") == f"vcuda {built.NEXT}\n"
-    assert (container.shim(), container.status()) == (old_shim, "running")
-    assert container.allocates() == node.STOPPED_AT_1_GIB
-    container.call("delete", "--force")
-    container.start()
-    assert container.shim() == plain.sha256(SHIM) != old_shim
-    container.call("delete", "--force")
+    _runs_on_and_the_next_has_the_new_shim(plain, container, old_shim)
 
     said = rpm(plain, "-e", *(f"vcuda-{part}" for part in built.PARTS))
     settings = "/etc/vcuda/config.toml"
@@ -60,12 +55,7 @@ def test_an_older_version_takes_its_place_again_under_a_container_that_runs(plai
     rpm(plain, "-U", "--oldpackage", *node.bring(plain, built.files("rpm", built.folder())))
     assert plain.check("vcuda", "--version") == f"vcuda {built.THIS}\n"
     assert plain.read("/etc/vcuda/config.toml") == node.SETTINGS
-    assert (container.shim(), container.status()) == (old_shim, "running")
-    assert container.allocates() == node.STOPPED_AT_1_GIB
-    container.call("delete", "--force")
-    container.start()
-    assert container.shim() == plain.sha256(SHIM) != old_shim
-    container.call("delete", "--force")
+    _runs_on_and_the_next_has_the_new_shim(plain, container, old_shim)
 
 
 def test_an_erasure_leaves_engines_as_they_were_and_containers_running(plain: Machine) -> None:
@@ -134,3 +124,14 @@ def named(root: str) -> set[str]:
         ["find", root, "-name", "*vcuda*", "-printf", "%P\n"], stdout=subprocess.PIPE, text=True
     )
     return set(found.stdout.splitlines())
+
+
+def _runs_on_and_the_next_has_the_new_shim(
+    plain: Machine, container: node.Container, old_shim: str
+) -> None:
+    assert (container.shim(), container.status()) == (old_shim, "running")
+    assert container.allocates() == node.STOPPED_AT_1_GIB
+    container.call("delete", "--force")
+    container.start()
+    assert container.shim() == plain.sha256(SHIM) != old_shim
+    container.call("delete", "--force")
