@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from vcuda_plugin.scheduler.api import Unreachable
 from vcuda_plugin.scheduler.bind import Binder
 from vcuda_plugin.scheduler.cluster import UNKNOWN_SECONDS, Cluster
 from vcuda_plugin.scheduler.extender_api import Binding
+from vcuda_plugin.scheduler.fit import fit
 from vcuda_plugin.scheduler.objects import node_of
 from vcuda_plugin.scheduler.place import Placed
 
@@ -182,3 +184,29 @@ def test_bindings_at_once_over_commit_no_gpu_whatever_the_server_answers(
     cluster.expire(1e12)
     assert free(cluster) == [100 - taken.get(f"GPU-n-{index}", 0) for index in range(2)]
     assert cluster.assumed == {}
+
+
+def test_a_filter_takes_as_many_steps_in_a_large_cluster_as_in_a_small_one() -> None:
+    ask = facts(clusters.pod("asking", container(core=30))).ask
+    assert ask
+
+    def steps(nodes: int) -> int:
+        there = [f"n{number}" for number in range(nodes)]
+        cluster = clusters.cluster(*(node(name, told(name, 16, 16)) for name in there))
+        taken = 0
+
+        def count(*_: Any) -> Any:
+            nonlocal taken
+            taken += 1
+            return count
+
+        before = sys.gettrace()
+        sys.settrace(count)
+        try:
+            verdict = fit(cluster, ask, there[:10])
+        finally:
+            sys.settrace(before)
+        assert len(verdict.fitting) == 10
+        return taken
+
+    assert steps(20) == steps(400)
