@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -35,6 +36,19 @@ container_annotations = ["vcuda.io/*", "tencent.com/*"]
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.vcuda.options]
 BinaryName = "{runtime}"
 SystemdCgroup = false
+"""
+
+
+# ctr opens the FIFOs of a container's output as it starts it and, once the container has ended,
+# gives up on those that are not open yet: on a busy machine a short output is lost. This logger
+# of the shim is there before the process is, and ends when the output does: not by the signal
+# that the shim sends as it closes.
+LOGGER = """#!/bin/sh
+trap '' TERM
+cat <&3 >"{folder}/$2.out" 5>&- &
+cat <&4 >"{folder}/$2.err" 5>&- &
+exec 3<&- 4<&- 5>&-
+wait
 """
 
 
@@ -88,8 +102,13 @@ class Ctr(Containerd):
     name = "containerd-ctr"
     namespace = "default"
 
+    def open(self) -> None:
+        self._serial = itertools.count()
+        self._logger = self.host.write("logger", LOGGER.format(folder=self.host.folder), 0o755)
+        super().open()
+
     def _run(self, wanted: Wanted) -> Result:
-        return self.ctr("run", "--rm", *self._options(wanted))
+        return self._with_output(("run", "--rm"), self._options(wanted))
 
     def _start(self, wanted: Wanted) -> Result:
         log = self._log(wanted.container_id)
@@ -113,7 +132,23 @@ class Ctr(Containerd):
         return self.host.path(container_id + ".log")
 
     def exec(self, container_id: str, args: Sequence[str]) -> Result:
-        return self.ctr("task", "exec", "--exec-id=exec", container_id, *args)
+        return self._with_output(("task", "exec"), ["--exec-id=exec", container_id, *args])
+
+    def _with_output(self, command: Sequence[str], words: Sequence[str]) -> Result:
+        """What ctr says, after what the process in the container wrote."""
+        serial = f"output-{next(self._serial)}"
+        ctr = self.ctr(*command, f"--log-uri=binary://{self._logger}?to={serial}", *words)
+        out, err = (self._taken(f"{serial}.{kind}") for kind in ("out", "err"))
+        return Result(ctr.rc, out + ctr.stdout, err + ctr.stderr)
+
+    def _taken(self, name: str) -> str:
+        """A file's text; empty where no process was started."""
+        try:
+            text = self.host.read(name)
+            os.unlink(self.host.path(name))
+        except FileNotFoundError:
+            return ""
+        return text
 
     def kill(self, container_id: str, signal: str = "KILL") -> None:
         self.ctr("task", "kill", f"--signal={signal}", container_id)
