@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Sequence
 
 from integration.engines.base import IMAGE, Engine, Result, Wanted
@@ -12,6 +14,7 @@ class Podman(Engine):
     programs = ("podman", "conmon", "runc")
 
     def open(self) -> None:
+        self._serial = itertools.count()
         self.host.check(self.command("import", self.files.layer, IMAGE))
 
     def command(self, *arguments: str) -> list[str]:
@@ -31,7 +34,22 @@ class Podman(Engine):
         return self.host.run(self.command(*arguments))
 
     def _run(self, wanted: Wanted) -> Result:
-        return self.podman("run", "--rm", *self._options(wanted))
+        """What the container wrote, by its log, of which nothing is lost; then Podman's own errors.
+
+        Of one that is attached conmon may read a short output before it sees who is to have it.
+        """
+        log = self.host.path(f"output-{next(self._serial)}")
+        words = ["--rm", "--attach=stdin", f"--log-opt=path={log}", *self._options(wanted)]
+        podman = self.podman("run", *words)
+        written = {"stdout": "", "stderr": ""}
+        if os.path.exists(log):
+            with open(log) as lines:
+                for line in lines:  # of conmon's k8s-file: <time> stdout|stderr F|P <text>
+                    _, stream, whole, text = line.rstrip("\n").split(" ", 3)
+                    written[stream] += text + "\n" * (whole == "F")
+            os.unlink(log)
+        # On its own standard output Podman tells no more than the container's id.
+        return Result(podman.rc, written["stdout"], written["stderr"] + podman.stderr)
 
     def _start(self, wanted: Wanted) -> Result:
         return self.podman("run", "--detach", *self._options(wanted))
