@@ -164,7 +164,7 @@ NOT_HERE = {
     "git tag -s v1.2.3 -F build/release/NOTES.md --cleanup=verbatim": SIGNED,
     "git tag -v v1.2.3": SIGNED,
     "gpg --armor --detach-sign build/release/SHA256SUMS": SIGNED,
-    "rpm -U build/packages/vcuda-runtime-*.rpm": "this is Debian; tests/packages/test_install_rpm.py",
+    "rpm -U --replacepkgs build/packages/vcuda-runtime-*.rpm": "this is Debian; tests/packages/test_install_rpm.py",
     "helm upgrade vcuda packaging/chart --namespace vcuda --reuse-values": NO_CLUSTER,
     "kubectl apply -f packaging/kubernetes": NO_CLUSTER,
     "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
