@@ -13,7 +13,7 @@ from docs.ground import CHECKOUT, IMAGE, PACKAGES
 
 @dataclass(frozen=True)
 class Page:
-    """needs: see ground.prepare. folder: where its reader is. elsewhere: the test that runs it."""
+    """needs: see ground.prepared. folder: where its reader is. elsewhere: the test that runs it."""
 
     needs: tuple[str, ...] = ()
     folder: str = CHECKOUT
@@ -46,6 +46,7 @@ OPENB = (
     "deletion_time,scheduled_time\\np,1,1,1,500,,LS,Running,0,1,0\\n' >openb_pod_list_default.csv"
     " && printf 'sn,cpu_milli,memory_mib,gpu,model\\nhost-4,1,1,2,P100\\n' >openb_node_list_gpu_node.csv"
 )
+INSTALL = "helm install vcuda packaging/chart --namespace vcuda --set registry=registry.example"
 HOST = ("checkout", "installed", "gpus")
 # A host that has a GPU, and nothing of vcuda yet.
 BARE = ("checkout", "softgpu", "gpus")
@@ -61,16 +62,16 @@ PAGES = {
     "docs/cli.md": Page((*HOST, "podman")),
     "docs/doctor.md": Page(HOST),
     "docs/install.md": Page(elsewhere="tests/packages/test_install_page.py"),
-    "docs/kubernetes.md": Page(HOST),
-    "docs/migrate-from-gpu-manager.md": Page(BARE, PACKAGES),
-    "docs/migrate-from-hami.md": Page(BARE, PACKAGES),
+    "docs/kubernetes.md": Page((*HOST, "cluster")),
+    "docs/migrate-from-gpu-manager.md": Page((*BARE, "cluster"), PACKAGES),
+    "docs/migrate-from-hami.md": Page((*BARE, "cluster"), PACKAGES),
     "docs/migrate-from-nvidia.md": Page((*BARE, "docker"), PACKAGES),
-    "docs/node-agent.md": Page(HOST),
-    "docs/operations.md": Page(HOST, PACKAGES),
+    "docs/node-agent.md": Page((*HOST, "cluster")),
+    "docs/operations.md": Page((*HOST, "cluster"), PACKAGES),
     "docs/scheduler.md": Page(("checkout", "installed", "cluster"), PACKAGES),
     "docs/softgpu.md": Page(HOST),
     "docs/start-docker.md": Page(("checkout", "docker")),
-    "docs/start-kubernetes.md": Page(BARE, PACKAGES),
+    "docs/start-kubernetes.md": Page((*BARE, "cluster"), PACKAGES),
     "docs/start-podman.md": Page(("checkout", "podman")),
 }
 
@@ -120,13 +121,21 @@ RUN = {
         before=OPENB
     ),
     "vcuda-scheduler-extender --kubeconfig ~/.kube/config": How(goes_on=True),
-    "helm install vcuda packaging/chart --namespace vcuda --set registry=REGISTRY": How(
-        instead=f"cd {CHECKOUT} && helm template vcuda packaging/chart --set registry=REGISTRY"
+    "helm upgrade vcuda packaging/chart --namespace vcuda --reuse-values": How(
+        before=f"kubectl apply -f packaging/kubernetes/namespace.yaml && {INSTALL}"
     ),
+    # On the page it is in place of what Helm has done before.
+    "kubectl apply -f packaging/kubernetes": How(before="helm uninstall vcuda --namespace vcuda"),
+    "kubectl apply -f train.yaml": How(
+        before="awk '/^```/ {on = /yaml/; next} on' docs/start-kubernetes.md >train.yaml"
+    ),
+    "kubectl label node NODE nvidia-device-enable-": How(
+        before="kubectl label node node-1 nvidia-device-enable=enable --overwrite"
+    ),
+    "kubectl label node NODE gpu-": How(before="kubectl label node node-1 gpu=on"),
 }
 
 BY_CI = ".ci/run does it"
-NO_CLUSTER = "takes a cluster; tests/chart/test_kubectl.py applies the manifests and marks a node"
 GPU = "takes a GPU; tests/gpu asks the software one the same"
 HOURS = "takes an idle machine, and up to hours"
 FUZZ = "takes a long run's finds; tests/fuzz/test_fuzz.py makes a short one of each"
@@ -165,31 +174,9 @@ NOT_HERE = {
     "git tag -v v1.2.3": SIGNED,
     "gpg --armor --detach-sign build/release/SHA256SUMS": SIGNED,
     "rpm -U --replacepkgs build/packages/vcuda-runtime-*.rpm": "this is Debian; tests/packages/test_install_rpm.py",
-    "helm upgrade vcuda packaging/chart --namespace vcuda --reuse-values": NO_CLUSTER,
-    "kubectl apply -f packaging/kubernetes": NO_CLUSTER,
     "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
-    "kubectl label node NODE nvidia-device-enable=enable": NO_CLUSTER,
-    "kubectl apply -f packaging/kubernetes/namespace.yaml": NO_CLUSTER,
-    "kubectl describe node | grep vcuda": NO_CLUSTER,
-    "kubectl describe node NODE": NO_CLUSTER,
-    "kubectl --namespace vcuda get pods": NO_CLUSTER,
-    "kubectl apply -f train.yaml": NO_CLUSTER,
-    "kubectl logs train": NO_CLUSTER,
-    "kubectl delete pod train": NO_CLUSTER,
-    "kubectl delete -f packaging/kubernetes/namespace.yaml": NO_CLUSTER,
-    "kubectl label node NODE nvidia-device-enable-": NO_CLUSTER,
-    "kubectl label node NODE vcuda.io/moved=yes": NO_CLUSTER,
-    "kubectl label node NODE gpu-": NO_CLUSTER,
-    "kubectl annotate node NODE vcuda.io/cordoned-gpus=1": NO_CLUSTER,
-    "kubectl cordon NODE": NO_CLUSTER,
-    "kubectl uncordon NODE": NO_CLUSTER,
-    "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data": NO_CLUSTER,
-    "helm uninstall vcuda --namespace vcuda": NO_CLUSTER,
     "podman push REGISTRY/vcuda-node-agent:0.1.0": NO_REGISTRY,
     "podman push REGISTRY/vcuda-scheduler-extender:0.1.0": NO_REGISTRY,
-    "kubectl label node foo gaia.tencent.com/gpu-model=M40 gaia.tencent.com/gpu-pool=public": NO_CLUSTER,
-    'kubectl -n kube-system create configmap gpuquota --from-literal=gpu_quota=\'{"team": {"quota":'
-    ' {"M40": 8, "P100": 0.5}, "pool": ["public"]}}\'': NO_CLUSTER,
     "podman build --file packaging/Containerfile --target node-agent"
     " --tag REGISTRY/vcuda-node-agent:0.1.0 .": NO_REGISTRY,
     "podman build --file packaging/Containerfile --target scheduler-extender"
