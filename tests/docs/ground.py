@@ -10,16 +10,18 @@ from collections.abc import Iterator, Sequence
 
 from chart.played_cluster import PlayedCluster
 from docs.commands import REPOSITORY
+from docs.registry import Registry
 from integration import image, rootfs
 from integration.private_host import Result
 from needed import cannot
-from packages import built, node
+from packages import built, node, podman_host
 from packages.machine import Machine
 
 CHECKOUT = "/mnt/shared/vcuda"
 PACKAGES = CHECKOUT + "/build/packages"
 # Names that pages leave to their reader.
 IMAGE = "docker.io/library/example:1"
+REGISTRY = "registry.example"
 RUNS = 'CMD ["nvidia-smi"]'
 USER = 1000
 HOMES = ("/root", "/tmp")  # root's and the user's
@@ -31,18 +33,6 @@ DOCKER = {
     "iptables": False,
     "exec-opts": ["native.cgroupdriver=cgroupfs"],
 }
-PODMAN = """[engine]
-cgroup_manager = "cgroupfs"
-runtime = "runc"
-[containers]
-netns = "none"
-pids_limit = 0
-"""
-STORAGE = """[storage]
-driver = "vfs"
-runroot = "/run/containers/storage"
-graphroot = "/var/lib/containers/storage"
-"""
 
 
 @contextlib.contextmanager
@@ -51,13 +41,14 @@ def prepared(machine: Machine, needs: Sequence[str]) -> Iterator[None]:
 
     `checkout`: the repository, with what `make packages` leaves; `installed`: its debs, or
     `softgpu`: that one; `gpus`: two of software; `docker`, `podman`, `containerd`: the engine with
-    an image; `cluster`: one that kubectl and Helm reach, of root's and the user's.
+    an image; `images`: what Podman builds images with, and a registry that takes them; `cluster`:
+    one that kubectl and Helm reach, of root's and the user's.
     """
     machine.write("/etc/dpkg/dpkg.cfg.d/unasked", "force-confold\n")
     with contextlib.ExitStack() as stack:
         for need in needs:
-            if need == "cluster":
-                stack.enter_context(_cluster(machine))
+            if around := {"cluster": _cluster, "images": _images}.get(need):
+                stack.enter_context(around(machine))
             else:
                 _prepare(machine, need)
         yield
@@ -125,6 +116,19 @@ def _cluster(machine: Machine) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _images(machine: Machine) -> Iterator[None]:
+    podman_host.prepare(machine)
+    podman_host.bring_base(machine)
+    trusted = f'[[registry]]\nlocation = "{REGISTRY}"\ninsecure = true\n'
+    machine.write("/etc/containers/registries.conf.d/tests.conf", trusted)
+    machine.write("/etc/hosts", f"127.0.0.1 localhost {REGISTRY}\n")
+    with contextlib.ExitStack() as stack:
+        with machine.network():
+            stack.enter_context(Registry().listening())
+        yield
+
+
 def _docker(machine: Machine) -> None:
     machine.write("/etc/docker/daemon.json", json.dumps(DOCKER))
     machine.check("systemctl", "start", "docker")
@@ -132,8 +136,7 @@ def _docker(machine: Machine) -> None:
 
 
 def _podman(machine: Machine) -> None:
-    machine.write("/etc/containers/containers.conf", PODMAN)
-    machine.write("/etc/containers/storage.conf", STORAGE)
+    podman_host.prepare(machine)
     machine.check("podman", "import", f"--change={RUNS}", _layer(machine), IMAGE)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from docs.ground import CHECKOUT, IMAGE, PACKAGES
+from docs.ground import CHECKOUT, IMAGE, PACKAGES, REGISTRY
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,14 @@ class Page:
 class How:
     """exit: what is right here. before: what its reader has done. instead: what is run for it.
 
-    goes_on: it is interrupted after two seconds, on a terminal of its own.
+    by_root: in a user's place. goes_on: it is interrupted after two seconds, on a terminal of its
+    own.
     """
 
     exit: int = 0
     before: str = ""
     instead: str = ""
+    by_root: bool = False
     goes_on: bool = False
 
 
@@ -51,7 +53,7 @@ HOST = ("checkout", "installed", "gpus")
 # A host that has a GPU, and nothing of vcuda yet.
 BARE = ("checkout", "softgpu", "gpus")
 # What pages leave to their reader.
-WORDS = {"IMAGE": IMAGE, "REGISTRY": "registry.example", "NODE": "node-1"}
+WORDS = {"IMAGE": IMAGE, "REGISTRY": REGISTRY, "NODE": "node-1"}
 
 # Pages with commands.
 PAGES = {
@@ -62,7 +64,7 @@ PAGES = {
     "docs/cli.md": Page((*HOST, "podman")),
     "docs/doctor.md": Page(HOST),
     "docs/install.md": Page(elsewhere="tests/packages/test_install_page.py"),
-    "docs/kubernetes.md": Page((*HOST, "cluster")),
+    "docs/kubernetes.md": Page((*HOST, "images", "cluster")),
     "docs/migrate-from-gpu-manager.md": Page((*BARE, "cluster"), PACKAGES),
     "docs/migrate-from-hami.md": Page((*BARE, "cluster"), PACKAGES),
     "docs/migrate-from-nvidia.md": Page((*BARE, "docker"), PACKAGES),
@@ -71,12 +73,22 @@ PAGES = {
     "docs/scheduler.md": Page(("checkout", "installed", "cluster"), PACKAGES),
     "docs/softgpu.md": Page(HOST),
     "docs/start-docker.md": Page(("checkout", "docker")),
-    "docs/start-kubernetes.md": Page((*BARE, "cluster"), PACKAGES),
+    "docs/start-kubernetes.md": Page((*BARE, "images", "cluster"), PACKAGES),
     "docs/start-podman.md": Page(("checkout", "podman")),
 }
 
+# No user of this machine has more than one id, which images take.
+IMAGES = (
+    "podman build --file packaging/Containerfile --target node-agent"
+    " --tag REGISTRY/vcuda-node-agent:0.1.0 .",
+    "podman build --file packaging/Containerfile --target scheduler-extender"
+    " --tag REGISTRY/vcuda-scheduler-extender:0.1.0 .",
+    "podman push REGISTRY/vcuda-node-agent:0.1.0",
+    "podman push REGISTRY/vcuda-scheduler-extender:0.1.0",
+)
 # Commands that are run, and not just so.
 RUN = {
+    **dict.fromkeys(IMAGES, How(by_root=True)),
     "vcuda limit run-3f2a --memory 8GiB": How(before=LIVING.format("run-3f2a")),
     "vcuda limit pod-7c1e --policy elastic --core-limit 80 --dry-run": How(
         before=LIVING.format("pod-7c1e")
@@ -142,7 +154,6 @@ FUZZ = "takes a long run's finds; tests/fuzz/test_fuzz.py makes a short one of e
 SIGNED = "takes the key of who releases; tests/packages/test_release.py has one"
 GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler")
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
-NO_REGISTRY = "takes a base image; tests/packages/test_containerfile.py does its steps"
 
 NOT_HERE = {
     "git clone <this repository> && cd vcuda": "CI begins with a fresh clone",
@@ -175,12 +186,6 @@ NOT_HERE = {
     "gpg --armor --detach-sign build/release/SHA256SUMS": SIGNED,
     "rpm -U --replacepkgs build/packages/vcuda-runtime-*.rpm": "this is Debian; tests/packages/test_install_rpm.py",
     "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
-    "podman push REGISTRY/vcuda-node-agent:0.1.0": NO_REGISTRY,
-    "podman push REGISTRY/vcuda-scheduler-extender:0.1.0": NO_REGISTRY,
-    "podman build --file packaging/Containerfile --target node-agent"
-    " --tag REGISTRY/vcuda-node-agent:0.1.0 .": NO_REGISTRY,
-    "podman build --file packaging/Containerfile --target scheduler-extender"
-    " --tag REGISTRY/vcuda-scheduler-extender:0.1.0 .": NO_REGISTRY,
 }
 
 A_NAME = "tells of the command, not to type it"

@@ -112,7 +112,7 @@ def follow(made: machine.Machine, page: Page, command: Command, how: How) -> lis
         text = re.sub(rf"\b{word}\b", meant, text)
     if how.goes_on:
         text = f"timeout --signal=INT 2 script --quiet --return --command {text!r} /dev/null"
-    done = ground.run(made, text, command.is_root, folder)
+    done = ground.run(made, text, command.is_root or how.by_root, folder)
     told = f"{command.place}: {command.text}: exit {done.rc}\n{done.stdout}"
     if done.rc != (124 if how.goes_on else how.exit):
         return [told]
