@@ -15,9 +15,17 @@ has_its_own_file_system() {
   done </proc/mounts
   return 1
 }
-unit=@PACKAGE@.service folder=/usr/lib/vcuda/python/vcuda_plugin
+# Whether the service's program is a process of this root: /proc may be that of the host outside.
+runs() {
+  for process in $(grep -lszx "/usr/bin/[v]${1#v}" /proc/[0-9]*/cmdline); do
+    process=${process%/cmdline}
+    [ "$process/root" -ef / ] && grep -qszx "${2:-.*}" "$process/cmdline" && return 0
+  done
+  return 1
+}
+unit=@PACKAGE@.service program=@PACKAGE@ folder=/usr/lib/vcuda/python/vcuda_plugin
 if [ @PACKAGE@ = vcuda-runtime ]; then
-  unit=vcuda.service folder=/usr/lib/vcuda/python
+  unit=vcuda.service program='vcuda serve' folder=/usr/lib/vcuda/python
   rm -f /etc/vcuda/.left-behind # of a removal that came to nothing
 fi
 [ @PACKAGE@ != vcuda-scheduler-extender ] || folder=$folder/scheduler
@@ -39,7 +47,9 @@ if [ -d /run/systemd/system ]; then
   # Nothing happens where records are there already: the next boot mounts it.
   [ @PACKAGE@ != vcuda-runtime ] || systemctl start run-vcuda.mount ||
     say "/run/vcuda: shares the file system of /run; look at 'systemctl status run-vcuda.mount'"
-elif [ @PACKAGE@ = vcuda-runtime ] && ! has_its_own_file_system /run/vcuda; then
-  say "/run/vcuda: shares the file system of /run, since no systemd runs here; give it a tmpfs of its own"
+else
+  ! runs $program || say "$program: goes on with the code that it began with, since no systemd runs here; start it anew"
+  [ @PACKAGE@ != vcuda-runtime ] || has_its_own_file_system /run/vcuda ||
+    say "/run/vcuda: shares the file system of /run, since no systemd runs here; give it a tmpfs of its own"
 fi
 exit 0

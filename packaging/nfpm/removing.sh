@@ -7,16 +7,26 @@ case "$1" in
 esac
 
 say() { echo "@PACKAGE@: $*" >&2; }
-unit=@PACKAGE@.service folder=/usr/lib/vcuda/python/vcuda_plugin
+# Whether the service's program is a process of this root: /proc may be that of the host outside.
+runs() {
+  for process in $(grep -lszx "/usr/bin/[v]${1#v}" /proc/[0-9]*/cmdline); do
+    process=${process%/cmdline}
+    [ "$process/root" -ef / ] && grep -qszx "${2:-.*}" "$process/cmdline" && return 0
+  done
+  return 1
+}
+unit=@PACKAGE@.service program=@PACKAGE@ folder=/usr/lib/vcuda/python/vcuda_plugin
 if [ @PACKAGE@ = vcuda-runtime ]; then
-  unit=vcuda.service folder=/usr/lib/vcuda/python
+  unit=vcuda.service program='vcuda serve' folder=/usr/lib/vcuda/python
 
   told=$(ls /etc/vcuda/configured/*.json 2>/dev/null)
   records=$(ls /run/vcuda/allocations/*.json 2>/dev/null)
   # Containers that run were started by the runtime at this path, and their engines stop and delete
-  # them by it. It passes all of that on by itself, so it is put back when the package is gone.
-  if [ "$told$records" ]; then
-    cp -p /usr/bin/vcuda-container-runtime /etc/vcuda/.left-behind ||
+  # them by it. It passes all of that on by itself, so it is put back when the package is gone. Where
+  # it is gone already, a removal that was killed has put it by.
+  runtime=/usr/bin/vcuda-container-runtime
+  if [ "$told$records" ] && { [ -e $runtime ] || [ ! -e /etc/vcuda/.left-behind ]; }; then
+    cp -p $runtime /etc/vcuda/.left-behind ||
       say "/usr/bin/vcuda-container-runtime: goes, though containers may need it to be stopped;" \
         "make room, and install it again"
   fi
@@ -30,6 +40,8 @@ fi
 if [ -d /run/systemd/system ]; then
   systemctl disable --now "$unit" ||
     say "$unit: runs on; stop it with 'systemctl stop $unit'"
+elif runs $program; then
+  say "$program: runs on, since no systemd runs here; stop it by what started it"
 fi
 find "$folder" -name __pycache__ -prune -exec rm -rf {} +
 exit 0

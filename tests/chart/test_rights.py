@@ -109,10 +109,11 @@ def test_the_agents_pod_is_privileged_on_its_node_and_writes_where_it_must() -> 
 def test_nobody_but_its_scheduler_reaches_an_extender_without_tls() -> None:
     found = rendering.objects()
     extender = rendering.pod_spec(found, EXTENDER)["containers"][0]
-    assert extender["command"] == [EXTENDER, "--listen", "127.0.0.1:3456"]
+    assert extender["command"][:3] == [EXTENDER, "--listen", "127.0.0.1:3456"]
+    assert extender["command"][3:] == ["--quota-config", "/etc/vcuda-quota/quota.json"]
     kinds = {each["kind"] for each in found if each["metadata"]["name"] == EXTENDER}
     assert "Service" not in kinds
     assert rendering.one(found, "NetworkPolicy", EXTENDER)["spec"]["ingress"] == []
     words = rendering.pod_spec(rendering.objects(CLUSTER), EXTENDER)["containers"][0]["command"]
-    assert [word.partition("=")[0] for word in words] == [
-        EXTENDER, "--listen", "--lease", "--tls-cert", "--tls-key", "--tls-client-ca"]  # fmt: skip
+    flags = ["--listen", "--quota-config", "--lease", "--tls-cert", "--tls-key", "--tls-client-ca"]
+    assert [word.partition("=")[0] for word in words] == [EXTENDER, *flags]

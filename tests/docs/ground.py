@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from chart.played_cluster import PlayedCluster
 from docs.commands import REPOSITORY
+from docs.registry import Registry
 from integration import image, rootfs
 from integration.private_host import Result
-from packages import built, node
+from needed import cannot
+from packages import built, node, podman_host
 from packages.machine import Machine
 
 CHECKOUT = "/mnt/shared/vcuda"
 PACKAGES = CHECKOUT + "/build/packages"
 # Names that pages leave to their reader.
 IMAGE = "docker.io/library/example:1"
+REGISTRY = "registry.example"
 RUNS = 'CMD ["nvidia-smi"]'
 USER = 1000
+HOMES = ("/root", "/tmp")  # root's and the user's
 
 # What this machine has not: layers over layers, bridges, limits in cgroups.
 DOCKER = {
@@ -27,44 +33,42 @@ DOCKER = {
     "iptables": False,
     "exec-opts": ["native.cgroupdriver=cgroupfs"],
 }
-PODMAN = """[engine]
-cgroup_manager = "cgroupfs"
-runtime = "runc"
-[containers]
-netns = "none"
-pids_limit = 0
-"""
-STORAGE = """[storage]
-driver = "vfs"
-runroot = "/run/containers/storage"
-graphroot = "/var/lib/containers/storage"
-"""
 
 
-def prepare(machine: Machine, needs: Sequence[str]) -> None:
+@contextlib.contextmanager
+def prepared(machine: Machine, needs: Sequence[str]) -> Iterator[None]:
     """needs: in this order, of
 
     `checkout`: the repository, with what `make packages` leaves; `installed`: its debs, or
-    `softgpu`: that one; `gpus`: two of software; `cluster`: a kubeconfig; `docker`, `podman`,
-    `containerd`: the engine with an image.
+    `softgpu`: that one; `gpus`: two of software; `docker`, `podman`, `containerd`: the engine with
+    an image; `images`: what Podman builds images with, and a registry that takes them; `cluster`:
+    one that kubectl and Helm reach, of root's and the user's.
     """
     machine.write("/etc/dpkg/dpkg.cfg.d/unasked", "force-confold\n")
-    for need in needs:
-        {
-            "checkout": _checkout,
-            "installed": _installed,
-            "softgpu": _softgpu,
-            "gpus": node.make_gpus,
-            "cluster": _cluster,
-            "docker": _docker,
-            "podman": _podman,
-            "containerd": _containerd,
-        }[need](machine)
+    with contextlib.ExitStack() as stack:
+        for need in needs:
+            if around := {"cluster": _cluster, "images": _images}.get(need):
+                stack.enter_context(around(machine))
+            else:
+                _prepare(machine, need)
+        yield
+
+
+def _prepare(machine: Machine, need: str) -> None:
+    {
+        "checkout": _checkout,
+        "installed": _installed,
+        "softgpu": _softgpu,
+        "gpus": node.make_gpus,
+        "docker": _docker,
+        "podman": _podman,
+        "containerd": _containerd,
+    }[need](machine)
 
 
 def run(machine: Machine, text: str, is_root: bool, folder: str) -> Result:
     """What the command answers, both its outputs as one; what it leaves running may go on."""
-    home = "/root" if is_root else "/tmp"
+    home = HOMES[0] if is_root else HOMES[1]
     words = ["env", f"HOME={home}", "TERM=xterm", "bash", "-c", f"cd {folder} && {text}"]
     if not is_root:
         identity = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
@@ -97,9 +101,32 @@ def _install(machine: Machine, *parts: str) -> None:
     assert installed.rc == 0, installed.stderr
 
 
-def _cluster(machine: Machine) -> None:
+@contextlib.contextmanager
+def _cluster(machine: Machine) -> Iterator[None]:
     node.join_cluster(machine)
-    machine.write("/root/.kube/config", node.KUBECONFIG, 0o600)
+    kubectl = shutil.which("kubectl") or cannot("kubectl is missing; run 'make prepare'")
+    shutil.copy(os.path.realpath(kubectl), machine.path("/usr/local/bin/kubectl"))
+    with contextlib.ExitStack() as stack:
+        with machine.network():
+            server = stack.enter_context(PlayedCluster().listening())
+        kubeconfig = node.KUBECONFIG.replace("http://127.0.0.1:1", server)
+        for home in HOMES:
+            machine.write(f"{home}/.kube/config", kubeconfig, 0o600)
+        machine.check("chown", "-R", str(USER), HOMES[1] + "/.kube")
+        yield
+
+
+@contextlib.contextmanager
+def _images(machine: Machine) -> Iterator[None]:
+    podman_host.prepare(machine)
+    podman_host.bring_base(machine)
+    trusted = f'[[registry]]\nlocation = "{REGISTRY}"\ninsecure = true\n'
+    machine.write("/etc/containers/registries.conf.d/tests.conf", trusted)
+    machine.write("/etc/hosts", f"127.0.0.1 localhost {REGISTRY}\n")
+    with contextlib.ExitStack() as stack:
+        with machine.network():
+            stack.enter_context(Registry().listening())
+        yield
 
 
 def _docker(machine: Machine) -> None:
@@ -109,8 +136,7 @@ def _docker(machine: Machine) -> None:
 
 
 def _podman(machine: Machine) -> None:
-    machine.write("/etc/containers/containers.conf", PODMAN)
-    machine.write("/etc/containers/storage.conf", STORAGE)
+    podman_host.prepare(machine)
     machine.check("podman", "import", f"--change={RUNS}", _layer(machine), IMAGE)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from docs.ground import CHECKOUT, IMAGE, PACKAGES
+from docs.ground import CHECKOUT, IMAGE, PACKAGES, REGISTRY
 
 
 @dataclass(frozen=True)
 class Page:
-    """needs: see ground.prepare. folder: where its reader is. elsewhere: the test that runs it."""
+    """needs: see ground.prepared. folder: where its reader is. elsewhere: the test that runs it."""
 
     needs: tuple[str, ...] = ()
     folder: str = CHECKOUT
@@ -24,12 +24,14 @@ class Page:
 class How:
     """exit: what is right here. before: what its reader has done. instead: what is run for it.
 
-    goes_on: it is interrupted after two seconds, on a terminal of its own.
+    by_root: in a user's place. goes_on: it is interrupted after two seconds, on a terminal of its
+    own.
     """
 
     exit: int = 0
     before: str = ""
     instead: str = ""
+    by_root: bool = False
     goes_on: bool = False
 
 
@@ -46,11 +48,12 @@ OPENB = (
     "deletion_time,scheduled_time\\np,1,1,1,500,,LS,Running,0,1,0\\n' >openb_pod_list_default.csv"
     " && printf 'sn,cpu_milli,memory_mib,gpu,model\\nhost-4,1,1,2,P100\\n' >openb_node_list_gpu_node.csv"
 )
+INSTALL = "helm install vcuda packaging/chart --namespace vcuda --set registry=registry.example"
 HOST = ("checkout", "installed", "gpus")
 # A host that has a GPU, and nothing of vcuda yet.
 BARE = ("checkout", "softgpu", "gpus")
 # What pages leave to their reader.
-WORDS = {"IMAGE": IMAGE, "REGISTRY": "registry.example", "NODE": "node-1"}
+WORDS = {"IMAGE": IMAGE, "REGISTRY": REGISTRY, "NODE": "node-1"}
 
 # Pages with commands.
 PAGES = {
@@ -61,21 +64,31 @@ PAGES = {
     "docs/cli.md": Page((*HOST, "podman")),
     "docs/doctor.md": Page(HOST),
     "docs/install.md": Page(elsewhere="tests/packages/test_install_page.py"),
-    "docs/kubernetes.md": Page(HOST),
-    "docs/migrate-from-gpu-manager.md": Page(BARE, PACKAGES),
-    "docs/migrate-from-hami.md": Page(BARE, PACKAGES),
+    "docs/kubernetes.md": Page((*HOST, "images", "cluster")),
+    "docs/migrate-from-gpu-manager.md": Page((*BARE, "cluster"), PACKAGES),
+    "docs/migrate-from-hami.md": Page((*BARE, "cluster"), PACKAGES),
     "docs/migrate-from-nvidia.md": Page((*BARE, "docker"), PACKAGES),
-    "docs/node-agent.md": Page(HOST),
-    "docs/operations.md": Page(HOST, PACKAGES),
+    "docs/node-agent.md": Page((*HOST, "cluster")),
+    "docs/operations.md": Page((*HOST, "cluster"), PACKAGES),
     "docs/scheduler.md": Page(("checkout", "installed", "cluster"), PACKAGES),
     "docs/softgpu.md": Page(HOST),
     "docs/start-docker.md": Page(("checkout", "docker")),
-    "docs/start-kubernetes.md": Page(BARE, PACKAGES),
+    "docs/start-kubernetes.md": Page((*BARE, "images", "cluster"), PACKAGES),
     "docs/start-podman.md": Page(("checkout", "podman")),
 }
 
+# No user of this machine has more than one id, which images take.
+IMAGES = (
+    "podman build --file packaging/Containerfile --target node-agent"
+    " --tag REGISTRY/vcuda-node-agent:0.1.0 .",
+    "podman build --file packaging/Containerfile --target scheduler-extender"
+    " --tag REGISTRY/vcuda-scheduler-extender:0.1.0 .",
+    "podman push REGISTRY/vcuda-node-agent:0.1.0",
+    "podman push REGISTRY/vcuda-scheduler-extender:0.1.0",
+)
 # Commands that are run, and not just so.
 RUN = {
+    **dict.fromkeys(IMAGES, How(by_root=True)),
     "vcuda limit run-3f2a --memory 8GiB": How(before=LIVING.format("run-3f2a")),
     "vcuda limit pod-7c1e --policy elastic --core-limit 80 --dry-run": How(
         before=LIVING.format("pod-7c1e")
@@ -120,20 +133,27 @@ RUN = {
         before=OPENB
     ),
     "vcuda-scheduler-extender --kubeconfig ~/.kube/config": How(goes_on=True),
-    "helm install vcuda packaging/chart --namespace vcuda --set registry=REGISTRY": How(
-        instead=f"cd {CHECKOUT} && helm template vcuda packaging/chart --set registry=REGISTRY"
+    "helm upgrade vcuda packaging/chart --namespace vcuda --reuse-values": How(
+        before=f"kubectl apply -f packaging/kubernetes/namespace.yaml && {INSTALL}"
     ),
+    # On the page it is in place of what Helm has done before.
+    "kubectl apply -f packaging/kubernetes": How(before="helm uninstall vcuda --namespace vcuda"),
+    "kubectl apply -f train.yaml": How(
+        before="awk '/^```/ {on = /yaml/; next} on' docs/start-kubernetes.md >train.yaml"
+    ),
+    "kubectl label node NODE nvidia-device-enable-": How(
+        before="kubectl label node node-1 nvidia-device-enable=enable --overwrite"
+    ),
+    "kubectl label node NODE gpu-": How(before="kubectl label node node-1 gpu=on"),
 }
 
 BY_CI = ".ci/run does it"
-NO_CLUSTER = "takes a cluster; tests/chart/test_kubectl.py applies the manifests and marks a node"
 GPU = "takes a GPU; tests/gpu asks the software one the same"
 HOURS = "takes an idle machine, and up to hours"
 FUZZ = "takes a long run's finds; tests/fuzz/test_fuzz.py makes a short one of each"
 SIGNED = "takes the key of who releases; tests/packages/test_release.py has one"
 GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler")
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
-NO_REGISTRY = "takes a base image; tests/packages/test_containerfile.py does its steps"
 
 NOT_HERE = {
     "git clone <this repository> && cd vcuda": "CI begins with a fresh clone",
@@ -164,36 +184,8 @@ NOT_HERE = {
     "git tag -s v1.2.3 -F build/release/NOTES.md --cleanup=verbatim": SIGNED,
     "git tag -v v1.2.3": SIGNED,
     "gpg --armor --detach-sign build/release/SHA256SUMS": SIGNED,
-    "rpm -U build/packages/vcuda-runtime-*.rpm": "this is Debian; tests/packages/test_install_rpm.py",
-    "helm upgrade vcuda packaging/chart --namespace vcuda --reuse-values": NO_CLUSTER,
-    "kubectl apply -f packaging/kubernetes": NO_CLUSTER,
+    "rpm -U --replacepkgs build/packages/vcuda-runtime-*.rpm": "this is Debian; tests/packages/test_install_rpm.py",
     "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
-    "kubectl label node NODE nvidia-device-enable=enable": NO_CLUSTER,
-    "kubectl apply -f packaging/kubernetes/namespace.yaml": NO_CLUSTER,
-    "kubectl describe node | grep vcuda": NO_CLUSTER,
-    "kubectl describe node NODE": NO_CLUSTER,
-    "kubectl --namespace vcuda get pods": NO_CLUSTER,
-    "kubectl apply -f train.yaml": NO_CLUSTER,
-    "kubectl logs train": NO_CLUSTER,
-    "kubectl delete pod train": NO_CLUSTER,
-    "kubectl delete -f packaging/kubernetes/namespace.yaml": NO_CLUSTER,
-    "kubectl label node NODE nvidia-device-enable-": NO_CLUSTER,
-    "kubectl label node NODE vcuda.io/moved=yes": NO_CLUSTER,
-    "kubectl label node NODE gpu-": NO_CLUSTER,
-    "kubectl annotate node NODE vcuda.io/cordoned-gpus=1": NO_CLUSTER,
-    "kubectl cordon NODE": NO_CLUSTER,
-    "kubectl uncordon NODE": NO_CLUSTER,
-    "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data": NO_CLUSTER,
-    "helm uninstall vcuda --namespace vcuda": NO_CLUSTER,
-    "podman push REGISTRY/vcuda-node-agent:0.1.0": NO_REGISTRY,
-    "podman push REGISTRY/vcuda-scheduler-extender:0.1.0": NO_REGISTRY,
-    "kubectl label node foo gaia.tencent.com/gpu-model=M40 gaia.tencent.com/gpu-pool=public": NO_CLUSTER,
-    'kubectl -n kube-system create configmap gpuquota --from-literal=gpu_quota=\'{"team": {"quota":'
-    ' {"M40": 8, "P100": 0.5}, "pool": ["public"]}}\'': NO_CLUSTER,
-    "podman build --file packaging/Containerfile --target node-agent"
-    " --tag REGISTRY/vcuda-node-agent:0.1.0 .": NO_REGISTRY,
-    "podman build --file packaging/Containerfile --target scheduler-extender"
-    " --tag REGISTRY/vcuda-scheduler-extender:0.1.0 .": NO_REGISTRY,
 }
 
 A_NAME = "tells of the command, not to type it"

@@ -91,8 +91,7 @@ def swept() -> Iterator[None]:
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.needs])
 def test_the_commands_of_a_page_do_what_it_says(name: str, swept: None) -> None:
     page = PAGES[name]
-    with machine.machine(boots=True, size="4G") as made:
-        ground.prepare(made, page.needs)
+    with machine.machine(boots=True, size="4G") as made, ground.prepared(made, page.needs):
         wrong = [
             reason
             for command in of_page(name)
@@ -103,16 +102,17 @@ def test_the_commands_of_a_page_do_what_it_says(name: str, swept: None) -> None:
 
 
 def follow(made: machine.Machine, page: Page, command: Command, how: How) -> list[str]:
-    """What is wrong with it."""
+    """What is wrong with it. A user's own machine is not the node, and has the checkout."""
+    folder = page.folder if command.is_root else ground.CHECKOUT
     if how.before:
-        before = ground.run(made, how.before, True, page.folder)
+        before = ground.run(made, how.before, command.is_root, folder)
         assert before.rc == 0, f"{command.place}: before: {before.stdout}"
     text = how.instead or command.text
     for word, meant in WORDS.items():
         text = re.sub(rf"\b{word}\b", meant, text)
     if how.goes_on:
         text = f"timeout --signal=INT 2 script --quiet --return --command {text!r} /dev/null"
-    done = ground.run(made, text, command.is_root, page.folder)
+    done = ground.run(made, text, command.is_root or how.by_root, folder)
     told = f"{command.place}: {command.text}: exit {done.rc}\n{done.stdout}"
     if done.rc != (124 if how.goes_on else how.exit):
         return [told]

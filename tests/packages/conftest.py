@@ -9,6 +9,7 @@ import pytest
 from integration import private_host
 from packages import machine
 from packages.machine import Machine
+from packages.ways import DPKG, RPM, Way
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +29,8 @@ def booted(swept: None) -> Iterator[Machine]:
     """A machine that systemd runs on."""
     with machine.machine(boots=True) as made:
         yield made
+
+
+@pytest.fixture(params=[DPKG, RPM], ids=["dpkg", "rpm"])
+def way(request: pytest.FixtureRequest) -> Way:
+    return request.param  # type: ignore[no-any-return]

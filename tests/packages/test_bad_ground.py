@@ -7,8 +7,11 @@ import shlex
 
 from packages import built, node
 from packages.machine import Machine
+from packages.ways import Way
 
 DOCKER = "/etc/docker/daemon.json"
+PODMAN = "/etc/containers/containers.conf.d/99-vcuda.conf"
+FRONT_DOOR = "/usr/bin/vcuda-container-runtime"
 COMPILED = "/usr/lib/vcuda/python/vcuda_hook/__pycache__"
 
 
@@ -56,7 +59,7 @@ def test_a_removal_without_a_python_that_runs_goes_on(plain: Machine) -> None:
     plain.check("ln", "-s", "python3.11", "/usr/bin/python3")
     assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
     plain.check("vcuda", "configure", "all", "--undo")
-    assert not plain.exists("/etc/containers/containers.conf.d/99-vcuda.conf")
+    assert not plain.exists(PODMAN)
 
 
 def test_without_space_for_bytecode_it_is_installed_and_says_so(plain: Machine) -> None:
@@ -131,17 +134,6 @@ def test_an_engines_file_is_whole_though_the_disk_fills_up_while_it_is_configure
     assert plain.read(DOCKER) == before
 
 
-def test_what_only_systemd_would_have_done_is_told_until_it_is_done(plain: Machine) -> None:
-    debs = built.files("deb", built.folder(), "runtime")
-    assert not plain.exists("/run/systemd/system")
-    installed = node.install(plain, debs)
-    assert (installed.rc, installed.stderr) == (0, node.NO_TMPFS)
-    plain.check("mkdir", "-p", "/run/vcuda")
-    plain.check("mount", "-t", "tmpfs", "-o", "mode=755", "vcuda-tests", "/run/vcuda")
-    installed = node.install(plain, debs)
-    assert (installed.rc, installed.stderr) == (0, "")
-
-
 def test_two_versions_of_the_parts_are_not_mixed(plain: Machine) -> None:
     assert node.install(plain, built.files("deb", built.folder())).rc == 0
     mixed = node.install(plain, built.files("deb", built.next_version(), "node-agent"))
@@ -149,3 +141,20 @@ def test_two_versions_of_the_parts_are_not_mixed(plain: Machine) -> None:
     assert f"vcuda-runtime (= {built.NEXT}-1)" in mixed.stderr
     assert node.install(plain, built.files("deb", built.next_version())).rc == 0
     assert plain.check("vcuda-node-agent", "--version") == f"vcuda-node-agent {built.NEXT}\n"
+
+
+def test_what_was_edited_by_hand_since_is_told_and_stays(plain: Machine, way: Way) -> None:
+    way.prepare(plain)
+    assert way.install(plain, built.folder()).rc == 0
+    plain.check("vcuda", "configure", "docker")
+    plain.check("vcuda", "configure", "podman")
+    edited = plain.read(DOCKER).replace(FRONT_DOOR, "/opt/mine")
+    plain.write(DOCKER, edited)
+    removed = way.uninstall(plain)
+    assert removed.rc == 0
+    assert f"vcuda: {DOCKER}: " in removed.stderr
+    mend = "take vcuda's entries out by hand"
+    said = f"vcuda-runtime: engines' files: what was just told stays; {mend}\n"
+    assert said in removed.stderr
+    assert plain.read(DOCKER) == edited
+    assert not plain.exists(PODMAN)

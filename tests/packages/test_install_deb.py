@@ -70,19 +70,3 @@ def test_a_removal_leaves_engines_as_they_were_and_containers_running(plain: Mac
     assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
     assert plain.read("/etc/vcuda/config.toml") == node.SETTINGS
     assert node.allocates(plain) == node.STOPPED_AT_1_GIB
-
-
-def test_what_was_edited_by_hand_since_is_told_and_stays(plain: Machine) -> None:
-    node.install(plain, built.files("deb", built.folder(), "runtime"))
-    plain.check("vcuda", "configure", "docker")
-    plain.check("vcuda", "configure", "podman")
-    edited = plain.read(DOCKER).replace(FRONT_DOOR, "/opt/mine")
-    plain.write(DOCKER, edited)
-    removed = plain.run("dpkg", "--purge", "vcuda-runtime")
-    assert removed.rc == 0
-    assert f"vcuda: {DOCKER}: " in removed.stderr
-    mend = "take vcuda's entries out by hand"
-    said = f"vcuda-runtime: engines' files: what was just told stays; {mend}\n"
-    assert said in removed.stderr
-    assert plain.read(DOCKER) == edited
-    assert not plain.exists(PODMAN)

@@ -1,9 +1,10 @@
-"""The services of the debs on a machine that systemd runs on."""
+"""The packages' services on a machine that systemd runs on."""
 
 from __future__ import annotations
 
 from packages import built, node
 from packages.machine import Machine
+from packages.ways import Way
 
 UNITS = ("vcuda.service", "vcuda-node-agent.service", "vcuda-scheduler-extender.service")
 
@@ -16,8 +17,9 @@ def states(machine: Machine, verb: str) -> list[str]:
     return machine.run("systemctl", verb, *UNITS).stdout.split()
 
 
-def test_services_follow_their_packages(booted: Machine) -> None:
-    assert node.install(booted, built.files("deb", built.folder())).rc == 0
+def test_services_follow_their_packages(booted: Machine, way: Way) -> None:
+    way.prepare(booted)
+    assert way.install(booted, built.folder()).rc == 0
     node.make_gpus(booted)
     node.join_cluster(booted)
     # What containers can fill is no other's file system.
@@ -32,14 +34,14 @@ def test_services_follow_their_packages(booted: Machine) -> None:
         booted.check("systemctl", "stop", *UNITS)
         booted.check("systemctl", "enable", "--now", active)
         before = main_pid(booted, active)
-        installed = node.install(booted, built.files("deb", folder))
+        installed = way.install(booted, folder)
         assert installed.rc == 0, installed.stderr
         assert main_pid(booted, active) not in (before, "0")
         expected = ["active" if unit == active else "inactive" for unit in UNITS]
         assert states(booted, "is-active") == expected
         assert node.allocates(booted) == node.STOPPED_AT_1_GIB
 
-    removed = booted.run("dpkg", "--remove", *(f"vcuda-{part}" for part in built.PARTS))
+    removed = way.uninstall(booted)
     assert removed.rc == 0, removed.stderr
     commands = booted.check("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
     assert "python3" not in commands
