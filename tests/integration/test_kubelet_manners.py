@@ -88,8 +88,11 @@ def test_a_kubelet_that_comes_late_or_refuses_at_first_is_registered_with(node: 
             return super().Register(request, context)
 
     with node.agent() as agent:
+        waits = f"vcuda-node-agent: vcuda-core.sock: waits for {node.kubelet.folder}/kubelet.sock"
+        until(lambda: waits in agent.log())
         time.sleep(1.5)
         assert agent.process.poll() is None
+        assert agent.log().count(waits) == 1
         node.kubelet = Reluctant(node.kubelet.folder)
         node.kubelet.start()
         offered(node, CORE, MEMORY)
