@@ -173,7 +173,7 @@ def test_nvml_that_hangs_from_the_start_hangs_no_end(node: AgentNode) -> None:
 
 def test_an_xid_counts_by_its_class_and_the_class_is_a_setting(node: AgentNode) -> None:
     first, second = uuids(node)
-    node.configure(ignored_xids=["31", "94"])
+    node.configure(ignored_xids=["31", "94"], lasting_xids=["13"])
     with node.agent() as agent:
         offered(node, CORE)
         node.order("fail", "--event", "0", "--xid", "94")
@@ -182,6 +182,7 @@ def test_an_xid_counts_by_its_class_and_the_class_is_a_setting(node: AgentNode) 
         assert [line for line in agent.log() if "unhealthy: " in line] == [
             f"vcuda-node-agent: {second} is unhealthy: Xid 13"
         ]
+        assert unhealthy.read(node.state_dir) == {second: unhealthy.Ailment("", 13, None)}
 
 
 def test_a_node_without_a_driver_says_so_once_and_offers_its_gpus_when_it_has_one(
