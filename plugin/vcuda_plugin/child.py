@@ -52,8 +52,10 @@ async def running(
     finally:
         for number in (signal.SIGTERM, signal.SIGKILL):
             if process.returncode is None:
+                # Not process.send_signal: it takes the end of one that has just ended from the
+                # loop, which then tells of a child that it does not know.
                 with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(number)
+                    os.kill(process.pid, number)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(process.wait(), _END_SECONDS)
         await process.wait()

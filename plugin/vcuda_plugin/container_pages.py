@@ -70,7 +70,8 @@ class ContainerPages:
         """
         if self._is_fixed:
             return
-        if rates != self.rates:
+        # What a killed arbiter wrote last must not be renewed for what is reserved.
+        if rates != self.rates or not self._until_ns:
             self._write(rates, now_ns + LEASE_NS)
         elif renew:
             # The rates stand: one aligned word, so the shim sees the old end or the new one.

@@ -39,8 +39,9 @@ class Reading(NamedTuple):
 class Sign(NamedTuple):
     """What one look shows.
 
-    wants: it waited for its share, or has only begun. hides_work: a long kernel is under way, whose
-    use is counted at its end. used_ppm: of the GPU's time over the last looks.
+    wants: it waited for its share, has only begun, or has never been seen before. hides_work: a
+    long kernel is under way, whose use is counted at its end. used_ppm: of the GPU's time over the
+    last looks.
     """
 
     wants: bool
@@ -73,9 +74,14 @@ class Demand:
 
     def see(self, new: Reading | None) -> Sign:
         """None, a page that tells nothing, is idle."""
-        if new is None or not self._readings:
-            self._readings = [] if new is None else [new]
+        if new is None:
+            self._readings = []
             return IDLE
+        if not self._readings:
+            self._readings = [new]
+            # Of who was at work before anybody looked it is not known whether he is: what he may
+            # use is lent to nobody before the next look.
+            return Sign(new.busy_ns > 0, False, 0)
         first, last = self._readings[0], self._readings[-1]
         now, hid = new.at_ns, self._hidden_until_ns > last.at_ns
         if new.long_until_ns != last.long_until_ns:

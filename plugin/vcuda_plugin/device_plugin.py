@@ -119,9 +119,9 @@ class DevicePlugin:
         for asked in request.container_requests:
             chosen = resources.preferred(
                 self.kind,
-                asked.available_deviceIDs,
-                asked.must_include_deviceIDs,
-                asked.allocation_size,
+                [id for id in asked.available_deviceIDs if id in self._known],
+                [id for id in asked.must_include_deviceIDs if id in self._known],
+                max(0, asked.allocation_size),
                 self._order,
                 self._gpus,
                 self._distances,

@@ -4,7 +4,8 @@ NVML can hang for as long as a broken GPU pleases. Each GPU is asked in a thread
 the others answer meanwhile; where NVML hangs for all, only this process does. Each line is a JSON
 object: gpus (placement.Gpu's fields), driver and cuda (version and cuda of host.Host), distances
 (see vcuda_oci.topology), numa (node by UUID), failing (reason by UUID), xids ([UUID, number] of
-each Xid event since the last line), silent (why a GPU is none of these, by index).
+each Xid event since the last line), silent (why a GPU is none of these, by index). Where NVML
+cannot be asked at all it is cannot alone, which says why, and the last line.
 """
 
 from __future__ import annotations
@@ -57,8 +58,7 @@ def main(driver_root: str, cache: str) -> None:
             if probe.one_is_back:
                 break
     except VcudaError as error:
-        print(f"vcuda-node-agent: {error}", file=sys.stderr)
-        time.sleep(PERIOD_MS / 1000)
+        _say({"cannot": str(error)})
     except BrokenPipeError:
         os._exit(0)  # nobody to tell
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = 8
 # To open it may wake each GPU from sleep, a second or two each.
 START_SECONDS = 60
-_PAUSE_SECONDS = 1
+# Between two processes that ask; where NVML cannot be asked, up to the longest.
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1, 16
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ async def follow(settings: Config, changed: Callable[[Inventory], None]) -> None
     """
     watch = _Watch(settings, changed)
     known: dict[str, Any] | None = None
+    cannot, pause = "", _PAUSE_SECONDS
     while True:
         cache = settings.state_dir + "/host.json"
         probe = child.running("vcuda_plugin.gpu_probe", settings.driver_root, cache)
@@ -65,16 +67,21 @@ async def follow(settings: Config, changed: Callable[[Inventory], None]) -> None
                     line = await asyncio.wait_for(said.readline(), limit)
                     limit = LIMIT_SECONDS
                     # One that is killed may leave half a line.
-                    if line.endswith(b"\n"):
-                        known = json.loads(line)
+                    look = json.loads(line) if line.endswith(b"\n") else {}
+                    if "gpus" in look:
+                        known, cannot, pause = look, "", _PAUSE_SECONDS
                     else:
                         trouble = "NVML does not answer"
+                    if look.get("cannot", cannot) != cannot:  # told once, however often it is tried
+                        cannot = look["cannot"]
+                        _log.warning("%s", cannot)
                 except asyncio.TimeoutError:
                     trouble = HANGS
                     _log.warning("NVML: no answer for %d s; asking anew", limit)
                 if known:
                     watch.see(known, trouble)
-        await asyncio.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 class _Watch:

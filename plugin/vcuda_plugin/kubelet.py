@@ -42,6 +42,7 @@ class Registration:
         self._kubelet: tuple[int, ...] = ()
         self._watched_at = 0.0
         self._complaint = ""
+        self._waits = False
 
     async def keep(self) -> None:
         """Until cancelled; then the socket is gone."""
@@ -65,8 +66,14 @@ class Registration:
 
     async def _look(self, kubelet: tuple[int, ...]) -> None:
         """kubelet: what tells the one that is there from another; empty: there is none."""
-        if not kubelet or not self._plugin.ready:
+        if not self._plugin.ready:
             return
+        if not kubelet:
+            if not self._waits:
+                _log.info("%s: waits for %s/%s", self._endpoint, self._folder, api.KUBELET_SOCKET)
+            self._waits = True
+            return
+        self._waits = False
         now = time.monotonic()
         if self._plugin.streams:
             self._watched_at = now

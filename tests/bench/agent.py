@@ -11,6 +11,7 @@ import glob
 import os
 import random
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -68,8 +69,12 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
                 away = KubeApi()
                 away.start()
                 away.stop()
-                with node.agent(30, "--kubeconfig", away.kubeconfig(f"{place}/kubeconfig")):
+                node.configure(listen=f"127.0.0.1:{_free_port()}")
+                words = ("--kubeconfig", away.kubeconfig(f"{place}/kubeconfig"))
+                with node.agent(30, *words) as agent:
                     until(lambda node=node: bool(node.kubelet.healthy(MEMORY)))
+                    time.sleep(SECONDS)  # as it is at rest
+                    figures.append(_memory(agent, "of a cluster, and with metrics"))
                     figures += _allocate(node)
     return [*figures, *cri.measure(say)]
 
@@ -96,17 +101,36 @@ def _is_granted(node: AgentNode) -> bool:
 
 
 def _cost(agent: Agent, who: str) -> list[Figure]:
-    processes = [agent.process.pid, *agent.children()]
+    processes = _with_descendants(agent.process.pid)
     time.sleep(2)  # its start is not its idling
     before, began = _cpu_seconds(processes), time.monotonic()
     time.sleep(SECONDS)
     used = _cpu_seconds(processes) - before
     percent = 100 * used / (time.monotonic() - began)
-    memory = sum(_proportional_mib(pid) for pid in processes)
     return [
         Figure(f"agent.cpu, {who}", percent, "% of a core", GOAL_CPU, {}),
-        Figure(f"agent.memory, {who}", memory, "MiB", GOAL_MIB, {}),
+        _memory(agent, who),
     ]
+
+
+def _memory(agent: Agent, who: str) -> Figure:
+    memory = sum(_proportional_mib(pid) for pid in _with_descendants(agent.process.pid))
+    return Figure(f"agent.memory, {who}", memory, "MiB", GOAL_MIB, {})
+
+
+def _with_descendants(pid: int) -> list[int]:
+    """The door's workers are its children's children."""
+    found = [pid]
+    for each in found:
+        for line in glob.glob(f"/proc/{each}/task/*/children"):
+            found += map(int, Path(line).read_text().split())
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
 
 
 def _cpu_seconds(processes: Sequence[int]) -> float:

@@ -173,7 +173,7 @@ def test_nvml_that_hangs_from_the_start_hangs_no_end(node: AgentNode) -> None:
 
 def test_an_xid_counts_by_its_class_and_the_class_is_a_setting(node: AgentNode) -> None:
     first, second = uuids(node)
-    node.configure(ignored_xids=["31", "94"])
+    node.configure(ignored_xids=["31", "94"], lasting_xids=["13"])
     with node.agent() as agent:
         offered(node, CORE)
         node.order("fail", "--event", "0", "--xid", "94")
@@ -182,6 +182,26 @@ def test_an_xid_counts_by_its_class_and_the_class_is_a_setting(node: AgentNode) 
         assert [line for line in agent.log() if "unhealthy: " in line] == [
             f"vcuda-node-agent: {second} is unhealthy: Xid 13"
         ]
+        assert unhealthy.read(node.state_dir) == {second: unhealthy.Ailment("", 13, None)}
+
+
+def test_a_node_without_a_driver_says_so_once_and_offers_its_gpus_when_it_has_one(
+    node: AgentNode,
+) -> None:
+    root = f"{node.gpu.root}-later"
+    node.configure(driver_root=root)
+    with node.agent() as agent:
+        asked: set[int] = set()
+        until(lambda: len(asked.update(probes(agent)) or asked) > 2)
+        assert agent.log() == [
+            f"vcuda-node-agent: {root}: no NVIDIA driver: libcuda.so.1 is in no library folder; "
+            "install the driver, or set driver-root in config.toml to the folder that holds it"
+        ]
+        os.symlink(node.gpu.root, root)
+        offered(node, CORE, MEMORY)
+        # Another time it is told again.
+        os.unlink(root)
+        until(lambda: sum("no NVIDIA driver" in line for line in agent.log()) == 2)
 
 
 def test_a_gpu_that_is_added_is_offered_and_one_that_is_taken_away_is_not(node: AgentNode) -> None:

@@ -13,7 +13,9 @@ import pytest
 
 from integration.kubelet import Kubelet, api, services, until
 from integration.node_agent import AgentNode
-from integration.test_device_plugin import CORE, MEMORY, offered
+from integration.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
+from vcuda_oci.ledger import Ledger
+from vcuda_oci.limits_in_place import Turn
 
 BOTH = {CORE: 30, MEMORY: 20}
 
@@ -88,8 +90,11 @@ def test_a_kubelet_that_comes_late_or_refuses_at_first_is_registered_with(node: 
             return super().Register(request, context)
 
     with node.agent() as agent:
+        waits = f"vcuda-node-agent: vcuda-core.sock: waits for {node.kubelet.folder}/kubelet.sock"
+        until(lambda: waits in agent.log())
         time.sleep(1.5)
         assert agent.process.poll() is None
+        assert agent.log().count(waits) == 1
         node.kubelet = Reluctant(node.kubelet.folder)
         node.kubelet.start()
         offered(node, CORE, MEMORY)
@@ -163,6 +168,44 @@ def test_a_kubelet_that_reads_nothing_holds_up_no_other_call(node: AgentNode) ->
                 node.kubelet.admit(str(pod), "main", {CORE: 5})
             assert agent.process.poll() is None
     assert sum(len(entry["ids"]) for entry in node.kubelet.checkpoint()) == 50
+
+
+def test_advice_about_ids_that_were_never_given_names_none_of_them(node: AgentNode) -> None:
+    (first, _) = uuids(node)
+    strange = ["GPU-0.1", "../..", "", f"{first}.100", f"{first}.\u00b2", f"{first}." + "9" * 5000]
+    with node.agent():
+        offered(node, CORE)
+
+        def advised(size: int, *must: str) -> list[str]:
+            asked = {"available_deviceIDs": [*strange, f"{first}.7"], "allocation_size": size}
+            asked["must_include_deviceIDs"] = list(must)
+            request = api.PreferredAllocationRequest(container_requests=[asked])
+            stub = node.kubelet.plugins[CORE].stub
+            (answer,) = stub.GetPreferredAllocation(request, timeout=10).container_responses
+            return list(answer.deviceIDs)
+
+        assert [advised(size) for size in (2, 1, 0, -1)] == [[f"{first}.7"]] * 2 + [[]] * 2
+        assert advised(2, "GPU-0.1") == [f"{first}.7"]
+
+
+def test_before_a_start_the_kubelet_has_to_ask_nothing_and_is_answered_at_once(
+    node: AgentNode,
+) -> None:
+    (first, _) = uuids(node)
+    with node.agent():
+        offered(node, CORE)
+        plugin = node.kubelet.plugins[CORE]
+        asked = plugin.stub.GetDevicePluginOptions(api.Empty(), timeout=10)
+        assert not (plugin.options.pre_start_required or asked.pre_start_required)
+        # What a claim needs is held, and NVML hangs.
+        node.order("fail", "--call", "nvmlDeviceGetMemoryInfo", "--hang")
+        with Ledger(node.state_dir), Turn(node.state_dir) as mine:
+            assert mine
+            request = api.PreStartContainerRequest(devices_ids=[f"{first}.1", "GPU-0.1"])
+            answer = plugin.stub.PreStartContainer(request, timeout=10)
+            assert answer == api.PreStartContainerResponse()
+            assert allocate(node, CORE, f"{first}.1").container_responses
+        node.order("heal")
 
 
 @pytest.mark.parametrize("seed", range(3))

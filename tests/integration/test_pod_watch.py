@@ -95,6 +95,44 @@ def test_while_the_api_is_away_what_is_kept_stays_and_its_return_brings_the_rest
     assert pods.verbs().count("GET") == 1  # the watch went on where it was
 
 
+# Its pauses take no time; after an hour of them it waits for the file "back".
+LEAPS = """
+import os, time, types
+from vcuda_plugin import pod_watch
+pauses = []
+def leap(seconds):
+    pauses.append(seconds)
+    if sum(pauses) > 3600:
+        with open({folder!r} + "/hour.new", "w") as file:
+            file.write(f"{{len(pauses)}} {{max(pauses)}}")
+        os.rename({folder!r} + "/hour.new", {folder!r} + "/hour")
+        while not os.path.exists({folder!r} + "/back"):
+            time.sleep(0.01)
+pod_watch.time = types.SimpleNamespace(monotonic=time.monotonic, sleep=leap)
+"""
+
+
+def test_an_api_that_is_away_for_an_hour_fills_no_log_and_is_asked_at_least_each_minute(
+    pods: WatchedPods, tmp_path: Path
+) -> None:
+    kept, gone = pods.api.create("kept", ASKS), pods.api.create("gone", ASKS)
+    pods.follow(LEAPS.format(folder=str(tmp_path)))
+    pods.api.stop()
+    until((tmp_path / "hour").exists)
+    pauses, longest = (tmp_path / "hour").read_text().split()
+    assert (60 < int(pauses) < 140, 30 < float(longest) <= 60) == (True, True)
+    assert set(pods.kept()) == {kept, gone}
+    pods.api.delete(gone)
+    late = pods.api.create("late", ASKS)
+    pods.api.start()
+    (tmp_path / "back").touch()
+    pods.await_kept(kept, late)
+    # How it went, and that nobody is there.
+    troubles = [line for line in pods.log() if "what is kept stays" in line]
+    assert 1 <= len(troubles) == len(set(troubles)) <= 2
+    assert pods.verbs().count("GET") == 1
+
+
 def test_a_watch_that_the_api_has_forgotten_begins_with_a_new_list(pods: WatchedPods) -> None:
     old, kept = pods.api.create("old", ASKS), pods.api.create("kept", ASKS)
     pods.follow()

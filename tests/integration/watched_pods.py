@@ -41,13 +41,13 @@ class WatchedPods:
         self._log = str(folder / "log")
         self.process: subprocess.Popen[bytes] | None = None
 
-    def follow(self) -> None:
-        """Returns once it knows what is there."""
+    def follow(self, first: str = "") -> None:
+        """Returns once it knows what is there. first: Python that the process runs before."""
         path = f"{ROOT}/oci:{ROOT}/plugin"
         with open(self._log, "ab") as log:
             arguments = [self.state_dir, NODE, self.kubeconfig, json.dumps([CORE, MEMORY])]
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _START, *arguments],
+                [sys.executable, "-c", first + _START, *arguments],
                 env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

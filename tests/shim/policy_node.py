@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from shim.guest import PYTHON, TOP, WORKLOAD, Gpu, Guest
+from shim.guest import PYTHON, SHIM, TOP, WORKLOAD, Gpu, Guest
 from vcuda_oci import claim, host, pages_read, request
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
@@ -40,8 +40,11 @@ class PolicyNode:
         os.makedirs(self.state_dir)
         self.host = host.load(driver_root, self.state_dir + "/host.json")
 
-    def container(self, **words: str) -> Guest:
-        """A container that asked for `words`, on the first GPU; without a process yet."""
+    def container(self, shim: str = SHIM, **words: str) -> Guest:
+        """A container that asked for `words`, on the first GPU; without a process yet.
+
+        shim: the one that it keeps.
+        """
         id = f"c{len(self.ledger.read()[0])}"
         said = {key.replace("_", "-"): value for key, value in words.items()}
         asked = request.Asked({"memory": "256MiB", "gpu": "0", **said}, "test", False)
@@ -52,7 +55,10 @@ class PolicyNode:
         )
         share = allocation.shares[0]
         guest = Guest(
-            os.path.join(self.folder, id), self.driver_root, [Gpu(share.uuid, share.memory_bytes)]
+            os.path.join(self.folder, id),
+            self.driver_root,
+            [Gpu(share.uuid, share.memory_bytes)],
+            shim,
         )
         for page in (guest.limits, guest.usage):
             os.unlink(page)

@@ -47,12 +47,19 @@ class World:
 
     def waits(self, id: str, gpu: int = 0) -> None:
         """The container says that it waited for its share."""
-        at = pages.USAGE_HEAD_SIZE + gpu * pages.USAGE_GPU_SIZE + USAGE_GPU["throttled_ns"]
+        self._adds(id, "throttled_ns", MS, gpu)
+
+    def uses(self, id: str, nanoseconds: int, gpu: int = 0) -> None:
+        """The container says that it used so much of the GPU's time."""
+        self._adds(id, "busy_ns", nanoseconds, gpu)
+
+    def _adds(self, id: str, field: str, nanoseconds: int, gpu: int) -> None:
+        at = pages.USAGE_HEAD_SIZE + gpu * pages.USAGE_GPU_SIZE + USAGE_GPU[field]
         with open(self.page(id, "usage"), "r+b") as usage:
             usage.seek(at)
             (before,) = struct.unpack("=Q", usage.read(8))
             usage.seek(at)
-            usage.write(struct.pack("=Q", before + MS))
+            usage.write(struct.pack("=Q", before + nanoseconds))
 
     def look(self, *waiting: str) -> None:
         """One look, 50 ms after the last, in which these containers have waited."""

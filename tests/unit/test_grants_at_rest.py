@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import struct
 import tempfile
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit.arbitrated import MS, USAGE_GPU, World, elastic, fixed
-from vcuda_oci import pages
+from unit.arbitrated import MS, World, elastic, fixed
 from vcuda_plugin.container_pages import LEASE_NS
 
 IDS = ["a", "b", "c"]
@@ -39,14 +37,6 @@ class Used(World):
             self.node._rested.clear()
         self.look()
         return {id: self.rates(id) for id in IDS}
-
-    def uses(self, id: str, nanoseconds: int) -> None:
-        at = pages.USAGE_HEAD_SIZE + USAGE_GPU["busy_ns"]
-        with open(self.page(id, "usage"), "r+b") as usage:
-            usage.seek(at)
-            (before,) = struct.unpack("=Q", usage.read(8))
-            usage.seek(at)
-            usage.write(struct.pack("=Q", before + nanoseconds))
 
 
 @given(LOOKS)

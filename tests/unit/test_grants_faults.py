@@ -73,6 +73,48 @@ def test_an_arbiter_killed_at_any_write_leaves_a_page_that_ends_and_that_the_nex
     assert at > 4
 
 
+@pytest.mark.parametrize("away_ns", [200 * MS, 5 * LEASE_NS], ids=["soon", "late"])
+def test_an_arbiter_that_comes_back_lets_nobody_jump_beside_containers_at_work(
+    world: World, away_ns: int
+) -> None:
+    """Each has what is reserved for it, or what it had: neither more than that nor less."""
+
+    def works(*ids: str) -> None:
+        for id in ids:
+            world.uses(id, 10 * MS)
+        world.look(*ids)
+
+    world.holds("a", elastic(40))
+    world.holds("b", elastic(30))
+    world.holds("c", fixed(20))
+    for _ in range(6):
+        works("a", "b", "c")
+    had = (world.rates("a"), world.rates("b"))
+    assert had == ([45], [34])
+    world.node = world.new_node()  # the old one was killed
+    world.now += away_ns
+    for _ in range(6):
+        works("a", "b", "c")
+        assert (world.rates("a"), world.rates("b")) == had
+
+
+def test_what_a_killed_arbiter_lent_is_taken_back_by_the_next_from_who_has_to_share(
+    world: World,
+) -> None:
+    world.holds("a", elastic(50))
+    world.holds("b", elastic(50))
+    world.look()
+    world.look("a")
+    assert world.rates("a") == [100]
+    world.node = world.new_node()
+    for id in ("a", "b"):
+        world.uses(id, 10 * MS)
+    for _ in range(3):
+        world.look("a", "b")
+        # As much as is reserved, so that nothing differs from what the record says.
+        assert (world.rates("a"), world.rates("b")) == ([50], [50])
+
+
 def test_a_page_that_cannot_be_written_harms_no_other(world: World) -> None:
     world.holds("a", elastic(30))
     world.holds("b", elastic(30))
