@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
     try:
-        settings = config.load(arguments.config)
+        settings = config.load_named(arguments.config)
         offered = resources.offered(settings)
         listen_address.check(settings.listen, settings.path)
         with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
