@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config, door, events, names, systemd
 from vcuda_oci.errors import VcudaError
 
-from . import child, inventory, kubelet, listen_address, resources, shortage_watch, sweep
-from .bypass_reports import BypassReports
+from . import (
+    bypass_reports,
+    child,
+    inventory,
+    kubelet,
+    listen_address,
+    resources,
+    shortage_watch,
+    sweep,
+)
 from .cluster import Cluster
 from .device_plugin import DevicePlugin
 from .grants import Arbiter
@@ -141,7 +149,7 @@ async def _run(
         stop.wait(),
         _arbitrate(arbiter),
         *([] if arguments.no_door else [_keep_door_open(settings.state_dir, opened)]),
-        BypassReports().follow(settings),
+        bypass_reports.follow(settings),
         cluster.keep(),
         _follow_gpus(settings, plugins, cluster, labelling, http),
         sweep.keep(settings.state_dir),
