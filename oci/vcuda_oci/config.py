@@ -7,7 +7,9 @@ with its line. A test reads random such files with ``tomllib`` too and compares.
 
 from __future__ import annotations
 
-from . import capabilities, files
+import os
+
+from . import capabilities, files, names
 from .errors import VcudaError
 from .sizes import parse_bytes
 
@@ -121,6 +123,13 @@ def load(path: str) -> Config:
             f"cannot be read: {error}", path, "make it a readable UTF-8 file"
         ) from error
     return parse(text, path)
+
+
+def load_named(path: str) -> Config:
+    """As `load`, of the file that a command line names: only the usual one may be missing."""
+    if path != names.DEFAULT_CONFIG and not os.path.exists(path):
+        raise VcudaError("is not there", path, "name a file that is, or leave --config out")
+    return load(path)
 
 
 def parse(text: str, path: str) -> Config:

@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config, door, events, names, systemd
 from vcuda_oci.errors import VcudaError
 
-from . import child, inventory, kubelet, listen_address, resources, shortage_watch, sweep
-from .bypass_reports import BypassReports
+from . import (
+    bypass_reports,
+    child,
+    inventory,
+    kubelet,
+    listen_address,
+    resources,
+    shortage_watch,
+    sweep,
+)
 from .cluster import Cluster
 from .device_plugin import DevicePlugin
 from .grants import Arbiter
@@ -49,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
     try:
-        settings = config.load(arguments.config)
+        settings = config.load_named(arguments.config)
         offered = resources.offered(settings)
         listen_address.check(settings.listen, settings.path)
         with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
@@ -141,7 +149,7 @@ async def _run(
         stop.wait(),
         _arbitrate(arbiter),
         *([] if arguments.no_door else [_keep_door_open(settings.state_dir, opened)]),
-        BypassReports().follow(settings),
+        bypass_reports.follow(settings),
         cluster.keep(),
         _follow_gpus(settings, plugins, cluster, labelling, http),
         sweep.keep(settings.state_dir),

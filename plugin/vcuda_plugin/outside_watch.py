@@ -1,7 +1,6 @@
 """The watch from outside: a process of its own, since NVML can hang for as long as a GPU pleases.
 
-Each look it says a line, a JSON object: told (lines for the log) and found (of each finding that is
-new: why it is one, and whether its container was stopped).
+Each look it says a line, a JSON list of lines for the log.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vcuda_oci import events, host, names
 from vcuda_oci.config import AUTO, STOP
@@ -66,7 +65,8 @@ class OutsideWatch:
         self._limits = DriverLimits(self._probe.set_limit)
         self._strangers: dict[str, tuple[float, frozenset[int]]] = {}  # when told, and of whom
 
-    def look(self) -> dict[str, Any]:
+    def look(self) -> list[str]:
+        """Lines for the log; each finding that is new is an event too."""
         processes = self._probe.look()
         all_held = self._containers.follow()
         holders = {}
@@ -79,7 +79,6 @@ class OutsideWatch:
         told = self._tell_strangers(strangers, holders)
         if self.sets_limits:
             told += self._hold(all_held, holders, seen)
-        found = []
         for finding in self._watch.look(time.monotonic(), holders, seen):
             held = all_held[finding.key]
             stops = self.stops and finding.why not in bypass.REPORTED_ONLY
@@ -89,8 +88,7 @@ class OutsideWatch:
             if finding.is_new:
                 what = f"; {killed} processes killed" if stops else ""
                 told.append(f"{held.allocation.id}: {finding.text}{what}")
-                found.append({"why": finding.why, "stopped": stops})
-        return {"told": told, "found": found}
+        return told
 
     def _sort(
         self, processes: list[OnGpu], holders: dict[str, bypass.Holder]

@@ -247,6 +247,14 @@ def test_settings_that_make_no_sense_are_refused_in_one_line(
     assert not os.path.exists(node.state_dir)
 
 
+def test_settings_that_are_named_and_not_there_are_no_defaults(node: AgentNode) -> None:
+    agent = Agent([node.program, "--config", node.config + ".typo"])
+    assert agent.process.wait(30) == 1
+    what = "is not there; name a file that is, or leave --config out"
+    assert agent.log() == [f"vcuda-node-agent: {node.config}.typo: {what}"]
+    agent.end()
+
+
 def test_the_installed_unit_starts_the_installed_program_as_it_tells_of_itself(
     node: AgentNode, agent_prefix: str
 ) -> None:

@@ -129,13 +129,16 @@ def _healthz(port: int, context: ssl.SSLContext) -> bytes:
         (["--tls-cert", "x"], "--tls-cert x: the one without the other; "),
         (["--kubeconfig", "/missing"], "/missing: no API server to ask: "),
         (["--config", "{folder}/broken.toml"], "broken.toml:1: 'nonsense' is not a setting; "),
+        (["--config", "/missing"], "/missing: is not there; name a file that is, "),
     ],
 )
 def test_a_start_that_cannot_be_is_one_line(
     api: PlayedApi, tmp_path: Any, words: list[str], line: str
 ) -> None:
     (tmp_path / "broken.toml").write_text("nonsense\n")
-    base = ["--kubeconfig", api.kubeconfig(tmp_path / "kubeconfig"), "--config", "/missing"]
+    (tmp_path / "empty.toml").touch()
+    base = ["--kubeconfig", api.kubeconfig(tmp_path / "kubeconfig")]
+    base += ["--config", f"{tmp_path}/empty.toml"]
     said = [word.format(folder=tmp_path) for word in words]
     with extender.process(tmp_path, *base, *said) as started:
         assert started.wait(60) == 1

@@ -58,7 +58,7 @@ class World:
         self.probe.processes = [OnGpu(*process, 0, True) for process in processes]
 
     def told(self, looks: int) -> list[str]:
-        return [line for _ in range(looks) for line in self.watch.look()["told"]]
+        return [line for _ in range(looks) for line in self.watch.look()]
 
     def events(self) -> list[tuple[str, str, bool]]:
         told = events.read(self.ledger.state_dir, "box")

@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> None:
     """Until SIGTERM or SIGINT. Raises VcudaError."""
-    settings = config.load(arguments.config)
+    settings = config.load_named(arguments.config)
     place = load_place(arguments.quota_config)
     api = Api(arguments.kubeconfig)
     _check_tls(arguments)
