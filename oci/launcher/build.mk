@@ -13,13 +13,14 @@ PROCFS_HOOK := build/lib/vcuda-procfs-hook
 BUILD_TARGETS += $(LAUNCHER) $(HOOK) $(PROCFS_HOOK)
 
 $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.h \
-             oci/launcher/release.h oci/launcher/report.h oci/launcher/settings.h
+             oci/launcher/release.h oci/launcher/report.h oci/launcher/settings.h \
+             oci/launcher/whole.h
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<
 
 # Static, so that no variable of an image loads anything into it: hook.c.
-$(HOOK): oci/launcher/hook.c oci/launcher/door.h oci/launcher/settings.h
+$(HOOK): oci/launcher/hook.c oci/launcher/door.h oci/launcher/settings.h oci/launcher/whole.h
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<

@@ -52,7 +52,7 @@ release_by_door (const char *config, const char *allocation)
     return false;
   /* No low-level runtime has an empty name: this is a hook's request.  */
   const char *const words[] = { config, "", "poststop", allocation, state, NULL };
-  const char *state_dir = configured (config, "state-dir", DEFAULT_STATE_DIR, folder);
+  const char *state_dir = setting (settings_at (config), "state-dir", DEFAULT_STATE_DIR, folder);
   enum door_answer said = ask_door (state_dir, words, answer);
   if (said == DOOR_REFUSED)
     {

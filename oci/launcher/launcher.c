@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -30,6 +30,7 @@
 #include "release.h"
 #include "report.h"
 #include "settings.h"
+#include "whole.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define START(module)                                                                              \
@@ -40,8 +41,11 @@ static bool
 is_ourselves (const char *path)
 {
   struct stat ours, theirs;
-  return stat ("/proc/self/exe", &ours) == 0 && stat (path, &theirs) == 0
-         && ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+  /* The kernel's word for how we were called; procfs would first make up a folder of ours.  */
+  const char *called = (const char *) getauxval (AT_EXECFN);
+  return ((called && stat (called, &ours) == 0) || stat ("/proc/self/exe", &ours) == 0)
+         && stat (path, &theirs) == 0 && ours.st_dev == theirs.st_dev
+         && ours.st_ino == theirs.st_ino;
 }
 
 /* `name` below the first folder of the colon-separated `folders` that has it executable.  */
@@ -59,10 +63,10 @@ find_in (const char *folders, const char *name, char found[PATH_MAX])
 }
 
 static const char *
-low_level_runtime (void)
+low_level_runtime (const struct whole *config)
 {
   static char path[PATH_MAX], value[PATH_MAX];
-  const char *name = configured (VCUDA_CONFIG, "runtime", "runc", value);
+  const char *name = setting (config, "runtime", "runc", value);
   if (name[0] == '/')
     strcpy (path, name);
   else if (!find_in (getenv ("PATH"), name, path) && !find_in (DEFAULT_PATH, name, path))
@@ -142,25 +146,14 @@ may_hold_request (const char *text, size_t size)
   return may;
 }
 
-/* The same of the file. One that we can't read is the runtime's to complain of.  */
+/* The same of the file. One that we can't read is the runtime's to complain of, and what was not
+   read may hold anything.  */
 static bool
 may_ask (const char *path)
 {
-  struct stat status;
-  /* Asked before it is opened: to open a pipe would take a turn of whoever writes into it.  */
-  if (stat (path, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size == 0)
-    return false;
-  int fd = open (path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return false;
-  size_t size = (size_t) status.st_size;
-  char *text = malloc (size);
-  ssize_t got = text ? read (fd, text, size) : -1;
-  close (fd);
-  /* One read gives 2 GiB at most, and what was not read may hold anything.  */
-  bool may = got != status.st_size || may_hold_request (text, size);
-  free (text);
-  return may;
+  static char room[ROOM_BYTES];
+  struct whole config = read_whole (path, room);
+  return !config.is_whole || may_hold_request (config.text, config.size);
 }
 
 static _Noreturn void
@@ -274,12 +267,13 @@ main (int argc, char **argv)
   static char path[PATH_MAX], value[PATH_MAX];
   static struct held held;
   report_words = argc ? argv + 1 : argv;
-  const char *runtime = low_level_runtime ();
+  const struct whole *config = settings_at (VCUDA_CONFIG);
+  const char *runtime = low_level_runtime (config);
   bool asks = argc > 0 && creates_from (argv + 1, path) && may_ask (path);
   held.id = argc > 0 && !asks ? deletes (argv + 1, path) : "";
   if (!asks && !*held.id)
     become (runtime, argv);
-  held.state_dir = configured (VCUDA_CONFIG, "state-dir", DEFAULT_STATE_DIR, value);
+  held.state_dir = setting (config, "state-dir", DEFAULT_STATE_DIR, value);
   if (asks)
     share_and_become (runtime, argc, argv, held.state_dir);
   if (find_record (&held, runtime, path))

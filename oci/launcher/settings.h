@@ -6,13 +6,14 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "whole.h"
 
 #define DEFAULT_STATE_DIR "/run/vcuda"
 
-/* The TOML string that `text` begins with; false: none, or an empty one, or too long for a path. */
+/* The TOML string that the line `text` begins with; false: none, or an empty one, or too long for a
+   path.  */
 static bool
 string_value (const char *text, char value[PATH_MAX])
 {
@@ -21,7 +22,7 @@ string_value (const char *text, char value[PATH_MAX])
   size_t length = 0;
   if (quote != '"' && quote != '\'')
     return false;
-  for (; *text && *text != quote && length < PATH_MAX - 1; text++)
+  for (; *text && *text != '\n' && *text != quote && length < PATH_MAX - 1; text++)
     {
       const char *escape = NULL;
       if (quote == '"' && *text == '\\' && (!*++text || !(escape = strchr (letters, *text))))
@@ -32,36 +33,35 @@ string_value (const char *text, char value[PATH_MAX])
   return *text == quote && length;
 }
 
-/* The value of `key = "…"` in the settings, or `otherwise`. A line of any other form is left to
+/* The value of `key = "…"` in config.toml, or `otherwise`. A line of any other form is left to
    Python, which reads the whole file and names mistakes.  */
 static const char *
-setting (FILE *file, const char *key, const char *otherwise, char value[PATH_MAX])
+setting (const struct whole *config, const char *key, const char *otherwise, char value[PATH_MAX])
 {
-  char *line = NULL;
-  size_t room = 0, length = strlen (key);
-  bool found = false;
-  while (!found && getline (&line, &room, file) > 0)
+  size_t length = strlen (key);
+  const char *line = config->text, *end = line + config->size;
+  while (line < end)
     {
-      const char *at = line + strspn (line, " \t");
-      if (strncmp (at, key, length) != 0)
-        continue;
-      at += length + strspn (at + length, " \t");
-      found = *at == '=' && string_value (at + 1 + strspn (at + 1, " \t"), value);
+      const char *at = line + strspn (line, " \t"), *stop = memchr (line, '\n', end - line);
+      if (strncmp (at, key, length) == 0)
+        {
+          at += length + strspn (at + length, " \t");
+          if (*at == '=' && string_value (at + 1 + strspn (at + 1, " \t"), value))
+            return value;
+        }
+      line = stop ? stop + 1 : end;
     }
-  free (line);
-  return found ? value : otherwise;
+  return otherwise;
 }
 
-/* The same of the file at `path`.  */
-static const char *
-configured (const char *path, const char *key, const char *otherwise, char value[PATH_MAX])
+/* config.toml, whole; without one every setting is what it is otherwise.  */
+static const struct whole *
+settings_at (const char *path)
 {
-  FILE *file = fopen (path, "re");
-  if (!file)
-    return otherwise;
-  const char *found = setting (file, key, otherwise, value);
-  fclose (file);
-  return found;
+  static char room[ROOM_BYTES];
+  static struct whole config;
+  config = read_whole (path, room);
+  return &config;
 }
 
 #endif

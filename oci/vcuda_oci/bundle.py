@@ -135,17 +135,22 @@ def load_config(path: str) -> Any:
 
 
 def replace_config(path: str, spec: Any) -> None:
-    """Write beside, fsync, rename, under the old file's mode. Raises VcudaError: no space.
+    """Write beside, fsync, rename, under the old file's mode.
 
     A symlink is replaced, not what it points to: other bundles may share that file. Two that create
-    from one bundle at once take turns.
+    from one bundle at once take turns. Raises VcudaError: no space, or nested so deeply that it
+    could be read but not written.
     """
+    try:
+        content = jsontree.dumps(spec).encode()
+    except ValueError as error:
+        raise VcudaError(str(error), "config.json", "mend it as the OCI spec says") from error
     try:
         mode = os.stat(path).st_mode & 0o777
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            files.replace(path, jsontree.dumps(spec).encode(), mode, sync=True)
+            files.replace(path, content, mode, sync=True)
         finally:
             os.close(folder)
     except OSError as error:

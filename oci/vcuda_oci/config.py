@@ -109,11 +109,21 @@ class Config:
         self.lasting_xids = [int(xid) for xid in values["lasting-xids"]]
 
 
+# The settings last read, by their file and its stamp: a door is asked for them again and again.
+_latest: dict[tuple[str, tuple[int, ...]], Config] = {}
+
+
 def load(path: str) -> Config:
     """The file's settings over the defaults; a missing file means the defaults.
 
+    Who asks twice gets the same object, to be read only.
+
     Raises VcudaError: an unknown key (naming the nearest), a wrong value, a line that is not TOML.
     """
+    key = (path, files.stamp(path))  # before it is read: what is read may be newer, never older
+    known = _latest.get(key)
+    if known:
+        return known
     try:
         text = files.read(path).decode()
     except FileNotFoundError:
@@ -122,7 +132,11 @@ def load(path: str) -> Config:
         raise VcudaError(
             f"cannot be read: {error}", path, "make it a readable UTF-8 file"
         ) from error
-    return parse(text, path)
+    settings = parse(text, path)
+    _latest.clear()
+    if key[1]:
+        _latest[key] = settings
+    return settings
 
 
 def load_named(path: str) -> Config:

@@ -138,6 +138,7 @@ class Door:
             try:
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+                gc.disable()  # whoever asks does not wait for it: see _answer_next
                 while os.getppid() == server:
                     self._answer_next()
             except BaseException:
@@ -159,6 +160,7 @@ class Door:
                 traceback.print_exc()
             finally:
                 os.chdir("/")  # not to hold a file system that the caller wants to unmount
+        gc.collect()  # of what was frozen nothing is looked at
 
 
 def _answer(connection: socket.socket) -> bytes:

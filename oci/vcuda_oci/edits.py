@@ -170,15 +170,12 @@ def as_hook(command: list[str]) -> dict[str, Any]:
 
 
 def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
-    """An edited copy of `spec`; what we do not know survives, and applying twice is once.
+    """An edited copy of `spec`, which stays as it was; what we do not know survives, and applying
+    twice is once. Copied is what changes, and what that is in; the rest both have in common.
 
-    Raises VcudaError: a part of the spec that must change is not of the kind OCI says, or the spec
-    is nested so deeply that it could be read but not written.
+    Raises VcudaError: a part of the spec that must change is not of the kind OCI says.
     """
-    try:
-        edited: dict[str, Any] = jsontree.copy(dict(spec))
-    except ValueError as error:
-        raise VcudaError(str(error), "config.json", _MEND) from error
+    edited = dict(spec)
     linux = _child(edited, "linux", {})
     devices = _child(linux, "devices", [])
     rules = _child(_child(linux, "resources", {}), "devices", [])
@@ -191,15 +188,18 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
         if rule in rules:
             rules.remove(rule)
         rules.append(rule)  # the last rule that matches decides
-    mounts = _child(edited, "mounts", [])
+    added: dict[str, Any] = {}
     for source, destination, options in edits.mounts:
-        mount = {
+        added.pop(destination, None)  # the last mount on a place wins
+        added[destination] = {
             "destination": destination,
             "type": "bind",
             "source": source,
             "options": list(options),
         }
-        _replace(mounts, mount, "destination")
+    mounts = _child(edited, "mounts", [])
+    mounts[:] = [item for item in mounts if not _stands_in(item, added)]
+    mounts += added.values()
     for kind, hook in edits.hooks:
         hooks = _child(_child(edited, "hooks", {}), kind, [])
         _replace(hooks, jsontree.copy(hook), "args")
@@ -208,20 +208,26 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
 
 
 def _child(parent: dict[str, Any], key: str, empty: Any) -> Any:
-    """The child `key`, made where it is missing or null."""
+    """A copy of the child `key` in its place, made where it is missing or null."""
     child = parent.get(key)
     if child is None:
-        child = parent[key] = empty
+        child = empty
     if type(child) is not type(empty):
         kind = "a list" if isinstance(empty, list) else "an object"
         raise VcudaError(f"'{key}' is not {kind}", "config.json", _MEND)
-    return child
+    parent[key] = child.copy()
+    return parent[key]
 
 
 def _replace(items: list[Any], new: dict[str, Any], key: str) -> None:
-    """Put `new` last, in place of what has the same `key`: the last mount on a place wins."""
+    """Put `new` last, in place of what has the same `key`."""
     items[:] = [i for i in items if not (isinstance(i, dict) and i.get(key) == new[key])]
     items.append(new)
+
+
+def _stands_in(mount: Any, places: Collection[str]) -> bool:
+    place = mount.get("destination") if isinstance(mount, dict) else None
+    return isinstance(place, str) and place in places
 
 
 def _is_node(item: Any, node: DeviceNode) -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
+
+_SETTLED_NS = 10**9
 
 
 def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
@@ -10,7 +13,7 @@ def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
         chunks = []
-        while chunk := os.read(fd, 1 << 20):
+        while chunk := os.read(fd, 1 << 16):  # of more, malloc would map memory for each read
             chunks.append(chunk)
             limit -= len(chunk)
             if limit < 0:
@@ -18,6 +21,22 @@ def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
         return b"".join(chunks)
     finally:
         os.close(fd)
+
+
+def stamp(path: str) -> tuple[int, ...]:
+    """Another one whenever the file is another; () where nobody can tell.
+
+    A file that has just changed has none: within one tick of the kernel's clock, which is what a
+    file system's times are taken from, it could change again and look the same.
+    """
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return ()
+    if time.time_ns() - status.st_ctime_ns < _SETTLED_NS:
+        return ()
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return (status.st_dev, status.st_ino, status.st_size, *times)
 
 
 def only_ours(path: str) -> None:
@@ -35,8 +54,12 @@ def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = Fa
     writers of one path must exclude each other. Raises OSError; nothing is left behind then.
     """
     beside = path + ".new"
-    remove(beside)
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(beside, flags, mode)
+    except FileExistsError:
+        remove(beside)
+        fd = os.open(beside, flags, mode)
     try:
         try:
             os.fchmod(fd, mode)

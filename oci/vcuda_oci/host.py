@@ -104,7 +104,7 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
     host = Host(root, found["version"], found["folder"], told.gpus, told.cuda)
     host.distances, host.silent = told.distances, told.silent
     host.libraries, host.libraries_32_bit = found["libraries"], found["libraries_32_bit"]
-    host.files = found["files"]
+    host.files = dict(found["files"])
     _add_extra_files(host, extra_devices)
     host.gpu_nodes = {gpu.uuid: nodes.of_gpu(root, gpu) for gpu in host.gpus}
     names = [*nodes.CONTROL, nodes.MODESET, *(f"nvidia{gpu.minor}" for gpu in host.gpus)]
@@ -124,13 +124,27 @@ def _add_extra_files(host: Host, extra_devices: Sequence[str]) -> None:
             host.services.append(path)
 
 
+# The cache as it was last read, by its path and stamp: a door is asked for it again and again.
+_latest: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
+
+
 def _kept(cache: str) -> dict[str, Any]:
+    """What is in the cache, to be read only."""
+    key = (cache, files.stamp(cache))
+    known = _latest.get(key)
+    if known:
+        return known
     try:
         files.only_ours(cache)  # it says which of the host's files containers get
         kept = jsontree.loads(files.read(cache, 1 << 22).decode())
     except (OSError, ValueError):
         return {}  # no cache, or not whole: look again
-    return kept if isinstance(kept, dict) else {}
+    if not isinstance(kept, dict):
+        return {}
+    _latest.clear()
+    if key[1]:
+        _latest[key] = kept
+    return kept
 
 
 def _keep(cache: str, content: dict[str, Any]) -> None:

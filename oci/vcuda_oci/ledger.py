@@ -50,9 +50,10 @@ class Ledger:
     def __enter__(self) -> Ledger:
         """Take the lock. Raises VcudaError: no such place, or another holds it for too long."""
         try:
-            for folder in (self.state_dir, self.allocations):
-                os.makedirs(folder, 0o755, exist_ok=True)
-            os.makedirs(self.containers, 0o711, exist_ok=True)
+            for folder, mode in ((self.allocations, 0o755), (self.containers, 0o711)):
+                if not os.path.isdir(folder):
+                    os.makedirs(self.state_dir, 0o755, exist_ok=True)
+                    os.makedirs(folder, mode, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._lock_fd = os.open(self.state_dir + "/lock", flags, 0o600)
         except OSError as error:

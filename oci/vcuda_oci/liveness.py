@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import jsontree
+from . import files, jsontree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ def start_time(pid: int) -> int:
     Source: proc(5), field 22 of /proc/<pid>/stat, counted after the name in parentheses.
     """
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            fields = stat.read().rpartition(b")")[2].split()
+        fields = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return 0
     # A zombie holds nothing any more.

@@ -21,6 +21,8 @@ _LAYOUTS = (
 )
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS, _MOST_STEPS = 40, 256  # links: as many as the kernel follows
+_MOST_KEPT = 64  # an image that names more folders shall not use up our descriptors
+_NOTHING = -1
 
 
 def path_of(spec: Any, bundle: str) -> str:
@@ -48,7 +50,8 @@ def library_folder(spec: Any, bundle: str) -> str:
 
 class Tree:
     """An image's files, walked by file descriptors: a symlink is followed as in the container, and
-    nothing leads out of the root, whatever is renamed meanwhile.
+    nothing leads out of the root, whatever is renamed meanwhile. What a path led through is kept
+    for the next: where a loader looks, paths begin alike.
 
     Each method answers empty for what is not there, or not of the kind asked.
     """
@@ -59,12 +62,16 @@ class Tree:
             self._root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except ValueError as error:  # a NUL, or half of a character
             raise NotADirectoryError(20, str(error), path) from error
+        self._open = {self._root}  # until the end, by descriptor
+        # By path without symlinks: a folder's descriptor, a link's target, or that nothing is.
+        self._kept: dict[str, int | str] = {}
 
     def __enter__(self) -> Tree:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._root)
+        for fd in self._open:
+            os.close(fd)
 
     def folder(self, path: str) -> str:
         """Where a folder is, with no symlink in its path."""
@@ -117,7 +124,7 @@ class Tree:
             self._close(fd)
 
     def _close(self, fd: int) -> None:
-        if fd >= 0 and fd != self._root:
+        if fd >= 0 and fd not in self._open:
             os.close(fd)
 
     def _walk(self, path: str) -> tuple[int, str]:
@@ -137,34 +144,64 @@ class Tree:
                 if part == "..":
                     if names:
                         names.pop()
-                        os.close(fds.pop())
+                        self._close(fds.pop())
                     continue
-                fd = _opened_folder(part, fds[-1]) if todo else -1
-                is_folder = fd >= 0
-                if not is_folder:
-                    fd = os.open(part, _LOOK, dir_fd=fds[-1])
-                if is_folder or not stat.S_ISLNK(os.fstat(fd).st_mode):
-                    fds.append(fd)
+                found = self._look(names, part, fds[-1], bool(todo))
+                if found == _NOTHING:
+                    return -1, ""
+                if isinstance(found, int):
+                    fds.append(found)
                     names.append(part)
                     continue
-                try:
-                    target = os.readlink("", dir_fd=fd)
-                finally:
-                    os.close(fd)
                 links += 1
                 if links > _MOST_LINKS:
                     return -1, ""
-                if target.startswith("/"):
+                if found.startswith("/"):
                     while names:
                         names.pop()
-                        os.close(fds.pop())
-                todo += target.split("/")[::-1]
+                        self._close(fds.pop())
+                todo += found.split("/")[::-1]
             return (fds.pop() if names else self._root), "/" + "/".join(names)
         except (OSError, ValueError):  # a NUL in a name
             return -1, ""
         finally:
             for fd in fds[1:]:
-                os.close(fd)
+                self._close(fd)
+
+    def _look(self, names: list[str], part: str, folder: int, leads_on: bool) -> int | str:
+        """What `folder`, to which `names` led, has under this name: opened, or where it links to.
+
+        leads_on: the path goes on behind it. Raises OSError: it can't be opened.
+        """
+        place = "/".join([*names, part])
+        found = self._kept.get(place)
+        if found is not None:
+            return found
+        may_keep = len(self._kept) < _MOST_KEPT
+        try:
+            fd = _opened_folder(part, folder) if leads_on else -1
+            is_folder = fd >= 0
+            if not is_folder:
+                fd = os.open(part, _LOOK, dir_fd=folder)
+        except FileNotFoundError:
+            if may_keep:
+                self._kept[place] = _NOTHING
+            return _NOTHING
+        if not is_folder:
+            mode = os.fstat(fd).st_mode
+            if stat.S_ISLNK(mode):
+                try:
+                    target = os.readlink("", dir_fd=fd)
+                finally:
+                    os.close(fd)
+                if may_keep:
+                    self._kept[place] = target
+                return target
+            is_folder = stat.S_ISDIR(mode)
+        if is_folder and may_keep:
+            self._kept[place] = fd
+            self._open.add(fd)
+        return fd
 
 
 def _opened_folder(name: str, parent: int) -> int:

@@ -21,7 +21,7 @@ from integration.engines.base import IMAGE, Files
 from integration.engines.containerd import Ctr
 from integration.product import Product
 
-ROUNDS = 60
+ROUNDS = 200
 WARM_UP = 3
 SHARE = ("--annotation=vcuda.io/core=30", "--annotation=vcuda.io/memory=1GiB")
 
@@ -66,7 +66,7 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
                 runtime, options = ways[name]
                 once = engine.seconds(runtime, f"{name}{number}", *options)
                 times[name] += [once] if number >= WARM_UP else []
-            if number % 10 == 0:
+            if number % 20 == 0:
                 say(f"round {number} of {ROUNDS}")
         left = engine.host.check(["ls", product.state_dir(engine) + "/allocations"])
         if left:

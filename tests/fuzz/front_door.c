@@ -75,10 +75,9 @@ answer_settings (const char *input, size_t size, char *out)
   const char *const settings[][2] = { { "runtime", "runc" }, { "state-dir", DEFAULT_STATE_DIR } };
   for (size_t i = 0; i < 2; i++)
     {
-      char *text = copy_of (input, size, false);
-      FILE *file = fmemopen (text, size ? size : 1, "r");
-      used = put (out, used, setting (file, settings[i][0], settings[i][1], value));
-      fclose (file);
+      char *text = copy_of (input, size, true);
+      struct whole config = { text, size, true };
+      used = put (out, used, setting (&config, settings[i][0], settings[i][1], value));
       free (text);
     }
   return used;

@@ -13,6 +13,7 @@ from unit.front_door import Door
 from unit.ground import ROOT, write
 from unit.installed import WARNINGS, Installed
 from unit.runtime_node import Node
+from vcuda_oci import files
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,12 @@ def node(request: Any, installed: Installed, driver: DriverRoot, tmp_path: Any) 
     with open(started) as lines:
         # A test that hides the door behind another state-dir is answered by Python.
         assert lines.read() == "" or node.moved
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files look as if nobody had touched them for a while."""
+    monkeypatch.setattr(files, "_SETTLED_NS", -(10**18))
 
 
 @pytest.fixture(scope="module")

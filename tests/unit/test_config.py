@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +13,8 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.ground import ROOT
-from vcuda_oci import config
+from unit.ground import ROOT, write
+from vcuda_oci import config, files
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.sizes import parse_bytes
 
@@ -71,6 +74,67 @@ def test_no_file_an_empty_one_and_comments_alone_mean_the_defaults(tmp_path: Any
 def documented() -> dict[str, str]:
     with open(ROOT + "/packaging/config.toml") as file:
         return dict(re.findall(r"^# ([a-z-]+) = (.*)$", file.read(), re.MULTILINE))
+
+
+def in_its_place(path: str, text: str) -> None:
+    write(path + ".beside", text)
+    os.utime(path + ".beside", ns=(os.stat(path).st_mtime_ns,) * 2)
+    os.rename(path + ".beside", path)
+
+
+def longer(path: str, text: str) -> None:
+    before = os.stat(path).st_mtime_ns
+    write(path, text + "# longer")
+    os.utime(path, ns=(before, before))
+
+
+def later(path: str, text: str) -> None:
+    write(path, text)
+    os.utime(path, (1, 1))
+
+
+@pytest.mark.parametrize("change", [in_its_place, longer, later])
+@pytest.mark.usefixtures("settled")
+def test_settings_that_were_changed_are_what_the_next_container_gets(
+    tmp_path: Any, change: Callable[[str, str], None]
+) -> None:
+    path = write(f"{tmp_path}/config.toml", 'runtime = "crun"')
+    assert config.load(path).runtime == config.load(path).runtime == "crun"
+    change(path, 'runtime = "runc"')
+    assert config.load(path).runtime == config.load(path).runtime == "runc"
+    os.unlink(path)
+    write(path, "unknown = ''")
+    for _ in range(2):
+        with pytest.raises(VcudaError, match="unknown key"):
+            config.load(path)
+    os.unlink(path)
+    assert vars(config.load(path)) == {**DEFAULTS, "path": path}
+    other = write(f"{tmp_path}/other.toml", 'runtime = "other"')
+    write(path, 'runtime = "crun"')
+    assert [config.load(one).runtime for one in (path, other, path)] == ["crun", "other", "crun"]
+
+
+@pytest.mark.usefixtures("settled")
+def test_settings_that_stay_as_they_are_are_read_once(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(f"{tmp_path}/config.toml", 'runtime = "crun"')
+    config.load(path)
+    monkeypatch.delattr(files, "read")
+    assert config.load(path).runtime == "crun"
+
+
+def test_a_file_that_has_just_changed_is_not_told_from_the_next_that_does(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(f"{tmp_path}/config.toml", "")
+    assert files.stamp(path) == files.stamp(f"{tmp_path}/none") == ()
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 2 * 10**9)
+    stamp = files.stamp(path)
+    assert stamp and files.stamp(path) == stamp
+    monkeypatch.setattr(time, "time_ns", lambda: now - 10**12)  # somebody set the clock back
+    assert files.stamp(path) == ()
 
 
 def test_the_documented_file_names_every_key() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.ground import host, record
+from unit.ground import host, record, write
 from unit.test_jsontree import TREES
-from vcuda_oci import edits, jsontree
+from vcuda_oci import bundle, edits, jsontree
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.edits import Edits, Paths
 from vcuda_oci.errors import VcudaError
@@ -193,17 +193,21 @@ def test_a_spec_of_the_wrong_kinds_is_one_line_and_stays_as_it_was(spec: Any, me
     assert spec == before
 
 
-def test_a_spec_that_can_be_read_but_not_written_is_one_line() -> None:
+def test_a_spec_that_can_be_read_but_not_written_is_one_line_and_stays(tmp_path: Any) -> None:
     """The writer stands a few calls further down than the reader did."""
+    path, last = write(f"{tmp_path}/config.json", "{}"), ""
     for depth in range(1, 1200):
         try:
             spec = jsontree.loads('{"x":' * depth + "{}" + "}" * depth)
         except ValueError:
             break
         try:
-            edits.apply(spec, SHARE)
+            bundle.replace_config(path, edits.apply(spec, SHARE))
+            write(path, "{}")
         except VcudaError as error:
             last = str(error)
+            with open(path) as file:
+                assert file.read() == "{}"
     assert last == "config.json: nested too deeply; mend it as the OCI spec says"
 
 
@@ -242,6 +246,15 @@ def test_what_we_do_not_know_survives_at_every_level(
         "hooks": {**hooks, "poststop": [HOOK]},
     }
     assert spec == before
+
+
+def test_of_two_mounts_on_one_place_the_later_one_is_there() -> None:
+    twice = edits.Edits()
+    twice.mounts = [("/a", "/x", ["ro"]), ("/b", "/y", []), ("/c", "/x", ["rw"])]
+    spec = {"mounts": [{"destination": ["/x"]}, {"destination": "/x"}, {"destination": "/z"}]}
+    assert [
+        (item["destination"], item.get("source")) for item in edits.apply(spec, twice)["mounts"]
+    ] == [(["/x"], None), ("/z", None), ("/y", "/b"), ("/x", "/c")]
 
 
 def test_the_edited_spec_shares_nothing_with_the_edits() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from unit.driver_root import DEBIAN, RHEL, VERSION, DriverRoot
 from unit.ground import GIB, write
-from vcuda_oci import host
+from vcuda_oci import files, host
 from vcuda_oci.errors import VcudaError
 
 
@@ -215,6 +215,44 @@ def test_a_spoilt_cache_counts_as_none(tmp_path: Any, spoil: Any) -> None:
     assert found.libraries == in_folder(root.folder)
     with open(cache(root)) as file:
         assert file.read() == text
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_cache_that_was_replaced_is_what_the_next_container_gets(tmp_path: Any) -> None:
+    root = DriverRoot(tmp_path)
+    load(root)
+    assert [gpu.model for gpu in load(root).gpus] == ["Soft"]
+    with open(cache(root)) as file:
+        text = file.read()
+    write(cache(root) + ".beside", text.replace('"Soft"', '"Hard"'))
+    os.rename(cache(root) + ".beside", cache(root))
+    assert [gpu.model for gpu in load(root).gpus] == ["Hard"]
+    assert root.asked() == 1
+    os.chmod(cache(root), 0o666)
+    assert [gpu.model for gpu in load(root).gpus] == ["Soft"]
+    assert root.asked() == 2
+    os.unlink(cache(root))
+    assert [gpu.model for gpu in load(root).gpus] == ["Soft"]
+    assert root.asked() == 3
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_cache_that_stays_as_it_is_is_read_once_and_stays(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = DriverRoot(tmp_path)
+    first, second = load(root), load(root)
+    whole, read = files.read, []
+
+    def told(path: str, *more: Any) -> bytes:
+        read.append(path)
+        return whole(path, *more)
+
+    monkeypatch.setattr(files, "read", told)
+    second.files["/usr/bin/other"] = "/other"
+    third = load(root)
+    assert cache(root) not in read
+    assert third.files == first.files
 
 
 def test_a_cache_that_cannot_be_kept_costs_only_time(tmp_path: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unit.front_door import PLAIN, Door
+from unit.front_door import ASKS, PLAIN, Door
 from unit.ground import write
 
 ASKING_LINES = [
@@ -171,6 +171,27 @@ def test_a_line_behind_a_long_comment_is_no_setting(door: Door) -> None:
     for length in range(4090, 4100):
         write(door.installed.settings, "#" * length + " runtime = '/nowhere'\n" + rest)
         assert door.call("list") == door.to_runtime("list")
+
+
+@pytest.mark.parametrize("size", [65_534, 65_535, 65_536, 300_000])
+def test_a_setting_counts_however_much_stands_before_it(door: Door, size: int) -> None:
+    last = f"runtime = '{door.runtime.path}'"
+    write(door.installed.settings, "# vcuda\n".ljust(size - len(last) - 1, "#") + "\n" + last)
+    assert os.path.getsize(door.installed.settings) == size
+    assert door.call("list") == door.to_runtime("list")
+
+
+@pytest.mark.parametrize("size", [65_534, 65_535, 65_536, 300_000])
+def test_a_request_counts_however_much_stands_before_it(door: Door, size: int) -> None:
+    write(door.folder + "/some/config.json", ASKS.rjust(size))
+    line = ["create", "-b", "../some", "id"]
+    assert door.call(*line) == door.to_python(*line)
+
+
+def test_a_string_that_ends_on_another_line_is_no_setting(door: Door) -> None:
+    rest = f"runtime = '{door.runtime.path}'\n"
+    write(door.installed.settings, "runtime = '/nowhere\n# it's\n" + rest)
+    assert door.call("list") == door.to_runtime("list")
 
 
 def test_a_runtime_named_only_is_looked_up_in_path(door: Door) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -29,6 +31,33 @@ def test_a_runtime_that_is_the_wrapper_itself_is_one_line(door: Door) -> None:
             f"vcuda-container-runtime: {path}: the low-level runtime is this wrapper itself; "
             f"set runtime in {door.installed.settings}"
         )
+
+
+FROM_A_FILE = """
+import os, sys
+os.execve(os.open(sys.argv[1], os.O_RDONLY | os.O_CLOEXEC), ["runc", "list"], {})
+"""
+
+
+def test_the_wrapper_knows_itself_by_whatever_name_it_was_called(door: Door) -> None:
+    launcher = door.installed.launcher
+    door.installed.configure(runtime=launcher)
+    link = door.folder + "/linked"
+    if not os.path.lexists(link):
+        os.symlink(launcher, link)
+    calls = [
+        (["runc", "list"], {"executable": launcher}),
+        (["../linked", "list"], {"cwd": door.cwd}),
+        (["./" + os.path.basename(launcher), "list"], {"cwd": os.path.dirname(launcher)}),
+        ([sys.executable, "-c", FROM_A_FILE, launcher], {}),
+    ]
+    for words, how in calls:
+        ran = subprocess.run(words, capture_output=True, timeout=10, **how)  # type: ignore[call-overload]
+        assert (ran.returncode, ran.stdout) == (1, b"")
+        assert ran.stderr.endswith(
+            b": the low-level runtime is this wrapper itself; set runtime in "
+            + door.installed.settings.encode() + b"\n"
+        )  # fmt: skip
 
 
 def test_a_runtime_that_is_not_there_is_one_line(door: Door) -> None:

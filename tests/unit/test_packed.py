@@ -76,6 +76,34 @@ def test_a_start_loads_all_but_the_loader_from_one_file(sources: Sources) -> Non
     assert len(loaded) > 25
 
 
+BARE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import vcuda_oci.packed
+import gc
+assert not gc.isenabled()
+from vcuda_oci import edits, config, errors
+for one in (edits, edits.Edits, edits.apply, edits.Edits.__init__, errors.VcudaError):
+    assert (one.__doc__, getattr(one, "__annotations__", {})) == (None, {}), one
+assert "__future__" not in sys.modules
+assert config._DEFAULTS["runtime"] == "runc" and config._latest == {}
+try:
+    config.parse("x", "/c")
+except errors.VcudaError as error:
+    while error.__traceback__.tb_next:
+        error.__traceback__ = error.__traceback__.tb_next
+    print(error.__traceback__.tb_lineno, error.__traceback__.tb_frame.f_code.co_filename)
+"""
+
+
+def test_what_is_packed_is_bare_and_keeps_its_lines(sources: Sources) -> None:
+    sources.pack()
+    path = sources.folder + "/vcuda_oci/config.py"
+    with open(path) as file:
+        (line,) = [number for number, text in enumerate(file, 1) if "is not a setting" in text]
+    assert sources.run("-c", BARE, sources.folder) == f"{line} {path}\n"
+
+
 def test_a_source_that_was_changed_since_is_the_one_that_counts(sources: Sources) -> None:
     sources.pack()
     changed = sources.folder + "/vcuda_oci/names.py"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from unit.ground import write
 from vcuda_oci import rootfs
 
 
@@ -60,3 +63,51 @@ def test_a_link_out_of_the_image_is_not_followed(tmp_path: Any, part: str) -> No
 def test_a_spec_without_a_root_gets_an_answer_too(spec: Any) -> None:
     assert rootfs.library_folder(spec, "/b") == "/usr/lib64"
     assert folder_of("/nowhere") == "/usr/lib64"
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + 100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def open_descriptors() -> list[int]:
+    return sorted(map(int, os.listdir("/proc/self/fd")))
+
+
+@pytest.mark.usefixtures("few_descriptors")
+def test_an_image_of_many_folders_and_links_is_walked_to_its_end(tmp_path: Any) -> None:
+    """With each of its folders open, a libcuda in the last ones would not be seen."""
+    for number in range(200):
+        write(f"{tmp_path}/opt/{number}/lib/libcuda.so.1", "")
+        os.symlink(f"{number}/lib", tmp_path / f"opt/link{number}")
+    before = open_descriptors()
+    with rootfs.Tree(str(tmp_path)) as tree:
+        for number in range(200):
+            folder = f"/opt/{number}/lib"
+            assert tree.folder(f"/opt/link{number}") == tree.folder(folder) == folder
+            assert tree.present(folder, ["libcuda.so.1", "other"]) == ["libcuda.so.1"]
+            assert tree.file(f"/opt/../opt/link{number}/libcuda.so.1") == folder + "/libcuda.so.1"
+            assert tree.folder(f"/opt/{number}/none") == ""
+    assert open_descriptors() == before
+
+
+def test_what_is_kept_of_a_path_is_the_same_as_what_is_looked_up(tmp_path: Any) -> None:
+    write(f"{tmp_path}/usr/lib/libcuda.so.1", "ours")
+    os.symlink("usr/lib", tmp_path / "lib")
+    os.symlink("../lib/libcuda.so.1", tmp_path / "usr/libcuda.so")
+    paths = ["/lib", "/lib/..", "/lib/../lib", "/usr/../lib/.", "/", "/..", "/usr/libcuda.so"]
+    paths += ["/lib/libcuda.so.1", "/lib/libcuda.so.1/x", "/none", "/none/..", "/usr/none/../lib"]
+    fresh = []
+    for path in paths:
+        with rootfs.Tree(str(tmp_path)) as tree:
+            fresh.append((tree.folder(path), tree.file(path), tree.read(path, 9)))
+    assert fresh[:2] == [("/usr/lib", "", b""), ("/usr", "", b"")]
+    assert fresh[6] == fresh[7] == ("", "/usr/lib/libcuda.so.1", b"ours")
+    assert fresh[8:] == [("", "", b"")] * 4
+    with rootfs.Tree(str(tmp_path)) as tree:
+        for _ in range(2):
+            again = [(tree.folder(path), tree.file(path), tree.read(path, 9)) for path in paths]
+            assert again == fresh

@@ -102,10 +102,15 @@ def test_a_share_is_given_without_any_costly_import(
 EDITED: dict[str, Any] = {}
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["from sources", "packed"])
 def test_every_python_writes_the_same_config_and_becomes_the_runtime(
-    installed: Installed, bundle: str, python: str
+    installed: Installed, bundle: str, python: str, packed: bool
 ) -> None:
     start = f"import sys; sys.path.insert(0, {installed.python_path!r}); "
+    if packed:
+        os.makedirs(installed.python_path + "/vcuda_oci/__pycache__", exist_ok=True)
+        subprocess.run([python, "-IS", installed.python_path + "/vcuda_oci/packed.py"], check=True)
+        start += "import vcuda_oci.packed; "
     start += "from vcuda_oci.runtime import main; main(sys.argv[1:])"
     installed.runtime.forget()
     words = ["create", "--bundle", bundle, "box"]
