@@ -14,13 +14,12 @@ from vcuda_oci.ledger import Ledger
 from vcuda_oci.limits_in_place import Turn
 from vcuda_oci.policies import FIXED
 
-from .arbiter import Tenant, grants
 from .container_pages import RENEWAL_NS, ContainerPages
-from .demand import WINDOW
 from .ledger_changes import LedgerChanges
+from .shared_gpu import SharedGpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from vcuda_oci.allocation import Allocation
 
@@ -70,8 +69,8 @@ class Node:
         self._ledger, self._clock = Ledger(state_dir), clock
         self._records: dict[str, tuple[tuple[int, int], Allocation]] = {}
         self._open: dict[str, ContainerPages] = {}
-        self._kept: dict[str, list[tuple[str, int]]] | None = None
-        self._rested: dict[str, int] = {}  # for how many looks nobody has wanted or used a GPU
+        self._kept: list[SharedGpu] | None = None
+        self._due: dict[str, ContainerPages] = {}  # whose rates are to be written
         self._renewal_ns = 0
         self._changes = LedgerChanges(self._ledger.allocations)
 
@@ -85,64 +84,55 @@ class Node:
                     moved.add(id)
             except OSError:
                 self._give_up(id)
-        rates: dict[str, list[int]] = {}
-        for gpu, sharing in self._sharing().items():
-            # Where all rested and none moved, each would be judged as he was.
-            if self._rested.get(gpu, 0) > WINDOW and moved.isdisjoint(id for id, _ in sharing):
-                continue
-            tenants = self._tenants(sharing)
-            for (id, at), rate in zip(sharing, grants(tenants)):
-                rates.setdefault(id, list(self._open[id].rates))[at] = rate
-            active = any(tenant.wants or tenant.used_ppm for tenant in tenants)
-            self._rested[gpu] = 0 if active else self._rested.get(gpu, 0) + 1
-        if rates or self._clock() > self._renewal_ns:
-            self._grant(rates)
-        return not all(self._rested.get(gpu) for gpu in self._sharing())
+        now, gpus = self._clock(), self._gpus()
+        for gpu in gpus:
+            if not (gpu.rests and gpu.ids.isdisjoint(moved)):
+                self._due.update(gpu.look(now))
+        if self._due or now > self._renewal_ns:
+            self._grant()
+        return any(gpu.active for gpu in gpus)
 
-    def _grant(self, rates: dict[str, list[int]]) -> None:
-        """These rates; and those that stand, once it is time to renew them."""
+    def _grant(self) -> None:
+        """What is due; and once it is time to renew them, those that stand."""
         now = self._clock()
-        due = now > self._renewal_ns
         try:
             with Turn(self._ledger.state_dir) as mine:
                 # Whoever writes now is done by the next look, and a grant lasts longer than that.
-                for id, pages in list(self._open.items()) if mine else ():
-                    try:
-                        pages.grant(rates.get(id, pages.rates), now, due)
-                    except OSError:
-                        self._give_up(id)
-                if mine and due:
+                if mine:
+                    self._write(self._due, now, ContainerPages.grant)
+                    self._due.clear()
+                if mine and now > self._renewal_ns:
+                    self._write(self._open, now, ContainerPages.renew)
                     self._renewal_ns = now + RENEWAL_NS
-                if not mine:
-                    self._rested.clear()  # what was not written is found anew
         except OSError:
             pass  # without the lock nothing is written: each has what is reserved
+
+    def _write(
+        self,
+        those: dict[str, ContainerPages],
+        now: int,
+        put: Callable[[ContainerPages, int], None],
+    ) -> None:
+        for id, pages in list(those.items()):
+            try:
+                put(pages, now)
+            except OSError:
+                self._give_up(id)
 
     @property
     def grants_anything(self) -> bool:
         """Whether there is a container whose grant may change."""
         return bool(self._open)
 
-    def _sharing(self) -> dict[str, list[tuple[str, int]]]:
-        """Who shares each GPU: (id, which of its shares). Kept until somebody comes or goes."""
+    def _gpus(self) -> list[SharedGpu]:
+        """Kept until somebody comes or goes."""
         if self._kept is None:
-            self._kept = {}
-            self._rested.clear()
+            sharing: dict[str, list[tuple[str, ContainerPages, int]]] = {}
             for id, pages in self._open.items():
                 for at, share in enumerate(pages.allocation.shares):
-                    self._kept.setdefault(share.uuid, []).append((id, at))
+                    sharing.setdefault(share.uuid, []).append((id, pages, at))
+            self._kept = [SharedGpu(those) for those in sharing.values()]
         return self._kept
-
-    def _tenants(self, sharing: Sequence[tuple[str, int]]) -> list[Tenant]:
-        """The tenants of one GPU, by what their pages showed at this look."""
-        signs = [self._open[id].sign(at) for id, at in sharing]
-        now, tenants = self._clock(), []
-        for this, ((id, at), sign) in enumerate(zip(sharing, signs)):
-            pages = self._open[id]
-            others = signs[:this] + signs[this + 1 :]
-            wants, used = pages.demands[at].judge(sign, others, pages.rates[at], now)
-            tenants.append(Tenant(pages.allocation.shares[at], wants, used))
-        return tenants
 
     def close(self) -> None:
         """Each has what is reserved for it."""
@@ -218,6 +208,7 @@ class Node:
     def _close(self, id: str) -> None:
         if id in self._open:
             self._open.pop(id).close()
+            self._due.pop(id, None)
             self._kept = None
 
 

@@ -192,9 +192,9 @@ def test_an_arbiter_amid_a_look_writes_no_grant_of_the_share_of_before(world: Wo
     assert world.rates("a") == [100]
     grant = world.node._grant
 
-    def while_it_changes(rates: dict[str, list[int]]) -> None:
+    def while_it_changes() -> None:
         becomes(world.ledger, "a", fixed(10))
-        grant(rates)
+        grant()
 
     world.node._grant = while_it_changes  # type: ignore[method-assign]
     world.now += LEASE_NS  # it has to renew its grant
