@@ -19,6 +19,7 @@ from .ledger_changes import LedgerChanges
 from .shared_gpu import SharedGpu
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator
 
     from vcuda_oci.allocation import Allocation
@@ -27,7 +28,7 @@ PERIOD_SECONDS = 0.05
 # Nobody wants or uses anything: each has its guarantee at hand, so the next look may take longer.
 IDLE_SECONDS = 0.1
 # With many containers a look is let take this part of a core, down to this pace.
-LOOKS_PART, IDLE_LOOKS_PART = 0.004, 0.003
+LOOKS_PART = 0.003
 LONGEST_SECONDS = 0.3
 # Where nobody's grant may change: how late who comes is seen, who has its guarantee meanwhile.
 NOBODY_SECONDS = 0.5
@@ -38,12 +39,15 @@ _END_SECONDS = 1.0
 class Arbiter:
     """The one that grants on this node. At the end of the block each has what is reserved for it.
 
+    looked_at: seconds of the monotonic clock, of its last look.
+
     Raises VcudaError: another arbiter runs here. Killed, its grants end by themselves (LEASE_NS).
     """
 
     def __init__(self, state_dir: str) -> None:
         self._lock = _only_one(state_dir)
         self._node = Node(state_dir)
+        self.looked_at = time.monotonic()
 
     def __enter__(self) -> Arbiter:
         return self
@@ -52,14 +56,21 @@ class Arbiter:
         self._node.close()
         os.close(self._lock)
 
+    def keep(self, over: threading.Lock) -> None:
+        """Look again and again until `over` is free: in a thread of its own, which costs a third of
+        what it costs to wake an event loop."""
+        while not over.acquire(timeout=self.look()):
+            pass
+
     def look(self) -> float:
         """Look once; seconds until the next look is due."""
         began = time.thread_time()
         active = self._node.look()
+        self.looked_at = time.monotonic()
         if not self._node.grants_anything:
             return NOBODY_SECONDS
-        least, part = (PERIOD_SECONDS, LOOKS_PART) if active else (IDLE_SECONDS, IDLE_LOOKS_PART)
-        return min(max(least, (time.thread_time() - began) / part), LONGEST_SECONDS)
+        least = PERIOD_SECONDS if active else IDLE_SECONDS
+        return min(max(least, (time.thread_time() - began) / LOOKS_PART), LONGEST_SECONDS)
 
 
 class Node:
