@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 LOCK = "pages.lock"
 _PAUSE_SECONDS = 0.001
 _AT = {name: at for name, at, _ in pages.offsets()}
+# Of a field: where it begins, how far it is from one GPU's to the next one's, and its form.
+_PLACES = {
+    f"{table}.{name}": (
+        _AT[f"{table}.{name}"] + (_AT["limits.gpu"] if table == "limits_gpu" else 0),
+        pages.LIMITS_GPU_SIZE if table == "limits_gpu" else 0,
+        struct.Struct("=" + code),
+    )
+    for table in ("limits", "limits_gpu")
+    for name, code in pages.FIELDS[table]
+}
+_SEQUENCE_AT, _, _SEQUENCE = _PLACES["limits.sequence"]
 
 
 class Turn:
@@ -71,41 +82,39 @@ class OpenPage:
     def close(self) -> None:
         os.close(self._fd)
 
+    def check(self) -> None:
+        """Raises OSError, also where another wrote since this was opened: ESTALE.
+
+        That is all that is needed before a put of one aligned word: a reader sees the old one or
+        the new one.
+        """
+        if os.pread(self._fd, _SEQUENCE.size, _SEQUENCE_AT) != _SEQUENCE.pack(self._sequence):
+            raise OSError(errno.ESTALE, "the limits page was written by another")
+
     def begin(self) -> None:
-        """Raises OSError, also where another wrote since this was opened: ESTALE."""
-        self._check()
+        """Before several that belong together. Raises OSError as `check` does."""
+        self.check()
         # What a killed writer left odd becomes even with the next write.
         self._sequence |= 1
-        self.put("limits.sequence", "=Q", self._sequence)
+        self.put("limits.sequence", self._sequence)
 
-    def put(self, field: str, code: str, value: int, gpu: int = 0) -> None:
+    def put(self, field: str, value: int, gpu: int = 0) -> None:
         """One field; gpu: of which entry it is. Raises OSError."""
-        entry = _AT["limits.gpu"] + gpu * pages.LIMITS_GPU_SIZE
-        at = _AT[field] + (entry if field.startswith("limits_gpu.") else 0)
-        os.pwrite(self._fd, struct.pack(code, value), at)
+        at, stride, form = _PLACES[field]
+        os.pwrite(self._fd, form.pack(value), at + gpu * stride)
 
     def end(self) -> None:
         self._sequence += 1
-        self.put("limits.sequence", "=Q", self._sequence)
-
-    def renew(self, until_ns: int) -> None:
-        """The end alone of a grant whose rates stand: one aligned word, so a reader sees the old
-        one or the new one, and needs no sequence. Raises OSError as `begin` does."""
-        self._check()
-        self.put("limits.rate_until_ns", "=Q", until_ns)
-
-    def _check(self) -> None:
-        if os.pread(self._fd, 8, _AT["limits.sequence"]) != struct.pack("=Q", self._sequence):
-            raise OSError(errno.ESTALE, "the limits page was written by another")
+        self.put("limits.sequence", self._sequence)
 
     def write(self, shares: Sequence[GpuShare]) -> None:
         """What `shares` say, and no grant but what is reserved. Raises OSError."""
         self.begin()
         for gpu, share in enumerate(shares):
             entry = page_entry(share, 0)
-            self.put("limits_gpu.memory_bytes", "=Q", entry.memory_bytes, gpu)
+            self.put("limits_gpu.memory_bytes", entry.memory_bytes, gpu)
             for name in ("core_percent", "core_ceiling_percent", "policy", "weight", "rate_ppm"):
-                self.put(f"limits_gpu.{name}", "=I", getattr(entry, name), gpu)
+                self.put(f"limits_gpu.{name}", getattr(entry, name), gpu)
         # Last: no rate of before may count for ever.
-        self.put("limits.rate_until_ns", "=Q", 0)
+        self.put("limits.rate_until_ns", 0)
         self.end()

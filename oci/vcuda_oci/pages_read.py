@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import struct
 
 from .pages import (
@@ -150,6 +151,20 @@ def read_limits(page: bytes) -> Limits:
         entry = _LIMITS_GPU.unpack_from(page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE)
         gpus.append(LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:]))
     return Limits(text_of(head[5]), head[4], head[6], gpus, head[7] != 0)
+
+
+def shortages(fd: int, count: int) -> list[tuple[int, int]]:
+    """(throttled_ns, refusals) of each of `count` GPUs: nothing else of FD's usage page is read.
+
+    Raises OSError, or ValueError: not a usage page, or cut short.
+    """
+    size = USAGE_HEAD_SIZE + count * USAGE_GPU_SIZE
+    page = os.pread(fd, size, 0)
+    checked_head(page, "usage", USAGE_MAGIC, size)
+    entries = (
+        _USAGE_GPU.unpack_from(page, at) for at in range(USAGE_HEAD_SIZE, size, USAGE_GPU_SIZE)
+    )
+    return [(entry[3], entry[5]) for entry in entries]
 
 
 def slots_used(page: bytes) -> int:

@@ -10,6 +10,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING
 
 from vcuda_oci import config, door, events, names, systemd
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 _END_SECONDS = 5
 _OPEN_SECONDS = 10
 _PAUSE_SECONDS = 5
+# An arbiter that has not looked for so long looks no more.
+_STUCK_SECONDS = 5
 
 _log = logging.getLogger(__name__)
 
@@ -154,7 +158,7 @@ async def _run(
         _follow_gpus(settings, plugins, cluster, labelling, http),
         sweep.keep(settings.state_dir),
         shortage_watch.keep(settings.state_dir),
-        _tell_systemd(opened),
+        _tell_systemd(opened, arbiter),
         *([http.keep()] if settings.listen else []),
         *(kubelet.Registration(arguments.kubelet_dir, offered[p.kind], p).keep() for p in plugins),
     ]
@@ -169,8 +173,12 @@ async def _run(
 
 
 async def _arbitrate(arbiter: Arbiter) -> None:
-    while True:
-        await asyncio.sleep(arbiter.look())
+    over = threading.Lock()
+    over.acquire()
+    try:
+        await asyncio.to_thread(arbiter.keep, over)
+    finally:
+        over.release()
 
 
 async def _follow_gpus(
@@ -217,8 +225,8 @@ async def _keep_door_open(state_dir: str, opened: asyncio.Event) -> None:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _tell_systemd(opened: asyncio.Event) -> None:
-    """Ready once the door is open, and alive for as long as this loop turns."""
+async def _tell_systemd(opened: asyncio.Event, arbiter: Arbiter) -> None:
+    """Ready once the door is open; alive for as long as this loop turns and the arbiter looks."""
     try:
         await asyncio.wait_for(opened.wait(), _OPEN_SECONDS)
     except asyncio.TimeoutError:
@@ -227,4 +235,5 @@ async def _tell_systemd(opened: asyncio.Event) -> None:
     period = systemd.watchdog_seconds() / 3
     while True:
         await asyncio.sleep(period or 3600)
-        systemd.tell("WATCHDOG=1")
+        if time.monotonic() - arbiter.looked_at < _STUCK_SECONDS:
+            systemd.tell("WATCHDOG=1")

@@ -5,7 +5,6 @@ All amounts are parts per million of the GPU's time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vcuda_oci.policies import BEST_EFFORT, FIXED
@@ -20,30 +19,23 @@ PPM_PER_PERCENT = 10_000
 BEST_EFFORT_FLOOR_PPM = PPM_PER_PERCENT
 
 
-@dataclass(frozen=True)
 class Tenant:
     """One container's part in the GPU, and what it showed since the last look.
 
     wants: it was held up by its rate, so more would be used. used_ppm: what it used; only of those
-    who want no more does it matter.
+    who want no more does it matter. guarantee_ppm: what it has whenever it wants it, and its rate
+    is never below. rank: who is served first of what is left over; None: nobody whose is fixed is.
     """
 
-    share: GpuShare
-    wants: bool
-    used_ppm: int = 0
+    __slots__ = ("ceiling_ppm", "guarantee_ppm", "rank", "share", "used_ppm", "wants")
 
-    @property
-    def guarantee_ppm(self) -> int:
-        """What it has whenever it wants it, and its rate is never below."""
-        if self.share.policy == BEST_EFFORT:
-            return BEST_EFFORT_FLOOR_PPM
-        return self.share.core_percent * PPM_PER_PERCENT
-
-    @property
-    def claim_ppm(self) -> int:
-        """The most that it would use now."""
-        ceiling = self.share.core_ceiling_percent * PPM_PER_PERCENT
-        return ceiling if self.wants else max(0, min(self.used_ppm, ceiling))
+    def __init__(self, share: GpuShare, wants: bool, used_ppm: int = 0) -> None:
+        self.share, self.wants, self.used_ppm = share, wants, used_ppm
+        is_last = share.policy == BEST_EFFORT
+        core_ppm = share.core_percent * PPM_PER_PERCENT
+        self.guarantee_ppm = BEST_EFFORT_FLOOR_PPM if is_last else core_ppm
+        self.ceiling_ppm = share.core_ceiling_percent * PPM_PER_PERCENT
+        self.rank = None if share.policy == FIXED else (is_last, -share.priority)
 
 
 def grants(tenants: Sequence[Tenant]) -> list[int]:
@@ -56,17 +48,22 @@ def grants(tenants: Sequence[Tenant]) -> list[int]:
     Who wants no more than he has gets his guarantee and what nobody wants on top, at least a
     quarter of what he uses: he may do more at once, and is only then seen to want it.
     """
-    granted = [min(tenant.guarantee_ppm, tenant.claim_ppm) for tenant in tenants]
+    # The most that each would use now.
+    claims = [
+        tenant.ceiling_ppm if tenant.wants else min(tenant.used_ppm, tenant.ceiling_ppm)
+        for tenant in tenants
+    ]
+    granted = [min(tenant.guarantee_ppm, claim) for tenant, claim in zip(tenants, claims)]
     left = max(0, WHOLE_PPM - sum(granted))
     for tier in _tiers(tenants):
-        room = [tenants[at].claim_ppm - granted[at] for at in tier]
+        room = [claims[at] - granted[at] for at in tier]
         weights = [tenants[at].share.weight for at in tier]
         for at, more in zip(tier, divide(left, room, weights)):
             granted[at] += more
             left -= more
     return [
-        ppm if tenant.wants else _rate_of_the_content(tenant, ppm, left)
-        for tenant, ppm in zip(tenants, granted)
+        ppm if tenant.wants else _rate_of_the_content(tenant, ppm, ppm == claim, left)
+        for tenant, ppm, claim in zip(tenants, granted, claims)
     ]
 
 
@@ -87,7 +84,8 @@ def divide(amount: int, room: Sequence[int], weights: Sequence[int]) -> list[int
         for at in full:
             parts[at] = room[at]
             amount -= room[at]
-        takers = [at for at in takers if at not in full]
+        satisfied = set(full)
+        takers = [at for at in takers if at not in satisfied]
     return parts
 
 
@@ -95,14 +93,11 @@ def _tiers(tenants: Sequence[Tenant]) -> list[list[int]]:
     """Who may have more than is guaranteed, those who are served first at the front."""
     tiers: dict[tuple[bool, int], list[int]] = {}
     for at, tenant in enumerate(tenants):
-        if tenant.share.policy != FIXED:
-            rank = (tenant.share.policy == BEST_EFFORT, -tenant.share.priority)
-            tiers.setdefault(rank, []).append(at)
+        if tenant.rank is not None:
+            tiers.setdefault(tenant.rank, []).append(at)
     return [tiers[rank] for rank in sorted(tiers)]
 
 
-def _rate_of_the_content(tenant: Tenant, granted: int, left: int) -> int:
-    ceiling = tenant.share.core_ceiling_percent * PPM_PER_PERCENT
-    satisfied = granted == tenant.claim_ppm
-    ahead = max(left, granted // 4) if satisfied else 0
-    return max(tenant.guarantee_ppm, min(ceiling, granted + ahead))
+def _rate_of_the_content(tenant: Tenant, granted: int, is_satisfied: bool, left: int) -> int:
+    ahead = max(left, granted // 4) if is_satisfied else 0
+    return max(tenant.guarantee_ppm, min(tenant.ceiling_ppm, granted + ahead))

@@ -7,14 +7,10 @@ the answer that it wants, or that another one does, which the policy bounds.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
 
 from vcuda_oci import pages
 
 from .arbiter import WHOLE_PPM
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # How many looks back "used" is measured: short, because what is believed in use is lent to nobody.
 WINDOW = 4
@@ -24,45 +20,42 @@ GRACE_NS = 1_000_000_000
 SHORTEST_BELIEF_NS = 1_000_000_000
 LONGEST_BELIEF_NS = 8_000_000_000
 
-_GPU = struct.Struct(pages.code("usage_gpu"))
+# Of a GPU's entry what tells of demand, from TOLD_FROM on: the rest is neither read nor compared.
+_AT = {name.partition(".")[2]: at for name, at, _ in pages.offsets() if "usage_gpu." in name}
+TOLD_FROM = _AT["busy_ns"]
+_TOLD = struct.Struct(f"=QQ{_AT['long_until_ns'] - _AT['launches']}xQ")
+TOLD_SIZE = _TOLD.size
+
+# Of one GPU: when it was read (CLOCK_MONOTONIC), busy_ns, throttled_ns, long_until_ns.
+Reading = tuple[int, int, int, int]
 
 
-class Reading(NamedTuple):
-    """One GPU's entry of a usage page. at_ns: CLOCK_MONOTONIC when it was read."""
+def reading(told: bytes, gpu: int, at_ns: int) -> Reading | None:
+    """told: a usage page from the first GPU's TOLD_FROM on. at_ns: when it was read.
 
-    at_ns: int
-    busy_ns: int
-    throttled_ns: int
-    long_until_ns: int
-
-
-class Sign(NamedTuple):
-    """What one look shows.
-
-    wants: it waited for its share, has only begun, or has never been seen before. hides_work: a
-    long kernel is under way, whose use is counted at its end. used_ppm: of the GPU's time over the
-    last looks.
+    Any content gives an answer; None: the page was cut short.
     """
-
-    wants: bool
-    hides_work: bool
-    used_ppm: int
-
-
-IDLE = Sign(False, False, 0)
-
-
-def reading(page: bytes, gpu: int, at_ns: int) -> Reading | None:
-    """Any content gives an answer; None: the page was cut short."""
-    at = pages.USAGE_HEAD_SIZE + gpu * pages.USAGE_GPU_SIZE
-    if len(page) < at + pages.USAGE_GPU_SIZE:
+    at = gpu * pages.USAGE_GPU_SIZE
+    if len(told) < at + TOLD_SIZE:
         return None
-    entry = _GPU.unpack_from(page, at)
-    return Reading(at_ns, entry[2], entry[3], entry[10])
+    busy_ns, throttled_ns, long_until_ns = _TOLD.unpack_from(told, at)
+    return at_ns, busy_ns, throttled_ns, long_until_ns
 
 
 class Demand:
-    """One container's use of one GPU over the last looks, and what is believed of it."""
+    """One container's use of one GPU over the last looks, and what is believed of it.
+
+    What the last look showed: wants: it waited for its share, or has only begun. hides_work: a long
+    kernel is under way, whose use is counted at its end. used_ppm: of the GPU's time over the last
+    looks. rests: nothing happened in all of them: while its page says what it said, it would be
+    seen and judged as it was.
+    """
+
+    __slots__ = (
+        *("_belief_ns", "_believed_until_ns", "_content_ppm", "_hidden_until_ns"),
+        *("_looks_at_rest", "_on_trial", "_readings"),
+        *("hides_work", "rests", "used_ppm", "wants"),
+    )
 
     def __init__(self) -> None:
         self._readings: list[Reading] = []
@@ -71,68 +64,83 @@ class Demand:
         self._believed_until_ns = 0
         self._belief_ns = SHORTEST_BELIEF_NS
         self._on_trial = False
+        self._looks_at_rest = 0
+        self._begin(None)
 
-    def see(self, new: Reading | None) -> Sign:
-        """None, a page that tells nothing, is idle."""
-        if new is None:
-            self._readings = []
-            return IDLE
-        if not self._readings:
-            self._readings = [new]
-            # Of who was at work before anybody looked it is not known whether he is: what he may
-            # use is lent to nobody before the next look.
-            return Sign(new.busy_ns > 0, False, 0)
-        first, last = self._readings[0], self._readings[-1]
-        now, hid = new.at_ns, self._hidden_until_ns > last.at_ns
-        if new.long_until_ns != last.long_until_ns:
+    def see(self, new: Reading | None) -> None:
+        """None, a page that tells nothing, is idle. Run for everybody at every look: no call and no
+        object that it can do without."""
+        readings = self._readings
+        if new is None or not readings:
+            self._begin(new)
+            return
+        now, busy, throttled, long_until = new
+        _, first_busy, _, _ = readings[0]
+        last, last_busy, last_throttled, last_long_until = readings[-1]
+        hid = self._hidden_until_ns > last
+        if long_until != last_long_until:
             # Others take their turns meanwhile, so it lasts longer; its end shows in busy_ns.
-            self._hidden_until_ns = now + 2 * max(0, new.long_until_ns - now) + GRACE_NS
-        elif hid and new.busy_ns != last.busy_ns:
+            self._hidden_until_ns = now + 2 * max(0, long_until - now) + GRACE_NS
+        elif hid and busy != last_busy:
             self._hidden_until_ns = 0
-        hides = self._hidden_until_ns > now
-        begins = len(self._readings) > 1 and first.busy_ns == last.busy_ns != new.busy_ns
-        # Of who has only begun, and of who has ended what it hid, the time before says nothing.
-        fresh = begins or (hid and not hides)
-        self._readings = [new] if fresh else [*self._readings[-WINDOW:], new]
-        first = self._readings[0]
-        used = (new.busy_ns - first.busy_ns) * WHOLE_PPM // max(1, now - first.at_ns)
-        waited = new.throttled_ns > last.throttled_ns
-        return Sign(waited or begins, hides, max(0, min(used, WHOLE_PPM)))
+        self.hides_work = hides = self._hidden_until_ns > now
+        self.wants = waited = throttled > last_throttled
+        begins = first_busy == last_busy != busy and len(readings) > 1
+        if begins or (hid and not hides):
+            # Of who has only begun, and of who has ended what it hid, the time before says nothing.
+            self.wants, self._readings, self.used_ppm = waited or begins, [new], 0
+        else:
+            if len(readings) > WINDOW:
+                del readings[0]
+            readings.append(new)
+            first, first_busy, _, _ = readings[0]
+            used = (busy - first_busy) * WHOLE_PPM // (now - first or 1)
+            self.used_ppm = used if 0 <= used <= WHOLE_PPM else WHOLE_PPM if used > 0 else 0
+        moved = busy != last_busy or hides or waited
+        self._looks_at_rest = 0 if moved else self._looks_at_rest + 1
+        self.rests = self._looks_at_rest > WINDOW
 
-    def judge(
-        self, sign: Sign, others: Sequence[Sign], rate_ppm: int, now_ns: int
-    ) -> tuple[bool, int]:
-        """(wants more than it has, ppm that it would use if not).
+    def _begin(self, first: Reading | None) -> None:
+        self._readings = [] if first is None else [first]
+        self._looks_at_rest, self.rests = 0, False
+        # Of who was at work before anybody looked it is not known whether he is: what he may use is
+        # lent to nobody before the next look.
+        self.wants = first is not None and first[1] > 0
+        self.hides_work, self.used_ppm = False, 0
+
+    def judge(self, left_ppm: int, some_hide: bool, rate_ppm: int, now_ns: int) -> tuple[bool, int]:
+        """(wants more than it has, ppm that it would use if not), by what was seen last.
+
+        left_ppm: what nobody of those who share the GPU used; some_hide: one of them hides work.
 
         Its rate holds back who wants more, and so do the others: a full GPU gives each program its
         turn whatever the rates are. Who used clearly less than both left him is content. One whom
         the others may hold back is believed what he showed before, for a while; then he counts as
         one who wants, and soon has what is his due or is held back by nobody.
         """
-        if sign.wants or sign.hides_work:
+        used = self.used_ppm
+        if self.wants or self.hides_work:
             self._believed_until_ns, self._belief_ns = now_ns, SHORTEST_BELIEF_NS
-            return True, sign.used_ppm
-        if self._had_room(sign.used_ppm, others, rate_ppm):
+            return True, used
+        # Itself it hides nothing here.
+        if not used or not (some_hide or _is_all(used, left_ppm + used, rate_ppm)):
             if self._on_trial:
                 self._belief_ns = min(2 * self._belief_ns, LONGEST_BELIEF_NS)
-            self._content_ppm, self._on_trial = sign.used_ppm, False
+            self._content_ppm, self._on_trial = used, False
             self._believed_until_ns = now_ns + self._belief_ns
-            return False, sign.used_ppm
-        if sign.used_ppm > self._content_ppm * 11 // 10 + WHOLE_PPM // 100:
+            return False, used
+        if used > self._content_ppm * 11 // 10 + WHOLE_PPM // 100:
             self._believed_until_ns, self._belief_ns = now_ns, SHORTEST_BELIEF_NS
         if now_ns < self._believed_until_ns:
-            return False, max(self._content_ppm, sign.used_ppm)
+            return False, max(self._content_ppm, used)
         self._on_trial = True
-        return True, sign.used_ppm
+        return True, used
 
-    def _had_room(self, used_ppm: int, others: Sequence[Sign], rate_ppm: int) -> bool:
-        """Whether it could have used more, had it wanted to."""
-        if not used_ppm:
-            return True
-        left = WHOLE_PPM - sum(sign.used_ppm for sign in others)
-        if any(sign.hides_work for sign in others):
-            return False
-        # A window holds a turn more or less of each. An error costs little where all that is its
-        # due was there.
-        part = 9 if left >= rate_ppm * 9 // 10 else 7
-        return used_ppm * 10 < min(left, rate_ppm) * part
+
+def _is_all(used_ppm: int, left_ppm: int, rate_ppm: int) -> bool:
+    """Whether it used all that its rate and the others left it, so may have wanted more."""
+    # A window holds a turn more or less of each. An error costs little where all that is its
+    # due was there.
+    part = 9 if left_ppm >= rate_ppm * 9 // 10 else 7
+    most = left_ppm if left_ppm < rate_ppm else rate_ppm
+    return used_ppm * 10 >= most * part

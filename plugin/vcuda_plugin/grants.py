@@ -14,13 +14,13 @@ from vcuda_oci.ledger import Ledger
 from vcuda_oci.limits_in_place import Turn
 from vcuda_oci.policies import FIXED
 
-from .arbiter import Tenant, grants
 from .container_pages import RENEWAL_NS, ContainerPages
-from .demand import WINDOW
 from .ledger_changes import LedgerChanges
+from .shared_gpu import SharedGpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import threading
+    from collections.abc import Callable, Iterator
 
     from vcuda_oci.allocation import Allocation
 
@@ -28,7 +28,7 @@ PERIOD_SECONDS = 0.05
 # Nobody wants or uses anything: each has its guarantee at hand, so the next look may take longer.
 IDLE_SECONDS = 0.1
 # With many containers a look is let take this part of a core, down to this pace.
-LOOKS_PART, IDLE_LOOKS_PART = 0.004, 0.003
+LOOKS_PART = 0.003
 LONGEST_SECONDS = 0.3
 # Where nobody's grant may change: how late who comes is seen, who has its guarantee meanwhile.
 NOBODY_SECONDS = 0.5
@@ -39,12 +39,15 @@ _END_SECONDS = 1.0
 class Arbiter:
     """The one that grants on this node. At the end of the block each has what is reserved for it.
 
+    looked_at: seconds of the monotonic clock, of its last look.
+
     Raises VcudaError: another arbiter runs here. Killed, its grants end by themselves (LEASE_NS).
     """
 
     def __init__(self, state_dir: str) -> None:
         self._lock = _only_one(state_dir)
         self._node = Node(state_dir)
+        self.looked_at = time.monotonic()
 
     def __enter__(self) -> Arbiter:
         return self
@@ -53,14 +56,21 @@ class Arbiter:
         self._node.close()
         os.close(self._lock)
 
+    def keep(self, over: threading.Lock) -> None:
+        """Look again and again until `over` is free: in a thread of its own, which costs a third of
+        what it costs to wake an event loop."""
+        while not over.acquire(timeout=self.look()):
+            pass
+
     def look(self) -> float:
         """Look once; seconds until the next look is due."""
         began = time.thread_time()
         active = self._node.look()
+        self.looked_at = time.monotonic()
         if not self._node.grants_anything:
             return NOBODY_SECONDS
-        least, part = (PERIOD_SECONDS, LOOKS_PART) if active else (IDLE_SECONDS, IDLE_LOOKS_PART)
-        return min(max(least, (time.thread_time() - began) / part), LONGEST_SECONDS)
+        least = PERIOD_SECONDS if active else IDLE_SECONDS
+        return min(max(least, (time.thread_time() - began) / LOOKS_PART), LONGEST_SECONDS)
 
 
 class Node:
@@ -70,8 +80,8 @@ class Node:
         self._ledger, self._clock = Ledger(state_dir), clock
         self._records: dict[str, tuple[tuple[int, int], Allocation]] = {}
         self._open: dict[str, ContainerPages] = {}
-        self._kept: dict[str, list[tuple[str, int]]] | None = None
-        self._rested: dict[str, int] = {}  # for how many looks nobody has wanted or used a GPU
+        self._kept: list[SharedGpu] | None = None
+        self._due: dict[str, ContainerPages] = {}  # whose rates are to be written
         self._renewal_ns = 0
         self._changes = LedgerChanges(self._ledger.allocations)
 
@@ -85,64 +95,55 @@ class Node:
                     moved.add(id)
             except OSError:
                 self._give_up(id)
-        rates: dict[str, list[int]] = {}
-        for gpu, sharing in self._sharing().items():
-            # Where all rested and none moved, each would be judged as he was.
-            if self._rested.get(gpu, 0) > WINDOW and moved.isdisjoint(id for id, _ in sharing):
-                continue
-            tenants = self._tenants(sharing)
-            for (id, at), rate in zip(sharing, grants(tenants)):
-                rates.setdefault(id, list(self._open[id].rates))[at] = rate
-            active = any(tenant.wants or tenant.used_ppm for tenant in tenants)
-            self._rested[gpu] = 0 if active else self._rested.get(gpu, 0) + 1
-        if rates or self._clock() > self._renewal_ns:
-            self._grant(rates)
-        return not all(self._rested.get(gpu) for gpu in self._sharing())
+        now, gpus = self._clock(), self._gpus()
+        for gpu in gpus:
+            if not (gpu.rests and gpu.ids.isdisjoint(moved)):
+                self._due.update(gpu.look(now))
+        if self._due or now > self._renewal_ns:
+            self._grant()
+        return any(gpu.active for gpu in gpus)
 
-    def _grant(self, rates: dict[str, list[int]]) -> None:
-        """These rates; and those that stand, once it is time to renew them."""
+    def _grant(self) -> None:
+        """What is due; and once it is time to renew them, those that stand."""
         now = self._clock()
-        due = now > self._renewal_ns
         try:
             with Turn(self._ledger.state_dir) as mine:
                 # Whoever writes now is done by the next look, and a grant lasts longer than that.
-                for id, pages in list(self._open.items()) if mine else ():
-                    try:
-                        pages.grant(rates.get(id, pages.rates), now, due)
-                    except OSError:
-                        self._give_up(id)
-                if mine and due:
+                if mine:
+                    self._write(self._due, now, ContainerPages.grant)
+                    self._due.clear()
+                if mine and now > self._renewal_ns:
+                    self._write(self._open, now, ContainerPages.renew)
                     self._renewal_ns = now + RENEWAL_NS
-                if not mine:
-                    self._rested.clear()  # what was not written is found anew
         except OSError:
             pass  # without the lock nothing is written: each has what is reserved
+
+    def _write(
+        self,
+        those: dict[str, ContainerPages],
+        now: int,
+        put: Callable[[ContainerPages, int], None],
+    ) -> None:
+        for id, pages in list(those.items()):
+            try:
+                put(pages, now)
+            except OSError:
+                self._give_up(id)
 
     @property
     def grants_anything(self) -> bool:
         """Whether there is a container whose grant may change."""
         return bool(self._open)
 
-    def _sharing(self) -> dict[str, list[tuple[str, int]]]:
-        """Who shares each GPU: (id, which of its shares). Kept until somebody comes or goes."""
+    def _gpus(self) -> list[SharedGpu]:
+        """Kept until somebody comes or goes."""
         if self._kept is None:
-            self._kept = {}
-            self._rested.clear()
+            sharing: dict[str, list[tuple[str, ContainerPages, int]]] = {}
             for id, pages in self._open.items():
                 for at, share in enumerate(pages.allocation.shares):
-                    self._kept.setdefault(share.uuid, []).append((id, at))
+                    sharing.setdefault(share.uuid, []).append((id, pages, at))
+            self._kept = [SharedGpu(those) for those in sharing.values()]
         return self._kept
-
-    def _tenants(self, sharing: Sequence[tuple[str, int]]) -> list[Tenant]:
-        """The tenants of one GPU, by what their pages showed at this look."""
-        signs = [self._open[id].sign(at) for id, at in sharing]
-        now, tenants = self._clock(), []
-        for this, ((id, at), sign) in enumerate(zip(sharing, signs)):
-            pages = self._open[id]
-            others = signs[:this] + signs[this + 1 :]
-            wants, used = pages.demands[at].judge(sign, others, pages.rates[at], now)
-            tenants.append(Tenant(pages.allocation.shares[at], wants, used))
-        return tenants
 
     def close(self) -> None:
         """Each has what is reserved for it."""
@@ -218,6 +219,7 @@ class Node:
     def _close(self, id: str) -> None:
         if id in self._open:
             self._open.pop(id).close()
+            self._due.pop(id, None)
             self._kept = None
 
 

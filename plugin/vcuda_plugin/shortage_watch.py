@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from typing import TYPE_CHECKING
 
-from vcuda_hook import table, usage
-from vcuda_oci import events, names
+from vcuda_hook import table
+from vcuda_oci import events, names, pages_read
 
 from .records import Records
 from .shortage import Reading, Share
@@ -14,7 +16,6 @@ from .shortage import Reading, Share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vcuda_hook.usage import Look
     from vcuda_oci.allocation import Allocation, GpuShare
 
     from .shortage import Finding
@@ -40,25 +41,39 @@ class ShortageWatch:
     def look(self) -> None:
         whole, _ = self._records.read()
         for allocation in whole:
-            look = usage.look(self._records.ledger, allocation)
-            if look:
-                for share, finding in self._found(allocation, look):
-                    self._record(allocation, share, finding)
+            try:
+                file, readings = self._read(allocation)
+            except (OSError, ValueError):
+                continue  # the page tells nothing
+            for share, finding in self._found(allocation, file, readings):
+                self._record(allocation, share, finding)
         ids = {allocation.id for allocation in whole}
         self._shares = {id: known for id, known in self._shares.items() if id in ids}
         self._is_first = False
 
-    def _found(self, allocation: Allocation, look: Look) -> Iterator[tuple[GpuShare, Finding]]:
-        at = look.at_ns / 1e9
-        readings = [Reading(at, gpu.refusals, gpu.throttled_ns / 1e9) for gpu in look.gpus]
-        file, shares = self._shares.get(allocation.id, (0, []))
+    def _read(self, allocation: Allocation) -> tuple[int, list[Reading]]:
+        """The page's inode, and what it says of each GPU. Raises OSError, ValueError."""
+        path = f"{self._records.ledger.containers}/{allocation.id}/usage"
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            told = pages_read.shortages(fd, len(allocation.shares))
+            at = time.monotonic_ns() / 1e9
+            readings = [Reading(at, refusals, waited_ns / 1e9) for waited_ns, refusals in told]
+            return os.fstat(fd).st_ino, readings
+        finally:
+            os.close(fd)
+
+    def _found(
+        self, allocation: Allocation, file: int, readings: list[Reading]
+    ) -> Iterator[tuple[GpuShare, Finding]]:
+        known, shares = self._shares.get(allocation.id, (0, []))
         if len(shares) != len(readings):
             before = [reading.refusals if self._is_first else 0 for reading in readings]
             shares = [Share(*begun) for begun in zip(readings, before)]
-        elif file != look.file:
+        elif known != file:
             for share, reading in zip(shares, readings):
                 share.begin(reading)
-        self._shares[allocation.id] = look.file, shares
+        self._shares[allocation.id] = file, shares
         for held, share, reading in zip(allocation.shares, shares, readings):
             for finding in share.see(reading):
                 yield held, finding

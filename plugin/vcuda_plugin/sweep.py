@@ -17,6 +17,8 @@ from vcuda_oci import files, jsontree, liveness, names, resize
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
+from .records import Records
+
 if TYPE_CHECKING:
     from vcuda_oci.allocation import Allocation
 
@@ -33,10 +35,11 @@ _log = logging.getLogger(__name__)
 
 async def keep(state_dir: str) -> None:
     """Sweep, in a thread: a runtime may take its time to answer."""
+    records = Records(state_dir)
     while True:
         await asyncio.sleep(PERIOD_SECONDS)
         try:
-            for id in await asyncio.to_thread(sweep, state_dir):
+            for id in await asyncio.to_thread(sweep, records):
                 _log.info("%s: released; its container was gone", id)
         except (VcudaError, OSError) as error:
             _log.warning("cannot sweep: %s", error)
@@ -51,13 +54,13 @@ def _return_free_memory() -> None:
         trim(0)
 
 
-def sweep(state_dir: str) -> list[str]:
+def sweep(known: Records) -> list[str]:
     """The ids that were released. Raises VcudaError, OSError."""
-    ledger = Ledger(state_dir, names.AGENT_PROGRAM)
+    ledger = Ledger(known.ledger.state_dir, names.AGENT_PROGRAM)
     if os.path.isdir(ledger.containers):
         for id in ledger.cut_back():
             _log.warning("%s: its usage page was longer than it is made; cut back", id)
-    records = ledger.read()[0]
+    records = known.read()[0]
     suspects = {
         record.id
         for record in records

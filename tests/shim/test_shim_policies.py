@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -14,7 +14,8 @@ from shim.conftest import DriverRoot
 from shim.guest import PYTHON, Guest
 from shim.policy_node import PolicyNode, limits_of, share_of
 from shim.softgpu_host import PRELUDE
-from vcuda_plugin.demand import Reading, reading
+from vcuda_oci import pages
+from vcuda_plugin.demand import TOLD_FROM, reading
 
 pytestmark = pytest.mark.alone
 
@@ -156,11 +157,21 @@ def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode) -> None:
     assert share + used >= 1 - LOST - 0.1 / (SECONDS - 1)
 
 
-def shown(guest: Guest) -> Reading:
+class Shown(NamedTuple):
+    """What a container's usage page tells of its demand."""
+
+    at_ns: int
+    busy_ns: int
+    throttled_ns: int
+    long_until_ns: int
+
+
+def shown(guest: Guest) -> Shown:
     with open(guest.usage, "rb") as usage:
+        usage.seek(pages.USAGE_HEAD_SIZE + TOLD_FROM)
         found = reading(usage.read(), 0, time.monotonic_ns())
     assert found
-    return found
+    return Shown(*found)
 
 
 def test_a_program_that_waits_for_its_share_shows_it_while_it_waits(node: PolicyNode) -> None:

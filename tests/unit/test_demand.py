@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vcuda_oci import pages
-from vcuda_plugin.demand import IDLE, Demand, Reading, Sign, reading
+from vcuda_plugin.demand import TOLD_FROM, TOLD_SIZE, Demand, Reading, reading
 
 MS = 1_000_000
 LOOK = 50 * MS
 POINT = 10_000
 START = 10**12
 EVERY_GPU = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+# The last that is read of the last GPU: long_until_ns.
+LAST_WORD_ENDS = EVERY_GPU - pages.USAGE_GPU_SIZE + TOLD_FROM + TOLD_SIZE
+
+
+class Sign(NamedTuple):
+    """What one look showed."""
+
+    wants: bool
+    hides_work: bool
+    used_ppm: int
+
+
+IDLE = Sign(False, False, 0)
+
+
+def seen(demand: Demand, new: Reading | None) -> Sign:
+    demand.see(new)
+    return Sign(demand.wants, demand.hides_work, demand.used_ppm)
 
 
 class Container:
@@ -21,24 +41,23 @@ class Container:
 
     def __init__(self) -> None:
         self.demand = Demand()
-        self.now = Reading(START, 0, 0, 0)
-        self.demand.see(self.now)
+        self.at_ns, self.busy_ns, self.throttled_ns, self.long_until_ns = START, 0, 0, 0
+        self.demand.see((START, 0, 0, 0))
 
     def passes(self, used: float = 0, waited: float = 0, long: int | None = None) -> Sign:
         """long: a kernel was launched that takes so many ms from now."""
-        at = self.now.at_ns + LOOK
-        self.now = Reading(
-            at,
-            self.now.busy_ns + int(used * MS),
-            self.now.throttled_ns + int(waited * MS),
-            self.now.long_until_ns if long is None else at + long * MS,
-        )
-        return self.demand.see(self.now)
+        self.at_ns += LOOK
+        self.busy_ns += int(used * MS)
+        self.throttled_ns += int(waited * MS)
+        if long is not None:
+            self.long_until_ns = self.at_ns + long * MS
+        return seen(self.demand, (self.at_ns, self.busy_ns, self.throttled_ns, self.long_until_ns))
 
-    def judged(self, sign: Sign, others: int = 0, rate: int = 100) -> tuple[bool, int]:
-        """With so many percent used by others, at so many percent of rate: wants, percent used."""
-        neighbours = [Sign(True, False, others * POINT)] if others else []
-        wants, used = self.demand.judge(sign, neighbours, rate * POINT, self.now.at_ns)
+    def judged(self, others: int = 0, rate: int = 100, hides: bool = False) -> tuple[bool, int]:
+        """After the last look, with so many percent used by others, at so many percent of rate:
+        wants, percent used. hides: one of the others hides work."""
+        left = (100 - others) * POINT - self.demand.used_ppm
+        wants, used = self.demand.judge(left, hides, rate * POINT, self.at_ns)
         return wants, used // POINT
 
 
@@ -46,6 +65,15 @@ def settled(container: Container, used: float) -> Sign:
     """What is seen once it has used so many ms of every 50 for a while."""
     signs = [container.passes(used=used) for _ in range(8)]
     return signs[-1]
+
+
+def using_25_of_50(container: Container, looks: int) -> list[tuple[bool, int]]:
+    """What is answered at each look while it uses half of the GPU and others the other half."""
+    answers = []
+    for _ in range(looks):
+        container.passes(used=25)
+        answers.append(container.judged(others=50, rate=70))
+    return answers
 
 
 def test_who_does_nothing_wants_nothing() -> None:
@@ -57,7 +85,7 @@ def test_who_waits_for_its_share_wants_more() -> None:
     settled(container, 15)
     sign = container.passes(used=15, waited=0.1)
     assert sign == Sign(True, False, 30 * POINT)
-    assert container.judged(sign, others=70, rate=30) == (True, 30)
+    assert container.judged(others=70, rate=30) == (True, 30)
 
 
 def test_who_begins_wants_more_at_once_and_its_use_is_not_thinned_by_the_time_before() -> None:
@@ -76,36 +104,44 @@ def test_who_ends_is_idle_within_a_few_looks() -> None:
 
 def test_who_uses_clearly_less_than_there_is_is_content() -> None:
     container = Container()
-    assert container.judged(settled(container, 10), others=30, rate=70) == (False, 20)
+    settled(container, 10)
+    assert container.judged(others=30, rate=70) == (False, 20)
 
 
 def test_who_uses_all_that_the_others_leave_may_want_more() -> None:
     container = Container()
-    assert container.judged(settled(container, 25), others=50, rate=70) == (True, 50)
+    settled(container, 25)
+    assert container.judged(others=50, rate=70) == (True, 50)
 
 
 def test_who_was_content_before_is_believed_for_a_while_when_the_gpu_fills_up() -> None:
     container = Container()
-    assert container.judged(settled(container, 25), others=0, rate=70) == (False, 50)
-    answers = [container.judged(container.passes(used=25), others=50, rate=70) for _ in range(30)]
+    settled(container, 25)
+    assert container.judged(others=0, rate=70) == (False, 50)
+    answers = using_25_of_50(container, 30)
     # A second, and then it is tried.
     assert answers == [(False, 50)] * 19 + [(True, 50)] * 11
     # The trial gives it what is its due; it uses no more, and is believed for longer.
-    assert container.judged(container.passes(used=25), others=30, rate=70) == (False, 50)
-    answers = [container.judged(container.passes(used=25), others=50, rate=70) for _ in range(60)]
+    container.passes(used=25)
+    assert container.judged(others=30, rate=70) == (False, 50)
+    answers = using_25_of_50(container, 60)
     assert answers == [(False, 50)] * 39 + [(True, 50)] * 21
 
 
 def test_who_uses_more_than_it_was_believed_to_is_believed_no_longer() -> None:
     container = Container()
-    assert container.judged(settled(container, 10), others=30, rate=70) == (False, 20)
-    assert container.judged(settled(container, 25), others=50, rate=70) == (True, 50)
+    settled(container, 10)
+    assert container.judged(others=30, rate=70) == (False, 20)
+    settled(container, 25)
+    assert container.judged(others=50, rate=70) == (True, 50)
 
 
 def test_who_is_slowed_by_others_is_still_believed_to_want_what_it_wanted() -> None:
     container = Container()
-    assert container.judged(settled(container, 25), others=0, rate=70) == (False, 50)
-    assert container.judged(settled(container, 20), others=60, rate=70) == (False, 50)
+    settled(container, 25)
+    assert container.judged(others=0, rate=70) == (False, 50)
+    settled(container, 20)
+    assert container.judged(others=60, rate=70) == (False, 50)
 
 
 def test_a_long_kernel_counts_while_it_runs_and_not_after() -> None:
@@ -114,7 +150,7 @@ def test_a_long_kernel_counts_while_it_runs_and_not_after() -> None:
     launched = container.passes(long=300)
     running = [container.passes() for _ in range(10)]
     assert {sign.hides_work for sign in [launched, *running]} == {True}
-    assert container.judged(running[-1]) == (True, 0)
+    assert container.judged() == (True, 0)
     ended = container.passes(used=300)
     assert (ended.hides_work, ended.used_ppm) == (False, 0)
     assert container.passes() == IDLE
@@ -129,9 +165,12 @@ def test_a_long_kernel_that_was_killed_is_forgotten() -> None:
 
 def test_beside_a_long_kernel_nobody_is_found_to_have_had_room() -> None:
     container = Container()
-    sign = settled(container, 10)
-    hiding = Sign(False, True, 0)
-    assert container.demand.judge(sign, [hiding], 700_000, container.now.at_ns) == (True, 200_000)
+    settled(container, 10)
+    assert container.judged(rate=70, hides=True) == (True, 20)
+
+
+def told_by(page: bytes) -> bytes:
+    return page[pages.USAGE_HEAD_SIZE + TOLD_FROM :]
 
 
 def page_of(**fields: int) -> bytes:
@@ -149,16 +188,16 @@ def page_of(**fields: int) -> bytes:
 @pytest.mark.parametrize("gpu", [0, 15])
 def test_a_reading_is_what_the_page_says(gpu: int) -> None:
     page = page_of(busy_ns=1, throttled_ns=2, long_until_ns=3)
-    assert reading(page, gpu, 7) == Reading(7, 1, 2, 3)
+    assert reading(told_by(page), gpu, 7) == (7, 1, 2, 3)
 
 
-@pytest.mark.parametrize("size", [0, 1, EVERY_GPU - 1])
+@pytest.mark.parametrize("size", [0, 1, LAST_WORD_ENDS - 1])
 def test_a_page_cut_short_tells_nothing(size: int) -> None:
     page = page_of(busy_ns=1)[:size]
-    assert reading(page, pages.MAX_GPUS - 1, 7) is None
+    assert reading(told_by(page), pages.MAX_GPUS - 1, 7) is None
     container = Container()
     settled(container, 40)
-    assert container.demand.see(None) == IDLE
+    assert seen(container.demand, None) == IDLE
     # And the next whole one is a first look, at one who may be at work.
     assert container.passes(used=40) == Sign(True, False, 0)
 
@@ -176,7 +215,7 @@ def test_whatever_a_page_holds_it_says_at_most_that_its_container_wants(
     demand, now = Demand(), START
     for lie in lies:
         now += LOOK
-        sign = demand.see(reading(page_of(**lie), gpu, now))
-        wants, used = demand.judge(sign, [], 300_000, now)
+        demand.see(reading(told_by(page_of(**lie)), gpu, now))
+        wants, used = demand.judge(1_000_000 - demand.used_ppm, False, 300_000, now)
         assert wants in (True, False)
         assert 0 <= used <= 1_000_000

@@ -144,6 +144,15 @@ def test_the_arbiter_grants_until_its_block_ends_and_gives_back(world: World) ->
     assert world.limits("a").rate_until_ns == 0
 
 
+def test_an_arbiter_that_is_told_to_end_has_looked_and_looks_no_more(world: World) -> None:
+    world.holds("a", elastic(30))
+    over = threading.Lock()
+    with grants.Arbiter(world.ledger.state_dir) as arbiter:
+        arbiter.keep(over)
+        assert world.limits("a").rate_until_ns > 0
+    assert over.locked()
+
+
 def test_what_is_reserved_is_given_back_after_an_error_too(world: World) -> None:
     world.holds("a", elastic(30))
     with pytest.raises(RuntimeError), grants.Arbiter(world.ledger.state_dir) as arbiter:

@@ -21,6 +21,7 @@ from vcuda_oci.limits_in_place import Turn
 from vcuda_oci.request import Request
 from vcuda_plugin import sweep
 from vcuda_plugin.container_pages import LEASE_NS
+from vcuda_plugin.records import Records
 
 OLD = GpuShare("GPU-0", 6 * GIB, 30, "elastic", 40, 30)
 # Grows in one figure and shrinks in the other.
@@ -102,7 +103,7 @@ def test_a_change_that_is_killed_anywhere_is_ended_by_the_agents_next_sweep(worl
         left = world.ledger.get("box")
         assert left
         before = page_of(world, "box"), left.shares
-        assert sweep.sweep(world.ledger.state_dir) == []
+        assert sweep.sweep(Records(world.ledger.state_dir)) == []
         mended = world.ledger.get("box")
         assert mended
         if left.becoming:
@@ -192,9 +193,9 @@ def test_an_arbiter_amid_a_look_writes_no_grant_of_the_share_of_before(world: Wo
     assert world.rates("a") == [100]
     grant = world.node._grant
 
-    def while_it_changes(rates: dict[str, list[int]]) -> None:
+    def while_it_changes() -> None:
         becomes(world.ledger, "a", fixed(10))
-        grant(rates)
+        grant()
 
     world.node._grant = while_it_changes  # type: ignore[method-assign]
     world.now += LEASE_NS  # it has to renew its grant

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +11,7 @@ import pytest
 
 from unit.ground import GIB
 from unit.tenants import Tenants
-from vcuda_hook import usage
-from vcuda_oci import events
+from vcuda_oci import events, pages
 from vcuda_oci.allocation import GpuShare
 from vcuda_plugin import shortage_watch
 from vcuda_plugin.shortage import LAST_PAUSE_SECONDS, Finding, Reading, Share
@@ -94,8 +95,8 @@ def test_what_is_told_names_the_container_its_limit_and_its_gpu(
     watched = Watched(tenants)
     assert watched.events() == []
     tenants.uses("pod-u.main", refusals=2, throttled_ns=45_000_000_000)
-    now = usage.time.monotonic_ns() + 60_000_000_000
-    monkeypatch.setattr(usage.time, "monotonic_ns", lambda: now)
+    now = time.monotonic_ns() + 60_000_000_000
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now)
     refused, waited = watched.events()
     assert refused.pop("time") and waited.pop("time")
     common = {"from": "vcuda-node-agent", "allocation": "pod-u.main", "container": "pod-u.main"}
@@ -129,6 +130,18 @@ def test_a_container_that_is_started_anew_begins_at_nothing(tenants: Tenants) ->
     assert len(watched.events()) == 1
     (share,) = watched.watch._shares["pod-u.main"][1]
     assert share._memory.times == 1  # kept for the end of the pause
+
+
+def test_of_a_page_no_more_is_read_than_tells_it(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds(tenants)
+    watched = Watched(tenants)
+    read = []
+    original = os.pread
+    monkeypatch.setattr(os, "pread", lambda *call: read.append(call[1]) or original(*call))
+    watched.watch.look()
+    assert read == [pages.USAGE_HEAD_SIZE + pages.USAGE_GPU_SIZE]
 
 
 def test_a_page_that_tells_nothing_holds_up_nobody(tenants: Tenants) -> None:

@@ -8,9 +8,10 @@ import os
 import pytest
 
 from unit.ground import FakeRuntime, record, write
-from vcuda_oci import claim, liveness, pages
+from vcuda_oci import claim, files, liveness, pages
 from vcuda_oci.ledger import Ledger
 from vcuda_plugin import sweep
+from vcuda_plugin.records import Records
 
 MINE = (os.getpid(), liveness.start_time(os.getpid()))
 RUNC = ("state.json", "init_process_pid", "init_process_start")
@@ -57,8 +58,25 @@ def test_a_container_whose_first_process_runs_costs_no_question(host, notes):
     host.notes("lives", notes, *MINE)
     host.holds("between-restarts", sandbox="pause")
     host.notes("pause", notes, *MINE)
-    assert sweep.sweep(host.ledger.state_dir) == []
+    assert sweep.sweep(Records(host.ledger.state_dir)) == []
     assert host.was_asked() == []
+
+
+def test_while_no_record_changes_none_is_read_again(host, monkeypatch):
+    for number in range(3):
+        host.holds(str(number))
+        host.notes(str(number), RUNC, *MINE)
+    # Long ago, so that the ledger is known not to have changed since.
+    os.utime(host.ledger.allocations, ns=(1, 1))
+    records, read, original = Records(host.ledger.state_dir), [], files.read
+    sweep.sweep(records)
+    monkeypatch.setattr(
+        files, "read", lambda path, *rest: read.append(path) or original(path, *rest)
+    )
+    sweep.sweep(records)
+    assert [path for path in read if path.startswith(host.ledger.allocations)] == []
+    host.holds("new")
+    assert sweep.sweep(records) == ["new"]
 
 
 def test_only_the_gone_give_back_and_only_after_the_runtime_said_so(host):
@@ -70,17 +88,17 @@ def test_only_the_gone_give_back_and_only_after_the_runtime_said_so(host):
     host.runtime.knows("created", "created")
     host.holds("lives")
     host.notes("lives", RUNC, *MINE)
-    assert sorted(sweep.sweep(host.ledger.state_dir)) == ["gone", "stopped"]
+    assert sorted(sweep.sweep(Records(host.ledger.state_dir))) == ["gone", "stopped"]
     assert sorted(set(host.was_asked())) == ["created", "gone", "stopped"]
     assert sorted(os.listdir(host.ledger.containers)) == ["created", "lives"]
-    assert sweep.sweep(host.ledger.state_dir) == []
+    assert sweep.sweep(Records(host.ledger.state_dir)) == []
 
 
 def test_where_the_runtimes_notes_are_not_seen_nobody_is_gone(host):
     """An agent in a pod, that was not given the folder; its image may have a runtime of its own."""
     host.holds("elsewhere")
     assert not host.root.exists()
-    assert sweep.sweep(host.ledger.state_dir) == []
+    assert sweep.sweep(Records(host.ledger.state_dir)) == []
     assert host.was_asked() == []
 
 
@@ -90,14 +108,14 @@ def test_notes_that_say_nothing_prove_nothing(host, notes):
     os.makedirs(host.root / "odd")
     write(str(host.root / "odd/state.json"), notes)
     host.runtime.knows("odd", "running")
-    assert sweep.sweep(host.ledger.state_dir) == []
+    assert sweep.sweep(Records(host.ledger.state_dir)) == []
     assert host.was_asked() == ["odd"]
 
 
 def test_a_page_that_its_container_has_made_longer_is_cut_back(host):
-    assert sweep.sweep(host.ledger.state_dir) == []  # nothing was ever claimed
+    assert sweep.sweep(Records(host.ledger.state_dir)) == []  # nothing was ever claimed
     host.holds("box")
     page = host.ledger.containers + "/box/usage"
     os.truncate(page, 1 << 30)
-    assert sweep.sweep(host.ledger.state_dir) == []
+    assert sweep.sweep(Records(host.ledger.state_dir)) == []
     assert os.path.getsize(page) == pages.USAGE_SIZE

@@ -1,0 +1,57 @@
+"""One GPU and who shares it: from what their usage pages tell to what is due to each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .arbiter import WHOLE_PPM, Tenant, grants
+from .demand import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .container_pages import ContainerPages
+
+
+class SharedGpu:
+    """ids: whose it is. active: somebody wants or uses it. rests: while nobody's page moves, a look
+    would find what the last one found."""
+
+    def __init__(self, sharing: Sequence[tuple[str, ContainerPages, int]]) -> None:
+        self._parts = [
+            (id, pages, at, pages.demands[at], Tenant(pages.allocation.shares[at], False))
+            for id, pages, at in sharing
+        ]
+        self._tenants = [tenant for *_, tenant in self._parts]
+        self.ids = frozenset(id for id, *_ in self._parts)
+        self.active, self.rests, self._is_new = True, False, True
+
+    def look(self, now_ns: int) -> dict[str, ContainerPages]:
+        """The containers, by id, to whom something else is due than before."""
+        awake, left_ppm, some_hide = [], WHOLE_PPM, False
+        for part in self._parts:
+            _, pages, at, demand, _ = part
+            # Who rests, and whose page did not move, uses nothing and was judged so.
+            if pages.moved or not demand.rests:
+                demand.see(reading(pages.told, at, pages.read_ns))
+                left_ppm -= demand.used_ppm
+                some_hide = some_hide or demand.hides_work
+                awake.append(part)
+        is_other, self._is_new = self._is_new, False
+        for _, pages, at, demand, tenant in awake:
+            wants, used_ppm = demand.judge(left_ppm, some_hide, pages.rates[at], now_ns)
+            # Of who wants it does not matter what it uses.
+            if wants != tenant.wants or (used_ppm != tenant.used_ppm and not wants):
+                tenant.wants, tenant.used_ppm, is_other = wants, used_ppm, True
+        if is_other:
+            self.active = any(tenant.wants or tenant.used_ppm for tenant in self._tenants)
+        self.rests = not self.active and all(demand.rests for _, _, _, demand, _ in self._parts)
+        return self._make_due(grants(self._tenants)) if is_other else {}
+
+    def _make_due(self, rates: Sequence[int]) -> dict[str, ContainerPages]:
+        changed = {}
+        for (id, pages, at, _, _), rate in zip(self._parts, rates):
+            if pages.due[at] != rate or pages.is_new:
+                pages.due[at] = rate
+                changed[id] = pages
+        return changed

@@ -1,0 +1,42 @@
+"""The watchdog hears of the agent for as long as all that must not stand still goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vcuda_oci import systemd
+from vcuda_plugin import agent
+
+
+def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
+    """In three periods of the watchdog, beside an arbiter that looked so many seconds ago."""
+    said: list[str] = []
+    periods: list[float] = []
+
+    async def passes(seconds: float) -> None:
+        periods.append(seconds)
+        if len(periods) > 3:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(systemd, "tell", said.append)
+    monkeypatch.setattr(systemd, "watchdog_seconds", lambda: 30.0)
+    monkeypatch.setattr(asyncio, "sleep", passes)
+    opened = asyncio.Event()
+    opened.set()
+    arbiter: Any = SimpleNamespace(looked_at=time.monotonic() - looked_before)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(agent._tell_systemd(opened, arbiter))
+    return said
+
+
+def test_an_agent_whose_arbiter_looks_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(monkeypatch, 0.3) == ["READY=1", *["WATCHDOG=1"] * 3]
+
+
+def test_an_agent_whose_arbiter_looks_no_more_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(monkeypatch, 60) == ["READY=1"]
