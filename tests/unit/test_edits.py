@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 import pytest
@@ -193,18 +194,29 @@ def test_a_spec_of_the_wrong_kinds_is_one_line_and_stays_as_it_was(spec: Any, me
     assert spec == before
 
 
+def nested(depth: int) -> Any:
+    return jsontree.loads('{"x":' * depth + "{}" + "}" * depth)
+
+
 def test_a_spec_that_can_be_read_but_not_written_is_one_line() -> None:
     """The writer stands a few calls further down than the reader did."""
-    for depth in range(1, 1200):
+    least, most = 1, 100_000
+    while most - least > 1:
+        depth = (least + most) // 2
         try:
-            spec = jsontree.loads('{"x":' * depth + "{}" + "}" * depth)
+            nested(depth)
+            least = depth
         except ValueError:
-            break
+            most = depth
+    told = set()
+    for depth in range(least - 30, least + 1):
         try:
-            edits.apply(spec, SHARE)
+            edits.apply(nested(depth), SHARE)
         except VcudaError as error:
-            last = str(error)
-    assert last == "config.json: nested too deeply; mend it as the OCI spec says"
+            told.add(str(error))
+    line = "config.json: nested too deeply; mend it as the OCI spec says"
+    # Since Python 3.12 what can be read from there can be written from here.
+    assert told == ({line} if sys.version_info < (3, 12) else set())
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], {}, {"path": 5}, {"major": 195, "minor": 1}])
