@@ -148,9 +148,10 @@ RUN = {
 }
 
 BY_CI = ".ci/run does it"
-GPU = "takes a GPU; tests/gpu asks the software one the same"
-HOURS = "takes an idle machine, and up to hours"
-FUZZ = "takes a long run's finds; tests/fuzz/test_fuzz.py makes a short one of each"
+GPU = "takes a GPU; tests/gpu/test_questions.py asks the software one the same"
+HOURS = "takes up to hours; tests/integration/test_short_runs.py makes a short one of each"
+RACES = "takes hours; tests/integration/test_hostile_races.py is a short one"
+FUZZ = "takes a long run's finds; tests/fuzz/test_fuzz.py runs it a second long"
 SIGNED = "takes the key of who releases; tests/packages/test_release.py has one"
 GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler")
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
@@ -173,7 +174,7 @@ NOT_HERE = {
     "make release": "tests/packages/test_release.py does so",
     "make soak": HOURS,
     "make soak-pods": HOURS,
-    "make soak-races": HOURS,
+    "make soak-races": RACES,
     **dict.fromkeys(BENCHES, HOURS),
     "make fuzz SECONDS=600": FUZZ,
     "make fuzz SECONDS=600 ONLY=record": FUZZ,
@@ -184,7 +185,8 @@ NOT_HERE = {
     "git tag -s v1.2.3 -F build/release/NOTES.md --cleanup=verbatim": SIGNED,
     "git tag -v v1.2.3": SIGNED,
     "gpg --armor --detach-sign build/release/SHA256SUMS": SIGNED,
-    "rpm -U --replacepkgs build/packages/vcuda-runtime-*.rpm": "this is Debian; tests/packages/test_install_rpm.py",
+    "rpm -U --replacepkgs build/packages/vcuda-runtime-*.rpm": "this is Debian;"
+    " tests/packages/test_install_page.py does so",
     "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
 }
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from docs.commands import of_page
 from fuzz import run
 from fuzz.targets import TARGETS
 from unit.ground import ROOT
@@ -19,7 +21,7 @@ RUNS = 500
 
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
-    programs = ["build/fuzz/front-door", "build/fuzz/front-door-answers"]
+    programs = [f"build/fuzz/{name}" for name in ("front-door", "front-door-answers", "pages")]
     subprocess.run(["make", "--no-print-directory", *programs], cwd=ROOT, check=True)
 
 
@@ -39,3 +41,28 @@ def test_a_short_run_finds_nothing(name: str, tmp_path: Any) -> None:
     assert os.listdir(found) or name == "log-line"
     [count] = re.findall(r"Done (\d+) runs", output)
     assert int(count) >= RUNS
+
+
+def test_the_pages_commands_fuzz_and_show_an_input_again_and_shrink_what_was_found(
+    tmp_path: Path,
+) -> None:
+    """A second long, and of inputs that are there."""
+    new = tmp_path / "new"
+    new.mkdir()
+    pages = f"{ROOT}/tests/shim/fuzz/corpus"
+    instead = {
+        "SECONDS=600": "SECONDS=1 ONLY=record",
+        "ONLY=record ONLY=record": "ONLY=record",
+        "build/fuzz/record-crash-1": f"{run.corpus('record')}/share.json",
+        "build/fuzz/pages-crash-1": f"{pages}/{sorted(os.listdir(pages))[0]}",
+        " new ": f" {new} ",
+        "build/fuzz/found-pages": pages,
+    }
+    lines = [command.text for command in of_page("CONTRIBUTING.md") if "fuzz" in command.text]
+    assert len(lines) == 5
+    for line in lines:
+        for word, meant in instead.items():
+            line = line.replace(word, meant)
+        done = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    assert os.listdir(new)

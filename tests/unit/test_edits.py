@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 import pytest
@@ -193,22 +194,32 @@ def test_a_spec_of_the_wrong_kinds_is_one_line_and_stays_as_it_was(spec: Any, me
     assert spec == before
 
 
+def nested(depth: int) -> Any:
+    return jsontree.loads('{"x":' * depth + "{}" + "}" * depth)
+
+
 def test_a_spec_that_can_be_read_but_not_written_is_one_line_and_stays(tmp_path: Any) -> None:
     """The writer stands a few calls further down than the reader did."""
-    path, last = write(f"{tmp_path}/config.json", "{}"), ""
-    for depth in range(1, 1200):
+    least, most = 1, 100_000
+    while most - least > 1:
+        depth = (least + most) // 2
         try:
-            spec = jsontree.loads('{"x":' * depth + "{}" + "}" * depth)
+            nested(depth)
+            least = depth
         except ValueError:
-            break
+            most = depth
+    path, told = f"{tmp_path}/config.json", set()
+    for depth in range(least - 30, least + 1):
+        write(path, "{}")
         try:
-            bundle.replace_config(path, edits.apply(spec, SHARE))
-            write(path, "{}")
+            bundle.replace_config(path, edits.apply(nested(depth), SHARE))
         except VcudaError as error:
-            last = str(error)
+            told.add(str(error))
             with open(path) as file:
                 assert file.read() == "{}"
-    assert last == "config.json: nested too deeply; mend it as the OCI spec says"
+    line = "config.json: nested too deeply; mend it as the OCI spec says"
+    # Since Python 3.12 what can be read from there can be written from here.
+    assert told == ({line} if sys.version_info < (3, 12) else set())
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], {}, {"path": 5}, {"major": 195, "minor": 1}])
