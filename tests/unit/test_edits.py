@@ -194,8 +194,8 @@ def test_a_spec_of_the_wrong_kinds_is_one_line_and_stays_as_it_was(spec: Any, me
     assert spec == before
 
 
-def nested(depth: int) -> Any:
-    return jsontree.loads('{"x":' * depth + "{}" + "}" * depth)
+def nested(depth: int) -> str:
+    return '{"x":' * depth + "{}" + "}" * depth
 
 
 def test_a_spec_that_can_be_read_but_not_written_is_one_line_and_stays(tmp_path: Any) -> None:
@@ -204,15 +204,16 @@ def test_a_spec_that_can_be_read_but_not_written_is_one_line_and_stays(tmp_path:
     while most - least > 1:
         depth = (least + most) // 2
         try:
-            nested(depth)
+            jsontree.loads(nested(depth))
             least = depth
         except ValueError:
             most = depth
     path, told = f"{tmp_path}/config.json", set()
     for depth in range(least - 30, least + 1):
         write(path, "{}")
+        spec = jsontree.loads(nested(depth))
         try:
-            bundle.replace_config(path, edits.apply(nested(depth), SHARE))
+            bundle.replace_config(path, edits.apply(spec, SHARE))
         except VcudaError as error:
             told.add(str(error))
             with open(path) as file:
