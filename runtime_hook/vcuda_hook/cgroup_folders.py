@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 
-def of(process: int) -> list[tuple[list[str], str]]:
-    """Each hierarchy's controllers, none for v2, and the process's folder in it.
+def of(process: int) -> list[tuple[list[str], str, str]]:
+    """Each hierarchy's controllers, none for v2, the process's cgroup in it, and that one's folder.
 
     process: a descriptor of its /proc/<pid>. A hierarchy that nobody mounted is left out: the
     kernel may have v1's while this host goes by v2.
@@ -19,13 +19,13 @@ def of(process: int) -> list[tuple[list[str], str]]:
         controllers = names.split(",") if names else []
         folder = mounted(controllers[0] if controllers else "", path)
         if folder:
-            found.append((controllers, folder))
+            found.append((controllers, path, folder))
     return found
 
 
 def join(process: int) -> None:
     """Move the caller into the cgroups of another process. Raises OSError: that one is gone."""
-    for _, folder in of(process):
+    for _, _, folder in of(process):
         try:
             with open(folder + "/cgroup.procs", "w") as members:
                 members.write("0")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from . import cgroup_folders, device_program
 
 TYPE_CHECKING = False
@@ -13,11 +15,11 @@ def change(process: int, granted: list[DeviceNode], denied: list[DeviceNode]) ->
     """Let a container read and write the nodes `granted`, and not `denied`; twice is once.
 
     process: a descriptor of /proc/<pid> of one of its processes. Raises OSError: the kernel
-    refuses, or no hierarchy has device rules.
+    refuses, no hierarchy has device rules, or these would be others' too.
     """
     if not granted and not denied:
         return
-    folder, is_v2 = device_cgroup(process)
+    folder, is_v2 = own_cgroup(process)
     if is_v2:
         device_program.change(folder, _numbers(granted), _numbers(denied))
         return
@@ -32,12 +34,31 @@ def _numbers(nodes: list[DeviceNode]) -> list[tuple[int, int]]:
     return [(node.major, node.minor) for node in nodes]
 
 
-def device_cgroup(process: int) -> tuple[str, bool]:
-    """The folder of the cgroup that judges the process's devices, and whether it is of v2.
+def own_cgroup(process: int) -> tuple[str, bool]:
+    """The folder of the cgroup that judges a container's devices, and whether it is of v2.
 
-    process: as of `change`. Raises FileNotFoundError: no hierarchy has device rules.
+    process: as of `change`. Raises OSError: it has none of its own, so that its rules would be the
+    host's, or the runtime's. One that has ended is in v1's root: cgroups(7), "/proc/pid/cgroup".
     """
-    for controllers, folder in cgroup_folders.of(process):
+    path, folder, is_v2 = device_cgroup(process)
+    if ".." in path.split("/"):
+        raise PermissionError(1, "the container's cgroup is outside of this cgroup namespace")
+    ours = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if path == "/" or folder == device_cgroup(ours)[1]:
+            raise PermissionError(1, "the container has ended, or has no cgroup of its own")
+    finally:
+        os.close(ours)
+    return folder, is_v2
+
+
+def device_cgroup(process: int) -> tuple[str, str, bool]:
+    """The cgroup that judges a process's devices, its folder, and whether it is of v2.
+
+    process: a descriptor of its /proc/<pid>. Raises FileNotFoundError: no hierarchy has device
+    rules.
+    """
+    for controllers, path, folder in cgroup_folders.of(process):
         if "devices" in controllers or not controllers:
-            return folder, not controllers
+            return path, folder, not controllers
     raise FileNotFoundError(2, "the process is in no cgroup with device rules")

@@ -33,7 +33,7 @@ def examine(settings: Config) -> list[Finding]:
 def look() -> Cgroups:
     process = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _, is_v2 = device_rules.device_cgroup(process)
+        _, _, is_v2 = device_rules.device_cgroup(process)
     except FileNotFoundError:
         return Cgroups(0)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,10 +31,12 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 
 @pytest.fixture(scope="session")
 def host_is_left_as_it_was() -> Iterator[None]:
-    """At the end of the session: no mount, process, cgroup, file of the engines is left."""
+    """At the end of the session: no mount, process, cgroup, file of the engines is left, and no
+    device is denied to the host."""
     private_host.sweep()
-    before = _engine_files()
+    before, denied = _engine_files(), _denied()
     yield
+    assert _denied() == denied
     mine = f"{private_host.PREFIX}{os.getpid()}."
     with open("/proc/self/mountinfo") as mounts:
         assert [line for line in mounts if mine in line] == []
@@ -41,6 +44,18 @@ def host_is_left_as_it_was() -> Iterator[None]:
     assert _processes_with(mine) == []
     assert cgroups.named(mine.replace(".", "-")) == set()
     assert _engine_files() == before
+
+
+def _denied() -> list[int]:
+    """Minors of NVIDIA's devices of which the host's own root can make no node."""
+    denied = []
+    with tempfile.TemporaryDirectory() as folder:
+        for minor in (*range(16), 255):
+            try:
+                os.mknod(f"{folder}/{minor}", stat.S_IFCHR | 0o600, os.makedev(195, minor))
+            except PermissionError:
+                denied.append(minor)
+    return denied
 
 
 @pytest.fixture(scope="session")

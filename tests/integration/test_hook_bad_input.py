@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
+import subprocess
 import time
 from typing import Any
 
 import pytest
 
-from integration.private_host import Result
+from integration import cgroups
+from integration.private_host import PrivateHost, Result, wait_until
 from integration.test_hook_door import Hooked, hooked
 from soak import traces
+from vcuda_hook import device_rules
+from vcuda_oci.nodes import DeviceNode
 
 __all__ = ["hooked"]  # a fixture
 MOMENTS = 6  # from the hook's start to the container's
@@ -62,6 +67,32 @@ def test_a_container_that_dies_at_any_moment_leaves_nothing(
         said = re.findall(r"msg=\"(vcuda-container-hook: [^\"]*)\"", lines.read())
     assert [line for line in said if not re.fullmatch(DEAD.format(id=container), line)] == []
     assert said
+
+
+def test_a_process_that_has_ended_changes_no_rule_of_the_hosts(scratch: str) -> None:
+    """It is in v1's root cgroup then, whose rules are everybody's."""
+    node = DeviceNode(f"{scratch}/none", 199, 77)  # of a number that nothing has
+    world = PrivateHost()
+    try:
+        script = "exec true"
+        if cgroups.is_v1():
+            folder = f"{cgroups.ROOT}/devices{world.cgroup_parent}"
+            os.mkdir(folder)
+            script = f"echo $$ >{folder}/cgroup.procs && exec true"
+        with subprocess.Popen(["sh", "-c", script]) as ended:
+            process = os.open(f"/proc/{ended.pid}", os.O_PATH | os.O_DIRECTORY)
+            wait_until(lambda: is_zombie(ended.pid), "the end of the process")
+            with pytest.raises(OSError, match="has ended"):
+                device_rules.change(process, [], [node])
+            os.close(process)
+        os.mknod(node.path, stat.S_IFCHR | 0o600, os.makedev(node.major, node.minor))
+    finally:
+        world.close()
+
+
+def is_zombie(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat") as file:
+        return ") Z " in file.read()
 
 
 def call_as_a_runtime(hooked: Hooked, scratch: str, bundle: str, pid: str) -> Result:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from vcuda_oci import config, files
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.sizes import parse_bytes
 
+# The standard library's is what that package became.
+tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 DEFAULTS = {
     "path": "/c",
     "runtime": "runc",

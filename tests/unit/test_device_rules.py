@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
+
 from unit.ground import write
 from vcuda_hook import device_rules
 
@@ -15,5 +17,23 @@ def test_a_container_that_is_given_no_node_may_be_in_no_cgroup(tmp_path: Any) ->
     process = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
     try:
         assert device_rules.change(process, [], []) is None  # type: ignore[func-returns-value]
+    finally:
+        os.close(process)
+
+
+@pytest.mark.parametrize("where", ["the root", "ours", "outside of our cgroup namespace"])
+def test_a_cgroup_that_others_are_in_is_never_the_containers_own(tmp_path: Any, where: str) -> None:
+    """As of one that has ended, and of one that was started without a cgroup."""
+    with open("/proc/self/cgroup") as file:
+        lines = [line.rstrip("\n").split(":", 2) for line in file]
+    ours = {(number, names): path for number, names, path in lines}
+    for each, path in ours.items():
+        ours[each] = {"the root": "/", "ours": path}.get(where, "/../elsewhere")
+    text = "".join(f"{number}:{names}:{path}\n" for (number, names), path in ours.items())
+    write(f"{tmp_path}/cgroup", text)
+    process = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        with pytest.raises(OSError, match="cgroup"):
+            device_rules.own_cgroup(process)
     finally:
         os.close(process)

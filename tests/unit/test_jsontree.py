@@ -46,7 +46,7 @@ def test_what_json_refuses_is_refused_and_what_it_takes_is_the_same(text: str) -
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ('{"a": 1,}', "line 1 column 9"),
+        ('{"a": 1 "b"}', "line 1 column 9"),
         ('{\n "a": nul\n}', "line 2 column 7"),
         ("{} {}", "Extra data: line 1 column 4"),
         ("", "line 1 column 1"),
