@@ -85,7 +85,9 @@ def test_a_process_that_has_ended_changes_no_rule_of_the_hosts(scratch: str) -> 
             with pytest.raises(OSError, match="has ended"):
                 device_rules.change(process, [], [node])
             os.close(process)
-        os.mknod(node.path, stat.S_IFCHR | 0o600, os.makedev(node.major, node.minor))
+        number = os.makedev(node.major, node.minor)
+        os.mknod(node.path, stat.S_IFCHR | 0o600, number)
+        assert os.stat(node.path).st_rdev == number
     finally:
         world.close()
 
