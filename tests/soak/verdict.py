@@ -8,6 +8,7 @@ from soak.starts import PLAIN, WITH_DOOR, WITHOUT_DOOR, Soaked, Times
 
 # Medians of some hundred ratios on a machine that does other work too lie within a few percent.
 MOST_SLOWDOWN = 1.10
+LEAST_ROUNDS = 100
 # Of each of its processes: Python's allocator takes a while until it needs no more.
 MOST_GROWTH_BYTES = 512 << 10
 
@@ -42,6 +43,7 @@ def faults(soaked: Soaked) -> list[str]:
     if grown is None or grown > MOST_GROWTH_BYTES:
         found.append(f"the door: {soaked.door_before}, then {soaked.door_after}")
     for way in (WITH_DOOR, WITHOUT_DOOR):
-        if slowdown(soaked, way) > MOST_SLOWDOWN:
+        is_told = len(soaked.last[way]) >= LEAST_ROUNDS
+        if is_told and slowdown(soaked, way) > MOST_SLOWDOWN:
             found.append(f"{way}: {slowdown(soaked, way):.2f} times as slow at the end")
     return found

@@ -12,9 +12,9 @@ from integration.engines.base import IMAGE, Engine, Result, Wanted
 class Podman(Engine):
     name = "podman"
     programs = ("podman", "conmon", "runc")
+    _serial = itertools.count()
 
     def open(self) -> None:
-        self._serial = itertools.count()
         self.host.check(self.command("import", self.files.layer, IMAGE))
 
     def command(self, *arguments: str) -> list[str]:
@@ -38,7 +38,10 @@ class Podman(Engine):
 
         Of one that is attached conmon may read a short output before it sees who is to have it.
         """
-        log = self.host.path(f"output-{next(self._serial)}")
+        folder = self.host.path("outputs")
+        os.makedirs(folder, exist_ok=True)
+        os.chmod(folder, 0o1777)  # Podman may be a user's
+        log = f"{folder}/{next(self._serial)}"
         words = ["--rm", "--attach=stdin", f"--log-opt=path={log}", *self._options(wanted)]
         podman = self.podman("run", *words)
         written = {"stdout": "", "stderr": ""}
