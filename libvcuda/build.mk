@@ -41,6 +41,26 @@ build/lib/libvcuda.so.1: $(VCUDA_OBJECTS) libvcuda/build.mk
 	@$(CC) -o $@.new $(VCUDA_OBJECTS) $(VCUDA_LDFLAGS)
 	@mv -f $@.new $@
 
+# The shim for arm64: build/arm64/libvcuda.so.1.
+ARM64_CC := aarch64-linux-gnu-gcc
+
+build/arm64/%.o: libvcuda/src/%.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h)
+	@mkdir -p $(@D)
+	@echo "cc arm64  $<"
+	@$(ARM64_CC) $(VCUDA_CFLAGS) -c -o $@ $<
+
+build/arm64/entries.o: build/generated/entries.S libvcuda/src/entries.inc
+	@mkdir -p $(@D)
+	@$(ARM64_CC) -Ilibvcuda/src -c -o $@ $<
+
+build/arm64/libvcuda.so.1: $(VCUDA_OBJECTS:build/obj/vcuda/%=build/arm64/%)
+	@echo "link      $@"
+	@$(ARM64_CC) -o $@ $^ $(VCUDA_LDFLAGS)
+
+.PHONY: arm64
+arm64: build ## the shim for arm64, by a cross compiler
+	@$(MAKE) --no-print-directory build/arm64/libvcuda.so.1
+
 # The shim itself under a sanitizer, for tests/shim/test_shim_sanitizers.py. TSan ignores fences, and
 # gcc says so at each: device.c reads the limits page under one.
 SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=undefined

@@ -36,7 +36,7 @@ wait_for (struct stripe *stripe)
   do
     while (__atomic_load_n (&stripe->locked, __ATOMIC_RELAXED))
       if (looks++ < LOOKS)
-        __builtin_ia32_pause ();
+        vcuda_pause ();
       else
         vcuda_sleep_ns (50000);
   while (__atomic_exchange_n (&stripe->locked, true, __ATOMIC_ACQUIRE));

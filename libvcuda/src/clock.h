@@ -21,4 +21,15 @@ vcuda_sleep_ns (uint64_t ns)
   clock_nanosleep (CLOCK_MONOTONIC, 0, &span, NULL);
 }
 
+/* Between two looks at what another processor is about to write.  */
+static inline void
+vcuda_pause (void)
+{
+#ifdef __aarch64__
+  __asm__ volatile ("yield");
+#else
+  __builtin_ia32_pause ();
+#endif
+}
+
 #endif

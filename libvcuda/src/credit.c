@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "clock.h"
+#include "old_glibc.h"
 #include "pace.h"
 #include "pages.h"
 
@@ -16,10 +17,8 @@ int vcuda_credit_threads;
 
 /* In glibc before 2.34 these are libpthread's, which a program without threads may not have; the
    old version keeps the shim loadable there.  */
-#ifdef __x86_64__
-__asm__ (".symver pthread_key_create, pthread_key_create@GLIBC_2.2.5");
-__asm__ (".symver pthread_setspecific, pthread_setspecific@GLIBC_2.2.5");
-#endif
+VCUDA_OLD_GLIBC (pthread_key_create);
+VCUDA_OLD_GLIBC (pthread_setspecific);
 #pragma weak pthread_key_create
 #pragma weak pthread_setspecific
 

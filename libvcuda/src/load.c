@@ -12,6 +12,10 @@
 #include "pages.h"
 #include "real.h"
 
+VCUDA_OLD_GLIBC (dlopen);
+VCUDA_OLD_GLIBC (dlsym);
+VCUDA_OLD_GLIBC (dlclose);
+
 extern const char vcuda_entry_names[];
 extern const uint32_t vcuda_entry_name_offsets[];
 

@@ -1,13 +1,17 @@
-/* glibc 2.34 moved these into libc under a new version. Asking for the old one keeps the shim
-   loadable in images with glibc 2.17 and later; libdl.so.2 still exists everywhere.  */
+/* glibc 2.34 moved some functions into libc under a new version. Asking for the old one keeps the
+   shim loadable in images with glibc 2.17 and later; libdl.so.2 and libpthread.so.0 still exist
+   everywhere.  */
 
 #ifndef VCUDA_OLD_GLIBC_H
 #define VCUDA_OLD_GLIBC_H
 
-#ifdef __x86_64__
-__asm__ (".symver dlopen, dlopen@GLIBC_2.2.5");
-__asm__ (".symver dlsym, dlsym@GLIBC_2.2.5");
-__asm__ (".symver dlclose, dlclose@GLIBC_2.2.5");
+/* The version that each machine's glibc began with.  */
+#ifdef __aarch64__
+#  define VCUDA_FIRST_GLIBC "GLIBC_2.17"
+#else
+#  define VCUDA_FIRST_GLIBC "GLIBC_2.2.5"
 #endif
+#define VCUDA_OLD_GLIBC(function)                                                                  \
+  __asm__ (".symver " #function ", " #function "@" VCUDA_FIRST_GLIBC)
 
 #endif

@@ -87,9 +87,10 @@ def new_guest(
 class Clients:
     """Compiles clients/NAME.c against the shim, as a program linked with -lcuda is."""
 
-    def __init__(self, folder: str, flags: Sequence[str] = ()) -> None:
-        self.folder = folder
-        self.flags = flags
+    def __init__(
+        self, folder: str, flags: Sequence[str] = (), cc: str = "gcc", shim: str = guest.SHIM
+    ) -> None:
+        self.folder, self.flags, self.cc, self.shim = folder, flags, cc, shim
         site = os.path.join(guest.BUILD, "venv", "lib")
         python = next(name for name in sorted(os.listdir(site)) if name.startswith("python3"))
         self.headers = os.path.join(site, python, "site-packages", "nvidia", "cu13", "include")
@@ -97,11 +98,11 @@ class Clients:
     def __call__(self, name: str) -> str:
         program = os.path.join(self.folder, name)
         if not os.path.exists(program):
-            command = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-pthread"]
+            command = [self.cc, "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-pthread"]
             command += self.flags
             command += ["-isystem", self.headers, os.path.join(CLIENTS, name + ".c")]
             # loads opens the libraries itself.
-            linked = [] if name == "loads" else [guest.SHIM]
+            linked = [] if name == "loads" else [self.shim]
             command += ["-o", program, *linked, "-ldl"]
             subprocess.run(command, check=True)
         return program
@@ -120,12 +121,15 @@ MOCK_UUID = "GPU-" + "-".join(["01010101", "0101", "0101", "0101", "010101010101
 def new_mock_guest(
     built: None, tmp_path: pathlib.Path, client: Clients
 ) -> Callable[..., guest.Guest]:
-    """A guest on the mock driver, with a slice of so many bytes, on the shim at a path."""
+    """A guest on the mock driver, with a slice of so many bytes, on the shim at a path.
 
-    def make(memory_bytes: int, shim: str = guest.SHIM) -> guest.Guest:
+    cc: the compiler of the machine that the shim is for.
+    """
+
+    def make(memory_bytes: int, shim: str = guest.SHIM, cc: str = "gcc") -> guest.Guest:
         libraries = tmp_path / "root" / LIBRARIES
         libraries.mkdir(parents=True)
-        command = ["gcc", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
+        command = [cc, "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
         command += ["-isystem", client.headers]
         command += [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]
         subprocess.run([*command, "-o", str(libraries / "libcuda.so.1")], check=True)

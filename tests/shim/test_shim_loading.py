@@ -83,6 +83,28 @@ def test_nvidia_smi_runs_without_loading_cuda_and_shows_the_slice(host, new_gues
     assert memory == [("0", "4096"), ("0", "1024")]
 
 
+FULL, NOT_FOUND = 2, 500
+# What the client "mocked" finds on a slice of ten million bytes.
+MOCKED = {
+    "errno": 77,
+    "pool": [0, 0, FULL],
+    # The third was refused, so the pointer freed is the second one's.
+    "left": 6_000_000,
+    "pitched": 51_200,
+    "too_wide": FULL,
+    "missing": NOT_FOUND,
+    "ours": {
+        "cuInit": 1,
+        "cuMemAlloc": 1,
+        "cuMemFree": 1,
+        "cuGetProcAddress": 1,
+        "per_thread": 1,
+        "future": 0,
+    },
+    "absent": 1,
+}
+
+
 @pytest.fixture
 def mock_guest(new_mock_guest):
     return new_mock_guest(10_000_000)
@@ -91,25 +113,7 @@ def mock_guest(new_mock_guest):
 def test_a_driver_that_calls_itself_by_name_is_charged_once_and_hands_out_the_shim(
     mock_guest, client
 ):
-    full, not_found = 2, 500
-    assert mock_guest.json(client("mocked"), "10000000") == {
-        "errno": 77,
-        "pool": [0, 0, full],
-        # The third was refused, so the pointer freed is the second one's.
-        "left": 6_000_000,
-        "pitched": 51_200,
-        "too_wide": full,
-        "missing": not_found,
-        "ours": {
-            "cuInit": 1,
-            "cuMemAlloc": 1,
-            "cuMemFree": 1,
-            "cuGetProcAddress": 1,
-            "per_thread": 1,
-            "future": 0,
-        },
-        "absent": 1,
-    }
+    assert mock_guest.json(client("mocked"), "10000000") == MOCKED
     usage = mock_guest.read_usage()
     assert usage.newer_symbols == 1
     assert usage.export_table_ids == tuple(f"{last:02x}" + "00" * 15 for last in (5, 2, 3, 4))

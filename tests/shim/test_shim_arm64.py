@@ -1,0 +1,70 @@
+"""The shim for arm64, by a cross compiler: in emulation it answers as the one for amd64 does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from shim import guest
+from shim.conftest import Clients
+from shim.guest import GIB
+from shim.test_shim_leaks import ON_THE_MOCK, TWO_OF_THREE
+from shim.test_shim_loading import MOCKED
+
+CC = "aarch64-linux-gnu-gcc"
+SHIM = os.path.join(guest.BUILD, "arm64", "libvcuda.so.1")
+EMULATED = ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu")
+
+
+@pytest.fixture(scope="module")
+def arm64() -> str:
+    made = [os.path.relpath(SHIM, guest.TOP)]
+    subprocess.run(["make", "--no-print-directory", *made], cwd=guest.TOP, check=True)
+    return SHIM
+
+
+@pytest.fixture(scope="module")
+def arm64_client(arm64, tmp_path_factory):
+    return Clients(str(tmp_path_factory.mktemp("arm64")), cc=CC, shim=arm64)
+
+
+@pytest.fixture
+def arm64_guest(arm64, new_mock_guest):
+    return new_mock_guest(GIB, arm64, CC)
+
+
+def exported(shim: str) -> set[str]:
+    words = ["aarch64-linux-gnu-nm", "--dynamic", "--defined-only", "--format=posix", shim]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return {line.split()[0] for line in listed.splitlines()}
+
+
+def test_it_exports_what_the_one_for_amd64_does(arm64):
+    assert len(exported(arm64)) > 1000
+    assert exported(arm64) == exported(guest.SHIM)
+
+
+def test_it_needs_the_first_glibc_that_its_machines_had(arm64):
+    words = ["aarch64-linux-gnu-objdump", "--dynamic-syms", arm64]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"GLIBC_[\d.]+", listed)) == {"GLIBC_2.17"}
+
+
+@pytest.mark.parametrize("family", ON_THE_MOCK)
+def test_two_of_three_pieces_fit(arm64_guest, arm64_client, family):
+    assert arm64_guest.json(*EMULATED, arm64_client("leaks"), family, str(GIB)) == TWO_OF_THREE
+
+
+def test_a_driver_that_calls_itself_by_name_is_charged_once_and_hands_out_the_shim(
+    arm64, new_mock_guest, arm64_client
+):
+    guest = new_mock_guest(10_000_000, arm64, CC)
+    assert guest.json(*EMULATED, arm64_client("mocked"), "10000000") == MOCKED
+    assert guest.read_usage().newer_symbols == 1
+
+
+def test_sizes_beyond_every_memory_are_refused_in_each_family(arm64_guest, arm64_client):
+    assert arm64_guest.json(*EMULATED, arm64_client("huge")) == [2] * 8
