@@ -165,10 +165,10 @@ class Kubelet:
         self.random.shuffle(free)
         plugin = self.plugins[resource]
         ids = free[:count]
-        if plugin.options.get_preferred_allocation_available:
-            ids = self._preferred(plugin, free, count)
-        request = api.AllocateRequest(container_requests=[{"devices_ids": ids}])
         try:
+            if plugin.options.get_preferred_allocation_available:
+                ids = self._preferred(plugin, free, count)
+            request = api.AllocateRequest(container_requests=[{"devices_ids": ids}])
             answer = plugin.stub.Allocate(request, timeout=SECONDS).container_responses[0]
         except grpc.RpcError as error:
             raise Refused(error.details()) from error
