@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -42,10 +43,9 @@ def node(host: DriverRoot, tmp_path: Any) -> Limited:
     return Limited(str(tmp_path / "node"), host.path)
 
 
-@pytest.fixture
-def allocate(node: Limited) -> Iterator[Any]:
-    """The answer to an allocation of so many MiB, of one process in a container of 1 GiB."""
-    guest = node.container(core="30", memory="1GiB")
+@contextlib.contextmanager
+def asking(guest: Guest) -> Iterator[Any]:
+    """The answer to an allocation of so many MiB, of one process in a container."""
     process = guest.start(PYTHON, "-c", ASKS, stdin=subprocess.PIPE)
 
     def ask(mib: int) -> list[str]:
@@ -56,6 +56,13 @@ def allocate(node: Limited) -> Iterator[Any]:
 
     yield ask
     process.communicate(timeout=60)
+
+
+@pytest.fixture
+def allocate(node: Limited) -> Iterator[Any]:
+    """See `asking`; in a container of 1 GiB."""
+    with asking(node.container(core="30", memory="1GiB")) as ask:
+        yield ask
 
 
 def test_a_process_that_was_refused_gets_memory_when_the_share_has_grown_and_not_when_it_shrinks(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 
 from shim import older_shim
 from shim.conftest import DriverRoot
-from shim.guest import GIB, MIB, PYTHON, SHIM, Guest
+from shim.guest import GIB, MIB, SHIM, Guest
 from shim.policy_node import limits_of
-from shim.test_limit_live import ASKS, Limited
+from shim.test_limit_live import Limited, asking
 from vcuda_plugin import guest_slots
 
 SLICE = """
@@ -44,19 +43,11 @@ def started_then(node: Limited, older: str, **words: str) -> Guest:
 
 
 @pytest.fixture
-def asking(node: Limited, older: str) -> Iterator[tuple[Guest, Any]]:
+def asked(node: Limited, older: str) -> Iterator[tuple[Guest, Any]]:
     """A container of 1 GiB, and the answer to an allocation of so many MiB by its process."""
     guest = started_then(node, older, core="30", memory="1GiB")
-    process = guest.start(PYTHON, "-c", ASKS, stdin=subprocess.PIPE)
-
-    def ask(mib: int) -> list[str]:
-        assert process.stdin and process.stdout
-        process.stdin.write(f"{mib * MIB}\n")
-        process.stdin.flush()
-        return str(process.stdout.readline()).split()
-
-    yield guest, ask
-    process.communicate(timeout=60)
+    with asking(guest) as ask:
+        yield guest, ask
 
 
 def test_it_is_another_than_todays_and_knows_fields_that_were_there(older: str) -> None:
@@ -67,9 +58,9 @@ def test_it_is_another_than_todays_and_knows_fields_that_were_there(older: str) 
 
 
 def test_its_limit_is_todays_page_which_vcuda_limit_changes_and_reads(
-    node: Limited, asking: tuple[Guest, Any], capsys: Any
+    node: Limited, asked: tuple[Guest, Any], capsys: Any
 ) -> None:
-    guest, allocate = asking
+    guest, allocate = asked
     assert allocate(768) == ["CUDA_SUCCESS", str(256 * MIB), str(GIB)]
     assert allocate(512) == ["CUDA_ERROR_OUT_OF_MEMORY", str(256 * MIB), str(GIB)]
     assert guest.python(SLICE) == [GIB, 768 * MIB]
@@ -79,8 +70,8 @@ def test_its_limit_is_todays_page_which_vcuda_limit_changes_and_reads(
     assert allocate(512) == ["CUDA_SUCCESS", str(768 * MIB), str(2 * GIB)]
 
 
-def test_todays_watch_knows_its_processes(asking: tuple[Guest, Any]) -> None:
-    guest, allocate = asking
+def test_todays_watch_knows_its_processes(asked: tuple[Guest, Any]) -> None:
+    guest, allocate = asked
     assert allocate(512)[0] == "CUDA_SUCCESS"
     (process,) = guest.read_usage().processes
     assert sum(process.held_bytes) == 512 * MIB

@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from unit.arbitrated import World, elastic
-
-
-def steps(act: Callable[[], Any]) -> int:
-    """Lines of Python that it takes."""
-    taken = 0
-
-    def count(*_: Any) -> Any:
-        nonlocal taken
-        taken += 1
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
-        act()
-    finally:
-        sys.settrace(before)
-    return taken
+from unit.steps import steps
 
 
 def steps_of_a_look(folder: Path, containers: int, *waiting: str) -> int:

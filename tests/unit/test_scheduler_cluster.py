@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from unit import clusters
 from unit.clusters import SETTINGS, container, facts, node, told
 from unit.ground import GIB
+from unit.steps import steps
 from vcuda_oci import names
 from vcuda_oci.allocation import GpuShare
 from vcuda_plugin.scheduler.api import Unreachable
@@ -190,23 +190,12 @@ def test_a_filter_takes_as_many_steps_in_a_large_cluster_as_in_a_small_one() -> 
     ask = facts(clusters.pod("asking", container(core=30))).ask
     assert ask
 
-    def steps(nodes: int) -> int:
+    def steps_of_a_filter(nodes: int) -> int:
         there = [f"n{number}" for number in range(nodes)]
         cluster = clusters.cluster(*(node(name, told(name, 16, 16)) for name in there))
-        taken = 0
-
-        def count(*_: Any) -> Any:
-            nonlocal taken
-            taken += 1
-            return count
-
-        before = sys.gettrace()
-        sys.settrace(count)
-        try:
-            verdict = fit(cluster, ask, there[:10])
-        finally:
-            sys.settrace(before)
-        assert len(verdict.fitting) == 10
+        verdicts = []
+        taken = steps(lambda: verdicts.append(fit(cluster, ask, there[:10])))
+        assert [len(verdict.fitting) for verdict in verdicts] == [10]
         return taken
 
-    assert steps(20) == steps(400)
+    assert steps_of_a_filter(20) == steps_of_a_filter(400)
