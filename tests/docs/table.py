@@ -211,6 +211,7 @@ IN_PROSE = {
     "mount /proc": A_MEND,
     "runc spec": A_MEND,
     "systemctl status run-vcuda.mount": A_MEND,
+    "make arm64": "tests/shim/test_shim_arm64.py does so",
     "make install": "tests/packages/test_contents.py does so",
     "modprobe nvidia": "takes the driver's modules",
     "nvidia-modprobe -c 0 -u": "takes the driver's modules",

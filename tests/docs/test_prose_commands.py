@@ -111,7 +111,8 @@ def test_a_program_of_ours_has_what_the_text_says(said: Said) -> None:
     "said", [s for s in ALL if s.words[0] == "make"], ids=lambda s: f"{s.page} {s.text}"
 )
 def test_make_has_the_target_and_the_variables_that_the_text_says(said: Said) -> None:
-    rules = read("Makefile") + read("packaging/build.mk") + read("libvcuda/softgpu/build.mk")
+    makefile = read("Makefile")
+    rules = "".join([makefile, *map(read, re.findall(r"(?m)^include (.+)$", makefile))])
     for word in re.findall(r'[^\s"]+(?:"[^"]*")?', said.text)[1:]:
         name, is_variable, _ = word.partition("=")
         sought = (
