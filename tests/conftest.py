@@ -6,6 +6,11 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Whether an example is slow is a question to the machine and to what else it does.
+settings.register_profile("vcuda", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("vcuda")
 
 # What programs change for their process, which here is that of all tests: who then writes to a
 # socket that nobody reads would end them all.

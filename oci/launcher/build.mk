@@ -13,8 +13,8 @@ PROCFS_HOOK := build/lib/vcuda-procfs-hook
 BUILD_TARGETS += $(LAUNCHER) $(HOOK) $(PROCFS_HOOK)
 
 $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.h \
-             oci/launcher/release.h oci/launcher/report.h oci/launcher/settings.h \
-             oci/launcher/whole.h
+             oci/launcher/gone.h oci/launcher/release.h oci/launcher/report.h \
+             oci/launcher/settings.h oci/launcher/whole.h
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@musl-gcc $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<
