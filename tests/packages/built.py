@@ -13,8 +13,7 @@ from packages.machine import REPOSITORY
 
 THIS, NEXT = "0.1.0", "0.1.1"
 PARTS = ("runtime", "node-agent", "scheduler-extender", "softgpu")
-# By Debian's name, and by rpm's. Of arm64 there is the runtime; the others are for every machine, the
-# software GPU aside.
+# By Debian's name and by rpm's. The runtime is for each, the software GPU for amd64 alone.
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -28,13 +27,11 @@ def folder() -> str:
 
 def files(form: str, where: str, *parts: str, machine: str = "amd64") -> list[str]:
     """Paths of the packages of this form, `deb` or `rpm`, for a machine: all, or of these parts."""
-    others = {name for pair in ARCHITECTURES.items() if machine not in pair for name in pair}
-    found = []
-    for part in parts or PARTS:
-        paths = glob.glob(f"{where}/vcuda-{part}[-_]*.{form}")
-        (path,) = [path for path in paths if not path.endswith(tuple(f"{o}.{form}" for o in others))]
-        found.append(path)
-    return found
+    suitable = tuple(f"{one}.{form}" for one in (machine, ARCHITECTURES[machine], "all", "noarch"))
+    found = [glob.glob(f"{where}/vcuda-{part}[-_]*.{form}") for part in parts or PARTS]
+    found = [[path for path in paths if path.endswith(suitable)] for paths in found]
+    assert all(len(paths) == 1 for paths in found), found
+    return [path for (path,) in found]
 
 
 def next_version() -> str:

@@ -15,13 +15,13 @@ from shim.test_shim_leaks import ON_THE_MOCK, TWO_OF_THREE
 from shim.test_shim_loading import MOCKED
 
 CC = "aarch64-linux-gnu-gcc"
-SHIM = os.path.join(guest.BUILD, "arm64", "libvcuda.so.1")
+SHIM = os.path.join(guest.BUILD, "arm64", "lib", "libvcuda.so.1")
 EMULATED = ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu")
 
 
 @pytest.fixture(scope="module")
 def arm64() -> str:
-    made = [os.path.relpath(SHIM, guest.TOP)]
+    made = ["VCUDA_ARCH=arm64", os.path.relpath(SHIM, guest.TOP)]
     subprocess.run(["make", "--no-print-directory", *made], cwd=guest.TOP, check=True)
     return SHIM
 

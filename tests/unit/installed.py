@@ -14,6 +14,12 @@ from typing import Any
 from unit.ground import ROOT, write
 
 WARNINGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
+# By machine. arm64's programs are compiled as those of its packages, and run in emulation.
+COMPILERS = {
+    "amd64": ["gcc"],
+    "arm64": ["aarch64-linux-gnu-gcc", "-specs", "build/arm64/musl/musl-gcc.specs"],
+}
+EMULATOR = "/usr/bin/qemu-aarch64-static"
 
 
 class Recorder:
@@ -44,7 +50,9 @@ class Recorder:
 class Installed:
     """launcher, hook: the native programs, compiled for this prefix. settings: its config.toml."""
 
-    def __init__(self, prefix: Any, python: str = "/usr/bin/python3") -> None:
+    def __init__(
+        self, prefix: Any, python: str = "/usr/bin/python3", machine: str = "amd64"
+    ) -> None:
         self.prefix, self.python = str(prefix), python
         self.settings = self.prefix + "/etc/config.toml"
         self.python_path = self.prefix + "/lib/vcuda/python"
@@ -62,17 +70,19 @@ class Installed:
         flags = [*WARNINGS, "-static"]
         flags += [f'-DVCUDA_{name}="{value}"' for name, value in defines.items()]
         for program, source in ((self.launcher, "launcher.c"), (self.hook, "hook.c")):
-            source = f"{ROOT}/oci/launcher/{source}"
-            subprocess.run(["gcc", *flags, "-o", program, source], check=True)
+            words = [*COMPILERS[machine], *flags, "-o", program, f"oci/launcher/{source}"]
+            subprocess.run(words, cwd=ROOT, check=True)
+            if machine == "arm64":
+                emulate(program)
         self.configure(runtime=self.runtime.path)
 
     @classmethod
-    def told(cls, prefix: str) -> Installed:
+    def told(cls, prefix: str, machine: str = "amd64") -> Installed:
         """One whose Python leaves a line at each start: `python_starts` counts them."""
         python = prefix + "/python"
         source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/unit/told_python.c"]
         subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
-        return cls(prefix, python)
+        return cls(prefix, python, machine)
 
     def python_starts(self) -> int:
         try:
@@ -112,3 +122,9 @@ class Installed:
 
     def call(self, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run([self.launcher, *words], capture_output=True, **options)
+
+
+def emulate(program: str, root: str = "") -> None:
+    """Whoever calls it there gets it by the emulator, as by the kernel of its own machine."""
+    os.rename(root + program, f"{root}{program}.arm64")
+    write(root + program, f'#!/bin/sh\nexec {EMULATOR} {program}.arm64 "$@"\n', 0o755)
