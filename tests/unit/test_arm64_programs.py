@@ -97,3 +97,23 @@ def test_the_procfs_hook_looks_for_the_process_that_it_is_told_of() -> None:
         1,
         f"vcuda-procfs-hook: {place}: No such file or directory",
     )
+
+
+def test_on_its_own_machine_all_but_the_software_gpu_is_compiled() -> None:
+    """By that machine's own compilers: no cross compiler is asked for."""
+    words = ["make", "--no-print-directory", "-n", "-B", "compile"]
+    told = {
+        machine: subprocess.run(
+            [*words, f"MACHINE={machine}"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        for machine in ("x86_64", "aarch64")
+    }
+    assert "build/softgpu/" in told["x86_64"]
+    assert "softgpu" not in told["aarch64"]
+    assert "aarch64-linux-gnu" not in told["aarch64"]
+    for made in (
+        "build/lib/libvcuda.so.1",
+        "build/bin/vcuda-container-runtime",
+        "build/man/vcuda.1",
+    ):
+        assert made in told["aarch64"]
