@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from arm64 import EMULATOR, emulate
 from needed import cannot
 from packages import built, node
 from packages.machine import Machine
 from packages.ways import Way
-from unit.installed import EMULATOR, emulate
 
 FRONT_DOOR, HOOK = "/usr/bin/vcuda-container-runtime", "/usr/bin/vcuda-container-hook"
 # Of another machine's package dpkg and rpm know nothing of what it needs, nor that it could run.

@@ -11,15 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+import arm64
 from unit.ground import ROOT, write
 
 WARNINGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
 # By machine. arm64's programs are compiled as those of its packages, and run in emulation.
 COMPILERS = {
     "amd64": ["gcc"],
-    "arm64": ["aarch64-linux-gnu-gcc", "-specs", "build/arm64/musl/musl-gcc.specs"],
+    "arm64": [arm64.CC, "-specs", "build/arm64/musl/musl-gcc.specs"],
 }
-EMULATOR = "/usr/bin/qemu-aarch64-static"
 
 
 class Recorder:
@@ -73,7 +73,7 @@ class Installed:
             words = [*COMPILERS[machine], *flags, "-o", program, f"oci/launcher/{source}"]
             subprocess.run(words, cwd=ROOT, check=True)
             if machine == "arm64":
-                emulate(program)
+                arm64.emulate(program)
         self.configure(runtime=self.runtime.path)
 
     @classmethod
@@ -122,9 +122,3 @@ class Installed:
 
     def call(self, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run([self.launcher, *words], capture_output=True, **options)
-
-
-def emulate(program: str, root: str = "") -> None:
-    """Whoever calls it there gets it by the emulator, as by the kernel of its own machine."""
-    os.rename(root + program, f"{root}{program}.arm64")
-    write(root + program, f'#!/bin/sh\nexec {EMULATOR} {program}.arm64 "$@"\n', 0o755)

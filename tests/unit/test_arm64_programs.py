@@ -11,9 +11,10 @@ import subprocess
 
 import pytest
 
+from arm64 import EMULATOR
 from unit.front_door import Door
 from unit.ground import ROOT
-from unit.installed import EMULATOR, Installed
+from unit.installed import Installed
 
 # The fixtures and the tests of amd64's, for the programs below.
 from unit.test_delete import (  # noqa: F401
