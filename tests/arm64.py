@@ -37,9 +37,11 @@ def python(path: str) -> str:
 
 def _bring_debian() -> None:
     with tempfile.TemporaryDirectory(dir=os.path.dirname(DEBIAN)) as folder:
-        words = ["mmdebstrap", "--quiet", "--variant=extract", "--arch=arm64", "--include=python3"]
+        words = ["mmdebstrap", "--mode=chrootless", "--variant=extract", "--arch=arm64"]
         made = subprocess.run(
-            [*words, "bookworm", folder + "/debian.tar"], capture_output=True, text=True
+            [*words, "--include=python3", "bookworm", folder + "/debian.tar"],
+            capture_output=True,
+            text=True,
         )
         if made.returncode != 0:
             cannot(f"no Python of arm64: {made.stderr}")
