@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 
 from needed import cannot
 
@@ -18,6 +20,13 @@ DEBIAN = REPOSITORY + "/build/arm64/debian"
 PYTHON = DEBIAN + "/usr/bin/python3.11"
 
 
+def make(*targets: str) -> None:
+    """Targets of the Makefile, for arm64."""
+    words = ["make", "--no-print-directory", "VCUDA_ARCH=arm64", *targets]
+    with _turn():
+        subprocess.run(words, cwd=REPOSITORY, check=True)
+
+
 def emulate(program: str, root: str = "") -> None:
     """Whoever calls it below `root` gets it by the emulator."""
     os.rename(root + program, f"{root}{program}.arm64")
@@ -26,13 +35,20 @@ def emulate(program: str, root: str = "") -> None:
 
 def python(path: str) -> str:
     """Makes `path` a Python of arm64."""
-    os.makedirs(os.path.dirname(DEBIAN), exist_ok=True)
-    with open(DEBIAN + ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _turn():
         if not os.path.exists(PYTHON):
             _bring_debian()
     _write_script(path, f"{EMULATOR} -L {DEBIAN} {PYTHON}")
     return path
+
+
+@contextlib.contextmanager
+def _turn() -> Iterator[None]:
+    """Tests of several files begin at once."""
+    os.makedirs(os.path.dirname(DEBIAN), exist_ok=True)
+    with open(os.path.dirname(DEBIAN) + "/lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _bring_debian() -> None:

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from arm64 import CC, EMULATOR
+from arm64 import CC, EMULATOR, make
 from shim import guest
 from shim.conftest import Clients
 from shim.guest import GIB
@@ -21,8 +21,7 @@ EMULATED = (EMULATOR, "-L", "/usr/aarch64-linux-gnu")
 
 @pytest.fixture(scope="module")
 def arm64() -> str:
-    made = ["VCUDA_ARCH=arm64", os.path.relpath(SHIM, guest.TOP)]
-    subprocess.run(["make", "--no-print-directory", *made], cwd=guest.TOP, check=True)
+    make(os.path.relpath(SHIM, guest.TOP))
     return SHIM
 
 

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from arm64 import EMULATOR
+import arm64
 from unit.front_door import Door
 from unit.ground import ROOT
 from unit.installed import Installed
@@ -55,8 +55,7 @@ PROCFS_HOOK = "build/arm64/lib/vcuda-procfs-hook"
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    words = ["make", "--no-print-directory", "VCUDA_ARCH=arm64", PROCFS_HOOK]
-    subprocess.run(words, cwd=ROOT, check=True)
+    arm64.make(PROCFS_HOOK, "build/arm64/musl/version")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ def test_they_are_what_they_are_taken_for(built: Door, installed: Installed) -> 
 
 
 def procfs_hook(state: str) -> tuple[int, str]:
-    words = [EMULATOR, PROCFS_HOOK, "/", "/tmp", "tty"]
+    words = [arm64.EMULATOR, PROCFS_HOOK, "/", "/tmp", "tty"]
     ran = subprocess.run(words, cwd=ROOT, input=state, capture_output=True, text=True)
     return ran.returncode, ran.stderr.partition(";")[0]
 

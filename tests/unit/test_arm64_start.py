@@ -6,23 +6,19 @@ The tests are those of amd64; the runtime that is started is this machine's.
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import Any
 
 import pytest
 
 import arm64
 from unit.driver_root import DriverRoot
-from unit.ground import ROOT, shares_of
+from unit.ground import shares_of
 from unit.installed import Installed
 from unit.runtime_node import HALF_SHARE, Node, asking
 from unit.test_runtime import (  # noqa: F401
-    test_a_container_without_a_request_that_counts_notices_nothing,
     test_a_pod_is_known_by_its_engine_and_comes_back_to_its_share,
     test_a_request_becomes_a_record_and_an_edited_config,
     test_a_request_by_env_counts,
-    test_a_second_create_from_the_same_bundle_edits_once,
-    test_no_file_of_ours_is_left_open_in_the_runtime,
 )
 from unit.test_runtime_driver import (  # noqa: F401
     test_a_libcuda_of_the_images_own_is_covered,
@@ -39,8 +35,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def installed(python: str, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    words = ["make", "--no-print-directory", "build/arm64/musl/version"]
-    subprocess.run(words, cwd=ROOT, check=True)
+    arm64.make("build/arm64/musl/version")
     return Installed(tmp_path_factory.mktemp("prefix"), python, "arm64")
 
 
