@@ -1,9 +1,10 @@
-"""Compute policies end to end: what containers get of the software GPU while an arbiter grants."""
+"""Compute policies end to end: what containers get of the software GPU while an arbiter grants. In
+virtual time, but for the witnesses that it is so on a machine as well: those run alone."""
 
 from __future__ import annotations
 
-import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,9 +18,7 @@ from shim.softgpu_host import PRELUDE
 from vcuda_oci import pages
 from vcuda_plugin.demand import TOLD_FROM, reading
 
-pytestmark = pytest.mark.alone
-
-SECONDS = 5
+SECONDS = 30
 POINTS = 0.02
 LOST = 0.03
 SHAPES = {
@@ -88,18 +87,16 @@ def test_busy_containers_get_what_their_policies_say(
     node: PolicyNode, words: list[dict[str, str]], expected: list[float]
 ) -> None:
     guests = [node.container(**said) for said in words]
-    with node.arbiter():
-        shares = node.shares(guests, SECONDS, **SHAPES["async 1 ms"])
+    shares = node.granted_shares(guests, SECONDS, **SHAPES["async 1 ms"])
     check(shares, expected)
 
 
 @pytest.mark.parametrize("shape", ["async 50 us", "sync 5 ms", "sync 50 ms"])
 def test_whatever_the_kernels_are_elastic_ones_share_by_core(node: PolicyNode, shape: str) -> None:
     guests = [node.container(**elastic(core)) for core in (10, 30)]
-    with node.arbiter():
-        shares = node.shares(guests, 8, **SHAPES[shape])
+    shares = node.granted_shares(guests, SECONDS, **SHAPES[shape])
     # A window may hold one kernel more or less.
-    check(shares, [25, 75], POINTS + SHAPES[shape]["kernel_us"] / 1e6 / 8)
+    check(shares, [25, 75], POINTS + SHAPES[shape]["kernel_us"] / 1e6 / SECONDS)
 
 
 def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: PolicyNode) -> None:
@@ -110,8 +107,7 @@ def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: P
         *(best_effort(5), best_effort(5)),
     ]
     guests = [node.container(**said) for said in words]
-    with node.arbiter():
-        shares = node.shares(guests, 8, **SHAPES["async 1 ms"])
+    shares = node.granted_shares(guests, SECONDS, **SHAPES["async 1 ms"])
     # 18 are left over beyond the guarantees and the floors, for weights of 20, 20 and 40.
     check(shares, [20, 10, 24.5, 10, 14.5, 19, 1, 1])
 
@@ -119,7 +115,7 @@ def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: P
 def test_without_an_arbiter_each_has_what_is_reserved(node: PolicyNode) -> None:
     words = [fixed(20), elastic(30), weighted(20, 500), best_effort(10)]
     guests = [node.container(**said) for said in words]
-    assert node.shares(guests, 3) == [
+    assert node.shares_on(node.clock(len(guests)), guests, 10) == [
         pytest.approx(percent / 100, abs=POINTS) for percent in (20, 30, 20, 10)
     ]
 
@@ -135,6 +131,7 @@ while True:
 """
 
 
+@pytest.mark.alone
 def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode) -> None:
     neighbour, guest = node.container(**fixed(70)), node.container(**elastic(30))
     with node.arbiter():
@@ -142,11 +139,11 @@ def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode) -> None:
         try:
             assert until(lambda: neighbour.read_usage().gpus[0].launches > 20, 20)
             alone = busy_share(neighbour, 1)
-            process = node.busy(guest, SECONDS + 1)
+            process = node.busy(guest, 6)
             time.sleep(1)
             before = neighbour.read_usage().gpus[0].busy_ns
-            share = busy_share(guest, SECONDS - 1)
-            used = (neighbour.read_usage().gpus[0].busy_ns - before) / 1e9 / (SECONDS - 1)
+            share = busy_share(guest, 4)
+            used = (neighbour.read_usage().gpus[0].busy_ns - before) / 1e9 / 4
             share_of(process)
         finally:
             bursts.kill()
@@ -154,7 +151,7 @@ def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode) -> None:
     # Its kernels take turns with the other's now, so it comes to fewer of them.
     assert 0.1 < used <= alone < 0.22
     # A trial of the neighbour may fall in: a tenth of a second in which nobody has what it leaves.
-    assert share + used >= 1 - LOST - 0.1 / (SECONDS - 1)
+    assert share + used >= 1 - LOST - 0.1 / 4
 
 
 class Shown(NamedTuple):
@@ -174,6 +171,7 @@ def shown(guest: Guest) -> Shown:
     return Shown(*found)
 
 
+@pytest.mark.alone
 def test_a_program_that_waits_for_its_share_shows_it_while_it_waits(node: PolicyNode) -> None:
     guest = node.container(**fixed(1))
     process = node.busy(guest, 30, **SHAPES["sync 50 ms"])
@@ -190,6 +188,7 @@ def test_a_program_that_waits_for_its_share_shows_it_while_it_waits(node: Policy
     assert waited == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.alone
 def test_a_kernel_of_half_a_second_shows_until_when_it_takes(node: PolicyNode) -> None:
     guest = node.container(**elastic(99))
     process = node.busy(guest, 4, kernel_us=500_000, ahead=0)
@@ -229,6 +228,7 @@ def pair(node: PolicyNode) -> Iterator[tuple[Guest, Guest]]:
     process.communicate(timeout=30)
 
 
+@pytest.mark.alone
 def test_an_elastic_neighbour_has_given_back_when_one_wakes(
     node: PolicyNode, pair: tuple[Guest, Guest]
 ) -> None:
@@ -244,6 +244,7 @@ def test_an_elastic_neighbour_has_given_back_when_one_wakes(
         assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
 
 
+@pytest.mark.alone
 def test_when_the_arbiter_is_killed_what_is_reserved_holds_again(
     node: PolicyNode, pair: tuple[Guest, Guest]
 ) -> None:
@@ -261,17 +262,24 @@ def test_when_the_arbiter_is_killed_what_is_reserved_holds_again(
     assert busy_share(busy, 1.5) == pytest.approx(0.5, abs=POINTS)
 
 
+LIAR = """
+import os, sys, time
+end = time.monotonic() + 30
+with open(sys.argv[1], "r+b", buffering=0) as usage:
+    while time.monotonic() < end:
+        os.pwrite(usage.fileno(), os.urandom(4096), 0)
+        time.sleep(0.01)
+"""
+
+
 def test_a_container_that_scribbles_on_its_usage_page_takes_nothing_from_another(
     node: PolicyNode,
 ) -> None:
     """It may say that it wants, and gets what a container that wants would get."""
     honest, liar = node.container(**elastic(60)), node.container(**elastic(20))
-    with node.arbiter():
-        process = node.busy(honest, SECONDS)
-        end = time.monotonic() + SECONDS
-        with open(liar.usage, "r+b", buffering=0) as usage:
-            while time.monotonic() < end:
-                os.pwrite(usage.fileno(), os.urandom(4096), 0)
-                time.sleep(0.01)
-        # Of the 20 that are left over the liar may have a quarter.
-        assert share_of(process) > 0.75 - POINTS
+    clock = node.clock(3)
+    with node.arbiter(clock), subprocess.Popen(clock.seat(PYTHON, "-c", LIAR, liar.usage)) as lies:
+        (share,) = node.shares_on(clock, [honest], SECONDS)
+        lies.kill()
+    # Of the 20 that are left over the liar may have a quarter.
+    assert share > 0.75 - POINTS
