@@ -111,17 +111,25 @@ class PolicyNode:
         with self.arbiter(clock):
             return self.shares_on(clock, guests, seconds, **shape)
 
-    @contextlib.contextmanager
-    def arbiter(self, clock: Clock | None = None) -> Iterator[subprocess.Popen[str]]:
-        """While it lasts, the arbiter runs; at the end it is told to end, and does."""
-        path = os.pathsep.join(os.path.join(TOP, part) for part in ("oci", "plugin"))
-        command = [PYTHON, "-c", ARBITER, self.state_dir]
-        process = subprocess.Popen(
-            clock.seat(*command, "virtual") if clock else command,
+    def program(self, code: str, *words: str, clock: Clock | None = None) -> subprocess.Popen[str]:
+        """A program of the host's, which has the product's modules."""
+        command = [PYTHON, "-c", code, *words]
+        path = os.pathsep.join(
+            os.path.join(TOP, part) for part in ("oci", "runtime_hook", "plugin")
+        )
+        return subprocess.Popen(
+            clock.seat(*command) if clock else command,
             env={"PATH": os.environ["PATH"], "PYTHONPATH": path, **self.env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+        )
+
+    @contextlib.contextmanager
+    def arbiter(self, clock: Clock | None = None) -> Iterator[subprocess.Popen[str]]:
+        """While it lasts, the arbiter runs; at the end it is told to end, and does."""
+        process = self.program(
+            ARBITER, self.state_dir, *(["virtual"] if clock else []), clock=clock
         )
         try:
             assert process.stdout is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from shim.conftest import DriverRoot
-from shim.guest import GIB, MIB, PYTHON, TOP, Guest
+from shim.guest import GIB, MIB, PYTHON, Guest
 from shim.policy_node import PolicyNode, limits_of
 from shim.virtual_time import Clock, answer
 from unit.ground import write
@@ -115,15 +114,8 @@ print(json.dumps(shares), file=said)
 def start_changes(
     node: Limited, clock: Clock, cores: str, settle: float, *guests: Guest
 ) -> subprocess.Popen[str]:
-    paths = (os.path.join(TOP, part) for part in ("oci", "runtime_hook"))
     words = (node.config(), cores, str(settle), *(guest.usage for guest in guests))
-    return subprocess.Popen(
-        clock.seat(PYTHON, "-c", CHANGES, *words),
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths)},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    return node.program(CHANGES, *words, clock=clock)
 
 
 def test_a_busy_program_has_its_new_share_within_a_tenth_of_a_second(node: Limited) -> None:
