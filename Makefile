@@ -38,7 +38,7 @@ prepare: ## install the distribution's packages and the virtual environment
 .PHONY: build compile
 build: prepare ## compile the shim, the launcher and the software GPU
 	@echo '[build] shim, launcher, software GPU'
-	@$(MAKE) --no-print-directory compile
+	@$(MAKE) --no-print-directory -j$$(nproc) compile
 
 compile: $(BUILD_TARGETS)
 
