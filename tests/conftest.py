@@ -35,6 +35,9 @@ LONG = (
     "integration/test_dashboards_live.py",
     "integration/test_event_teller.py",
     "chart/test_helm.py",
+    "unit/test_cdi.py",
+    "unit/test_door.py",
+    "unit/test_scheduler_leader_races.py",
 )
 
 # What programs change for their process, which here is that of all tests: who then writes to a
