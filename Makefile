@@ -50,7 +50,7 @@ prepare: ## install the distribution's packages and the virtual environment
 .PHONY: build compile
 build: prepare ## compile the shim, the launcher and the software GPU
 	@echo '[build] shim, launcher, software GPU'
-	@$(MAKE) --no-print-directory compile
+	@$(MAKE) --no-print-directory -j$$(nproc) compile
 
 compile: $(RUNTIME_TARGETS) $(BUILD_TARGETS)
 
@@ -62,14 +62,14 @@ arm64: build ## the runtime for arm64, by a cross compiler, below build/arm64
 
 # It ends with 5 where ARGS leave it no test: one of the two calls may be left none.
 PYTEST = $(VENV)/bin/python -m pytest
-# Half as many again as processors: for half of its time a test waits.
-AT_A_TIME = $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
+# Twice as many as processors: for more than half of its time a test waits.
+AT_A_TIME = $(shell echo $$(($$(nproc) * 2)))
 .PHONY: test
 test: packages ## every test, on real engines and the software GPU; ARGS=… goes to pytest
 	-@tests/packages/make-root
 	@echo '[test] $(AT_A_TIME) at a time'
 	@rm -f build/none
-	@$(PYTEST) -n $(AT_A_TIME) --dist loadfile -m 'not alone' $(ARGS) || { [ $$? = 5 ] && touch build/none; }
+	@$(PYTEST) -n $(AT_A_TIME) --dist loadfile --no-loadscope-reorder -m 'not alone' $(ARGS) || { [ $$? = 5 ] && touch build/none; }
 	@echo '[test] alone: what measures shares of time'
 	@$(PYTEST) -m alone $(ARGS) || { [ $$? = 5 ] && ! rm build/none 2>/dev/null; }
 
