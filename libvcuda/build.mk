@@ -1,7 +1,7 @@
-# The shim: build/lib/libvcuda.so.1 and build/abi_print.
+# The shim, $(OUT)/lib/libvcuda.so.1, and build/abi_print.
 
 VCUDA_SOURCES := $(wildcard libvcuda/src/*.c)
-VCUDA_OBJECTS := $(VCUDA_SOURCES:libvcuda/src/%.c=build/obj/vcuda/%.o) build/obj/vcuda/entries.o
+VCUDA_OBJECTS := $(VCUDA_SOURCES:libvcuda/src/%.c=$(OUT)/obj/vcuda/%.o) $(OUT)/obj/vcuda/entries.o
 VCUDA_VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 VCUDA_GENERATED := build/generated/entries.S build/generated/real.h build/generated/vcuda.map
 VCUDA_CFLAGS = $(CFLAGS_COMMON) -D_GNU_SOURCE -fvisibility=hidden -fPIC -Ilibvcuda -Ilibvcuda/src \
@@ -23,43 +23,23 @@ build/generated/.made: libvcuda/policy.list $(wildcard libvcuda/generate/*.py)
 
 $(VCUDA_GENERATED): build/generated/.made ;
 
-build/obj/vcuda/%.o: libvcuda/src/%.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h)
+$(OUT)/obj/vcuda/%.o: libvcuda/src/%.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h)
 	@mkdir -p $(@D)
 	@echo "cc        $<"
 	@$(CC) $(VCUDA_CFLAGS) -c -o $@ $<
 
-build/obj/vcuda/mark.o: pyproject.toml
+$(OUT)/obj/vcuda/mark.o: pyproject.toml
 
-build/obj/vcuda/entries.o: build/generated/entries.S libvcuda/src/entries.inc
+$(OUT)/obj/vcuda/entries.o: build/generated/entries.S libvcuda/src/entries.inc
 	@mkdir -p $(@D)
 	@$(CC) -Ilibvcuda/src -c -o $@ $<
 
 # Made beside and renamed: a process that has the old file mapped keeps it.
-build/lib/libvcuda.so.1: $(VCUDA_OBJECTS) libvcuda/build.mk
+$(OUT)/lib/libvcuda.so.1: $(VCUDA_OBJECTS) libvcuda/build.mk
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(CC) -o $@.new $(VCUDA_OBJECTS) $(VCUDA_LDFLAGS)
 	@mv -f $@.new $@
-
-# The shim for arm64: build/arm64/libvcuda.so.1.
-ARM64_CC := aarch64-linux-gnu-gcc
-
-build/arm64/%.o: libvcuda/src/%.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h)
-	@mkdir -p $(@D)
-	@echo "cc arm64  $<"
-	@$(ARM64_CC) $(VCUDA_CFLAGS) -c -o $@ $<
-
-build/arm64/entries.o: build/generated/entries.S libvcuda/src/entries.inc
-	@mkdir -p $(@D)
-	@$(ARM64_CC) -Ilibvcuda/src -c -o $@ $<
-
-build/arm64/libvcuda.so.1: $(VCUDA_OBJECTS:build/obj/vcuda/%=build/arm64/%)
-	@echo "link      $@"
-	@$(ARM64_CC) -o $@ $^ $(VCUDA_LDFLAGS)
-
-.PHONY: arm64
-arm64: build ## the shim for arm64, by a cross compiler
-	@$(MAKE) --no-print-directory build/arm64/libvcuda.so.1
 
 # The shim itself under a sanitizer, for tests/shim/test_shim_sanitizers.py. TSan ignores fences, and
 # gcc says so at each: device.c reads the limits page under one.
@@ -71,7 +51,7 @@ build/sanitize/$(1)/%.o: libvcuda/src/%.c $$(VCUDA_GENERATED) $$(wildcard libvcu
 	@mkdir -p $$(@D)
 	@$$(CC) $$(VCUDA_CFLAGS) -O1 -fno-omit-frame-pointer $$(SANITIZE_$(1)) -c -o $$@ $$<
 
-build/sanitize/$(1)/libvcuda.so.1: $$(VCUDA_SOURCES:libvcuda/src/%.c=build/sanitize/$(1)/%.o) build/obj/vcuda/entries.o
+build/sanitize/$(1)/libvcuda.so.1: $$(VCUDA_SOURCES:libvcuda/src/%.c=build/sanitize/$(1)/%.o) $$(OUT)/obj/vcuda/entries.o
 	@$$(CC) -o $$@.new $$(SANITIZE_$(1)) $$^ $$(VCUDA_LDFLAGS)
 	@mv -f $$@.new $$@
 endef
@@ -91,7 +71,7 @@ build/fuzz/%.o: %.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h 
 	@mkdir -p $(@D)
 	@clang $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link -c -o $@ $<
 
-build/fuzz/pages: $(FUZZ_SOURCES:%.c=build/fuzz/%.o) build/obj/vcuda/entries.o
+build/fuzz/pages: $(FUZZ_SOURCES:%.c=build/fuzz/%.o) $(OUT)/obj/vcuda/entries.o
 	@echo "link      $@"
 	@clang -fsanitize=fuzzer,address,undefined -o $@ $^ -pthread -l:libdl.so.2
 
@@ -99,4 +79,5 @@ build/abi_print: libvcuda/abi_print.c libvcuda/vcuda_abi.h
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS_COMMON) -Ilibvcuda -o $@ $<
 
-BUILD_TARGETS += build/lib/libvcuda.so.1 build/abi_print
+RUNTIME_TARGETS += $(OUT)/lib/libvcuda.so.1
+BUILD_TARGETS += build/abi_print

@@ -37,12 +37,12 @@ $(COMPLETION): runtime_hook/vcuda_hook/completion.py $(PARSERS)
 	@mv $@.new $@
 
 .PHONY: packages
-packages: build ## debs and rpms, into build/packages
+packages: arm64 ## debs and rpms, into build/packages
 	@echo '[packages] debs and rpms'
 	@packaging/packages
 
 .PHONY: release
-release: build ## what is published of a version: packages, SBOM, notes, checksums
+release: arm64 ## what is published of a version: packages, SBOM, notes, checksums
 	@packaging/release
 
 MADE_PAGES := settings flags errors

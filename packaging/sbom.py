@@ -1,8 +1,8 @@
 """The bill of materials of a folder of packages, and a chart: CycloneDX 1.6 in JSON, on stdout.
 
 usage: sbom.py FOLDER, with VCUDA_VERSION and SOURCE_DATE_EPOCH. What is in a package that is not
-ours: musl, which the static programs are linked with. What it needs beside it: its Depends; of the
-chart the one image that is not ours.
+ours: musl, which the static programs are linked with: this host's, or what packaging/musl-arm64 has
+brought. What it needs beside it: its Depends; of the chart the one image that is not ours.
 """
 
 from __future__ import annotations
@@ -36,12 +36,6 @@ def main() -> None:
     )
     made = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc)
     bom = Bom(metadata=BomMetaData(component=product, timestamp=made))
-    musl = Component(
-        name="musl",
-        version=output("dpkg-query", "-W", "-f", "${Version}", "musl-dev"),
-        bom_ref="musl",
-        licenses=[LicenseFactory().make_from_string("MIT")],
-    )
     digests, packages = [], []
     for name in sorted(os.listdir(folder)):
         form = name.rpartition(".")[2]
@@ -49,6 +43,7 @@ def main() -> None:
             continue
         with open(f"{folder}/{name}", "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()
+        architecture = architecture_of(name, form)
         short = name.replace("_", "-").partition(f"-{version}")[0]
         package = Component(
             name=short,
@@ -56,13 +51,13 @@ def main() -> None:
             type=ComponentType.APPLICATION,
             bom_ref=name,
             licenses=OURS,
-            purl=PackageURL(FORMS[form], "vcuda", short, version),
+            purl=PackageURL(FORMS[form], "vcuda", short, version, architecture),
             hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
         )
         digests.append(digest)
         packages.append(package)
         bom.components.add(package)
-        needs = [musl] if package.name in STATIC else []
+        needs = [musl(architecture["arch"])] if package.name in STATIC else []
         needs += [outside(word) for word in depends(f"{folder}/{name}", form)]
         bom.components.update(needs)
         bom.register_dependency(package, needs)
@@ -70,6 +65,27 @@ def main() -> None:
     # The same packages are the same bill.
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_OID, " ".join(digests))
     print(JsonV1Dot6(bom).output_as_string(indent=2))
+
+
+def architecture_of(name: str, form: str) -> dict[str, str]:
+    """As qualifiers of a package URL, which has it by the form's own name."""
+    if form == "tgz":
+        return {}
+    return {"arch": name.removesuffix("." + form).rpartition("_" if form == "deb" else ".")[2]}
+
+
+def musl(architecture: str) -> Component:
+    if architecture in ("arm64", "aarch64"):
+        with open("build/arm64/musl/version") as file:
+            version = file.read().strip()
+    else:
+        version = output("dpkg-query", "-W", "-f", "${Version}", "musl-dev")
+    return Component(
+        name="musl",
+        version=version,
+        bom_ref=f"musl {version}",
+        licenses=[LicenseFactory().make_from_string("MIT")],
+    )
 
 
 def depends(path: str, form: str) -> list[str]:

@@ -2,14 +2,61 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Whether an example is slow is a question to the machine and to what else it does.
+settings.register_profile("vcuda", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("vcuda")
+
+# Files that take long, the longest first. They begin first: for one that begins last the others
+# wait. `--durations=0` tells how long each takes.
+LONG = (
+    "unit/test_other_pythons.py",
+    "docs/test_commands.py",
+    "integration/test_hostile_races.py",
+    "integration/test_short_runs.py",
+    "integration/test_gpu_health.py",
+    "shim/test_shim_sanitizers.py",
+    "packages/test_contents.py",
+    "integration/test_scheduler_leader.py",
+    "shim/test_shim_misuse.py",
+    "packages/test_killed.py",
+    "integration/test_pod_events.py",
+    "integration/test_kubelet_manners.py",
+    "packages/test_containerfile.py",
+    "packages/test_reproducible.py",
+    "integration/test_cdi.py",
+    "fuzz/test_fuzz.py",
+    "integration/test_starts_leave_nothing.py",
+    "packages/test_services.py",
+    "shim/test_shim_fuzz.py",
+    "integration/test_bypass_watch.py",
+    "integration/test_node_agent_door.py",
+    "integration/test_dashboards_live.py",
+    "integration/test_event_teller.py",
+    "chart/test_helm.py",
+    "unit/test_cdi.py",
+    "unit/test_door.py",
+    "unit/test_scheduler_leader_races.py",
+)
 
 # What programs change for their process, which here is that of all tests: who then writes to a
 # socket that nobody reads would end them all.
 _CHANGED = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    places = {os.path.join(here, name): place for place, name in enumerate(LONG)}
+    gone = [path for path in places if not os.path.exists(path)]
+    if gone:
+        raise pytest.UsageError(f"LONG in tests/conftest.py names {gone}, which are no files")
+    items.sort(key=lambda item: places.get(str(item.path), len(LONG)))
 
 
 @pytest.fixture(autouse=True)

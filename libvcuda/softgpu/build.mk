@@ -21,7 +21,11 @@ softgpu_objects = $(patsubst %,$(SOFTGPU_OUT)/obj/%.o,$(1))
 
 SOFTGPU_TARGETS := $(addprefix $(SOFTGPU_OUT)/,libcuda.so.1 libnvidia-ml.so.1 nvidia-smi softgpu \
   vcuda-workload libsoftclock.so.1)
+# The gates are x86-64's assembly.
+MACHINE := $(shell uname -m)
+ifeq ($(MACHINE),x86_64)
 BUILD_TARGETS += $(SOFTGPU_TARGETS)
+endif
 
 .PHONY: softgpu
 softgpu: $(SOFTGPU_TARGETS) ## the software GPU's libraries and programs

@@ -4,7 +4,8 @@
    no GPU: all of these calls are passed on to runc or crun by one exec. Only a create, run or
    restore whose config.json may hold a request starts Python (oci/vcuda_oci/runtime.py). "May" is a
    search for words in the raw text; whether it does, Python decides. The delete of a container that
-   holds a share is waited for, and the share given back (release.h).
+   holds a share is waited for, and the share given back (release.h); that of one which is deleted
+   already is answered from here (gone.h).
 
    The paths are compiled in, so that no variable of anybody's environment decides what runs as
    root: VCUDA_CONFIG, VCUDA_PYTHON, VCUDA_PYTHON_PATH.  */
@@ -27,6 +28,7 @@
 
 #include "arguments.h"
 #include "door.h"
+#include "gone.h"
 #include "release.h"
 #include "report.h"
 #include "settings.h"
@@ -278,5 +280,7 @@ main (int argc, char **argv)
     share_and_become (runtime, argc, argv, held.state_dir);
   if (find_record (&held, runtime, path))
     delete_and_release (runtime, argv, &held);
+  if (deletes_nobody (argv + 1, runtime))
+    return 0;
   become (runtime, argv);
 }

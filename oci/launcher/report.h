@@ -69,10 +69,12 @@ write_log (const char *path, const char *format, const char *line)
     close (fd);
 }
 
-/* What the engine says before the verb, as far as it matters here: NULL where it is not said.  */
+/* What the engine says before the verb, as far as it matters here: NULL where it is not said.
+   says_more: something that changes what the runtime does, or tells.  */
 struct global_options
 {
   const char *root, *log, *format;
+  bool says_more;
 };
 
 /* Where the global options end, at the verb if there is one.  */
@@ -92,6 +94,8 @@ read_global_options (char **words, struct global_options *said)
         said->format = value ? value : "";
       else if (name && strcmp (name, "root") == 0)
         said->root = value ? value : "";
+      else if (name || strcmp (*words, "--systemd-cgroup") != 0)
+        said->says_more = true;
     }
   return words;
 }

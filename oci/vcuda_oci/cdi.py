@@ -9,7 +9,7 @@ one hook, `vcuda-container-hook cdi`.
 from __future__ import annotations
 
 from . import edits as edit
-from . import names
+from . import machine, names
 from .allocation import Allocation, GpuShare
 from .edits import Edits
 
@@ -92,7 +92,7 @@ def _edits(
     allocation = Allocation("cdi", shares, {}, "", [], [0, 0], 0, {})
     made = Edits()
     native = host.folder[len(host.root) :]
-    other = _FOLDERS if native not in _FOLDERS else ("/usr/lib/x86_64-linux-gnu",)
+    other = _FOLDERS if native not in _FOLDERS else (machine.THIS.multiarch,)
     for folder in (native, *other):
         part = edit.edits_for(allocation, host, paths, folder, offered)
         made.devices = part.devices

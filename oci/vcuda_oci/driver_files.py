@@ -107,11 +107,11 @@ BINARY_FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/bin")
 
 # Below /etc, /usr/share, or in an installation without either the root itself: what the loaders of
 # Vulkan, EGL and OpenCL read to find the driver, and the driver's own data. The second name of a
-# pair is that of packages for several architectures; inside, all have the first.
+# pair is that of packages for several machines; inside, all have the first.
 VENDOR_FOLDERS = ("/etc", "/usr/share", "")
 VENDOR_FILES = (
     ("OpenCL/vendors/nvidia.icd",),
-    ("vulkan/icd.d/nvidia_icd.json", "vulkan/icd.d/nvidia_icd.x86_64.json"),
+    ("vulkan/icd.d/nvidia_icd.json", "vulkan/icd.d/nvidia_icd.{machine}.json"),
     ("vulkan/icd.d/nvidia_layers.json",),
     ("vulkan/implicit_layer.d/nvidia_layers.json",),
     ("glvnd/egl_vendor.d/10_nvidia.json",),
@@ -124,18 +124,14 @@ VENDOR_FILES = (
     ("X11/xorg.conf.d/10-nvidia.conf",),
     ("X11/xorg.conf.d/nvidia-drm-outputclass.conf",),
 )
-# Of the X server, by path; the versioned one gets its plain name inside.
-XORG_FOLDERS = [
-    f"{library}/{folder}"
-    for library in ("/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu")
-    for folder in (
-        "nvidia/xorg",
-        "xorg/modules/drivers",
-        "xorg/modules/extensions",
-        "xorg/modules/updates/drivers",
-        "xorg/modules/updates/extensions",
-    )
-]
+# Of the X server, below a library folder; the versioned one gets its plain name inside.
+XORG_FOLDERS = (
+    "nvidia/xorg",
+    "xorg/modules/drivers",
+    "xorg/modules/extensions",
+    "xorg/modules/updates/drivers",
+    "xorg/modules/updates/extensions",
+)
 XORG_MODULES = ("nvidia_drv.so", "libglxserver_nvidia.so")
 FIRMWARE_FOLDER = "/lib/firmware/nvidia"
 

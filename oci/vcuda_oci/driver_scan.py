@@ -2,24 +2,22 @@
 
 Debian keeps libraries in multiarch folders, its own packages behind /etc/alternatives, Red Hat's
 family in /usr/lib64 and, of 32 bits, /usr/lib; a driver that lives in a container has one of these
-below its root.
+below its root. Libraries for another machine are none of the driver's.
 """
 
 from __future__ import annotations
 
 import os
 
-from . import driver_files, files, ldcache
+from . import driver_files, files, ldcache, machine
 from .errors import VcudaError
 
-LIBRARY_FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
+# After Debian's.
+_LIBRARY_FOLDERS = (
     "/usr/lib64",
     "/usr/lib",
     "/lib64",  # of roots that hold a driver and nothing else
 )
-LIBRARY_FOLDERS_32_BIT = ("/usr/lib/i386-linux-gnu", "/usr/lib32", "/usr/lib")
 _LD_SO_CACHE = "/etc/ld.so.cache"
 _KERNEL_VERSION = "/proc/driver/nvidia/version"
 
@@ -46,8 +44,8 @@ def find(root: str) -> DriverFiles:
         cache = files.read(root + _LD_SO_CACHE, follow=True)
     except OSError:
         cache = b""
-    architectures = (ldcache.X86_64, ldcache.AARCH64)
-    cached = ldcache.libraries(cache, driver_files.PREFIXES, architectures)
+    native = (ldcache.NATIVE[machine.THIS.name],)
+    cached = ldcache.libraries(cache, driver_files.PREFIXES, native)
     link, final = _libcuda(root, [path for name, path in cached if name == "libcuda.so.1"])
     found = DriverFiles(root, _version_of(final), root + os.path.dirname(final))
     looked_in = [_LD_SO_CACHE, os.path.dirname(link), os.path.dirname(final), "/etc/alternatives"]
@@ -61,8 +59,9 @@ def find(root: str) -> DriverFiles:
     for name, meant in driver_files.ALSO_NAMED.items():
         if meant in found.libraries:
             found.libraries[name] = found.libraries[meant]
-    cached = ldcache.libraries(cache, driver_files.PREFIXES, (ldcache.I386,))
-    looked_in += _add_32_bit(found, [os.path.dirname(path) for _, path in cached])
+    if machine.THIS.folders_32_bit:
+        cached = ldcache.libraries(cache, driver_files.PREFIXES, (ldcache.I386,))
+        looked_in += _add_32_bit(found, [os.path.dirname(path) for _, path in cached])
     looked_in += _add_others(found)
     found.looked_in = list(dict.fromkeys(root + path for path in looked_in))
     return found
@@ -84,7 +83,7 @@ def _libcuda(root: str, cached: list[str]) -> tuple[str, str]:
     Without a kernel driver that tells, or one of its version, the first there is.
     """
     kernel = kernel_version(root)
-    folders = [*map(os.path.dirname, cached), *LIBRARY_FOLDERS]
+    folders = [*map(os.path.dirname, cached), machine.THIS.multiarch, *_LIBRARY_FOLDERS]
     candidates = [f"{folder}/libcuda.so.1" for folder in folders]
     if kernel:
         candidates += [f"{folder}/libcuda.so.{kernel}" for folder in folders]
@@ -147,7 +146,7 @@ def _add_library(found: dict[str, str], name: str, root: str, path: str, version
 
 def _add_32_bit(found: DriverFiles, folders: list[str]) -> list[str]:
     """The libraries for 32-bit programs; returns where they were looked for."""
-    folders = list(dict.fromkeys((*folders, *LIBRARY_FOLDERS_32_BIT)))
+    folders = list(dict.fromkeys((*folders, *machine.THIS.folders_32_bit)))
     for folder in folders:
         there: dict[str, str] = {}
         _add_libraries(there, found.root, folder, found.version)
@@ -169,17 +168,24 @@ def _is_32_bit(path: str) -> bool:
 
 def _add_others(found: DriverFiles) -> list[str]:
     """Binaries, vendor files, X modules, firmware; returns where they were looked for."""
-    looked_in = [*driver_files.BINARY_FOLDERS, *driver_files.XORG_FOLDERS]
+    native = machine.THIS
+    xorg = [
+        f"{library}/{folder}"
+        for library in ("/usr/lib", "/usr/lib64", native.multiarch)
+        for folder in driver_files.XORG_FOLDERS
+    ]
+    looked_in = [*driver_files.BINARY_FOLDERS, *xorg]
     for folder in reversed(driver_files.BINARY_FOLDERS):
         for name in driver_files.BINARIES:
             _add_file(found, f"/usr/bin/{name}", f"{folder}/{name}")
     for names in driver_files.VENDOR_FILES:
         for folder in reversed(driver_files.VENDOR_FOLDERS):
             for name in reversed(names):
+                name = name.format(machine=native.name)
                 looked_in.append(os.path.dirname(f"{folder}/{name}"))
                 # Where an installation has its own place for them, the loaders still look here.
                 _add_file(found, f"{folder or '/etc'}/{names[0]}", f"{folder}/{name}")
-    for folder in driver_files.XORG_FOLDERS:
+    for folder in xorg:
         for module in driver_files.XORG_MODULES:
             for name in (module, f"{module}.{found.version}"):
                 _add_file(found, f"{folder}/{module}", f"{folder}/{name}")

@@ -7,7 +7,7 @@ mounts this host's libraries over them. Nothing is mounted, run or believed of w
 
 from __future__ import annotations
 
-from . import rootfs
+from . import machine, rootfs
 from .request import environment_of
 from .rootfs import Tree
 
@@ -17,18 +17,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 OURS = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
-# The loader's own folders, what ldconfig is told in common images, what CUDA images set
-# LD_LIBRARY_PATH to, and where other hosts' drivers are mounted.
+# Beside Debian's: the loader's own folders, what ldconfig is told in common images, what CUDA
+# images set LD_LIBRARY_PATH to, and where other hosts' drivers are mounted.
 _FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/lib/x86_64-linux-gnu",
     "/usr/lib64",
     "/lib64",
     "/usr/lib",
     "/lib",
     "/usr/local/lib",
     "/usr/local/lib64",
-    "/usr/local/lib/x86_64-linux-gnu",
     "/usr/local/nvidia/lib",
     "/usr/local/nvidia/lib64",
     "/usr/lib/wsl/lib",
@@ -86,7 +83,8 @@ def _mounted(tree: Tree, spec: Any) -> list[str]:
 
 def _folders(tree: Tree, spec: Any) -> list[str]:
     """Folders that a loader in the image may search, each once, as they are without symlinks."""
-    wanted = list(_FOLDERS)
+    debians = machine.THIS.multiarch.removeprefix("/usr")
+    wanted = [*(root + debians for root in ("/usr", "", "/usr/local")), *_FOLDERS]
     wanted += [
         f"/usr/local/{name}/compat" for name in tree.names("/usr/local") if name.startswith("cuda")
     ]
@@ -112,4 +110,5 @@ def _cached(tree: Tree) -> list[tuple[str, str]]:
         return []
     from . import ldcache  # an image with a driver may pay for it
 
-    return ldcache.libraries(content, prefixes, (ldcache.X86_64,))[:_MOST_FOLDERS]
+    native = (ldcache.NATIVE[machine.THIS.name],)
+    return ldcache.libraries(content, prefixes, native)[:_MOST_FOLDERS]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 MAGIC = b"glibc-ld.so.cache1.1"
 X86_64, AARCH64, I386 = 0x0300, 0x0A00, 0x0000
+# What entries are marked with, by the machine's name.
+NATIVE = {"x86_64": X86_64, "aarch64": AARCH64}
 _HEAD_SIZE, _ENTRY_SIZE = 48, 24
 _ARCHITECTURE = 0xFF00
 MOST_ENTRIES = 100_000

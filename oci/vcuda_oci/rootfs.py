@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import stat
 
+from . import machine
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-# The loader's default folders by layout; the first that the image has is where its loader looks.
-# With libraries there no ldconfig has to run in the container. Source: ld.so(8).
-_LAYOUTS = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/lib64",
-    "/usr/lib",
-)
+# The loader's default folders by layout, after Debian's; the first that the image has is where its
+# loader looks. With libraries there no ldconfig has to run in the container. Source: ld.so(8).
+_LAYOUTS = ("/usr/lib64", "/lib64", "/usr/lib")
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS, _MOST_STEPS = 40, 256  # links: as many as the kernel follows
 _MOST_KEPT = 64  # an image that names more folders shall not use up our descriptors
@@ -40,7 +36,7 @@ def library_folder(spec: Any, bundle: str) -> str:
     """
     try:
         with Tree(path_of(spec, bundle)) as tree:
-            for folder in _LAYOUTS:
+            for folder in (machine.THIS.multiarch, *_LAYOUTS):
                 if tree.folder(folder) == folder:
                     return folder
     except OSError:

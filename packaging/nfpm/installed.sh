@@ -6,7 +6,7 @@ case "$1" in
   *) exit 0 ;;
 esac
 
-say() { echo "@PACKAGE@: $*" >&2; }
+@SHARED@
 # A bare root has no mountpoint(1), nor /proc.
 has_its_own_file_system() {
   [ -r /proc/mounts ] || return 1
@@ -15,20 +15,8 @@ has_its_own_file_system() {
   done </proc/mounts
   return 1
 }
-# Whether the service's program is a process of this root: /proc may be that of the host outside.
-runs() {
-  for process in $(grep -lszx "/usr/bin/[v]${1#v}" /proc/[0-9]*/cmdline); do
-    process=${process%/cmdline}
-    [ "$process/root" -ef / ] && grep -qszx "${2:-.*}" "$process/cmdline" && return 0
-  done
-  return 1
-}
-unit=@PACKAGE@.service program=@PACKAGE@ folder=/usr/lib/vcuda/python/vcuda_plugin
-if [ @PACKAGE@ = vcuda-runtime ]; then
-  unit=vcuda.service program='vcuda serve' folder=/usr/lib/vcuda/python
-  rm -f /etc/vcuda/.left-behind # of a removal that came to nothing
-fi
-[ @PACKAGE@ != vcuda-scheduler-extender ] || folder=$folder/scheduler
+# Of a removal that came to nothing.
+[ @PACKAGE@ != vcuda-runtime ] || rm -f /etc/vcuda/.left-behind
 
 # Both hold their source's time: bytecode of another version is never believed.
 { /usr/bin/python3 -I -m compileall -qq --invalidation-mode timestamp "$folder" &&

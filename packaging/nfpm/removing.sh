@@ -6,19 +6,8 @@ case "$1" in
   *) exit 0 ;;
 esac
 
-say() { echo "@PACKAGE@: $*" >&2; }
-# Whether the service's program is a process of this root: /proc may be that of the host outside.
-runs() {
-  for process in $(grep -lszx "/usr/bin/[v]${1#v}" /proc/[0-9]*/cmdline); do
-    process=${process%/cmdline}
-    [ "$process/root" -ef / ] && grep -qszx "${2:-.*}" "$process/cmdline" && return 0
-  done
-  return 1
-}
-unit=@PACKAGE@.service program=@PACKAGE@ folder=/usr/lib/vcuda/python/vcuda_plugin
+@SHARED@
 if [ @PACKAGE@ = vcuda-runtime ]; then
-  unit=vcuda.service program='vcuda serve' folder=/usr/lib/vcuda/python
-
   told=$(ls /etc/vcuda/configured/*.json 2>/dev/null)
   records=$(ls /run/vcuda/allocations/*.json 2>/dev/null)
   # Containers that run were started by the runtime at this path, and their engines stop and delete
@@ -35,7 +24,6 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
       say "engines' files: what was just told stays; take vcuda's entries out by hand"
   fi
 fi
-[ @PACKAGE@ != vcuda-scheduler-extender ] || folder=$folder/scheduler
 
 if [ -d /run/systemd/system ]; then
   systemctl disable --now "$unit" ||

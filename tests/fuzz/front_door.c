@@ -55,6 +55,7 @@ answer_words (const char *input, size_t size, char *out)
     words[count++] = strdup (at);
   size_t used = put (out, 0, creates_from (words, path) ? path : "");
   read_global_options (words, &said);
+  deletes_nobody (words, "/usr/bin/runc"); /* what it says depends on the host's files */
   const char *log = said.log ? said.log : "", *format = said.format ? said.format : "text";
   used = put (out, used, strlen (log) < PATH_MAX ? log : "");
   used = put (out, used, strlen (format) < PATH_MAX ? format : "");

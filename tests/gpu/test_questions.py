@@ -16,8 +16,6 @@ from gpu import report
 from gpu.machine import Card
 from shim.softgpu_host import REPOSITORY, SoftGpu
 
-pytestmark = pytest.mark.alone
-
 QUICK = ["--seconds", "0.2", "--rounds", "1", "--python", sys.executable]
 FIGURES = {
     "memory.limit": 2,

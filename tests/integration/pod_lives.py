@@ -172,7 +172,8 @@ class Lives:
             ours = [(pid, line) for pid, line in processes() if self.product.prefix in line]
             agents = [pid for pid, line in ours if any(word in line for word in AGENT)]
             others = [pid for pid, _ in ours if pid not in agents]
-            if agents and time.monotonic() > agent_at:
+            # One that has not come back yet, on a machine that is busy, would never come back.
+            if agents and time.monotonic() > agent_at and self.kubelet.healthy(CORE):
                 agent_at = time.monotonic() + AGENT_DIES_SECONDS
                 self.killed += kill(dice.choice(agents))
             elif others:

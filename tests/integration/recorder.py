@@ -26,12 +26,12 @@ exec '{runtime}' "$@"
 
 
 class Recorder:
-    """`path` is the executable to give to an engine in place of `runtime`."""
+    """`path` is the executable to give to an engine in place of `runtime`, whose name it has."""
 
     def __init__(self, folder: str, runtime: str) -> None:
         os.makedirs(folder)
         self.folder = folder
-        self.path = os.path.join(folder, "runtime")
+        self.path = os.path.join(folder, os.path.basename(runtime))
         with open(self.path, "w") as script:
             script.write(SCRIPT.format(folder=folder, runtime=runtime))
         os.chmod(self.path, 0o755)

@@ -13,11 +13,14 @@ from integration.engines.base import Engine, wait_until
 from integration.engines.cri import Cri
 from integration.engines.low_level import LowLevel
 from integration.product import MIB, Product, asking
+from integration.recorder import Recorder
 
 LIMIT = 1024 * MIB
 LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]
 # A pod's container keeps its share until the pod is gone.
 NO_PODS = [name for name, engine in ENGINES.items() if not issubclass(engine, Cri)]
+# Those whose containers each have a shim of containerd's.
+SHIMS = ["containerd-ctr", "containerd-ctr-v2", "docker", "containerd-cri"]
 
 
 def held(engine: Engine, product: Product) -> list[str]:
@@ -107,3 +110,26 @@ def _settled(engine: LowLevel, container: str) -> bool:
     """Whether no low-level runtime is at work on the container."""
     look = f"pgrep -f -- 'delete --force {container}$'"
     return engine.host.run(["sh", "-c", look]).stdout == ""
+
+
+@pytest.mark.parametrize("engine", SHIMS, indirect=True)
+def test_what_a_shim_deletes_once_more_by_force_starts_no_runtime(
+    engine: Engine, product: Product, container: str, record: Callable[[str], Recorder]
+) -> None:
+    plainly, behind = (record(engine.plain_runtime()) for _ in range(2))
+    with engine.using(plainly.path):
+        assert engine.run(container, ["true"]).rc == 0
+    wait_until(lambda: "delete --force" in _deletes(plainly), "the shim's last word")
+    expected = [word for word in _deletes(plainly) if "--force" not in word]
+    with product.on(engine, runtime=behind.path):
+        # When the second has ended, the last word for the first has been said.
+        for name in (container + "-1", container + "-2"):
+            assert engine.run(name, ["true"]).rc == 0
+        wait_until(lambda: len(_deletes(behind)) >= 2 * len(expected), "the second's delete")
+    assert _deletes(behind) == 2 * expected
+
+
+def _deletes(recorder: Recorder) -> list[str]:
+    """Of each, the verb with its options."""
+    calls = [call[call.index("delete") :] for call in recorder.calls() if "delete" in call]
+    return [" ".join(call[:-1]) for call in calls]

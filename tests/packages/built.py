@@ -13,6 +13,8 @@ from packages.machine import REPOSITORY
 
 THIS, NEXT = "0.1.0", "0.1.1"
 PARTS = ("runtime", "node-agent", "scheduler-extender", "softgpu")
+# By Debian's name and by rpm's. The runtime is for each, the software GPU for amd64 alone.
+ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def folder() -> str:
@@ -23,9 +25,11 @@ def folder() -> str:
     return made
 
 
-def files(form: str, where: str, *parts: str) -> list[str]:
-    """Paths of the packages of this form, `deb` or `rpm`, all or of these parts."""
+def files(form: str, where: str, *parts: str, machine: str = "amd64") -> list[str]:
+    """Paths of the packages of this form, `deb` or `rpm`, for a machine: all, or of these parts."""
+    suitable = tuple(f"{one}.{form}" for one in (machine, ARCHITECTURES[machine], "all", "noarch"))
     found = [glob.glob(f"{where}/vcuda-{part}[-_]*.{form}") for part in parts or PARTS]
+    found = [[path for path in paths if path.endswith(suitable)] for paths in found]
     assert all(len(paths) == 1 for paths in found), found
     return [path for (path,) in found]
 
@@ -63,14 +67,35 @@ def checkout(target: str, with_build: bool = False) -> None:
             os.makedirs(os.path.dirname(f"{target}/{name}"), exist_ok=True)
             shutil.copy2(f"{REPOSITORY}/{name}", f"{target}/{name}")
     os.symlink(REPOSITORY + "/build/venv", target + "/build/venv")
-    for name in ("generated", "obj", "lib", "bin", "softgpu") if with_build else ():
+    if not with_build:
+        return
+    kinds = ("generated", "obj", "lib", "bin", "softgpu")
+    of_arm64 = tuple(f"arm64/{kind}" for kind in ("obj", "lib", "bin"))
+    for name in (*kinds, *of_arm64):
         shutil.copytree(f"{REPOSITORY}/build/{name}", f"{target}/build/{name}", symlinks=True)
+    bring_musl(target)
+
+
+def musl_of_arm64() -> str:
+    """The version of it that packages have."""
+    with open(REPOSITORY + "/build/arm64/musl/version") as file:
+        return file.read().strip()
+
+
+def bring_musl(checkout: str) -> None:
+    """arm64's, which else is fetched."""
+    place = checkout + "/build/arm64/musl"
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    if not os.path.exists(place):
+        os.symlink(REPOSITORY + "/build/arm64/musl", place)
 
 
 def build(source: str, at: int) -> None:
     """Compile and pack what lies in `source`, as of a commit at that time."""
     environment = {"PATH": os.environ["PATH"], "SOURCE_DATE_EPOCH": str(at)}
-    for words in (["make", "-j2", "compile"], ["packaging/packages"]):
+    bring_musl(source)
+    compiled = (["make", "-j2", "compile"], ["make", "-j2", "VCUDA_ARCH=arm64", "runtime"])
+    for words in (*compiled, ["packaging/packages"]):
         done = subprocess.run(
             words, cwd=source, env=environment, capture_output=True, text=True, check=False
         )
@@ -79,4 +104,4 @@ def build(source: str, at: int) -> None:
 
 def epoch() -> int:
     """The time that this checkout's packages tell: its last commit's, when they were made."""
-    return int(os.path.getmtime(REPOSITORY + "/build/package-trees/vcuda-runtime/usr"))
+    return int(os.path.getmtime(REPOSITORY + "/build/package-trees/amd64/vcuda-runtime/usr"))

@@ -20,16 +20,14 @@ NOBODY = "65532:65532"
 
 @pytest.fixture(scope="module")
 def builder(swept: None) -> Iterator[Machine]:
-    """A machine with both images, of a folder that has nothing but what they are made of."""
+    """A machine with both images, of a folder with all packages and nothing else."""
     with machine.machine(boots=True) as made:
         podman_host.prepare(made)
         podman_host.bring_base(made)
         context = made.shared + "/context"
-        os.makedirs(context + "/build/packages")
-        os.mkdir(context + "/packaging")
+        os.makedirs(context + "/packaging")
         shutil.copy(REPOSITORY + "/packaging/Containerfile", context + "/packaging")
-        for path in built.files("deb", built.folder()):
-            shutil.copy(path, context + "/build/packages")
+        shutil.copytree(built.folder(), context + "/build/packages")
         for name in (AGENT, EXTENDER):
             where = ("--file=packaging/Containerfile", f"--target={name.removeprefix('vcuda-')}")
             line = " ".join(("podman build", *where, f"--tag={name} ."))

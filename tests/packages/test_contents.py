@@ -45,12 +45,32 @@ def below(folder: str) -> set[str]:
     }
 
 
+def tree(part: str) -> str:
+    """What of it is packed, for amd64 or any machine."""
+    (found,) = (path for path in Path(TREES).glob(f"*/vcuda-{part}") if path.parts[-2] != "arm64")
+    return str(found)
+
+
+def held(form: str, paths: list[str]) -> set[str]:
+    """The files in packages."""
+    if form == "deb":
+        listed = [line for path in paths for line in output("dpkg", "-c", path).splitlines()]
+        return {line.split()[5].lstrip(".") for line in listed if line[0] != "d"}
+    query = "[%{FILEMODES:perms} %{FILENAMES}\\n]"
+    lines = output("rpm", "-qp", "--qf", query, *paths).splitlines()
+    return {line.split()[1] for line in lines if line[0] != "d"}
+
+
 def test_lintian_and_rpmlint_have_nothing_to_say_that_is_not_answered() -> None:
     where = built.folder()
     levels = ["--fail-on", "error,warning", "--allow-root"]
-    assert output("lintian", *levels, *built.files("deb", where)) == ""
+    debs, rpms = (
+        [*built.files(form, where), *built.files(form, where, "runtime", machine="arm64")]
+        for form in ("deb", "rpm")
+    )
+    assert output("lintian", *levels, *debs) == ""
     settings = REPOSITORY + "/packaging/rpmlint.toml"
-    said = output("rpmlint", "-c", settings, *built.files("rpm", where))
+    said = output("rpmlint", "-c", settings, *rpms)
     assert "0 errors, 0 warnings" in said, said
 
 
@@ -61,7 +81,7 @@ def test_what_make_install_lays_out_is_in_one_package_and_no_more(tmp_path: Path
         re.sub(r"(/man/.*)\.gz$", r"\1", name)
         for part in built.PARTS
         if part != "softgpu"
-        for name in below(f"{TREES}/vcuda-{part}")
+        for name in below(tree(part))
         if "/doc/" not in name and "/lintian/" not in name
     ]
     assert [name for name, times in Counter(packed).items() if times > 1] == []
@@ -73,13 +93,7 @@ def test_what_make_install_lays_out_is_in_one_package_and_no_more(tmp_path: Path
 
 def test_debs_and_rpms_hold_the_same_files() -> None:
     where = built.folder()
-    form = "[%{FILEMODES:perms} %{FILENAMES}\\n]"
-    lines = output("rpm", "-qp", "--qf", form, *built.files("rpm", where)).splitlines()
-    rpms = {line.split()[1] for line in lines if line[0] != "d"}
-    lines = [
-        line for deb in built.files("deb", where) for line in output("dpkg", "-c", deb).splitlines()
-    ]
-    debs = {line.split()[5].lstrip(".") for line in lines if line[0] != "d"}
+    debs, rpms = (held(form, built.files(form, where)) for form in ("deb", "rpm"))
     assert debs - rpms == {
         f"/usr/share/doc/vcuda-{part}/changelog.Debian.gz" for part in built.PARTS
     }
@@ -87,16 +101,42 @@ def test_debs_and_rpms_hold_the_same_files() -> None:
     assert "/usr/bin/vcuda-container-runtime" in debs
 
 
-def test_every_program_and_library_runs_where_glibc_is_of_2021() -> None:
+@pytest.mark.parametrize("form", ["deb", "rpm"])
+def test_the_runtime_is_the_same_files_for_arm64(form: str) -> None:
+    """The shim's name tells its content, and each machine's is another."""
+    amd64, arm64 = (
+        {re.sub(r"libvcuda-\w+", "libvcuda-…", name) for name in held(form, paths)}
+        for paths in (
+            built.files(form, built.folder(), "runtime", machine=machine)
+            for machine in built.ARCHITECTURES
+        )
+    )
+    assert arm64 == amd64
+    assert "/usr/lib/vcuda/libvcuda-….so" in arm64
+
+
+def compiled(machine: str) -> dict[str, str]:
+    """What the linker has noted in each program and library of packages, by its name."""
+    noted = {}
+    for folder in (machine, "all"):
+        for parent, _, names in os.walk(f"{TREES}/{folder}"):
+            for path in (os.path.join(parent, name) for name in names):
+                if os.path.islink(path) or not Path(path).read_bytes().startswith(b"\x7fELF"):
+                    continue
+                objdump = f"{built.ARCHITECTURES[machine]}-linux-gnu-objdump"
+                noted[os.path.basename(path)] = output(objdump, "-p", "-f", path)
+    return noted
+
+
+@pytest.mark.parametrize("machine", built.ARCHITECTURES)
+def test_every_program_and_library_runs_where_glibc_is_of_2021(machine: str) -> None:
     built.folder()
     needed = {}
-    for parent, _, names in os.walk(TREES):
-        for path in (os.path.join(parent, name) for name in names):
-            if os.path.islink(path) or not Path(path).read_bytes().startswith(b"\x7fELF"):
-                continue
-            found = re.findall(r"GLIBC_(\d+)\.(\d+)", output("objdump", "-p", path))
-            versions = [(int(major), int(minor)) for major, minor in found]
-            needed[os.path.basename(path)] = max(versions, default=(0, 0))
+    for name, noted in compiled(machine).items():
+        assert {"amd64": "i386:x86-64", "arm64": "aarch64"}[machine] in noted
+        found = re.findall(r"GLIBC_(\d+)\.(\d+)", noted)
+        versions = [(int(major), int(minor)) for major, minor in found]
+        needed[name] = max(versions, default=(0, 0))
     assert {name for name, version in needed.items() if version > OLDEST_GLIBC} == set()
     (shim,) = {version for name, version in needed.items() if name.startswith("libvcuda-")}
     assert shim == (2, 17)  # it runs in images, which may be older than the host
@@ -139,7 +179,7 @@ def test_the_manual_and_completion_tell_of_every_verb_and_option(page: str, pars
     )
     words = set(asked.stdout.split()) - {"-h", "--help"}
     assert "--config" in words, asked.stderr
-    (packed,) = Path(TREES).glob(f"*/usr/share/man/man?/{page}.gz")
+    packed, *_ = Path(TREES).glob(f"*/*/usr/share/man/man?/{page}.gz")
     told = gzip.decompress(packed.read_bytes()).decode().replace("\\-", "-")
     assert {word for word in words if word not in told} == set()
     for completion in COMPLETIONS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 
 from packages import built, node
@@ -34,15 +35,9 @@ def follow(machine: Machine, lines: list[str]) -> None:
         assert done.rc == (1 if line == "vcuda doctor" else 0), line + done.stdout + done.stderr
 
 
-def bring(machine: Machine, form: str) -> None:
-    node.bring(machine, built.files(form, built.folder()))
-    node.bring(machine, [f"{built.folder()}/SHA256SUMS"])
-
-
 def test_the_page_leads_through_the_life_of_the_debs(booted: Machine) -> None:
     before = booted.names()
-    for form in ("rpm", "deb"):
-        bring(booted, form)
+    node.bring(booted, glob.glob(built.folder() + "/*"))
     said = commands()
     follow(booted, said["Install"])
     follow(booted, said["Debian 12, Ubuntu 22.04 and later"])
@@ -60,7 +55,7 @@ def test_the_page_leads_through_the_life_of_the_rpms(plain: Machine) -> None:
     quietly = f'{unneeding}\nexec /usr/bin/rpm --force-debian "$@"'
     plain.write("/usr/local/bin/rpm", f"#!/bin/sh\n{quietly}\n", 0o755)
     before = plain.names()
-    bring(plain, "rpm")
+    node.bring(plain, glob.glob(built.folder() + "/*"))
     said = commands()
     follow(plain, said["RHEL 9 and its kin"])
     follow(plain, [line for line in said["Then"] if "systemctl" not in line])

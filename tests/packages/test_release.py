@@ -55,6 +55,11 @@ def rendered(chart: str) -> str:
     return done.stdout
 
 
+def of_this_host(package: str) -> str:
+    words = ["dpkg-query", "-W", "-f", "${Version}", package]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
 def release(folder: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([folder + "/packaging/release"], capture_output=True, text=True)
 
@@ -64,7 +69,7 @@ def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None
     assert done.returncode == 0, done.stdout + done.stderr
     folder = Path(checkout + "/build/release")
     packages = {path.name for path in folder.iterdir() if path.suffix in (".deb", ".rpm")}
-    assert len(packages) == 2 * len(built.PARTS)
+    assert len(packages) == 2 * (len(built.PARTS) + 1)  # the runtime for two architectures
     assert {path.name for path in folder.iterdir()} == {*packages, *PUBLISHED, "SHA256SUMS"}
     assert (folder / "NOTES.md").read_text().strip() == PUBLISHED["NOTES.md"].strip()
 
@@ -86,8 +91,12 @@ def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None
     }
     assert hashes == {name: digests[name] for name in (*packages, CHART)}
     needs = {one["ref"]: set(one.get("dependsOn", [])) for one in bill["dependencies"]}
-    runtime = f"vcuda-runtime_{built.THIS}-1_amd64.deb"
-    assert needs[runtime] == {"musl", "needed:python3", "needed:libc6"}
+    urls = {part["bom-ref"]: part["purl"] for part in bill["components"] if "purl" in part}
+    linked_with = {"amd64": of_this_host("musl-dev"), "arm64": built.musl_of_arm64()}
+    for architecture, musl in linked_with.items():
+        runtime = f"vcuda-runtime_{built.THIS}-1_{architecture}.deb"
+        assert needs[runtime] == {f"musl {musl}", "needed:python3", "needed:libc6"}
+        assert urls[runtime] == f"pkg:deb/vcuda/vcuda-runtime@{built.THIS}?arch={architecture}"
     assert needs[CHART] == {"needed:kube-scheduler"}
 
     # Helm takes the chart for the one that lies here, and it tells nothing of when it was packed.

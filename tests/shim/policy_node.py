@@ -8,18 +8,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from shim.guest import PYTHON, SHIM, TOP, WORKLOAD, Gpu, Guest
+from shim.virtual_time import Clock
 from vcuda_oci import claim, host, pages_read, request
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 
+# The processor's time is real whatever the clock: on a virtual one its looks take none.
 ARBITER = """
 import signal, sys, time
+if "virtual" in sys.argv:
+    time.thread_time = lambda: 0.0
 from vcuda_plugin.grants import Arbiter
 ended = []
 signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
@@ -66,11 +71,17 @@ class PolicyNode:
         return guest
 
     def busy(
-        self, guest: Guest, seconds: float, kernel_us: int = 1000, ahead: int = 16, go: str = ""
+        self,
+        guest: Guest,
+        seconds: float,
+        kernel_us: int = 1000,
+        ahead: int = 16,
+        go: str = "",
+        clock: Clock | None = None,
     ) -> subprocess.Popen[str]:
         command = [WORKLOAD, "busy", "--seconds", str(seconds), "--kernel-us", str(kernel_us)]
         command += ["--async", str(ahead)] + (["--wait-file", go] if go else [])
-        return guest.start(*command, env=self.env)
+        return guest.start(*(clock.seat(*command) if clock else command), env=self.env)
 
     def shares(self, guests: Sequence[Guest], seconds: float, **shape: int) -> list[float]:
         """The part of the GPU's time that each got while all were busy."""
@@ -83,20 +94,48 @@ class PolicyNode:
             pass
         return [share_of(process) for process in started]
 
-    @contextlib.contextmanager
-    def arbiter(self) -> Iterator[subprocess.Popen[str]]:
-        """While it lasts, the arbiter runs; at the end it is told to end, and does."""
-        path = os.pathsep.join(os.path.join(TOP, part) for part in ("oci", "plugin"))
-        process = subprocess.Popen(
-            [PYTHON, "-c", ARBITER, self.state_dir],
+    def clock(self, processes: int) -> Clock:
+        """Of virtual time, which goes on from one clock of this node to the next."""
+        return Clock(pathlib.Path(self.folder), processes)
+
+    def shares_on(
+        self, clock: Clock, guests: Sequence[Guest], seconds: float, **shape: int
+    ) -> list[float]:
+        """The same in virtual time."""
+        started = [self.busy(guest, seconds, clock=clock, **shape) for guest in guests]
+        return [share_of(process) for process in started]
+
+    def granted_shares(self, guests: Sequence[Guest], seconds: float, **shape: int) -> list[float]:
+        """The same in virtual time, beside an arbiter that begins when they do."""
+        clock = self.clock(len(guests) + 1)
+        with self.arbiter(clock):
+            return self.shares_on(clock, guests, seconds, **shape)
+
+    def program(self, code: str, *words: str, clock: Clock | None = None) -> subprocess.Popen[str]:
+        """A program of the host's, which has the product's modules."""
+        command = [PYTHON, "-c", code, *words]
+        path = os.pathsep.join(
+            os.path.join(TOP, part) for part in ("oci", "runtime_hook", "plugin")
+        )
+        return subprocess.Popen(
+            clock.seat(*command) if clock else command,
             env={"PATH": os.environ["PATH"], "PYTHONPATH": path, **self.env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    @contextlib.contextmanager
+    def arbiter(self, clock: Clock | None = None) -> Iterator[subprocess.Popen[str]]:
+        """While it lasts, the arbiter runs; at the end it is told to end, and does."""
+        process = self.program(
+            ARBITER, self.state_dir, *(["virtual"] if clock else []), clock=clock
+        )
         try:
             assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n", process.communicate()[1]
+            # On a clock it does not begin before all have come.
+            if not clock:
+                assert process.stdout.readline() == "ready\n", process.communicate()[1]
             yield process
         finally:
             process.send_signal(signal.SIGTERM)

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shim.virtual_time import Clock
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = REPOSITORY / "build" / "softgpu"
 
@@ -107,6 +109,11 @@ class SoftGpu:
 
     def client(self, script: str) -> Any:
         return answer(self.start_client(script))
+
+    def virtual_client(self, script: str) -> Any:
+        """A client that has virtual time to itself."""
+        command = [sys.executable, "-c", PRELUDE + script]
+        return answer(self.popen(Clock(self.root.parent, 1).seat(*command)))
 
 
 def answer(process: subprocess.Popen[str]) -> Any:

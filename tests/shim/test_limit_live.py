@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from shim.conftest import DriverRoot
 from shim.guest import GIB, MIB, PYTHON, Guest
 from shim.policy_node import PolicyNode, limits_of
+from shim.virtual_time import Clock, answer
 from unit.ground import write
 from vcuda_hook import cli
 
@@ -32,10 +31,12 @@ for line in sys.stdin:
 
 
 class Limited(PolicyNode):
-    def limit(self, *words: str) -> int:
+    def config(self) -> str:
         lines = f'state-dir = "{self.state_dir}"\ndriver-root = "{self.driver_root}"\n'
-        config = write(f"{self.folder}/config.toml", lines)
-        return cli.main(["--config", config, "limit", *words])
+        return write(f"{self.folder}/config.toml", lines)
+
+    def limit(self, *words: str) -> int:
+        return cli.main(["--config", self.config(), "limit", *words])
 
 
 @pytest.fixture
@@ -87,50 +88,55 @@ def test_the_page_inside_says_the_new_rate_as_soon_as_the_command_has_ended(node
     assert (gpu.core_percent, gpu.rate_ppm) == (55, 550_000)
 
 
-def _shares(guests: Sequence[Guest], seconds: float) -> list[float]:
-    """The part of the GPU's time that the processes of each use meanwhile, by its usage page."""
-    began = time.monotonic()
-    before = [guest.read_usage().gpus[0].busy_ns for guest in guests]
-    time.sleep(seconds)
-    after = [guest.read_usage().gpus[0].busy_ns for guest in guests]
-    elapsed = time.monotonic() - began
-    return [(now - then) / 1e9 / elapsed for then, now in zip(before, after)]
+# After a second `vcuda limit` gives c0 each core in turn; then how long all settle, and a second of
+# what each has by its usage page.
+CHANGES = """
+import json, sys, time
+from vcuda_hook import cli
+from vcuda_oci import pages_read
+config, cores, settle, *usages = sys.argv[1:]
+said, sys.stdout = sys.stdout, sys.stderr
+def busy():
+    return [pages_read.read_usage(open(path, "rb").read()).gpus[0].busy_ns for path in usages]
+shares = []
+time.sleep(1)
+for core in cores.split():
+    assert cli.main(["--config", config, "limit", "c0", "--core", core]) == 0
+    time.sleep(float(settle))
+    began, before = time.monotonic_ns(), busy()
+    time.sleep(1)
+    elapsed = time.monotonic_ns() - began
+    shares.append([(now - then) / elapsed for now, then in zip(busy(), before)])
+print(json.dumps(shares), file=said)
+"""
 
 
-@pytest.mark.alone
+def start_changes(
+    node: Limited, clock: Clock, cores: str, settle: float, *guests: Guest
+) -> subprocess.Popen[str]:
+    words = (node.config(), cores, str(settle), *(guest.usage for guest in guests))
+    return node.program(CHANGES, *words, clock=clock)
+
+
 def test_a_busy_program_has_its_new_share_within_a_tenth_of_a_second(node: Limited) -> None:
     guest, other = node.container(core="20"), node.container(core="30")
-    running = [node.busy(each, 5) for each in (guest, other)]
-    time.sleep(1)
-    shares = []
-    for core in ("20", "60", "40"):
-        assert node.limit("c0", "--core", core) == 0
-        time.sleep(0.1)
-        shares += _shares([guest], 1)
-    assert shares == [pytest.approx(part, abs=0.04) for part in (0.2, 0.6, 0.4)]
-    for process in running:
-        out, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
+    clock = node.clock(3)
+    changes = start_changes(node, clock, "20 60 40", 0.1, guest)
+    shares = node.shares_on(clock, [guest, other], 5)
+    assert answer(changes) == [[pytest.approx(part, abs=0.04)] for part in (0.2, 0.6, 0.4)]
     # The neighbour has had its own all the while.
-    assert json.loads(out)["share"] == pytest.approx(0.3, abs=0.03)
+    assert shares[1] == pytest.approx(0.3, abs=0.03)
 
 
-@pytest.mark.alone
 def test_beside_elastic_neighbours_a_share_that_grows_is_had_and_what_it_gives_up_is_lent(
     node: Limited,
 ) -> None:
     guest, other = node.container(core="20"), node.container(core="30", policy="elastic")
-    with node.arbiter():
-        running = [node.busy(each, 6) for each in (guest, other)]
-        time.sleep(1)
-        shares = []
-        for core in ("20", "60", "30"):
-            assert node.limit("c0", "--core", core) == 0
-            time.sleep(0.5)
-            shares.append(_shares([guest, other], 1))
-        for process in running:
-            assert process.wait(60) == 0
-            process.communicate()
+    clock = node.clock(4)
+    with node.arbiter(clock):
+        changes = start_changes(node, clock, "20 60 30", 0.5, guest, other)
+        node.shares_on(clock, [guest, other], 6)
+        shares = answer(changes)
     # What is lent comes back, and goes out, with the arbiter's next looks.
     expected = ([0.2, 0.8], [0.6, 0.4], [0.3, 0.7])
     assert shares == [pytest.approx(pair, abs=0.05) for pair in expected]

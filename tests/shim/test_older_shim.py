@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,6 @@ def node_folder(guest: Guest) -> str:
     return os.path.dirname(os.path.realpath(guest.usage))
 
 
-@pytest.mark.alone
 def test_todays_arbiter_grants_it_and_its_static_limit_holds_when_that_is_killed(
     node: Limited, older: str
 ) -> None:
@@ -93,14 +92,14 @@ def test_todays_arbiter_grants_it_and_its_static_limit_holds_when_that_is_killed
     guests.append(node.container(core="30", policy="elastic"))
     reserved = [pytest.approx(part, abs=0.03) for part in (0.1, 0.3)]
     lent = [pytest.approx(part, abs=0.04) for part in (0.25, 0.75)]
-    assert node.shares(guests, 3) == reserved
-    with node.arbiter() as arbiter:
-        assert node.shares(guests, 4) == lent
+    assert node.shares_on(node.clock(2), guests, 10) == reserved
+    clock = node.clock(3)
+    with node.arbiter(clock) as arbiter:
+        assert node.shares_on(clock, guests, 10) == lent
         arbiter.send_signal(signal.SIGKILL)
         arbiter.wait(10)
-        assert all(limits_of(guest).rate_until_ns for guest in guests)
-        # A second after its last word its grants are void.
-        time.sleep(1.1)
-        assert node.shares(guests, 3) == reserved
-    with node.arbiter():
-        assert node.shares(guests, 4) == lent
+    assert all(limits_of(guest).rate_until_ns for guest in guests)
+    # A second after its last word its grants are void.
+    subprocess.run(node.clock(1).seat("sleep", "1.1"), check=True)
+    assert node.shares_on(node.clock(2), guests, 10) == reserved
+    assert node.granted_shares(guests, 10) == lent

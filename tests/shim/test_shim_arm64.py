@@ -8,21 +8,20 @@ import subprocess
 
 import pytest
 
+from arm64 import CC, EMULATOR, make
 from shim import guest
 from shim.conftest import Clients
 from shim.guest import GIB
 from shim.test_shim_leaks import ON_THE_MOCK, TWO_OF_THREE
 from shim.test_shim_loading import MOCKED
 
-CC = "aarch64-linux-gnu-gcc"
-SHIM = os.path.join(guest.BUILD, "arm64", "libvcuda.so.1")
-EMULATED = ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu")
+SHIM = os.path.join(guest.BUILD, "arm64", "lib", "libvcuda.so.1")
+EMULATED = (EMULATOR, "-L", "/usr/aarch64-linux-gnu")
 
 
 @pytest.fixture(scope="module")
 def arm64() -> str:
-    made = [os.path.relpath(SHIM, guest.TOP)]
-    subprocess.run(["make", "--no-print-directory", *made], cwd=guest.TOP, check=True)
+    make(os.path.relpath(SHIM, guest.TOP))
     return SHIM
 
 
@@ -68,3 +67,16 @@ def test_a_driver_that_calls_itself_by_name_is_charged_once_and_hands_out_the_sh
 
 def test_sizes_beyond_every_memory_are_refused_in_each_family(arm64_guest, arm64_client):
     assert arm64_guest.json(*EMULATED, arm64_client("huge")) == [2] * 8
+
+
+def test_the_pages_are_laid_out_as_on_amd64(tmp_path):
+    """So Python, and a container's usage page that is read elsewhere, mean the same."""
+    program = str(tmp_path / "abi_print")
+    source = os.path.join(guest.TOP, "libvcuda", "abi_print.c")
+    subprocess.run([CC, "-static", "-Ilibvcuda", "-o", program, source], cwd=guest.TOP, check=True)
+    printed = [
+        subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        for words in ([EMULATOR, program], [os.path.join(guest.BUILD, "abi_print")])
+    ]
+    assert printed[0] == printed[1]
+    assert "limits.magic 0 4" in printed[0]

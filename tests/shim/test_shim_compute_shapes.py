@@ -10,8 +10,6 @@ import pytest
 from shim.guest import GIB, share
 from shim.virtual_time import Clock, together
 
-pytestmark = pytest.mark.alone
-
 POINTS = 0.02
 SECONDS = 5
 # threads, streams, launched ahead (0: waits for each), pattern, short us, long us, one in so many
@@ -113,6 +111,7 @@ def test_a_kernel_under_way_in_a_destroyed_context_is_paid(host, new_guest, clie
     assert guest.read_usage().gpus[0].busy_ns == pytest.approx(301_000_000, rel=0.05)
 
 
+@pytest.mark.alone
 def test_a_killed_process_takes_at_most_one_portion_along(host, new_guest, client):
     guest = new_guest(share(host.uuids[0], GIB, 10))
     for _ in range(10):

@@ -1,18 +1,18 @@
-"""Copies within the GPU and memsets, paced as launches are where the settings say so."""
+"""Copies within the GPU and memsets, paced as launches are where the settings say so: in virtual
+time."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import time
+import subprocess
 
 import pytest
 
 from shim.conftest import CLIENTS
-from shim.guest import GIB, MIB, TOP, share
-
-pytestmark = pytest.mark.alone
+from shim.guest import GIB, MIB, PYTHON, TOP, share
+from shim.virtual_time import Clock, answer, together
+from vcuda_oci import pages, pages_read
 
 POINTS = 0.02
 SECONDS = 2.5
@@ -53,10 +53,11 @@ def metered():
     return [name for name in names if name + "_v2" not in names or "Batch" in name]
 
 
-def run(guest, client, shape, seconds=SECONDS):
+def run(folder, guest, client, shape, seconds=SECONDS):
     size, ahead, kernel_us, form = shape
     words = (seconds, size, RATE, ahead, kernel_us, form)
-    return guest.json(client("copies"), *map(str, words))
+    (result,) = together(folder, (guest, [client("copies"), *map(str, words)]))
+    return result
 
 
 def busy_seconds(guest):
@@ -64,9 +65,9 @@ def busy_seconds(guest):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_program_that_copies_or_sets_gets_its_percent(host, new_guest, client, name):
+def test_a_program_that_copies_or_sets_gets_its_percent(host, new_guest, client, tmp_path, name):
     guest = new_guest(share(host.uuids[0], GIB, 30), meter_copies=True)
-    result = run(guest, client, SHAPES[name])
+    result = run(tmp_path, guest, client, SHAPES[name])
     assert result["share"] == pytest.approx(0.30, abs=POINTS)
     assert busy_seconds(guest) == pytest.approx(result["gpu_seconds"], abs=POINTS * SECONDS)
     assert result["right"]
@@ -74,10 +75,10 @@ def test_a_program_that_copies_or_sets_gets_its_percent(host, new_guest, client,
 
 @pytest.mark.parametrize("name", forms())
 def test_each_form_of_a_copy_and_of_a_set_is_paced_and_writes_what_it_should(
-    host, new_guest, client, name
+    host, new_guest, client, tmp_path, name
 ):
     guest = new_guest(share(host.uuids[0], GIB, 30), meter_copies=True)
-    result = run(guest, client, (MIB // 2, 0, 0, name), seconds=0.5)
+    result = run(tmp_path, guest, client, (MIB // 2, 0, 0, name), seconds=0.5)
     # A new container has some milliseconds in hand.
     assert result["share"] < 0.35
     assert busy_seconds(guest) == pytest.approx(result["gpu_seconds"], abs=POINTS * 0.5)
@@ -93,10 +94,10 @@ def test_every_metered_form_is_among_those_that_were_tried():
     "name", ["copies of 64 KiB, sync", "copies of 1 MiB, async", "sets of 4 MiB, async"]
 )
 def test_where_copies_are_not_metered_they_are_neither_paced_nor_charged(
-    host, new_guest, client, name
+    host, new_guest, client, tmp_path, name
 ):
     guest = new_guest(share(host.uuids[0], GIB, 10))
-    result = run(guest, client, SHAPES[name], seconds=1)
+    result = run(tmp_path, guest, client, SHAPES[name], seconds=1)
     usage = guest.read_usage().gpus[0]
     assert result["share"] > 0.2  # and waits for each wake-up
     assert result["right"]
@@ -166,36 +167,62 @@ print(json.dumps([nodes, before, found.raw[0], found.raw[-1]]))
 MIB_SECONDS = MIB / RATE
 
 
-def test_copies_over_a_bus_are_not_charged_and_those_within_a_gpu_are(host, new_guest):
+def python(folder, guest, code):
+    (said,) = together(folder, (guest, [PYTHON, "-c", PRELUDE + code]))
+    return said
+
+
+def test_copies_over_a_bus_are_not_charged_and_those_within_a_gpu_are(host, new_guest, tmp_path):
     guest = new_guest(*(share(uuid, GIB, 80) for uuid in host.uuids), meter_copies=True)
-    assert guest.python(PRELUDE + COPIES_ACROSS % 0)
+    assert python(tmp_path, guest, COPIES_ACROSS % 0)
     assert [gpu.busy_ns for gpu in guest.read_usage().gpus[:2]] == [0, 0]
-    assert guest.python(PRELUDE + COPIES_ACROSS % 50)
+    assert python(tmp_path, guest, COPIES_ACROSS % 50)
     gpus = guest.read_usage().gpus
     assert gpus[0].busy_ns == pytest.approx(50 * MIB_SECONDS * 1e9, rel=0.05)
     assert gpus[1].busy_ns == 0
 
 
-def test_copies_into_a_capture_are_nodes_and_cost_nothing_until_their_graph_runs(host, new_guest):
+def test_copies_into_a_capture_are_nodes_and_cost_nothing_until_their_graph_runs(
+    host, new_guest, tmp_path
+):
     guest = new_guest(share(host.uuids[0], GIB, 50), meter_copies=True)
-    assert guest.python(PRELUDE + CAPTURED % 0) == [300, [0], 0, 0]
+    assert python(tmp_path, guest, CAPTURED % 0) == [300, [0], 0, 0]
     # The two sets before the capture; what is in it would be 250 of them.
     assert 0 < busy_seconds(guest) < 10 * MIB_SECONDS
-    assert guest.python(PRELUDE + CAPTURED % 1) == [300, [0], 9, 7]
+    assert python(tmp_path, guest, CAPTURED % 1) == [300, [0], 9, 7]
     assert busy_seconds(guest) == pytest.approx((4 + 250) * MIB_SECONDS, rel=0.05)
 
 
-def test_the_setting_counts_for_a_running_program_too(host, new_guest, client):
-    guest = new_guest(share(host.uuids[0], GIB, 30))
+# As the host does it, after a second: keeps what was used until then, and writes the page in place.
+OPERATOR = """
+import os, shutil, sys, time
+time.sleep(1)
+limits, page, usage, kept = sys.argv[1:]
+shutil.copyfile(usage, kept)
+file = os.open(limits, os.O_WRONLY)
+os.pwrite(file, open(page, "rb").read(), 0)
+print("true")
+"""
+
+
+def test_the_setting_counts_for_a_running_program_too(host, new_guest, client, tmp_path):
+    gpu = share(host.uuids[0], GIB, 30)
+    guest = new_guest(gpu)
+    page, kept = tmp_path / "page", tmp_path / "kept"
+    page.write_bytes(pages.limits_page([gpu], meter_copies=True))
+    clock = Clock(tmp_path, 2)
     shape = (2.5, MIB, RATE, 4, 0, "cuMemcpyDtoDAsync_v2")
-    process = guest.start(client("copies"), *map(str, shape))
-    time.sleep(1)
-    before = guest.read_usage().gpus[0]
-    guest.meter_copies = True
-    guest.write_limits([share(host.uuids[0], GIB, 30)])
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    after = guest.read_usage().gpus[0]
+    program = guest.start(*clock.seat(client("copies"), *map(str, shape)))
+    words = (guest.limits, str(page), guest.usage, str(kept))
+    operator = subprocess.Popen(
+        clock.seat(PYTHON, "-c", OPERATOR, *words),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert answer(operator)
+    result = answer(program)
+    before, after = pages_read.read_usage(kept.read_bytes()).gpus[0], guest.read_usage().gpus[0]
     assert (before.busy_ns, before.throttled_ns) == (0, 0)
     assert after.throttled_ns > 0
-    assert after.busy_ns / 1e9 < json.loads(out)["gpu_seconds"]
+    assert 0 < after.busy_ns / 1e9 < result["gpu_seconds"]

@@ -44,7 +44,7 @@ def page_with(empty: bytes, size: int, noise: bytes, at: int) -> bytes:
     return bytes(page)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=200), st.integers(0, pages.LIMITS_SIZE), st.integers(0, 2))
 @example(b"\xff" * 200, 0, 0)
 @example(b"\xff" * 4, 12, 0)
@@ -58,7 +58,7 @@ def test_the_host_reads_any_limits_or_says_that_they_are_no_page(noise, at, shor
         assert len(limits.gpus) <= pages.MAX_GPUS
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.binary(max_size=400),
     st.integers(0, pages.USAGE_SIZE),

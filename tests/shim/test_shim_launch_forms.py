@@ -7,8 +7,6 @@ import pytest
 from shim.guest import GIB, PYTHON, share
 from shim.virtual_time import together
 
-pytestmark = pytest.mark.alone
-
 SECONDS = 5
 KERNEL_MS = 5
 LAUNCHES = {

@@ -1,12 +1,13 @@
-"""Compute policies end to end: what containers get of the software GPU while an arbiter grants."""
+"""Compute policies end to end: what containers get of the software GPU while an arbiter grants. In
+virtual time, but for the witnesses that it is so on a machine as well: those run alone."""
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,9 @@ from shim.conftest import DriverRoot
 from shim.guest import PYTHON, Guest
 from shim.policy_node import PolicyNode, limits_of, share_of
 from shim.softgpu_host import PRELUDE
-from vcuda_oci import pages
-from vcuda_plugin.demand import TOLD_FROM, reading
+from shim.virtual_time import answer
 
-pytestmark = pytest.mark.alone
-
-SECONDS = 5
+SECONDS = 30
 POINTS = 0.02
 LOST = 0.03
 SHAPES = {
@@ -88,18 +86,16 @@ def test_busy_containers_get_what_their_policies_say(
     node: PolicyNode, words: list[dict[str, str]], expected: list[float]
 ) -> None:
     guests = [node.container(**said) for said in words]
-    with node.arbiter():
-        shares = node.shares(guests, SECONDS, **SHAPES["async 1 ms"])
+    shares = node.granted_shares(guests, SECONDS, **SHAPES["async 1 ms"])
     check(shares, expected)
 
 
 @pytest.mark.parametrize("shape", ["async 50 us", "sync 5 ms", "sync 50 ms"])
 def test_whatever_the_kernels_are_elastic_ones_share_by_core(node: PolicyNode, shape: str) -> None:
     guests = [node.container(**elastic(core)) for core in (10, 30)]
-    with node.arbiter():
-        shares = node.shares(guests, 8, **SHAPES[shape])
+    shares = node.granted_shares(guests, SECONDS, **SHAPES[shape])
     # A window may hold one kernel more or less.
-    check(shares, [25, 75], POINTS + SHAPES[shape]["kernel_us"] / 1e6 / 8)
+    check(shares, [25, 75], POINTS + SHAPES[shape]["kernel_us"] / 1e6 / SECONDS)
 
 
 def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: PolicyNode) -> None:
@@ -110,8 +106,7 @@ def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: P
         *(best_effort(5), best_effort(5)),
     ]
     guests = [node.container(**said) for said in words]
-    with node.arbiter():
-        shares = node.shares(guests, 8, **SHAPES["async 1 ms"])
+    shares = node.granted_shares(guests, SECONDS, **SHAPES["async 1 ms"])
     # 18 are left over beyond the guarantees and the floors, for weights of 20, 20 and 40.
     check(shares, [20, 10, 24.5, 10, 14.5, 19, 1, 1])
 
@@ -119,7 +114,7 @@ def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: P
 def test_without_an_arbiter_each_has_what_is_reserved(node: PolicyNode) -> None:
     words = [fixed(20), elastic(30), weighted(20, 500), best_effort(10)]
     guests = [node.container(**said) for said in words]
-    assert node.shares(guests, 3) == [
+    assert node.shares_on(node.clock(len(guests)), guests, 10) == [
         pytest.approx(percent / 100, abs=POINTS) for percent in (20, 30, 20, 10)
     ]
 
@@ -135,71 +130,90 @@ while True:
 """
 
 
-def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode) -> None:
+# When the neighbour is at work: what it uses; and, from a second after `go`, what both do.
+MEASURE = """
+import json, sys, time
+from vcuda_oci import pages_read
+neighbour, guest, go = sys.argv[1:]
+def used(page):
+    with open(page, "rb") as usage:
+        return pages_read.read_usage(usage.read()).gpus[0]
+while used(neighbour).launches <= 20:
+    time.sleep(0.01)
+def shares(seconds, *pages):
+    began, before = time.monotonic_ns(), [used(page).busy_ns for page in pages]
+    time.sleep(seconds)
+    elapsed = time.monotonic_ns() - began
+    return [(used(page).busy_ns - then) / elapsed for page, then in zip(pages, before)]
+alone = shares(1, neighbour)
+open(go, "w").close()
+time.sleep(1)
+print(json.dumps(alone + shares(4, neighbour, guest)))
+"""
+
+
+def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path: Path) -> None:
     neighbour, guest = node.container(**fixed(70)), node.container(**elastic(30))
-    with node.arbiter():
-        bursts = neighbour.start(PYTHON, "-c", PRELUDE + BURSTS, env=node.env)
-        try:
-            assert until(lambda: neighbour.read_usage().gpus[0].launches > 20, 20)
-            alone = busy_share(neighbour, 1)
-            process = node.busy(guest, SECONDS + 1)
-            time.sleep(1)
-            before = neighbour.read_usage().gpus[0].busy_ns
-            share = busy_share(guest, SECONDS - 1)
-            used = (neighbour.read_usage().gpus[0].busy_ns - before) / 1e9 / (SECONDS - 1)
-            share_of(process)
-        finally:
-            bursts.kill()
-            bursts.communicate(timeout=30)
+    clock, go = node.clock(4), str(tmp_path / "go")
+    with node.arbiter(clock):
+        bursts = neighbour.start(*clock.seat(PYTHON, "-c", PRELUDE + BURSTS))
+        process = node.busy(guest, 6, go=go, clock=clock)
+        measured = node.program(MEASURE, neighbour.usage, guest.usage, go, clock=clock)
+        alone, used, share = answer(measured)
+        share_of(process)
+        bursts.kill()
+        bursts.communicate()
     # Its kernels take turns with the other's now, so it comes to fewer of them.
     assert 0.1 < used <= alone < 0.22
     # A trial of the neighbour may fall in: a tenth of a second in which nobody has what it leaves.
-    assert share + used >= 1 - LOST - 0.1 / (SECONDS - 1)
+    assert share + used >= 1 - LOST - 0.1 / 4
 
 
-class Shown(NamedTuple):
-    """What a container's usage page tells of its demand."""
-
-    at_ns: int
-    busy_ns: int
-    throttled_ns: int
-    long_until_ns: int
-
-
-def shown(guest: Guest) -> Shown:
-    with open(guest.usage, "rb") as usage:
+# What a container's usage page tells of its demand: when it was read, nanoseconds of work and of
+# waiting, until when a long kernel takes.
+SHOWN = """
+import json, sys, time
+from vcuda_oci import pages
+from vcuda_plugin.demand import TOLD_FROM, reading
+def shown():
+    with open(sys.argv[1], "rb") as usage:
         usage.seek(pages.USAGE_HEAD_SIZE + TOLD_FROM)
-        found = reading(usage.read(), 0, time.monotonic_ns())
-    assert found
-    return Shown(*found)
+        return reading(usage.read(), 0, time.monotonic_ns())
+"""
+# Half a second of one that has begun to wait.
+WAITS = """
+while shown()[2] == 0:
+    time.sleep(0.01)
+before, _, after = shown(), time.sleep(0.5), shown()
+print(json.dumps((after[2] - before[2]) / (after[0] - before[0])))
+"""
+# How long it will take at most, over four seconds.
+LONG = """
+end, ahead = time.monotonic() + 4, []
+while time.monotonic() < end:
+    now = shown()
+    ahead.append((now[3] - now[0]) / 1e9)
+    time.sleep(0.01)
+print(json.dumps(max(ahead)))
+"""
 
 
 def test_a_program_that_waits_for_its_share_shows_it_while_it_waits(node: PolicyNode) -> None:
-    guest = node.container(**fixed(1))
-    process = node.busy(guest, 30, **SHAPES["sync 50 ms"])
-    try:
-        # Of 1 % a kernel of 50 ms is five seconds to pay for.
-        assert until(lambda: shown(guest).throttled_ns > 0, 10)
-        before = shown(guest)
-        time.sleep(0.5)
-        after = shown(guest)
-    finally:
-        process.kill()
-        process.communicate(timeout=30)
-    waited = (after.throttled_ns - before.throttled_ns) / (after.at_ns - before.at_ns)
+    guest, clock = node.container(**fixed(1)), node.clock(2)
+    # Of 1 % a kernel of 50 ms is five seconds to pay for.
+    process = node.busy(guest, 30, **SHAPES["sync 50 ms"], clock=clock)
+    waited = answer(node.program(SHOWN + WAITS, guest.usage, clock=clock))
+    process.kill()
+    process.communicate()
     assert waited == pytest.approx(1, abs=0.1)
 
 
 def test_a_kernel_of_half_a_second_shows_until_when_it_takes(node: PolicyNode) -> None:
-    guest = node.container(**elastic(99))
-    process = node.busy(guest, 4, kernel_us=500_000, ahead=0)
-    ahead = []
-    while process.poll() is None:
-        now = shown(guest)
-        ahead.append((now.long_until_ns - now.at_ns) / 1e9)
-        time.sleep(0.01)
-    assert process.returncode == 0
-    assert max(ahead) == pytest.approx(0.5, abs=0.05)
+    guest, clock = node.container(**elastic(99)), node.clock(2)
+    process = node.busy(guest, 4, kernel_us=500_000, ahead=0, clock=clock)
+    ahead = answer(node.program(SHOWN + LONG, guest.usage, clock=clock))
+    share_of(process)
+    assert ahead == pytest.approx(0.5, abs=0.05)
 
 
 def busy_share(guest: Guest, seconds: float) -> float:
@@ -229,6 +243,7 @@ def pair(node: PolicyNode) -> Iterator[tuple[Guest, Guest]]:
     process.communicate(timeout=30)
 
 
+@pytest.mark.alone
 def test_an_elastic_neighbour_has_given_back_when_one_wakes(
     node: PolicyNode, pair: tuple[Guest, Guest]
 ) -> None:
@@ -244,6 +259,7 @@ def test_an_elastic_neighbour_has_given_back_when_one_wakes(
         assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
 
 
+@pytest.mark.alone
 def test_when_the_arbiter_is_killed_what_is_reserved_holds_again(
     node: PolicyNode, pair: tuple[Guest, Guest]
 ) -> None:
@@ -261,17 +277,24 @@ def test_when_the_arbiter_is_killed_what_is_reserved_holds_again(
     assert busy_share(busy, 1.5) == pytest.approx(0.5, abs=POINTS)
 
 
+LIAR = """
+import os, sys, time
+end = time.monotonic() + 30
+with open(sys.argv[1], "r+b", buffering=0) as usage:
+    while time.monotonic() < end:
+        os.pwrite(usage.fileno(), os.urandom(4096), 0)
+        time.sleep(0.01)
+"""
+
+
 def test_a_container_that_scribbles_on_its_usage_page_takes_nothing_from_another(
     node: PolicyNode,
 ) -> None:
     """It may say that it wants, and gets what a container that wants would get."""
     honest, liar = node.container(**elastic(60)), node.container(**elastic(20))
-    with node.arbiter():
-        process = node.busy(honest, SECONDS)
-        end = time.monotonic() + SECONDS
-        with open(liar.usage, "r+b", buffering=0) as usage:
-            while time.monotonic() < end:
-                os.pwrite(usage.fileno(), os.urandom(4096), 0)
-                time.sleep(0.01)
-        # Of the 20 that are left over the liar may have a quarter.
-        assert share_of(process) > 0.75 - POINTS
+    clock = node.clock(3)
+    with node.arbiter(clock), node.program(LIAR, liar.usage, clock=clock) as lies:
+        (share,) = node.shares_on(clock, [honest], SECONDS)
+        lies.kill()
+    # Of the 20 that are left over the liar may have a quarter.
+    assert share > 0.75 - POINTS

@@ -189,7 +189,7 @@ def test_a_scribbled_usage_page_never_crashes_or_hangs_a_call(host, new_guest, c
         assert what != "slots"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=64), st.integers(0, pages.USAGE_SIZE), st.integers(0, pages.USAGE_SIZE))
 def test_the_host_reads_any_bytes_or_says_that_they_are_no_page(noise, at, size):
     page = bytearray(pages.empty_usage_page().ljust(pages.USAGE_SIZE, b"\0"))

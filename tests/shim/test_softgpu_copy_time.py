@@ -9,8 +9,6 @@ import pytest
 
 from shim.softgpu_host import BUILT, SoftGpu
 
-pytestmark = pytest.mark.alone
-
 # Durations of the device's own, behind a kernel, so that no host's delay is in them.
 MEASURE = """
 import statistics
@@ -57,7 +55,7 @@ say(copy=time_of(copy()), fill=time_of(fill), rows=time_of(rows),
 
 
 def test_copies_and_sets_take_the_time_that_their_bytes_need_at_the_rate(tmp_path: Path) -> None:
-    milliseconds = SoftGpu(tmp_path, "--copy-rate", "1GiB/s").client(MEASURE)
+    milliseconds = SoftGpu(tmp_path, "--copy-rate", "1GiB/s").virtual_client(MEASURE)
     mib = 1000 / 1024
     assert milliseconds == {
         "copy": pytest.approx(4 * mib, rel=0.01),
@@ -70,11 +68,11 @@ def test_copies_and_sets_take_the_time_that_their_bytes_need_at_the_rate(tmp_pat
 
 
 def test_without_a_rate_they_take_none(tmp_path: Path) -> None:
-    assert set(SoftGpu(tmp_path).client(MEASURE).values()) == {0}
+    assert set(SoftGpu(tmp_path).virtual_client(MEASURE).values()) == {0}
 
 
 def test_a_copy_on_a_busy_stream_is_done_when_its_time_has_come(tmp_path: Path) -> None:
-    said = SoftGpu(tmp_path, "--copy-rate", "10MiB/s").client("""
+    said = SoftGpu(tmp_path, "--copy-rate", "10MiB/s").virtual_client("""
 start()
 left, right = ok(cuda.cuMemAlloc(1 << 20)), ok(cuda.cuMemAlloc(1 << 20))
 stream = ok(cuda.cuStreamCreate(0))

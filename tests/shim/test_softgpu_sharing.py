@@ -8,8 +8,6 @@ import pytest
 
 from shim.softgpu_host import SoftGpu, answer, first_line, go_on
 
-pytestmark = pytest.mark.alone
-
 SHARING = """
 R = cuda.CUresult
 MIB = 1 << 20

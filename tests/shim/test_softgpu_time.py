@@ -14,8 +14,6 @@ from shim.guest import WORKLOAD
 from shim.softgpu_host import PRELUDE, SoftGpu, answer, first_line
 from shim.virtual_time import Clock
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def gpu(tmp_path: Path) -> SoftGpu:
@@ -23,7 +21,7 @@ def gpu(tmp_path: Path) -> SoftGpu:
 
 
 def test_kernels_take_the_time_that_their_text_states(gpu: SoftGpu) -> None:
-    milliseconds = gpu.client(
+    milliseconds = gpu.virtual_client(
         """
 start()
 before, after = ok(cuda.cuEventCreate(0)), ok(cuda.cuEventCreate(0))
@@ -70,7 +68,7 @@ def test_a_full_queue_uses_the_whole_device(gpu: SoftGpu, tmp_path: Path) -> Non
 
 
 def test_streams_and_events_tell_what_is_done(gpu: SoftGpu) -> None:
-    gpu.client("""
+    gpu.virtual_client("""
 start()
 not_ready = cuda.CUresult.CUDA_ERROR_NOT_READY
 stream, other = ok(cuda.cuStreamCreate(0)), ok(cuda.cuStreamCreate(0))
@@ -142,6 +140,7 @@ say(done=done)
     assert sorted(done) == [first, second]
 
 
+@pytest.mark.alone
 def test_events_measure_own_time_while_another_process_takes_turns(gpu: SoftGpu) -> None:
     rival = gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "900", "--async", "8")
     said = gpu.client("""
@@ -166,6 +165,7 @@ say(own=own, clocks=clocks)
     assert statistics.median(said["clocks"]) > 6.5
 
 
+@pytest.mark.alone
 def test_a_process_killed_with_the_device_in_hand_stops_nobody(gpu: SoftGpu) -> None:
     hog = gpu.start_client("""
 start()
@@ -182,6 +182,7 @@ time.sleep(60)
     assert answer(second)["share"] > 0.85
 
 
+@pytest.mark.alone
 def test_many_processes_killed_while_launching_stop_nobody(gpu: SoftGpu) -> None:
     survivor = gpu.start_workload("busy", "--seconds", "3", "--kernel-us", "100", "--async", "64")
     for _ in range(10):
@@ -198,7 +199,7 @@ def test_many_processes_killed_while_launching_stop_nobody(gpu: SoftGpu) -> None
 
 
 def test_a_launch_waits_when_the_queue_is_full(gpu: SoftGpu) -> None:
-    said = gpu.client("""
+    said = gpu.virtual_client("""
 start()
 function = kernel(b"spin")
 queued = 0
@@ -225,7 +226,7 @@ def test_a_lock_that_a_dead_process_left_behind_is_taken_over(gpu: SoftGpu) -> N
 
 
 def test_more_events_than_can_be_outstanding_are_stamped_each_at_its_moment(gpu: SoftGpu) -> None:
-    said = gpu.client("""
+    said = gpu.virtual_client("""
 start()
 function = kernel(b"spin")
 spin(function, 200_000_000)
@@ -241,7 +242,7 @@ say(apart=sorted({round(ok(cuda.cuEventElapsedTime(one, next)), 4)
 
 
 def test_a_stream_waits_for_an_event_of_another_gpu(tmp_path: Path) -> None:
-    said = SoftGpu(tmp_path, "--gpus", "2").client("""
+    said = SoftGpu(tmp_path, "--gpus", "2").virtual_client("""
 start(1)
 there = ok(cuda.cuStreamCreate(0))
 start(0)

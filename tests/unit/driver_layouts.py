@@ -9,6 +9,7 @@ from typing import Any
 
 from unit.driver_root import DEBIAN, RHEL, VERSION, DriverRoot
 from unit.ground import write
+from vcuda_oci import ldcache, machine
 
 LDCONFIG = "/sbin/ldconfig"
 
@@ -86,6 +87,11 @@ LAYOUTS = {
     "driver container": Layout(RHEL, "", has_cache=False),
     "elsewhere, by the cache": Layout("/opt/nvidia/lib"),
 }
+ARM64_LAYOUTS = {
+    "Ubuntu": Layout(machine.ARM64.multiarch),
+    "RHEL": Layout(RHEL, icd="nvidia_icd.aarch64.json"),
+    "elsewhere, by the cache": Layout("/opt/nvidia/lib"),
+}
 
 
 def install(path: Any, layout: Layout) -> DriverRoot:
@@ -137,3 +143,15 @@ def _elf(folder: str, machine: str) -> bytes:
     subprocess.run(command, check=True)
     with open(output, "rb") as file:
         return file.read()
+
+
+def mark_as_arm64s(path: str) -> None:
+    """This machine's ldconfig wrote the cache: now each entry is as that of arm64 marks it."""
+    with open(path, "r+b") as file:
+        content = bytearray(file.read())
+        start = content.index(ldcache.MAGIC)
+        count = int.from_bytes(content[start + 20 : start + 24], "little")
+        for at in range(start + 48, start + 48 + count * 24, 24):
+            content[at + 1] = ldcache.AARCH64 >> 8
+        file.seek(0)
+        file.write(content)

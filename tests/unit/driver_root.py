@@ -62,6 +62,7 @@ class DriverRoot:
         init: int | str = 0,
         gib: int = 16,
         persistence: str = "*mode = 1, 0",
+        cc: str = "gcc",
     ) -> None:
         self.path, self.folder = str(path), str(path) + folder
         self.asked_file = f"{self.path}/asked"
@@ -72,7 +73,7 @@ class DriverRoot:
         words["PERSISTENCE"] = persistence
         defines = [f"-D{name}={value}" for name, value in words.items()]
         subprocess.run(
-            ["gcc", "-shared", "-fPIC", "-w", *defines, "-o", self.nvml, source], check=True
+            [cc, "-shared", "-fPIC", "-w", *defines, "-o", self.nvml, source], check=True
         )
         os.symlink(f"libnvidia-ml.so.{VERSION}", f"{self.folder}/libnvidia-ml.so.1")
         write(f"{self.folder}/libcuda.so.{VERSION}", "")

@@ -19,10 +19,10 @@ START = (
 class Door:
     """The launcher with a recorder in Python's place, called from a folder beside two bundles."""
 
-    def __init__(self, folder: Any) -> None:
+    def __init__(self, folder: Any, machine: str = "amd64") -> None:
         self.folder = str(folder)
         self.python = Recorder(self.folder + "/python")
-        self.installed = Installed(self.folder + "/prefix", self.python.path)
+        self.installed = Installed(self.folder + "/prefix", self.python.path, machine)
         self.runtime = self.installed.runtime
         self.cwd = self.folder + "/cwd"
         write(self.cwd + "/config.json", PLAIN)

@@ -11,9 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+import arm64
 from unit.ground import ROOT, write
 
 WARNINGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
+# By machine. arm64's programs are compiled as those of its packages, and run in emulation.
+COMPILERS = {
+    "amd64": ["gcc"],
+    "arm64": [arm64.CC, "-specs", "build/arm64/musl/musl-gcc.specs"],
+}
 
 
 class Recorder:
@@ -44,7 +50,9 @@ class Recorder:
 class Installed:
     """launcher, hook: the native programs, compiled for this prefix. settings: its config.toml."""
 
-    def __init__(self, prefix: Any, python: str = "/usr/bin/python3") -> None:
+    def __init__(
+        self, prefix: Any, python: str = "/usr/bin/python3", machine: str = "amd64"
+    ) -> None:
         self.prefix, self.python = str(prefix), python
         self.settings = self.prefix + "/etc/config.toml"
         self.python_path = self.prefix + "/lib/vcuda/python"
@@ -62,17 +70,19 @@ class Installed:
         flags = [*WARNINGS, "-static"]
         flags += [f'-DVCUDA_{name}="{value}"' for name, value in defines.items()]
         for program, source in ((self.launcher, "launcher.c"), (self.hook, "hook.c")):
-            source = f"{ROOT}/oci/launcher/{source}"
-            subprocess.run(["gcc", *flags, "-o", program, source], check=True)
+            words = [*COMPILERS[machine], *flags, "-o", program, f"oci/launcher/{source}"]
+            subprocess.run(words, cwd=ROOT, check=True)
+            if machine == "arm64":
+                arm64.emulate(program)
         self.configure(runtime=self.runtime.path)
 
     @classmethod
-    def told(cls, prefix: str) -> Installed:
+    def told(cls, prefix: str, machine: str = "amd64") -> Installed:
         """One whose Python leaves a line at each start: `python_starts` counts them."""
         python = prefix + "/python"
         source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/unit/told_python.c"]
         subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
-        return cls(prefix, python)
+        return cls(prefix, python, machine)
 
     def python_starts(self) -> int:
         try:

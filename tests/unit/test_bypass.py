@@ -130,7 +130,7 @@ def test_one_huge_kernel_that_is_paid_for_afterwards_is_not_found() -> None:
         max_size=120,
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whoever_stays_within_is_never_found(looks: list[tuple[list[int], int]]) -> None:
     node = Node()
     for held, busy in looks:

@@ -45,7 +45,7 @@ def as_if_edited(done: Done) -> Done:
     return Done(done.form, done.before, [], done.settings)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(TREES, INDENTS, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "  \n"]))
 def test_what_is_added_to_json_is_all_that_changes(
     tree: dict[str, Any], indent: Any, newline: str, end: str
@@ -66,7 +66,7 @@ def test_what_is_added_to_json_is_all_that_changes(
     assert (json.loads(text or ""), left) == (tree, [])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(DOCUMENTS)
 def test_what_is_added_to_toml_is_all_that_changes(before: str) -> None:
     try:

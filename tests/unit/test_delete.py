@@ -170,11 +170,12 @@ def test_what_is_killed_in_the_middle_is_done_by_the_next_delete(node: Node) -> 
     """The low-level runtime dies with the front door, as if it stood in its place."""
     node.does(delete="exec sleep 1000", state=GONE)
     front = subprocess.Popen([node.installed.launcher, "--root", ROOT, "delete", "box"])
-    deadline = time.monotonic() + 60
-    while not os.path.exists(node.folder + "/calls"):
+    deadline, calls = time.monotonic() + 60, node.folder + "/calls"
+    # The file is there before its line is.
+    while not (os.path.exists(calls) and os.path.getsize(calls)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    with open(node.folder + "/calls") as line:
+    with open(calls) as line:
         runtime = int(line.read().split()[0])
     front.kill()
     assert front.wait() == -signal.SIGKILL

@@ -89,11 +89,14 @@ GRAPHICS_32 = {
 }
 
 
-def given(root: DriverRoot, asked: str) -> dict[str, str]:
-    """What a container that asks for this gets of the driver: name of the file, by path inside."""
+def given(root: DriverRoot, asked: str, folder: str = INSIDE) -> dict[str, str]:
+    """What a container that asks for this gets of the driver: name of the file, by path inside.
+
+    folder: where its loader looks.
+    """
     found = host.load(root.path, root.path + "/state/host.json")
     wanted = capabilities.asked(asked, list(capabilities.ALL))
-    made = edits.edits_for(record(), found, PATHS, INSIDE, wanted)
+    made = edits.edits_for(record(), found, PATHS, folder, wanted)
     ours = {"/run/softgpu", "/usr/local/vcuda/limits", "/usr/local/vcuda/usage"}
     of_driver = [source for source, _, _ in made.mounts if source.startswith(root.path)]
     assert all(os.path.isfile(source) and not os.path.islink(source) for source in of_driver)

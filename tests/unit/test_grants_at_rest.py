@@ -43,7 +43,7 @@ class Used(World):
 
 
 @given(LOOKS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_grants_are_those_of_judging_everybody_at_every_look(looks):
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         short, long = Used(one, forgets=False), Used(other, forgets=True)

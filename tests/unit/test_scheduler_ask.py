@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.clusters import SETTINGS, ask, container, pod
@@ -148,7 +148,6 @@ ANY = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), ANY))
 def test_no_object_is_too_strange_to_be_read(strange: dict[str, Any]) -> None:
     pod_of(strange, SETTINGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unit import clusters
@@ -152,7 +152,7 @@ class Server:
         return 201, {}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(
     st.lists(st.sampled_from([10, 30, 60, 100, 150]), min_size=1, max_size=12),
     st.lists(st.sampled_from(["bound", "refused", "lost before", "lost after"]), max_size=12),

@@ -27,7 +27,7 @@ def total(distances: list[list[int]], gpus: tuple[int, ...]) -> int:
     return sum(distances[a][b] for a, b in combinations(gpus, 2))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.sampled_from([1, 20, 150, 600]), min_size=len(PAIRS), max_size=len(PAIRS)),
     st.integers(2, 3),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unit import clusters
@@ -83,7 +83,7 @@ def situations(draw: Any) -> Any:
     return made, names, clusters.ask(*asked, annotations=wants, inits=tuple(inits))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 @given(situations())
 def test_all_nodes_at_once_get_the_answer_that_each_would(situation: Any) -> None:
     cluster, names, ask = situation

@@ -168,4 +168,4 @@ class Stop:
 
 
 TestLeaderRaces = LeaderRaces.TestCase
-TestLeaderRaces.settings = settings(max_examples=400, stateful_step_count=20, deadline=None)
+TestLeaderRaces.settings = settings(max_examples=400, stateful_step_count=20)

@@ -93,7 +93,7 @@ CONTAINERS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     CONTAINERS,
     CONTAINERS,

@@ -73,7 +73,7 @@ def test_where_a_quota_is_used_up_its_own_namespace_makes_room() -> None:
     assert preempt(cluster, ask, 9, given_victims) == {"a": Victims(("t",))}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from([30, 50, 70]), st.integers(1, 3)), max_size=7

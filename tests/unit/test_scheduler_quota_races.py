@@ -191,4 +191,4 @@ def node_name(tree: dict[str, Any]) -> str:
 
 
 TestQuotaRaces = QuotaRaces.TestCase
-TestQuotaRaces.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestQuotaRaces.settings = settings(max_examples=30, stateful_step_count=40)

@@ -97,7 +97,7 @@ def test_exclusion_shares_a_gpu_with_its_own_label_only() -> None:
     assert put(cluster, "h", 90) == "2"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.tuples(st.sampled_from(["", "x", "y"]), st.sampled_from([20, 50])), max_size=8),
     st.sampled_from([10, 60, 100, 200]),

@@ -86,7 +86,7 @@ def test_a_trace_that_cannot_be_read_is_one_line(tmp_path: Any) -> None:
         trace.read(f"{tmp_path}/binary")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.sampled_from([*CSV.splitlines(), *JSON.splitlines()]) | st.text(), max_size=5))
 def test_nonsense_is_refused_and_never_breaks_the_reader(lines: list[str]) -> None:
     try:

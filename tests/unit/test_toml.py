@@ -87,19 +87,19 @@ def assert_read_alike(text: str) -> None:
         assert comparable(toml_text.parse(text)) == comparable(expected)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(VALUES)
 def test_values_are_read_as_tomllib_reads_them(value: str) -> None:
     assert_read_alike(f"key = {value}")
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(DOCUMENTS)
 def test_documents_are_read_as_tomllib_reads_them(text: str) -> None:
     assert_read_alike(text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.text(), st.lists(st.integers() | st.booleans() | st.text()))
 def test_what_we_write_is_read_as_it_was_meant(text: str, items: list[Any]) -> None:
     if any("\ud800" <= c <= "\udfff" for c in text + "".join(map(str, items))):
