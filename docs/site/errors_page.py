@@ -113,6 +113,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "It starts.": (
             PLUGIN + "needed.py",
             PLUGIN + "agent.py",
+            PLUGIN + "child.py",
             PLUGIN + "cluster.py",
             PLUGIN + "kube_api.py",
             PLUGIN + "listen_address.py",

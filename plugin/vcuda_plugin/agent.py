@@ -20,6 +20,8 @@ from vcuda_oci.errors import VcudaError
 from . import (
     bypass_reports,
     child,
+    cluster,
+    http_child,
     inventory,
     kubelet,
     listen_address,
@@ -27,10 +29,8 @@ from . import (
     shortage_watch,
     sweep,
 )
-from .cluster import Cluster
 from .device_plugin import DevicePlugin
 from .grants import Arbiter
-from .http_child import HttpChild
 from .labelling import FEATURES_DIR, Labelling
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ _PAUSE_SECONDS = 5
 # An arbiter that has not looked for so long looks no more.
 _STUCK_SECONDS = 5
 
+_DOOR = "vcuda_plugin.door_process"
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,19 +59,31 @@ def command() -> int:
 
 def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
-    )
     try:
         settings = config.load_named(arguments.config)
         offered = resources.offered(settings)
         listen_address.check(settings.listen, settings.path)
-        with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
-            asyncio.run(_run(settings, offered, arguments, arbiter))
+        with child.forked(*_modules(settings, arguments)):
+            logging.basicConfig(
+                stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
+            )
+            with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
+                asyncio.run(_run(settings, offered, arguments, arbiter))
     except VcudaError as error:
         print(f"{names.AGENT_PROGRAM}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
+    """Of the children that there will be."""
+    return [
+        *([] if arguments.no_door else [_DOOR]),
+        inventory.MODULE,
+        bypass_reports.MODULE,
+        *([http_child.MODULE] if settings.listen else []),
+        *([cluster.MODULE] if cluster.is_there(settings, arguments.kubeconfig) else []),
+    ]
 
 
 @contextlib.contextmanager
@@ -140,22 +154,23 @@ async def _run(
     arbiter: Arbiter,
 ) -> None:
     """Until SIGTERM or SIGINT. Raises what ends a part that must not end."""
-    cluster = Cluster(settings, arguments.kubeconfig, arguments.node_name)
+    api = cluster.Cluster(settings, arguments.kubeconfig, arguments.node_name)
     labelling = Labelling(settings, arguments.features_dir)
     stop, opened = asyncio.Event(), asyncio.Event()
     if arguments.no_door:
         opened.set()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    plugins = [DevicePlugin(kind, settings, cluster.is_there) for kind in offered]
-    http = HttpChild(settings, cluster.node_name)
+    plugins = [DevicePlugin(kind, settings, api.is_there) for kind in offered]
+    http = http_child.HttpChild(settings, api.node_name)
     parts: list[Coroutine[Any, Any, Any]] = [
         stop.wait(),
+        child.watch(),
         _arbitrate(arbiter),
         *([] if arguments.no_door else [_keep_door_open(settings.state_dir, opened)]),
         bypass_reports.follow(settings),
-        cluster.keep(),
-        _follow_gpus(settings, plugins, cluster, labelling, http),
+        api.keep(),
+        _follow_gpus(settings, plugins, api, labelling, http),
         sweep.keep(settings.state_dir),
         shortage_watch.keep(settings.state_dir),
         _tell_systemd(opened, arbiter),
@@ -184,17 +199,17 @@ async def _arbitrate(arbiter: Arbiter) -> None:
 async def _follow_gpus(
     settings: Config,
     plugins: Sequence[DevicePlugin],
-    cluster: Cluster,
+    api: cluster.Cluster,
     labelling: Labelling,
-    http: HttpChild,
+    http: http_child.HttpChild,
 ) -> None:
     def changed(seen: Inventory) -> None:
         _publish(seen, plugins, settings)
-        cluster.tell(seen, labelling.tell(seen))
+        api.tell(seen, labelling.tell(seen))
         http.tell(seen)
 
     # The kubelet admits nobody before it is offered devices.
-    await cluster.known()
+    await api.known()
     await inventory.follow(settings, changed)
 
 
@@ -215,7 +230,7 @@ async def _keep_door_open(state_dir: str, opened: asyncio.Event) -> None:
     """Take the door over from whoever has it, and open it again unless another took it over."""
     path = f"{state_dir}/{door.NAME}"
     while True:
-        async with child.running("vcuda_plugin.door_process", state_dir) as (process, said):
+        async with child.running(_DOOR, state_dir) as (process, said):
             if await said.readline():
                 opened.set()
             status = await process.wait()

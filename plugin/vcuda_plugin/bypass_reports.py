@@ -14,6 +14,7 @@ from . import child, inventory
 if TYPE_CHECKING:
     from vcuda_oci.config import Config
 
+MODULE = "vcuda_plugin.outside_watch"
 # The longest pause between two looks, and what NVML may take.
 _LIMIT_SECONDS = 30
 _PAUSE_SECONDS = 1
@@ -29,7 +30,7 @@ async def follow(settings: Config) -> None:
         AUTO if settings.driver_limits else OFF,
     )
     while True:
-        async with child.running("vcuda_plugin.outside_watch", *words) as (_, said):
+        async with child.running(MODULE, *words) as (_, said):
             limit = inventory.START_SECONDS
             try:
                 # One that is killed may leave half a line.

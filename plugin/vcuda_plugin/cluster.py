@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 # not hold up a node for long.
 _KNOWN_SECONDS = 5
 _PAUSE_SECONDS = 2
+MODULE = "vcuda_plugin.pod_watch"
 
 _log = logging.getLogger(__name__)
+
+
+def is_there(settings: Config, kubeconfig: str) -> bool:
+    found = kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST")
+    return settings.kubernetes == config.AUTO and bool(found)
 
 
 class Cluster:
@@ -44,10 +50,9 @@ class Cluster:
         self._resources = json.dumps(sorted(resources.offered(settings).values()))
         self._gpu_resource = settings.gpu_resource
         self._known = asyncio.Event()
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: child.Child | None = None
         self._metadata = ""
-        found = kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST")
-        self.is_there = settings.kubernetes == config.AUTO and bool(found)
+        self.is_there = is_there(settings, kubeconfig)
         if self.is_there and importlib.util.find_spec("kubernetes") is None:
             mend = f'{needed.mend(["kubernetes"])}, or set kubernetes = "no"'
             raise VcudaError("no module kubernetes", sys.executable, mend)
@@ -66,7 +71,7 @@ class Cluster:
                 *(self._state_dir, self.node_name, self._kubeconfig),
                 *(self._resources, self._gpu_resource),
             )
-            watch = child.running("vcuda_plugin.pod_watch", *arguments, own_packages=False)
+            watch = child.running(MODULE, *arguments)
             async with watch as (self._process, said):
                 self._write()
                 while await said.readline():
@@ -95,6 +100,6 @@ class Cluster:
         self._write()
 
     def _write(self) -> None:
-        if self._process is not None and self._process.stdin is not None and self._metadata:
+        if self._process is not None and self._metadata:
             # To one that ends this moment it is lost, and its successor is told.
             self._process.stdin.write(self._metadata.encode() + b"\n")

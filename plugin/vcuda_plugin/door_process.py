@@ -7,12 +7,9 @@ import sys
 from vcuda_oci import door
 from vcuda_oci.errors import VcudaError
 
-from . import parent
-
 
 def main(state_dir: str) -> None:
     """Says "open" once it is, and ends when another takes over or the agent has ended."""
-    parent.end_with_it()
     try:
         opened = door.Door(state_dir)
     except VcudaError as error:

@@ -23,8 +23,6 @@ from vcuda_oci import files, host, nvml
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.nvml import HANGS
 
-from . import parent
-
 PERIOD_MS = 2000
 # A GPU that has said nothing for so long hangs; together with the period less than what the agent
 # waits for a line.
@@ -47,7 +45,6 @@ class _EventData(ctypes.Structure):
 
 def main(driver_root: str, cache: str) -> None:
     """Until nobody reads, or NVML has to be opened anew."""
-    parent.end_with_it()
     try:
         facts = host.load(driver_root, cache)
         library = facts.libraries.get("libnvidia-ml.so.1", "")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .inventory import Inventory
 
-_MODULE = "vcuda_plugin.http_process"
+MODULE = "vcuda_plugin.http_process"
 _BEAT_SECONDS = 5
 _PAUSE_SECONDS = 5
 _LONGEST_PAUSE_SECONDS = 300
@@ -32,7 +32,7 @@ class HttpChild:
     def __init__(self, settings: Config, node: str) -> None:
         self._settings, self._node = settings, node
         self._gpus = b""
-        self._ear: asyncio.StreamWriter | None = None
+        self._ear: asyncio.WriteTransport | None = None
 
     def tell(self, seen: Inventory) -> None:
         overcommit = self._settings.memory_overcommit
@@ -47,7 +47,7 @@ class HttpChild:
         exemplars = config.YES if settings.exemplars else config.NO
         arguments = (settings.listen, self._node, settings.state_dir, exemplars)
         while True:
-            server = child.running(_MODULE, *arguments, own_packages=False)
+            server = child.running(MODULE, *arguments)
             async with server as (process, said):
                 self._ear = process.stdin
                 if await said.readline():
@@ -59,7 +59,7 @@ class HttpChild:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def _beat(self, process: asyncio.subprocess.Process) -> None:
+    async def _beat(self, process: child.Child) -> None:
         """Until it ends."""
         while process.returncode is None:
             self._say(b"\n")
@@ -70,5 +70,5 @@ class HttpChild:
 
     def _say(self, line: bytes) -> None:
         ear = self._ear
-        if ear and line and ear.transport.get_write_buffer_size() < _MOST_UNREAD:
+        if ear and line and ear.get_write_buffer_size() < _MOST_UNREAD:
             ear.write(line)

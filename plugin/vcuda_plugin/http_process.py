@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
-from . import listen_address, needed, node_gpus, parent
+from . import listen_address, needed, node_gpus
 
 if TYPE_CHECKING:
     from .node_look import Node
@@ -23,11 +23,15 @@ _MOST_LINE = 1 << 20
 _MODULES = ("h11", "prometheus_client")
 
 
+def prepare() -> None:
+    """Raises ModuleNotFoundError: a package is missing; main() says so."""
+    from . import event_counts, http_server, node_look, routes  # noqa: F401
+
+
 def main(address: str, node: str, state_dir: str, exemplars: str = config.NO) -> None:
     """Serves until it is told to end or the agent is gone, whose lines on standard input tell the
     node's GPUs (node_gpus) or, empty, that its loop turns. Says "open" once it listens.
     exemplars: as the settings say it."""
-    parent.end_with_it()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: http: %(message)s"
     )

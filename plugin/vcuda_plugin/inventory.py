@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = 8
 # To open it may wake each GPU from sleep, a second or two each.
 START_SECONDS = 60
+MODULE = "vcuda_plugin.gpu_probe"
 # Between two processes that ask; where NVML cannot be asked, up to the longest.
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1, 16
 
@@ -59,7 +60,7 @@ async def follow(settings: Config, changed: Callable[[Inventory], None]) -> None
     cannot, pause = "", _PAUSE_SECONDS
     while True:
         cache = settings.state_dir + "/host.json"
-        probe = child.running("vcuda_plugin.gpu_probe", settings.driver_root, cache)
+        probe = child.running(MODULE, settings.driver_root, cache)
         async with probe as (_, said):
             trouble, limit = "", START_SECONDS
             while not trouble:

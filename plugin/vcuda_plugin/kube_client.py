@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import sys
-import types
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, NamedTuple
+
+from . import later
 
 if TYPE_CHECKING:
     from typing import Any
 
 _EMPTY = ("kubernetes", "kubernetes.client", "kubernetes.utils")
+# What only a file needs (a pod has none), one that names gcp or oidc, or a proxy: 7 MiB.
+_LATER = (
+    *("yaml", "requests_oauthlib", "oauthlib", "oauthlib.oauth2", "requests", "requests.utils"),
+    *("google", "google.auth", "google.auth.transport.requests"),
+)
 
 
 class KubeClient(NamedTuple):
@@ -30,17 +37,19 @@ class KubeClient(NamedTuple):
 @functools.lru_cache(maxsize=1)
 def load() -> KubeClient:
     """Raises ImportError: it is not installed."""
-    found = importlib.util.find_spec("kubernetes")
+    found = find_spec("kubernetes")
     if found is None or not found.submodule_search_locations:
         raise ImportError("no module kubernetes")
     folder = found.submodule_search_locations[0]
     for name in _EMPTY:
-        package: Any = types.ModuleType(name)
+        package: Any = module_from_spec(ModuleSpec(name, None))
         package.__path__ = ["/".join([folder, *name.split(".")[1:]])]
         sys.modules[name] = package
     configuration = importlib.import_module("kubernetes.client.configuration").Configuration
     client: Any = sys.modules["kubernetes.client"]
     # What kubernetes.config takes from there; the second is for callers that we are not.
     client.Configuration, client.ApiClient = configuration, None
-    rest = importlib.import_module("kubernetes.client.rest")
-    return KubeClient(configuration, importlib.import_module("kubernetes.config"), rest)
+    with later.imported(*_LATER):
+        rest = importlib.import_module("kubernetes.client.rest")
+        config = importlib.import_module("kubernetes.config")
+    return KubeClient(configuration, config, rest)

@@ -15,7 +15,7 @@ from vcuda_oci import events, host, names
 from vcuda_oci.config import AUTO, STOP
 from vcuda_oci.errors import VcudaError
 
-from . import bypass, container_stop, guest_slots, parent
+from . import bypass, container_stop, guest_slots
 from .driver_limits import DriverLimits, hard_bytes
 from .held_containers import HeldContainers
 from .process_probe import ProcessProbe
@@ -33,7 +33,6 @@ _STRANGERS_SECONDS = 60.0
 
 def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> None:
     """Until nobody reads, or NVML has to be opened anew. The last two as the settings say them."""
-    parent.end_with_it()
     try:
         facts = host.load(driver_root, state_dir + "/host.json")
         library = facts.libraries.get("libnvidia-ml.so.1", "")

@@ -19,7 +19,7 @@ from vcuda_oci import events, names
 from vcuda_oci.errors import VcudaError, with_id
 from vcuda_oci.identity import pod_key
 
-from . import kube_client, node_metadata, parent, pod_events
+from . import kube_client, node_metadata, pod_events
 from .decision_folder import DecisionFolder
 from .kube_api import ApiError, KubeApi
 from .pod_decision import of_pod
@@ -45,16 +45,19 @@ _SHORT_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
+def prepare() -> None:
+    kube_client.load()
+
+
 def main(
     state_dir: str, node: str, kubeconfig: str, resources: str, gpu_resource: str = ""
 ) -> None:
     """Until the agent ends. resources: a JSON list of names; gpu_resource: which of them are GPUs,
     or "". Says "known" after each whole list."""
-    parent.end_with_it()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
-    kube_client.load()  # before there are two who would
+    prepare()  # before there are two who would
     for tell, arguments in (
         (node_metadata.keep, (kubeconfig, node, sys.stdin.fileno())),
         (pod_events.keep, (kubeconfig, state_dir, node)),

@@ -17,6 +17,20 @@ from integration.kubelet import Kubelet
 from shim.softgpu_host import BUILT, SoftGpu
 
 
+def children_of(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as line:
+        return [int(pid) for pid in line.read().split()]
+
+
+def name_of(pid: int) -> str:
+    """As ps and top name it; "": it has ended."""
+    try:
+        with open(f"/proc/{pid}/comm") as name:
+            return name.read().rstrip("\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 class AgentNode:
     """state_dir, kubelet, gpu: the node's own. `prefix` is where the product is installed."""
 
@@ -90,17 +104,14 @@ class Agent:
         with open(self._log.name, encoding="utf-8") as lines:
             return lines.read().splitlines()
 
-    def children(self) -> list[int]:
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as line:
-            return [int(pid) for pid in line.read().split()]
+    def fork_server(self) -> int:
+        (server,) = children_of(self.process.pid)
+        return server
 
-    def command_lines(self) -> list[str]:
-        """Of its children, words parted by spaces."""
-        found = []
-        for pid in self.children():
-            with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/cmdline") as words:
-                found.append(words.read().replace("\0", " "))
-        return found
+    def children(self, name: str = "") -> list[int]:
+        """The processes that do its work beside it; of this name."""
+        children = children_of(self.fork_server())
+        return [pid for pid in children if name in ("", name_of(pid))]
 
     def kill(self) -> None:
         """As a crash does; nobody starts it again."""

@@ -156,17 +156,12 @@ def test_a_server_that_was_killed_is_there_again_and_nobody_else_noticed(node: A
         until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
         offered(node, CORE)
         children = agent.children()
-        (server,) = [pid for pid in children if is_http(pid)]
+        (server,) = agent.children("http_process")
         subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(server)], check=True)
         until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
         assert set(children) - {server} < set(agent.children())
         assert node.kubelet.registrations.count(CORE) == 1
         assert any("not served; trying again in 5 s" in line for line in agent.log())
-
-
-def is_http(pid: int) -> bool:
-    with open(f"/proc/{pid}/cmdline") as file:
-        return "vcuda_plugin.http_process" in file.read()
 
 
 def test_an_address_that_is_taken_is_told_and_the_agent_does_the_rest(node: AgentNode) -> None:

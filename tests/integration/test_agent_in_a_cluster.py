@@ -15,7 +15,7 @@ def test_on_a_host_of_no_cluster_nothing_is_followed_and_nobody_waits(node: Agen
     os.makedirs(stale)
     with node.agent() as agent:
         until(lambda: bool(node.kubelet.healthy(CORE)))
-        assert not any("pod_watch" in words for words in agent.command_lines())
+        assert agent.children("pod_watch") == []
         assert not os.path.exists(stale)
 
 
@@ -25,7 +25,7 @@ def test_switched_off_it_asks_no_api_whatever_it_is_told_of_one(node: AgentNode)
     try:
         agent.await_ready()
         until(lambda: bool(node.kubelet.healthy(CORE)))
-        assert not any("pod_watch" in words for words in agent.command_lines())
+        assert agent.children("pod_watch") == []
     finally:
         agent.end()
 
@@ -56,10 +56,10 @@ def test_who_follows_the_pods_is_started_anew_when_killed_and_ends_with_the_agen
         until(lambda: os.path.exists(record) and "node-1" in api.nodes)
         os.unlink(record)
         api.clear_nodes()
-        os.kill(next(pid for pid in agent.children() if _is_watch(pid)), 9)
+        os.kill(*agent.children("pod_watch"), 9)
         until(lambda: os.path.exists(record) and "node-1" in api.nodes)
         children = agent.children()
-        assert sum(map(_is_watch, children)) == 1
+        assert len(agent.children("pod_watch")) == 1
     finally:
         agent.end()
         api.stop()
@@ -103,8 +103,3 @@ def test_the_node_is_labelled_with_its_gpus(node: AgentNode) -> None:
 
 def _words(node: AgentNode) -> list[str]:
     return [node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder]
-
-
-def _is_watch(pid: int) -> bool:
-    with open(f"/proc/{pid}/cmdline") as line:
-        return "vcuda_plugin.pod_watch" in line.read()

@@ -16,10 +16,9 @@ import pytest
 from integration.engines.base import Engine, Wanted
 from integration.engines.low_level import LowLevel
 from integration.kubelet import until
-from integration.node_agent import Agent, AgentNode
+from integration.node_agent import Agent, AgentNode, children_of
 from integration.product import MIB, SOFTGPU, Product, asking
 from integration.test_device_plugin import CORE, offered
-from integration.test_gpu_health import command_line
 from vcuda_hook import container_processes
 from vcuda_oci import events, liveness
 from vcuda_plugin import container_stop
@@ -44,9 +43,16 @@ FOUND_SECONDS = 30
 class AgentInside(Agent):
     """Run through nsenter, which hands on no signal."""
 
+    def pid(self) -> int:
+        (agent,) = children_of(self.process.pid)
+        return agent
+
+    def fork_server(self) -> int:
+        (server,) = children_of(self.pid())
+        return server
+
     def end(self) -> None:
-        for pid in self.children():
-            os.kill(pid, signal.SIGTERM)
+        os.kill(self.pid(), signal.SIGTERM)
         assert self.process.wait(30) == 0, self.log()
         super().end()
 
@@ -74,10 +80,7 @@ class WatchedNode:
 
     def watch(self) -> int:
         """The pid of the agent's process that watches."""
-        (agent,) = self.agent.children()
-        with open(f"/proc/{agent}/task/{agent}/children") as line:
-            children = [int(pid) for pid in line.read().split()]
-        (found,) = [pid for pid in children if b"outside_watch" in command_line(pid)]
+        (found,) = self.agent.children("outside_watch")
         return found
 
     def says(self, container: str) -> bool:

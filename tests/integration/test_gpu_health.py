@@ -136,30 +136,16 @@ def test_a_probe_that_is_killed_is_started_anew_and_no_gpu_is_lost(node: AgentNo
         offered(node, CORE)
         for _ in range(3):
             lists = node.kubelet.plugins[CORE].lists
-            (probe,) = probes(agent)
+            (probe,) = agent.children("gpu_probe")
             os.kill(probe, signal.SIGKILL)
-            until(lambda probe=probe: probes(agent) not in ([], [probe]))
+            until(lambda probe=probe: agent.children("gpu_probe") not in ([], [probe]))
         assert (len(gpus_offered(node)), node.kubelet.plugins[CORE].lists) == (2, lists)
-
-
-def probes(agent: Agent) -> list[int]:
-    """Those that are what they are to be: one that was just forked is still the agent."""
-    return [pid for pid in agent.children() if b"gpu_probe" in command_line(pid)]
 
 
 def faults_of_ended_children(agent: Agent) -> int:
     """Pages that they asked for, which grows with each that ends. Source: proc(5), cminflt."""
-    with open(f"/proc/{agent.process.pid}/stat") as line:
+    with open(f"/proc/{agent.fork_server()}/stat") as line:
         return int(line.read().rpartition(")")[2].split()[8])
-
-
-def command_line(pid: int) -> bytes:
-    """b"": it has ended."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as line:
-            return line.read()
-    except OSError:
-        return b""
 
 
 def test_nvml_that_hangs_from_the_start_hangs_no_end(node: AgentNode) -> None:

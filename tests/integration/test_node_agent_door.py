@@ -97,13 +97,8 @@ def test_a_door_that_dies_is_opened_again(box: Node, new_agent: Callable[[], Age
     agent = new_agent()
     path = box.ledger.state_dir + "/door.sock"
     before = os.stat(path).st_ino
-    (door,) = [pid for pid in agent.children() if _has_children(pid)]
+    (door,) = agent.children("door_process")
     os.kill(door, 9)
     until(lambda: os.path.exists(path) and os.stat(path).st_ino != before)
     assert box.create(asking()) == (0, "")
     assert (set(shares_of(box.ledger)), python_starts(box)) == ({"box"}, 0)
-
-
-def _has_children(pid: int) -> bool:
-    with open(f"/proc/{pid}/task/{pid}/children") as line:
-        return bool(line.read().split())

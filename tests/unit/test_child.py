@@ -1,4 +1,4 @@
-"""A child that ends by itself, just when it is told to, is one of the agent's all the same."""
+"""A child of the agent ends as a program of its own would, and each of its ends is seen."""
 
 from __future__ import annotations
 
@@ -6,34 +6,71 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from vcuda_oci.errors import VcudaError
 from vcuda_plugin import child
+
+MODULE = "unit.ending_child"
 
 
 @pytest.fixture
-def watcher() -> Iterator[Any]:
-    """As newer Pythons watch by themselves: an end is seen with the loop's next turn."""
-    policy = asyncio.DefaultEventLoopPolicy()
-    policy.set_child_watcher(asyncio.PidfdChildWatcher())
-    asyncio.set_event_loop_policy(policy)
-    yield policy.get_child_watcher()
-    asyncio.set_event_loop_policy(None)
+def forked() -> Iterator[None]:
+    with child.forked(MODULE):
+        yield
+
+
+def ends(how: str) -> tuple[int, bytes]:
+    """How one ends that is to end like this, and what it said."""
+
+    async def end() -> tuple[int, bytes]:
+        async with child.running(MODULE, how) as (process, said):
+            heard = await said.read()
+            return await process.wait(), heard
+
+    return asyncio.run(end())
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "said", "complaint"),
+    [
+        ("returns", 0, b"here\n", ""),
+        ("exits", 3, b"here\n", ""),
+        ("complains", 1, b"here\n", "it: is odd\n"),
+        ("fails", 1, b"here\n", "ValueError: odd\n"),
+        ("is killed", -signal.SIGKILL, b"", ""),
+    ],
+)
+def test_a_child_ends_as_a_program_of_its_own_would(
+    how: str,
+    status: int,
+    said: bytes,
+    complaint: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with child.forked(MODULE):
+        assert ends(how) == (status, said)
+    assert capfd.readouterr().err.endswith(complaint)
+
+
+def test_a_child_hears_what_it_is_told(forked: None) -> None:
+    async def talk() -> bytes:
+        async with child.running(MODULE, "echoes") as (process, said):
+            process.stdin.write(b"go on\n")
+            return await said.read()
+
+    assert asyncio.run(talk()) == b"go on\n"
 
 
 def test_a_child_that_has_just_ended_is_not_told_of_as_a_stranger(
-    watcher: Any, caplog: pytest.LogCaptureFixture
+    forked: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def one_that_dies() -> int | None:
-        watcher.attach_loop(asyncio.get_running_loop())
-        async with child.running("vcuda_plugin.gpu_probe", "/nonexistent", "/nonexistent") as (
-            process,
-            _,
-        ):
-            os.kill(process.pid, signal.SIGKILL)
-            while b") Z " not in stat_of(process.pid):
+        async with child.running(MODULE, "waits") as (process, said):
+            pid = int(await said.readline())
+            os.kill(pid, signal.SIGKILL)
+            while os.path.exists(f"/proc/{pid}"):
                 pass  # and the loop has no turn
         return process.returncode
 
@@ -41,6 +78,68 @@ def test_a_child_that_has_just_ended_is_not_told_of_as_a_stranger(
     assert caplog.messages == []
 
 
-def stat_of(pid: int) -> bytes:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read()
+def test_a_child_ends_with_its_block_by_force_if_need_be(
+    forked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "_END_SECONDS", 0.2)
+
+    async def end(how: str) -> int | None:
+        async with child.running(MODULE, how) as (process, said):
+            await said.readline()
+        return process.returncode
+
+    assert asyncio.run(end("waits")) == -signal.SIGTERM
+    assert asyncio.run(end("heeds nothing")) == -signal.SIGKILL
+
+
+def test_a_child_that_is_told_to_end_as_it_begins_has_heard_that(
+    forked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "_END_SECONDS", 3)
+
+    async def begin_and_end() -> int | None:
+        async with child.running(MODULE, "waits") as (process, _):
+            pass
+        return process.returncode
+
+    assert {asyncio.run(begin_and_end()) for _ in range(10)} == {-signal.SIGTERM}
+
+
+def test_of_a_fork_server_that_was_killed_no_child_is_left_and_the_agent_is_told(
+    forked: None,
+) -> None:
+    async def kill() -> tuple[str, int]:
+        async with child.running(MODULE, "waits") as (process, said):
+            pid = int(await said.readline())
+            with open(f"/proc/{pid}/stat") as stat:
+                server = int(stat.read().rpartition(")")[2].split()[1])
+            os.kill(server, signal.SIGKILL)
+            with pytest.raises(VcudaError) as told:
+                await child.watch()
+            await process.wait()
+            for _ in range(1000):
+                if not os.path.exists(f"/proc/{pid}"):
+                    break
+                await asyncio.sleep(0.01)
+            else:
+                os.kill(pid, signal.SIGKILL)
+                raise AssertionError("it outlives the fork server")
+        async with child.running(MODULE, "waits") as (process, _):
+            return str(told.value), await process.wait()
+
+    assert asyncio.run(kill()) == (
+        "fork server: has ended; see the kernel's log for who killed it",
+        1,
+    )
+
+
+def test_a_child_whose_package_is_missing_says_so_itself(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def end() -> int:
+        async with child.running("unit.no_such_child") as (process, _):
+            return await process.wait()
+
+    with child.forked("unit.no_such_child"):
+        assert asyncio.run(end()) == 1
+    assert "No module named 'unit.no_such_child'" in capfd.readouterr().err
