@@ -128,7 +128,11 @@ def test_a_container_that_asks_for_nothing_keeps_its_config_json(
     with engine.using(before.path):
         assert engine.run(container, ["echo", "hello"]) == Result(0, "hello\n", "")
     assert before.config_bytes() == behind.config_bytes() != []
-    assert before.calls() == behind.calls()
+    calls = before.calls()
+    deleted = [id for *_, verb, id in calls if verb == "delete"]
+    # What a shim says once more of such a one ends at the front door.
+    again = [["delete", "--force", id] for id in deleted]
+    assert behind.calls() == [call for call in calls if call[-3:] not in again]
 
 
 def test_the_allocation_lives_as_long_as_the_container(
