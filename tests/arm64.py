@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 
+import made
 from needed import cannot
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -22,9 +23,7 @@ PYTHON = DEBIAN + "/usr/bin/python3.11"
 
 def make(*targets: str) -> None:
     """Targets of the Makefile, for arm64."""
-    words = ["make", "--no-print-directory", "VCUDA_ARCH=arm64", *targets]
-    with _turn():
-        subprocess.run(words, cwd=REPOSITORY, check=True)
+    made.make("VCUDA_ARCH=arm64", *targets)
 
 
 def emulate(program: str, root: str = "") -> None:

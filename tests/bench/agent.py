@@ -144,11 +144,13 @@ def _cpu_seconds(processes: Sequence[int]) -> float:
 
 
 def _proportional_mib(pid: int) -> float:
-    """A page that n processes share counts one nth in each."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    raise ValueError(f"no Pss of {pid}")
+    """A page that n processes share counts one nth in each. One that has ended since has none."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    (pss,) = (line for line in lines if line.startswith("Pss:"))
+    return int(pss.split()[1]) / 1024
 
 
 def _allocate(node: AgentNode) -> list[Figure]:

@@ -14,6 +14,7 @@ import pytest
 from docs.commands import of_page
 from fuzz import run
 from fuzz.targets import TARGETS
+from made import make
 from unit.ground import ROOT
 
 RUNS = 500
@@ -22,7 +23,7 @@ RUNS = 500
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
     programs = [f"build/fuzz/{name}" for name in ("front-door", "front-door-answers", "pages")]
-    subprocess.run(["make", "--no-print-directory", *programs], cwd=ROOT, check=True)
+    make(*programs)
 
 
 def test_every_fuzzer_has_inputs_to_begin_with() -> None:

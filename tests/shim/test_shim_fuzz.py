@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from made import make
 from shim.guest import BUILD, TOP
 from vcuda_oci import pages, pages_read
 
@@ -22,7 +23,7 @@ RUNS = 4_000
 
 @pytest.fixture(scope="session")
 def target(built: None) -> str:
-    subprocess.run(["make", "--no-print-directory", "-C", TOP, "build/fuzz/pages"], check=True)
+    make("build/fuzz/pages")
     return os.path.join(BUILD, "fuzz", "pages")
 
 

@@ -7,11 +7,11 @@ built with a sanitizer, and the shim built with the sanitizer too (`make build/s
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 
 import pytest
 
+from made import make
 from shim.conftest import CLIENTS, Clients
 from shim.cubin import cubin, sections
 from shim.guest import BUILD, GIB, MIB, SHIM, TOP, Guest, share
@@ -119,7 +119,7 @@ def sanitized_client(built: None, sanitizer: str, tmp_path_factory) -> Clients:
 def sanitized_shim(built: None, sanitizer: str) -> str:
     shim = os.path.join(BUILD, "sanitize", sanitizer, "libvcuda.so.1")
     target = os.path.relpath(shim, TOP)
-    subprocess.run(["make", "--no-print-directory", "-C", TOP, target], check=True)
+    make(target)
     return shim
 
 
