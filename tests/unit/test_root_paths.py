@@ -60,41 +60,29 @@ def replace_by_link(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
-@pytest.mark.parametrize("target", ["file", "missing"])
-def test_a_link_where_a_file_was_just_missing_is_not_followed(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, target: str
+# Right after a step, where a link stands then, of what it leads to, and what the next step says.
+MOMENTS = {
+    "was missing, link to a file": (root_paths, "open_path", "file", errno.EEXIST),
+    "was missing, link to nothing": (root_paths, "open_path", "missing", errno.EEXIST),
+    "a file was made": (os, "open", "file", errno.ELOOP),
+    "a folder was made": (os, "mkdir", "folder", errno.ELOOP),
+    "a folder on the way was made": (os, "mkdir", "folder", errno.ELOOP),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_link_at_the_wrong_moment_is_not_followed(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    place = ground.inside / "etc/new"
+    owner, step, target, said = MOMENTS[moment]
+    place, path = ground.inside / "etc/new", "/etc/new"
     right_after(
-        *(monkeypatch, root_paths, "open_path"),
-        lambda: replace_by_link(place, ground.outside / target),
+        *(monkeypatch, owner, step), lambda: replace_by_link(place, ground.outside / target)
     )
+    make = root_paths.make_folder if step == "mkdir" else root_paths.make_file
     with pytest.raises(OSError) as refused:
-        root_paths.make_file(ground.root, "/etc/new")
-    assert refused.value.errno == errno.EEXIST
-
-
-def test_a_link_in_place_of_a_file_that_was_just_made_is_not_followed(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = ground.inside / "etc/new"
-    right_after(*(monkeypatch, os, "open"), lambda: replace_by_link(place, ground.outside / "file"))
-    with pytest.raises(OSError) as refused:
-        root_paths.make_file(ground.root, "/etc/new")
-    assert refused.value.errno == errno.ELOOP
-
-
-@pytest.mark.parametrize("path", ["/etc/new", "/etc/new/deeper"])
-def test_a_link_in_place_of_a_folder_that_was_just_made_is_not_followed(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
-    place = ground.inside / "etc/new"
-    right_after(
-        *(monkeypatch, os, "mkdir"), lambda: replace_by_link(place, ground.outside / "folder")
-    )
-    with pytest.raises(OSError) as refused:
-        root_paths.make_folder(ground.root, path)
-    assert refused.value.errno == errno.ELOOP
+        make(ground.root, path + "/deeper" * ("on the way" in moment))
+    assert refused.value.errno == said
 
 
 def test_a_link_that_was_there_before_leads_to_a_place_inside(ground: Ground) -> None:
