@@ -53,6 +53,7 @@ build: prepare ## compile the shim, the launcher and the software GPU
 	@$(MAKE) --no-print-directory -j$$(nproc) compile
 
 compile: $(RUNTIME_TARGETS) $(BUILD_TARGETS)
+	@:
 
 .PHONY: arm64 runtime
 runtime: $(RUNTIME_TARGETS)

@@ -38,7 +38,7 @@ $(SOFTGPU_OUT)/obj/%.o: $(SOFTGPU)/%.c $(wildcard $(SOFTGPU)/*.h)
 SOFTGPU_HEADERS = $(wildcard $(CUDA_INCLUDE)/cuda.h $(CUDA_INCLUDE)/cudaTypedefs.h $(CUDA_INCLUDE)/nvml.h)
 softgpu_generate = mkdir -p $(@D) && CC="$(CC)" python3 $(SOFTGPU)/stubs.py $(1) $(CUDA_INCLUDE) $@
 
-.PRECIOUS: $(SOFTGPU_OUT)/obj/stubs_%.c $(SOFTGPU_OUT)/obj/stubs_%.S $(SOFTGPU_OUT)/obj/%.names
+.PRECIOUS: $(SOFTGPU_OUT)/obj/stubs_%.c $(SOFTGPU_OUT)/obj/stubs_%_gate.S $(SOFTGPU_OUT)/obj/%.names
 
 $(SOFTGPU_OUT)/obj/stubs_%.c: $(SOFTGPU)/stubs.py $(SOFTGPU_HEADERS)
 	@$(call softgpu_generate,$*)
