@@ -41,7 +41,11 @@ class Packed:
             return None
         if (int(now.st_mtime), now.st_size) != (seconds, size):
             return None
-        return ModuleSpec(name, self, origin=_place(source))  # type: ignore[arg-type]
+        found = ModuleSpec(name, self, origin=_place(source))  # type: ignore[arg-type]
+        folder, _, file = _place(source).rpartition("/")
+        if file == "__init__.py":
+            found.submodule_search_locations = [folder]
+        return found
 
     def create_module(self, spec: "Any") -> None:
         return None  # the interpreter's own kind

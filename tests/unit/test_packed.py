@@ -58,7 +58,8 @@ class Sources:
         """By module that a start loads, "packed" or "own", where its file is the right one."""
         told: dict[str, Any] = json.loads(self.run("-c", SHOW, self.folder))
         for name, (_, path) in told.items():
-            assert path == f"{self.folder}/{name.replace('.', '/')}.py"
+            place = f"{self.folder}/{name.replace('.', '/')}"
+            assert path in (place + ".py", place + "/__init__.py")
         return {name: "packed" if packed else "own" for name, (packed, _) in told.items()}
 
 
