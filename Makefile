@@ -29,7 +29,7 @@ PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packagi
   packaging/vcuda-scheduler-extender packaging/sbom.py docs/site
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 SHELL_SOURCES := packaging/prepare packaging/install packaging/packages packaging/release \
-  packaging/manifests packaging/musl-arm64 tests/packages/make-root .ci/run
+  packaging/manifests packaging/musl-arm64 tests/packages/make-root tests/run-halves .ci/run
 
 .DEFAULT_GOAL := help
 
@@ -61,7 +61,6 @@ runtime: $(RUNTIME_TARGETS)
 arm64: build ## the runtime for arm64, by a cross compiler, below build/arm64
 	@$(MAKE) --no-print-directory VCUDA_ARCH=arm64 runtime
 
-# It ends with 5 where ARGS leave it no test: one of the two calls may be left none.
 PYTEST = $(VENV)/bin/python -m pytest
 # Half as many again as processors: for half of its time a test waits. Twice as many save a minute of
 # fifteen, and find time-outs that are the machine's.
@@ -69,11 +68,7 @@ AT_A_TIME = $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 .PHONY: test
 test: packages ## every test, on real engines and the software GPU; ARGS=… goes to pytest
 	-@tests/packages/make-root
-	@echo '[test] $(AT_A_TIME) at a time'
-	@rm -f build/none
-	@$(PYTEST) -n $(AT_A_TIME) --dist loadfile --no-loadscope-reorder -m 'not alone' $(ARGS) || { [ $$? = 5 ] && touch build/none; }
-	@echo '[test] alone: what measures shares of time'
-	@$(PYTEST) -m alone $(ARGS) || { [ $$? = 5 ] && ! rm build/none 2>/dev/null; }
+	@PYTEST='$(PYTEST)' tests/run-halves $(AT_A_TIME) $(ARGS)
 
 .PHONY: soak-pods
 soak-pods: build ## 10,000 pods live and die through CRI, and the agent stays as large as it was; PODS=…
