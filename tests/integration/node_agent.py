@@ -14,12 +14,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from integration.kubelet import Kubelet
+from integration.private_host import wait_until
 from shim.softgpu_host import BUILT, SoftGpu
 
 
 def children_of(pid: int) -> list[int]:
     with open(f"/proc/{pid}/task/{pid}/children") as line:
         return [int(pid) for pid in line.read().split()]
+
+
+def only_child(pid: int) -> int:
+    """The pid of a process's one child, once it has been forked."""
+    wait_until(lambda: len(children_of(pid)) == 1, f"the only child of pid {pid}")
+    (child,) = children_of(pid)
+    return child
 
 
 def name_of(pid: int) -> str:
@@ -105,13 +113,18 @@ class Agent:
             return lines.read().splitlines()
 
     def fork_server(self) -> int:
-        (server,) = children_of(self.process.pid)
-        return server
+        return only_child(self.process.pid)
 
     def children(self, name: str = "") -> list[int]:
         """The processes that do its work beside it; of this name."""
         children = children_of(self.fork_server())
         return [pid for pid in children if name in ("", name_of(pid))]
+
+    def child(self, name: str) -> int:
+        """The pid of its one process of this name, once it is there."""
+        wait_until(lambda: len(self.children(name)) == 1, f"the agent's process {name}")
+        (child,) = self.children(name)
+        return child
 
     def kill(self) -> None:
         """As a crash does; nobody starts it again."""

@@ -156,7 +156,7 @@ def test_a_server_that_was_killed_is_there_again_and_nobody_else_noticed(node: A
         until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
         offered(node, CORE)
         children = agent.children()
-        (server,) = agent.children("http_process")
+        server = agent.child("http_process")
         subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(server)], check=True)
         until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
         assert set(children) - {server} < set(agent.children())

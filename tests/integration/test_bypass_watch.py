@@ -16,7 +16,7 @@ import pytest
 from integration.engines.base import Engine, Wanted
 from integration.engines.low_level import LowLevel
 from integration.kubelet import until
-from integration.node_agent import Agent, AgentNode, children_of
+from integration.node_agent import Agent, AgentNode, only_child
 from integration.product import MIB, SOFTGPU, Product, asking
 from integration.test_device_plugin import CORE, offered
 from vcuda_hook import container_processes
@@ -44,12 +44,10 @@ class AgentInside(Agent):
     """Run through nsenter, which hands on no signal."""
 
     def pid(self) -> int:
-        (agent,) = children_of(self.process.pid)
-        return agent
+        return only_child(self.process.pid)
 
     def fork_server(self) -> int:
-        (server,) = children_of(self.pid())
-        return server
+        return only_child(self.pid())
 
     def end(self) -> None:
         os.kill(self.pid(), signal.SIGTERM)
@@ -80,8 +78,7 @@ class WatchedNode:
 
     def watch(self) -> int:
         """The pid of the agent's process that watches."""
-        (found,) = self.agent.children("outside_watch")
-        return found
+        return self.agent.child("outside_watch")
 
     def says(self, container: str) -> bool:
         return bool(self.engine.logs(container))

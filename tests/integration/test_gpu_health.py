@@ -136,7 +136,7 @@ def test_a_probe_that_is_killed_is_started_anew_and_no_gpu_is_lost(node: AgentNo
         offered(node, CORE)
         for _ in range(3):
             lists = node.kubelet.plugins[CORE].lists
-            (probe,) = agent.children("gpu_probe")
+            probe = agent.child("gpu_probe")
             os.kill(probe, signal.SIGKILL)
             until(lambda probe=probe: agent.children("gpu_probe") not in ([], [probe]))
         assert (len(gpus_offered(node)), node.kubelet.plugins[CORE].lists) == (2, lists)
