@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from bench.ctr import files_in
 from bench.result import Figure
-from integration import private_host
+from integration import own_run
 from integration.kubelet import until
 from integration.pod_lives import Lives
 from integration.pod_node import node
@@ -31,8 +31,8 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
     """Raises AssertionError: something was left behind."""
     times: dict[str, list[float]] = {PLAIN: [], SHARE: []}
     with contextlib.ExitStack() as stack:
-        private_host.sweep()
-        folder = private_host.scratch_folder()
+        own_run.sweep()
+        folder = own_run.scratch_folder()
         stack.callback(shutil.rmtree, folder)
         lives = stack.enter_context(node(files_in(folder), folder))
         for number in range(ROUNDS + WARM_UP):

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from bench.result import Figure
-from integration import image, private_host, rootfs
+from integration import image, own_run, rootfs
 from integration.door import Door
 from integration.engines.base import IMAGE, Files
 from integration.engines.containerd import Ctr
@@ -50,8 +50,8 @@ class Containerd(Ctr):
 def measure(say: Callable[[str], None]) -> list[Figure]:
     """Raises RuntimeError: a container did not run, or left something behind."""
     with contextlib.ExitStack() as stack:
-        private_host.sweep()
-        folder = private_host.scratch_folder()
+        own_run.sweep()
+        folder = own_run.scratch_folder()
         stack.callback(shutil.rmtree, folder)
         say("starting containerd")
         engine = Containerd(files_in(folder))

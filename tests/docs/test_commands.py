@@ -11,7 +11,7 @@ import pytest
 from docs import ground
 from docs.commands import REPOSITORY, Block, Command, blocks, commands, of_page, pages, shows
 from docs.table import NOT_HERE, PAGES, RUN, WORDS, How, Page
-from integration import private_host
+from integration import own_run
 from packages import machine
 
 
@@ -85,7 +85,7 @@ def test_a_command_that_is_not_run_names_what_is_there(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def swept() -> Iterator[None]:
-    private_host.sweep()
+    own_run.sweep()
     yield
 
 

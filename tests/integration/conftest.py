@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from integration import cgroups, compiled, image, private_host, rootfs
+from integration import cgroups, compiled, image, own_run, rootfs
 from integration.doors import KINDS, LOW_LEVEL, WRAPPER, Door
 from integration.engines import ENGINES
 from integration.engines.base import IMAGE, Engine, Files
@@ -33,14 +33,16 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 def host_is_left_as_it_was() -> Iterator[None]:
     """At the end of the session: no mount, process, cgroup, file of the engines is left, and no
     device is denied to the host."""
-    private_host.sweep()
+    own_run.sweep()
     before, denied = _engine_files(), _denied()
     yield
     assert _denied() == denied
-    mine = f"{private_host.PREFIX}{os.getpid()}."
+    mine = f"{own_run.PREFIX}{own_run.name()}."
     with open("/proc/self/mountinfo") as mounts:
         assert [line for line in mounts if mine in line] == []
-    assert [name for name in os.listdir("/tmp") if name.startswith(mine)] == []
+    assert [
+        name for name in os.listdir("/tmp") if name.startswith(mine) and not name.endswith(".lock")
+    ] == []
     assert _processes_with(mine) == []
     assert cgroups.named(mine.replace(".", "-")) == set()
     assert _engine_files() == before
@@ -60,7 +62,7 @@ def _denied() -> list[int]:
 
 @pytest.fixture(scope="session")
 def session_folder(host_is_left_as_it_was: None) -> Iterator[str]:
-    folder = private_host.scratch_folder()
+    folder = own_run.scratch_folder()
     yield folder
     shutil.rmtree(folder)
 

@@ -6,17 +6,14 @@ import itertools
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from integration import cgroups
+from integration import cgroups, own_run
 from world import World
 
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "private_host_init.py")
-# Short, because a unix socket's path has at most 107 characters, and containerd adds its own.
-PREFIX = "vcuda-it."
 # The distribution's engines, even where a version manager put another one first.
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 
@@ -39,20 +36,12 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30) ->
         time.sleep(0.01)
 
 
-def scratch_folder() -> str:
-    """A new folder that `sweep` removes when this process ends without doing it."""
-    folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}.", dir="/tmp")
-    os.chmod(folder, 0o755)
-    return folder
-
-
 class PrivateHost:
     """Namespaces, a scratch folder below /tmp and a cgroup parent, gone together at the end."""
 
     def __init__(self, cgroup_world: str = "host") -> None:
-        serial = next(_serial)
-        self.cgroup_parent = f"/{PREFIX.replace('.', '-')}{os.getpid()}-{serial}"
-        self.folder = scratch_folder()
+        self.cgroup_parent = "/" + own_run.cgroup_name(str(next(_serial)))
+        self.folder = own_run.scratch_folder()
         os.mkdir(os.path.join(self.folder, "home"))
         try:
             self._world = World(INIT, self.folder, cgroup_world, log=self.path("init.log"))
@@ -152,14 +141,3 @@ class PrivateHost:
         self._world.close()
         cgroups.remove(self.cgroup_parent)
         shutil.rmtree(self.folder)
-
-
-def sweep() -> None:
-    """Remove what a killed test run left: its processes are gone, its files and cgroups are not."""
-    for name in os.listdir("/tmp"):
-        if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name.split('.')[1]}"):
-            shutil.rmtree(os.path.join("/tmp", name), ignore_errors=True)
-    cgroups_prefix = PREFIX.replace(".", "-")
-    for group in cgroups.named(cgroups_prefix):
-        if not os.path.exists(f"/proc/{group[len(cgroups_prefix) :].split('-')[0]}"):
-            cgroups.remove("/" + group)

@@ -9,11 +9,12 @@ import sys
 
 import pytest
 
-from integration import cgroups, private_host
+from integration import cgroups, own_run
 from integration.private_host import PrivateHost, wait_until
 
 pytestmark = pytest.mark.usefixtures("files")
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+IN_A_PID_NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 ABANDON = """
 from integration import cgroups
 from integration.private_host import PrivateHost
@@ -58,10 +59,42 @@ def test_a_killed_test_process_takes_its_host_along_and_the_next_one_sweeps() ->
         assert cgroups.named(group[1:]) == {group[1:]}
         process.send_signal(signal.SIGKILL)
     wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the end of the private host")
-    # One who tests beside this one may have swept it by now.
-    private_host.sweep()
-    assert not os.path.exists(folder)
+    # A run beside this one may have swept it by now, or be at it.
+    wait_until(lambda: _swept(folder), "the sweep")
     assert cgroups.named(group[1:]) == set()
+
+
+def test_a_sweep_spares_a_run_in_a_process_namespace_of_its_own() -> None:
+    """No process id says whether it lives: there the same ids are other processes."""
+    with subprocess.Popen(
+        [
+            "unshare",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            sys.executable,
+            "-c",
+            ABANDON,
+        ],
+        env={**os.environ, "PYTHONPATH": TESTS},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        _, folder, group = process.stdout.readline().split()
+        own_run.sweep()
+        assert os.path.exists(folder)
+        assert cgroups.named(group[1:]) == {group[1:]}
+        process.kill()
+    wait_until(lambda: _swept(folder), "the end of the run, and its sweep")
+    assert cgroups.named(group[1:]) == set()
+
+
+def _swept(folder: str) -> bool:
+    own_run.sweep()
+    return not os.path.exists(folder)
 
 
 def test_the_exit_code_of_a_detached_process_is_known() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration import private_host
+from integration import own_run
 from packages import machine
 from packages.machine import Machine
 from packages.ways import DPKG, RPM, Way
@@ -14,7 +14,7 @@ from packages.ways import DPKG, RPM, Way
 
 @pytest.fixture(scope="session")
 def swept() -> None:
-    private_host.sweep()
+    own_run.sweep()
 
 
 @pytest.fixture

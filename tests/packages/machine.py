@@ -11,8 +11,8 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 
-from integration import cgroups
-from integration.private_host import PATH, PREFIX, Result, scratch_folder, wait_until
+from integration import cgroups, own_run
+from integration.private_host import PATH, Result, wait_until
 from needed import cannot
 from world import World
 
@@ -38,8 +38,8 @@ class Machine:
             cannot("a machine takes root")
         if tree == DEBIAN and not os.path.exists(DEBIAN + ".made"):
             cannot("build/debian not made; run tests/packages/make-root")
-        self.name = f"{PREFIX.replace('.', '-')}{os.getpid()}-m{next(_serial)}"
-        self.folder = scratch_folder()
+        self.name = own_run.cgroup_name(f"m{next(_serial)}")
+        self.folder = own_run.scratch_folder()
         self.shared = self.folder + "/shared"
         os.mkdir(self.shared)
         self.boots, cgroup = boots, [self.name] if boots else []

@@ -13,7 +13,7 @@ from typing import Any
 # Run as `python -m tests.soak`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from integration import cgroups, compiled, private_host, rootfs
+from integration import cgroups, compiled, own_run, rootfs
 from integration.engines import ENGINES
 from integration.engines.base import Files
 from integration.engines.low_level import LowLevel
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--engines", nargs="+", default=both, help="default: %(default)s")
     parser.add_argument("--json-out", default="build/soak.json")
     options = parser.parse_args()
-    private_host.sweep()
+    own_run.sweep()
     reports = []
     for name in options.engines:
         report = {"engine": name, **figures(soaked_on(name, options.starts))}
@@ -43,7 +43,7 @@ def main() -> int:
 
 def soaked_on(name: str, count: int) -> Soaked:
     """Raises RuntimeError: a container did not start."""
-    folder = private_host.scratch_folder()
+    folder = own_run.scratch_folder()
     try:
         rootfs.build(folder + "/rootfs")
         preload = compiled.library(folder, "no_setrlimit")

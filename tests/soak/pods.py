@@ -18,7 +18,7 @@ import time
 # Run as `python -m tests.soak.pods`; the packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from integration import compiled, image, private_host, rootfs
+from integration import compiled, image, own_run, rootfs
 from integration.engines.base import IMAGE, Files
 from integration.kubelet import until
 from integration.pod_lives import AGENT, Lives, processes
@@ -37,8 +37,8 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--json-out", default="build/soak-pods.json")
     options = parser.parse_args()
-    private_host.sweep()
-    folder = private_host.scratch_folder()
+    own_run.sweep()
+    folder = own_run.scratch_folder()
     try:
         with node(_files(folder), folder) as lives:
             report = soak(lives, options.pods)
