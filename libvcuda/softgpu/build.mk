@@ -3,9 +3,13 @@
 
 SOFTGPU := libvcuda/softgpu
 SOFTGPU_OUT := build/softgpu
-SOFTGPU_CFLAGS := $(CFLAGS_COMMON) -D_GNU_SOURCE -Wmissing-prototypes -fvisibility=hidden -fPIC -I$(SOFTGPU)
+# U first: Ubuntu's compiler defines it already.
+SOFTGPU_HARDENING := -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+SOFTGPU_LINK := $(CFLAGS_COMMON) $(SOFTGPU_HARDENING) -Wl,-z,relro,-z,now,-z,noexecstack
+SOFTGPU_CFLAGS := $(CFLAGS_COMMON) $(SOFTGPU_HARDENING) -D_GNU_SOURCE -Wmissing-prototypes \
+  -fvisibility=hidden -fPIC -I$(SOFTGPU)
 # symbolic: a call of its own must not land in a shim that stands before it.
-SOFTGPU_LIBFLAGS = -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,now -Wl,--no-undefined -ldl -lpthread
+SOFTGPU_LIBFLAGS = -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,--no-undefined -ldl -lpthread
 
 softgpu_shared := find lock attach device_time account
 softgpu_cuda := init errors procaddress device attribute context context_query context_limit record \
@@ -30,7 +34,7 @@ endif
 .PHONY: softgpu
 softgpu: $(SOFTGPU_TARGETS) ## the software GPU's libraries and programs
 
-$(SOFTGPU_OUT)/obj/%.o: $(SOFTGPU)/%.c $(wildcard $(SOFTGPU)/*.h)
+$(SOFTGPU_OUT)/obj/%.o: $(SOFTGPU)/%.c $(wildcard $(SOFTGPU)/*.h) $(SOFTGPU)/build.mk
 	@mkdir -p $(@D)
 	@echo "cc        $<"
 	@$(CC) $(SOFTGPU_CFLAGS) -I$(CUDA_INCLUDE) -c -o $@ $<
@@ -69,24 +73,24 @@ $(SOFTGPU_OUT)/obj/%_behind.o: $(SOFTGPU_OUT)/obj/%.names
 
 $(SOFTGPU_OUT)/libcuda.so.1: $(call softgpu_objects,cuda_behind stubs_cuda_gate stubs_points) $(SOFTGPU_OUT)/obj/aliases.ld
 	@echo "link      $@"
-	@$(CC) $(CFLAGS_COMMON) -Wl,-soname,libcuda.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
+	@$(CC) $(SOFTGPU_LINK) -Wl,-soname,libcuda.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
 
 $(SOFTGPU_OUT)/libnvidia-ml.so.1: $(call softgpu_objects,nvml_behind stubs_nvml_gate)
 	@echo "link      $@"
-	@$(CC) $(CFLAGS_COMMON) -Wl,-soname,libnvidia-ml.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
+	@$(CC) $(SOFTGPU_LINK) -Wl,-soname,libnvidia-ml.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
 
 $(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,smi smi_query)
 	@echo "link      $@"
-	@$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl
+	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
 $(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state create_topology divide order option_value files stubs_errors)
 	@echo "link      $@"
-	@$(CC) $(CFLAGS_COMMON) -o $@ $^
+	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^
 
 $(SOFTGPU_OUT)/vcuda-workload: $(call softgpu_objects,workload workload_gpu)
 	@echo "link      $@"
-	@$(CC) $(CFLAGS_COMMON) -o $@ $^ -ldl
+	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
-$(SOFTGPU_OUT)/libsoftclock.so.1: $(wildcard $(SOFTGPU)/clock/*.c $(SOFTGPU)/clock/*.h)
+$(SOFTGPU_OUT)/libsoftclock.so.1: $(wildcard $(SOFTGPU)/clock/*.c $(SOFTGPU)/clock/*.h) $(SOFTGPU)/build.mk
 	@echo "link      $@"
-	@$(CC) $(CFLAGS_COMMON) -D_GNU_SOURCE -fvisibility=hidden -fPIC -shared -Wl,-z,defs -o $@ $(filter %.c,$^)
+	@$(CC) $(SOFTGPU_LINK) -D_GNU_SOURCE -fvisibility=hidden -fPIC -shared -Wl,-z,defs -o $@ $(filter %.c,$^)

@@ -7,6 +7,16 @@ LAUNCHER_PATHS = -DVCUDA_CONFIG='"$(SYSCONFDIR)/vcuda/config.toml"' \
                  -DVCUDA_PYTHON='"$(LAUNCHER_PYTHON)"' \
                  -DVCUDA_PYTHON_PATH='"$(PREFIX)/lib/vcuda/python"'
 
+# Position-independent, so that no address is known beforehand, with what the loader writes read-only
+# afterwards. musl's specs know no -static-pie, so the start files are named here; musl has no FORTIFY,
+# fortify.h has its checks.
+MUSL_LIBRARY = $(if $(filter arm64,$(VCUDA_ARCH)),$(OUT)/musl/lib,/usr/lib/$(MACHINE)-linux-musl)
+MUSL_HARDENING = -fPIE -fstack-protector-strong -include oci/launcher/fortify.h \
+  -static -nostartfiles $(MUSL_LIBRARY)/rcrt1.o $(MUSL_LIBRARY)/crti.o \
+  -Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now,-z,noexecstack
+MUSL_LINK = $(MUSL_CC) $(CFLAGS_COMMON) $(MUSL_HARDENING) $(LAUNCHER_PATHS) -o $@ $< \
+  $(MUSL_LIBRARY)/crtn.o
+
 HOOK := $(OUT)/bin/vcuda-container-hook
 PROCFS_HOOK := $(OUT)/lib/vcuda-procfs-hook
 
@@ -26,22 +36,24 @@ build/arm64/musl/version: packaging/musl-arm64
 
 $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.h \
              oci/launcher/gone.h oci/launcher/release.h oci/launcher/report.h \
-             oci/launcher/settings.h oci/launcher/whole.h
+             oci/launcher/settings.h oci/launcher/whole.h oci/launcher/fortify.h \
+             oci/launcher/build.mk
 	@mkdir -p $(@D)
 	@echo "link      $@"
-	@$(MUSL_CC) $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<
+	@$(MUSL_LINK)
 
 # Static, so that no variable of an image loads anything into it: hook.c.
-$(HOOK): oci/launcher/hook.c oci/launcher/door.h oci/launcher/settings.h oci/launcher/whole.h
+$(HOOK): oci/launcher/hook.c oci/launcher/door.h oci/launcher/settings.h oci/launcher/whole.h \
+         oci/launcher/fortify.h oci/launcher/build.mk
 	@mkdir -p $(@D)
 	@echo "link      $@"
-	@$(MUSL_CC) $(CFLAGS_COMMON) -static $(LAUNCHER_PATHS) -o $@ $<
+	@$(MUSL_LINK)
 
 # Static against musl as the front door is: it runs at each start of a container with a share.
-$(PROCFS_HOOK): oci/launcher/procfs_hook.c
+$(PROCFS_HOOK): oci/launcher/procfs_hook.c oci/launcher/fortify.h oci/launcher/build.mk
 	@mkdir -p $(@D)
 	@echo "link      $@"
-	@$(MUSL_CC) $(CFLAGS_COMMON) -static -o $@ $<
+	@$(MUSL_LINK)
 
 # What reads bytes of others in there, for libFuzzer (front-door) and for Python to compare itself with
 # (front-door-answers). clang, because gcc has no libFuzzer.

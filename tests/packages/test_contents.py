@@ -115,17 +115,21 @@ def test_the_runtime_is_the_same_files_for_arm64(form: str) -> None:
     assert "/usr/lib/vcuda/libvcuda-….so" in arm64
 
 
+def native(machine: str) -> list[str]:
+    """The programs and libraries of packages that are compiled for a machine."""
+    return [
+        path
+        for folder in (machine, "all")
+        for parent, _, names in os.walk(f"{TREES}/{folder}")
+        for path in (os.path.join(parent, name) for name in names)
+        if not os.path.islink(path) and Path(path).read_bytes().startswith(b"\x7fELF")
+    ]
+
+
 def compiled(machine: str) -> dict[str, str]:
     """What the linker has noted in each program and library of packages, by its name."""
-    noted = {}
-    for folder in (machine, "all"):
-        for parent, _, names in os.walk(f"{TREES}/{folder}"):
-            for path in (os.path.join(parent, name) for name in names):
-                if os.path.islink(path) or not Path(path).read_bytes().startswith(b"\x7fELF"):
-                    continue
-                objdump = f"{built.ARCHITECTURES[machine]}-linux-gnu-objdump"
-                noted[os.path.basename(path)] = output(objdump, "-p", "-f", path)
-    return noted
+    objdump = f"{built.ARCHITECTURES[machine]}-linux-gnu-objdump"
+    return {os.path.basename(path): output(objdump, "-p", "-f", path) for path in native(machine)}
 
 
 @pytest.mark.parametrize("machine", built.ARCHITECTURES)
@@ -145,6 +149,45 @@ def test_every_program_and_library_runs_where_glibc_is_of_2021(machine: str) -> 
         "vcuda-container-hook",
         "vcuda-procfs-hook",
     }
+
+
+# The shim binds at the first call: load.c takes the public names while others still resolve.
+LAZY = "libvcuda-"
+
+
+@pytest.mark.parametrize("machine", built.ARCHITECTURES)
+def test_every_program_is_position_independent_and_read_only_where_it_was_relocated(
+    machine: str,
+) -> None:
+    built.folder()
+    lacking, static = set(), set()
+    for path in native(machine):
+        name = os.path.basename(path)
+        readelf = f"{built.ARCHITECTURES[machine]}-linux-gnu-readelf"
+        noted = output(readelf, "-h", "-l", "-d", "-W", path)
+        if ".so" not in name:
+            lacking |= set() if re.search(r"FLAGS_1.*\bPIE\b", noted) else {(name, "PIE")}
+            static |= {name} if "(NEEDED)" not in noted and "INTERP" not in noted else set()
+        if "BIND_NOW" not in noted and not name.startswith(LAZY):
+            lacking.add((name, "BIND_NOW"))
+        if "GNU_RELRO" not in noted:
+            lacking.add((name, "RELRO"))
+        if not re.search(r"GNU_STACK .* RW +0x", noted):
+            lacking.add((name, "a stack that is not executable"))
+    assert lacking == set()
+    assert static == {"vcuda-container-runtime", "vcuda-container-hook", "vcuda-procfs-hook"}
+
+
+def test_the_software_gpus_programs_check_their_stack_and_their_buffers() -> None:
+    built.folder()
+    checks = {"__stack_chk_fail", "__fprintf_chk"}
+    missing = {
+        os.path.basename(path): {check for check in checks if f" {check}@" not in symbols}
+        for path in native("amd64")
+        if "/softgpu/" in path and ".so" not in path
+        for symbols in [output("readelf", "--dyn-syms", "-W", path)]
+    }
+    assert missing == {program: set() for program in ("softgpu", "nvidia-smi", "vcuda-workload")}
 
 
 _WALK = """

@@ -1,0 +1,69 @@
+"""A native program of the runtime that writes past a buffer is ended before it goes on."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from unit.ground import ROOT
+
+# BUFFER has eight bytes; WORDS, the program's first argument, fit or do not.
+PROGRAM = """
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static __attribute__ ((noinline)) int
+put (const char *words)
+{
+  char buffer[8];
+  CALL;
+  __asm__ volatile ("" : : "r" (buffer) : "memory");
+  return 0;
+}
+int
+main (int argc, char **argv)
+{
+  return argc == 2 ? put (argv[1]) : 2;
+}
+"""
+CALLS = {
+    "memcpy": "memcpy (buffer, words, strlen (words) + 1)",
+    "strcpy": "strcpy (buffer, words)",
+    "snprintf": 'snprintf (buffer, strlen (words) + 1, "%s", words)',
+    "read": "if (read (0, buffer, strlen (words)) < 0) return 1",
+    "loop": "for (char *at = buffer; *words;) *at++ = *words++",
+}
+
+
+@functools.cache
+def compiler() -> list[str]:
+    """The words by which build.mk compiles and links the launcher, its sources aside."""
+    words = "$(MUSL_CC) $(CFLAGS_COMMON) $(MUSL_HARDENING) $(MUSL_LIBRARY)/crtn.o"
+    asked = subprocess.run(
+        ["make", "-s", "--eval", f"compiler: ; @echo {shlex.quote(words)}", "compiler"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return shlex.split(asked.stdout)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_write_past_a_buffer_ends_the_program(call: str, tmp_path: Path) -> None:
+    (tmp_path / "put.c").write_text(PROGRAM.replace("CALL", CALLS[call]))
+    program = str(tmp_path / "put")
+    words = [*compiler(), "-w", "-o", program, str(tmp_path / "put.c")]
+    subprocess.run(words, cwd=ROOT, check=True)
+    fits, too_long = (
+        subprocess.run([program, "x" * length], stdin=subprocess.DEVNULL).returncode
+        for length in (7, 64)
+    )
+    assert fits == 0
+    # musl ends a program whose stack was written over by a fault.
+    assert too_long == (-signal.SIGSEGV if call == "loop" else -signal.SIGABRT)
