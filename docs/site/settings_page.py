@@ -28,8 +28,10 @@ They stand in `/etc/vcuda/config.toml`, a line each: `key = "text"` or `key = ["
 missing file means the defaults. An unknown key is an error that names the nearest, and so is a
 value that a setting does not take, with the line: a container is refused rather than started by
 other rules than those written. The file is read at each container's start, so a change counts for
-the next one. The node agent and the scheduler extender read it when they start. What a container
-may ask for itself is in the [README](../README.md).
+the next one. The node agent and the scheduler extender read it when they start. A link, as in a
+ConfigMap's volume, is followed if only its owner can change it: root or the reading user owns
+every entry on the way, and each folder is writable by its owner only, sticky, or on a read-only
+mount. What a container may ask for itself is in the [README](../README.md).
 """
 
 

@@ -125,7 +125,7 @@ def load(path: str) -> Config:
     if known:
         return known
     try:
-        text = files.read(path).decode()
+        text = files.read_settings(path).decode()
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -23,6 +24,18 @@ def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
         os.close(fd)
 
 
+def read_settings(path: str) -> bytes:
+    """As `read`; a link is followed if no other user could have changed it. Raises OSError."""
+    try:
+        return read(path)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    from . import linked_file  # a plain file needs none of it
+
+    return linked_file.read(path)
+
+
 def stamp(path: str) -> tuple[int, ...]:
     """Another one whenever the file is another; () where nobody can tell.
 
@@ -30,7 +43,7 @@ def stamp(path: str) -> tuple[int, ...]:
     file system's times are taken from, it could change again and look the same.
     """
     try:
-        status = os.lstat(path)
+        status = os.stat(path)  # of a ConfigMap's links only the target changes
     except OSError:
         return ()
     if time.time_ns() - status.st_ctime_ns < _SETTLED_NS:

@@ -6,7 +6,7 @@ The image is the tests' own, with the host's programs and libraries laid over it
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cri_api.v1 import api_pb2 as cri
@@ -23,8 +23,9 @@ _OF_THE_IMAGE = ("/usr", "/lib", "/lib64")
 
 
 class ManifestPod:
-    """The container of `spec`, a manifest's. folders: for its volumes that are no hostPath,
-    by their names. beside: more mounts, outside to inside. node: what fieldRefs come to.
+    """The container of `spec`, a manifest's. options: added to its command. beside: more mounts,
+    outside to inside. folders: for its volumes that are no hostPath, by their names. node: what
+    fieldRefs come to.
 
     Its network is the host's, since the engine of the tests has no other.
     """
@@ -36,6 +37,7 @@ class ManifestPod:
         *,
         name: str,
         program: str,
+        options: Sequence[str],
         folders: Mapping[str, str],
         beside: Mapping[str, str],
         node: str,
@@ -60,7 +62,7 @@ class ManifestPod:
         self._config = cri.ContainerConfig(
             metadata=cri.ContainerMetadata(name=container["name"]),
             image=cri.ImageSpec(image=IMAGE),
-            command=[program, *container["command"][1:]],
+            command=[program, *container["command"][1:], *options],
             envs=[cri.KeyValue(key=each["name"], value=node) for each in container.get("env", [])],
             mounts=[
                 *(_mount(path, path, readonly=True) for path in _OF_THE_IMAGE),

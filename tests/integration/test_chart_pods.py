@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from chart import rendering
 from chart.rendering import AGENT
+from config_map import ConfigMapVolume
 from integration.engines.cri import Cri
 from integration.kubelet import Kubelet, until
 from integration.pod_of_manifest import ManifestPod
@@ -33,12 +33,9 @@ class ChartNode:
             "agent": {"driverRoot": product.driver_root, "kubeletDir": folder + "/kubelet"},
         }
         found = rendering.objects(values)
-        settings = Path(folder, "config")
-        settings.mkdir()
         data = rendering.one(found, "ConfigMap", "vcuda")["data"]
-        (settings / "config.toml").write_text(data["config.toml"])
-        # The software GPU's state is a file to write. The product is not at /usr here, and its
-        # settings are elsewhere.
+        settings = ConfigMapVolume(folder + "/config", data)
+        # The software GPU's state is a file to write. The product is not at /usr here.
         state = product.driver_root + "/softgpu.state"
         beside = {product.prefix: product.prefix, state: state}
         self.pod = ManifestPod(
@@ -46,8 +43,9 @@ class ChartNode:
             rendering.pod_spec(found, AGENT),
             name=name + "-agent",
             program=product.prefix + "/bin/vcuda-node-agent",
-            folders={"config": str(settings)},
-            beside={**beside, str(settings): os.path.dirname(product.config)},
+            options=["--config", "/etc/vcuda/config.toml"],
+            folders={"config": settings.folder},
+            beside=beside,
             node="node-1",
         )
 

@@ -51,7 +51,7 @@ def load_place(path: str) -> QuotaPlace:
     keys = ("QuotaConfigMapName", "QuotaConfigMapNamespace", "GPUModelLabel", "GPUPoolLabel")
     mend = f"write a JSON object of {', '.join(keys)}"
     try:
-        said = json_bytes.loads(files.read(path))
+        said = json_bytes.loads(files.read_settings(path))
     except (OSError, ValueError) as error:
         raise VcudaError(f"cannot be read: {error}", path, mend) from error
     # How long it sleeps before each filter: of no use where a bind counts what it binds.
