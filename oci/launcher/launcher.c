@@ -34,7 +34,9 @@
 #include "settings.h"
 #include "whole.h"
 
-#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+/* Where a runtime is looked for after PATH. CRI-O's packages keep theirs in a folder of its own.  */
+#define DEFAULT_PATH                                                                               \
+  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/libexec/crio"
 #define START(module)                                                                              \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \
   "from vcuda_oci." module " import main; main(sys.argv[1:])"
@@ -64,6 +66,14 @@ find_in (const char *folders, const char *name, char found[PATH_MAX])
   return false;
 }
 
+static bool
+find_program (const char *name, char found[PATH_MAX])
+{
+  return find_in (getenv ("PATH"), name, found) || find_in (DEFAULT_PATH, name, found);
+}
+
+/* The full path of the runtime that config.toml names. runc, the default, stands for crun on a host
+   that has only crun. runtime_hook/vcuda_hook/low_level.py finds the same.  */
 static const char *
 low_level_runtime (const struct whole *config)
 {
@@ -71,8 +81,9 @@ low_level_runtime (const struct whole *config)
   const char *name = setting (config, "runtime", "runc", value);
   if (name[0] == '/')
     strcpy (path, name);
-  else if (!find_in (getenv ("PATH"), name, path) && !find_in (DEFAULT_PATH, name, path))
-    die (name, "no such runtime in PATH", "install it, or set runtime in config.toml");
+  else if (!find_program (name, path)
+           && (strcmp (name, "runc") != 0 || !find_program ("crun", path)))
+    die (name, "no such runtime in PATH", "install runc or crun, or set runtime in config.toml");
   if (is_ourselves (path))
     die (path, "the low-level runtime is this wrapper itself", "set runtime in " VCUDA_CONFIG);
   return path;

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 
 from vcuda_oci import grant, names
 
-from . import doctor_driver, shim_mark
+from . import doctor_driver, low_level, shim_mark
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
 TYPE_CHECKING = False
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 PROGRAMS, SHIM, RUNTIME, RUNC = "programs", "shim", "low-level-runtime", "runc-version"
 CHECKS = (PROGRAMS, SHIM, RUNTIME, RUNC)
 LAUNCHER = os.path.join(os.path.dirname(grant.HOOK), names.PROGRAM)
-# Where the front door looks when PATH has none. Source: oci/launcher/launcher.c.
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _REINSTALL = "install vcuda again, whole"
 # Source: opencontainers/runc, release notes of 1.1.3 and 1.1.7.
 _LOSES_DEVICES = ((1, 1, 3), (1, 1, 6))
@@ -66,7 +63,7 @@ def examine(settings: Config) -> list[Finding]:
 
 def look(settings: Config, dev: str = "/dev") -> LowLevel:
     name = settings.runtime
-    path = shutil.which(name) or shutil.which(name, path=_DEFAULT_PATH)
+    path = low_level.find(name)
     numbers = doctor_driver.look(settings.driver_root.rstrip("/")).numbers
     unlinked = [
         "/dev/" + node
@@ -99,7 +96,7 @@ def shim(installation: Installation) -> Finding:
 
 def low_level_runtime(runtime: LowLevel) -> Finding:
     if runtime.path is None:
-        mend = "install it, or set runtime in config.toml"
+        mend = "install runc or crun, or set runtime in config.toml"
         return Finding(RUNTIME, ERROR, "no such runtime in PATH", runtime.name, mend)
     if os.path.basename(os.path.realpath(runtime.path)) == names.PROGRAM:
         what = "is vcuda's own wrapper: it would call itself"

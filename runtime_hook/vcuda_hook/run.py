@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 import sys
 
 from vcuda_oci import bundle, config, names, request, runtime
 from vcuda_oci.errors import VcudaError
 
-from . import overlay, spec, watch
+from . import low_level, overlay, spec, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 REQUEST_WORDS = ("core", "memory", "placement", "policy", "core-limit", "weight", "priority")
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
@@ -90,7 +88,7 @@ def find_runtime(name: str) -> str:
     if "/" in name:
         found = os.path.abspath(name) if os.access(name, os.X_OK) else None
     else:
-        found = shutil.which(name) or shutil.which(name, path=DEFAULT_PATH)
+        found = low_level.find(name)
     if found is None:
         raise VcudaError("no such runtime", name, "install runc or crun, or name one by --runtime")
     if os.path.basename(os.path.realpath(found)) == names.PROGRAM:

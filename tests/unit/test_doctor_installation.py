@@ -136,7 +136,7 @@ def test_a_runtime_that_is_missing_silent_or_ourselves_is_found(
     not_told = Finding(
         "runc-version", UNKNOWN, "not looked at: no runtime tells", mend="mend that first"
     )
-    set_it = "install it, or set runtime in config.toml"
+    set_it = "install runc or crun, or set runtime in config.toml"
     assert judged("no-such-runc", driver, "/dev") == [
         Finding("low-level-runtime", ERROR, "no such runtime in PATH", "no-such-runc", set_it),
         not_told,

@@ -64,7 +64,7 @@ def test_a_runtime_that_is_not_there_is_one_line(door: Door) -> None:
     door.installed.configure(runtime="no-such-runtime")
     assert one_line(door) == (
         "vcuda-container-runtime: no-such-runtime: no such runtime in PATH; "
-        "install it, or set runtime in config.toml"
+        "install runc or crun, or set runtime in config.toml"
     )
     door.installed.configure(runtime="/nowhere/runc")
     assert one_line(door) == (

@@ -1,0 +1,21 @@
+"""Finds the low-level runtime, runc or crun, as the launcher does (oci/launcher/launcher.c)."""
+
+from __future__ import annotations
+
+import shutil
+
+# CRI-O's packages keep their runtimes in the last of these folders.
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/libexec/crio"
+
+
+def find(name: str) -> str | None:
+    """The full path of the runtime `name`, a name or a path; None: it is not on this host.
+
+    "runc", the default, stands for crun on a host that has only crun.
+    """
+    alternatives = (name, "crun") if name == "runc" else (name,)
+    for each in alternatives:
+        found = shutil.which(each) or shutil.which(each, path=_DEFAULT_PATH)
+        if found:
+            return found
+    return None
