@@ -1,6 +1,6 @@
 /* CUDA arrays: what they take and what they are.  */
 
-#include "array.h"
+#include "graph.h"
 
 static size_t
 format_bytes (CUarray_format format)
@@ -68,6 +68,7 @@ cuArray3DCreate_v2 (CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (handle && shape, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SAFE ();
   struct CUarray_st made = { .kind = ARRAY, .context = context };
   CUresult rc = measure (&made, shape);
   if (rc == CUDA_SUCCESS)
@@ -102,6 +103,7 @@ cuArrayDestroy (CUarray array)
 {
   REQUIRE_DRIVER ();
   REQUIRE (array_valid (array) && !array->of, CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_SAFE ();
   /* A destroyed context has taken the memory along.  */
   CUresult rc = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (valid_context (array->context))
@@ -189,6 +191,7 @@ cuMipmappedArrayCreate (CUmipmappedArray *handle, const CUDA_ARRAY3D_DESCRIPTOR 
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (handle && shape && levels, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SAFE ();
   size_t widest = shape->Width > shape->Height ? shape->Width : shape->Height;
   if (!(shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) && shape->Depth > widest)
     widest = shape->Depth;
@@ -239,6 +242,7 @@ cuMipmappedArrayDestroy (CUmipmappedArray mipmap)
 {
   REQUIRE_DRIVER ();
   REQUIRE (mipmap_valid (mipmap), CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_SAFE ();
   CUresult rc = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (valid_context (mipmap->context))
     {

@@ -26,6 +26,8 @@ cuCtxSynchronize_v2 (CUcontext context)
   context = context ? context : softgpu_current_context ();
   REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
   CUresult rc = softgpu_captures ? softgpu_refuse_context (context) : CUDA_SUCCESS;
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_check_unsafe ();
   if (rc != CUDA_SUCCESS)
     return rc;
   softgpu_drain (context->device);

@@ -180,6 +180,9 @@ cuEventSynchronize (CUevent event)
   REQUIRE_DRIVER ();
   REQUIRE (valid (event), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (!event->capture_id, CUDA_ERROR_CAPTURED_EVENT);
+  CUresult rc = softgpu_check_unsafe ();
+  if (rc != CUDA_SUCCESS)
+    return rc;
   if (softgpu_recorded_elsewhere (event))
     softgpu_wait_elsewhere (event);
   else if (event->recorded)
@@ -227,8 +230,12 @@ cuStreamWaitEvent (CUstream stream, CUevent event, unsigned int flags)
            default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
   if (softgpu_capturing (stream) || event->capture_id)
     return softgpu_capture_wait (stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
+  if (softgpu_recorded_elsewhere (event))
+    softgpu_wait_elsewhere (event);
+  else if (context->device != event->context->device && event->recorded)
+    softgpu_wait (&driver.tie, gpu_of_event (event), event->target_ns);
   if (context->device != event->context->device || softgpu_recorded_elsewhere (event))
-    return cuEventSynchronize (event);
+    return CUDA_SUCCESS;
   softgpu_lock (&driver.tie);
   if (event->recorded && !default_stream (stream) && stream->target_ns < event->target_ns)
     stream->target_ns = event->target_ns;

@@ -180,4 +180,14 @@ softgpu_check_unsafe (void)
   return softgpu_captures ? softgpu_refuse_unsafe () : CUDA_SUCCESS;
 }
 
+/* Returns from the calling function where a stream capture forbids it.  */
+#define REQUIRE_SAFE()                                                                             \
+  do                                                                                               \
+    {                                                                                              \
+      CUresult allowed = softgpu_check_unsafe ();                                                  \
+      if (allowed != CUDA_SUCCESS)                                                                 \
+        return allowed;                                                                            \
+    }                                                                                              \
+  while (0)
+
 #endif

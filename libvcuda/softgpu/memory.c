@@ -3,16 +3,6 @@
 #include "graph.h"
 #include "window.h"
 
-/* Returns from the calling function where a stream capture forbids it.  */
-#define REQUIRE_SAFE()                                                                             \
-  do                                                                                               \
-    {                                                                                              \
-      CUresult allowed = softgpu_check_unsafe ();                                                  \
-      if (allowed != CUDA_SUCCESS)                                                                 \
-        return allowed;                                                                            \
-    }                                                                                              \
-  while (0)
-
 CUresult
 cuMemAlloc_v2 (CUdeviceptr *dptr, size_t bytes)
 {
@@ -99,6 +89,7 @@ cuMemHostRegister_v2 (void *p, size_t bytes, unsigned int flags)
   REQUIRE_DRIVER ();
   REQUIRE (p && bytes && bytes <= UINTPTR_MAX - (uintptr_t) p && (flags & ~known) == 0,
            CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SAFE ();
   return softgpu_register ((uintptr_t) p, bytes, flags);
 }
 
@@ -107,6 +98,7 @@ cuMemHostUnregister (void *p)
 {
   REQUIRE_DRIVER ();
   REQUIRE (p, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SAFE ();
   CUresult rc = softgpu_release ((uintptr_t) p, HOSTS_OWN);
   return rc == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : rc;
 }

@@ -93,7 +93,9 @@ cuStreamDestroy_v2 (CUstream stream)
 CUresult
 cuStreamSynchronize (CUstream stream)
 {
-  return softgpu_drain_stream (stream);
+  REQUIRE_DRIVER ();
+  CUresult rc = softgpu_check_unsafe ();
+  return rc == CUDA_SUCCESS ? softgpu_drain_stream (stream) : rc;
 }
 
 CUresult
@@ -103,7 +105,9 @@ cuStreamQuery (CUstream stream)
   CUcontext context = softgpu_stream_context (stream);
   REQUIRE (context,
            default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
-  CUresult rc = softgpu_check_stream (stream);
+  CUresult rc = softgpu_check_unsafe ();
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_check_stream (stream);
   if (rc != CUDA_SUCCESS)
     return rc;
   unsigned gpu = driver.device[context->device].gpu;

@@ -3,6 +3,7 @@
    later). Those are not charged: what is mapped into them was, when cuMemCreate made it.  */
 
 #include "array_size.h"
+#include "own_calls.h"
 #include "settle.h"
 
 #define HAS_NO_MEMORY (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
@@ -30,10 +31,12 @@ settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, vo
       && told.size > charge->bytes
       && vcuda_charge_more (charge, told.size - charge->bytes) != CUDA_SUCCESS)
     {
+      struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
       if (is_plain)
         VCUDA_WITHIN (real.cuArrayDestroy (array));
       else
         VCUDA_WITHIN (real.cuMipmappedArrayDestroy (array));
+      vcuda_own_calls_end (mode);
       rc = CUDA_ERROR_OUT_OF_MEMORY;
     }
   return vcuda_settle (charge, rc, VCUDA_KEY (kind, array), VCUDA_OF_CONTEXT);

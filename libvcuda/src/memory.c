@@ -1,6 +1,7 @@
 /* Allocations and frees: each is reserve, call, settle.  */
 
 #include "managed.h"
+#include "own_calls.h"
 #include "settle.h"
 
 CUresult
@@ -40,7 +41,9 @@ settle_pitch (struct vcuda_charge *charge, CUresult rc, uint64_t key, uint64_t p
   if (rc == CUDA_SUCCESS && pitch * height > charge->bytes
       && vcuda_charge_more (charge, pitch * height - charge->bytes) != CUDA_SUCCESS)
     {
+      struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
       VCUDA_WITHIN (real.cuMemFree_v2 (key));
+      vcuda_own_calls_end (mode);
       rc = CUDA_ERROR_OUT_OF_MEMORY;
     }
   return vcuda_settle (charge, rc, key, VCUDA_OF_CONTEXT);

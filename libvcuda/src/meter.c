@@ -1,11 +1,12 @@
 /* An event before and one after a launch, on its own stream; their distance is the GPU time.
 
    On hardware that several processes share, the driver time-slices, and the interval of an event
-   pair holds the others' slices too: there this charges too much while others run. The agent's
-   view from outside corrects the rate for that.  */
+   pair holds the others' slices too: there this charges too much while others run, and nothing
+   corrects it.  */
 
 #include "estimate.h"
 #include "meters.h"
+#include "own_calls.h"
 #include "pace.h"
 
 #define NEW_ANCHOR_MS 200.0
@@ -110,10 +111,10 @@ drop_free (struct meter *meter)
 void
 vcuda_meter_reap (struct meter *meter)
 {
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  /* Another stream of this thread may be capturing, which forbids asking for events otherwise.  */
-  bool relaxed = meter->count && real.cuThreadExchangeStreamCaptureMode (&mode) == CUDA_SUCCESS;
   unsigned misses = 0;
+  if (!meter->count)
+    return;
+  struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
   for (unsigned i = 0; i < meter->count && misses < MOST_MISSES; i++)
     {
       struct entry *entry = &meter->ring[(meter->head + i) % VCUDA_RING];
@@ -125,8 +126,7 @@ vcuda_meter_reap (struct meter *meter)
         settle_entry (meter, entry);
     }
   drop_free (meter);
-  if (relaxed)
-    real.cuThreadExchangeStreamCaptureMode (&mode);
+  vcuda_own_calls_end (mode);
 }
 
 struct entry *
@@ -135,16 +135,20 @@ vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link)
   if (meter->count == VCUDA_RING)
     return NULL;
   struct entry *entry = &meter->ring[(meter->head + meter->count) % VCUDA_RING];
-  if (!make_event (&entry->start) || !make_event (&entry->end))
-    return NULL;
   struct entry *last = entry_before (meter, entry);
+  bool may_wait = may_link && meter->count && last->state == IN_FLIGHT && last->weight > 1
+                  && last->stream == stream;
+  struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
+  bool made = make_event (&entry->start) && make_event (&entry->end);
+  bool linked = made && may_wait && real.cuEventQuery (last->end) == CUDA_ERROR_NOT_READY;
+  vcuda_own_calls_end (mode);
+  if (!made)
+    return NULL;
   entry->state = OPEN;
   entry->stream = stream;
   entry->sampled_ns = entry->uncounted_ns = entry->foreign_ns = 0;
   entry->weight = 1;
-  entry->linked = may_link && meter->count && last->state == IN_FLIGHT && last->weight > 1
-                  && last->stream == stream
-                  && real.cuEventQuery (last->end) == CUDA_ERROR_NOT_READY;
+  entry->linked = linked;
   meter->count++;
   return entry;
 }

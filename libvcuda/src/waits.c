@@ -4,6 +4,7 @@
 #include "credit.h"
 #include "device.h"
 #include "meters.h"
+#include "own_calls.h"
 #include "pace.h"
 #include "slot.h"
 
@@ -38,7 +39,9 @@ vcuda_meter_settle (CUcontext context)
   if (!vcuda_meter_of (context, -1, false))
     return;
   bool entered = vcuda_enter_context (context);
+  struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
   real.cuCtxSynchronize ();
+  vcuda_own_calls_end (mode);
   reap (context);
   vcuda_leave_context (entered);
   vcuda_credit_count ();

@@ -1,0 +1,36 @@
+/* Driver calls that the shim makes by itself, which the program knows nothing of.
+
+   While a thread captures a stream in the global mode, a potentially unsafe call (cuEventQuery,
+   cuMemFree, cuCtxSynchronize ...) of any thread is refused and invalidates the capture, unless the
+   calling thread's own capture mode is relaxed. So the shim relaxes its thread's mode around such
+   calls, and restores it before the program's own call.  */
+
+#ifndef VCUDA_OWN_CALLS_H
+#define VCUDA_OWN_CALLS_H
+
+#include <stdbool.h>
+
+#include "real.h"
+
+struct vcuda_capture_mode
+{
+  CUstreamCaptureMode mode; /* the thread's mode before */
+  bool changed;             /* false: the driver has no such mode */
+};
+
+static inline struct vcuda_capture_mode
+vcuda_own_calls_begin (void)
+{
+  struct vcuda_capture_mode before = { .mode = CU_STREAM_CAPTURE_MODE_RELAXED };
+  before.changed = real.cuThreadExchangeStreamCaptureMode (&before.mode) == CUDA_SUCCESS;
+  return before;
+}
+
+static inline void
+vcuda_own_calls_end (struct vcuda_capture_mode before)
+{
+  if (before.changed)
+    real.cuThreadExchangeStreamCaptureMode (&before.mode);
+}
+
+#endif
