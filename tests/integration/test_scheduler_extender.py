@@ -95,6 +95,23 @@ def test_a_scheduler_that_sends_whole_nodes_gets_them_back(api: PlayedApi, tmp_p
         assert running.post("predicates", nobody)["NodeNames"] == ["a", "z"]
 
 
+def test_pod_owner_reads_the_reason_of_a_full_node_in_the_schedulers_event(
+    api: PlayedApi, tmp_path: Any
+) -> None:
+    with ready(api, tmp_path) as running:
+        for number in range(2):
+            api.put(pod(f"p{number}", container(core=80)))
+            assert running.bind(api.pod(f"p{number}"), "a") == ""
+        asking = ask(api)
+        free = "largest free share is 20 percent and 3.2 GiB on GPU-a-0"
+        why = f"{free}; 30 percent and 4.0 GiB asked"
+        assert running.filter(asking, "a")["FailedNodes"] == {"a": why}
+        assert running.bind(asking, "a") == f"node a: {why}"
+        too_much = pod("too-much", container(core=30, memory=400))
+        never = "its GPUs never have 30 percent and 102400 MiB"
+        assert running.filter(too_much, "a")["FailedAndUnresolvableNodes"] == {"a": never}
+
+
 def test_before_the_cluster_is_read_nothing_is_placed(api: PlayedApi, tmp_path: Any) -> None:
     api.before = lambda method, path, body: status(500, "down") if path == PODS else None
     with extender.running(api, tmp_path) as running:

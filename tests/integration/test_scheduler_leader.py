@@ -56,7 +56,7 @@ def test_of_two_extenders_one_binds_and_when_it_ends_the_other_does(tmp_path: An
         first.process.terminate()
         assert first.process.wait(30) == 0
         second.wait_ready()
-        assert second.bind(pods[1], "a").startswith("node a: largest free share is 40 %")
+        assert second.bind(pods[1], "a").startswith("node a: largest free share is 40 percent")
         api.delete("default/p")
         second.wait(lambda: second.bind(pods[1], "a") == "")
 
@@ -94,7 +94,7 @@ def test_when_the_holder_is_killed_the_other_binds_after_the_lease_and_knows_wha
         assert second.bind(pods[1], "a").startswith("standby: the lease extender is held by ")
         second.wait_ready(120)
         assert writes[last] - writes[last - 1] > LEASE_SECONDS
-        assert second.bind(pods[1], "a").startswith("node a: largest free share is 40 %")
+        assert second.bind(pods[1], "a").startswith("node a: largest free share is 40 percent")
         assert second.bind(pods[0], "a") == ""
         api.delete("default/p")
         second.wait(lambda: second.bind(pods[1], "a") == "")
@@ -170,7 +170,7 @@ def test_who_takes_the_lease_binds_once_it_has_read_what_the_last_holder_bound(
         assert second.bind(pods[1], "a") == taken
         api.before = lambda *_: None
         second.wait_ready()
-        assert second.bind(pods[1], "a").startswith("node a: largest free share is 40 %")
+        assert second.bind(pods[1], "a").startswith("node a: largest free share is 40 percent")
 
 
 def test_a_holder_that_ends_before_its_binding_does_leaves_the_lease_to_time(

@@ -21,6 +21,14 @@ from unit.played_api import PlayedApi
 PROGRAM = ("-m", "vcuda_plugin.scheduler.main")
 
 
+def shown_by_scheduler(reason: str) -> str:
+    """What kube-scheduler 1.36 puts into the pod's status and event: an extender's reason is its
+    format string, without arguments. Source: Go, package fmt, "Format errors"."""
+    verb = r"%[-+# 0]*[0-9.]*(.?)"
+    told = {"%": "%", "": "%!(NOVERB)"}
+    return re.sub(verb, lambda found: told.get(found[1], f"%!{found[1]}(MISSING)"), reason)
+
+
 class Extender:
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process, self.port = process, port
@@ -38,7 +46,17 @@ class Extender:
     def post(self, verb: str, body: Any) -> Any:
         code, answer = self.call("POST", "/scheduler/" + verb, body)
         assert code == 200, answer
-        return orjson.loads(answer)
+        found = orjson.loads(answer)
+        if verb in ("predicates", "bind"):
+            for reasons in (
+                found,
+                found.get("FailedNodes"),
+                found.get("FailedAndUnresolvableNodes"),
+            ):
+                for key, value in (reasons or {}).items():
+                    if isinstance(value, str):
+                        reasons[key] = shown_by_scheduler(value)
+        return found
 
     def filter(self, pod: dict[str, Any], *nodes: str) -> Any:
         return self.post("predicates", {"Pod": pod, "Nodes": None, "NodeNames": nodes})

@@ -6,11 +6,15 @@ import json
 from typing import Any
 
 import jsonschema
+import orjson
 import pytest
 import schemathesis
+from hypothesis import given
+from hypothesis import strategies as st
 
 from unit import go_samples
 from unit.clusters import SETTINGS
+from unit.extender import shown_by_scheduler
 from vcuda_plugin.scheduler import extender_api, openapi
 from vcuda_plugin.scheduler.ask import Part, ask_of
 from vcuda_plugin.scheduler.cluster import Cluster
@@ -111,3 +115,19 @@ def test_the_openapi_page_is_one_and_has_every_path_that_is_served() -> None:
     served = {*app._posts, *app._gets}
     paths = {path.replace("{node}", "") for path in openapi.PAGE["paths"]}
     assert paths == served
+
+
+@given(reason=st.text(alphabet=st.sampled_from("%% 019.dsvn-+#\n'é")))
+def test_no_reason_that_the_scheduler_gets_holds_a_format_verb(reason: str) -> None:
+    asked = extender_api.candidates(go_samples.BY_NAME)
+    verdict = Verdict([], {"b": reason, "d": "30 % asked"}, {"c": reason})
+    found = orjson.loads(extender_api.filter_result(asked, verdict))
+    (error,) = orjson.loads(extender_api.binding_result(reason)).values()
+    failed = orjson.loads(extender_api.filter_error(reason))["Error"]
+    sent = [*found["FailedNodes"].values(), *found["FailedAndUnresolvableNodes"].values()]
+    for each in (*sent, error, failed):
+        assert "%" not in each
+        assert shown_by_scheduler(each) == each
+    assert found["FailedNodes"]["d"] == "30 percent asked"
+    rest = [text.split() for text in (reason.replace("%", ""), error.replace("percent", ""))]
+    assert "".join(rest[0]) == "".join(rest[1])

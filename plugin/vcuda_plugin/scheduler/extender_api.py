@@ -115,8 +115,8 @@ def filter_result(asked: Candidates, verdict: Verdict) -> bytes:
         {
             "Nodes": nodes,
             "NodeNames": verdict.fitting if nodes is None else None,
-            "FailedNodes": verdict.refused,
-            "FailedAndUnresolvableNodes": verdict.never,
+            "FailedNodes": _without_verbs(verdict.refused),
+            "FailedAndUnresolvableNodes": _without_verbs(verdict.never),
             "Error": "",
         }
     )
@@ -124,7 +124,9 @@ def filter_result(asked: Candidates, verdict: Verdict) -> bytes:
 
 def filter_error(reason: str) -> bytes:
     empty = {"Nodes": None, "NodeNames": None, "FailedNodes": None}
-    return json_bytes.dumps({**empty, "FailedAndUnresolvableNodes": None, "Error": reason})
+    return json_bytes.dumps(
+        {**empty, "FailedAndUnresolvableNodes": None, "Error": without_verbs(reason)}
+    )
 
 
 def priorities(names: Sequence[str], scores: Sequence[int]) -> bytes:
@@ -134,7 +136,17 @@ def priorities(names: Sequence[str], scores: Sequence[int]) -> bytes:
 
 def binding_result(reason: str = "") -> bytes:
     """ExtenderBindingResult."""
-    return json_bytes.dumps({"Error": reason})
+    return json_bytes.dumps({"Error": without_verbs(reason)})
+
+
+def without_verbs(reason: str) -> str:
+    """`reason` without format verbs: kube-scheduler 1.36 formats an extender's reason as Go's
+    Sprintf does, and other readers show it as it is, so "%%" would be wrong for them."""
+    return reason.replace(" %", " percent").replace("%", " percent ") if "%" in reason else reason
+
+
+def _without_verbs(reasons: Mapping[str, str]) -> dict[str, str]:
+    return {node: without_verbs(reason) for node, reason in reasons.items()}
 
 
 def _victims(said: Any) -> Victims:
