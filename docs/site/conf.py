@@ -7,7 +7,14 @@ holds there too, and one that does not fails the build.
 project = "vcuda"
 copyright = "the authors of vcuda, Apache-2.0"
 extensions = ["myst_parser"]
-include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "bench/*.md", "docs/*.md"]
+include_patterns = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "bench/*.md",
+    "docs/*.md",
+]
 # Else it would walk through the virtual environment too.
 exclude_patterns = ["build"]
 root_doc = "docs/index"

@@ -1,4 +1,4 @@
-"""The packages' services run under the restrictions of their units, and do their work under them."""
+"""The services run under the restrictions of their units, and do their work under them."""
 
 from __future__ import annotations
 
