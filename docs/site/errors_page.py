@@ -51,6 +51,9 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             OCI + "policies.py",
             OCI + "capabilities.py",
             OCI + "requirements.py",
+            OCI + "image_libraries.py",
+            OCI + "guest/tree.py",
+            OCI + "guest/memory.py",
             OCI + "identity.py",
         ),
         "A share is claimed. The reason says what would fit.": (

@@ -7,6 +7,7 @@ import os
 
 from . import files, jsontree
 from .errors import VcudaError
+from .guest.memory import BoundedMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ CREATE_VALUES = (
     "lsm-mount-context",
     "page-server",
 )
+
+
+# Engines copy an image's variables and labels into config.json; execve takes 2 MiB of variables.
+_MOST_BYTES = 16 << 20
 
 
 class Command:
@@ -123,7 +128,8 @@ def _full_name(name: str, with_value: tuple[str, ...]) -> str:
 def load_config(path: str) -> Any:
     """The bundle's config.json as a tree. Raises VcudaError: unreadable, or no JSON."""
     try:
-        return jsontree.loads(files.read(path, follow=True).decode())
+        with BoundedMemory(path):
+            return jsontree.loads(files.read(path, _MOST_BYTES, follow=True).decode())
     except OSError as error:
         raise VcudaError(
             f"cannot be read: {error.strerror}", path, "name the bundle with --bundle"

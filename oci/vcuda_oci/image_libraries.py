@@ -8,8 +8,9 @@ mounts this host's libraries over them. Nothing is mounted, run or believed of w
 from __future__ import annotations
 
 from . import machine, rootfs
+from .errors import VcudaError
+from .guest.tree import HINT, Tree
 from .request import environment_of
-from .rootfs import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ _FOLDERS = (
     "/usr/lib/wsl/lib",
     "/run/opengl-driver/lib",
 )
-_MOST_FOLDERS = 256
-_CONF_BYTES, _CACHE_BYTES = 1 << 16, 16 << 20
+# Past any of these an image is refused: what is not looked at may hide a driver.
+_MOST_FOLDERS = 1024
+_CONF_BYTES, _ALL_CONF_BYTES, _CACHE_BYTES = 1 << 16, 1 << 20, 16 << 20
+_PATH_BYTES = 1 << 17  # execve takes no longer variable: MAX_ARG_STRLEN
 
 
 def find(spec: Any, bundle: str, names: Collection[str]) -> dict[str, str]:
@@ -41,6 +44,8 @@ def find(spec: Any, bundle: str, names: Collection[str]) -> dict[str, str]:
     names: of this host's driver. Beside a libcuda or libnvidia-ml, what else of them is there is an
     answer too: parts of two drivers do not work together. What a volume hides is none. An image
     without a root that can be read, or whose files are not what they seem, has none.
+
+    Raises VcudaError: it takes more work than an image may cost.
     """
     root = rootfs.path_of(spec, bundle)
     try:
@@ -56,8 +61,8 @@ def find(spec: Any, bundle: str, names: Collection[str]) -> dict[str, str]:
                 if path:
                     mine[path] = name
             if mine:
-                for name in tree.names(folder):
-                    path = tree.file(f"{folder}/{name}") if name in names else ""
+                for name in tree.present(folder, tuple(names)):
+                    path = tree.file(f"{folder}/{name}")
                     if path:
                         mine.setdefault(path, name)
             found.update(mine)
@@ -89,13 +94,29 @@ def _folders(tree: Tree, spec: Any) -> list[str]:
         f"/usr/local/{name}/compat" for name in tree.names("/usr/local") if name.startswith("cuda")
     ]
     path = environment_of(spec).get("LD_LIBRARY_PATH", "")
+    if len(path) > _PATH_BYTES:
+        raise VcudaError(f"is longer than {_PATH_BYTES}", "env LD_LIBRARY_PATH", "make it shorter")
     wanted += path.replace(";", ":").split(":")
-    for name in tree.names("/etc/ld.so.conf.d"):
-        if name.endswith(".conf"):
-            wanted += _words(tree.read(f"/etc/ld.so.conf.d/{name}", _CONF_BYTES))
-    wanted += _words(tree.read("/etc/ld.so.conf", _CONF_BYTES))
-    wanted = [folder for folder in wanted if folder.startswith("/")][:_MOST_FOLDERS]
+    wanted += _configured(tree)
+    wanted = list(dict.fromkeys(folder for folder in wanted if folder.startswith("/")))
+    if len(wanted) > _MOST_FOLDERS:
+        raise VcudaError(f"more than {_MOST_FOLDERS} library folders", "the image", HINT)
     return list(dict.fromkeys(real for folder in wanted if (real := tree.folder(folder))))
+
+
+def _configured(tree: Tree) -> list[str]:
+    """What ld.so.conf and the files that it commonly includes name."""
+    files = [name for name in tree.names("/etc/ld.so.conf.d") if name.endswith(".conf")]
+    found: list[str] = []
+    size = 0
+    for path in (*(f"/etc/ld.so.conf.d/{name}" for name in files), "/etc/ld.so.conf"):
+        content = tree.read(path, _CONF_BYTES)
+        size += len(content)
+        if size > _ALL_CONF_BYTES:
+            what = f"more than {_ALL_CONF_BYTES} bytes in ld.so.conf and its files"
+            raise VcudaError(what, "/etc/ld.so.conf.d in the image", HINT)
+        found += _words(content)
+    return found
 
 
 def _words(content: bytes) -> list[str]:
@@ -111,4 +132,10 @@ def _cached(tree: Tree) -> list[tuple[str, str]]:
     from . import ldcache  # an image with a driver may pay for it
 
     native = (ldcache.NATIVE[machine.THIS.name],)
-    return ldcache.libraries(content, prefixes, native)[:_MOST_FOLDERS]
+    found: list[tuple[str, str]] = []
+    for entry in ldcache.entries(content, prefixes, native):
+        if len(found) == _MOST_FOLDERS:
+            what = f"more than {_MOST_FOLDERS} entries of a driver"
+            raise VcudaError(what, "/etc/ld.so.cache in the image", HINT)
+        found.append(entry)
+    return found

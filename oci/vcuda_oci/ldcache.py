@@ -6,30 +6,39 @@ older format carry too, behind their own table.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 MAGIC = b"glibc-ld.so.cache1.1"
 X86_64, AARCH64, I386 = 0x0300, 0x0A00, 0x0000
 # What entries are marked with, by the machine's name.
 NATIVE = {"x86_64": X86_64, "aarch64": AARCH64}
 _HEAD_SIZE, _ENTRY_SIZE = 48, 24
 _ARCHITECTURE = 0xFF00
-MOST_ENTRIES = 100_000
 
 
 def libraries(
     content: bytes, prefixes: tuple[str, ...], architectures: tuple[int, ...]
 ) -> list[tuple[str, str]]:
+    """All that `entries` finds."""
+    return list(entries(content, prefixes, architectures))
+
+
+def entries(
+    content: bytes, prefixes: tuple[str, ...], architectures: tuple[int, ...]
+) -> Iterator[tuple[str, str]]:
     """(name, path) of each entry whose name begins with one of `prefixes`, in the cache's order.
 
     What is no cache has none; an entry that points out of the file, or to text that is no absolute
-    path, is left out.
+    path, is left out. Many entries may name one text: together they can be larger than the file.
     """
     start = content.find(MAGIC)
     if start < 0 or len(content) < start + _HEAD_SIZE:
-        return []
+        return
     wanted = tuple(prefix.encode() for prefix in prefixes)
     count = _number(content, start + len(MAGIC))
-    count = min(count, (len(content) - start - _HEAD_SIZE) // _ENTRY_SIZE, MOST_ENTRIES)
-    found = []
+    count = min(count, (len(content) - start - _HEAD_SIZE) // _ENTRY_SIZE)
     for at in range(start + _HEAD_SIZE, start + _HEAD_SIZE + count * _ENTRY_SIZE, _ENTRY_SIZE):
         key = start + _number(content, at + 4)
         if not content.startswith(wanted, key):
@@ -38,8 +47,7 @@ def libraries(
             continue
         name, path = _text(content, key), _text(content, start + _number(content, at + 8))
         if path.startswith("/") and "/" not in name:
-            found.append((name, path))
-    return found
+            yield name, path
 
 
 def _number(content: bytes, at: int) -> int:

@@ -24,6 +24,7 @@ from vcuda_oci import (
     rootfs,
 )
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest.memory import BoundedMemory
 from vcuda_oci.ledger import Ledger
 
 from . import created_container
@@ -62,7 +63,8 @@ def _finish(spec: Any, settings: Config, state: State) -> None:
     limits = mounts_of(spec).get(names.GUEST_LIMITS)
     if limits is not None:
         _refuse_more_than_the_slice(limits, mounts_of(spec), gpus, facts)
-        own = image_libraries.find(spec, state.bundle, facts.libraries)
+        with BoundedMemory("the image"):
+            own = image_libraries.find(spec, state.bundle, facts.libraries)
         shim = os.path.realpath(grant.SHIM)
         for path, source in edits.over_the_images(own, facts, shim).items():
             more.mounts.append((source, path, edits.READ_ONLY))

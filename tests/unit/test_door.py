@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from unit.driver_root import DriverRoot
-from unit.ground import killed_at, left_in, shares_of
+from unit.ground import killed_at, left_in, shares_of, write
 from unit.installed import Installed
 from unit.runtime_node import ENV, HALF_SHARE, Node, asking
 from vcuda_oci import door, liveness, names
@@ -83,6 +84,30 @@ def test_a_worker_that_was_killed_is_replaced(node: Node) -> None:
         wait_until(lambda: len(children(server.pid) - killed) == len(killed))
         assert node.create(asking()) == (0, "")
         assert (shared_once(node), python_starts(node)) == (True, 0)
+
+
+def test_a_refused_image_costs_the_claim_socket_no_worker_and_no_memory(node: Node) -> None:
+    folder = node.bundle + "/rootfs/etc/ld.so.conf.d"
+    first = write(folder + "/0.conf", "".join(f"/{number}\n" for number in range(10_000)))
+    for number in range(1, 1000):
+        os.link(first, f"{folder}/{number}.conf")
+    with node.installed.door() as server:
+        workers = children(server.pid)
+        for number in range(8):
+            status, line = node.create(asking(), id=f"bad{number}")
+            assert (status, "bytes in ld.so.conf" in line) == (1, True), line
+        assert shares_of(node.ledger) == {}
+        assert children(server.pid) == workers
+        assert max(peak_mib(pid) for pid in workers) < 200
+        shutil.rmtree(folder)
+        node.runtime.forget()
+        assert node.create(asking()) == (0, "")
+        assert (shared_once(node), python_starts(node)) == (True, 0)
+
+
+def peak_mib(pid: int) -> int:
+    with open(f"/proc/{pid}/status") as lines:
+        return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM:"))
 
 
 def test_a_door_that_hangs_is_closed_after_a_while(node: Node) -> None:

@@ -6,13 +6,15 @@ import os
 import stat
 import subprocess
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from unit.driver_layouts import LDCONFIG
 from unit.ground import write
-from vcuda_oci import image_libraries
+from vcuda_oci import image_libraries, ldcache
+from vcuda_oci.errors import VcudaError
 
 NAMES = ("libcuda.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-ml.so.1")
 
@@ -143,14 +145,71 @@ def test_what_is_no_regular_file_is_neither_opened_nor_an_answer(image: str, tmp
     assert found(tmp_path) == {}
 
 
-def test_hostile_sizes_are_cut_off(image: str, tmp_path: Any) -> None:
+def many_folders(image: str) -> None:
+    write(image + "/etc/ld.so.conf", "".join(f"/opt/{n}\n" for n in range(2000)))
+
+
+def large_conf(image: str) -> None:
     write(image + "/etc/ld.so.conf.d/a.conf", "/opt/x\n" * 20_000)
-    library(image, "/opt/x")
-    assert found(tmp_path) == {}
-    write(image + "/etc/ld.so.conf.d/a.conf", "/a\n" * 10_000 + "/opt/x\n")
-    assert found(tmp_path) == {}
-    write(image + "/etc/ld.so.cache", b"libcuda.so" + b"\0" * (17 << 20))
-    assert found(tmp_path) == {}
+
+
+def many_confs(image: str) -> None:
+    first = write(image + "/etc/ld.so.conf.d/0.conf", "/opt/x\n" * 9_000)
+    for number in range(1, 20):
+        os.link(first, f"{image}/etc/ld.so.conf.d/{number}.conf")
+
+
+def sparse_cache(image: str) -> None:
+    os.truncate(write(image + "/etc/ld.so.cache", "libcuda.so"), 1 << 42)
+
+
+def one_text_in_many_entries(image: str) -> None:
+    """Entries of 24 bytes that all name one path of 4,000 bytes."""
+    count, head = 100_000, 48
+    key = head + 24 * count
+    entry = b"".join(n.to_bytes(4, "little") for n in (0x0300, key, key + 13, 0, 0, 0))
+    front = ldcache.MAGIC + count.to_bytes(4, "little") + b"\0" * 24
+    text = b"libcuda.so.1\0/" + b"x" * 4000 + b"\0"
+    with open(write(image + "/etc/ld.so.cache", ""), "wb") as file:
+        file.write(front + entry * count + text)
+
+
+def links_of_many_steps(image: str) -> None:
+    """Each path through them is 40 links of 1,300 steps."""
+    for number in range(40):
+        os.symlink("./" * 1300 + f"link{number + 1}", f"{image}/opt/link{number}")
+    os.makedirs(image + "/opt/link40")
+    write(image + "/etc/ld.so.conf", "/opt/link0\n/opt/link0/\n")
+
+
+@pytest.mark.parametrize(
+    ("large", "expected"),
+    [
+        (many_folders, "the image: more than 1024 library folders"),
+        (large_conf, "/etc/ld.so.conf.d/a.conf in the image: more than 65536 bytes"),
+        (many_confs, "/etc/ld.so.conf.d in the image: more than 1048576 bytes in ld.so.conf"),
+        (sparse_cache, "/etc/ld.so.cache in the image: more than 16777216 bytes"),
+        (one_text_in_many_entries, "/etc/ld.so.cache in the image: more than 1024 entries"),
+        (links_of_many_steps, "/opt/link0/ in the image: more than 65536 paths"),
+    ],
+)
+def test_an_image_past_the_bounds_is_refused(
+    image: str, tmp_path: Any, large: Callable[[str], None], expected: str
+) -> None:
+    """Cut off there, a driver that it hides behind them would be left."""
+    large(image)
+    with pytest.raises(VcudaError) as raised:
+        found(tmp_path)
+    assert str(raised.value).startswith(expected), str(raised.value)
+
+
+def test_a_driver_behind_long_lists_is_found(image: str, tmp_path: Any) -> None:
+    last = library(image, "/opt/999/lib")
+    write(image + "/etc/ld.so.conf", "".join(f"/opt/{n}/lib\n" for n in range(1000)))
+    assert found(tmp_path) == {last: "libcuda.so.1"}
+    steps = f"/opt{'/.' * 400}/999/lib"
+    os.unlink(image + "/etc/ld.so.conf")
+    assert found(tmp_path, f"LD_LIBRARY_PATH={steps}") == {last: "libcuda.so.1"}
 
 
 @pytest.mark.parametrize("spec", [{}, [], None, {"root": {}}, {"root": {"path": "nowhere"}}])

@@ -11,6 +11,7 @@ import pytest
 
 from unit.ground import write
 from vcuda_oci import rootfs
+from vcuda_oci.guest.tree import Tree
 
 
 def folder_of(bundle: Any, root: Any = "rootfs") -> str:
@@ -84,7 +85,7 @@ def test_an_image_of_many_folders_and_links_is_walked_to_its_end(tmp_path: Any) 
         write(f"{tmp_path}/opt/{number}/lib/libcuda.so.1", "")
         os.symlink(f"{number}/lib", tmp_path / f"opt/link{number}")
     before = open_descriptors()
-    with rootfs.Tree(str(tmp_path)) as tree:
+    with Tree(str(tmp_path)) as tree:
         for number in range(200):
             folder = f"/opt/{number}/lib"
             assert tree.folder(f"/opt/link{number}") == tree.folder(folder) == folder
@@ -102,12 +103,12 @@ def test_what_is_kept_of_a_path_is_the_same_as_what_is_looked_up(tmp_path: Any) 
     paths += ["/lib/libcuda.so.1", "/lib/libcuda.so.1/x", "/none", "/none/..", "/usr/none/../lib"]
     fresh = []
     for path in paths:
-        with rootfs.Tree(str(tmp_path)) as tree:
+        with Tree(str(tmp_path)) as tree:
             fresh.append((tree.folder(path), tree.file(path), tree.read(path, 9)))
     assert fresh[:2] == [("/usr/lib", "", b""), ("/usr", "", b"")]
     assert fresh[6] == fresh[7] == ("", "/usr/lib/libcuda.so.1", b"ours")
     assert fresh[8:] == [("", "", b"")] * 4
-    with rootfs.Tree(str(tmp_path)) as tree:
+    with Tree(str(tmp_path)) as tree:
         for _ in range(2):
             again = [(tree.folder(path), tree.file(path), tree.read(path, 9)) for path in paths]
             assert again == fresh
