@@ -1,5 +1,6 @@
 # `make demo` and `make test` are each enough on a fresh Debian 12 or Ubuntu 24.04 with root, git,
-# make and python3: they install what they need, build, and run. `make help` lists the rest.
+# make and python3: each target installs what it needs and removes nothing, builds, and runs.
+# `make help` lists the rest.
 
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
@@ -43,12 +44,16 @@ help: ## what this Makefile can do
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 .PHONY: prepare
-prepare: ## install the distribution's packages and the virtual environment
-	@packaging/prepare
+prepare: ## install everything that the tests need: packages, engines, the virtual environment
+	@packaging/prepare test
 
-# A second make, because the headers' folder exists only after prepare.
+# What one target needs: prepare-build, prepare-demo, …
+prepare-%:
+	@packaging/prepare $*
+
+# A second make, because the headers' folder exists only after prepare-build.
 .PHONY: build compile
-build: prepare ## compile the shim, the launcher and the software GPU
+build: prepare-build ## compile the shim, the launcher and the software GPU
 	@echo '[build] shim, launcher, software GPU'
 	@$(MAKE) --no-print-directory -j$$(nproc) compile
 
@@ -58,7 +63,7 @@ compile: $(RUNTIME_TARGETS) $(BUILD_TARGETS)
 .PHONY: arm64 runtime
 runtime: $(RUNTIME_TARGETS)
 
-arm64: build ## the runtime for arm64, by a cross compiler, below build/arm64
+arm64: prepare-packages build ## the runtime for arm64, by a cross compiler, below build/arm64
 	@$(MAKE) --no-print-directory VCUDA_ARCH=arm64 runtime
 
 PYTEST = $(VENV)/bin/python -m pytest
@@ -66,34 +71,34 @@ PYTEST = $(VENV)/bin/python -m pytest
 # fifteen, and find time-outs that are the machine's.
 AT_A_TIME = $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 .PHONY: test
-test: packages ## every test, on real engines and the software GPU; ARGS=… goes to pytest
+test: prepare packages ## every test, on real engines and the software GPU; ARGS=… goes to pytest
 	-@tests/packages/make-root
 	@PYTEST='$(PYTEST)' tests/run-halves $(AT_A_TIME) $(ARGS)
 
 .PHONY: soak-pods
-soak-pods: build ## 10,000 pods live and die through CRI, and the agent stays as large as it was; PODS=…
+soak-pods: prepare build ## 10,000 pods live and die through CRI, and the agent stays as large as it was; PODS=…
 	@$(VENV)/bin/python -m tests.soak.pods --json-out build/soak-pods.json $(if $(PODS),--pods $(PODS))
 
 .PHONY: soak-races
-soak-races: build ## 10,000 containers created under threads that swap links in
+soak-races: prepare build ## 10,000 containers created under threads that swap links in
 	@VCUDA_SOAK=10000 $(PYTEST) --timeout=0 tests/integration/test_hostile_races.py
 
 .PHONY: demo
-demo: build ## two containers share one GPU, and what happens at their limits
+demo: prepare-demo build ## two containers share one GPU, and what happens at their limits
 	@packaging/install $(CURDIR)/build/demo $(CURDIR)/build/demo/etc
 	@build/demo/bin/vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json
 
 .PHONY: bench
-bench: build ## measure what it costs; ONLY=start, ctr, agent, scrape, shim, crowd or scheduler runs one
+bench: prepare-bench build ## measure what it costs; ONLY=start, ctr, agent, scrape, shim, crowd or scheduler runs one
 	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json
 
 .PHONY: soak
-soak: build ## thousands of starts leave nothing and do not slow down; STARTS=10000, ENGINES='runc-v1 …'
+soak: prepare build ## thousands of starts leave nothing and do not slow down; STARTS=10000, ENGINES='runc-v1 …'
 	@$(VENV)/bin/python -m tests.soak --json-out build/soak.json \
 	  $(if $(STARTS),--starts $(STARTS)) $(if $(ENGINES),--engines $(ENGINES))
 
 .PHONY: fuzz
-fuzz: build $(if $(ONLY),$(if $(filter pages,$(ONLY)),fuzz-pages,fuzz-door),fuzz-door fuzz-pages) ## feed every parser what nobody vouches for; SECONDS=60 each, ONLY=… one of them
+fuzz: prepare-fuzz build $(if $(ONLY),$(if $(filter pages,$(ONLY)),fuzz-pages,fuzz-door),fuzz-door fuzz-pages) ## feed every parser what nobody vouches for; SECONDS=60 each, ONLY=… one of them
 
 .PHONY: fuzz-pages
 fuzz-pages: build/fuzz/pages
@@ -102,12 +107,12 @@ fuzz-pages: build/fuzz/pages
 	  -artifact_prefix=build/fuzz/pages- build/fuzz/found-pages $(FUZZ)/corpus
 
 .PHONY: gpu
-gpu: build ## ask a real GPU what only hardware can answer: bench/hardware.md; PYTHON=… has PyTorch
+gpu: prepare-bench build ## ask a real GPU what only hardware can answer: bench/hardware.md; PYTHON=… has PyTorch
 	@$(VENV)/bin/python -m tests.gpu --json-out build/gpu.json --report bench/hardware.md \
 	  $(if $(PYTHON),--python $(PYTHON)) $(ARGS)
 
 .PHONY: check
-check: prepare docs ## formatting, lint, types, import direction, links of the documentation
+check: prepare-check docs ## formatting, lint, types, import direction, links of the documentation
 	@echo '[check] ruff'; $(VENV)/bin/ruff check $(PYTHON_SOURCES) && $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
 	@echo '[check] mypy'; $(VENV)/bin/mypy
 	@echo '[check] import-linter'; $(VENV)/bin/lint-imports
@@ -119,7 +124,7 @@ install: ## lay the built product out below DESTDIR/PREFIX; UNITDIR=… the syst
 	@packaging/install '$(PREFIX)' '$(SYSCONFDIR)' '$(DESTDIR)' '$(UNITDIR)'
 
 .PHONY: manifests
-manifests: prepare ## render packaging/chart into packaging/kubernetes
+manifests: prepare-check ## render packaging/chart into packaging/kubernetes
 	@packaging/manifests
 
 .PHONY: clean

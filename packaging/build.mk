@@ -39,7 +39,7 @@ $(COMPLETION): runtime_hook/vcuda_hook/completion.py $(PARSERS)
 # A host that cannot reach Debian for arm64's musl has this machine's packages nevertheless.
 FOR_ARM64 = $(MAKE) --no-print-directory VCUDA_ARCH=arm64
 .PHONY: packages
-packages: build ## debs and rpms, into build/packages
+packages: prepare-packages build ## debs and rpms, into build/packages
 	@if $(FOR_ARM64) build/arm64/musl/version; then $(FOR_ARM64) runtime; fi
 	@echo '[packages] debs and rpms'
 	@packaging/packages
@@ -51,11 +51,11 @@ release: arm64 ## what is published of a version: packages, SBOM, notes, checksu
 MADE_PAGES := settings flags errors
 
 .PHONY: pages
-pages: build ## write the pages of docs/ that are made of the code
+pages: prepare-check build ## write the pages of docs/ that are made of the code
 	@for page in $(MADE_PAGES); do $(OUR_PYTHON) docs/site/$${page}_page.py >docs/$$page.md.new \
 	  && mv docs/$$page.md.new docs/$$page.md || exit 1; done
 
 .PHONY: docs
-docs: prepare ## the documentation as a site, into build/site; a link that leads nowhere fails
+docs: prepare-check ## the documentation as a site, into build/site; a link that leads nowhere fails
 	@echo '[docs] build/site'
 	@$(VENV)/bin/sphinx-build --quiet --fail-on-warning --keep-going -d build/site.read -c docs/site . build/site
