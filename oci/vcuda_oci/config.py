@@ -38,7 +38,7 @@ _CHOICES = {
 _DEFAULTS: dict[str, str | list[str]] = {
     "runtime": "runc",
     "state-dir": "/run/vcuda",
-    "driver-root": "/",
+    "driver-root": AUTO,
     "accept-request-from-env": ENV_UNPRIVILEGED,
     "placement": BINPACK,
     "memory-overcommit": "1",
@@ -85,7 +85,7 @@ class Config:
         self.path = path
         self.runtime = str(values["runtime"])
         self.state_dir = str(values["state-dir"])
-        self.driver_root = str(values["driver-root"])
+        self._driver_root = str(values["driver-root"])
         self.accept_request_from_env = str(values["accept-request-from-env"])
         self.placement = str(values["placement"])
         self.memory_overcommit = float(str(values["memory-overcommit"]))
@@ -107,6 +107,20 @@ class Config:
         self.exemplars = values["exemplars"] == YES
         self.ignored_xids = [int(xid) for xid in values["ignored-xids"]]
         self.lasting_xids = [int(xid) for xid in values["lasting-xids"]]
+
+    @property
+    def driver_root(self) -> str:
+        """The folder that the driver's files are below. `auto` is decided anew each time, because a
+        GPU may be made while a server runs."""
+        return _found_driver_root() if self._driver_root == AUTO else self._driver_root
+
+
+def _found_driver_root() -> str:
+    """The host's own, unless NVIDIA's driver is not loaded and a software GPU was created."""
+    is_loaded = os.path.exists(f"/proc/{names.KERNEL_DRIVER}")
+    if not is_loaded and os.path.exists(names.SOFTWARE_GPU_STATE):
+        return os.path.dirname(names.SOFTWARE_GPU_STATE)
+    return "/"
 
 
 # The settings last read, by their file and its stamp: a door is asked for them again and again.
@@ -187,7 +201,8 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
     item, rest = _string(key, text, where)
     _expect_end(rest, where)
     _check_choice(key, item, where)
-    if key in ("state-dir", "driver-root") and not item.startswith("/"):
+    is_path = key == "state-dir" or (key == "driver-root" and item != AUTO)
+    if is_path and not item.startswith("/"):
         mend = "write a path that begins with /"
         raise VcudaError(f"{key} '{item}' is not absolute", where, mend)
     if key == "runtime" and (not item or ("/" in item and not item.startswith("/"))):

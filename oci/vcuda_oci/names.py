@@ -47,6 +47,8 @@ NVIDIA_DRIVER_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 
 # Where the kernel's driver shows itself, below /proc.
 KERNEL_DRIVER = "driver/nvidia"
+# What `softgpu create /run/softgpu` makes, on the host; a container sees it there too.
+SOFTWARE_GPU_STATE = "/run/softgpu/softgpu.state"
 
 # What the engine itself writes, and nobody else can.
 CONTAINERD_POD_UID = "io.kubernetes.cri.sandbox-uid"

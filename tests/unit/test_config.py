@@ -25,7 +25,7 @@ DEFAULTS = {
     "path": "/c",
     "runtime": "runc",
     "state_dir": "/run/vcuda",
-    "driver_root": "/",
+    "_driver_root": "auto",
     "accept_request_from_env": "unprivileged",
     "placement": "binpack",
     "memory_overcommit": 1,
@@ -185,7 +185,7 @@ def test_every_key_is_taken_at_its_word() -> None:
         "path": "/c",
         "runtime": "/opt/crun",
         "state_dir": "/run/other",
-        "driver_root": "/run/nvidia/driver",
+        "_driver_root": "/run/nvidia/driver",
         "accept_request_from_env": "never",
         "placement": "spread",
         "memory_overcommit": 1.5,
@@ -208,6 +208,19 @@ def test_every_key_is_taken_at_its_word() -> None:
         "ignored_xids": [],
         "lasting_xids": [79],
     }
+
+
+@pytest.mark.parametrize(
+    ("has_driver", "has_software_gpu", "root"),
+    [(False, False, "/"), (True, False, "/"), (False, True, "/run/softgpu"), (True, True, "/")],
+)
+def test_a_software_gpu_serves_a_host_without_a_driver(
+    monkeypatch: pytest.MonkeyPatch, has_driver: bool, has_software_gpu: bool, root: str
+) -> None:
+    there = {"/proc/driver/nvidia": has_driver, "/run/softgpu/softgpu.state": has_software_gpu}
+    monkeypatch.setattr(config.os.path, "exists", lambda path: there[path])
+    assert config.parse("", "/c").driver_root == root
+    assert config.parse("driver-root = '/x'", "/c").driver_root == "/x"
 
 
 NAME_RUNC = "write a name such as runc, or a path that begins with /"
