@@ -48,6 +48,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "What the container asks for is read: annotations, variables, its pod.": (
             OCI + "request.py",
+            OCI + "sizes.py",
             OCI + "policies.py",
             OCI + "capabilities.py",
             OCI + "requirements.py",

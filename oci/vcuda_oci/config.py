@@ -11,7 +11,7 @@ import os
 
 from . import capabilities, files, names
 from .errors import VcudaError
-from .sizes import parse_bytes
+from .sizes import LEAST_SHARE_BYTES, parse_bytes
 
 ENV_NEVER, ENV_UNPRIVILEGED, ENV_ALWAYS = "never", "unprivileged", "always"
 BINPACK, SPREAD, TOPOLOGY = "binpack", "spread", "topology"
@@ -220,6 +220,8 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
     size = parse_bytes(item) if key == "context-memory" else 0
     if size is None or size >= _MOST_BYTES:
         raise VcudaError(f"{key} cannot be '{item}'", where, "write a size such as 300MiB, or 0")
+    if 0 < size < LEAST_SHARE_BYTES and item.isdigit():
+        raise VcudaError(f"{key} '{item}' is {size} bytes", where, f"did you mean {item}MiB?")
     return item
 
 

@@ -18,6 +18,12 @@ REQUEST_KEYS = (
     *("policy", "core-limit", "weight", "priority"),
 )
 
+# Keys below the same prefix that ask for nothing: a pod, node or engine may carry them.
+OTHER_KEYS = (
+    *("placement-decision", "node-gpus", "cordoned-gpus"),
+    *("use-gpu-uuid", "use-gpu-model", "moved"),
+)
+
 # What the device plugin's Allocate answers: amounts in the resource's own unit.
 ANNOTATION_CORE_UNITS = "vcuda.io/request.vcuda-core"
 ANNOTATION_MEMORY_UNITS = "vcuda.io/request.vcuda-memory"

@@ -7,7 +7,7 @@ from .config import ENV_ALWAYS, ENV_NEVER, PLACEMENTS
 from .errors import VcudaError
 from .identity import claims_two_engines, image_may_annotate, is_crios, is_pod
 from .policies import Terms
-from .sizes import parse_bytes
+from .sizes import share_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,16 +84,19 @@ def asked(spec: Any) -> Asked | None:
     """The request in `spec`, unread: annotations first, then a pod's mounts that say the same, then
     VCUDA_*, then NVIDIA_VISIBLE_DEVICES.
 
-    None: this container asks for nothing, whatever the settings are. Never raises, whatever
-    `spec` holds: judging a malformed spec is the low-level runtime's work.
+    A key that no request has counts as one: a slip of the pen is refused, not passed over. None:
+    this container asks for nothing, whatever the settings are. Never raises, whatever `spec`
+    holds: judging a malformed spec is the low-level runtime's work.
     """
     words, annotations = {}, annotations_of(spec)
     if claims_two_engines(annotations):
         return None
     for key, value in annotations.items():
         if key.startswith(names.ANNOTATION_PREFIX) and not _is_the_pods(key, annotations):
-            words[key[len(names.ANNOTATION_PREFIX) :]] = value
-    if any(key in names.REQUEST_KEYS or key.startswith(_UNITS) for key in words):
+            tail = key[len(names.ANNOTATION_PREFIX) :]
+            if tail not in names.OTHER_KEYS:
+                words[tail] = value
+    if words:
         return Asked(words, "annotations", image_may_annotate(annotations))
     sources = _request_mounts(spec) if is_pod(annotations) else {}
     if sources:
@@ -103,7 +106,7 @@ def asked(spec: Any) -> Asked | None:
     for key, value in env.items():
         if key.startswith(names.ENV_PREFIX):
             words[key[len(names.ENV_PREFIX) :].lower().replace("_", "-")] = value
-    if any(key in names.REQUEST_KEYS for key in words):
+    if words:
         return Asked(words, "env", True)
     # An empty value, "void" and "none" ask for no GPU, by NVIDIA's meaning.
     visible = env.get(names.NVIDIA_VISIBLE_DEVICES, "")
@@ -121,6 +124,8 @@ def counts(asked: Asked, env_setting: str, is_pod: bool, privileged: bool) -> bo
         return not (asked.from_env and is_pod)
     if is_pod or env_setting == ENV_NEVER:
         return False
+    if privileged and asked.where != _NVIDIA:
+        _reject_unknown(asked)
     if privileged:
         # Many images carry NVIDIA's variable: privileged, they see every GPU without our help.
         if asked.where == _NVIDIA:
@@ -153,7 +158,7 @@ def parse(asked: Asked) -> Request:
     words, where = dict(asked.words), asked.where
     units = {key: words.pop(key) for key in list(words) if key.startswith(_UNITS)}
     virtual = _tail(names.ANNOTATION_VIRTUAL_UNITS) in units
-    _reject_unknown(words, units, where)
+    _reject_unknown(asked)
     if where == _NVIDIA:
         return Request(0, None, _gpus(words["gpu"], where), source="env")
     if virtual or _tail(names.ANNOTATION_GPU_UNITS) in units:
@@ -177,7 +182,7 @@ def parse(asked: Asked) -> Request:
                 f"{', '.join(sorted(words))} without core", where, "say how much compute: core=30"
             )
         core = _whole_number(words["core"], "core", where, 1)
-        memory = _memory(words["memory"], where) if "memory" in words else None
+        memory = share_bytes(words["memory"], where) if "memory" in words else None
     # How much of a GPU it is, is not known here, nor what its policy can add.
     terms = policies.parse(words, 1 if virtual else core, where)
     placement = words.get("placement", "")
@@ -262,14 +267,25 @@ def _tail(annotation: str) -> str:
     return annotation[len(names.ANNOTATION_PREFIX) :]
 
 
-def _reject_unknown(words: Mapping[str, str], units: Mapping[str, str], where: str) -> None:
+def _reject_unknown(asked: Asked) -> None:
     known = (*names.REQUEST_KEYS, *map(_tail, names.ANNOTATIONS_OF_UNITS))
-    for key in [*words, *units]:
+    for key in asked.words:
         if key not in known:
             import difflib  # an error may take its time
 
             near = difflib.get_close_matches(key, known, 1, 0.0)[0]
-            raise VcudaError(f"unknown request key '{key}'", where, f"did you mean '{near}'?")
+            raise VcudaError(
+                f"{_as_written(key, asked.where)} is not a request",
+                asked.where,
+                f"did you mean {_as_written(near, asked.where)}?",
+            )
+
+
+def _as_written(key: str, where: str) -> str:
+    """The key as it is written in that place: a variable's name, an annotation's, or its own."""
+    if where == "env":
+        return names.ENV_PREFIX + key.upper().replace("-", "_")
+    return names.ANNOTATION_PREFIX + key if where == "annotations" else f"'{key}'"
 
 
 def _whole_number(text: str, key: str, where: str, least: int) -> int:
@@ -282,13 +298,6 @@ def _whole_number(text: str, key: str, where: str, least: int) -> int:
             else f"write a whole number of 256 MiB units from {least}",
         )
     return int(text)
-
-
-def _memory(text: str, where: str) -> int:
-    size = parse_bytes(text)
-    if not size:
-        raise VcudaError(f"memory cannot be '{text}'", where, "write it like 5GiB, 512MiB or bytes")
-    return size
 
 
 def _gpus(text: str, where: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from .errors import VcudaError
 from .ledger import broken_record, unwritable
 from .limits_in_place import OpenPage, Turn
 from .placement import Refused, resized
-from .sizes import parse_bytes
+from .sizes import share_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,11 +143,7 @@ def _core(words: Mapping[str, str], share: GpuShare) -> int:
 def _memory(words: Mapping[str, str], share: GpuShare) -> int:
     if "memory" not in words:
         return share.memory_bytes
-    size = parse_bytes(words["memory"])
-    if not size:
-        what = f"memory cannot be '{words['memory']}'"
-        raise VcudaError(what, "--memory", "write it like 5GiB, 512MiB or bytes")
-    return size
+    return share_bytes(words["memory"], "--memory")
 
 
 def _terms(words: Mapping[str, str], share: GpuShare, core: int) -> policies.Terms:

@@ -11,7 +11,8 @@ import pytest
 
 from integration.engines.base import Engine, Result
 from integration.engines.cri import Cri
-from integration.product import MIB, Product, asking
+from integration.engines.docker import Docker
+from integration.product import MIB, Asking, Product, asking
 from integration.recorder import Recorder
 from vcuda_oci import pages, pages_read
 
@@ -164,6 +165,20 @@ def test_what_does_not_fit_is_refused_in_one_line(sharing: Engine, container: st
     assert result.rc != 0
     assert result.stdout == ""
     assert re.search(r"vcuda-container-runtime: placement: .*; ask for less", result.stderr)
+
+
+def test_a_slip_in_a_request_is_refused_with_the_nearest(sharing: Engine, container: str) -> None:
+    for words, said in (
+        ({"cores": "30"}, "is not a request; did you mean"),
+        ({"core": "30", "memory": "4096"}, "is 4096 bytes; did you mean 4096MiB?"),
+    ):
+        asked: Asking = {"annotations": {f"vcuda.io/{key}": words[key] for key in words}}
+        if isinstance(sharing, Docker):
+            asked = {"env": {f"VCUDA_{key.upper()}": words[key] for key in words}}
+        result = sharing.run(container, ["echo", "hello"], **asked)
+        sharing.delete(container)
+        assert (result.rc != 0, result.stdout) == (True, "")
+        assert said in result.stderr
 
 
 @pytest.mark.alone

@@ -176,6 +176,8 @@ def test_the_driver_root_describes_its_gpus_as_a_driver_does(gpu: SoftGpu) -> No
     [
         (["create", "{}", "--gpus", "0"], "--gpus: 0; give a whole number from 1 to 16"),
         (["create", "{}", "--memory", "lots"], "--memory: lots; give a size such as 16GiB"),
+        (["create", "{}", "--memory", "1.5.5GiB"], "--memory: 1.5.5GiB; give a size such as 16GiB"),
+        (["create", "{}", "--memory", "16384"], "--memory: 16384; did you mean 16384MiB?"),
         (["create", "{}", "--driver-version", "x"], "--driver-version: x; give digits"),
         (["destroy", "{}"], "no driver root of a software GPU"),
         (["create"], "usage: "),

@@ -273,6 +273,7 @@ NAME_RUNC = "write a name such as runc, or a path that begins with /"
             )
             for text in ("", "-1", "300MB", "some", "1048576TiB")
         ),
+        ("context-memory = '300'", "/c:3: context-memory '300' is 300 bytes; did you mean 300MiB?"),
         *(
             (
                 f"core-resource = '{text}'",

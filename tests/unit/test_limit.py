@@ -154,7 +154,7 @@ AT_MOST = "box: at most 50 % and 10.0 GiB of GPU-0 can be its own; "
         ),
         (
             "--memory lots",
-            "--memory: memory cannot be 'lots'; write it like 5GiB, 512MiB or bytes",
+            "--memory: memory cannot be 'lots'; write it like 5GiB, 1.5GiB, 512MiB",
         ),
         (
             "--weight 5",

@@ -100,7 +100,7 @@ def request_of(core: int, memory: int | None, gpus: tuple[str, ...], rest: Any) 
             request_of(10, None, (), ANNOTATION),
         ),
         (
-            {**annotated(note="not a request"), **with_env("VCUDA_CORE=90")},
+            {**annotated(use_gpu_uuid="GPU-a"), **with_env("VCUDA_CORE=90")},
             request_of(90, None, (), ENV),
         ),
     ],
@@ -132,8 +132,8 @@ def test_a_request_of_megabytes_is_refused_in_a_line_that_can_be_read(key: str) 
         with_env("NVIDIA_VISIBLE_DEVICES=void"),
         with_env("NVIDIA_VISIBLE_DEVICES=none"),
         with_env("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"),
-        with_env("VCUDA_HOME=/opt", "vcuda_core=30", 5, None),
-        {"annotations": {"vcuda.io/note": "x", "vcuda.io/core": 30, "other.io/core": "30"}},
+        with_env("MY_VCUDA_HOME=/opt", "vcuda_core=30", 5, None),
+        {"annotations": {"vcuda.io/moved": "x", "vcuda.io/core": 30, "other.io/core": "30"}},
         {"annotations": [], "process": {"env": {}}},
     ],
 )
@@ -164,11 +164,15 @@ def test_a_core_that_is_no_whole_number_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        ("1", 1),
-        ("1B", 1),
-        ("3Ki", 3072),
+        (str(16 * MIB), 16 * MIB),
+        (f"{16 * MIB}B", 16 * MIB),
+        ("16385Ki", 16385 * 1024),
+        ("16MiB", 16 * MIB),
         ("512MiB", 512 * MIB),
         ("5Gi", 5 * GIB),
+        ("1.5GiB", 1536 * MIB),
+        ("0.5Gi", 512 * MIB),
+        ("1.0000000001GiB", GIB),
         ("1TiB", 1 << 40),
     ],
 )
@@ -187,7 +191,12 @@ def test_memory_is_read_in_binary_units(text: str, size: int) -> None:
         "5GB",
         "5gib",
         "-5GiB",
-        "1.5GiB",
+        "1.5",
+        "1.5B",
+        "1.GiB",
+        ".5GiB",
+        "1.2.3GiB",
+        "1,5GiB",
         "\u0665GiB",
         "9" * 21,
         "5Pi",
@@ -195,29 +204,67 @@ def test_memory_is_read_in_binary_units(text: str, size: int) -> None:
 )
 def test_memory_of_another_form_is_refused(text: str) -> None:
     assert refusal(annotated(core="1", memory=text)) == (
-        f"annotations: memory cannot be '{text}'; write it like 5GiB, 512MiB or bytes"
+        f"annotations: memory cannot be '{text}'; write it like 5GiB, 1.5GiB, 512MiB"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("4096", "did you mean 4096MiB?"),
+        ("16777215", "did you mean 16777215MiB?"),
+        ("16", "did you mean 16MiB?"),
+        ("15", "ask for at least 16MiB"),
+        ("15.9MiB", "ask for at least 16MiB"),
+        ("512KiB", "ask for at least 16MiB"),
+    ],
+)
+def test_a_share_below_16_mib_is_taken_for_a_missing_unit(text: str, hint: str) -> None:
+    told = refusal(annotated(core="1", memory=text))
+    assert told.startswith(f"annotations: memory '{text}' is ")
+    assert told.endswith(f" bytes; {hint}")
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        *(
+            (
+                with_env(f"{variable}=30"),
+                f"env: {variable} is not a request; did you mean {nearest}?",
+            )
+            for variable, nearest in (
+                ("VCUDA_CORES", "VCUDA_CORE"),
+                ("VCUDA_COER", "VCUDA_CORE"),
+                ("VCUDA_MEM", "VCUDA_MEMORY"),
+                ("VCUDA_CORELIMIT", "VCUDA_CORE_LIMIT"),
+                ("VCUDA_PLACE", "VCUDA_PLACEMENT"),
+            )
+        ),
+        (
+            annotated(cores="30"),
+            "annotations: vcuda.io/cores is not a request; did you mean vcuda.io/core?",
+        ),
+        (
+            with_env("NVIDIA_VISIBLE_DEVICES=all", "VCUDA_CORES=30"),
+            "env: VCUDA_CORES is not a request; did you mean VCUDA_CORE?",
+        ),
         (
             with_env("VCUDA_MEMORY=5GiB"),
             "env: memory without core; say how much compute: core=30",
         ),
         (
             with_env("VCUDA_CORE=1", "VCUDA_CORES=1"),
-            "env: unknown request key 'cores'; did you mean 'core'?",
+            "env: VCUDA_CORES is not a request; did you mean VCUDA_CORE?",
         ),
         (
             annotated(core="1", memry="1GiB"),
-            "annotations: unknown request key 'memry'; did you mean 'memory'?",
+            "annotations: vcuda.io/memry is not a request; did you mean vcuda.io/memory?",
         ),
         (
             {"annotations": {"vcuda.io/request.vcuda-cores": "1"}},
-            "annotations: unknown request key 'request.vcuda-cores'; "
-            "did you mean 'request.vcuda-core'?",
+            "annotations: vcuda.io/request.vcuda-cores is not a request; "
+            "did you mean vcuda.io/request.vcuda-core?",
         ),
         (
             {"annotations": {"vcuda.io/request.vcuda-memory": "1"}},
