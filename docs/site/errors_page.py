@@ -105,6 +105,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "`vcuda configure` reads and changes an engine's file.": (
             HOOK + "configure.py",
             HOOK + "configure_containerd.py",
+            HOOK + "configure_crio.py",
             HOOK + "configure_text.py",
             HOOK + "configure_record.py",
             HOOK + "engine_file.py",

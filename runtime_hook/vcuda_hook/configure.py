@@ -147,6 +147,16 @@ def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outco
             done = Done(engine.FORM, base, [digest(current), digest(after)], fresh)
             configure_record.save(record_path, path, Record(done, folders))
             engine_file.replace(path, after, _staging(engine, path))
+            try:
+                engine.check(parse(engine.FORM, after, path), wanted, options)
+            except BaseException:
+                engine_file.replace(path, current, _staging(engine, path))
+                if record:
+                    configure_record.save(record_path, path, record)
+                else:
+                    engine_file.remove_folders(folders)
+                    configure_record.forget(record_path)
+                raise
     return outcome
 
 

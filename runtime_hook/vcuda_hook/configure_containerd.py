@@ -1,23 +1,23 @@
 """containerd's config.toml: a runtime handler of the CRI plugin, for Kubernetes and crictl.
 
-The file itself is edited, and no drop-in added: containerd before 2.0 replaces a plugin's whole
-section by that of an imported file. Where the file names no handler, the default one is written
-too: containerd 1.x drops its built-in runc as soon as one is named. Seen with 1.6.20. Source:
-containerd docs/cri/config.md; pull request 9982 for the merging of 2.0.
+The handler is made like the default one of the merged configuration, imported files included: so
+its containers land in the same cgroups. Where the files name no handler, the default one is written
+too: containerd 1.x drops its built-in runc as soon as one is named. Seen with 1.6.20 and 2.3.4.
+Source: containerd docs/cri/config.md.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import glob
 import os
 
 from vcuda_oci import names
 from vcuda_oci.errors import VcudaError
 
-from . import engine_file
-from .configure_text import MISSING, at, parse
+from . import containerd_files
+from .configure_text import MISSING, at
 from .configure_wish import NAME, Wish
+from .containerd_files import PLUGINS, View
 from .toml_values import written_key
 
 TYPE_CHECKING = False
@@ -27,47 +27,41 @@ if TYPE_CHECKING:
     from .configure_text import Path
     from .configure_wish import Options
 
-FILE = "/etc/containerd/config.toml"
+FILE = containerd_files.FILE
 FORM = "toml"
 NEW = "version = 2\n"
 AFTER = AFTER_REMOVAL = "systemctl restart containerd"
 
-# The CRI plugin's name by the file's version; from 3 on it stays.
-_PLUGINS = {1: "cri", 2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 _RUNC = "io.containerd.runc.v2"
 _ANNOTATIONS = names.ANNOTATION_PREFIX + "*"
 # Of the handler that ours is made like. What names another program or lets annotations in is not
 # carried over.
 _NOT_CARRIED = ("container_annotations", "pod_annotations", "runtime_path", "runtime_engine")
 _NOT_CARRIED_OPTIONS = ("BinaryName",)
+_DEFAULTS = {"sandboxer": "podsandbox"}  # as the merged configuration of containerd 2 has it
 
 
 def wish(tree: dict[str, Any], options: Options) -> Wish:
     """Raises VcudaError: the handler would not count, or a pod's author could ask through it."""
-    path = options.path
-    plugin = _plugin(tree)
-    disabled = tree.get("disabled_plugins", [])
-    if isinstance(disabled, list) and {"cri", plugin} & set(map(str, disabled)):
-        raise VcudaError("disables the CRI plugin", path, "take it out of disabled_plugins")
-    for other in _imported(tree, path):
-        # Merged key by key only from 2.0 on, which writes version 3.
-        text = engine_file.read(other) if plugin != _PLUGINS[3] else None
-        if text is not None and at(parse(FORM, text, other), ("plugins", plugin)) is not MISSING:
-            what = f"imports {other}, whose section for {plugin} replaces this file's"
-            raise VcudaError(what, path, f"run this with --config {other}")
+    written = containerd_files.view(options.path, tree)
+    return wish_in(tree, written, containerd_files.dumped(options.path) or written, options)
 
+
+def wish_in(tree: dict[str, Any], written: View, merged: View, options: Options) -> Wish:
+    """written: what the files say. merged: what counts, containerd's defaults included."""
+    path = options.path
+    plugin = containerd_files.plugin_of(tree)
+    if merged.cri_is_disabled or written.cri_is_disabled:
+        raise VcudaError("disables the CRI plugin", path, "take it out of disabled_plugins")
     containerd: Path = ("plugins", plugin, "containerd")
-    handlers = at(tree, (*containerd, "runtimes"))
-    handlers = handlers if isinstance(handlers, dict) else {}
+    handlers = _handlers(merged)
     _refuse_pod_annotations(handlers, options)
-    default = at(tree, (*containerd, "default_runtime_name"))
+    default = at(merged.cri, ("containerd", "default_runtime_name"))
     default = default if isinstance(default, str) and default else "runc"
-    model = handlers.get(default if default != NAME else "runc", {})
+    model = _model(handlers, default)
     wanted = Wish([])
-    if not handlers:
+    if not _handlers(written):
         wanted.settings.append(((*containerd, "runtimes", default), {"runtime_type": _RUNC}))
-    elif model.get("runtime_type", _RUNC) != _RUNC:
-        model = handlers.get("runc", {})
     wanted.settings.append(((*containerd, "runtimes", NAME), _handler(model, options.program)))
     if options.default:
         wanted.settings.append(((*containerd, "default_runtime_name"), NAME))
@@ -77,16 +71,84 @@ def wish(tree: dict[str, Any], options: Options) -> Wish:
     return wanted
 
 
-def _plugin(tree: dict[str, Any]) -> str:
-    """The CRI plugin's name: what the file has, since an imported one has no version."""
-    present = at(tree, ("plugins",))
-    version = tree.get("version", 0)
-    if "version" not in tree and isinstance(present, dict):
-        for plugin in reversed(_PLUGINS.values()):
-            if plugin in present:
-                return plugin
-    number = version if isinstance(version, int) else 1
-    return _PLUGINS[min(max(number, 1), 3)]
+def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+    """Whether what was written counts, now that it stands in the file.
+
+    Raises VcudaError: containerd does not see it, or an imported file says something else.
+    """
+    merged = containerd_files.dumped(options.path)
+    if merged is None:
+        if containerd_files.plugin_of(tree) != PLUGINS[3]:
+            _refuse_replaced_section(tree, options)
+        merged = containerd_files.view(options.path, tree)
+    for path, value in wanted.settings:
+        key = path[2:]  # below the CRI plugin, whose name differs from file to file
+        if not _says(merged.at(key), value):
+            raise _hidden(tree, key, value, options)
+
+
+def _hidden(tree: dict[str, Any], key: Path, value: Any, options: Options) -> VcudaError:
+    """The error that names the file which takes away our setting."""
+    where = os.path.realpath(options.path)
+    files = containerd_files.files(options.path, tree)
+    later = files[[path for path, _ in files].index(where) + 1 :]
+    for path, other in later:
+        for plugin in PLUGINS.values():
+            theirs = at(containerd_files.section(other, plugin), key)
+            if theirs is not MISSING and not _says(theirs, value):
+                what = (
+                    f"{path} sets {written_key(key)} to another value, and counts after this file"
+                )
+                return VcudaError(what, where, f"run this with --config {_after(path)}")
+    if containerd_files.plugin_of(tree) != PLUGINS[3]:
+        try:
+            _refuse_replaced_section(tree, options)
+        except VcudaError as error:
+            return error
+    what = f"containerd does not take {written_key(key)} from this file"
+    return VcudaError(what, where, "see 'containerd config dump', and name its file by --config")
+
+
+def _refuse_replaced_section(tree: dict[str, Any], options: Options) -> None:
+    """Raises VcudaError: an imported file has a section for the CRI, as containerd 1 reads it."""
+    plugin, where = containerd_files.plugin_of(tree), os.path.realpath(options.path)
+    files = containerd_files.files(options.path, tree)
+    for path, other in files[[path for path, _ in files].index(where) + 1 :]:
+        if containerd_files.section(other, plugin):
+            what = f"imports {path}, whose section for {plugin} replaces this file's"
+            raise VcudaError(what, options.path, f"run this with --config {path}")
+
+
+def _after(path: str) -> str:
+    """A file of our own in the same folder that counts after `path`."""
+    folder, name = os.path.split(path)
+    return f"{folder}/{'99-vcuda.toml' if name < '99-vcuda.toml' else 'zz-vcuda.toml'}"
+
+
+def _says(known: Any, value: Any) -> bool:
+    """Whether `known` is `value`, or a table that has all of it."""
+    if isinstance(value, dict):
+        return isinstance(known, dict) and all(
+            _says(known.get(name, MISSING), item) for name, item in value.items()
+        )
+    return bool(known == value)
+
+
+def _handlers(view: View) -> dict[str, Any]:
+    found = view.at(("containerd", "runtimes"))
+    return found if isinstance(found, dict) else {}
+
+
+def _model(handlers: dict[str, Any], default: str) -> dict[str, Any]:
+    """The handler that ours is made like: the default one, or runc where that is none of runc's."""
+    for name in (default, "runc"):
+        model = handlers.get(name)
+        if name == NAME or not isinstance(model, dict):
+            continue
+        binary = os.path.basename(str(at(model, ("options", "BinaryName"))))
+        if (model.get("runtime_type") or _RUNC) == _RUNC and not binary.startswith("nvidia-"):
+            return model
+    return {}
 
 
 def _handler(model: dict[str, Any], runtime: str) -> dict[str, Any]:
@@ -94,7 +156,7 @@ def _handler(model: dict[str, Any], runtime: str) -> dict[str, Any]:
     carried = {
         key: value
         for key, value in model.items()
-        if value and key not in _NOT_CARRIED and _is_plain(value)
+        if value and key not in _NOT_CARRIED and value != _DEFAULTS.get(key) and _is_plain(value)
     }
     options = model.get("options", {})
     return {
@@ -141,11 +203,3 @@ def _lets_ours_through(pattern: str) -> bool:
     """Source: Go's path.Match, by which containerd compares: no `*` crosses a slash."""
     domain, slash, _ = pattern.partition("/")
     return bool(slash) and fnmatch.fnmatchcase(names.ANNOTATION_PREFIX[:-1], domain)
-
-
-def _imported(tree: dict[str, Any], path: str) -> list[str]:
-    patterns = tree.get("imports", [])
-    found = []
-    for pattern in patterns if isinstance(patterns, list) else []:
-        found += glob.glob(os.path.join(os.path.dirname(path), str(pattern)))
-    return sorted(set(map(os.path.realpath, found)) - {os.path.realpath(path)})

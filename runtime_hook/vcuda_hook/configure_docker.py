@@ -26,3 +26,7 @@ def wish(tree: dict[str, Any], options: Options) -> Wish:
     if options.default:
         wanted.settings.append((("default-runtime",), NAME))
     return wanted
+
+
+def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+    """Nothing in other files can take this away."""

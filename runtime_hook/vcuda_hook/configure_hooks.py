@@ -41,3 +41,7 @@ def wish(tree: dict[str, Any], options: Options) -> Wish:
     )
     wanted.notes.append("an engine that sets hooks_dir looks only there: say --config")
     return wanted
+
+
+def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+    """One file of its own: nothing in other files can take it away."""

@@ -27,3 +27,7 @@ def wish(tree: dict[str, Any], options: Options) -> Wish:
         "containers made with it can be stopped and removed only while it is configured"
     )
     return wanted
+
+
+def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+    """Nothing in other files can take this away."""

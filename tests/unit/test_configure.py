@@ -24,6 +24,8 @@ class Desk:
         self.settings = f"{folder}/vcuda/config.toml"
         self.runtime = script(f"{folder}/bin/vcuda-container-runtime", "")
         self.path = f"{folder}/engine/file"
+        # What CRI-O reads before its drop-ins.
+        write(f"{folder}/crio.conf", f'[crio.runtime]\nconmon = "{self.runtime}"\n')
 
     def run(self, *words: str, **options: str) -> int:
         path = options.get("path", self.path)
