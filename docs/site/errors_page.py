@@ -141,6 +141,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "It follows its node's pods, and labels the node.": (
             PLUGIN + "pod_watch.py",
+            PLUGIN + "pod_lookup.py",
             PLUGIN + "pod_events.py",
             PLUGIN + "node_metadata.py",
             PLUGIN + "labelling.py",

@@ -1,7 +1,15 @@
-"""What was decided for a pod's container before it is created: found, or waited for a moment."""
+"""Find the placement decision for a pod's container before it is created.
+
+The agent keeps one record per pod of this node. A scheduler writes its decision together with the
+binding, so a record without a decision says that no scheduler decided, and the node places the
+container. A missing record says nothing: the agent may be behind, or the API away. Such a container
+is not created, and the kubelet tries again; placed by the node it could take another GPU than the
+one that was decided.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 
 from . import claim, decision, files, names, policies, request
@@ -22,8 +30,9 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .request import Request
 
-# How long the agent may be behind the kubelet, which heard of the pod by a watch of its own.
+# How long the agent may take to look the pod up.
 WAIT_SECONDS = 1.0
+_STATIC_UID_LENGTH = 32  # an MD5 in hex; the API's UIDs are longer
 
 
 def claim_as_decided(
@@ -54,16 +63,25 @@ def claim_as_decided(
 
 
 def decision_for(owner: Owner, settings: Config) -> Decision:
-    """What is kept of the owner's pod; nothing decided where nobody has by the end of the wait.
+    """The record of the owner's pod; an empty one for a static pod that the agent does not know.
 
-    Sleeps up to WAIT_SECONDS, so never under the ledger's lock. Raises VcudaError: a decision for
-    this container is required and missing, or the record is none.
+    Sleeps up to WAIT_SECONDS, so never under the ledger's lock. Raises VcudaError: the agent does
+    not know the pod, a decision for this container is required and missing, or the record is bad.
     """
-    path = f"{settings.state_dir}/{names.DECISIONS}/{owner.pod_uid}.json"
-    deadline, pause = time.monotonic() + WAIT_SECONDS, 0.002
-    while (found := _read(path)) is None and time.monotonic() < deadline:
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.05)
+    folder = f"{settings.state_dir}/{names.DECISIONS}"
+    path = f"{folder}/{owner.pod_uid}.json"
+    found = _read(path)
+    if found is None:
+        _ask_agent(owner, settings.state_dir)
+        found = _wait_for(path)
+    # The mirror of a static pod may come late, and no scheduler decides for it.
+    is_static = len(owner.pod_uid) == _STATIC_UID_LENGTH
+    if found is None and settings.decisions != OFF and not is_static and os.path.isdir(folder):
+        raise VcudaError(
+            "the node agent does not know this pod yet, so its placement decision is unknown",
+            _where(owner),
+            "the kubelet tries again; see in vcuda-node-agent's log whether it reaches the API",
+        )
     found = found or decision.Decision()
     if settings.decisions == OFF:
         return decision.Decision(amounts=found.amounts)
@@ -74,6 +92,27 @@ def decision_for(owner: Owner, settings: Config) -> Decision:
             'have vcuda-scheduler-extender schedule it, or set decisions = "preferred"',
         )
     return found
+
+
+def _wait_for(path: str) -> Decision | None:
+    deadline, pause = time.monotonic() + WAIT_SECONDS, 0.002
+    while (found := _read(path)) is None and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+    return found
+
+
+def _ask_agent(owner: Owner, state_dir: str) -> None:
+    """Have the agent look this pod up in the API; without an agent nothing happens."""
+    import socket  # only where the record is missing
+
+    request = "\0".join((owner.namespace, owner.pod_name)).encode(errors="replace")
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+            asking.setblocking(False)
+            asking.sendto(request, f"{state_dir}/{names.POD_LOOKUP}")
+    except OSError:
+        pass
 
 
 def _add_amounts(wanted: Request, asked: Asked, found: Decision, owner: Owner) -> None:

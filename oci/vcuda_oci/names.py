@@ -43,6 +43,8 @@ ANNOTATION_DECISION = "vcuda.io/placement-decision"
 ANNOTATION_NODE_GPUS = "vcuda.io/node-gpus"
 # What is known of a pod before its containers are created: <state-dir>/decisions/<pod uid>.json.
 DECISIONS = "decisions"
+# Where the agent takes requests to look up one pod: <state-dir>/pods.sock.
+POD_LOOKUP = "pods.sock"
 
 # The CDI devices, as in `--device vcuda.io/gpu=0`, and where engines look for their spec.
 CDI_KIND = "vcuda.io/gpu"

@@ -64,10 +64,10 @@ class KubeApi:
         self._settings.socket_options = _KEEPALIVE
         self._pool = client.rest.RESTClientObject(self._settings).pool_manager
 
-    def get(self, path: str, query: Mapping[str, str]) -> Any:
+    def get(self, path: str, query: Mapping[str, str], read_seconds: float = READ_SECONDS) -> Any:
         """The answer's tree. Raises ApiError."""
         try:
-            with self._open("GET", path, query) as response:
+            with self._open("GET", path, query, read_seconds=read_seconds) as response:
                 text = response.read(_MOST_BYTES)
                 return json.loads(text)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:

@@ -2,7 +2,8 @@
 
 A process of its own, since the API may hang and its client takes memory that only clusters need.
 One list, then a watch from there on, and a list again only where the API has forgotten that point.
-While the API is away, what is kept stays.
+While the API is away, what is kept stays, and the API is tried again every two seconds: containers
+of unknown pods wait. A runtime wrapper that misses a pod has it looked up (pod_lookup).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from vcuda_oci import events, names
 from vcuda_oci.errors import VcudaError, with_id
 from vcuda_oci.identity import pod_key
 
-from . import kube_client, node_metadata, pod_events
+from . import kube_client, node_metadata, pod_events, pod_lookup
 from .decision_folder import DecisionFolder
 from .kube_api import ApiError, KubeApi
 from .pod_decision import of_pod
@@ -39,8 +40,12 @@ _WATCH_SECONDS = (240, 300)
 _PASSING = (0, 401, 403, 429, 500, 502, 503)
 _MOST_TOLD = 100  # containers of one pod
 _NO_DECISION = "decision"
+_MOST_ENDED = 1000
 # A watch that ends sooner than this has failed.
 _SHORT_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 2.0
+# After a list that is older than this, a watch that the API has forgotten is listed anew at once.
+_LIST_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -58,14 +63,15 @@ def main(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
     prepare()  # before there are two who would
-    for tell, arguments in (
-        (node_metadata.keep, (kubeconfig, node, sys.stdin.fileno())),
-        (pod_events.keep, (kubeconfig, state_dir, node)),
-    ):
-        threading.Thread(target=tell, args=arguments, daemon=True).start()
     try:
         asked = (json.loads(resources), gpu_resource)
         watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
+        for task, arguments in (
+            (node_metadata.keep, (kubeconfig, node, sys.stdin.fileno())),
+            (pod_events.keep, (kubeconfig, state_dir, node)),
+            (pod_lookup.keep, (kubeconfig, state_dir, node, watch.add)),
+        ):
+            threading.Thread(target=task, args=arguments, daemon=True).start()
         watch.follow(kubeconfig)
     except OSError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
@@ -88,10 +94,19 @@ class PodWatch:
         self._version = ""
         self._uids: dict[str, str] = {}  # as the engine is told, by the API's own
         self._complained: set[str] = set()
+        self._lock = threading.Lock()  # pods come by the watch and by single look-ups
+        self._ended: dict[str, None] = {}  # the API's UIDs of the pods that went last
+        self._listed_at = 0.0
+
+    def add(self, pod: Any) -> None:
+        """A pod that was looked up by itself, unless the watch has seen it end since."""
+        with self._lock:
+            if str(pod["metadata"].get("uid")) not in self._ended:
+                self._see(_essence(pod))
 
     def follow(self, kubeconfig: str) -> None:
         """For good. Raises OSError: nothing can be kept here."""
-        retry = Retry(_log.warning)
+        retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
         while True:
             try:
                 # Made anew after each failure: its certificates may have been renewed.
@@ -107,9 +122,11 @@ class PodWatch:
                         raise ApiError(0, "the watch ended at once")
                     retry.forget()
             except ApiError as error:
-                if error.status not in _PASSING:
-                    self._version = ""
                 pause = retry.after(f"pods of node {self._node}: {error}; what is kept stays")
+                if error.status not in _PASSING:
+                    forgotten, self._version = self._version, ""
+                    if forgotten and time.monotonic() - self._listed_at > _LIST_SECONDS:
+                        continue
                 time.sleep(pause)
             except VcudaError as error:
                 time.sleep(retry.after(str(error)))
@@ -129,12 +146,13 @@ class PodWatch:
                 raise ApiError(0, f"not a list of pods: {error!r}") from error
             if not query["continue"]:
                 break
-        self._uids = {}
-        # The oldest first: of two that claim to mirror one static pod, the kubelet's was there.
-        for pod in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp"))):
-            self._see(pod)
-        self._folder.keep_only(self._uids.values())
-        self._version = version
+        with self._lock:
+            self._uids = {}
+            # The oldest first: of two that claim to mirror one static pod, the kubelet's was there.
+            for pod in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp"))):
+                self._see(pod)
+            self._folder.keep_only(self._uids.values())
+        self._version, self._listed_at = version, time.monotonic()
 
     def _watch(self, api: KubeApi) -> None:
         query = {
@@ -148,10 +166,11 @@ class PodWatch:
             except (KeyError, TypeError) as error:
                 self._version = ""  # the same would come again
                 raise ApiError(0, f"not an event of a pod: {error!r}") from error
-            if kind == "DELETED":
-                self._forget(pod)
-            elif kind != "BOOKMARK":
-                self._see(pod)
+            with self._lock:
+                if kind == "DELETED":
+                    self._forget(pod)
+                elif kind != "BOOKMARK":
+                    self._see(pod)
             self._version = version
 
     def _see(self, pod: dict[str, Any]) -> None:
@@ -192,6 +211,9 @@ class PodWatch:
     def _forget(self, pod: dict[str, Any]) -> None:
         api_uid = str(pod["metadata"].get("uid"))
         self._complained.discard(api_uid)
+        self._ended[api_uid] = None
+        if len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
         uid = self._uids.pop(api_uid, "")
         if uid:
             self._folder.remove(uid)

@@ -6,6 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
+import grpc  # type: ignore[import-untyped]
+
+from integration.engines.cri import Pod
 from integration.handoff_node import ASKS, HandoffNode
 from integration.kubelet import until
 from integration.watched_pods import CORE, MEMORY
@@ -84,6 +87,50 @@ def test_while_the_api_is_away_what_was_decided_before_holds(
     handoff.end_agent()
     handoff.start_agent()
     assert handoff.kept() == {uid}
+
+
+def test_pod_bound_while_the_api_is_away_waits_and_gets_the_decided_gpu(
+    handoff: HandoffNode, container: str
+) -> None:
+    names = ("a", "b", "c")
+    handoff.api.stop()
+    uid = handoff.api.create(
+        container, dict.fromkeys(names, ASKS), annotations=handoff.decided(a=1, b=1, c=1)
+    )
+    handoff.api.forget()  # as after a minute: the watch's version is too old, 410
+    pod = handoff.run_pod(container, uid)
+    assert handoff.refusal(pod, "a") == (
+        f"pod default/{container}: the node agent does not know this pod yet, so its placement "
+        "decision is unknown; the kubelet tries again; see in vcuda-node-agent's log whether it "
+        "reaches the API"
+    )
+    assert handoff.held() == {}
+    handoff.api.start()
+    for name in names:
+        _start_as_the_kubelet_retries(handoff, pod, name)
+    assert handoff.held() == {f"{container}.{name}": (1, 30, "fixed") for name in names}
+    until(lambda: any("GpuShareRefused" in str(each) for each in handoff.api.told.values()))
+
+
+def test_pod_that_the_watch_has_not_brought_is_looked_up_by_itself(
+    handoff: HandoffNode, container: str
+) -> None:
+    handoff.api.wake = lambda: None  # type: ignore[method-assign]  # watches learn nothing
+    uid = handoff.api.create(container, {"main": ASKS}, annotations=handoff.decided(main=1))
+    pod = handoff.run_pod(container, uid)
+    _start_as_the_kubelet_retries(handoff, pod, "main")
+    assert handoff.held() == {f"{container}.main": (1, 30, "fixed")}
+
+
+def _start_as_the_kubelet_retries(handoff: HandoffNode, pod: Pod, name: str) -> None:
+    def starts() -> bool:
+        try:
+            handoff.start(pod, name)
+        except grpc.RpcError:
+            return False
+        return True
+
+    until(starts)
 
 
 def test_without_an_agent_alive_containers_have_what_was_decided(

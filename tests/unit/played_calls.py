@@ -34,6 +34,9 @@ class PlayedCalls(PlayedObjects):
             words = path.split("/")
             if path.startswith(NODES + "/"):
                 return self._named(method, NODES, words[4], body)
+            if len(words) == 6 and words[5] == "pods" and method == "GET":
+                in_namespace = f"metadata.namespace={words[4]},{query.get('fieldSelector', '')}"
+                return self.list(PODS, {**query, "fieldSelector": in_namespace})
             if len(words) in (7, 8) and words[5] == "pods":
                 key = f"{words[4]}/{words[6]}"
                 if words[7:] == ["binding"] and method == "POST":

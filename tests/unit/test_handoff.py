@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import threading
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,11 +55,38 @@ def test_a_kill_at_any_moment_leaves_the_old_record_or_the_new_one(tmp_path: Any
     assert (changes >= 4, repr(kept(tmp_path))) == (True, repr(NEW.__dict__))
 
 
-def test_a_record_is_waited_for_a_second_and_then_nothing_was_decided(tmp_path: Any) -> None:
+def test_container_of_a_pod_that_the_agent_does_not_know_is_refused_after_a_wait(
+    tmp_path: Any,
+) -> None:
     DecisionFolder(str(tmp_path))
-    began = time.monotonic()
-    assert kept(tmp_path) == Decision().__dict__
-    assert 1 <= time.monotonic() - began < 5
+    for decisions in ("preferred", "required"):
+        with pytest.raises(VcudaError, match="pod default/web: the node agent does not know"):
+            handoff.decision_for(POD, settings(tmp_path, decisions))
+
+
+@pytest.mark.parametrize("uid", ["0123456789abcdef0123456789abcdef", "uid1"])
+def test_nothing_is_decided_for_static_pods_and_where_no_agent_follows_pods(
+    tmp_path: Any, uid: str
+) -> None:
+    if uid != "uid1":
+        DecisionFolder(str(tmp_path))
+    owner = Owner("key", "c1", uid, "default", "web", "main", "sandbox1")
+    assert handoff.decision_for(owner, settings(tmp_path)).__dict__ == Decision().__dict__
+
+
+def test_agent_is_asked_for_the_one_pod_whose_record_is_missing(tmp_path: Any) -> None:
+    folder = DecisionFolder(str(tmp_path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(f"{tmp_path}/pods.sock")
+
+        def answer() -> None:
+            assert agent.recv(1024) == b"default\0web"
+            folder.put("uid1", NEW)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        assert repr(kept(tmp_path)) == repr(NEW.__dict__)
+        answering.join()
 
 
 def test_a_record_that_comes_meanwhile_is_found_at_once(tmp_path: Any) -> None:
