@@ -26,6 +26,10 @@ LOOK_SECONDS = 1.0
 WATCH_SECONDS = 10.0
 _REGISTER_SECONDS = 10.0
 _LONGEST_PAUSE_SECONDS = 30.0
+# How often a registration in progress checks that both sockets still exist. A kubelet that starts
+# removes every socket in its folder, also one whose registration began on the previous kubelet's
+# socket; it then dials the missing one for 10 s before it answers (seen with 1.36).
+_SOCKET_CHECK_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +58,9 @@ class Registration:
                 # One that refused is asked again ever more rarely, another one at once.
                 if kubelet != failed or time.monotonic() >= again_at:
                     try:
-                        await self._look(kubelet)
+                        if not await self._look(kubelet):
+                            await asyncio.sleep(_SOCKET_CHECK_SECONDS)
+                            continue
                         failed, pause, self._complaint = (), LOOK_SECONDS, ""
                     except (VcudaError, OSError, grpc.aio.AioRpcError) as error:
                         self._complain(error)
@@ -64,15 +70,18 @@ class Registration:
         finally:
             await self._close()
 
-    async def _look(self, kubelet: tuple[int, ...]) -> None:
-        """kubelet: what tells the one that is there from another; empty: there is none."""
+    async def _look(self, kubelet: tuple[int, ...]) -> bool:
+        """Whether it is registered as far as can be; False: a socket changed meanwhile, try again.
+
+        kubelet: what tells the one that is there from another; empty: there is none.
+        """
         if not self._plugin.ready:
-            return
+            return True
         if not kubelet:
             if not self._waits:
                 _log.info("%s: waits for %s/%s", self._endpoint, self._folder, api.KUBELET_SOCKET)
             self._waits = True
-            return
+            return True
         self._waits = False
         now = time.monotonic()
         if self._plugin.streams:
@@ -81,12 +90,18 @@ class Registration:
         # A kubelet that starts removes every socket in its folder.
         served = self._server is not None and self._is_ours()
         if served and kubelet == self._kubelet and not deserted:
-            return
+            return True
         if not served:
             await self._listen()
-        await self._register()
+        if not await self._register(kubelet):
+            return False
         self._kubelet, self._watched_at = kubelet, time.monotonic()
         _log.info("%s: registered as %s", self._endpoint, self._resource)
+        return True
+
+    def _is_same(self, kubelet: tuple[int, ...]) -> bool:
+        """Whether the own socket and the kubelet's are still those of before."""
+        return self._is_ours() and _identity(f"{self._folder}/{api.KUBELET_SOCKET}") == kubelet
 
     async def _listen(self) -> None:
         await self._close()
@@ -108,7 +123,8 @@ class Registration:
         self._inode = os.stat(beside).st_ino
         os.rename(beside, self._path)
 
-    async def _register(self) -> None:
+    async def _register(self, kubelet: tuple[int, ...]) -> bool:
+        """Whether both sockets stayed the same; an interrupted registration is cancelled."""
         request = api.message("RegisterRequest")(
             version=api.VERSION,
             endpoint=self._endpoint,
@@ -124,7 +140,19 @@ class Registration:
                 request_serializer=lambda message: message.SerializeToString(),
                 response_deserializer=api.message("Empty").FromString,
             )
-            await register(request, timeout=_REGISTER_SECONDS)
+            call = register(request, timeout=_REGISTER_SECONDS)
+            answered = asyncio.ensure_future(_answer_of(call))
+            try:
+                while not answered.done():
+                    await asyncio.wait({answered}, timeout=_SOCKET_CHECK_SECONDS)
+                    if not answered.done() and not self._is_same(kubelet):
+                        return False
+                answered.result()
+            finally:
+                call.cancel()
+                answered.cancel()
+                await asyncio.wait({answered})
+        return self._is_same(kubelet)
 
     async def _close(self) -> None:
         if self._server is not None:
@@ -144,6 +172,10 @@ class Registration:
         if text != self._complaint:
             _log.warning("%s: cannot register: %s; trying again", self._endpoint, text)
         self._complaint = text
+
+
+async def _answer_of(call: Any) -> None:
+    await call
 
 
 def _identity(path: str) -> tuple[int, ...]:

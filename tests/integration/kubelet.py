@@ -1,7 +1,8 @@
 """A kubelet's device manager, played over the real sockets.
 
-It does what Kubernetes 1.32 does (pkg/kubelet/cm/devicemanager): at its start it removes every
-socket in its folder; who registers is dialled and watched; a container is admitted resource by
+It does what Kubernetes 1.36 does (pkg/kubelet/cm/devicemanager): at its start it removes every
+socket in its folder; who registers is dialled for up to ten seconds before Register is answered,
+asked for its options, and watched; a container is admitted resource by
 resource, in any order, with one Allocate each; the answers are kept in a checkpoint and used again,
 after a restart too; when a stream ends the resource's devices are unhealthy.
 """
@@ -26,6 +27,8 @@ api, services = grpc.protos_and_services("integration/device_plugin.proto")
 CHECKPOINT = "kubelet_internal_checkpoint"
 # The call of a real kubelet has no deadline; here a hang shall fail the test.
 SECONDS = 30
+# How long it dials a plugin while that waits for the answer to Register.
+DIAL_SECONDS = 10
 SOCKET_PATH_BYTES = 108  # sun_path of unix(7), with the NUL
 
 
@@ -57,6 +60,12 @@ class Plugin:
         options = [("grpc.default_authority", "localhost")]
         self.channel = grpc.insecure_channel(f"unix:{folder}/{request.endpoint}", options=options)
         self.stub = services.DevicePluginStub(self.channel)
+        try:
+            grpc.channel_ready_future(self.channel).result(DIAL_SECONDS)
+        except grpc.FutureTimeoutError:
+            self.channel.close()
+            raise
+        self.stub.GetDevicePluginOptions(api.Empty(), timeout=SECONDS)
         self.watch = self.stub.ListAndWatch(api.Empty())
         threading.Thread(target=self._follow, daemon=True).start()
 
@@ -113,9 +122,13 @@ class Kubelet:
     def Register(self, request: Any, context: Any) -> Any:
         if request.version != "v1beta1":
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "unsupported API version")
+        try:
+            plugin = Plugin(self.folder, request)
+        except grpc.FutureTimeoutError:
+            context.abort(grpc.StatusCode.UNKNOWN, "failed to dial device plugin")
         if request.resource_name in self.plugins:
             self.plugins[request.resource_name].close()
-        self.plugins[request.resource_name] = Plugin(self.folder, request)
+        self.plugins[request.resource_name] = plugin
         self.registrations.append(request.resource_name)
         return api.Empty()
 

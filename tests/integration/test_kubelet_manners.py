@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -14,8 +16,13 @@ import pytest
 from integration.kubelet import Kubelet, api, services, until
 from integration.node_agent import AgentNode
 from integration.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
+from vcuda_oci import config
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.limits_in_place import Turn
+from vcuda_oci.placement import Gpu
+from vcuda_plugin import kubelet as registration
+from vcuda_plugin import resources
+from vcuda_plugin.device_plugin import DevicePlugin
 
 BOTH = {CORE: 30, MEMORY: 20}
 
@@ -118,6 +125,45 @@ def test_a_kubelet_that_left_its_socket_behind_is_not_waited_for_when_the_next_c
         again = node.kubelet = Kubelet(node.kubelet.folder)
         again.start()
         until(lambda: bool(again.healthy(CORE) and again.healthy(MEMORY)), seconds=8)
+
+
+def test_registration_that_began_before_the_kubelet_emptied_its_folder_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a node's boot: the previous kubelet's socket, which never answers, and then the next."""
+    # No registration ends by itself.
+    monkeypatch.setattr(registration, "_REGISTER_SECONDS", 3600.0)
+    folder = str(tmp_path / "kubelet")
+    kubelet = Kubelet(folder)
+    plugin = DevicePlugin(resources.CORE, config.parse("", "config.toml"), followed=False)
+    gpu = Gpu("GPU-0", 0, 0, 1 << 30, "model")
+    plugin.publish([resources.Device("GPU-0.1", True)], [gpu], None)
+
+    class Ending(Kubelet):
+        began, ended = threading.Event(), threading.Event()
+
+        def Register(self, request: Any, context: Any) -> Any:
+            self.began.set()
+            self.ended.wait(60)
+            return api.Empty()
+
+    before = Ending(folder)
+    before.start()
+
+    async def boot() -> None:
+        keeping = asyncio.ensure_future(registration.Registration(folder, CORE, plugin).keep())
+        assert await asyncio.to_thread(before.began.wait, 60)
+        kubelet.start()
+        await asyncio.to_thread(until, lambda: bool(kubelet.healthy(CORE)))
+        keeping.cancel()
+        await asyncio.wait({keeping})
+
+    try:
+        asyncio.run(boot())
+    finally:
+        before.ended.set()
+        before.stop()
+        kubelet.stop()
 
 
 def _half_a_call(path: str) -> None:
