@@ -147,6 +147,7 @@ let_go (CUdevice dev, bool entirely)
     {
       softgpu_drain (dev);
       lose_all (primary);
+      softgpu_pools_waited (dev);
       if (!entirely)
         end_context (dev);
     }

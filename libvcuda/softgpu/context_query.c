@@ -31,6 +31,7 @@ cuCtxSynchronize_v2 (CUcontext context)
   if (rc != CUDA_SUCCESS)
     return rc;
   softgpu_drain (context->device);
+  softgpu_pools_waited (context->device);
   return CUDA_SUCCESS;
 }
 

@@ -187,6 +187,7 @@ cuEventSynchronize (CUevent event)
     softgpu_wait_elsewhere (event);
   else if (event->recorded)
     softgpu_wait (&driver.tie, gpu_of_event (event), event->target_ns);
+  softgpu_pools_waited (event->context->device);
   return CUDA_SUCCESS;
 }
 

@@ -43,6 +43,7 @@ struct CUmemPoolHandle_st
   size_t reserved_bytes; /* on the device's account: what is used, and what the pool keeps */
   size_t used_high, reserved_high;
   cuuint64_t release_threshold;
+  struct CUmemPoolHandle_st *next;
 };
 
 /* Allocates BYTES in the current context, from POOL if that is not NULL.  */
@@ -105,6 +106,9 @@ uint64_t softgpu_held (CUdevice device);
    be had.  */
 bool softgpu_pool_take (CUmemoryPool pool, size_t bytes);
 void softgpu_pool_return (CUmemoryPool pool, size_t bytes);
+
+/* After a wait for work on DEVICE: its pools give back what they keep above their thresholds.  */
+void softgpu_pools_waited (CUdevice device);
 
 /* Copies the block that ADDRESS lies in to *FOUND.  */
 bool softgpu_find_block (uintptr_t address, struct block *found);

@@ -1,10 +1,20 @@
-/* Memory pools. A pool keeps what is freed into it up to its release threshold, which is 0 unless
-   the program says otherwise; what is above goes back to the device at once.  */
+/* Memory pools. A pool takes memory from the device in granules and keeps what is freed into it.
+   What it keeps above its release threshold, which is 0 unless the program sets another, goes back
+   to the device with the next wait for a stream, an event or a context, as cuda.h says.  */
 
 #include "graph.h"
 
 static struct CUmemPoolHandle_st default_pool[SOFTGPU_MAX_GPUS];
 static CUmemoryPool current_pool[SOFTGPU_MAX_GPUS];
+static CUmemoryPool created; /* all that are not destroyed, by next */
+
+#define POOL_GRANULE ((size_t) 2 << 20)
+
+static size_t
+in_granules (size_t bytes)
+{
+  return bytes > SIZE_MAX - POOL_GRANULE ? bytes : (bytes + POOL_GRANULE - 1) & ~(POOL_GRANULE - 1);
+}
 
 static bool
 valid (CUmemoryPool pool)
@@ -19,7 +29,7 @@ softgpu_pool_take (CUmemoryPool pool, size_t bytes)
 {
   pthread_mutex_lock (&guard);
   size_t spare = pool->reserved_bytes - pool->used_bytes;
-  size_t missing = bytes > spare ? bytes - spare : 0;
+  size_t missing = bytes > spare ? in_granules (bytes - spare) : 0;
   bool got = !pool->most_bytes
              || (bytes <= pool->most_bytes && pool->used_bytes <= pool->most_bytes - bytes);
   got = got && (!missing || softgpu_charge (pool->device, missing));
@@ -42,6 +52,7 @@ trim (CUmemoryPool pool, size_t keep)
 {
   if (keep < pool->used_bytes)
     keep = pool->used_bytes;
+  keep = in_granules (keep);
   if (pool->reserved_bytes > keep)
     {
       softgpu_uncharge (pool->device, pool->reserved_bytes - keep);
@@ -56,7 +67,19 @@ softgpu_pool_return (CUmemoryPool pool, size_t bytes)
     return;
   pthread_mutex_lock (&guard);
   pool->used_bytes -= bytes;
-  trim (pool, pool->release_threshold);
+  if (pool->kind != MEMORY_POOL) /* destroyed */
+    trim (pool, 0);
+  pthread_mutex_unlock (&guard);
+}
+
+void
+softgpu_pools_waited (CUdevice device)
+{
+  pthread_mutex_lock (&guard);
+  trim (&default_pool[device], default_pool[device].release_threshold);
+  for (CUmemoryPool pool = created; pool; pool = pool->next)
+    if (pool->device == device)
+      trim (pool, pool->release_threshold);
   pthread_mutex_unlock (&guard);
 }
 
@@ -120,6 +143,10 @@ cuMemPoolCreate (CUmemoryPool *pool, const CUmemPoolProps *props)
   (*pool)->device = props->location.id;
   (*pool)->most_bytes = props->maxSize;
   (*pool)->shareable = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+  pthread_mutex_lock (&guard);
+  (*pool)->next = created;
+  created = *pool;
+  pthread_mutex_unlock (&guard);
   return CUDA_SUCCESS;
 }
 
@@ -132,10 +159,15 @@ cuMemPoolDestroy (CUmemoryPool pool)
   if (current_pool[pool->device] == pool)
     current_pool[pool->device] = NULL;
   pthread_mutex_lock (&guard);
-  pool->release_threshold = 0;
+  for (CUmemoryPool *at = &created; *at; at = &(*at)->next)
+    if (*at == pool)
+      {
+        *at = pool->next;
+        break;
+      }
   trim (pool, 0);
-  pthread_mutex_unlock (&guard);
   pool->kind = 0;
+  pthread_mutex_unlock (&guard);
   return CUDA_SUCCESS;
 }
 

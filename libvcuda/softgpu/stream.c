@@ -95,7 +95,11 @@ cuStreamSynchronize (CUstream stream)
 {
   REQUIRE_DRIVER ();
   CUresult rc = softgpu_check_unsafe ();
-  return rc == CUDA_SUCCESS ? softgpu_drain_stream (stream) : rc;
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_drain_stream (stream);
+  if (rc == CUDA_SUCCESS)
+    softgpu_pools_waited (softgpu_stream_context (stream)->device);
+  return rc;
 }
 
 CUresult

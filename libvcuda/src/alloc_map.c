@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "inside.h"
+#include "pools.h"
 #include "vcuda_abi.h"
 
 #define STRIPES 64
@@ -86,6 +87,7 @@ copy (struct vcuda_allocation *to, const struct vcuda_allocation *from)
   to->context = from->context;
   to->gpu = from->gpu;
   to->owner = from->owner;
+  to->pool = from->pool;
 }
 
 static inline void
@@ -149,8 +151,8 @@ vcuda_map_put (const struct vcuda_allocation *allocation)
   return room;
 }
 
-bool
-vcuda_map_take (uint64_t key, struct vcuda_allocation *found)
+static inline bool
+look_up (uint64_t key, struct vcuda_allocation *found, bool take)
 {
   struct stripe *stripe = stripe_of (key);
   bool hit = false;
@@ -161,12 +163,25 @@ vcuda_map_take (uint64_t key, struct vcuda_allocation *found)
       if (stripe->entries[at].key == key)
         {
           copy (found, &stripe->entries[at]);
-          remove_at (stripe, at);
+          if (take)
+            remove_at (stripe, at);
           hit = true;
           break;
         }
   unlock (stripe);
   return hit;
+}
+
+bool
+vcuda_map_find (uint64_t key, struct vcuda_allocation *found)
+{
+  return look_up (key, found, false);
+}
+
+bool
+vcuda_map_take (uint64_t key, struct vcuda_allocation *found)
+{
+  return look_up (key, found, true);
 }
 
 void
@@ -181,13 +196,15 @@ vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes)
           const struct vcuda_allocation *entry = &stripe->entries[at];
           bool dies = entry->key && entry->context == context
                       && (entry->owner == VCUDA_OF_CONTEXT
-                          || (with_pools && entry->owner == VCUDA_OF_DEVICE));
+                          || (with_pools && entry->owner == VCUDA_OF_POOL));
           if (!dies)
             {
               at++;
               continue;
             }
-          if (entry->gpu >= 0)
+          if (entry->owner == VCUDA_OF_POOL)
+            vcuda_pool_lost (entry->pool, entry->bytes);
+          else if (entry->gpu >= 0)
             bytes[entry->gpu] += entry->bytes;
           remove_at (stripe, at); /* another entry may now stand here: look again */
         }
@@ -204,7 +221,8 @@ vcuda_map_held (uint64_t *bytes)
       for (uint32_t at = 0; at < stripes[s].capacity; at++)
         {
           const struct vcuda_allocation *entry = &stripes[s].entries[at];
-          if (entry->key && entry->gpu >= 0 && entry->gpu < VCUDA_MAX_GPUS)
+          if (entry->key && entry->owner == VCUDA_OF_CONTEXT && entry->gpu >= 0
+              && entry->gpu < VCUDA_MAX_GPUS)
             bytes[entry->gpu] += entry->bytes;
         }
       unlock (&stripes[s]);

@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "inside.h"
 #include "pages.h"
+#include "pools.h"
 #include "slot.h"
 
 /* A process that was stopped in the middle of asking could make others wait for ever: after this
@@ -63,7 +64,7 @@ hold_or_refuse (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
 }
 
 CUresult
-vcuda_reserve (int gpu, uint64_t bytes)
+vcuda_try_reserve (int gpu, uint64_t bytes)
 {
   if (gpu < 0)
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -73,8 +74,32 @@ vcuda_reserve (int gpu, uint64_t bytes)
   if (bytes <= vcuda_memory_limit (gpu)
       && (try_to_hold (slot, gpu, bytes) || hold_or_refuse (slot, gpu, bytes)))
     return CUDA_SUCCESS;
-  __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].refusals, 1, __ATOMIC_RELAXED);
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void
+vcuda_count_refusal (int gpu)
+{
+  if (gpu >= 0)
+    __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].refusals, 1, __ATOMIC_RELAXED);
+}
+
+static __attribute__ ((noinline)) CUresult
+reserve_what_pools_keep (int gpu, uint64_t bytes)
+{
+  CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
+  if (gpu >= 0 && bytes <= vcuda_memory_limit (gpu) && vcuda_pools_trim (gpu))
+    rc = vcuda_try_reserve (gpu, bytes);
+  if (rc == CUDA_ERROR_OUT_OF_MEMORY)
+    vcuda_count_refusal (gpu);
+  return rc;
+}
+
+CUresult
+vcuda_reserve (int gpu, uint64_t bytes)
+{
+  CUresult rc = vcuda_try_reserve (gpu, bytes);
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? reserve_what_pools_keep (gpu, bytes) : rc;
 }
 
 /* Who lost the slot takes another and enters there what is held, with this change.  */

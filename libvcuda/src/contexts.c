@@ -13,6 +13,7 @@
 #include "image_register.h"
 #include "meter.h"
 #include "pages.h"
+#include "pools.h"
 
 #define DEVICES 64
 
@@ -27,6 +28,8 @@ context_gone (CUcontext context, bool with_pools)
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     if (bytes[gpu])
       vcuda_give_back (gpu, bytes[gpu]);
+  if (with_pools)
+    vcuda_pools_settle ();
   vcuda_graph_memory_settle ();
 }
 

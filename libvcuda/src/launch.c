@@ -156,6 +156,12 @@ vcuda_cuCtxSynchronize (void)
 }
 
 CUresult
+vcuda_cuCtxSynchronize_v2 (CUcontext context)
+{
+  WAIT (real.cuCtxSynchronize_v2 (context));
+}
+
+CUresult
 vcuda_cuStreamSynchronize (CUstream stream)
 {
   WAIT (real.cuStreamSynchronize (stream));

@@ -79,7 +79,7 @@ look_up (struct limit *limit, CUcontext context, int gpu)
     vcuda_map_put (&limit->held);
   else
     limit->held = (struct vcuda_allocation){
-      .key = key, .context = context, .gpu = (int16_t) gpu, .owner = VCUDA_OF_CONTEXT
+      .key = key, .context = context, .gpu = (int8_t) gpu, .owner = VCUDA_OF_CONTEXT
     };
   return true;
 }

@@ -3,6 +3,7 @@
 #include "charge.h"
 #include "device.h"
 #include "pages.h"
+#include "pools.h"
 
 CUresult
 vcuda_charge_current (struct vcuda_charge *charge, uint64_t bytes)
@@ -29,8 +30,8 @@ vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t key, enum
   struct vcuda_allocation allocation = { .key = key,
                                          .bytes = charge->bytes,
                                          .context = charge->context,
-                                         .gpu = (int16_t) charge->gpu,
-                                         .owner = (uint16_t) owner };
+                                         .gpu = (int8_t) charge->gpu,
+                                         .owner = (uint8_t) owner };
   if (rc != CUDA_SUCCESS)
     vcuda_give_back (charge->gpu, charge->bytes);
   else
@@ -43,8 +44,10 @@ vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t key, enum
 void
 vcuda_settle_free (const struct vcuda_allocation *gone, CUresult rc)
 {
-  if (rc == CUDA_SUCCESS)
-    vcuda_give_back (gone->gpu, gone->bytes);
-  else
+  if (rc != CUDA_SUCCESS)
     vcuda_map_put (gone);
+  else if (gone->owner == VCUDA_OF_POOL)
+    vcuda_pool_freed (gone->pool, gone->bytes);
+  else
+    vcuda_give_back (gone->gpu, gone->bytes);
 }

@@ -16,6 +16,7 @@
 #include "image_register.h"
 #include "inside.h"
 #include "pages.h"
+#include "pools.h"
 #include "say.h"
 #include "slot_file.h"
 #include "virtual_memory.h"
@@ -80,6 +81,7 @@ enter_held (struct vcuda_usage_slot *slot)
   vcuda_images_held (bytes);
   vcuda_virtual_memory_held (bytes);
   vcuda_graph_memory_held (bytes);
+  vcuda_pools_held (bytes);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     __atomic_store_n (&slot->held_bytes[gpu], bytes[gpu], __ATOMIC_SEQ_CST);
   vcuda_context_counts (slot->contexts);

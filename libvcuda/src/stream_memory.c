@@ -1,18 +1,11 @@
-/* Stream-ordered allocations, from the device's current pool or one that the program names.
-
-   Charged is what is allocated, on the pool's device. What a pool keeps of memory that was freed is
-   not charged: the driver gives it to the next allocation of the pool.  */
+/* Stream-ordered allocations, from the device's current pool or one that the program names. The
+   pool is charged (pools.h).  */
 
 #include "charge.h"
 #include "device.h"
+#include "metered.h"
 #include "pools.h"
 #include "settle.h"
-
-static CUstream
-per_thread (CUstream stream)
-{
-  return stream ? stream : CU_STREAM_PER_THREAD;
-}
 
 /* What is captured is allocated when the graph runs, and charged then.  */
 static bool
@@ -24,69 +17,80 @@ is_captured (CUstream stream)
          && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* Which pool BYTES come from: HANDLE, or the current one of STREAM's device.  */
 static CUresult
-charge_stream (struct vcuda_charge *charge, CUstream stream, uint64_t bytes)
+find_pool (struct vcuda_pool_charge *charge, CUmemoryPool handle, bool named, CUstream stream,
+           uint64_t bytes)
 {
+  int gpu;
+  *charge = (struct vcuda_pool_charge){ .stream = stream, .bytes = bytes };
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  charge->bytes = bytes;
-  CUresult rc = vcuda_gpu_of_stream (stream, &charge->gpu, &charge->context);
-  return rc == CUDA_SUCCESS ? vcuda_reserve (charge->gpu, bytes) : rc;
-}
-
-static CUresult
-charge_pool (struct vcuda_charge *charge, CUmemoryPool pool, CUstream stream, uint64_t bytes)
-{
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  CUresult rc = vcuda_gpu_of_stream (stream, &charge->gpu, &charge->context);
+  CUresult rc = vcuda_gpu_of_stream (stream, &gpu, &charge->context);
   if (rc != CUDA_SUCCESS)
     return rc;
-  bool on_host = false;
-  charge->gpu = vcuda_gpu_of_pool (pool, charge->gpu, &on_host);
-  charge->bytes = on_host ? 0 : bytes;
-  return on_host ? CUDA_SUCCESS : vcuda_reserve (charge->gpu, bytes);
+  charge->pool = named ? vcuda_pool_of (handle, gpu) : vcuda_current_pool (gpu, charge->context);
+  return charge->pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
+
+/* Twice at most: what this process's pools keep goes back to the driver before a refusal.  */
+#define ALLOCATE(handle, named, stream, call)                                                      \
+  do                                                                                               \
+    {                                                                                              \
+      struct vcuda_pool_charge charge;                                                             \
+      if (vcuda_inside || is_captured (stream))                                                    \
+        return VCUDA_WITHIN (call);                                                                \
+      CUresult rc = find_pool (&charge, handle, named, stream, bytes);                             \
+      if (rc != CUDA_SUCCESS)                                                                      \
+        return rc;                                                                                 \
+      if (charge.pool->on_host)                                                                    \
+        return VCUDA_WITHIN (call);                                                                \
+      for (bool trimmed = false;; trimmed = true)                                                  \
+        {                                                                                          \
+          rc = vcuda_pool_begin (&charge);                                                         \
+          if (rc == CUDA_SUCCESS)                                                                  \
+            {                                                                                      \
+              rc = VCUDA_WITHIN (call);                                                            \
+              rc = vcuda_pool_end (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0);                   \
+            }                                                                                      \
+          if (rc != CUDA_ERROR_OUT_OF_MEMORY || trimmed || !vcuda_pools_trim (charge.pool->gpu))   \
+            break;                                                                                 \
+        }                                                                                          \
+      if (charge.refused)                                                                          \
+        vcuda_count_refusal (charge.pool->gpu);                                                    \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
 
 CUresult
 vcuda_cuMemAllocAsync (CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
-  if (is_captured (stream))
-    return VCUDA_WITHIN (real.cuMemAllocAsync (dptr, bytes, stream));
-  VCUDA_ALLOCATE (charge_stream (&charge, stream, bytes),
-                  real.cuMemAllocAsync (dptr, bytes, stream), *dptr, VCUDA_OF_DEVICE);
+  ALLOCATE (NULL, false, stream, real.cuMemAllocAsync (dptr, bytes, stream));
 }
 
 CUresult
 vcuda_cuMemAllocAsync_ptsz (CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
-  if (is_captured (per_thread (stream)))
-    return VCUDA_WITHIN (real.cuMemAllocAsync_ptsz (dptr, bytes, stream));
-  VCUDA_ALLOCATE (charge_stream (&charge, stream, bytes),
-                  real.cuMemAllocAsync_ptsz (dptr, bytes, stream), *dptr, VCUDA_OF_DEVICE);
+  ALLOCATE (NULL, false, vcuda_per_thread (stream),
+            real.cuMemAllocAsync_ptsz (dptr, bytes, stream));
 }
 
 CUresult
 vcuda_cuMemAllocFromPoolAsync (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-  if (is_captured (stream))
-    return VCUDA_WITHIN (real.cuMemAllocFromPoolAsync (dptr, bytes, pool, stream));
-  VCUDA_ALLOCATE (charge_pool (&charge, pool, stream, bytes),
-                  real.cuMemAllocFromPoolAsync (dptr, bytes, pool, stream), *dptr, VCUDA_OF_DEVICE);
+  ALLOCATE (pool, true, stream, real.cuMemAllocFromPoolAsync (dptr, bytes, pool, stream));
 }
 
 CUresult
 vcuda_cuMemAllocFromPoolAsync_ptsz (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
                                     CUstream stream)
 {
-  if (is_captured (per_thread (stream)))
-    return VCUDA_WITHIN (real.cuMemAllocFromPoolAsync_ptsz (dptr, bytes, pool, stream));
-  VCUDA_ALLOCATE (charge_pool (&charge, pool, stream, bytes),
-                  real.cuMemAllocFromPoolAsync_ptsz (dptr, bytes, pool, stream), *dptr,
-                  VCUDA_OF_DEVICE);
+  ALLOCATE (pool, true, vcuda_per_thread (stream),
+            real.cuMemAllocFromPoolAsync_ptsz (dptr, bytes, pool, stream));
 }
 
-/* Given back when the free is queued: work that comes later in the stream may use it again.  */
+/* The pool keeps it at least until the next wait; work that comes later in the stream may use it
+   again.  */
 CUresult
 vcuda_cuMemFreeAsync (CUdeviceptr dptr, CUstream stream)
 {

@@ -6,6 +6,7 @@
 #include "meters.h"
 #include "own_calls.h"
 #include "pace.h"
+#include "pools.h"
 #include "slot.h"
 
 /* A wait that is longer, by so much and so many times what was charged, than is known of makes the
@@ -89,6 +90,7 @@ vcuda_wait_end (uint64_t began)
   CUcontext context;
   int gpu;
   vcuda_current.unclocked = 0; /* time has passed */
+  vcuda_pools_waited ();
   uint64_t now = began ? vcuda_now () : 0;
   int64_t charged = credit->waited - credit->ns;
   bool unseen = credit->sampled > credit->ns;

@@ -35,13 +35,14 @@ def launch():
     return cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
 """
 
-# What allocates 1 MiB, by the driver's call that is ordered to fail.
+# What allocates 1 MiB, or 2 where the driver takes granules of that, by the driver's call that is
+# ordered to fail.
 ALLOCATIONS = {
     "cuMemAlloc_v2": "cuda.cuMemAlloc(MIB)",
     "cuMemAllocPitch_v2": "cuda.cuMemAllocPitch(KIB, KIB, 4)",
     "cuMemAllocManaged": "cuda.cuMemAllocManaged(MIB, 1)",
-    "cuMemAllocAsync": "cuda.cuMemAllocAsync(MIB, 0)",
-    "cuMemAllocFromPoolAsync": "cuda.cuMemAllocFromPoolAsync(MIB, pool, 0)",
+    "cuMemAllocAsync": "cuda.cuMemAllocAsync(2 * MIB, 0)",
+    "cuMemAllocFromPoolAsync": "cuda.cuMemAllocFromPoolAsync(2 * MIB, pool, 0)",
     "cuMemCreate": "cuda.cuMemCreate(2 * MIB, v.physical_shape(), 0)",
     "cuArrayCreate_v2": "cuda.cuArrayCreate(fields(v.array_shape(), Width=KIB, Height=KIB))",
     "cuArray3DCreate_v2":

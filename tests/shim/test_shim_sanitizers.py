@@ -37,6 +37,7 @@ PROGRAMS: dict[str, tuple[list[str], str | None]] = {
     "allocations": (["leaks", "cuMemAlloc", str(GIB)], TWO_OF_THREE),
     "arrays": (["leaks", "cuMipmappedArrayCreate", str(GIB)], TWO_OF_THREE),
     "graph memory": (["leaks", "cuGraphAddMemAllocNode", str(GIB)], TWO_OF_THREE),
+    "pools": (["pools", str(64 * MIB), "4", "400"], "0\n"),
     "virtual memory": (["mapped", str(GIB)], None),
     "threads": (["threads", str(GIB), "0"], f"{GIB}\n"),
     "threads and children": (["threads", str(GIB), "6"], f"{GIB}\n"),

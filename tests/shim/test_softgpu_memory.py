@@ -151,10 +151,13 @@ block = ok(cuda.cuMemAllocFromPoolAsync(600, pool, 0))
 assert cuda.cuMemAllocFromPoolAsync(401, pool, 0)[0] == out_of_memory
 ok(cuda.cuMemAllocFromPoolAsync(400, pool, 0))
 plain = ok(cuda.cuMemAllocAsync(5000, 0))
-assert used() == 6000
+granule = 2 << 20
+assert used() == 2 * granule
 assert cuda.cuMemAllocAsync(total, 0)[0] == out_of_memory
 ok(cuda.cuMemFreeAsync(block, 0)), ok(cuda.cuMemFreeAsync(plain, 0))
-assert used() == 400
+assert used() == 2 * granule
+ok(cuda.cuStreamSynchronize(0))
+assert used() == granule
 ok(cuda.cuMemAllocFromPoolAsync(600, pool, 0))
 default = ok(cuda.cuDeviceGetDefaultMemPool(0))
 attribute = cuda.CUmemPool_attribute.CU_MEMPOOL_ATTR_USED_MEM_HIGH

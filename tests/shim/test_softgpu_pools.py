@@ -46,18 +46,18 @@ def test_asynchronous_allocations_come_from_the_devices_pool_until_it_is_destroy
         + """
 start()
 usual = ok(cuda.cuDeviceGetDefaultMemPool(0))
-small = pool_of(0, 4 * MIB)
+small = pool_of(0, 8 * MIB)
 assert int(ok(cuda.cuDeviceGetMemPool(0))) == int(usual)
 ok(cuda.cuDeviceSetMemPool(0, small))
 assert int(ok(cuda.cuDeviceGetMemPool(0))) == int(small)
 refused(cuda.cuDeviceSetMemPool(1, small), R.CUDA_ERROR_INVALID_VALUE)
-block = ok(cuda.cuMemAllocAsync(3 * MIB, 0))
-refused(cuda.cuMemAllocAsync(2 * MIB, 0), R.CUDA_ERROR_OUT_OF_MEMORY)
-assert (marks(small)[0], marks(usual)[0], used()) == (3, 0, 3)
+block = ok(cuda.cuMemAllocAsync(6 * MIB, 0))
+refused(cuda.cuMemAllocAsync(4 * MIB, 0), R.CUDA_ERROR_OUT_OF_MEMORY)
+assert (marks(small)[0], marks(usual)[0], used()) == (6, 0, 6)
 ok(cuda.cuMemPoolDestroy(small))
 assert int(ok(cuda.cuDeviceGetMemPool(0))) == int(usual)
 ok(cuda.cuMemAllocAsync(8 * MIB, 0))
-assert (marks(usual)[0], used()) == (8, 11)
+assert (marks(usual)[0], used()) == (8, 14)
 ok(cuda.cuMemFreeAsync(block, 0))
 assert used() == 8
 say(done=True)
@@ -72,11 +72,11 @@ def test_an_asynchronous_allocation_is_on_the_gpu_of_its_stream(gpu: SoftGpu) ->
 second = start(1)
 stream = ok(cuda.cuStreamCreate(0))
 first = start(0)
-ok(cuda.cuMemAllocAsync(3 * MIB, stream))
+ok(cuda.cuMemAllocAsync(4 * MIB, stream))
 ok(cuda.cuMemAllocFromPoolAsync(2 * MIB, pool_of(1), 0))
 on_first = used()
 ok(cuda.cuCtxSetCurrent(second))
-assert (on_first, used()) == (0, 5)
+assert (on_first, used()) == (0, 6)
 say(done=True)
 """
     )
@@ -107,15 +107,41 @@ def test_a_pools_high_water_marks_stand_until_they_are_reset(gpu: SoftGpu) -> No
         + """
 start()
 pool = pool_of(0)
-keep(pool, 3 * MIB)
+keep(pool, 4 * MIB)
 blocks = [ok(cuda.cuMemAllocFromPoolAsync(2 * MIB, pool, 0)) for _ in range(3)]
 for block in blocks[1:]:
     ok(cuda.cuMemFreeAsync(block, 0))
-assert marks(pool) == [2, 6, 3, 6]
+assert marks(pool) == [2, 6, 6, 6]
+ok(cuda.cuCtxSynchronize())
+assert marks(pool) == [2, 6, 4, 6]
 ok(cuda.cuMemPoolSetAttribute(pool, A.CU_MEMPOOL_ATTR_USED_MEM_HIGH, cuda.cuuint64_t(0)))
-assert marks(pool) == [2, 2, 3, 6]
+assert marks(pool) == [2, 2, 4, 6]
 ok(cuda.cuMemPoolSetAttribute(pool, A.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, cuda.cuuint64_t(0)))
-assert marks(pool) == [2, 2, 3, 3]
+assert marks(pool) == [2, 2, 4, 4]
+say(done=True)
+"""
+    )
+
+
+def test_a_pool_takes_granules_and_keeps_them_until_a_wait_of_any_kind(gpu: SoftGpu) -> None:
+    gpu.client(
+        POOLS
+        + """
+start()
+stream, event = ok(cuda.cuStreamCreate(1)), ok(cuda.cuEventCreate(0))
+pool = pool_of(0)
+def waits():
+    yield lambda: cuda.cuStreamSynchronize(stream)
+    yield lambda: cuda.cuEventSynchronize(event)
+    yield lambda: cuda.cuCtxSynchronize()
+for wait in waits():
+    block = ok(cuda.cuMemAllocFromPoolAsync(3 * MIB, pool, stream))
+    ok(cuda.cuEventRecord(event, stream))
+    assert (marks(pool), used()) == ([3, 3, 4, 4], 4)
+    ok(cuda.cuMemFreeAsync(block, stream))
+    assert (marks(pool), used()) == ([0, 3, 4, 4], 4)
+    ok(wait())
+    assert (marks(pool), used()) == ([0, 3, 0, 4], 0)
 say(done=True)
 """
     )

@@ -173,6 +173,7 @@ fd = ok(cuda.cuMemPoolExportToShareableHandle(pool, FD, 0))
 say(pid=os.getpid(), fd=int(fd), data=packed(data))
 sys.stdin.read()
 ok(cuda.cuMemFreeAsync(memory, 0))
+ok(cuda.cuStreamSynchronize(0))
 assert used() == 0
 say(done=True)
 """
@@ -236,20 +237,22 @@ def test_a_pool_keeps_what_its_threshold_says_until_it_is_trimmed(gpu: SoftGpu) 
 start()
 pool = ok(cuda.cuDeviceGetDefaultMemPool(0))
 A = cuda.CUmemPool_attribute
-ok(cuda.cuMemPoolSetAttribute(pool, A.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, cuda.cuuint64_t(3 * MIB)))
-memory = [ok(cuda.cuMemAllocAsync(2 * MIB, 0)) for _ in range(2)]
-assert used() == 4 * MIB
+ok(cuda.cuMemPoolSetAttribute(pool, A.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, cuda.cuuint64_t(6 * MIB)))
+memory = [ok(cuda.cuMemAllocAsync(4 * MIB, 0)) for _ in range(2)]
+assert used() == 8 * MIB
 for block in memory:
     ok(cuda.cuMemFreeAsync(block, 0))
-assert used() == 3 * MIB
+assert used() == 8 * MIB
+ok(cuda.cuCtxSynchronize())
+assert used() == 6 * MIB
 assert int(ok(cuda.cuMemPoolGetAttribute(pool, A.CU_MEMPOOL_ATTR_USED_MEM_CURRENT))) == 0
-assert int(ok(cuda.cuMemPoolGetAttribute(pool, A.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT))) == 3 * MIB
+assert int(ok(cuda.cuMemPoolGetAttribute(pool, A.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT))) == 6 * MIB
 block = ok(cuda.cuMemAllocAsync(1 * MIB, 0))
-assert used() == 3 * MIB
-ok(cuda.cuMemPoolTrimTo(pool, 2 * MIB))
-assert used() == 2 * MIB
+assert used() == 6 * MIB
+ok(cuda.cuMemPoolTrimTo(pool, 3 * MIB))
+assert used() == 4 * MIB
 ok(cuda.cuMemPoolTrimTo(pool, 0))
-assert used() == 1 * MIB
+assert used() == 2 * MIB
 ok(cuda.cuMemFreeAsync(block, 0))
 say(done=True)
 """
