@@ -105,6 +105,9 @@ def edits_for(
     for path in host.services:
         if driver_files.is_wanted_service(path, asked):
             add((host.root + path, path, _READ_WRITE))
+    extra = [destination for _, destination in paths.extra_mounts]
+    if host.software_state and names.SOFTWARE_GPU_STATE not in extra:
+        add((host.software_state, names.SOFTWARE_GPU_STATE, _READ_WRITE))
     for source, destination in paths.extra_mounts:
         add((source, destination, _READ_WRITE))
     add((paths.pages + "/limits", names.GUEST_LIMITS, [*READ_ONLY, "noexec"]))

@@ -11,6 +11,7 @@ import os
 from . import driver_files, files, jsontree, nodes, topology
 from .errors import VcudaError
 from .gpu import Gpu
+from .names import SOFTWARE_GPU_STATE
 from .nodes import DeviceNode
 
 TYPE_CHECKING = False
@@ -49,7 +50,8 @@ class Host:
     driver's other files, by their path inside. nodes: by name below /dev. gpu_nodes: names of what
     belongs to a GPU beside its own node, by UUID. services: paths of sockets, or folders of such.
     cuda: the newest CUDA that the driver serves, "13.0". distances: between the GPUs, see topology.
-    silent: why a GPU that NVML counts is none of them, by its index.
+    silent: why a GPU that NVML counts is none of them, by its index. software_state: the file that
+    stands for the hardware of software GPUs, or "".
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Host:
         self.nodes: dict[str, DeviceNode] = {}
         self.gpu_nodes: dict[str, list[str]] = {}
         self.services: list[str] = []
+        self.software_state = ""
         self.distances: list[list[int]] | None = None
         self.silent: dict[int, VcudaError] = {}
 
@@ -118,6 +121,9 @@ def _add_extra_files(host: Host, extra_devices: Sequence[str]) -> None:
         for path in driver_files.EXTRA_FILES.get(setting, ()):
             if os.path.exists(host.root + path):
                 host.files[path] = host.root + path
+    state = f"{host.root}/{os.path.basename(SOFTWARE_GPU_STATE)}"
+    if host.root and os.path.exists(state):
+        host.software_state = state
     extra = [driver_files.EXTRA_SERVICES.get(setting, "") for setting in extra_devices]
     for path in (*driver_files.SERVICES, *extra):
         if path and os.path.exists(host.root + path):

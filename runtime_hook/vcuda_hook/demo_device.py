@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 SOFTWARE_MEMORY = "16GiB"
 SOFTWARE_STATE = "/softgpu.state"
-GUEST_SOFTWARE_STATE = "/run/softgpu/softgpu.state"
 PREFIX = "vcuda-demo."
 CREATE_SECONDS = 60
 
@@ -86,7 +85,7 @@ def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Devic
     if made.returncode != 0:
         what = f"no software GPU: {made.stdout.strip()}"
         raise VcudaError(what, program, "do as it says, and run this again")
-    return Device(folder, "software", root, [f"{root}{SOFTWARE_STATE}:{GUEST_SOFTWARE_STATE}"])
+    return Device(folder, "software", root, [])
 
 
 def sweep() -> None:

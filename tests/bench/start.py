@@ -159,8 +159,7 @@ def _install(folder: str) -> None:
     install = REPOSITORY + "/packaging/install"
     subprocess.run([install, folder + "/usr", folder + "/etc"], check=True)
     subprocess.run([SOFTGPU, "create", folder + "/driver"], check=True, stdout=subprocess.DEVNULL)
-    state = f"{folder}/driver/softgpu.state:/run/softgpu/softgpu.state"
     # After the comments that come with the packages: they are read at each start too.
     with open(folder + "/etc/vcuda/config.toml", "a") as file:
         file.write(f'runtime = "{RUNC}"\nstate-dir = "{folder}/state"\n')
-        file.write(f'driver-root = "{folder}/driver"\nextra-mounts = ["{state}"]\n')
+        file.write(f'driver-root = "{folder}/driver"\n')

@@ -46,12 +46,10 @@ class Product:
 
     def configure(self, engine: Engine, **settings: str) -> None:
         """Write config.toml for one engine; its records are in the engine's own folder."""
-        state = os.path.join(self.driver_root, "softgpu.state")
         values: dict[str, object] = {
             "runtime": engine.plain_runtime(),
             "state-dir": self.state_dir(engine),
             "driver-root": self.driver_root,
-            "extra-mounts": [f"{state}:/run/softgpu/softgpu.state"],
             **{key.replace("_", "-"): value for key, value in settings.items()},
             "listen": "",  # agents of several tests run at once
         }

@@ -95,8 +95,7 @@ def watched(
     def on(name: str, *gpu: str, **settings: Any) -> Iterator[WatchedNode]:
         engine = start_engine(name)
         subprocess.run([SOFTGPU, "create", folder, "--gpus", "2", *gpu], check=True)
-        mounts = [f"{folder}/softgpu.state:/run/softgpu/softgpu.state"]
-        with product.on(engine, driver_root=folder, extra_mounts=mounts, **settings):
+        with product.on(engine, driver_root=folder, **settings):
             program = os.path.join(product.prefix, "bin/vcuda-node-agent")
             words = [program, "--config", product.config, "--kubelet-dir", scratch]
             agent = AgentInside(engine.host.inside(words))

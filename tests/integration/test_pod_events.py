@@ -77,8 +77,7 @@ def cluster_node(
     api, driver = KubeApi(), os.path.join(scratch, "driver")
     api.start(network_of=cri.host.pid)
     subprocess.run([SOFTGPU, "create", driver, "--gpus", "2"], check=True)
-    mounts: Any = [f"{driver}/softgpu.state:/run/softgpu/softgpu.state"]
-    with product.on(cri, driver_root=driver, extra_mounts=mounts):
+    with product.on(cri, driver_root=driver):
         program = os.path.join(product.prefix, "bin/vcuda-node-agent")
         words = [program, "--config", product.config, "--kubelet-dir", scratch]
         words += ["--kubeconfig", api.kubeconfig(str(tmp_path / "kubeconfig"))]

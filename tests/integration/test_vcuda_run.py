@@ -34,11 +34,10 @@ class Command:
         self.state = folder + "/state"
         self.program = product.prefix + "/bin/vcuda"
         self.config = folder + "/config.toml"
-        mount = f"{product.driver_root}/softgpu.state:/run/softgpu/softgpu.state"
         with open(self.config, "w") as file:
             file.write(
                 f'runtime = "{engine.plain_runtime()}"\nstate-dir = "{self.state}"\n'
-                f'driver-root = "{product.driver_root}"\nextra-mounts = ["{mount}"]\n'
+                f'driver-root = "{product.driver_root}"\n'
             )
 
     def __call__(self, *words: str) -> Result:

@@ -12,10 +12,7 @@ from integration.private_host import Result
 from packages.machine import REPOSITORY, Machine
 
 GPU = "/run/softgpu"
-SETTINGS = f"""\
-driver-root = "{GPU}"
-extra-mounts = ["{GPU}/softgpu.state:/run/softgpu/softgpu.state"]
-"""
+SETTINGS = f'driver-root = "{GPU}"\n'
 # Of a cluster whose API server is never there.
 KUBECONFIG = json.dumps(
     {
