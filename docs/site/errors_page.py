@@ -150,6 +150,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "vcuda-scheduler-extender": {
         "It starts.": (
             PLUGIN + "needed.py",
+            TENDER + "certificates.py",
             TENDER + "main.py",
             TENDER + "api.py",
             TENDER + "quota_limits.py",

@@ -81,7 +81,8 @@ def _processor(pid: int) -> float:
 
 
 def _request(verb: str, body: bytes) -> bytes:
-    head = f"POST /scheduler/{verb} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /scheduler/{verb} HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 

@@ -83,8 +83,8 @@ def test_the_extenders_pods_pass_the_restricted_pod_security_standard(values: An
     spec = rendering.pod_spec(rendering.objects(values), EXTENDER)
     assert {"hostPID", "hostNetwork", "hostIPC"} & spec.keys() == set()
     assert {kind for volume in spec["volumes"] for kind in volume} <= {
-        "name", "configMap", "secret"}  # fmt: skip
-    for container in spec["containers"]:
+        "name", "configMap", "secret", "emptyDir"}  # fmt: skip
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -106,14 +106,19 @@ def test_the_agents_pod_is_privileged_on_its_node_and_writes_where_it_must() -> 
     } == {"/run/vcuda", "/var/lib/kubelet/device-plugins", "/dev"}
 
 
-def test_nobody_but_its_scheduler_reaches_an_extender_without_tls() -> None:
+def test_the_extender_asks_its_scheduler_for_a_certificate() -> None:
     found = rendering.objects()
-    extender = rendering.pod_spec(found, EXTENDER)["containers"][0]
-    assert extender["command"][:3] == [EXTENDER, "--listen", "127.0.0.1:3456"]
-    assert extender["command"][3:] == ["--quota-config", "/etc/vcuda-quota/quota.json"]
+    spec = rendering.pod_spec(found, EXTENDER)
+    (certificates,) = spec["initContainers"]
+    assert certificates["command"] == [EXTENDER, "certificates", "/etc/vcuda-tls"]
+    extender = spec["containers"][0]
+    tls = ["--tls-cert", "--tls-key", "--tls-client-ca"]
+    words = [word.partition("=")[0] for word in extender["command"]]
+    assert words == [EXTENDER, "--listen", "--quota-config", *tls]
+    assert extender["command"][1] == "--listen=127.0.0.1:3456"
     kinds = {each["kind"] for each in found if each["metadata"]["name"] == EXTENDER}
     assert "Service" not in kinds
     assert rendering.one(found, "NetworkPolicy", EXTENDER)["spec"]["ingress"] == []
     words = rendering.pod_spec(rendering.objects(CLUSTER), EXTENDER)["containers"][0]["command"]
-    flags = ["--listen", "--quota-config", "--lease", "--tls-cert", "--tls-key", "--tls-client-ca"]
+    flags = ["--listen", "--quota-config", "--lease", *["--allowed-host"] * 3, *tls]
     assert [word.partition("=")[0] for word in words] == [EXTENDER, *flags]

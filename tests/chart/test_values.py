@@ -108,7 +108,13 @@ def test_kube_scheduler_is_told_of_every_resource_that_is_offered() -> None:
         "profiles": [{"schedulerName": "vcuda-scheduler"}],
         "extenders": [
             {
-                "urlPrefix": "http://127.0.0.1:3456/scheduler",
+                "urlPrefix": "https://127.0.0.1:3456/scheduler",
+                "enableHTTPS": True,
+                "tlsConfig": {
+                    "certFile": "/etc/vcuda-tls/client.crt",
+                    "keyFile": "/etc/vcuda-tls/client.key",
+                    "caFile": "/etc/vcuda-tls/ca.crt",
+                },
                 "filterVerb": "predicates",
                 "prioritizeVerb": "priorities",
                 "bindVerb": "bind",

@@ -132,7 +132,9 @@ RUN = {
     "vcuda simulate openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --policy binpack --policy fgd": How(
         before=OPENB
     ),
-    "vcuda-scheduler-extender --kubeconfig ~/.kube/config": How(goes_on=True),
+    "vcuda-scheduler-extender --kubeconfig ~/.kube/config"
+    " --tls-client-ca /etc/vcuda-tls/ca.crt"
+    " --tls-cert /etc/vcuda-tls/server.crt --tls-key /etc/vcuda-tls/server.key": How(goes_on=True),
     "helm upgrade vcuda packaging/chart --namespace vcuda --reuse-values": How(
         before=f"kubectl apply -f packaging/kubernetes/namespace.yaml && {INSTALL}"
     ),

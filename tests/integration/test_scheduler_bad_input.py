@@ -92,7 +92,8 @@ def test_a_body_without_end_is_refused_and_not_kept(api: PlayedApi, tmp_path: An
         line = b"predicates: more than 33554432 bytes were sent\n"
         assert (code, answer) == (413, line)
         with socket.create_connection(("127.0.0.1", running.port)) as chunked:
-            head = "POST /scheduler/bind HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            head = "POST /scheduler/bind HTTP/1.1\r\nHost: localhost\r\n"
+            head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
             chunked.sendall(head.encode())
             piece = b"100000\r\n" + b"x" * (1 << 20) + b"\r\n"
             with contextlib.suppress(ConnectionError):
@@ -125,8 +126,10 @@ def _healthz(port: int, context: ssl.SSLContext) -> bytes:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--listen", "nowhere"], "--listen nowhere: cannot listen: "),
-        (["--tls-cert", "x"], "--tls-cert x: the one without the other; "),
+        (["--insecure", "--listen", "nowhere"], "--listen nowhere: cannot listen: "),
+        ([], "--listen 127.0.0.1:3456: any client could bind any pod; name --tls-cert, "),
+        (["--tls-cert", "x", "--tls-key", "y"], "127.0.0.1:3456: any client could bind any pod; "),
+        (["--insecure", "--tls-cert", "x"], "--tls-cert x: needs both --tls-cert and --tls-key; "),
         (["--kubeconfig", "/missing"], "/missing: no API server to ask: "),
         (["--config", "{folder}/broken.toml"], "broken.toml:1: 'nonsense' is not a setting; "),
         (["--config", "/missing"], "/missing: is not there; name a file that is, "),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-from typing import Any
 
 from integration.kube_api import KubeApi
 from integration.private_host import wait_until
 from packages import built, node
 from packages.machine import Machine
 from unit import clusters
-from unit.extender import Extender
+from unit.extender import Extender, client
 from unit.played_api import PlayedApi
 from vcuda_oci import names
 from vcuda_plugin import node_gpus
@@ -29,12 +28,15 @@ class Service(Extender):
     def __init__(self, machine: Machine) -> None:
         self.machine, self.port = machine, PORT
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+    def connect(self) -> http.client.HTTPConnection:
         with self.machine.network():
-            return super().call(method, path, body)
+            connection = super().connect()
+            connection.connect()
+            return connection
 
     def is_ready(self) -> bool:
-        with contextlib.suppress(ConnectionRefusedError):
+        with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):
+            self.tls = client(self.machine.path("/var/lib/private/vcuda-scheduler-extender"))
             return self.call("GET", "/readyz")[0] == 200
         return False
 

@@ -16,7 +16,7 @@ KUBECONFIG = "/etc/kubernetes/scheduler.conf"
 SERVICES = {
     "vcuda-runtime": "vcuda serve",
     "vcuda-node-agent": "vcuda-node-agent",
-    "vcuda-scheduler-extender": f"vcuda-scheduler-extender --kubeconfig {KUBECONFIG}",
+    "vcuda-scheduler-extender": f"vcuda-scheduler-extender --insecure --kubeconfig {KUBECONFIG}",
 }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import os
 import re
+import ssl
 import subprocess
 import sys
 import time
@@ -30,16 +32,27 @@ def shown_by_scheduler(reason: str) -> str:
 
 
 class Extender:
+    """tls: with the client's certificate; None: the extender was started with --insecure."""
+
+    tls: ssl.SSLContext | None = None
+
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process, self.port = process, port
 
     def connect(self) -> http.client.HTTPConnection:
+        if self.tls:
+            kind = functools.partial(http.client.HTTPSConnection, context=self.tls)
+            return kind("127.0.0.1", self.port, timeout=120)
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+    def call(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes]:
         with contextlib.closing(self.connect()) as connection:
             data = body if isinstance(body, bytes | None) else orjson.dumps(body)
-            connection.request(method, path, data)
+            if headers is None:
+                headers = {} if data is None else {"Content-Type": "application/json"}
+            connection.request(method, path, data, headers)
             answer = connection.getresponse()
             return answer.status, answer.read()
 
@@ -92,12 +105,21 @@ def running(
         file.write('gpu-resource = "nvidia.com/gpu"\n')
     said = ["--config", config, "--kubeconfig", api.kubeconfig(f"{folder}/kubeconfig")]
     said += ["--listen", "127.0.0.1:0", *words]
+    if "--tls-client-ca" not in words:
+        said.append("--insecure")
     with process(folder, *said, program=program) as started:
         deadline = time.monotonic() + 60
         while not (found := re.search(r"listening on 127.0.0.1:(\d+)", log(folder))):
             assert time.monotonic() < deadline and started.poll() is None, log(folder)
             time.sleep(0.01)
         yield Extender(started, int(found.group(1)))
+
+
+def client(folder: str) -> ssl.SSLContext:
+    """What kube-scheduler has of the files that `certificates` made."""
+    context = ssl.create_default_context(cafile=f"{folder}/ca.crt")
+    context.load_cert_chain(f"{folder}/client.crt", f"{folder}/client.key")
+    return context
 
 
 @contextlib.contextmanager

@@ -35,7 +35,12 @@ def line(text: str, status: int) -> Answer:
 
 
 class HttpApp:
-    """posts: by path. gets: by path or, with a slash at its end, by how it begins."""
+    """posts: by path. gets: by path or, with a slash at its end, by how it begins.
+
+    hosts: the names that a request's Host may have, its port aside; None: any.
+    """
+
+    hosts: frozenset[bytes] | None = None
 
     def __init__(self, posts: Mapping[str, Post], gets: Mapping[str, Get]) -> None:
         self._posts, self._gets = posts, gets
@@ -43,7 +48,9 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         post, found = self._posts.get(path), self._get(path)
-        if post and scope["method"] == "POST":
+        if refused := self._refusal(scope, bool(post)):
+            answer = refused
+        elif post and scope["method"] == "POST":
             try:
                 answer = await post(await _body(scope, receive))
             except ConnectionError:
@@ -62,12 +69,31 @@ class HttpApp:
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
 
+    def _refusal(self, scope: Scope, has_body: bool) -> Answer | None:
+        """What a web page from elsewhere cannot send: the extender's own name as Host, because the
+        browser writes the page's, and JSON, because the browser asks first whether it may."""
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if self.hosts is not None and (
+            len(hosts) != 1 or _without_port(hosts[0]) not in self.hosts
+        ):
+            return line("Host: is not a name of this extender; see --allowed-host", 403)
+        if has_body and scope["method"] == "POST":
+            kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+            if [kind.partition(b";")[0].strip().lower() for kind in kinds] != [JSON]:
+                return line("Content-Type: is not application/json", 415)
+        return None
+
     def _get(self, path: str) -> tuple[Get, str] | None:
         if path in self._gets:
             return self._gets[path], ""
         front, slash, rest = path.rpartition("/")
         get = self._gets.get(front + slash)
         return (get, rest) if get and rest else None
+
+
+def _without_port(host: bytes) -> bytes:
+    name, colon, port = host.lower().rpartition(b":")
+    return name if colon and port.isdigit() else host.lower()
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | None:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import logging
 import math
 import signal
@@ -21,6 +22,7 @@ import uvloop
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
+from . import certificates
 from .api import Api
 from .async_api import AsyncApi
 from .bind import Binder
@@ -58,6 +60,8 @@ def main(argv: Sequence[str]) -> int:
         for number in (signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         return simulate(argv[1:])
+    if argv[:1] == ["certificates"]:
+        return certificates.main(argv[1:])
     arguments = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"{PROGRAM}: %(message)s")
     try:
@@ -73,8 +77,9 @@ def _parser() -> argparse.ArgumentParser:
         PROGRAM,
         description="Tells kube-scheduler which nodes have room for a pod's GPUs, and puts it on "
         "them. SIGTERM ends it; what it knows it reads from the API server when it starts.",
-        epilog=f"example: {PROGRAM} --kubeconfig ~/.kube/config. What `{PROGRAM} simulate` does, "
-        "`vcuda simulate --help` tells.",
+        epilog=f"example: {PROGRAM} --kubeconfig ~/.kube/config --tls-cert tls/server.crt "
+        f"--tls-key tls/server.key --tls-client-ca tls/ca.crt. `{PROGRAM} certificates tls` makes "
+        f"these files. What `{PROGRAM} simulate` does, `vcuda simulate --help` tells.",
     )
     parser.add_argument(
         "--config", metavar="FILE", default=names.DEFAULT_CONFIG, help="default: %(default)s"
@@ -106,7 +111,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tls-client-ca",
         metavar="FILE",
-        help="answer only whom this authority certifies",
+        help="answer only clients with a certificate of this authority",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="ask clients for no certificate: whoever reaches the address can bind any pod",
+    )
+    parser.add_argument(
+        "--allowed-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="by which it may be called, may be repeated; default: on a loopback address its own "
+        "names, elsewhere any",
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {names.VERSION}")
     return parser
@@ -119,6 +137,7 @@ def _run(arguments: argparse.Namespace) -> None:
     api = Api(arguments.kubeconfig)
     _check_tls(arguments)
     listening = _listen(arguments.listen)
+    host, port = listening.getsockname()[:2]
     cluster = Cluster(settings.placement)
     nodes, pods = followers(api, cluster, settings, place)
     following = [nodes, pods, QuotaFollower(api, cluster, place)]
@@ -135,6 +154,7 @@ def _run(arguments: argparse.Namespace) -> None:
     asyncio.set_event_loop(loop)
     binder = Binder(cluster, AsyncApi(api), settings, why_not)
     server = Server(cluster, binder, following, settings, why_not or str)
+    server.app.hosts = _hosts(arguments.allowed_host, host)
     for follower in following:
         follower.start()
     if leader:
@@ -144,7 +164,6 @@ def _run(arguments: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn ends on them, and then sends itself once more what it had: that must not kill it.
         signal.signal(number, lambda *_: None)
-    host, port = listening.getsockname()[:2]
     _log.info("listening on %s:%d", host, port)
     serving = _UvicornServer(
         uvicorn.Config(
@@ -205,18 +224,32 @@ def _listen(address: str) -> socket.socket:
         raise VcudaError(f"cannot listen: {error}", f"--listen {address}", mend) from error
 
 
+def _hosts(allowed: Sequence[str], host: str) -> frozenset[bytes] | None:
+    """The names that a request may call it by; None: any."""
+    if not allowed and not ipaddress.ip_address(host).is_loopback:
+        return None
+    return frozenset(
+        f"[{name}]".encode() if ":" in name else name.lower().encode()
+        for name in (*allowed, *certificates.LOOPBACK_NAMES, host)
+    )
+
+
 def _check_tls(arguments: argparse.Namespace) -> None:
     """Raises VcudaError, where uvicorn would raise what nobody reads."""
     files = {
         word: getattr(arguments, word.replace("-", "_"))
         for word in ("tls-cert", "tls-key", "tls-client-ca")
     }
+    if not (arguments.tls_client_ca or arguments.insecure):
+        what = "any client could bind any pod"
+        mend = "name --tls-cert, --tls-key and --tls-client-ca, or say --insecure"
+        raise VcudaError(what, f"--listen {arguments.listen}", mend)
     if not any(files.values()):
         return
     where = " ".join(f"--{word} {path}" for word, path in files.items() if path)
     mend = "name a certificate and its key, both PEM"
     if not (arguments.tls_cert and arguments.tls_key):
-        raise VcudaError("the one without the other", where, mend)
+        raise VcudaError("needs both --tls-cert and --tls-key", where, mend)
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(arguments.tls_cert, arguments.tls_key)

@@ -159,7 +159,9 @@ def _post(asks: str, takes: str, gives: str, more: Schema | None = None) -> Sche
     answers = {
         "200": _answer(gives, _ref(gives)),
         "400": _line(f"no {takes}: one line says why"),
+        "403": _line("another host's name as Host"),
         "413": _line("more than was read"),
+        "415": _line("a body that is not application/json"),
         **(more or {}),
     }
     body = {"required": True, "content": content}
@@ -167,6 +169,7 @@ def _post(asks: str, takes: str, gives: str, more: Schema | None = None) -> Sche
 
 
 def _get(asks: str, *answers: tuple[str, Schema], **more: Any) -> Schema:
+    answers = (*answers, ("403", _line("another host's name as Host")))
     return {"get": {"summary": asks, "responses": dict(answers), **more}}
 
 

@@ -1,0 +1,100 @@
+"""``vcuda-scheduler-extender certificates``: who may call the extender, as files.
+
+Makes an authority for one extender, a certificate for the extender and one for its client,
+kube-scheduler. The authority's key is not kept, so that nobody else is ever certified by it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from vcuda_oci import names
+from vcuda_oci.errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FILES = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_DAYS = "3650"
+_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        make(arguments.folder, arguments.name or LOOPBACK_NAMES)
+    except VcudaError as error:
+        print(f"{names.EXTENDER_PROGRAM}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        f"{names.EXTENDER_PROGRAM} certificates",
+        description="Makes certificates for the extender and for kube-scheduler, its client: "
+        f"{', '.join(FILES)}. Where all are there already, they stay. Takes openssl.",
+        epilog=f"example: {names.EXTENDER_PROGRAM} certificates /etc/vcuda-tls",
+    )
+    made.add_argument("folder", metavar="FOLDER")
+    made.add_argument(
+        "--name",
+        metavar="NAME",
+        action="append",
+        help="by which kube-scheduler calls it, may be repeated; default: the loopback's names",
+    )
+    return made
+
+
+def make(folder: str, server_names: Sequence[str]) -> None:
+    """Raises VcudaError: openssl is missing or fails, or the folder cannot be written."""
+    if all(os.path.exists(f"{folder}/{name}") for name in FILES):
+        return
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        raise VcudaError("is not in PATH", "openssl", "install the package openssl")
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        # Beside the files, so that a rename puts each there whole.
+        with tempfile.TemporaryDirectory(prefix=".new.", dir=folder) as new:
+            _sign(openssl, new, server_names)
+            for name in FILES:
+                os.rename(f"{new}/{name}", f"{folder}/{name}")
+    except OSError as error:
+        what = f"cannot be written: {os.strerror(error.errno or 0)}"
+        raise VcudaError(what, folder, "name a folder that this user may write") from error
+
+
+def _sign(openssl: str, folder: str, server_names: Sequence[str]) -> None:
+    known_as = ",".join(f"{'IP' if _is_address(name) else 'DNS'}:{name}" for name in server_names)
+    by_authority = ("-CA", "ca.crt", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:false")
+    certificates = {
+        # -x509 makes an authority unless it is told otherwise.
+        "ca": ("-addext", "keyUsage=critical,keyCertSign"),
+        "server": (
+            *(*by_authority, "-addext", f"subjectAltName={known_as}"),
+            *("-addext", "extendedKeyUsage=serverAuth"),
+        ),
+        "client": (*by_authority, "-addext", "extendedKeyUsage=clientAuth"),
+    }
+    for name, words in certificates.items():
+        command = [openssl, "req", "-x509", *_KEY, "-days", _DAYS]
+        command += ["-subj", f"/CN={names.EXTENDER_PROGRAM} {name}"]
+        command += ["-keyout", f"{name}.key", "-out", f"{name}.crt", *words]
+        made = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if made.returncode:
+            lines = made.stderr.strip().splitlines() or [f"exit {made.returncode}"]
+            raise VcudaError(f"cannot make {name}.crt: {lines[-1]}", openssl, "take openssl 3")
+        os.chmod(f"{folder}/{name}.key", 0o600)
+    os.unlink(f"{folder}/ca.key")
+
+
+def _is_address(name: str) -> bool:
+    return ":" in name or name.replace(".", "").isdigit()
