@@ -64,7 +64,7 @@ class Allocation:
     claimant: pid and start time (clock ticks since boot) of the process that claimed; it becomes
     the low-level runtime by exec, so it lives until the container exists.
     created: seconds since 1970. becoming: the shares of a change under way; what is held meanwhile
-    is `shares` (resize.py).
+    is `shares` (resize.py). engine: where the engine keeps the container's name (engine_name.py).
     """
 
     def __init__(
@@ -78,10 +78,12 @@ class Allocation:
         created: float,
         pod: dict[str, str],
         becoming: list[GpuShare] | None = None,
+        engine: dict[str, str] | None = None,
     ) -> None:
         self.id, self.shares, self.request = id, shares, request
         self.container_id, self.runtime, self.claimant = container_id, runtime, claimant
         self.created, self.pod, self.becoming = created, pod, becoming
+        self.engine = engine or {}
 
     @property
     def is_named_slice(self) -> bool:
@@ -91,8 +93,9 @@ class Allocation:
         fields = dict(self.__dict__)
         for key in ("shares", "becoming"):
             fields[key] = [dict(share.__dict__) for share in fields[key] or ()]
-        if not fields["becoming"]:
-            del fields["becoming"]
+        for key in ("becoming", "engine"):
+            if not fields[key]:
+                del fields[key]
         return fields
 
     def dump(self) -> str:
@@ -151,6 +154,8 @@ def _check(allocation: Allocation) -> None:
         and isinstance(allocation.request, dict)
         and isinstance(allocation.pod, dict)
         and all_are(str, list(allocation.pod.values()))
+        and isinstance(allocation.engine, dict)
+        and all_are(str, list(allocation.engine.values()))
         and bool(allocation.shares)
         and isinstance(allocation.created, (int, float))
         and 0 <= allocation.created < _END_OF_TIME

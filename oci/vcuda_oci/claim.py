@@ -98,6 +98,7 @@ def claim(
             _claimant(claimant),
             time.time(),
             pod_of(owner),
+            engine=owner.engine,
         )
         ledger.write(allocation, limits_page(allocation, rules))
         return allocation, True
@@ -231,7 +232,7 @@ def _take_over(
     """The allocation of a container that is gone, for its next instance."""
     known.container_id, known.runtime = owner.container_id, runtime
     known.claimant = _claimant(claimant)
-    known.pod = pod_of(owner)
+    known.pod, known.engine = pod_of(owner), owner.engine
     # What `vcuda limit` made of it stays, and what that was about to make.
     known.shares, known.becoming = known.becoming or known.shares, None
     # Fresh pages: what the last instance's processes used is no more.

@@ -61,10 +61,12 @@ def record_health(state_dir: str, uuid: str, reason: str) -> None:
     record(state_dir, names.AGENT_PROGRAM, kind, "", text, gpu=uuid)
 
 
-def about(container_id: str, pod: dict[str, str]) -> dict[str, str]:
-    """What else is told of a container; pod: as a record has it."""
+def about(
+    container_id: str, pod: dict[str, str], engine: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """What else is told of a container; pod, engine: as a record has them."""
     if not pod:
-        return {"container": container_id}
+        return {"container": container_id, **({"engine": engine} if engine else {})}
     name = "/".join(pod.get(key, "") for key in ("namespace", "name", "container"))
     return {"container": container_id, "pod": name}
 

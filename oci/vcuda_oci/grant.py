@@ -9,6 +9,7 @@ from . import (
     capabilities,
     claim,
     edits,
+    engine_name,
     events,
     host,
     image_libraries,
@@ -166,6 +167,8 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         if not request.is_the_agents(asked, (os.path.normpath(place), os.path.realpath(place))):
             return None
     owner = owner_of(annotations, creation.container_id)
+    if not owner.is_pod:
+        owner.engine = engine_name.noted(spec, annotations, creation.bundle, owner.container_id)
     wanted = request.parse(asked)
     env = request.environment_of(spec)
     parts = capabilities.asked(

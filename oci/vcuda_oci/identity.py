@@ -17,6 +17,7 @@ class Owner:
 
     key: the allocation's id and its file's name. pod_uid and the names are "" outside Kubernetes.
     sandbox_id: the pod's sandbox container; while it lives, the pod keeps what it has.
+    engine: where the engine keeps its name (engine_name.py); {} of a pod's.
     """
 
     def __init__(
@@ -28,7 +29,9 @@ class Owner:
         pod_name: str = "",
         container_name: str = "",
         sandbox_id: str = "",
+        engine: dict[str, str] | None = None,
     ) -> None:
+        self.engine = engine or {}
         self.key, self.container_id = key, container_id
         self.pod_uid, self.namespace, self.pod_name = pod_uid, namespace, pod_name
         self.container_name, self.sandbox_id = container_name, sandbox_id

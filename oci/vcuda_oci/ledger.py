@@ -86,6 +86,10 @@ class Ledger:
             found = sorted(os.listdir(self.allocations))
         except FileNotFoundError:
             found = []
+        except PermissionError as error:
+            raise VcudaError(
+                f"cannot be read: {error.strerror}", self.allocations, "run it as root"
+            ) from error
         for name in found:
             if not name.endswith(_SUFFIX):
                 continue
@@ -195,7 +199,9 @@ class Ledger:
 
     def tell(self, kind: str, allocation: Allocation, text: str, seconds: float = -1) -> None:
         """What happened to it, as an event. seconds: how long it took; below 0 is not known."""
-        more: dict[str, Any] = {**events.about(allocation.container_id, allocation.pod)}
+        more: dict[str, Any] = {
+            **events.about(allocation.container_id, allocation.pod, allocation.engine)
+        }
         if seconds >= 0:
             more["seconds"] = round(seconds, 6)
         events.record(self.state_dir, self.program, kind, allocation.id, text, **more)

@@ -65,15 +65,22 @@ def _runs(runtime: list[str], container_id: str) -> bool:
         os.close(out)
         os.close(errors)
     if status != 0:
-        # runc says the first, crun the second. Only "No such file" would be too little: a loader
-        # that misses one of the runtime's libraries says that too.
-        crun_says = f"/{container_id}/status".encode() in complaint and b"No such" in complaint
-        return b"does not exist" not in complaint and not crun_says
+        return not says_unknown(complaint, container_id)
     try:
         state = jsontree.loads(answer.decode(errors="replace"))
     except ValueError:
         return True
     return not (isinstance(state, dict) and state.get("status") == "stopped")
+
+
+def says_unknown(complaint: bytes, container_id: str) -> bool:
+    """Whether the runtime, by what it wrote on standard error, knows no such container.
+
+    runc says the first, crun the second. Only "No such file" would be too little: a loader that
+    misses one of the runtime's libraries says that too.
+    """
+    crun_says = f"/{container_id}/status".encode() in complaint and b"No such" in complaint
+    return b"does not exist" in complaint or crun_says
 
 
 def _run(command: list[str], out: int, errors: int) -> int:

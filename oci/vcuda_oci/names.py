@@ -74,6 +74,8 @@ CRIO_CONTAINER_TYPE = "io.kubernetes.cri-o.ContainerType"
 CRIO_ANNOTATIONS = "io.kubernetes.cri-o.Annotations"
 CRIO_SANDBOX_ID = "io.kubernetes.cri-o.SandboxID"
 SANDBOX = "sandbox"
+# A container's name, by nerdctl.
+NERDCTL_NAME = "nerdctl/name"
 CONTAINER_MANAGER = "io.container.manager"
 CONTAINER_MANAGER_CRIO = "cri-o"
 PODMAN_PREFIX = "io.podman."

@@ -19,7 +19,6 @@ from prometheus_client.core import (
 )
 from prometheus_client.openmetrics import exposition as open_metrics
 
-from vcuda_hook import views
 from vcuda_oci import names
 
 from . import metrics
@@ -119,7 +118,7 @@ def _gpus(view: View) -> Iterator[Family]:
 def _tenants(view: View) -> Iterator[Family]:
     tenants = []
     for entry in view.tenants:
-        pod = entry["pod"] or {}
+        pod = entry["pod"] or {"container": entry["name"]}
         of_pod = [pod.get(key, "") for key in ("namespace", "name", "container")]
         tenants.append((_bounded(entry["id"], *of_pod, entry["gpu_uuid"]), entry))
     return (_family(metric, tenants) for metric in metrics.TENANT_METRICS)
@@ -146,7 +145,7 @@ def _by_owner(view: View) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
     """A pod that is made anew may meet the record of the one before: the newer counts."""
     owners: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for entry in sorted(view.tenants, key=lambda entry: (entry["created"], entry["id"])):
-        pod = entry["pod"] or {"container": views.short_id(entry["id"])}
+        pod = entry["pod"] or {"container": entry["name"]}
         of_pod = [pod.get(key, "") for key in ("name", "namespace", "container")]
         owner = _bounded(*of_pod[:2], view.node, of_pod[2])
         if owner in owners and owners[owner][0]["id"] == entry["id"]:

@@ -117,7 +117,7 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], x: int, y: int) -> str:
 
 
 def _tenant(entry: _Entry, colour: str, x: int, y: int) -> str:
-    name = views.name_of(entry)
+    name = entry["name"]
     core, memory = entry["core_used_percent"], entry["memory_used_bytes"]
     busy = "" if core is None else f"{core:.0f} % of "
     used = "" if memory is None else f"{table.size(memory)} of "

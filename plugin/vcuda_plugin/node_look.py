@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vcuda_hook import usage, views
+from vcuda_hook import container_names, usage, views
 
 from .records import Records
 
@@ -87,6 +87,7 @@ class Node:
         self._last = looks
         earlier: Mapping[str, Look | None] = before.of if before else {}
         gpus = {gpu.uuid: gpu for gpu in self.known.gpus} if self.known else {}
+        names = container_names.of(whole)
         tenants = [
             entry
             for allocation in whole
@@ -94,6 +95,7 @@ class Node:
                 allocation,
                 usage.between(allocation, earlier.get(allocation.id), looks.of[allocation.id]),
                 gpus,
+                names.get(allocation.id, ""),
             )
         ]
         paths = [os.path.basename(path) for path, _ in broken]

@@ -106,7 +106,7 @@ def _bar(
             width = 100 * figure / scale
             rects += (
                 f'<rect class="{colour} {kind}" x="{x:.2f}%" width="{width:.2f}%" y="{y}" '
-                f'height="{height}"><title>{escape(views.name_of(entry))}</title></rect>'
+                f'height="{height}"><title>{escape(entry["name"])}</title></rect>'
             )
             x += width
     if scale > there:
@@ -126,7 +126,7 @@ def _table(tenants: _Entries) -> str:
 def _row(entry: Mapping[str, Any], colour: str) -> str:
     core, memory = entry["core_used_percent"], entry["memory_used_bytes"]
     return (
-        f'<tr><td class="name"><i class="{colour}"></i>{escape(views.name_of(entry))}</td>'
+        f'<tr><td class="name"><i class="{colour}"></i>{escape(entry["name"])}</td>'
         + _cell(
             "-" if core is None else f"{core:.0f} %",
             f"of {entry['core_percent']} %",

@@ -9,7 +9,7 @@ from vcuda_oci import host, unhealthy
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
-from . import usage, views
+from . import container_names, usage, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class LiveView:
             gpus = []
         looks = {allocation.id: usage.look(self._ledger, allocation) for allocation in whole}
         by_uuid = {gpu.uuid: gpu for gpu in gpus}
+        names = container_names.of(whole)
         tenants = [
             entry
             for allocation in whole
@@ -46,6 +47,7 @@ class LiveView:
                 allocation,
                 usage.between(allocation, self._before.get(allocation.id), looks[allocation.id]),
                 by_uuid,
+                names.get(allocation.id, ""),
             )
         ]
         self._before = looks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -9,8 +10,8 @@ from vcuda_oci import host, unhealthy
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger, broken_record
 
-from . import context_memory, table, usage, views
-from .status import statuses
+from . import container_names, context_memory, table, usage, views
+from .status import Status, statuses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,13 +32,14 @@ def ps(arguments: argparse.Namespace, settings: Config) -> int:
 def ps_of(settings: Config, json: bool = False) -> int:
     ledger = Ledger(settings.state_dir)
     whole, broken = ledger.read()
-    gpus = _gpus(settings)
+    gpus, names = _gpus(settings), container_names.of(whole)
+    states = statuses(whole)
     entries = [
-        {**entry, "status": status}
+        {**entry, "status": status.word}
         for allocation, status, used in zip(
-            whole, statuses(whole), usage.sample(ledger, whole, usage.SAMPLE_SECONDS)
+            whole, states, usage.sample(ledger, whole, usage.SAMPLE_SECONDS)
         )
-        for entry in views.tenant_entries(allocation, used, gpus)
+        for entry in views.tenant_entries(allocation, used, gpus, names.get(allocation.id, ""))
     ]
     if json:
         table.print_json(entries)
@@ -57,19 +59,35 @@ def ps_of(settings: Config, json: bool = False) -> int:
         table.print_table(headings, [_row(entry) for entry in entries])
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
-    return 1 if broken else 0
+    unknown = unknown_figures(states, entries)
+    if unknown:
+        sys.stderr.write(f"vcuda: {unknown}\n")
+    return 1 if broken or unknown else 0
+
+
+def unknown_figures(states: Sequence[Status], entries: Sequence[Any]) -> VcudaError | None:
+    """What this user could not find out of the containers, and why; None: everything is known."""
+    reasons = [status.reason for status in states if status.reason]
+    if reasons:
+        what = f"the state of {len(reasons)} of {len(states)} containers is unknown: {reasons[0]}"
+    elif os.geteuid() != 0 and any(entry["usage"] == views.UNREADABLE for entry in entries):
+        what = "what containers use is unknown: only root may read their usage pages"
+    else:
+        return None
+    hint = "run it as root" if os.geteuid() != 0 else "run 'vcuda doctor'"
+    return VcudaError(what, "ps", hint)
 
 
 def inspect(arguments: argparse.Namespace, settings: Config) -> int:
     """The whole record of one allocation, what it uses of it, and what its pages say."""
     ledger = Ledger(settings.state_dir)
     allocation = find(ledger, arguments.id)
-    record = allocation.as_json()
-    record["status"] = statuses([allocation])[0]
+    record = {"name": container_names.name_of(allocation) or None, **allocation.as_json()}
+    (status,) = statuses([allocation])
+    record["status"] = status.word
     (used,) = usage.sample(ledger, [allocation], usage.SAMPLE_SECONDS)
-    record["use"] = [
-        _use_of(entry) for entry in views.tenant_entries(allocation, used, _gpus(settings))
-    ]
+    entries = views.tenant_entries(allocation, used, _gpus(settings))
+    record["use"] = [_use_of(entry) for entry in entries]
     record["limits"] = usage.limits(ledger, allocation)
     record["usage"] = usage.whole_page(ledger, allocation)
     if arguments.json:
@@ -77,7 +95,10 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
     else:
         for line in _lines(record):
             print(line)
-    return 0
+    unknown = unknown_figures([status], entries)
+    if unknown:
+        sys.stderr.write(f"vcuda: {unknown}\n")
+    return 1 if unknown else 0
 
 
 def gpus(arguments: argparse.Namespace, settings: Config) -> int:
@@ -146,29 +167,19 @@ def _free(entry: dict[str, Any]) -> tuple[str, str]:
     return f"{entry['free_core_percent']} %", table.size(entry["free_memory_bytes"])
 
 
-def find(ledger: Ledger, prefix: str) -> Allocation:
-    """The one whole record whose id is or begins so. Raises VcudaError: none, or several."""
+def find(ledger: Ledger, word: str) -> Allocation:
+    """The record of this id or name. Raises VcudaError: none, several, or a broken one."""
     whole, broken = ledger.read()
-    found = [allocation for allocation in whole if allocation.id == prefix]
-    found = found or [allocation for allocation in whole if allocation.id.startswith(prefix)]
-    if len(found) == 1:
-        return found[0]
     for path, reason in broken:
-        if path.endswith(f"/{prefix}.json"):
+        if path.endswith(f"/{word}.json"):
             raise broken_record(path, reason)
-    raise no_one(prefix, [allocation.id for allocation in found])
-
-
-def no_one(prefix: str, found: Sequence[str]) -> VcudaError:
-    if found:
-        return VcudaError(f"begins {', '.join(found)}", prefix, "write more of the id")
-    return VcudaError("no allocation of this id", prefix, "see 'vcuda ps'")
+    return container_names.find(word, whole)
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     name, memory = entry["gpu_name"], entry["memory_used_bytes"]
     return (
-        views.name_of(entry),
+        entry["name"],
         f"{name or '?'} {table.short(entry['gpu_uuid'])}",
         f"{entry['core_percent']} %",
         _percent(entry["core_used_percent"]),

@@ -11,7 +11,7 @@ from vcuda_oci import events
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.events_read import Reader
 
-from . import table, views
+from . import container_names, table, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,13 +36,24 @@ _COLOURS = {
 
 class Concerned:
     """The events that concern what `name` says: an allocation's or container's id, or how it
-    begins, or a pod by its name, with namespace and container or without; "": all."""
+    begins, its name, or a pod by its name, with namespace and container or without; "": all."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._ids: set[str] = set()
+        self._engines: dict[str, dict[str, str]] = {}
 
     def among(self, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Each with "name", as its engine calls the container, where that is known."""
+        for event in told:
+            engine = event.pop("engine", None)
+            if isinstance(engine, dict):
+                self._engines[event["allocation"]] = engine
+        for event in told:
+            noted = self._engines.get(event["allocation"], {})
+            name = container_names.from_engine(str(event.get("container", "")), noted)
+            if name:
+                event["name"] = name
         # An allocation outlives containers: what is named by one of them concerns it as a whole.
         self._ids |= {event["allocation"] for event in told if self._is_named(event)} - {""}
         return [e for e in told if e["allocation"] in self._ids or self._is_named(e)]
@@ -51,7 +62,12 @@ class Concerned:
         ids = (event["allocation"], str(event.get("container", "")))
         pod = str(event.get("pod", ""))
         _, _, without_namespace = pod.partition("/")
-        names = (pod, pod.rpartition("/")[0], without_namespace.partition("/")[0])
+        names = (
+            event.get("name", ""),
+            pod,
+            pod.rpartition("/")[0],
+            without_namespace.partition("/")[0],
+        )
         return self._name in names or any(id.startswith(self._name) for id in ids)
 
 
@@ -112,7 +128,7 @@ def _row(event: dict[str, Any]) -> tuple[str, ...]:
     cells = (
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["time"])),
         event["kind"],
-        str(event.get("pod") or views.short_id(event["allocation"]) or "-"),
+        str(event.get("pod") or event.get("name") or views.short_id(event["allocation"]) or "-"),
         event["from"],
         event["text"],
     )

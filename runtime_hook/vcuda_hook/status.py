@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from typing import NamedTuple
 
 from vcuda_oci import liveness
 
@@ -13,37 +14,51 @@ if TYPE_CHECKING:
 
     from vcuda_oci.allocation import Allocation
 
-CLAIMING, GONE, NAMED = "claiming", "gone", "named"
+CLAIMING, GONE, NAMED, UNKNOWN = "claiming", "gone", "named", "unknown"
 
 
-def statuses(allocations: Sequence[Allocation]) -> list[str]:
+class Status(NamedTuple):
+    """reason: why it is UNKNOWN, else ""."""
+
+    word: str
+    reason: str = ""
+
+
+def statuses(allocations: Sequence[Allocation]) -> list[Status]:
     """created, running, paused or stopped, as the runtime says; claiming or gone where it knows
-    no such container; named where no container holds it. All are asked at once."""
-    asked: list[subprocess.Popen[bytes] | None] = []
+    no such container; named where no container holds it; unknown where the runtime cannot tell.
+    All are asked at once."""
+    asked: list[subprocess.Popen[bytes] | str] = []
     for allocation in allocations:
         if allocation.is_named_slice:
-            asked.append(None)
+            asked.append("")
             continue
         try:
             process = subprocess.Popen(
                 [*allocation.runtime, "state", allocation.container_id],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
             )
-        except (OSError, ValueError):  # not there, or no words that a program could be given
-            asked.append(None)
+        except (OSError, ValueError) as error:  # not there, or no words for a program
+            asked.append(str(error))
         else:
             asked.append(process)
-    answers = [process.communicate()[0] if process else b"" for process in asked]
+    answers = [each if isinstance(each, str) else each.communicate() for each in asked]
     return [_status(*pair) for pair in zip(allocations, answers)]
 
 
-def _status(allocation: Allocation, answer: bytes) -> str:
+def _status(allocation: Allocation, answer: str | tuple[bytes, bytes]) -> Status:
     if allocation.is_named_slice:
-        return NAMED
+        return Status(NAMED)
+    said, complaint = (b"", answer.encode()) if isinstance(answer, str) else answer
     try:
-        return str(json.loads(answer)["status"])
+        return Status(str(json.loads(said)["status"]))
     except (ValueError, KeyError, TypeError):
-        pid, started = allocation.claimant
-        return CLAIMING if liveness.start_time(pid) == started else GONE
+        pass
+    if liveness.claimant_lives(allocation):
+        return Status(CLAIMING)
+    if liveness.says_unknown(complaint, allocation.container_id):
+        return Status(GONE)
+    last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+    return Status(UNKNOWN, last or f"'{' '.join(allocation.runtime)} state' gave no answer")

@@ -11,7 +11,7 @@ import time
 
 from vcuda_oci.errors import VcudaError
 
-from . import table, top_screen
+from . import table, top_screen, views
 from .live_view import LiveView
 from .terminal import Ended, Terminal
 
@@ -70,7 +70,8 @@ def _print(live: LiveView, arguments: argparse.Namespace) -> int:
             body = top_screen.screen(view, width, arguments.sort)
             for line in (top_screen.title(view, arguments.sort), [], *body):
                 print(top_screen.drawn(line, width, _with_colour()))
-        return 1 if view["broken_records"] else 0
+        unread = any(entry["usage"] == views.UNREADABLE for entry in view["tenants"])
+        return 1 if view["broken_records"] or (unread and os.geteuid() != 0) else 0
 
 
 def _live(live: LiveView, terminal: Terminal, arguments: argparse.Namespace) -> None:

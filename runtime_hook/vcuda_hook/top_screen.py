@@ -41,6 +41,10 @@ def screen(view: _Entry, width: int, order: str) -> list[Line]:
             tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == uuid], order)
             lines += [[(f"{_seen(uuid)} is not seen on this host", _BOLD)]]
             lines += [*_table(tenants, width), []]
+    unread = {entry["id"] for entry in view["tenants"] if entry["usage"] == views.UNREADABLE}
+    if unread:
+        of = _count(len(unread), "container")
+        lines += [[(f"The use of {of} is unknown: only root may read a usage page.", _BAD)], []]
     if not known:
         lines += [[("No GPU is known: 'vcuda gpus' says why.", "")], []]
     for name in view["broken_records"]:
@@ -75,7 +79,7 @@ def _sorted(tenants: list[_Entry], order: str) -> list[_Entry]:
         MEMORY: lambda entry: entry["memory_used_bytes"] or 0,
         WAITS: lambda entry: entry["waited_percent"] or 0,
     }
-    by_name = sorted(tenants, key=lambda entry: (views.name_of(entry), entry["id"]))
+    by_name = sorted(tenants, key=lambda entry: (entry["name"], entry["id"]))
     return sorted(by_name, key=keys[order], reverse=True) if order in keys else by_name
 
 
@@ -84,12 +88,15 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int) -> list[Line]:
     head.append((f"  {_seen(gpu['model'])}  {table.short(_seen(gpu['uuid']))}", ""))
     if gpu["unhealthy"] is not None:
         head.append((f"  UNHEALTHY: {_seen(gpu['unhealthy'])}", _BAD))
+    unread = any(entry["usage"] == views.UNREADABLE for entry in tenants)
     busy = [(e["core_used_percent"] or 0, e["core_percent"]) for e in tenants]
     held = [(e["memory_used_bytes"] or 0, e["memory_bytes"]) for e in tenants]
     reserved, promised = 100 - gpu["free_core_percent"], gpu["promised_memory_bytes"]
+    used_core = "unknown" if unread else f"{sum(used for used, _ in busy):.0f} %"
+    used_memory = "unknown" if unread else table.size(sum(used for used, _ in held))
     says = (
-        f" {sum(used for used, _ in busy):.0f} % used, {reserved} % reserved",
-        f" {table.size(sum(used for used, _ in held))} of {table.size(gpu['memory_bytes'])} used, "
+        f" {used_core} used, {reserved} % reserved",
+        f" {used_memory} of {table.size(gpu['memory_bytes'])} used, "
         f"{table.size(promised)} promised",
     )
     wide = max(_LEAST_BAR, width - 11 - max(map(len, says)))
@@ -124,7 +131,7 @@ def _table(tenants: Sequence[_Entry], width: int) -> list[Line]:
         return []
     rows = [_row(entry) for entry in tenants]
     widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(len(_HEADINGS))]
-    names = [_seen(views.name_of(entry)) for entry in tenants]
+    names = [_seen(entry["name"]) for entry in tenants]
     room = max(_LEAST_NAME, width - 4 - sum(w + 2 for w in widths))
     longest = min(room, max(map(len, ("CONTAINER", *names))))
     shown = [_cut(name, longest).ljust(longest) for name in names]

@@ -66,13 +66,15 @@ def gpu_entries(
 
 
 def tenant_entries(
-    allocation: Allocation, used: Sequence[Use], gpus: Mapping[str, Gpu]
+    allocation: Allocation, used: Sequence[Use], gpus: Mapping[str, Gpu], name: str = ""
 ) -> list[dict[str, Any]]:
-    """One entry for each GPU of the allocation; unknown figures are null. gpus: by UUID."""
+    """One entry for each GPU of the allocation; unknown figures are null. gpus: by UUID.
+    name: as people know the container; "": by its id."""
     return [
         {
             "id": allocation.id,
             "container_id": allocation.container_id,
+            "name": name or short_id(allocation.id),
             "pod": allocation.pod or None,
             "gpu_index": gpus[share.uuid].index if share.uuid in gpus else None,
             "gpu_name": gpus[share.uuid].name if share.uuid in gpus else None,
@@ -127,14 +129,6 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
         "refusals": said.refusals,
         "usage": TOLD,
     }
-
-
-def name_of(entry: Mapping[str, Any]) -> str:
-    """ "namespace/pod/container", or the container's id as people write it."""
-    pod = entry["pod"]
-    if not pod:
-        return short_id(entry["id"])
-    return "/".join(pod.get(key, "?") for key in ("namespace", "name", "container"))
 
 
 def policy(entry: Mapping[str, Any]) -> str:

@@ -210,9 +210,14 @@ def test_a_record_that_names_half_of_a_pod_is_shown(node: Node, capsys: Any) -> 
 
 def test_a_container_whose_name_no_program_can_be_given_is_shown(node: Node, capsys: Any) -> None:
     node.holds(record("box", container_id="a\0b"), status="")
-    assert node.vcuda("ps", "--json") == 0
-    (entry,) = json.loads(capsys.readouterr().out)
-    assert (entry["id"], entry["status"]) == ("box", "gone")
+    assert node.vcuda("ps", "--json") == 1
+    out, err = capsys.readouterr()
+    (entry,) = json.loads(out)
+    assert (entry["id"], entry["status"]) == ("box", "unknown")
+    assert err == (
+        "vcuda: ps: the state of 1 of 1 containers is unknown: embedded null byte; "
+        "run 'vcuda doctor'\n"
+    )
 
 
 def test_nothing_running_is_an_empty_list(node: Node, capsys: Any) -> None:
@@ -251,7 +256,8 @@ def test_inspect_tells_in_percent_what_is_used_and_granted(
     node: Node, tmp_path: Any, capsys: Any
 ) -> None:
     tenants = Tenants(str(tmp_path))
-    tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    node.runtime.knows("box", "running")
+    tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)], runtime=node.runtime.words)
     tenants.uses("box", held=GIB)
     assert node.vcuda("inspect", "box", "--json") == 0
     use = {"gpu_uuid": "GPU-0", "core_used_percent": 0, "waited_percent": 0}
@@ -268,6 +274,60 @@ def test_inspect_tells_in_percent_what_is_used_and_granted(
     tenants.close()
 
 
+def named(node: Node, id: str, name: str, **more: Any) -> None:
+    node.holds(record(id, engine={"name": name} if name else {}, **more))
+
+
+A, B = "a" * 64, "b" * 64
+
+
+def test_a_name_finds_its_container_and_never_anothers(node: Node, capsys: Any) -> None:
+    named(node, A, "web")
+    named(node, B, "b" * 12)  # what its user chose looks like an id
+    named(node, "web-2", "train")
+    named(node, "run-1", "web-2")  # another's id
+    named(node, "twin-1", "twin")
+    named(node, "twin-2", "twin")
+    assert node.vcuda("ps", "--json") == 0
+    shown = {entry["id"]: entry["name"] for entry in json.loads(capsys.readouterr().out)}
+    assert shown == {
+        **{A: "web", B: "b" * 12, "web-2": "train", "run-1": "run-1"},
+        **{"twin-1": "twin-1", "twin-2": "twin-2"},
+    }
+    for word, id in ((A, A), ("a" * 5, A), ("web-2", "web-2"), ("train", "web-2")):
+        assert node.vcuda("inspect", word, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["id"] == id
+    assert node.vcuda("inspect", "web") == 1
+    assert capsys.readouterr().err == (
+        f"vcuda: web: may be web-2 (train), {A} (web); write more of the id\n"
+    )
+    assert node.vcuda("release", "twin") == 1
+    assert "twin-1 (twin), twin-2 (twin)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a/b", "x" * 129, "0123456789ab", "", "-rm", 5, None])
+def test_a_name_that_no_engine_allows_is_not_shown(
+    node: Node, tmp_path: Any, capsys: Any, name: Any
+) -> None:
+    path = write(f"{tmp_path}/{A}/config.v2.json", json.dumps({"ID": A, "Name": name}))
+    node.holds(record(A, engine={"file": path}))
+    assert node.vcuda("ps", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "a" * 12
+
+
+def test_a_file_that_is_no_list_of_names_names_nothing(
+    node: Node, tmp_path: Any, capsys: Any
+) -> None:
+    path = f"{tmp_path}/names"
+    for make in (lambda: os.mkfifo(path), lambda: write(path, "[" * 10_000), lambda: None):
+        make()
+        node.holds(record(A, engine={"file": path}))
+        assert node.vcuda("ps", "--json") == 0
+        assert json.loads(capsys.readouterr().out)[0]["name"] == "a" * 12
+        if os.path.lexists(path):
+            os.unlink(path)
+
+
 def test_inspect_takes_the_beginning_of_an_id(node: Node, capsys: Any) -> None:
     node.holds(record("box-one"))
     assert node.vcuda("inspect", "box", "--json") == 0
@@ -278,7 +338,9 @@ def test_inspect_takes_the_beginning_of_an_id(node: Node, capsys: Any) -> None:
     node.holds(record("box-two"))
     assert node.vcuda("inspect", "box") == 1
     assert capsys.readouterr().err == (
-        "vcuda: box: begins box-one, box-two; write more of the id\n"
+        "vcuda: box: may be box-one, box-two; write more of the id\n"
     )
     assert node.vcuda("inspect", "cat") == 1
-    assert capsys.readouterr().err == ("vcuda: cat: no allocation of this id; see 'vcuda ps'\n")
+    assert capsys.readouterr().err == (
+        "vcuda: cat: no allocation of this id or name; see 'vcuda ps'\n"
+    )

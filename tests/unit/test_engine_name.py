@@ -1,0 +1,44 @@
+"""Where an engine keeps a container's name, by what it wrote into the bundle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vcuda_oci import engine_name
+
+ID = "c0ffee" * 10 + "beef"
+DOCKERS = f"/data/docker/containers/{ID}"
+
+
+def mounted(*sources: Any) -> dict[str, Any]:
+    return {"mounts": [{"destination": "/etc/x", "source": source} for source in sources]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "bundle", "expected"),
+    [
+        ({}, {}, "/b", {}),
+        (mounted("proc", f"{DOCKERS}/hosts"), {}, "/b", {"file": f"{DOCKERS}/config.v2.json"}),
+        (mounted(f"{DOCKERS}/resolv.conf"), {}, "/b", {"file": f"{DOCKERS}/config.v2.json"}),
+        (mounted("/data/docker/containers/another/hosts"), {}, "/b", {}),
+        (mounted(f"{ID}/hosts"), {}, "/b", {}),
+        ({"mounts": [None, {"source": 5}, {}]}, {}, "/b", {}),
+        (
+            {},
+            {},
+            f"/s/overlay-containers/{ID}/userdata",
+            {"file": "/s/overlay-containers/containers.json"},
+        ),
+        ({}, {}, "/s/overlay-containers/another/userdata", {}),
+        ({}, {"nerdctl/name": "web"}, "/b", {"name": "web"}),
+        ({}, {"nerdctl/name": "\x1b[2J"}, "/b", {}),
+        # Under Podman an image may annotate.
+        ({}, {"nerdctl/name": "web", "io.podman.annotations.init": "FALSE"}, "/b", {}),
+    ],
+)
+def test_where_a_name_is_kept_is_noted(
+    spec: Any, annotations: dict[str, str], bundle: str, expected: dict[str, str]
+) -> None:
+    assert engine_name.noted(spec, annotations, bundle, ID) == expected
