@@ -1,9 +1,13 @@
 /* cuMemCreate: memory that lives while it has a handle or is mapped. Programs map and release the
-   handle at once, so both are counted, and the charge ends with the last of them.  */
+   handle at once, so both are counted, and the charge ends with the last of them.
+
+   Blocks and mappings are found in two balanced trees (tsearch): programs keep tens of thousands.
+ */
 
 #include "virtual_memory.h"
 
 #include <pthread.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,38 +28,46 @@ struct mapping
 {
   CUdeviceptr start;
   size_t bytes;
-  CUmemGenericAllocationHandle handle;
+  struct block *block;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct block *blocks;
-static size_t block_count, block_room;
-static struct mapping *mappings;
-static size_t mapping_count, mapping_room;
+static void *blocks;   /* by handle */
+static void *mappings; /* by start */
 static uint64_t held[VCUDA_MAX_GPUS];
 
-/* Room for one more of SIZE bytes each; false without host memory.  */
-static bool
-make_room (void **list, size_t count, size_t *room, size_t size)
+static int
+by_handle (const void *one, const void *other)
 {
-  if (count < *room)
-    return true;
-  size_t wider = *room ? *room * 2 : 64;
-  void *moved = realloc (*list, wider * size);
-  if (!moved)
-    return false;
-  *list = moved;
-  *room = wider;
-  return true;
+  CUmemGenericAllocationHandle left = ((const struct block *) one)->handle;
+  CUmemGenericAllocationHandle right = ((const struct block *) other)->handle;
+  return (left > right) - (left < right);
+}
+
+static int
+by_start (const void *one, const void *other)
+{
+  CUdeviceptr left = ((const struct mapping *) one)->start;
+  CUdeviceptr right = ((const struct mapping *) other)->start;
+  return (left > right) - (left < right);
+}
+
+/* Equal is each mapping that starts within RANGE.  */
+static int
+by_range (const void *range, const void *mapping)
+{
+  CUdeviceptr start = ((const struct mapping *) mapping)->start;
+  const struct mapping *wanted = range;
+  if (start < wanted->start)
+    return 1;
+  return start - wanted->start < wanted->bytes ? 0 : -1;
 }
 
 static struct block *
 find (CUmemGenericAllocationHandle handle)
 {
-  for (size_t i = 0; i < block_count; i++)
-    if (blocks[i].handle == handle)
-      return &blocks[i];
-  return NULL;
+  struct block **node = tfind (&(struct block){ .handle = handle }, &blocks, by_handle);
+  return node ? *node : NULL;
 }
 
 static void
@@ -63,10 +75,10 @@ end_if_unused (struct block *block)
 {
   if (block->handles || block->mappings)
     return;
-  struct block gone = *block;
-  *block = blocks[--block_count];
-  __atomic_fetch_sub (&held[gone.gpu], gone.bytes, __ATOMIC_RELAXED);
-  vcuda_give_back (gone.gpu, gone.bytes);
+  tdelete (block, &blocks, by_handle);
+  __atomic_fetch_sub (&held[block->gpu], block->bytes, __ATOMIC_RELAXED);
+  vcuda_give_back (block->gpu, block->bytes);
+  free (block);
 }
 
 CUresult
@@ -86,16 +98,19 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
   CUresult rc = vcuda_reserve (gpu, bytes);
   if (rc != CUDA_SUCCESS)
     return rc;
+  struct block *block = malloc (sizeof *block);
   pthread_mutex_lock (&mutex);
-  rc = CUDA_ERROR_OUT_OF_MEMORY;
-  if (make_room ((void **) &blocks, block_count, &block_room, sizeof *blocks))
-    rc = VCUDA_WITHIN (real.cuMemCreate (handle, bytes, prop, flags));
+  rc = block ? VCUDA_WITHIN (real.cuMemCreate (handle, bytes, prop, flags))
+             : CUDA_ERROR_OUT_OF_MEMORY;
   if (rc == CUDA_SUCCESS)
     {
-      blocks[block_count++]
-          = (struct block){ .handle = *handle, .bytes = bytes, .gpu = gpu, .handles = 1 };
+      *block = (struct block){ .handle = *handle, .bytes = bytes, .gpu = gpu, .handles = 1 };
+      /* Without host memory to remember it the charge stays until the process ends.  */
+      tsearch (block, &blocks, by_handle);
       __atomic_fetch_add (&held[gpu], bytes, __ATOMIC_RELAXED);
     }
+  else
+    free (block);
   pthread_mutex_unlock (&mutex);
   if (rc != CUDA_SUCCESS)
     vcuda_give_back (gpu, bytes);
@@ -133,22 +148,40 @@ vcuda_cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *a
   return rc;
 }
 
+/* Remembers MAPPING, in place of one that ended in a way that the shim does not see.  */
+static void
+remember (struct mapping *mapping)
+{
+  struct mapping **node = tsearch (mapping, &mappings, by_start);
+  mapping->block->mappings++;
+  if (!node)
+    free (mapping); /* the charge stays until the process ends */
+  if (!node || *node == mapping)
+    return;
+  struct mapping *ended = *node;
+  *node = mapping;
+  ended->block->mappings--;
+  end_if_unused (ended->block);
+  free (ended);
+}
+
 CUresult
 vcuda_cuMemMap (CUdeviceptr start, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                 unsigned long long flags)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
+  struct mapping *mapping = malloc (sizeof *mapping);
+  if (!mapping)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_lock (&mutex);
-  CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
-  if (make_room ((void **) &mappings, mapping_count, &mapping_room, sizeof *mappings))
-    rc = VCUDA_WITHIN (real.cuMemMap (start, bytes, offset, handle, flags));
+  CUresult rc = VCUDA_WITHIN (real.cuMemMap (start, bytes, offset, handle, flags));
   struct block *block = rc == CUDA_SUCCESS ? find (handle) : NULL;
+  *mapping = (struct mapping){ start, bytes, block };
   if (block)
-    {
-      block->mappings++;
-      mappings[mapping_count++] = (struct mapping){ start, bytes, handle };
-    }
+    remember (mapping);
+  else
+    free (mapping);
   pthread_mutex_unlock (&mutex);
   return rc;
 }
@@ -161,21 +194,15 @@ vcuda_cuMemUnmap (CUdeviceptr start, size_t bytes)
   pthread_mutex_lock (&mutex);
   CUresult rc = VCUDA_WITHIN (real.cuMemUnmap (start, bytes));
   /* One call may undo many mappings, and never a part of one.  */
-  for (size_t i = 0; rc == CUDA_SUCCESS && i < mapping_count;)
+  const struct mapping range = { .start = start, .bytes = bytes };
+  struct mapping **node;
+  while (rc == CUDA_SUCCESS && (node = tfind (&range, &mappings, by_range)) != NULL)
     {
-      struct mapping gone = mappings[i];
-      if (gone.start < start || gone.start - start >= bytes)
-        {
-          i++;
-          continue;
-        }
-      mappings[i] = mappings[--mapping_count];
-      struct block *block = find (gone.handle);
-      if (block && block->mappings)
-        {
-          block->mappings--;
-          end_if_unused (block);
-        }
+      struct mapping *gone = *node;
+      tdelete (gone, &mappings, by_start);
+      gone->block->mappings--;
+      end_if_unused (gone->block);
+      free (gone);
     }
   pthread_mutex_unlock (&mutex);
   return rc;
@@ -194,7 +221,5 @@ vcuda_virtual_memory_forget (void)
 {
   memset (held, 0, sizeof held);
   pthread_mutex_init (&mutex, NULL);
-  blocks = NULL;
-  mappings = NULL;
-  block_count = block_room = mapping_count = mapping_room = 0;
+  blocks = mappings = NULL; /* the parent's, perhaps half changed */
 }
