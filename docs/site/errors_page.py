@@ -94,6 +94,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "Its command line.": (HOOK + "cli.py", HOOK + "cli_live.py", HOOK + "cli_engines.py"),
         "`vcuda run`": (HOOK + "run.py", HOOK + "overlay.py", HOOK + "spec.py"),
         "`vcuda inspect`, `limit`, `release`, `events`, `top`, `gpus`": (
+            HOOK + "container_names.py",
             HOOK + "show.py",
             HOOK + "limit.py",
             OCI + "resize.py",
