@@ -29,8 +29,8 @@ RUNTIME_TARGETS :=
 PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packaging/vcuda-node-agent \
   packaging/vcuda-scheduler-extender packaging/sbom.py docs/site
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
-SHELL_SOURCES := packaging/prepare packaging/install packaging/packages packaging/release \
-  packaging/manifests packaging/musl-arm64 tests/packages/make-root tests/run-halves .ci/run
+SHELL_SOURCES := packaging/prepare packaging/genuine-driver packaging/install packaging/packages \
+  packaging/release packaging/manifests packaging/musl-arm64 tests/packages/make-root tests/run-halves .ci/run
 
 .DEFAULT_GOAL := help
 
@@ -50,6 +50,10 @@ prepare: ## install everything that the tests need: packages, engines, the virtu
 # What one target needs: prepare-build, prepare-demo, …
 prepare-%:
 	@packaging/prepare $*
+
+.PHONY: genuine
+genuine: ## bring NVIDIA's own libraries and nvidia-smi below build/genuine, for the tests
+	@packaging/genuine-driver
 
 # A second make, because the headers' folder exists only after prepare-build.
 .PHONY: build compile

@@ -71,7 +71,10 @@ def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None
     packages = {path.name for path in folder.iterdir() if path.suffix in (".deb", ".rpm")}
     assert len(packages) == 2 * (len(built.PARTS) + 1)  # the runtime for two architectures
     assert {path.name for path in folder.iterdir()} == {*packages, *PUBLISHED, "SHA256SUMS"}
-    assert (folder / "NOTES.md").read_text().strip() == PUBLISHED["NOTES.md"].strip()
+    # The checkout has no NVIDIA libraries to test against, and the notes say so.
+    notes, untested = (folder / "NOTES.md").read_text().rsplit("\n\n", 1)
+    assert notes.strip() == PUBLISHED["NOTES.md"].strip()
+    assert untested.startswith("This build was not tested against NVIDIA's own libraries: 535.")
 
     digests = {
         name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
