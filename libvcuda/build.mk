@@ -16,9 +16,9 @@ VCUDA_LDFLAGS := -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=build/gen
 	-Wl,--disable-new-dtags,-rpath,'$$ORIGIN' -pthread \
 	-Wl,--no-as-needed -l:libdl.so.2
 
-build/generated/.made: libvcuda/policy.list $(wildcard libvcuda/generate/*.py)
+build/generated/.made: libvcuda/policy.list libvcuda/exports.list libvcuda/src/undeclared.h $(wildcard libvcuda/generate/*.py)
 	@echo "generate  the table of entry points"
-	@CC="$(CC)" PYTHONPATH=libvcuda python3 -m generate $(CUDA_INCLUDE) libvcuda/policy.list build/generated
+	@CC="$(CC)" PYTHONPATH=libvcuda python3 -m generate $(CUDA_INCLUDE) libvcuda build/generated
 	@touch $@
 
 $(VCUDA_GENERATED): build/generated/.made ;

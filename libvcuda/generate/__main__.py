@@ -1,4 +1,7 @@
-"""python3 -m generate INCLUDE POLICY OUT: writes entries.S, real.h and vcuda.map to OUT."""
+"""python3 -m generate INCLUDE LIBVCUDA OUT: writes entries.S, real.h and vcuda.map to OUT.
+
+LIBVCUDA is the folder of policy.list, exports.list and src/undeclared.h.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,15 @@ def write(path: str, text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    include, policies, out = arguments
+    include, folder, out = arguments
     compiler = os.environ.get("CC", "cc")
     try:
-        entries = headers.cuda_entries(include, compiler) + headers.nvml_entries(include, compiler)
-        rules = policy.assign(entries, policy.read(policies))
+        entries = headers.all_entries(include, folder, compiler)
+        rules = policy.assign(entries, policy.read(os.path.join(folder, "policy.list")))
     except (OSError, subprocess.CalledProcessError, policy.PolicyError) as error:
         print(f"generate: {error}", file=sys.stderr)
         return 1
+    entries = [entry for entry in entries if rules[entry.name].kind != policy.ABSENT]
     os.makedirs(out, exist_ok=True)
     write(os.path.join(out, "entries.S"), emit.assembly(entries, rules))
     write(os.path.join(out, "real.h"), emit.header(entries, rules))

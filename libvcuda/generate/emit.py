@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from .headers import Entry
-from .policy import OURS, Rule
+from .policy import OURS, REFUSED, Rule
 
-BANNER = "Made by libvcuda/generate from cuda.h and nvml.h; change policy.list instead."
+BANNER = (
+    "Made by libvcuda/generate from CUDA's headers and exports.list; change policy.list instead."
+)
 
 
 def ours(entries: list[Entry], rules: dict[str, Rule]) -> list[Entry]:
@@ -23,6 +25,8 @@ def assembly(entries: list[Entry], rules: dict[str, Rule]) -> str:
     for index, entry in enumerate(entries):
         if rules[entry.name].kind in OURS:
             lines.append(f"VCUDA_EXPORT_OURS {entry.name}, vcuda_{entry.name}")
+        elif rules[entry.name].kind == REFUSED:
+            lines.append(f"VCUDA_EXPORT_OURS {entry.name}, vcuda_{entry.library}_refused")
         else:
             lines.append(f"VCUDA_EXPORT_PASSED {entry.name}, {index}")
     lines += [f"VCUDA_LAZY {index}" for index in range(len(entries))]
@@ -54,6 +58,7 @@ def header(entries: list[Entry], rules: dict[str, Rule]) -> str:
         "#define NVML_NO_UNVERSIONED_FUNC_DEFS 1",
         "#include <cuda.h>",
         "#include <nvml.h>",
+        '#include "undeclared.h"',
         '#pragma GCC diagnostic ignored "-Wdeprecated-declarations"',
         f"#define VCUDA_ENTRIES {len(entries)}",
         f"#define VCUDA_FIRST_NVML {first_nvml}",

@@ -1,4 +1,4 @@
-"""Which functions libcuda.so.1 and libnvidia-ml.so.1 export, read from the headers.
+"""Which functions libcuda.so.1 and libnvidia-ml.so.1 export: the headers' and exports.list's.
 
 The C compiler's own preprocessor expands them, because the export names are made by macros
 (`cuMemcpyHtoD` is `cuMemcpyHtoD_v2`, or `cuMemcpyHtoD_v2_ptds` with per-thread streams).
@@ -22,6 +22,12 @@ INLINE = re.compile(r"\bstatic\s+inline\s+\w+\s+(cu[A-Z]\w*)\s*\(")
 NVML_FUNCTION = re.compile(r"\b(nvml[A-Z]\w*)\s*\(")
 TYPEDEF = re.compile(r"\bPFN_(cu[A-Z][A-Za-z0-9]*?)_v\d{4,5}((?:_ptds|_ptsz)?)\b")
 SUFFIX = re.compile(r"(_v\d+|_ptds|_ptsz)+$")
+# What names processes: a function by its name, a structure by a member, or by a structure in it.
+PROCESS_NAME = re.compile(r"Process|Pids?(?![a-z])|Accounting")
+PROCESS_MEMBER = re.compile(r"\b\w*(?:[pP]ids?|procArray|procUtilArray|ProcUtilArray)\s*[;\[]")
+STRUCTURE = re.compile(r"typedef struct\s*\w*\s*\{([^{}]*)\}\s*([\w\s,]+);")
+ALIAS = re.compile(r"typedef (\w+) (\w+);")
+PROTOTYPE = re.compile(r"\b(nvml[A-Z]\w*)\s*\(([^()]*)\)\s*;")
 
 
 class Entry(NamedTuple):
@@ -29,7 +35,8 @@ class Entry(NamedTuple):
 
     name: str
     library: str  # "cuda" or "nvml"
-    typed: bool  # its prototype is in cuda.h or nvml.h, not only its name known
+    typed: bool  # its prototype is in cuda.h, nvml.h or undeclared.h, not only its name known
+    shows_processes: bool = False  # by its name or its arguments: no wildcard may pass it on
 
     @property
     def base(self) -> str:
@@ -72,9 +79,55 @@ def nvml_entries(include: str, compiler: str) -> list[Entry]:
     """Every function that nvml.h declares, the unversioned and the versioned names."""
     path = os.path.join(include, "nvml.h")
     names: set[str] = set()
+    processes: set[str] = set()
     for defines in (("NVML_NO_UNVERSIONED_FUNC_DEFS",), ()):
-        names |= set(NVML_FUNCTION.findall(expand([path], defines, compiler)))
-    return [Entry(name, "nvml", True) for name in sorted(names)]
+        text = expand([path], defines, compiler)
+        names |= set(NVML_FUNCTION.findall(text))
+        processes |= showing_processes(text)
+    return [Entry(name, "nvml", True, name in processes) for name in sorted(names)]
+
+
+def showing_processes(text: str) -> set[str]:
+    """The functions of the preprocessed nvml.h that name, list or count processes."""
+    members = {
+        name.strip(): body for body, names in STRUCTURE.findall(text) for name in names.split(",")
+    }
+    members |= {alias: name + ";" for name, alias in ALIAS.findall(text)}
+    found = {name for name, body in members.items() if PROCESS_MEMBER.search(body)}
+    before = -1
+    while before != len(found):
+        before = len(found)
+        of = re.compile(rf"\b(?:{'|'.join(sorted(found))})\b")
+        found |= {name for name, body in members.items() if of.search(body)}
+    return {
+        name
+        for name, parameters in PROTOTYPE.findall(text)
+        if PROCESS_NAME.search(name) or of.search(parameters)
+    }
+
+
+def undeclared_entries(exports: str, prototypes: str) -> list[Entry]:
+    """The drivers' exports that no header names; PROTOTYPES declares those whose type is known."""
+    with open(prototypes, encoding="utf-8") as declared:
+        typed = set(PROTOTYPE.findall(declared.read()))
+    typed_names = {name for name, _ in typed}
+    with open(exports, encoding="utf-8") as lines:
+        names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    return [
+        Entry(name, "nvml" if name.startswith("nvml") else "cuda", name in typed_names)
+        for name in names
+    ]
+
+
+def all_entries(include: str, folder: str, compiler: str) -> list[Entry]:
+    """Every export of the driver's libraries, libcuda's first. FOLDER has exports.list."""
+    entries = cuda_entries(include, compiler) + nvml_entries(include, compiler)
+    known = {entry.name for entry in entries}
+    more = undeclared_entries(
+        os.path.join(folder, "exports.list"), os.path.join(folder, "src", "undeclared.h")
+    )
+    entries += [entry for entry in more if entry.name not in known]
+    return sorted(entries, key=lambda entry: (entry.library, entry.name))
 
 
 def typedef_bases(include: str) -> set[str]:

@@ -9,10 +9,13 @@ from .headers import Entry
 
 OURS = ("charged", "freed", "metered", "virtualised")
 PASSED = "passed"
+# A function that answers "not supported"; an export that is the driver's alone.
+REFUSED, ABSENT = "refused", "absent"
+KINDS = (*OURS, PASSED, REFUSED, ABSENT)
 
 
 class Rule(NamedTuple):
-    """One line: a kind, a pattern of export names, and for what is passed on the reason."""
+    """One line: a kind, a pattern of export names, and the reason where no function is ours."""
 
     kind: str
     pattern: str
@@ -32,10 +35,10 @@ def read(path: str) -> list[Rule]:
                 continue
             kind, pattern = words[0], words[1] if len(words) > 1 else ""
             reason = words[2].strip() if len(words) > 2 else ""
-            if kind not in (*OURS, PASSED) or not pattern or (kind == PASSED and not reason):
+            if kind not in KINDS or not pattern or (kind not in OURS and not reason):
                 raise PolicyError(
-                    f"{path}:{number}: want KIND PATTERN [REASON], kind one of "
-                    f"{' '.join((*OURS, PASSED))}; a passed one needs its reason"
+                    f"{path}:{number}: expected KIND PATTERN [REASON], kind one of "
+                    f"{' '.join(KINDS)}; {PASSED}, {REFUSED} and {ABSENT} need a reason"
                 )
             rules.append(Rule(kind, pattern, reason))
     return rules
@@ -44,19 +47,21 @@ def read(path: str) -> list[Rule]:
 def assign(entries: list[Entry], rules: list[Rule]) -> dict[str, Rule]:
     """The first rule that matches each entry's name, or the name without its suffixes.
 
-    Raises PolicyError: an entry that no rule names, or a rule that names none.
+    Raises PolicyError: an entry that no rule names, one that shows processes and is passed on by a
+    wildcard, or a rule that names none.
     """
     used: set[Rule] = set()
     assigned: dict[str, Rule] = {}
     missing: list[str] = []
     for entry in entries:
         for rule in rules:
-            if rule.kind == PASSED:
-                match = fnmatch.fnmatchcase(entry.base, rule.pattern)
-            else:
+            if rule.kind in OURS:
                 # A policy function has one signature, so it is named exactly.
                 match = entry.name == rule.pattern
-            if match:
+            else:
+                match = fnmatch.fnmatchcase(entry.base, rule.pattern)
+            wildcard = rule.kind == PASSED and "*" in rule.pattern
+            if match and not (wildcard and entry.shows_processes):
                 assigned[entry.name] = rule
                 used.add(rule)
                 break

@@ -19,7 +19,7 @@ softgpu_cuda := init errors procaddress device attribute context context_query c
   graph_query graph_exec graph_update host_function window ipc ipc_event gate checkpoint ptx \
   module_image module_memory cubin module library function occupancy launch stream event
 softgpu_nvml := nvml_init nvml_device nvml_memory nvml_usage nvml_processes nvml_pid nvml_event nvml_ecc \
-  nvml_limits nvml_topology nvml_mig nvml_gate
+  nvml_limits nvml_topology nvml_mig nvml_private nvml_gate
 
 softgpu_objects = $(patsubst %,$(SOFTGPU_OUT)/obj/%.o,$(1))
 

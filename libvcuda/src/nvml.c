@@ -1,6 +1,6 @@
-/* What NVML says about the container's GPUs: its memory, its utilisation, its processes.  */
+/* What NVML says about the container's GPUs: its memory and its utilisation.  */
 
-#include <string.h>
+#include "nvml_gpu.h"
 
 #include "charge.h"
 #include "device.h"
@@ -8,14 +8,23 @@
 #include "pages.h"
 #include "slot.h"
 
-/* The limits entry of DEVICE; -1 when this container has no slice of it.  */
+nvmlReturn_t
+vcuda_nvml_gpu (nvmlDevice_t device, int *gpu)
+{
+  char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+  *gpu = -1;
+  nvmlReturn_t rc = real.nvmlDeviceGetUUID (device, uuid, sizeof uuid);
+  if (rc == NVML_SUCCESS)
+    *gpu = vcuda_gpu_of_uuid (uuid);
+  return rc;
+}
+
 static int
 gpu_of (nvmlDevice_t device)
 {
-  char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
-  if (real.nvmlDeviceGetUUID (device, uuid, sizeof uuid) != NVML_SUCCESS)
-    return -1;
-  return vcuda_gpu_of_uuid (uuid);
+  int gpu;
+  vcuda_nvml_gpu (device, &gpu);
+  return gpu;
 }
 
 static void
@@ -72,95 +81,4 @@ vcuda_nvmlDeviceGetUtilizationRates (nvmlDevice_t device, nvmlUtilization_t *uti
   utilisation->memory = utilisation->gpu ? utilisation->memory * share / 100 : 0;
   utilisation->gpu = share;
   return rc;
-}
-
-struct process
-{
-  unsigned pid;
-  unsigned long long bytes;
-};
-
-/* The container's live processes on GPU, at most VCUDA_MAX_PROCESSES.  */
-static unsigned
-processes_of (int gpu, struct process *list)
-{
-  struct vcuda_usage *usage = vcuda_pages.usage;
-  vcuda_slots_reclaim_sometimes ();
-  unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_ACQUIRE);
-  unsigned count = 0;
-  for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
-    {
-      const struct vcuda_usage_slot *slot = &usage->slot[i];
-      struct process process
-          = { .pid = __atomic_load_n (&slot->pid, __ATOMIC_RELAXED),
-              .bytes = __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_RELAXED) };
-      if (process.pid && (process.bytes || __atomic_load_n (&slot->busy_ns[gpu], __ATOMIC_RELAXED)))
-        list[count++] = process;
-    }
-  return count;
-}
-
-/* NVML's protocol: *COUNT is the room on entry and the number on return, and too little room is an
-   error that says how much is needed. WRITE fills one entry.  */
-static nvmlReturn_t
-answer (int gpu, unsigned *count, void *infos, void (*write) (void *, unsigned, struct process))
-{
-  struct process list[VCUDA_MAX_PROCESSES];
-  unsigned found = processes_of (gpu, list);
-  unsigned room = infos ? *count : 0;
-  *count = found;
-  if (found > room)
-    return NVML_ERROR_INSUFFICIENT_SIZE;
-  for (unsigned i = 0; i < found; i++)
-    write (infos, i, list[i]);
-  return NVML_SUCCESS;
-}
-
-static void
-write_v1 (void *infos, unsigned at, struct process process)
-{
-  nvmlProcessInfo_v1_t *info = (nvmlProcessInfo_v1_t *) infos + at;
-  *info = (nvmlProcessInfo_v1_t){ .pid = process.pid, .usedGpuMemory = process.bytes };
-}
-
-static void
-write_v2 (void *infos, unsigned at, struct process process)
-{
-  const unsigned no_instance = 0xffffffff;
-  nvmlProcessInfo_v2_t *info = (nvmlProcessInfo_v2_t *) infos + at;
-  *info = (nvmlProcessInfo_v2_t){ .pid = process.pid,
-                                  .usedGpuMemory = process.bytes,
-                                  .gpuInstanceId = no_instance,
-                                  .computeInstanceId = no_instance };
-}
-
-#define PROCESSES(call, write)                                                                     \
-  do                                                                                               \
-    {                                                                                              \
-      if (!vcuda_ready ())                                                                         \
-        return NVML_ERROR_UNKNOWN;                                                                 \
-      int gpu = count ? gpu_of (device) : -1;                                                      \
-      return gpu >= 0 ? answer (gpu, count, infos, write) : call;                                  \
-    }                                                                                              \
-  while (0)
-
-nvmlReturn_t
-vcuda_nvmlDeviceGetComputeRunningProcesses (nvmlDevice_t device, unsigned int *count,
-                                            nvmlProcessInfo_v1_t *infos)
-{
-  PROCESSES (real.nvmlDeviceGetComputeRunningProcesses (device, count, infos), write_v1);
-}
-
-nvmlReturn_t
-vcuda_nvmlDeviceGetComputeRunningProcesses_v2 (nvmlDevice_t device, unsigned int *count,
-                                               nvmlProcessInfo_v2_t *infos)
-{
-  PROCESSES (real.nvmlDeviceGetComputeRunningProcesses_v2 (device, count, infos), write_v2);
-}
-
-nvmlReturn_t
-vcuda_nvmlDeviceGetComputeRunningProcesses_v3 (nvmlDevice_t device, unsigned int *count,
-                                               nvmlProcessInfo_t *infos)
-{
-  PROCESSES (real.nvmlDeviceGetComputeRunningProcesses_v3 (device, count, infos), write_v2);
 }

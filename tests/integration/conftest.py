@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import stat
@@ -86,6 +87,11 @@ def files(session_folder: str) -> Files:
     built = os.path.join(REPOSITORY, "build/softgpu/vcuda-workload")
     if os.path.exists(built):
         programs["/usr/bin/vcuda-workload"] = built
+    for smi in glob.glob(
+        os.path.join(REPOSITORY, "build/genuine/*/usr/lib/nvidia/current/nvidia-smi")
+    ):
+        version = os.path.relpath(smi, os.path.join(REPOSITORY, "build/genuine")).split(".")[0]
+        programs[f"/usr/bin/nvidia-smi-{version}"] = smi
     tree, layer, packed = (os.path.join(folder, name) for name in ("rootfs", "layer.tar", "image"))
     try:
         rootfs.build(tree, programs)

@@ -99,14 +99,17 @@ def test_nvidia_smi_inside_shows_the_slice(sharing: Engine, container: str) -> N
       vcuda-workload hold --bytes 256MiB --seconds 100 >/tmp/held &
       until [ -s /tmp/held ]; do sleep 0.01; done
       nvidia-smi
+      for genuine in /usr/bin/nvidia-smi-*; do [ ! -e $genuine ] || $genuine || exit; done
     """
     asked = asking(sharing, core=30, memory_bytes=LIMIT)
     result = sharing.run(container, ["sh", "-c", script], **asked)
     assert result.rc == 0, result.stderr
     # One GPU: what is used of it, and the limit in place of its size.
+    # Also by NVIDIA's own programs, where packaging/genuine-driver could fetch them.
+    shown = result.stdout.count("NVIDIA-SMI")
     memory = re.findall(r"(\d+) ?(?:MiB)? */ *(\d+) ?MiB", result.stdout)
-    assert memory == [("256", str(LIMIT // MIB))]
-    assert "vcuda-workload" in result.stdout
+    assert memory == [("256", str(LIMIT // MIB))] * shown
+    assert result.stdout.count("vcuda-workload") == shown
 
 
 @pytest.mark.parametrize(("setting", "word"), [("no", 0), ("yes", 1)])

@@ -30,7 +30,7 @@ def include() -> str:
 
 @pytest.fixture(scope="module")
 def entries(include):
-    return headers.cuda_entries(include, "gcc") + headers.nvml_entries(include, "gcc")
+    return headers.all_entries(include, os.path.join(TOP, "libvcuda"), "gcc")
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,11 @@ def exports(built):
     return {line.split()[-1] for line in listing.splitlines()}
 
 
-def test_every_entry_point_of_the_headers_is_exported_and_nothing_else(entries, exports):
-    assert exports == {entry.name for entry in entries}
+def test_every_known_entry_point_is_exported_and_nothing_else(entries, exports):
+    rules = policy.assign(entries, policy.read(POLICY))
+    left_out = {name for name, rule in rules.items() if rule.kind == policy.ABSENT}
+    assert exports == {entry.name for entry in entries} - left_out
+    assert left_out == {entry.name for entry in entries if entry.name.startswith("cudbg")}
 
 
 def test_every_entry_point_of_the_12_x_headers_is_exported(exports):
@@ -98,6 +101,24 @@ def test_a_new_version_of_a_charged_entry_point_is_an_error(entries):
     rules = policy.read(POLICY)
     with pytest.raises(policy.PolicyError, match="cuMemAlloc_v3"):
         policy.assign([*entries, headers.Entry("cuMemAlloc_v3", "cuda", True)], rules)
+
+
+# What a list of processes would be called next.
+NEWER_LISTS = [
+    "nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v4(nvmlDevice_t device, int *n);",
+    "typedef struct { unsigned int pid; } new_t; nvmlReturn_t nvmlDeviceGetNew(new_t *answer);",
+    "typedef struct { int a; unsigned int pids[8]; } a_t; typedef a_t b_t;"
+    "typedef struct { b_t *deep; } c_t; nvmlReturn_t nvmlDeviceGetDeep(c_t *answer);",
+]
+
+
+@pytest.mark.parametrize("text", NEWER_LISTS, ids=["by name", "by a member", "by a type in a type"])
+def test_a_new_function_that_shows_processes_is_an_error(entries, text):
+    (name,) = headers.showing_processes(text)
+    new = headers.Entry(name, "nvml", True, True)
+    with pytest.raises(policy.PolicyError) as refused:
+        policy.assign([*entries, new], policy.read(POLICY))
+    assert f"on no list: {name};" in str(refused.value)
 
 
 def test_the_shim_loads_with_c_libraries_since_glibc_2_17(built):

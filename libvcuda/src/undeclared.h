@@ -1,0 +1,10 @@
+/* Prototypes of what the driver's libraries export and no header declares (exports.list). Only what
+   has a policy of ours needs one.  */
+
+#ifndef VCUDA_UNDECLARED_H
+#define VCUDA_UNDECLARED_H
+
+/* *TABLE is a table of private functions, ID its 16 bytes of UUID.  */
+nvmlReturn_t nvmlInternalGetExportTable (const void **table, const void *id);
+
+#endif
