@@ -6,6 +6,7 @@ no process of its image runs, but what its volumes hold may change under our eye
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -15,6 +16,7 @@ from vcuda_oci.edits import HOOK_SECONDS
 from vcuda_oci.errors import VcudaError
 
 from . import device_rules, root_paths, syscalls
+from .root_paths import Root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,9 +54,12 @@ def attach(edits: Edits, process: int, root: str, driver_root: str) -> None:
     except (OSError, NotImplementedError) as error:
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _MEND) from error
     user, group = _ids_of_root(process)
+    host_devices = root_paths.host_devices()
+    with open(os.open("mountinfo", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)) as lines:
+        shared = root_paths.shared_mounts(lines.read())
     syscalls.setns(container)
     try:
-        inside = _open_folder(root)
+        inside = Root(_open_folder(root), host_devices, shared)
         # What is made in a user namespace's file systems belongs to somebody whom it knows.
         syscalls.set_file_ids(user, group)
         for mount, place in mounts:
@@ -128,11 +133,13 @@ def _node_mount(driver_root: str, node: DeviceNode, process: int) -> int | None:
     return _source(driver_root.rstrip("/") + node.path, ["nosuid", "noexec"])
 
 
-def _lay(root: int, place: str, mount: int) -> None:
+def _lay(root: Root, place: str, mount: int) -> None:
     try:
-        target = root_paths.make_target(root, place, mount)
+        target = root.make_target(place, mount)
         # The wrapper or an earlier hook of the same container was here.
         if not root_paths.same_file(target, mount):
+            if root.is_shared(target):
+                raise OSError(errno.EXDEV, "it is in a volume that shares its mounts with the host")
             syscalls.attach_mount(mount, target)
         os.close(target)
         os.close(mount)
@@ -142,22 +149,17 @@ def _lay(root: int, place: str, mount: int) -> None:
         ) from error
 
 
-def _make_node(root: int, node: DeviceNode, mount: int | None) -> None:
+def _make_node(root: Root, node: DeviceNode, mount: int | None) -> None:
     if mount is not None:
         _lay(root, node.path, mount)
         return
     try:
-        folder = root_paths.make_folder(root, os.path.dirname(node.path))
-        name, number = os.path.basename(node.path), os.makedev(node.major, node.minor)
-        before = os.umask(0)
+        folder = root.make_folder(os.path.dirname(node.path))
         try:
-            os.mknod(name, 0o666 | stat.S_IFCHR, number, dir_fd=folder)
-        except FileExistsError:
-            there = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if not (stat.S_ISCHR(there.st_mode) and there.st_rdev == number):
-                raise
+            if not _has_node(folder, node):
+                root.must_own(folder)
+                _make_node_in(folder, node)
         finally:
-            os.umask(before)
             os.close(folder)
     except OSError as error:
         raise VcudaError(
@@ -165,17 +167,36 @@ def _make_node(root: int, node: DeviceNode, mount: int | None) -> None:
         ) from error
 
 
-def _remove_node(root: int, node: DeviceNode) -> None:
+def _make_node_in(folder: int, node: DeviceNode) -> None:
+    number = os.makedev(node.major, node.minor)
+    before = os.umask(0)
+    try:
+        os.mknod(os.path.basename(node.path), 0o666 | stat.S_IFCHR, number, dir_fd=folder)
+    except FileExistsError:
+        if not _has_node(folder, node):
+            raise
+    finally:
+        os.umask(before)
+
+
+def _remove_node(root: Root, node: DeviceNode) -> None:
     """An engine that gives every GPU may have made it; the rules deny it in any case."""
-    folder = root_paths.open_path(root, os.path.dirname(node.path))
+    folder = root.open_path(os.path.dirname(node.path))
     if folder is None:
         return
-    name = os.path.basename(node.path)
     try:
-        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISCHR(there.st_mode) and there.st_rdev == os.makedev(node.major, node.minor):
-            os.unlink(name, dir_fd=folder)
+        if root.is_own(folder) and _has_node(folder, node):
+            os.unlink(os.path.basename(node.path), dir_fd=folder)
     except OSError:
         pass
     finally:
         os.close(folder)
+
+
+def _has_node(folder: int, node: DeviceNode) -> bool:
+    try:
+        there = os.stat(os.path.basename(node.path), dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    number = os.makedev(node.major, node.minor)
+    return stat.S_ISCHR(there.st_mode) and there.st_rdev == number

@@ -1,12 +1,18 @@
-"""Files of a container's root, reached without ever leaving it.
+"""Files of a container's root, reached without ever leaving it, and made only where it owns them.
 
 The image decides what its paths are, and other containers may change them under our eyes: each path
 is resolved by openat2 inside the root, and what is used afterwards is the descriptor, never the
 path. Source: CVE-2024-0132, -0133, -0134.
+
+A path inside may also lead into a volume, such as the host's own /dev: what is made or removed there
+is made or removed for everybody. A mount counts as the container's own if it is its root's, or a
+tmpfs that this mount namespace does not have. In all others nothing is made or removed; a mount may
+still be laid over what is there, for the container alone.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -16,53 +22,103 @@ _IN_ROOT = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
 # A name that was just found missing is made and opened as itself: whoever puts a link there in
 # between gets an error.
 _ITSELF = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS
+_TMPFS = 0x01021994
 
 
-def open_path(root: int, path: str) -> int | None:
-    """An O_PATH descriptor of `path` inside `root`, symlinks followed inside; None: not there."""
-    try:
-        return syscalls.openat2(root, path, os.O_PATH, _IN_ROOT)
-    except FileNotFoundError:
-        return None
+class Root:
+    """A container's root, by an O_PATH descriptor.
 
+    host_devices: the file systems of the runtime's mount namespace, by st_dev. shared: the
+    container's mounts whose own mounts appear elsewhere too, by id.
+    """
 
-def make_folder(root: int, path: str) -> int:
-    """An O_PATH descriptor of the folder, made with its parents where they are missing."""
-    parts = [part for part in path.split("/") if part]
-    found = os.dup(root)
-    for depth, part in enumerate(parts, 1):
-        inner = open_path(root, "/".join(parts[:depth]))
-        if inner is None:
-            try:
-                os.mkdir(part, 0o755, dir_fd=found)
-                inner = syscalls.openat2(found, part, os.O_PATH | os.O_DIRECTORY, _ITSELF)
-            finally:
+    def __init__(
+        self,
+        descriptor: int,
+        host_devices: frozenset[int] = frozenset(),
+        shared: frozenset[int] = frozenset(),
+    ) -> None:
+        self._root, self._host_devices, self._shared = descriptor, host_devices, shared
+        self._mount = syscalls.mount_id(descriptor)
+
+    def is_own(self, place: int) -> bool:
+        """Whether what is made at this descriptor is the container's alone."""
+        if syscalls.mount_id(place) == self._mount:
+            return True
+        is_fresh = os.fstat(place).st_dev not in self._host_devices
+        return is_fresh and syscalls.file_system_type(place) == _TMPFS
+
+    def is_shared(self, place: int) -> bool:
+        """Whether a mount that is laid over this one of a volume appears on the host as well."""
+        mount = syscalls.mount_id(place)
+        return mount != self._mount and mount in self._shared
+
+    def open_path(self, path: str) -> int | None:
+        """An O_PATH descriptor of `path`, symlinks followed inside; None: not there."""
+        try:
+            return syscalls.openat2(self._root, path, os.O_PATH, _IN_ROOT)
+        except FileNotFoundError:
+            return None
+
+    def make_folder(self, path: str) -> int:
+        """An O_PATH descriptor of the folder, made with its parents where they are missing."""
+        parts = [part for part in path.split("/") if part]
+        found = os.dup(self._root)
+        for depth, part in enumerate(parts, 1):
+            inner = self.open_path("/".join(parts[:depth]))
+            if inner is None:
+                try:
+                    self.must_own(found)
+                    os.mkdir(part, 0o755, dir_fd=found)
+                    inner = syscalls.openat2(found, part, os.O_PATH | os.O_DIRECTORY, _ITSELF)
+                finally:
+                    os.close(found)
+            else:
                 os.close(found)
-        else:
-            os.close(found)
-        found = inner
-    return found
-
-
-def make_file(root: int, path: str) -> int:
-    """An O_PATH descriptor of the file, made empty where it is missing."""
-    found = open_path(root, path)
-    if found is not None:
+            found = inner
         return found
-    folder = make_folder(root, os.path.dirname(path))
-    try:
-        name = os.path.basename(path)
-        flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC
-        os.close(os.open(name, flags, 0o644, dir_fd=folder))
-        return syscalls.openat2(folder, name, os.O_PATH, _ITSELF)
-    finally:
-        os.close(folder)
+
+    def make_file(self, path: str) -> int:
+        """An O_PATH descriptor of the file, made empty where it is missing."""
+        found = self.open_path(path)
+        if found is not None:
+            return found
+        folder = self.make_folder(os.path.dirname(path))
+        try:
+            self.must_own(folder)
+            name = os.path.basename(path)
+            flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC
+            os.close(os.open(name, flags, 0o644, dir_fd=folder))
+            return syscalls.openat2(folder, name, os.O_PATH, _ITSELF)
+        finally:
+            os.close(folder)
+
+    def make_target(self, path: str, source: int) -> int:
+        """What a mount of `source` can be laid over: a folder over a folder, else a file."""
+        is_folder = stat.S_ISDIR(os.fstat(source).st_mode)
+        return self.make_folder(path) if is_folder else self.make_file(path)
+
+    def must_own(self, place: int) -> None:
+        """Raises OSError (EXDEV): this is in a volume."""
+        if not self.is_own(place):
+            raise OSError(errno.EXDEV, "it is missing, and would be made in a volume")
 
 
-def make_target(root: int, path: str, source: int) -> int:
-    """What a mount of `source` can be laid over: a folder over a folder, else a file."""
-    is_folder = stat.S_ISDIR(os.fstat(source).st_mode)
-    return make_folder(root, path) if is_folder else make_file(root, path)
+def host_devices() -> frozenset[int]:
+    """The file systems that this process's mount namespace has, by st_dev."""
+    with open("/proc/self/mountinfo") as lines:
+        pairs = [line.split(" ", 3)[2].split(":") for line in lines]
+    return frozenset(os.makedev(int(major), int(minor)) for major, minor in pairs)
+
+
+def shared_mounts(mountinfo: str) -> frozenset[int]:
+    """The ids of mounts in a peer group. Source: proc(5), /proc/<pid>/mountinfo."""
+    rows = [line.split(" ") for line in mountinfo.splitlines()]
+    return frozenset(
+        int(row[0])
+        for row in rows
+        if any(word.startswith("shared:") for word in row[6 : row.index("-", 6)])
+    )
 
 
 def same_file(one: int, other: int) -> bool:

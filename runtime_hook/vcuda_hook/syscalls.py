@@ -8,6 +8,8 @@ import os
 # The same on every machine. Source: include/uapi/asm-generic/unistd.h.
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
 _BPF = {"x86_64": 321, "aarch64": 280}
+_STATX = {"x86_64": 332, "aarch64": 291}
+_STATX_MNT_ID, _OFFSET_OF_MNT_ID = 0x1000, 144
 
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x04, 8, 0x10
 _OPEN_TREE_CLONE = 1
@@ -66,6 +68,23 @@ def set_file_ids(user: int, group: int) -> None:
     """Whose files this thread makes, and by whose rights it finds them: setfsuid(2)."""
     _libc.setfsgid(ctypes.c_uint(group))
     _libc.setfsuid(ctypes.c_uint(user))
+
+
+def mount_id(descriptor: int) -> int:
+    """The mount that a descriptor is of, as /proc/<pid>/mountinfo numbers it. Since Linux 5.8."""
+    found = (ctypes.c_uint64 * 32)()  # struct statx
+    flags, mask = ctypes.c_int(_AT_EMPTY_PATH), ctypes.c_uint(_STATX_MNT_ID)
+    number = _STATX[os.uname().machine]
+    _call(number, ctypes.c_int(descriptor), b"", flags, mask, ctypes.byref(found))
+    return int(found[_OFFSET_OF_MNT_ID // 8])
+
+
+def file_system_type(descriptor: int) -> int:
+    """The magic number of its file system. Source: statfs(2)."""
+    found = (ctypes.c_long * 32)()
+    if _libc.fstatfs(ctypes.c_int(descriptor), ctypes.byref(found)) != 0:
+        _fail()
+    return int(found[0])
 
 
 def bpf(command: int, attributes: ctypes.Structure) -> int:

@@ -22,7 +22,8 @@ class Ground:
         (self.inside / "etc").mkdir(parents=True)
         (self.outside / "folder").mkdir(parents=True)
         (self.outside / "file").write_text("the host's")
-        self.root = os.open(self.inside, os.O_PATH | os.O_DIRECTORY)
+        self.descriptor = os.open(self.inside, os.O_PATH | os.O_DIRECTORY)
+        self.root = root_paths.Root(self.descriptor)
         self.before = self.listing()
 
     def listing(self) -> list[str]:
@@ -33,7 +34,7 @@ class Ground:
 def ground(tmp_path: Path) -> Iterator[Ground]:
     ground = Ground(tmp_path)
     yield ground
-    os.close(ground.root)
+    os.close(ground.descriptor)
     assert ground.listing() == ground.before
     assert (ground.outside / "file").read_text() == "the host's"
 
@@ -62,8 +63,8 @@ def replace_by_link(path: Path, target: Path) -> None:
 
 # Right after a step, where a link stands then, of what it leads to, and what the next step says.
 MOMENTS = {
-    "was missing, link to a file": (root_paths, "open_path", "file", errno.EEXIST),
-    "was missing, link to nothing": (root_paths, "open_path", "missing", errno.EEXIST),
+    "was missing, link to a file": (root_paths.Root, "open_path", "file", errno.EEXIST),
+    "was missing, link to nothing": (root_paths.Root, "open_path", "missing", errno.EEXIST),
     "a file was made": (os, "open", "file", errno.ELOOP),
     "a folder was made": (os, "mkdir", "folder", errno.ELOOP),
     "a folder on the way was made": (os, "mkdir", "folder", errno.ELOOP),
@@ -79,15 +80,15 @@ def test_a_link_at_the_wrong_moment_is_not_followed(
     right_after(
         *(monkeypatch, owner, step), lambda: replace_by_link(place, ground.outside / target)
     )
-    make = root_paths.make_folder if step == "mkdir" else root_paths.make_file
+    make = ground.root.make_folder if step == "mkdir" else ground.root.make_file
     with pytest.raises(OSError) as refused:
-        make(ground.root, path + "/deeper" * ("on the way" in moment))
+        make(path + "/deeper" * ("on the way" in moment))
     assert refused.value.errno == said
 
 
 def test_a_link_that_was_there_before_leads_to_a_place_inside(ground: Ground) -> None:
     (ground.inside / "outside").mkdir()
     (ground.inside / "etc/way").symlink_to("/outside")
-    made = root_paths.make_folder(ground.root, "/etc/way/folder")
+    made = ground.root.make_folder("/etc/way/folder")
     assert os.readlink(f"/proc/self/fd/{made}") == str(ground.inside / "outside/folder")
     os.close(made)
