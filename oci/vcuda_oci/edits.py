@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .host import DeviceNode, Host
 
 READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
-_READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
+READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
 SHIMMED = tuple(names.PRIVATE_DRIVER)
 # Where 32-bit programs look, by where the others do.
 _32_BIT_FOLDER = {
@@ -104,14 +104,14 @@ def edits_for(
     add = edits.mounts.append
     for path in host.services:
         if driver_files.is_wanted_service(path, asked):
-            add((host.root + path, path, _READ_WRITE))
+            add((host.root + path, path, READ_WRITE))
     extra = [destination for _, destination in paths.extra_mounts]
     if host.software_state and names.SOFTWARE_GPU_STATE not in extra:
-        add((host.software_state, names.SOFTWARE_GPU_STATE, _READ_WRITE))
+        add((host.software_state, names.SOFTWARE_GPU_STATE, READ_WRITE))
     for source, destination in paths.extra_mounts:
-        add((source, destination, _READ_WRITE))
+        add((source, destination, READ_WRITE))
     add((paths.pages + "/limits", names.GUEST_LIMITS, [*READ_ONLY, "noexec"]))
-    add((paths.pages + "/usage", names.GUEST_USAGE, _READ_WRITE))
+    add((paths.pages + "/usage", names.GUEST_USAGE, READ_WRITE))
     if paths.hook:
         edits.hooks.append(("poststop", as_hook([*paths.hook, allocation.id])))
     if paths.procfs_hook:

@@ -166,6 +166,7 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         place = settings.state_dir
         if not request.is_the_agents(asked, (os.path.normpath(place), os.path.realpath(place))):
             return None
+    _refuse_beside_a_slice(spec, asked)
     owner = owner_of(annotations, creation.container_id)
     if not owner.is_pod:
         owner.engine = engine_name.noted(spec, annotations, creation.bundle, owner.container_id)
@@ -208,6 +209,18 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         granted.undo(creation)
         raise
     return granted
+
+
+def _refuse_beside_a_slice(spec: Any, asked: request.Asked) -> None:
+    """Raises VcudaError: the engine has injected a named slice. One of both would be lost."""
+    mounts = spec.get("mounts")
+    for mount in mounts if isinstance(mounts, list) else ():
+        if not isinstance(mount, dict) or mount.get("destination") != names.GUEST_LIMITS:
+            continue
+        if f"/containers/{names.SLICE_PREFIX}" in str(mount.get("source")):
+            raise VcudaError(
+                "a share, and a slice by CDI beside it", asked.where, "ask for one of the two"
+            )
 
 
 def may_be_decided(owner: Owner, settings: Config) -> bool:

@@ -49,6 +49,8 @@ POD_LOOKUP = "pods.sock"
 # The CDI devices, as in `--device vcuda.io/gpu=0`, and where engines look for their spec.
 CDI_KIND = "vcuda.io/gpu"
 CDI_SPEC = "/var/run/cdi/vcuda.json"
+# How the ids of named slices begin. No container's id has an @.
+SLICE_PREFIX = "cdi@"
 
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 NVIDIA_DRIVER_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"

@@ -20,6 +20,8 @@ from .root_paths import Root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from vcuda_oci.edits import Edits
     from vcuda_oci.host import DeviceNode
 
@@ -28,11 +30,14 @@ _ATTRIBUTES = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8}
 _MEND = "use the runtime wrapper instead of the hook"
 
 
-def attach(edits: Edits, process: int, root: str, driver_root: str) -> None:
+def attach(
+    edits: Edits, process: int, root: str, driver_root: str, again: Collection[str] = ()
+) -> None:
     """Give a container its mounts, nodes and device rules; twice is once.
 
     process: a descriptor of /proc/<pid> of its first process. root: the container's root as its
-    mount namespace shows it before pivot_root. driver_root: where the nodes are on the host.
+    mount namespace shows it before pivot_root. driver_root: where the nodes are on the host. again:
+    places of mounts that are laid over the same file too, as the engine gave it other options.
 
     Raises VcudaError; the runtime then gives the container up, with all that was mounted in it.
     """
@@ -63,7 +68,7 @@ def attach(edits: Edits, process: int, root: str, driver_root: str) -> None:
         # What is made in a user namespace's file systems belongs to somebody whom it knows.
         syscalls.set_file_ids(user, group)
         for mount, place in mounts:
-            _lay(inside, place, mount)
+            _lay(inside, place, mount, place in again)
         for host_node, node in nodes:
             _make_node(inside, node, host_node)
         for node in edits.not_granted:
@@ -133,11 +138,11 @@ def _node_mount(driver_root: str, node: DeviceNode, process: int) -> int | None:
     return _source(driver_root.rstrip("/") + node.path, ["nosuid", "noexec"])
 
 
-def _lay(root: Root, place: str, mount: int) -> None:
+def _lay(root: Root, place: str, mount: int, again: bool = False) -> None:
     try:
         target = root.make_target(place, mount)
         # The wrapper or an earlier hook of the same container was here.
-        if not root_paths.same_file(target, mount):
+        if again or not root_paths.same_file(target, mount):
             if root.is_shared(target):
                 raise OSError(errno.EXDEV, "it is in a volume that shares its mounts with the host")
             syscalls.attach_mount(mount, target)

@@ -62,12 +62,20 @@ def _finish(spec: Any, settings: Config, state: State) -> None:
     more = edits.Edits()
     limits = mounts_of(spec).get(names.GUEST_LIMITS)
     if limits is not None:
+        if request.sees_every_device(spec):
+            raise VcudaError(
+                "a privileged container sees every GPU, a slice cannot hold it",
+                "CDI devices",
+                "start it without --privileged",
+            )
         _refuse_more_than_the_slice(limits, mounts_of(spec), gpus, facts)
         with BoundedMemory("the image"):
             own = image_libraries.find(spec, state.bundle, facts.libraries)
         shim = os.path.realpath(grant.SHIM)
         for path, source in edits.over_the_images(own, facts, shim).items():
             more.mounts.append((source, path, edits.READ_ONLY))
+    writable = _writable_again(spec, settings, facts)
+    more.mounts += writable
     if command := _procfs_hook(spec, state.bundle, settings, gpus):
         more.hooks.append(edits.procfs_hook(edits.Paths("", "", [], [], command)))
     if not more.mounts and not more.hooks:
@@ -76,7 +84,8 @@ def _finish(spec: Any, settings: Config, state: State) -> None:
 
     container = created_container.find("createRuntime", state)
     root = rootfs.path_of(spec, state.bundle)
-    attach.attach(more, container.process, root, facts.root)
+    again = [place for _, place, _ in writable]
+    attach.attach(more, container.process, root, facts.root, again)
     attach.run_hooks(more, "createRuntime", container.pid)
 
 
@@ -96,6 +105,29 @@ def mounts_of(spec: Any) -> dict[str, str]:
     """Sources by destination; of two on one place the last counts."""
     mounts = _objects(spec, "mounts")
     return {str(mount.get("destination")): str(mount.get("source")) for mount in mounts}
+
+
+def _writable_again(spec: Any, settings: Config, facts: Host) -> list[tuple[str, str, list[str]]]:
+    """Our mounts that the engine made read-only.
+
+    Docker 29 does so with every mount that is no user's volume, where the root is read-only.
+
+    A file of another source that somebody bound there stays as it is.
+    """
+    ours = {names.SOFTWARE_GPU_STATE: facts.software_state}
+    ours.update({place: source for source, place in settings.extra_mounts})
+    ours.update({path: facts.root + path for path in facts.services})
+    limits = mounts_of(spec).get(names.GUEST_LIMITS, "")
+    pages = os.path.dirname(os.path.realpath(limits))
+    if pages.startswith(f"{os.path.realpath(settings.state_dir)}/containers/{names.SLICE_PREFIX}"):
+        ours[names.GUEST_USAGE] = os.path.dirname(limits) + "/usage"
+    return [
+        (mount["source"], mount["destination"], edits.READ_WRITE)
+        for mount in _objects(spec, "mounts")
+        if "ro" in (mount.get("options") or ())
+        and mount.get("source") is not None
+        and ours.get(str(mount.get("destination"))) == mount["source"]
+    ]
 
 
 def _refuse_more_than_the_slice(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import stat
 
 from vcuda_oci import bundle, container_state, files, report
 from vcuda_oci.errors import VcudaError
@@ -30,12 +32,51 @@ class Container:
 
 
 def tell_engine(line: str, allocation: str) -> None:
-    """The line in the log of the runtime that called this hook; crun shows nothing of its hooks."""
+    """Write the line where the runtime that called this hook writes its own errors.
+
+    That is its log, and, where it throws away what hooks write (crun), its standard error: Podman
+    shows that one if the log holds more than one error.
+    """
     try:
         pid, _, command = _runtime_above(int(os.readlink("/proc/self")))
         report.log(command, line, allocation, os.readlink(f"/proc/{pid}/cwd"))
+        if _is_null(2):
+            _write_to_stderr_of(pid, line)
     except (OSError, ValueError):
         pass  # called by hand: nobody has a log
+
+
+def _is_null(descriptor: int) -> bool:
+    status = os.fstat(descriptor)
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 3)
+
+
+def _write_to_stderr_of(pid: int, line: str) -> None:
+    """Raises OSError: it has none, or is not ours to look into."""
+    descriptor = syscalls.descriptor_of(pid, 2)
+    try:
+        ready = select.poll()
+        ready.register(descriptor, select.POLLOUT)
+        if ready.poll(0):  # a pipe that nobody reads must not hold the container up
+            os.write(descriptor, (line + "\n").encode(errors="replace")[: select.PIPE_BUF])
+    finally:
+        os.close(descriptor)
+
+
+def bundle_of(state: State) -> str:
+    """The container's bundle.
+
+    crun names "/" where the container has a user namespace of its own: it has changed its working
+    folder by then. Then the runtime's own command line tells, if it is about this container.
+    """
+    if state.bundle != "/":
+        return state.bundle
+    try:
+        _, _, command = _runtime_above(int(os.readlink("/proc/self")))
+    except (OSError, ValueError):
+        return state.bundle
+    is_about_it = command.container_id == state.id and command.bundle.startswith("/")
+    return command.bundle if is_about_it else state.bundle
 
 
 def find(kind: str, state: State) -> Container:
@@ -77,8 +118,14 @@ def _runtime_above(pid: int) -> tuple[int, list[str], bundle.Command]:
         command = bundle.Command(words[1:])
         if command.creates:
             folder = os.readlink(f"/proc/{pid}/cwd")
-            return pid, command.state_query(os.readlink(f"/proc/{pid}/exe"), folder), command
+            return pid, command.state_query(_program(pid, words[0]), folder), command
     raise ProcessLookupError(3, "no runtime called this")
+
+
+def _program(pid: int, called: str) -> str:
+    """The runtime's file. crun may run a copy of itself, whose path is none ("/")."""
+    path = os.readlink(f"/proc/{pid}/exe")
+    return path if os.path.isfile(path) else called
 
 
 def _parent(pid: int) -> int:

@@ -47,6 +47,10 @@ def main() -> None:
         state = container_state.parse_state(container_state.read())
         if kind == BY_STATUS:
             kind = POSTSTOP if state.status == "stopped" else "createRuntime"
+        if kind != POSTSTOP and state.bundle == "/":
+            from . import created_container
+
+            state.bundle = created_container.bundle_of(state)
         if kind == POSTSTOP:
             poststop.release(config.load(settings), rest[0] if rest else "", state)
         elif kind == CDI:

@@ -4,10 +4,10 @@ The image decides what its paths are, and other containers may change them under
 is resolved by openat2 inside the root, and what is used afterwards is the descriptor, never the
 path. Source: CVE-2024-0132, -0133, -0134.
 
-A path inside may also lead into a volume, such as the host's own /dev: what is made or removed there
-is made or removed for everybody. A mount counts as the container's own if it is its root's, or a
-tmpfs that this mount namespace does not have. In all others nothing is made or removed; a mount may
-still be laid over what is there, for the container alone.
+A path inside may also lead into a volume, such as the host's own /dev: what is made or removed
+there is made or removed for everybody. A mount counts as the container's own if it is its root's,
+or a tmpfs that the runtime's mount namespace does not have. In all others nothing is made or
+removed; a mount may still be laid over what is there, for the container alone.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from vcuda_oci import claim, events, files, grant, pages_read, request
+from vcuda_oci import claim, events, files, grant, names, pages_read, request
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.identity import Owner
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from vcuda_oci.ledger import Ledger
     from vcuda_oci.request import Request
 
-# No container's id has an @, so none can come under a slice's record.
-_PREFIX = "cdi@"
+_PREFIX = names.SLICE_PREFIX
 # A CDI device's name that is a file's too. Source: CDI SPEC.md, "name".
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9])?", re.ASCII)
 # The names of whole GPUs.

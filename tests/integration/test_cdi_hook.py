@@ -108,6 +108,63 @@ def run_with(host: Host, devices: tuple[str, str], *args: str) -> Result:
     return host.podman.podman("run", "--rm", *words, *args)
 
 
+@pytest.fixture
+def host_of_crun(
+    start_engine: Callable[[str], Engine], product: Product, files: Files, scratch: str
+) -> Iterator[Host]:
+    """Podman on cgroup v2 with crun, which takes a preloaded library here: see CrunV2."""
+    crun, preload = start_engine("crun-v2").plain_runtime(), files.no_setrlimit
+    with open(scratch + "/crun", "w") as script:
+        script.write(f'#!/bin/sh\nLD_PRELOAD={preload} exec {crun} "$@"\n')
+    os.chmod(scratch + "/crun", 0o755)
+    for host in on(start_engine("podman-v2"), product):
+        with host.podman.using(scratch + "/crun"):
+            yield host
+
+
+USER_NAMESPACE = ["--uidmap=0:200000:65536", "--gidmap=0:200000:65536"]
+FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
+
+
+def test_a_slice_holds_under_crun_in_a_user_namespace(host_of_crun: Host) -> None:
+    """crun tells its hooks "/" as the bundle there."""
+    assert host_of_crun.vcuda("cdi", "generate", "--slice=train=core:30,memory:64MiB").rc == 0
+    podman = host_of_crun.podman
+    result = podman.podman("run", "--rm", *USER_NAMESPACE, *options(podman, "train"), IMAGE, *FILL)
+    assert (result.rc, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["exact_bytes"] == LIMIT
+
+
+@pytest.mark.parametrize("more", [[], USER_NAMESPACE], ids=["plain", "user namespace"])
+def test_the_reason_of_a_refusal_under_crun_reaches_podmans_user(
+    host_of_crun: Host, more: list[str]
+) -> None:
+    assert host_of_crun.vcuda("cdi", "generate").rc == 0
+    podman, demand = host_of_crun.podman, "--env=NVIDIA_REQUIRE_CUDA=cuda>=99.0"
+    refused = podman.podman("run", "--rm", demand, *more, *options(podman, "0"), IMAGE, "true")
+    assert refused.rc != 0
+    assert "vcuda-container-hook: env NVIDIA_REQUIRE_CUDA: 'cuda>=99.0'" in refused.stderr
+
+
+def test_a_slice_in_a_privileged_container_is_refused_with_the_reason(host: Host) -> None:
+    assert host.vcuda("cdi", "generate", "--slice=train=core:30,memory:64MiB").rc == 0
+    words = ["run", "--rm", "--privileged", *options(host.podman, "train"), IMAGE, "echo", "no"]
+    result = host.podman.podman(*words)
+    assert (result.rc != 0, result.stdout) == (True, "")
+    line = "CDI devices: a privileged container sees every GPU, a slice cannot hold it; start it"
+    assert line in result.stderr
+
+
+def test_a_slice_and_a_share_of_its_own_are_refused_together(host: Host, container: str) -> None:
+    assert host.vcuda("cdi", "generate", "--slice=train=core:30,memory:64MiB").rc == 0
+    words = ["--annotation=vcuda.io/core=20", *options(host.podman, "train"), IMAGE, "echo", "no"]
+    with host.podman.using(host.product.runtime):
+        result = host.podman.podman("run", "--rm", *words)
+    assert (result.rc != 0, result.stdout) == (True, "")
+    assert "annotations: a share, and a slice by CDI beside it; ask for one" in result.stderr
+    assert [held["id"] for held in host.product.allocations(host.podman)] == ["cdi@train"]
+
+
 @pytest.mark.parametrize(
     ("devices", "minors"), [(["1"], ["1"]), (["train"], ["0"]), (["0", "1"], ["0", "1"])]
 )

@@ -140,10 +140,11 @@ def test_what_does_not_fit_is_refused_in_one_line_and_leaves_nothing(
     result = hooked.run(wanted, "createRuntime", log=log)
     assert result.rc != 0
     assert result.stdout == ""
-    # crun shows nothing of what a hook says, so it stands in the engine's log too.
+    # crun throws away what a hook writes, so the hook finds the runtime's own log and stderr.
+    told = rf"vcuda-container-hook: placement: .*; ask for less.* \(allocation {container}\)"
     with open(log) as lines:
-        told = rf"vcuda-container-hook: placement: .*; ask for less.* \(allocation {container}\)"
         assert re.search(told, lines.read())
+    assert re.search(told, result.stderr)
 
 
 @pytest.mark.parametrize("place", ["usr/local", "usr/bin", "run"])

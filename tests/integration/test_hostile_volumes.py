@@ -1,4 +1,4 @@
-"""Volumes of the host where the hook makes things: the host's nodes and folders stay as they are."""
+"""Volumes of the host where the hook makes things: the host's files stay as they are."""
 
 from __future__ import annotations
 
