@@ -104,6 +104,29 @@ def test_every_list_of_processes_shows_the_containers_own(
     }
 
 
+ON_THE_FIRST = """
+import json
+import pynvml as nv
+nv.nvmlInit()
+gpu = nv.nvmlDeviceGetHandleByIndex(0)
+print(json.dumps([nv.nvmlDeviceGetUUID(gpu), nv.nvmlDeviceGetMemoryInfo(gpu).used > 0,
+                  len(nv.nvmlDeviceGetComputeRunningProcesses(gpu))]))
+"""
+
+
+def test_of_a_gpu_without_a_share_no_process_is_listed(
+    host: DriverRoot, new_guest: Callable[..., Guest]
+) -> None:
+    first, second = host.uuids
+    guest, neighbour = new_guest(share(second, GIB)), new_guest(share(first, 3 * GIB))
+    holder = neighbour.start(WORKLOAD, "hold", "--bytes", str(GIB), "--seconds", "60")
+    assert holder.stdout is not None and holder.stdout.readline()
+    seen = guest.python(ON_THE_FIRST)
+    holder.kill()
+    holder.communicate()
+    assert seen == [first, True, 0]
+
+
 # The private table: which of its functions are there, and how its list deals with room.
 TABLE = """
 import ctypes, json
