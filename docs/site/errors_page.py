@@ -111,7 +111,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             HOOK + "configure_record.py",
             HOOK + "engine_file.py",
         ),
-        "`vcuda cdi`": (HOOK + "cdi.py", HOOK + "slices.py"),
+        "`vcuda cdi`": (HOOK + "cdi.py", HOOK + "cdi_kind.py", HOOK + "slices.py"),
         "`vcuda serve`, and the node agent's door": (OCI + "door.py",),
         "`vcuda demo`": (HOOK + "demo.py", HOOK + "demo_device.py", HOOK + "demo_container.py"),
     },

@@ -34,6 +34,7 @@ def spec(
     paths: edit.Paths,
     offered: Collection[str],
     slices: Mapping[str, tuple[Allocation, str]],
+    kind: str = names.CDI_KIND,
 ) -> dict[str, Any]:
     """The spec of every GPU, by index and by UUID, of `all`, and of the slices.
 
@@ -64,7 +65,7 @@ def spec(
     nodes = [node for node in nodes if not _is_gpu(node["path"])]
     return {
         "cdiVersion": VERSION,
-        "kind": names.CDI_KIND,
+        "kind": kind,
         "containerEdits": {
             "env": _ENV,
             "deviceNodes": nodes,

@@ -24,9 +24,11 @@ has_its_own_file_system() {
   say "$folder: not compiled, so each start takes longer; make room, and install it again"
 
 # A specification names the shim by its content, and the one of the version before is gone.
-if [ @PACKAGE@ = vcuda-runtime ] && [ -e /var/run/cdi/vcuda.json ]; then
-  timeout 60 vcuda cdi generate >/dev/null ||
-    say "/var/run/cdi/vcuda.json: still names what went; mend that, and run 'vcuda cdi generate'"
+if [ @PACKAGE@ = vcuda-runtime ]; then
+  for spec in /var/run/cdi/vcuda.json /var/run/cdi/vcuda-*.json; do
+    [ ! -e "$spec" ] || timeout 60 vcuda cdi generate --output "$spec" >/dev/null ||
+      say "$spec: still names what went; mend that, and run 'vcuda cdi generate --output $spec'"
+  done
 fi
 
 if [ -d /run/systemd/system ]; then

@@ -10,7 +10,7 @@ from vcuda_oci import cdi, edits, events, files, grant, names, nodes
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
-from . import cdi_hook, cdi_watch, hook, slices, table
+from . import cdi_hook, cdi_kind, cdi_watch, hook, slices, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def run(arguments: argparse.Namespace, settings: Config) -> int:
 def generate(arguments: argparse.Namespace, settings: Config) -> int:
     """Claim the slices that are new and write the spec; all or nothing."""
     wanted = dict(slices.parse(text) for text in arguments.slice)
-    output = arguments.output
+    output = arguments.output or cdi_kind.output_of(arguments.kind)
+    kind = arguments.kind or cdi_kind.of_file(output)
+    cdi_kind.refuse_conflict(kind, output)
     if output == STANDARD_OUTPUT and (arguments.watch or arguments.json):
         raise VcudaError("is standard output", "--output", "name a file, or leave --watch out")
     ledger = Ledger(settings.state_dir)
@@ -44,11 +46,11 @@ def generate(arguments: argparse.Namespace, settings: Config) -> int:
             if slices.claim_slice(ledger, facts, name, request, settings):
                 made.append(name)
         if output == STANDARD_OUTPUT:
-            text, _ = spec_text(ledger, facts, settings)
+            text, _ = spec_text(ledger, facts, settings, kind)
             sys.stdout.write(text)
             return 0
         with ledger:
-            changed, devices = write(ledger, facts, settings, output)
+            changed, devices = write(ledger, facts, settings, output, kind)
     except BaseException:
         with ledger:
             for name in made:
@@ -59,12 +61,12 @@ def generate(arguments: argparse.Namespace, settings: Config) -> int:
     else:
         print(f"{'wrote' if changed else 'unchanged'} {output}: {', '.join(devices)}", flush=True)
     if arguments.watch:
-        cdi_watch.watch(ledger, settings, output, arguments.interval)
+        cdi_watch.watch(ledger, settings, output, kind, arguments.interval)
     return 0
 
 
 def remove(arguments: argparse.Namespace, settings: Config) -> int:
-    """Take the slices out of the spec, then release them.
+    """Take the slices out of the specs, then release them.
 
     All are looked at before the first goes. Raises VcudaError: no such slice, or a process uses it.
     """
@@ -77,8 +79,10 @@ def remove(arguments: argparse.Namespace, settings: Config) -> int:
             if not arguments.force and slices.is_in_use(ledger, known[name]):
                 mend = "end it, or say --force: another may then get the same share"
                 raise VcudaError("a process uses it", name, mend)
-        if os.path.exists(arguments.output):
-            write(ledger, grant.host_of(settings), settings, arguments.output, arguments.name)
+        specs = [arguments.output] if arguments.output else cdi_kind.written()
+        kinds = {path: cdi_kind.of_file(path) for path in specs if os.path.exists(path)}
+        for path, kind in kinds.items():
+            write(ledger, grant.host_of(settings), settings, path, kind, arguments.name)
         for name in arguments.name:
             if not slices.is_in_use(ledger, known[name]):
                 slices.revoke(ledger, known[name])
@@ -88,18 +92,24 @@ def remove(arguments: argparse.Namespace, settings: Config) -> int:
         table.print_json(arguments.name)
     else:
         for name in arguments.name:
-            print(f"removed {names.CDI_KIND}={name}")
+            for kind in dict.fromkeys(kinds.values()) or [names.CDI_KIND]:
+                print(f"removed {kind}={name}")
     return 0
 
 
 def write(
-    ledger: Ledger, facts: Host, settings: Config, path: str, without: Collection[str] = ()
+    ledger: Ledger,
+    facts: Host,
+    settings: Config,
+    path: str,
+    kind: str,
+    without: Collection[str] = (),
 ) -> tuple[bool, list[str]]:
     """Replace the spec where it says something else; whether it did, and the devices' names.
 
     Needs the ledger's lock. Raises VcudaError: it cannot be written.
     """
-    text, devices = spec_text(ledger, facts, settings, without)
+    text, devices = spec_text(ledger, facts, settings, kind, without)
     if not facts.root:
         nodes.link_numbers(list(facts.nodes.values()))
     for gpus in _devices(ledger, facts):
@@ -124,7 +134,7 @@ def _devices(ledger: Ledger, facts: Host) -> list[list[Gpu]]:
 
 
 def spec_text(
-    ledger: Ledger, facts: Host, settings: Config, without: Collection[str] = ()
+    ledger: Ledger, facts: Host, settings: Config, kind: str, without: Collection[str] = ()
 ) -> tuple[str, list[str]]:
     """The spec as JSON, and its devices' names. A slice whose GPU is gone is left out."""
     grant.check_shim()
@@ -138,5 +148,5 @@ def spec_text(
     shim = os.path.realpath(grant.SHIM)
     command = [grant.HOOK, "--config", settings.path, hook.CDI]
     paths = edits.Paths(shim, "", command, settings.extra_mounts)
-    tree = cdi.spec(facts, paths, settings.driver_capabilities, held)
+    tree = cdi.spec(facts, paths, settings.driver_capabilities, held, kind)
     return json.dumps(tree, indent=2) + "\n", [device["name"] for device in tree["devices"]]

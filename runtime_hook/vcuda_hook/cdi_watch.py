@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vcuda_oci.ledger import Ledger
 
 
-def watch(ledger: Ledger, settings: Config, path: str, seconds: float) -> NoReturn:
+def watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float) -> NoReturn:
     """Until SIGTERM or SIGINT: one line for each time the spec was written anew.
 
     What fails, such as a driver that is just being replaced, is told once on stderr and tried
@@ -37,7 +37,7 @@ def watch(ledger: Ledger, settings: Config, path: str, seconds: float) -> NoRetu
         try:
             facts = grant.host_of(settings)
             with ledger:
-                changed, devices = write(ledger, facts, settings, path)
+                changed, devices = write(ledger, facts, settings, path, kind)
         except VcudaError as error:
             if str(error) != told:
                 sys.stderr.write(f"vcuda: {error}\n")

@@ -40,9 +40,15 @@ def configure_options(configure: argparse.ArgumentParser) -> None:
 def cdi_options(cdi: argparse.ArgumentParser) -> None:
     verbs = cdi.add_subparsers(dest="cdi", metavar="VERB", required=True)
     made = []
-    for name, summary, example in (
-        ("generate", "write the spec", "generate --slice train=core:30,memory:5GiB"),
-        ("remove", "take named slices out of the spec and release them", "remove train"),
+    for name, summary, example, output in (
+        (
+            *("generate", "write the spec", "generate --slice train=core:30,memory:5GiB"),
+            f"the spec; default {names.CDI_SPEC}, and a file beside it for another --kind",
+        ),
+        (
+            *("remove", "take named slices out of the specs and release them", "remove train"),
+            "the one spec to change; default: all that vcuda has written",
+        ),
     ):
         verb = verbs.add_parser(
             name,
@@ -54,8 +60,7 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
         verb.add_argument(
             "--output",
             metavar="FILE",
-            default=names.CDI_SPEC,
-            help="the spec; default %(default)s",
+            help=output,
         )
         verb.add_argument("--json", action="store_true", help="answer in JSON")
         made.append(verb)
@@ -67,6 +72,12 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="a device of this name, such as train=core:30,memory:5GiB,gpu:0; may be repeated",
+    )
+    add(
+        "--kind",
+        metavar="VENDOR/CLASS",
+        type=_kind,
+        help=f"what stands before the devices' names; default {names.CDI_KIND}",
     )
     add("--watch", action="store_true", help="go on, and write it anew when something changes")
     add(
@@ -85,3 +96,12 @@ def _interval(text: str) -> float:
     if not 0.01 <= seconds <= 86400:
         raise argparse.ArgumentTypeError(f"no such pause '{text}'; write seconds, 0.01 to 86400")
     return seconds
+
+
+def _kind(text: str) -> str:
+    from . import cdi_kind  # only where a kind is named
+
+    if not cdi_kind.is_kind(text):
+        mend = "write VENDOR/CLASS, such as nvidia.com/gpu"
+        raise argparse.ArgumentTypeError(f"invalid kind '{text}'; {mend}")
+    return text

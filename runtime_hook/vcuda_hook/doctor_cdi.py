@@ -6,6 +6,8 @@ import glob
 import os
 import re
 
+from vcuda_oci import names
+
 from .finding import OK, UNKNOWN, WARNING, Finding
 
 TYPE_CHECKING = False
@@ -62,10 +64,13 @@ def stale(specifications: Sequence[Specification]) -> list[Finding]:
             first, count = each.missing[0], len(each.missing)
             others = f" and {count - 1} more" if count > 1 else ""
             what = f"is stale: this host has no {first}{others}"
-            if each.kind.startswith("nvidia.com/"):
+            ours = os.path.basename(each.path).startswith("vcuda")
+            if each.kind.startswith("nvidia.com/") and not ours:
                 mend = f"run 'nvidia-ctk cdi generate --output={each.path}'"
-            else:
+            elif each.kind == names.CDI_KIND:
                 mend = "run 'vcuda cdi generate'"
+            else:
+                mend = f"run 'vcuda cdi generate --kind {each.kind}'"
             found.append(Finding(STALE, WARNING, what, each.path, mend))
     kinds = ", ".join(each.kind for each in specifications)
     said = f"{kinds}; what they give whole stands in no record" if kinds else _NONE

@@ -158,6 +158,7 @@ SIGNED = "takes the key of who releases; tests/packages/test_release.py has one"
 GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler")
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 
+NO_CDI = "Debian's Docker knows no CDI; tests/integration/test_cdi.py does so with Podman"
 NOT_HERE = {
     "git clone <this repository> && cd vcuda": "CI begins with a fresh clone",
     "git clone <this repository> && cd vcuda && make packages": "CI begins with a fresh clone",
@@ -190,6 +191,9 @@ NOT_HERE = {
     "rpm -U --replacepkgs build/packages/vcuda-runtime-*.x86_64.rpm": "this is Debian;"
     " tests/packages/test_install_page.py does so",
     "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
+    "docker run --rm --device vcuda.io/gpu=train IMAGE nvidia-smi": NO_CDI,
+    """docker run --rm --gpus 'driver=cdi,"device=vcuda.io/gpu=train"' IMAGE nvidia-smi""": NO_CDI,
+    """docker run --rm --gpus '"device=train"' IMAGE nvidia-smi""": NO_CDI,
 }
 
 A_NAME = "tells of the command, not to type it"

@@ -53,7 +53,7 @@ def host(
     assert isinstance(podman, Podman)
     with product.on(podman), podman.using(podman.plain_runtime()):
         yield Host(podman, product)
-        podman.host.run(["rm", "-f", "/var/run/cdi/vcuda.json"])
+        podman.host.run(["sh", "-c", "rm -f /var/run/cdi/vcuda*.json"])
 
 
 def test_a_whole_gpu_is_the_driver_itself_and_no_other_opens(host: Host) -> None:
@@ -113,6 +113,19 @@ def test_a_named_slice_holds_its_limits_in_every_container_together(host: Host) 
         "vcuda: train: a process uses it; end it, or say --force: another may then get the same "
         "share\n",
     )
+
+
+def test_a_spec_of_nvidias_kind_gives_the_same_slice(host: Host) -> None:
+    assert host.vcuda("cdi", "generate", "--slice", "train=core:30,memory:1GiB").rc == 0
+    generated = host.vcuda("cdi", "generate", "--kind", "nvidia.com/gpu")
+    assert generated.rc == 0, generated.stderr
+    *common, _ = options(host.podman, "train")
+    fill = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
+    for kind in ("nvidia.com/gpu", "vcuda.io/gpu"):
+        device = f"--device={kind}=train"
+        ran = host.podman.podman("run", "--rm", *common, device, IMAGE, *fill)
+        assert ran.rc == 0, ran.stderr
+        assert json.loads(ran.stdout)["allocated_bytes"] == LIMIT
 
 
 def test_a_slice_lives_until_it_is_removed_and_then_gives_nothing(host: Host) -> None:

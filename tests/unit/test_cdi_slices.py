@@ -1,14 +1,22 @@
-"""A named slice is claimed by the same rules as a container's share."""
+"""Named slices: claimed by the same rules as containers' shares, in specs of any kind."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
-from unit.ground import GIB
+from unit.ground import GIB, write
 from unit.test_cdi import Node
-from vcuda_oci import grant, pages_read
+from vcuda_hook import cdi_kind, cli
+from vcuda_oci import grant, names, pages_read
+
+
+@pytest.fixture
+def node(tmp_path: Any, monkeypatch: Any) -> Node:
+    monkeypatch.setattr(grant, "SHIM", write(f"{tmp_path}/lib/libvcuda-abc.so", ""))
+    return Node(str(tmp_path), 2)
 
 
 def test_the_settings_count_for_slices_too(
@@ -32,3 +40,65 @@ def test_the_settings_count_for_slices_too(
         assert told == (True, 300 << 20, True)
     assert node.cdi("generate", "--slice", "c=core:30,memory:1GiB") == 1
     assert capsys.readouterr().err.startswith("vcuda: placement: ")
+
+
+def test_a_spec_of_another_kind_has_the_same_devices_and_keeps_its_kind(
+    node: Node, tmp_path: Any
+) -> None:
+    slices = ("--slice", "train=core:30,memory:5GiB")
+    assert node.cdi("generate", *slices) == 0
+    ours = node.read()
+    node.spec = f"{tmp_path}/cdi/vcuda-nvidia.com-gpu.json"
+    assert node.cdi("generate", "--kind", "nvidia.com/gpu") == 0
+    assert ours["kind"] == "vcuda.io/gpu"
+    assert node.read() == {**ours, "kind": "nvidia.com/gpu"}
+    assert node.cdi("generate", "--slice", "infer=core:20") == 0
+    assert node.read()["kind"] == "nvidia.com/gpu"
+    assert {"train", "infer", "all", "0", "1"} <= set(node.devices())
+
+
+def test_remove_takes_a_slice_out_of_every_spec_of_vcudas(
+    node: Node, tmp_path: Any, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(cdi_kind, "_FOLDER", f"{tmp_path}/cdi")
+    monkeypatch.setattr(names, "CDI_SPEC", f"{tmp_path}/cdi/vcuda.json")
+    words = ["--config", node.settings, "cdi"]
+    assert cli.main([*words, "generate", "--slice", "train=core:30"]) == 0
+    assert cli.main([*words, "generate", "--kind", "nvidia.com/gpu"]) == 0
+    specs = ["vcuda-nvidia.com-gpu.json", "vcuda.json"]
+    assert sorted(os.listdir(f"{tmp_path}/cdi")) == specs
+    capsys.readouterr()
+    assert cli.main([*words, "remove", "train"]) == 0
+    assert capsys.readouterr().out == ("removed nvidia.com/gpu=train\nremoved vcuda.io/gpu=train\n")
+    for spec in specs:
+        node.spec = f"{tmp_path}/cdi/{spec}"
+        assert "train" not in node.devices()
+
+
+@pytest.mark.parametrize("name", ["nvidia.yaml", "nvidia.json"])
+def test_a_second_spec_of_a_kind_in_one_folder_is_refused(
+    node: Node, tmp_path: Any, capsys: Any, name: str
+) -> None:
+    """The CDI library drops each device that two specs of one folder define."""
+    text = {
+        "nvidia.yaml": "---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: []\n",
+        "nvidia.json": '{"cdiVersion": "0.5.0",\n "kind": "nvidia.com/gpu", "devices": []}\n',
+    }[name]
+    other = write(f"{tmp_path}/cdi/{name}", text)
+    assert node.cdi("generate", "--kind", "nvidia.com/gpu", "--slice", "train=core:30") == 1
+    assert capsys.readouterr().err == (
+        f"vcuda: {other}: is of the kind nvidia.com/gpu too, and engines drop devices that two "
+        "specs define; remove it, or write another --kind\n"
+    )
+    assert os.listdir(f"{tmp_path}/cdi") == [name]
+    assert node.shares() == {}
+    assert node.cdi("generate") == 0
+
+
+@pytest.mark.parametrize(
+    "kind", ["gpu", "nvidia.com/", "/gpu", "a/b/c", "nvidia.com/gpu=0", "-a/b"]
+)
+def test_what_is_no_kind_is_refused(node: Node, capsys: Any, kind: str) -> None:
+    with pytest.raises(SystemExit):
+        node.cdi("generate", f"--kind={kind}")
+    assert f"invalid kind '{kind}'; write VENDOR/CLASS" in capsys.readouterr().err

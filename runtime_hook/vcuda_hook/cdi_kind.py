@@ -1,0 +1,64 @@
+"""The kind of a CDI spec: the VENDOR/CLASS before the `=` of its devices' names.
+
+A spec has one kind. One of the kind nvidia.com/gpu makes Docker's `--gpus` give vcuda's devices.
+Source: CDI SPEC.md, "kind"; the CDI library's cache, which drops a device that two specs of one
+folder define.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+
+from vcuda_oci import files, names
+from vcuda_oci.errors import VcudaError
+
+_FORM = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
+# In a spec of JSON or YAML.
+_IN_SPEC = re.compile(r"^[\s{]*[\"']?kind[\"']?\s*:\s*[\"']?([\w./-]+)", re.MULTILINE)
+_FOLDER = os.path.dirname(names.CDI_SPEC)
+
+
+def is_kind(text: str) -> bool:
+    return bool(_FORM.fullmatch(text))
+
+
+def output_of(kind: str | None) -> str:
+    """The file of a spec of this kind, where none is named."""
+    if kind in (None, names.CDI_KIND):
+        return names.CDI_SPEC
+    return f"{_FOLDER}/vcuda-{str(kind).replace('/', '-')}.json"
+
+
+def written() -> list[str]:
+    """vcuda's specs in the folder where engines look."""
+    return sorted({names.CDI_SPEC, *glob.glob(f"{_FOLDER}/vcuda-*.json")})
+
+
+def of_file(path: str) -> str:
+    """The kind of the spec that stands there; vcuda's own where none does."""
+    try:
+        kind = json.loads(files.read(path, follow=True))["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return names.CDI_KIND
+    return kind if isinstance(kind, str) and _FORM.fullmatch(kind) else names.CDI_KIND
+
+
+def refuse_conflict(kind: str, path: str) -> None:
+    """Raises VcudaError: another spec beside `path` defines devices of this kind."""
+    folder = os.path.dirname(os.path.abspath(path))
+    for other in sorted(glob.glob(f"{folder}/*")):
+        if other.endswith((".json", ".yaml", ".yml")) and not _is_same(other, path):
+            try:
+                found = _IN_SPEC.search(files.read(other, follow=True).decode())
+            except (OSError, ValueError):
+                continue
+            if found and found[1] == kind:
+                what = f"is of the kind {kind} too, and engines drop devices that two specs define"
+                raise VcudaError(what, other, "remove it, or write another --kind")
+
+
+def _is_same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
