@@ -21,11 +21,13 @@ from . import (
     bypass_reports,
     child,
     cluster,
+    confine,
     http_child,
     inventory,
     kubelet,
     listen_address,
     resources,
+    rights,
     shortage_watch,
     sweep,
 )
@@ -67,6 +69,7 @@ def main(argv: Sequence[str]) -> int:
             logging.basicConfig(
                 stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
             )
+            confine.confine(rights.AGENT)
             with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
                 asyncio.run(_run(settings, offered, arguments, arbiter))
     except VcudaError as error:

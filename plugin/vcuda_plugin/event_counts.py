@@ -6,6 +6,7 @@ on where the last one was.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from bisect import bisect_left
@@ -16,7 +17,8 @@ from vcuda_oci import events, files, jsontree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NAME = "event-counts.json"
+# The folder is the HTTP process's own: it writes nothing else.
+FOLDER, NAME = "http", "event-counts.json"
 OTHER = "other"
 _MOST_WORDS = 32
 _WORD = re.compile(r"[a-z][a-z-]{0,31}")
@@ -99,7 +101,9 @@ class EventCounts:
     """Follows the events of one state folder."""
 
     def __init__(self, state_dir: str) -> None:
-        self._events, self._kept = f"{state_dir}/{events.NAME}", f"{state_dir}/{NAME}"
+        self._events, self._kept = f"{state_dir}/{events.NAME}", f"{state_dir}/{FOLDER}/{NAME}"
+        with contextlib.suppress(OSError):
+            os.mkdir(os.path.dirname(self._kept), 0o700)
         self._file, self._at = 0, 0  # the inode that is read, and up to which byte
         self._counts = self._load()
 

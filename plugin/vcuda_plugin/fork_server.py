@@ -22,6 +22,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
+from . import confine, rights
+
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -44,6 +46,7 @@ class ForkServer:
     def serve(self) -> None:
         """Until the agent has closed its end, or has ended."""
         _call_it(__name__)
+        confine.confine(rights.FORK_SERVER)
         for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: self._reap())
@@ -114,7 +117,9 @@ def _become(
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
         _call_it(module)
-        # It does not outlive the fork server, which does not outlive the agent.
+        _confine(module, arguments)
+        # It does not outlive the fork server, which does not outlive the agent. The kernel forgets
+        # this signal when a process changes its uid.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() == server:
             importlib.import_module(module).main(*arguments)
@@ -131,6 +136,13 @@ def _become(
             with contextlib.suppress(OSError):
                 stream.flush()
         os._exit(status)
+
+
+def _confine(module: str, arguments: list[str]) -> None:
+    confine.confine(rights.of(module))
+    needed_files = getattr(importlib.import_module(module), "needed_files", None)
+    if needed_files:
+        confine.only_files(*needed_files(*arguments))
 
 
 def _call_it(module: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 from typing import TYPE_CHECKING
 
 from vcuda_oci import config
 
-from . import child
+from . import child, event_counts, rights
 from .node_gpus import NodeGpus
 
 if TYPE_CHECKING:
@@ -24,6 +26,17 @@ _LONGEST_PAUSE_SECONDS = 300
 _MOST_UNREAD = 4 << 20
 
 _log = logging.getLogger(__name__)
+
+
+def _give_folder(state_dir: str) -> None:
+    """The HTTP process keeps its counts in a folder of its own: the state folder is root's."""
+    folder = f"{state_dir}/{event_counts.FOLDER}"
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        os.chown(folder, rights.HTTP_UID, rights.HTTP_UID, follow_symlinks=False)
+    except OSError as error:
+        _log.warning("%s: %s; events are counted anew after each start", folder, error.strerror)
 
 
 class HttpChild:
@@ -47,6 +60,7 @@ class HttpChild:
         exemplars = config.YES if settings.exemplars else config.NO
         arguments = (settings.listen, self._node, settings.state_dir, exemplars)
         while True:
+            _give_folder(settings.state_dir)
             server = child.running(MODULE, *arguments)
             async with server as (process, said):
                 self._ear = process.stdin

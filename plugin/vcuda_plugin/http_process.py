@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
-from . import listen_address, needed, node_gpus
+from . import event_counts, listen_address, needed, node_gpus
 
 if TYPE_CHECKING:
     from .node_look import Node
@@ -21,11 +21,19 @@ if TYPE_CHECKING:
 
 _MOST_LINE = 1 << 20
 _MODULES = ("h11", "prometheus_client")
+# Where what Python loads later is linked with.
+_CODE = ("/usr/lib", "/lib", "/lib64", sys.base_prefix + "/lib", "/dev/urandom")
 
 
 def prepare() -> None:
     """Raises ModuleNotFoundError: a package is missing; main() says so."""
     from . import event_counts, http_server, node_look, routes  # noqa: F401
+
+
+def needed_files(address: str, node: str, state_dir: str, *_: str) -> tuple[list[str], list[str]]:
+    """What it may read and what it may write: its own code, the records and pages, its counts."""
+    code = [path for path in (*sys.path, *_CODE) if os.path.isabs(path) and path != "/"]
+    return [*code, state_dir], [f"{state_dir}/{event_counts.FOLDER}"]
 
 
 def main(address: str, node: str, state_dir: str, exemplars: str = config.NO) -> None:

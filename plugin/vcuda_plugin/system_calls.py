@@ -1,0 +1,162 @@
+"""System calls that the agent's processes do not make, and the filter that refuses them.
+
+A list of what is refused, because NVML, low-level runtimes and credential plugins run under it too.
+Source: the kernel's tables arch/x86/entry/syscalls/syscall_64.tbl and
+include/uapi/asm-generic/unistd.h; seccomp(2); linux/filter.h.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_NONE = -1
+# By name, the number on x86_64 and on aarch64.
+_NUMBERS = {
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "adjtimex": (159, 171),
+    "bpf": (321, 280),
+    "chroot": (161, 51),
+    "clock_adjtime": (305, 266),
+    "clock_settime": (227, 112),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "connect": (42, 203),
+    "delete_module": (176, 106),
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "fanotify_init": (300, 262),
+    "finit_module": (313, 273),
+    "fork": (57, _NONE),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "ioperm": (173, _NONE),
+    "iopl": (172, _NONE),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "kill": (62, 129),
+    "modify_ldt": (154, _NONE),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "personality": (135, 92),
+    "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424),
+    "pivot_root": (155, 41),
+    "process_madvise": (440, 440),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "quotactl": (179, 60),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "socket": (41, 198),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "userfaultfd": (323, 282),
+    "vfork": (58, _NONE),
+    "vhangup": (153, 58),
+}
+MODULES = ("init_module", "finit_module", "delete_module")
+# A server that starts nothing, signals nobody and calls nobody.
+OF_NO_SERVER = (*("execve", "execveat", "fork", "vfork", "connect", "kill", "pidfd_send_signal"),)
+_WITH_ARGUMENTS = ("clone", "clone3", "socket")
+NEVER = tuple(sorted(_NUMBERS.keys() - set(MODULES) - set(OF_NO_SERVER) - set(_WITH_ARGUMENTS)))
+
+
+class _Machine(NamedTuple):
+    """audit: its number in the filter's data. column: of _NUMBERS."""
+
+    audit: int
+    column: int
+
+
+_MACHINES = {"x86_64": _Machine(0xC000003E, 0), "aarch64": _Machine(0xC00000B7, 1)}
+_X32_BIT = 0x40000000
+_CLONE_THREAD = 0x00010000
+# mount, cgroup, UTS, IPC, user, pid, network and time namespaces
+_CLONE_NEW = 0x7E020080
+_FAMILIES = (1, 2, 10)  # unix, IPv4, IPv6
+
+_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
+_LOAD, _RETURN = 0x20, 0x06  # BPF_LD|BPF_W|BPF_ABS, BPF_RET|BPF_K
+_EQUAL, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45  # BPF_JMP|BPF_JEQ, BPF_JGE, BPF_JSET, each |BPF_K
+_NUMBER_AT, _MACHINE_AT, _ARGUMENT_AT = 0, 4, 16  # seccomp_data; the low half of its first argument
+
+
+def filter_program(forbidden: Collection[str], only_threads: bool) -> bytes | None:
+    """The filter as the kernel takes it; None: this machine's numbers are not known.
+
+    New namespaces are refused to everybody. Another machine's calls do not exist.
+    """
+    machine = _MACHINES.get(os.uname().machine)
+    if machine is None:
+        return None
+    return b"".join(_program(machine, forbidden, only_threads))
+
+
+def _program(machine: _Machine, forbidden: Collection[str], only_threads: bool) -> Iterator[bytes]:
+    def number(name: str) -> int:
+        return _NUMBERS[name][machine.column]
+
+    missing = _ERROR | errno.ENOSYS
+    yield _step(_LOAD, _MACHINE_AT)
+    yield from _return_unless(_EQUAL, machine.audit, missing)
+    yield _step(_LOAD, _NUMBER_AT)
+    if machine.column == 0:
+        yield from _return_if(_AT_LEAST, _X32_BIT, missing)
+    for name in forbidden:
+        if number(name) != _NONE:
+            yield from _return_if(_EQUAL, number(name), _ERROR | errno.EPERM)
+    # Its flags lie in memory, where no filter sees them; libc then takes clone.
+    yield from _return_if(_EQUAL, number("clone3"), missing)
+    flags = [_step(_LOAD, _ARGUMENT_AT), *_return_if(_ANY_BIT, _CLONE_NEW, _ERROR | errno.EPERM)]
+    if only_threads:
+        flags += _return_unless(_ANY_BIT, _CLONE_THREAD, _ERROR | errno.EPERM)
+        families = [_step(_LOAD, _ARGUMENT_AT)]
+        for family in _FAMILIES:
+            families += _return_if(_EQUAL, family, _ALLOW)
+        families.append(_step(_RETURN, _ERROR | errno.EAFNOSUPPORT))
+        yield _step(_EQUAL, number("socket"), 0, len(families))
+        yield from families
+    flags.append(_step(_RETURN, _ALLOW))
+    yield _step(_EQUAL, number("clone"), 0, len(flags))
+    yield from flags
+    yield _step(_RETURN, _ALLOW)
+
+
+def _return_if(test: int, value: int, answer: int) -> list[bytes]:
+    return [_step(test, value, 0, 1), _step(_RETURN, answer)]
+
+
+def _return_unless(test: int, value: int, answer: int) -> list[bytes]:
+    return [_step(test, value, 1, 0), _step(_RETURN, answer)]
+
+
+def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    """One sock_filter. if_true, if_false: how many of the next ones are skipped."""
+    return struct.pack("=HBBI", code, if_true, if_false, value)
