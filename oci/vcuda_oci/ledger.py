@@ -143,12 +143,21 @@ class Ledger:
 
     def _write(self, allocation: Allocation, limits: bytes) -> None:
         folder = f"{self.containers}/{allocation.id}"
-        # Every user of a container writes its usage page; no user of the host shall, but those
-        # whose rootless containers are given a named slice.
-        os.makedirs(folder, 0o755 if allocation.is_named_slice else 0o700, exist_ok=True)
+        os.makedirs(folder, 0o700, exist_ok=True)
+        os.chmod(folder, self._folder_mode(allocation))
         files.replace(folder + "/limits", limits, 0o444)
         files.replace(folder + "/usage", pages.empty_usage_page(), 0o666, pages.USAGE_SIZE)
         self.record(allocation)
+
+    def _folder_mode(self, allocation: Allocation) -> int:
+        """Who of the host passes through the folder of an allocation's pages.
+
+        Every user of a container writes its usage page; no user of the host shall, but those whose
+        rootless containers are given a named slice. Container root may write a program into the
+        page and make it setuid, so they pass only where the mount takes no notice of that.
+        """
+        is_safe = os.statvfs(self.containers).f_flag & os.ST_NOSUID
+        return 0o711 if allocation.is_named_slice and is_safe else 0o700
 
     def cut_back(self) -> list[str]:
         """Take back what containers added to their pages, bytes and attributes; whose they were.

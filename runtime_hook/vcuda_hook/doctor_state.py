@@ -21,12 +21,14 @@ DOOR_SECONDS = 2.0
 # What one more container takes: its pages, its record and the folders around them.
 _LEAST_BYTES, _LEAST_FILES = pages.USAGE_SIZE + (64 << 10), 16
 _IN_MEMORY = ("tmpfs", "ramfs")
+# A container may write a program into its usage page and make it setuid.
+_OPTIONS = {"nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV, "noexec": os.ST_NOEXEC}
 
 
 class Place:
     """A folder, or the nearest above it that is there. kind: its file system, as mounted.
 
-    is_apart: nothing but the folder is on that file system.
+    is_apart: nothing but the folder is on that file system. missing: mount options that it lacks.
     is_folder: what is there is one. is_ours: it belongs to root, or to whoever runs this, and
     nobody else may write it. free_files: None where the file system does not count them.
     """
@@ -35,6 +37,7 @@ class Place:
         self.path, self.there = path, there
         self.is_folder, self.is_ours, self.is_writable = True, True, True
         self.kind, self.is_apart = "", False
+        self.missing: list[str] = []
         self.free_bytes = 0
         self.free_files: int | None = None
 
@@ -54,6 +57,7 @@ def look(path: str, mounts: str = "/proc/self/mountinfo") -> Place:
     place.is_ours = status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
     place.is_writable = os.access(there, os.W_OK | os.X_OK)
     point, place.kind = _file_system(os.path.realpath(there), mounts)
+    place.missing = [name for name, flag in _OPTIONS.items() if not space.f_flag & flag]
     place.is_apart = point == os.path.realpath(path)
     place.free_bytes = space.f_bavail * space.f_frsize
     place.free_files = space.f_favail if space.f_files else None
@@ -86,6 +90,10 @@ def state_folder(place: Place) -> Finding:
             f"shares its {place.kind} with others: a container without a memory limit can fill it"
         )
         mend = "mount a tmpfs there while no container has a share, as run-vcuda.mount does"
+        return found(WARNING, what, mend, place.path)
+    if place.missing:
+        what = f"is mounted without {','.join(place.missing)}: containers write files there"
+        mend = "mount it with nosuid,nodev,noexec, as run-vcuda.mount does"
         return found(WARNING, what, mend, place.path)
     return Finding(STATE_DIR, OK, f"a {place.kind} of its own", place.path)
 

@@ -65,7 +65,11 @@ class Product:
 
         It begins with an empty ledger, as after a reboot.
         """
-        shutil.rmtree(self.state_dir(engine), ignore_errors=True)
+        # The folder itself stays: it may be a mount on the engine's host.
+        folder = self.state_dir(engine)
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            path = os.path.join(folder, name)
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
         self.configure(engine, **settings)
         with engine.using(self.runtime):
             yield

@@ -59,7 +59,8 @@ def place(tmp_path: Any) -> str:
 def test_a_tmpfs_of_its_own_is_well_and_one_that_others_are_on_is_told(
     place: str, below: str
 ) -> None:
-    line = 'mount -t tmpfs -o mode=755 none "$1" && exec "$2" -I -S -c "$3" "$1$4"'
+    line = 'mount -t tmpfs -o mode=755,nosuid,nodev,noexec none "$1"'
+    line += ' && exec "$2" -I -S -c "$3" "$1$4"'
     answer = subprocess.run(
         ["unshare", "-m", "sh", "-c", line, "sh", place, sys.executable, LOOK, below],
         stdout=subprocess.PIPE,
@@ -73,6 +74,15 @@ def test_a_tmpfs_of_its_own_is_well_and_one_that_others_are_on_is_told(
         else Finding("state-dir", OK, "a tmpfs of its own", place)
     )
     assert os.listdir(place) == []
+
+
+def test_a_tmpfs_where_containers_could_leave_setuid_programs_is_found(place: str) -> None:
+    line = 'mount -t tmpfs -o mode=755,nodev none "$1" && exec "$2" -I -S -c "$3" "$1"'
+    words = ["unshare", "-m", "sh", "-c", line, "sh", place, sys.executable, LOOK]
+    answer = subprocess.run(words, stdout=subprocess.PIPE, check=True)
+    what = "is mounted without nosuid,noexec: containers write files there"
+    mend = "mount it with nosuid,nodev,noexec, as run-vcuda.mount does"
+    assert Finding(**json.loads(answer.stdout)) == Finding("state-dir", WARNING, what, place, mend)
 
 
 @pytest.mark.parametrize(

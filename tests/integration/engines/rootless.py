@@ -20,6 +20,10 @@ class Rootless(Engine):
         script = f"echo {USER}:x:{UID}:{UID}::{home}:/bin/sh >>/etc/passwd"
         script += f"; echo '{self.ids}' | tee -a /etc/subuid /etc/subgid"
         script += f"; mkdir -m 700 {home} {home}/run; chown {UID}:{UID} {home} {home}/run"
+        # As run-vcuda.mount has it: else no user reaches a slice's pages.
+        state = self.host.path("vcuda")
+        script += f"; mkdir -m 755 {state}; mount --bind {state} {state}"
+        script += f"; mount -o remount,bind,nosuid,nodev,noexec {state}"
         self.host.check(["sh", "-c", script])
 
     def as_user(self, *command: str) -> list[str]:
