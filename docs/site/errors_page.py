@@ -181,6 +181,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "They are installed or removed. Nothing of it fails the installation or the removal.": (
             "packaging/nfpm/installed.sh",
             "packaging/nfpm/removing.sh",
+            "packaging/nfpm/softgpu-removing.sh",
             "packaging/nfpm/removed.sh",
         ),
     },

@@ -49,6 +49,29 @@ def is_sandbox(annotations: Mapping[str, str]) -> bool:
     )
 
 
+def proven(annotations: Mapping[str, str], cgroups_path: object) -> dict[str, str]:
+    """The annotations, without a claim to be another engine's than the cgroup's name proves.
+
+    CRI-O names a container's cgroup crio-ID, Podman libpod-ID, in systemd's form SLICE:crio:ID.
+    Neither a pod's author nor an image chooses that name, but the one can add annotations under
+    CRI-O and the other under Podman. Source: CRI-O internal/config/cgmgr, ContainerCgroupPath;
+    Podman libpod, getOCICgroupPath; seen with CRI-O 1.36.3 and Podman 5.8.2.
+    """
+    path = cgroups_path if isinstance(cgroups_path, str) else ""
+    if path.count(":") == 2:
+        engine = path.split(":")[1]
+    else:
+        engine, dash, _ = path.rpartition("/")[2].partition("-")
+        engine = engine if dash else ""
+    if engine == "crio":
+        kept = {k: v for k, v in annotations.items() if not k.startswith(names.PODMAN_PREFIX)}
+        kept[names.CONTAINER_MANAGER] = names.CONTAINER_MANAGER_CRIO
+        return kept
+    if engine == "libpod":
+        return {**annotations, names.CONTAINER_MANAGER: names.CONTAINER_MANAGER_PODMAN}
+    return dict(annotations)
+
+
 def image_may_annotate(annotations: Mapping[str, str]) -> bool:
     """Whether this is Podman's container: Podman makes the image's annotations the container's.
 
@@ -62,8 +85,7 @@ def image_may_annotate(annotations: Mapping[str, str]) -> bool:
 
 
 def claims_two_engines(annotations: Mapping[str, str]) -> bool:
-    """Whether both CRI-O and Podman are said to have made it: an image under Podman can say the
-    one, a pod's author under CRI-O the other, so one of the two lies."""
+    """Whether both CRI-O and Podman are said to have made it, and no cgroup's name proves which."""
     crio = annotations.get(names.CONTAINER_MANAGER) == names.CONTAINER_MANAGER_CRIO
     return crio and image_may_annotate(annotations)
 

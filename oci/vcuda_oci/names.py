@@ -80,6 +80,7 @@ SANDBOX = "sandbox"
 NERDCTL_NAME = "nerdctl/name"
 CONTAINER_MANAGER = "io.container.manager"
 CONTAINER_MANAGER_CRIO = "cri-o"
+CONTAINER_MANAGER_PODMAN = "libpod"
 PODMAN_PREFIX = "io.podman."
 
 # Inside the container; libvcuda/vcuda_abi.h states the same paths.

@@ -6,7 +6,7 @@ import os
 
 from . import events, names
 from .errors import VcudaError
-from .identity import owner_of
+from .identity import claims_two_engines, owner_of
 from .ledger import Ledger
 
 TYPE_CHECKING = False
@@ -25,13 +25,25 @@ def release(settings: Config, allocation_id: str, state: State) -> None:
     ledger = Ledger(settings.state_dir, names.HOOK_PROGRAM)
     if not os.path.isdir(ledger.allocations):
         return  # nothing was ever claimed here: a lock would only litter the place
-    id = allocation_id or owner_of(state.annotations, state.id).key
+    id = allocation_id or owner_of(_annotations(state), state.id).key
     try:
         with ledger:
             _release(ledger, id, state)
     except VcudaError as error:
         error.allocation = id  # the runtime's log is all that tells of it
         raise
+
+
+def _annotations(state: State) -> dict[str, str]:
+    """config.json, which the state does not repeat, proves which of two engines made the container.
+
+    Raises VcudaError: it cannot be read.
+    """
+    if not claims_two_engines(state.annotations):
+        return state.annotations
+    from . import container_state, request  # nobody else needs them
+
+    return request.annotations_of(container_state.config_of(state))
 
 
 def _release(ledger: Ledger, id: str, state: State) -> None:

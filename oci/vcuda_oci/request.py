@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import jsontree, names, policies
 from .config import ENV_ALWAYS, ENV_NEVER, PLACEMENTS
 from .errors import VcudaError
-from .identity import claims_two_engines, image_may_annotate, is_crios, is_pod
+from .identity import claims_two_engines, image_may_annotate, is_crios, is_pod, proven
 from .policies import Terms
 from .sizes import share_bytes
 
@@ -195,11 +195,13 @@ def parse(asked: Asked) -> Request:
 
 
 def annotations_of(spec: Any) -> dict[str, str]:
-    """The spec's annotations that are text, whatever else stands there."""
+    """The spec's annotations that are text, as far as the engine itself is proven to say them."""
     found = spec.get("annotations") if isinstance(spec, dict) else None
     if not isinstance(found, dict):
         return {}
-    return {key: value for key, value in found.items() if isinstance(value, str)}
+    linux = spec.get("linux")
+    cgroup = linux.get("cgroupsPath") if isinstance(linux, dict) else None
+    return proven({key: value for key, value in found.items() if isinstance(value, str)}, cgroup)
 
 
 def environment_of(spec: Any) -> dict[str, str]:
