@@ -45,6 +45,12 @@ def test_the_agent_may_follow_pods_and_tell_of_them_and_of_nodes_and_no_more() -
     }
 
 
+def test_an_agent_that_follows_no_cluster_has_no_rights_and_no_token_in_it() -> None:
+    found = rendering.objects({"settings": {"kubernetes": "no"}})
+    assert rights(found, AGENT) == {}
+    assert rendering.pod_spec(found, AGENT)["automountServiceAccountToken"] is False
+
+
 QUOTA_RULES = [
     {
         "apiGroups": [""],

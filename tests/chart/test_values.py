@@ -169,3 +169,12 @@ def test_images_are_of_one_registry_and_of_this_version_and_the_clusters() -> No
         f"registry.example/gpu/{EXTENDER}:{names.VERSION}",
         "registry.example/gpu/kube-scheduler:v1.31.0",
     ]
+
+
+def test_an_image_is_named_by_its_digest_where_one_is_given() -> None:
+    digest = "sha256:" + "0123456789abcdef" * 4
+    found = rendering.objects({"registry": "r.test", "agent": {"image": {"digest": digest}}})
+    (container,) = rendering.pod_spec(found, AGENT)["containers"]
+    assert container["image"] == f"r.test/vcuda-node-agent@{digest}"
+    refused = rendering.refusal({"agent": {"image": {"digest": "sha256:short"}}})
+    assert "agent.image.digest: Does not match pattern" in refused

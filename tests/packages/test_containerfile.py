@@ -70,3 +70,33 @@ def test_the_extenders_image_starts_as_nobody_with_debians_own_packages(builder:
 def test_an_image_keeps_nothing_of_its_making(builder: Machine, name: str) -> None:
     left = "ls -d /packages /var/lib/apt/lists/* 2>/dev/null; echo looked"
     assert builder.check("podman", "run", "--rm", name, "sh", "-c", left) == "looked\n"
+
+
+@pytest.mark.parametrize(
+    ("rights", "answer"),
+    [
+        (("--cap-add=all", "--security-opt=seccomp=unconfined"), "Operation not permitted"),
+        (("--privileged",), "No such device or address"),  # the driver's, which is not there
+    ],
+    ids=["every capability", "privileged"],
+)
+def test_only_a_privileged_pod_opens_the_nodes_of_gpus_that_come_later(
+    builder: Machine, rights: tuple[str, ...], answer: str
+) -> None:
+    """With the host's /dev mounted, as the chart does it."""
+    node = "/dev/nvidia-of-later"
+    builder.check("sh", "-c", f"test -e {node} || mknod -m 666 {node} c 195 7")
+    run = ("podman", "run", "--rm", *rights, "--volume=/dev:/dev", AGENT)
+    opened = builder.run(*run, "sh", "-c", f"LC_ALL=C cat {node}")
+    assert (opened.rc, answer in opened.stderr) == (1, True), opened.stderr
+
+
+def test_a_package_that_is_not_of_the_build_is_refused(builder: Machine) -> None:
+    script = (
+        "cp -r /mnt/shared/context /tmp/other && cd /tmp/other && "
+        "for deb in build/packages/vcuda-node-agent_*.deb; do echo x >>$deb; done && "
+        "podman build --file=packaging/Containerfile --target=node-agent . 2>&1"
+    )
+    refused = builder.run("sh", "-c", script)
+    assert refused.rc != 0
+    assert "vcuda-node-agent" in refused.stdout and "FAILED" in refused.stdout, refused.stdout

@@ -19,7 +19,8 @@ app.kubernetes.io/version: {{ (last .).Chart.AppVersion | quote }}
 {{- define "vcuda.image" -}}
 {{- $image := first . -}}
 {{- $registry := (last .).Values.registry -}}
-{{- with $registry }}{{ . }}/{{ end }}{{ $image.repository }}:{{ $image.tag | default (index . 1) }}
+{{- with $registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- with $image.digest }}@{{ . }}{{ else }}:{{ $image.tag | default (index . 1) }}{{ end }}
 {{- end }}
 
 {{- define "vcuda.stateDir" -}}{{ index .Values.settings "state-dir" | default "/run/vcuda" }}{{- end }}
@@ -27,6 +28,11 @@ app.kubernetes.io/version: {{ (last .).Chart.AppVersion | quote }}
 {{/* Where a pod finds the driver: the folder of the same name, and of / another. */}}
 {{- define "vcuda.driverMount" -}}
 {{ eq .Values.agent.driverRoot "/" | ternary "/host" .Values.agent.driverRoot }}
+{{- end }}
+
+{{/* Not empty: the agent follows the cluster, so its account may do something. */}}
+{{- define "vcuda.followsCluster" -}}
+{{ ne (index .Values.settings "kubernetes" | default "auto") "no" | ternary "yes" "" }}
 {{- end }}
 
 {{- define "vcuda.port" -}}{{ .Values.agent.listen | splitList ":" | last }}{{- end }}
