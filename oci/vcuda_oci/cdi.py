@@ -12,6 +12,7 @@ from . import edits as edit
 from . import machine, names
 from .allocation import Allocation, GpuShare
 from .edits import Edits
+from .nodes import is_gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def spec(
     nodes = _in_all([[_node(host, node) for node in item.devices] for _, item in devices])
     mounts = _in_all([[_mount(*mount) for mount in item.mounts] for _, item in devices])
     # Of a single GPU everything is in all devices, and a device without edits of its own is none.
-    nodes = [node for node in nodes if not _is_gpu(node["path"])]
+    nodes = [node for node in nodes if not is_gpu(node["path"])]
     return {
         "cdiVersion": VERSION,
         "kind": kind,
@@ -136,10 +137,6 @@ def _node(host: Host, node: DeviceNode) -> dict[str, Any]:
         "uid": 0,
         "gid": 0,
     }
-
-
-def _is_gpu(path: str) -> bool:
-    return path.rpartition("/nvidia")[2].isdigit()
 
 
 def _mount(source: str, destination: str, options: list[str]) -> dict[str, Any]:

@@ -62,6 +62,11 @@ class Edits:
         self.mounts: list[tuple[str, str, list[str]]] = []
         self.hooks: list[tuple[str, dict[str, Any]]] = []
 
+    def majors(self) -> set[int]:
+        """Those under which a GPU that was not granted has a node, or could get one."""
+        gpus = [node for node in self.devices if nodes.is_gpu(node.path)]
+        return {node.major for node in [*self.not_granted, *gpus]}
+
 
 def edits_for(
     allocation: Allocation,
@@ -185,6 +190,8 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
     for node in edits.not_granted:
         devices[:] = [item for item in devices if not _is_node(item, node)]
         rules[:] = [rule for rule in rules if not _allows(rule, node)]
+    majors = edits.majors()
+    rules[:] = [_narrowed(rule) if is_wide(rule, majors) else rule for rule in rules]
     for node in edits.devices:
         _replace(devices, _as_device(node), "path")
         rule = _as_rule(node)
@@ -243,6 +250,23 @@ def _is_node(item: Any, node: DeviceNode) -> bool:
 
 def _allows(rule: Any, node: DeviceNode) -> bool:
     return _is_node(rule, node) and rule.get("allow") is True
+
+
+def is_wide(rule: Any, majors: Collection[int]) -> bool:
+    """Whether it lets every device of one of these majors be opened, as `--device-cgroup-rule`'s
+    'c 195:* rwm' does. A rule for all majors is a privileged container's, and not meant."""
+    if not isinstance(rule, dict) or rule.get("allow") is not True:
+        return False
+    if rule.get("type") not in ("c", "u", "a", None) or rule.get("minor") not in (None, -1):
+        return False
+    access = rule.get("access")
+    opens = not isinstance(access, str) or "r" in access or "w" in access
+    return opens and type(rule.get("major")) is int and rule["major"] in majors
+
+
+def _narrowed(rule: dict[str, Any]) -> dict[str, Any]:
+    """To make nodes and open none. cgroup v1 knows no exceptions from a rule, so it has to go."""
+    return {**rule, "access": "m"}
 
 
 def _as_device(node: DeviceNode) -> dict[str, Any]:

@@ -38,6 +38,11 @@ class DeviceNode:
         self.path, self.major, self.minor = path, major, minor
 
 
+def is_gpu(path: str) -> bool:
+    """Whether it is a GPU's own node, by its path as the container sees it."""
+    return path.rpartition("/nvidia")[2].isdigit()
+
+
 def find(root: str, names: Sequence[str]) -> dict[str, DeviceNode]:
     """Of these names below /dev those that are character devices."""
     found = {}

@@ -55,7 +55,7 @@ def attach(
     mounts = [(_source(source, options), place) for source, place, options in edits.mounts]
     nodes = [(_node_mount(driver_root, node, process), node) for node in edits.devices]
     try:
-        device_rules.change(process, edits.devices, edits.not_granted)
+        device_rules.change(process, edits.devices, edits.not_granted, edits.majors())
     except (OSError, NotImplementedError) as error:
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _MEND) from error
     user, group = _ids_of_root(process)

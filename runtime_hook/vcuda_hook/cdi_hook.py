@@ -17,6 +17,7 @@ from vcuda_oci import (
     grant,
     image_libraries,
     names,
+    nodes,
     pages_read,
     procfs,
     request,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from vcuda_oci.config import Config
     from vcuda_oci.container_state import State
-    from vcuda_oci.host import Host
+    from vcuda_oci.host import DeviceNode, Host
     from vcuda_oci.placement import Gpu
 
 
@@ -74,11 +75,12 @@ def _finish(spec: Any, settings: Config, state: State) -> None:
         shim = os.path.realpath(grant.SHIM)
         for path, source in edits.over_the_images(own, facts, shim).items():
             more.mounts.append((source, path, edits.READ_ONLY))
+        more.not_granted = _opened_by_a_wide_rule(spec, facts, gpus)
     writable = _writable_again(spec, settings, facts)
     more.mounts += writable
     if command := _procfs_hook(spec, state.bundle, settings, gpus):
         more.hooks.append(edits.procfs_hook(edits.Paths("", "", [], [], command)))
-    if not more.mounts and not more.hooks:
+    if not more.mounts and not more.hooks and not more.not_granted:
         return
     from . import attach  # ctypes: only where there is something to mount
 
@@ -99,6 +101,23 @@ def gpus_of(spec: Any, facts: Host) -> list[Gpu]:
         return nodes.issuperset(f"/dev/{name}" for name in (f"nvidia{gpu.minor}", *own))
 
     return [gpu for gpu in facts.gpus if not gpu.divided and is_given(gpu)]
+
+
+def _opened_by_a_wide_rule(spec: Any, facts: Host, gpus: Sequence[Gpu]) -> list[DeviceNode]:
+    """The nodes of other GPUs, if a rule of the container's opens them beside its slice."""
+    mine = {f"nvidia{gpu.minor}" for gpu in gpus}
+    mine.update(name for gpu in gpus for name in facts.gpu_nodes.get(gpu.uuid, ()))
+    of_gpus = {name for owned in facts.gpu_nodes.values() for name in owned}
+    others = [
+        node
+        for name, node in facts.nodes.items()
+        if name not in mine and (nodes.is_gpu(node.path) or name in of_gpus)
+    ]
+    majors = {node.major for node in others}
+    linux = spec.get("linux") if isinstance(spec, dict) else None
+    resources = linux.get("resources") if isinstance(linux, dict) else None
+    is_wide = any(edits.is_wide(rule, majors) for rule in _objects(resources, "devices"))
+    return others if is_wide else []
 
 
 def mounts_of(spec: Any) -> dict[str, str]:

@@ -8,13 +8,21 @@ from . import cgroup_folders, device_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from vcuda_oci.host import DeviceNode
 
 
-def change(process: int, granted: list[DeviceNode], denied: list[DeviceNode]) -> None:
+def change(
+    process: int,
+    granted: list[DeviceNode],
+    denied: list[DeviceNode],
+    majors: Collection[int] = (),
+) -> None:
     """Let a container read and write the nodes `granted`, and not `denied`; twice is once.
 
-    process: a descriptor of /proc/<pid> of one of its processes. Raises OSError: the kernel
+    process: a descriptor of /proc/<pid> of one of its processes. majors: of these no rule for all
+    minors stays, by which `denied` could be opened. Raises OSError: the kernel
     refuses, no hierarchy has device rules, or these would be others' too.
     """
     if not granted and not denied:
@@ -23,11 +31,24 @@ def change(process: int, granted: list[DeviceNode], denied: list[DeviceNode]) ->
     if is_v2:
         device_program.change(folder, _numbers(granted), _numbers(denied))
         return
+    if not _allows_all(folder):
+        for major in sorted(majors):
+            _write(f"{folder}/devices.deny", f"c {major}:* rw")
     for name, nodes, access in (("allow", granted, "rw"), ("deny", denied, "rwm")):
         for major, minor in _numbers(nodes):
-            # One rule a write. cgroupspy would do no more, and is not where the runtime part runs.
-            with open(f"{folder}/devices.{name}", "w") as rules:
-                rules.write(f"c {major}:{minor} {access}")
+            _write(f"{folder}/devices.{name}", f"c {major}:{minor} {access}")
+
+
+def _allows_all(folder: str) -> bool:
+    """Whether this cgroup v1 has no list of what is allowed, as a privileged container's has."""
+    with open(f"{folder}/devices.list") as rules:
+        return rules.readline().startswith("a *:* ")
+
+
+def _write(path: str, rule: str) -> None:
+    # One rule a write. cgroupspy would do no more, and is not where the runtime part runs.
+    with open(path, "w") as rules:
+        rules.write(rule)
 
 
 def _numbers(nodes: list[DeviceNode]) -> list[tuple[int, int]]:

@@ -146,6 +146,17 @@ def test_the_reason_of_a_refusal_under_crun_reaches_podmans_user(
     assert "vcuda-container-hook: env NVIDIA_REQUIRE_CUDA: 'cuda>=99.0'" in refused.stderr
 
 
+def test_a_rule_for_every_nvidia_device_opens_no_other_gpu_beside_a_slice(host: Host) -> None:
+    assert host.vcuda("cdi", "generate", "--slice=train=core:30,memory:64MiB,gpu:0").rc == 0
+    script = "mknod /tmp/1 c 195 1; open-node /tmp/1 /dev/nvidia0; " + " ".join(FILL)
+    words = ["--device-cgroup-rule=c 195:* rwm", *options(host.podman, "train"), IMAGE]
+    result = host.podman.podman("run", "--rm", *words, "sh", "-c", script)
+    other, own, filled = result.stdout.splitlines()
+    assert other == "/tmp/1: EPERM"
+    assert own in ("/dev/nvidia0: ENXIO", "/dev/nvidia0: ok")
+    assert json.loads(filled)["exact_bytes"] == LIMIT
+
+
 def test_a_slice_in_a_privileged_container_is_refused_with_the_reason(host: Host) -> None:
     assert host.vcuda("cdi", "generate", "--slice=train=core:30,memory:64MiB").rc == 0
     words = ["run", "--rm", "--privileged", *options(host.podman, "train"), IMAGE, "echo", "no"]

@@ -74,6 +74,21 @@ def test_a_program_that_goes_round_the_shim_has_the_granted_gpu_and_no_other(
     assert said == ["/tmp/1: EPERM", "/dev/nvidia1: ENOENT"]
 
 
+def test_a_rule_for_every_nvidia_device_opens_no_other_gpu(door: Door, container: str) -> None:
+    """As `docker run --device-cgroup-rule 'c 195:* rwm'` writes it."""
+
+    def wide(config: dict[str, Any], bundle: str) -> None:
+        rule = {"allow": True, "type": "c", "major": 195, "access": "rwm"}
+        config["linux"]["resources"]["devices"].append(rule)
+
+    script = f"{OTHER_GPU}; open-node /dev/nvidia0 /dev/nvidiactl; {GREEDY} >&2"
+    result = door.run(door.asked(container, "sh", "-c", script), wide)
+    other, hidden, *own = result.stdout.splitlines()
+    assert (other, hidden) == ("/tmp/1: EPERM", "/dev/nvidia1: ENOENT")
+    assert all(line.endswith((": ENXIO", ": ok")) for line in own)
+    assert json.loads(result.stderr.splitlines()[-1]) == FILLED
+
+
 def test_a_container_without_a_share_reaches_no_gpu_by_any_of_these_ways(
     door: Door, container: str
 ) -> None:

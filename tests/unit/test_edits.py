@@ -160,6 +160,18 @@ def test_rules_of_the_engine_stay_in_front_and_ours_decide() -> None:
     assert edited["linux"]["resources"]["devices"] == [nothing, denied, disk, *RULES]
 
 
+def test_a_rule_for_all_minors_of_a_gpus_major_opens_none() -> None:
+    wide = {"allow": True, "type": "c", "major": 195, "access": "rwm"}
+    to_make = {"allow": True, "type": "c", "access": "m"}
+    other = {"allow": True, "type": "c", "major": 226, "access": "rwm"}
+    spec = {"linux": {"resources": {"devices": [wide, to_make, {**wide, "minor": -1}, other]}}}
+    edited = edits.apply(spec, SHARE)
+    narrow = {**wide, "access": "m"}
+    rules = [narrow, to_make, {**narrow, "minor": -1}, other, *RULES]
+    assert edited["linux"]["resources"]["devices"] == rules
+    assert edits.apply(edited, SHARE) == edited
+
+
 def test_a_mount_of_the_users_over_ours_is_replaced_and_all_others_stay_in_front() -> None:
     fake = {"destination": "/usr/local/vcuda/limits", "source": "/home/me/limits", "type": "bind"}
     proc = {"destination": "/proc", "type": "proc", "source": "proc"}
