@@ -8,6 +8,7 @@
 #include "copy.h"
 #include "copy_time.h"
 #include "graph.h"
+#include "side_work.h"
 
 struct side
 {
@@ -143,7 +144,9 @@ softgpu_copy_and_wait (const CUDA_MEMCPY3D *copy)
   if (rc != CUDA_SUCCESS)
     return rc;
   softgpu_drain (context->device);
-  return softgpu_copy (copy, NULL);
+  rc = softgpu_copy (copy, NULL);
+  softgpu_side_wait (NULL, context->device);
+  return rc;
 }
 
 CUresult

@@ -29,6 +29,7 @@ usage (FILE *out)
   fputs ("usage: softgpu create ROOT [--gpus N] [--model NAME] [--memory SIZE]\n"
          "                           [--driver-version VERSION] [--seed NUMBER] [--slice TIME]\n"
          "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
+         "                           [--bus-rate SIZE/s]\n"
          "                           [--topology [nvlink=N][,nvswitch=N][,pcie=N][,numa=N]]\n"
          "                           [--mig GPU=[PROFILE,...]]...\n"
          "       softgpu mig ROOT GPU=[PROFILE,...]\n"
@@ -151,6 +152,7 @@ main (int argc, char **argv)
     { "context-memory", required_argument, NULL, 'c' },
     { "no-managed", no_argument, NULL, 'n' },
     { "copy-rate", required_argument, NULL, 'r' },
+    { "bus-rate", required_argument, NULL, 'B' },
     { "topology", required_argument, NULL, 'y' },
     { "mig", required_argument, NULL, 'i' },
     { "help", no_argument, NULL, 'h' },
@@ -203,6 +205,9 @@ main (int argc, char **argv)
         break;
       case 'r':
         wish.copy_rate = option_size ("--copy-rate", optarg, "/s");
+        break;
+      case 'B':
+        wish.bus_rate = option_size ("--bus-rate", optarg, "/s");
         break;
       case 'y':
         read_topology (optarg, &wish.topology);

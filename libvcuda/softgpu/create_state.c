@@ -67,6 +67,7 @@ make_state (const struct wish *wish)
   state->context_bytes = wish->context_bytes;
   state->no_managed = wish->no_managed;
   state->copy_rate = wish->copy_rate;
+  state->bus_rate = wish->bus_rate;
   state->topology = wish->topology;
   state->gpu_count = wish->gpus;
   state->entries = entries;

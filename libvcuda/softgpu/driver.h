@@ -50,6 +50,13 @@ struct CUctx_st
   } limit[3];
 };
 
+/* Work of a stream, or of a whole device, that is none of the device's: see side_work.h.  */
+struct side_work
+{
+  _Atomic uint64_t until_ns; /* the bus copies until then */
+  _Atomic unsigned running;  /* host functions */
+};
+
 struct CUstream_st
 {
   uint32_t kind;
@@ -63,6 +70,7 @@ struct CUstream_st
   CUgraphNode *frontier; /* the nodes that the next captured one depends on */
   size_t frontier_count;
   size_t frontier_room;
+  struct side_work side;
 };
 
 struct CUevent_st
@@ -91,6 +99,7 @@ struct device
   CUevent mark_owner[SOFTGPU_MARKS];
   uint64_t launch_target[LAUNCHES_OUTSTANDING];
   uint64_t launches;
+  struct side_work side; /* of all its streams */
 };
 
 struct driver

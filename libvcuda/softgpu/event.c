@@ -5,6 +5,7 @@
 
 #include "graph.h"
 #include "ipc_event.h"
+#include "side_work.h"
 #include "store.h"
 
 static bool
@@ -131,6 +132,7 @@ cuEventRecordWithFlags (CUevent event, CUstream stream, unsigned int flags)
   if (rc != CUDA_SUCCESS)
     return rc;
   event->capture_id = 0;
+  softgpu_side_wait (stream, context->device);
   struct attachment *tie = &driver.tie;
   unsigned gpu = gpu_of_event (event);
   for (;;)

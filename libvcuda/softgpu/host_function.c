@@ -1,7 +1,10 @@
-/* Functions of the program's that a stream calls. There is no thread here to call them from, so the
-   thread that submits one waits for the work before it and calls the function itself.  */
+/* Functions of the program's that a stream calls. The thread that submits one waits for the work
+   before it; another thread calls it.  */
+
+#include <stdlib.h>
 
 #include "capture.h"
+#include "side_work.h"
 
 CUresult
 cuLaunchHostFunc (CUstream stream, CUhostFn function, void *data)
@@ -13,10 +16,22 @@ cuLaunchHostFunc (CUstream stream, CUhostFn function, void *data)
   if (softgpu_capturing (stream))
     return softgpu_capture_host (stream,
                                  &(CUDA_HOST_NODE_PARAMS){ .fn = function, .userData = data });
-  CUresult rc = softgpu_drain_stream (stream);
-  if (rc == CUDA_SUCCESS)
-    function (data);
-  return rc;
+  return softgpu_side_run (stream, function, data);
+}
+
+struct callback
+{
+  CUstreamCallback function;
+  CUstream stream;
+  void *data;
+};
+
+static void
+call_back (void *argument)
+{
+  struct callback callback = *(struct callback *) argument;
+  free (argument);
+  callback.function (callback.stream, CUDA_SUCCESS, callback.data);
 }
 
 CUresult
@@ -24,8 +39,11 @@ cuStreamAddCallback (CUstream stream, CUstreamCallback callback, void *data, uns
 {
   REQUIRE_DRIVER ();
   REQUIRE (callback && flags == 0, CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = softgpu_drain_stream (stream);
-  if (rc == CUDA_SUCCESS)
-    callback (stream, rc, data);
+  struct callback *own = malloc (sizeof *own);
+  REQUIRE (own, CUDA_ERROR_OUT_OF_MEMORY);
+  *own = (struct callback){ callback, stream, data };
+  CUresult rc = softgpu_side_run (stream, call_back, own);
+  if (rc != CUDA_SUCCESS)
+    free (own);
   return rc;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "side_work.h"
 
 CUresult
 softgpu_launch (CUstream stream, uint64_t duration_ns)
@@ -12,6 +13,7 @@ softgpu_launch (CUstream stream, uint64_t duration_ns)
            default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
   struct device *device = &driver.device[context->device];
   struct attachment *tie = &driver.tie;
+  softgpu_side_wait (stream, context->device);
   for (;;)
     {
       softgpu_lock (tie);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 6
+#define SOFTGPU_VERSION 7
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7 /* of one GPU at most */
@@ -164,6 +164,7 @@ struct softgpu_state
   uint64_t reaped_ns;
   uint64_t slice_ns;
   uint64_t copy_rate; /* bytes a second of copies and sets on the device; 0: they take no time */
+  uint64_t bus_rate;  /* of copies from and to the host, likewise */
   _Atomic uint32_t ordered; /* whether any failure is */
   uint32_t no_managed;      /* the GPUs are of the kind without managed memory */
   uint64_t context_bytes;   /* what a context takes of its GPU */

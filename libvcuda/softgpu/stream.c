@@ -2,6 +2,7 @@
    note of how far that work must have come.  */
 
 #include "graph.h"
+#include "side_work.h"
 
 static _Atomic uint64_t next_id = 2;
 
@@ -35,6 +36,7 @@ softgpu_drain (CUdevice device)
   uint64_t target = target_of (NULL, gpu);
   softgpu_unlock (&driver.tie);
   softgpu_wait (&driver.tie, gpu, target);
+  softgpu_side_wait (NULL, device);
 }
 
 CUresult
@@ -52,6 +54,7 @@ softgpu_drain_stream (CUstream stream)
   uint64_t target = target_of (stream, gpu);
   softgpu_unlock (&driver.tie);
   softgpu_wait (&driver.tie, gpu, target);
+  softgpu_side_wait (stream, context->device);
   return CUDA_SUCCESS;
 }
 
@@ -86,6 +89,7 @@ cuStreamDestroy_v2 (CUstream stream)
   REQUIRE_DRIVER ();
   REQUIRE (valid (stream), CUDA_ERROR_INVALID_HANDLE);
   softgpu_leave_capture (stream);
+  softgpu_side_wait (stream, stream->context->device);
   softgpu_retire (stream, sizeof *stream);
   return CUDA_SUCCESS;
 }
@@ -119,7 +123,7 @@ cuStreamQuery (CUstream stream)
   softgpu_advance (driver.tie.state, gpu, softgpu_now ());
   bool done = softgpu_served (&driver.tie, gpu, target_of (stream, gpu));
   softgpu_unlock (&driver.tie);
-  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return done && !softgpu_side_busy (stream, context->device) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult

@@ -17,6 +17,7 @@ struct wish
   uint64_t context_bytes;
   bool no_managed;
   uint64_t copy_rate;
+  uint64_t bus_rate;
   struct softgpu_topology topology;
   uint64_t seed;
   bool seeded;

@@ -2,6 +2,7 @@
 
 #include "graph_memory.h"
 #include "metered.h"
+#include "off_gpu.h"
 
 #define KERNEL_PARAMETERS                                                                          \
   CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,                \
@@ -176,5 +177,6 @@ vcuda_cuStreamSynchronize_ptsz (CUstream stream)
 CUresult
 vcuda_cuEventSynchronize (CUevent event)
 {
+  vcuda_off_gpu_event (event);
   WAIT (real.cuEventSynchronize (event));
 }

@@ -28,7 +28,8 @@ enum vcuda_kind
   VCUDA_STACK,           /* limits of a context, and so the next two */
   VCUDA_PRINTF_FIFO,
   VCUDA_MALLOC_HEAP,
-  VCUDA_MEMORY_POOL, /* a name, which holds nothing itself */
+  VCUDA_MEMORY_POOL,  /* a name, which holds nothing itself */
+  VCUDA_OTHERS_EVENT, /* likewise: of an event that another process made */
 };
 
 #define VCUDA_KEY(kind, handle) ((uint64_t) (handle) ^ (uint64_t) (kind) << 60)

@@ -4,6 +4,7 @@
 #include "credit.h"
 #include "device.h"
 #include "meters.h"
+#include "off_gpu.h"
 #include "own_calls.h"
 #include "pace.h"
 #include "pools.h"
@@ -95,7 +96,9 @@ vcuda_wait_end (uint64_t began)
   int64_t charged = credit->waited - credit->ns;
   bool unseen = credit->sampled > credit->ns;
   int64_t unexpected = unseen ? (int64_t) (now - began) - LONG_WAIT_TIMES * charged : 0;
-  bool very_long = unexpected > VERY_LONG_WAIT_NS;
+  /* The host's and the bus's part, which the GPU need not have been at work in.  */
+  int64_t off_gpu = began ? (int64_t) vcuda_off_gpu_within (began, now) : 0;
+  bool very_long = unexpected - off_gpu > VERY_LONG_WAIT_NS;
   if (very_long)
     suspect_more (credit, now);
   else if (unexpected > LONG_WAIT_NS)
@@ -106,7 +109,7 @@ vcuda_wait_end (uint64_t began)
     return;
   bool all = reap (context);
   uint64_t busy = busy_of_process (credit->gpu);
-  int64_t beyond = (int64_t) (now - began - (busy - credit->paid)); /* BUSY is of the page */
+  int64_t beyond = (int64_t) (now - began - (busy - credit->paid)) - off_gpu; /* BUSY: the page's */
   if (very_long && all && beyond > 0)
     {
       vcuda_charge_time (credit->gpu, beyond);

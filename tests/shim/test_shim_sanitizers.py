@@ -45,6 +45,7 @@ PROGRAMS: dict[str, tuple[list[str], str | None]] = {
     "processes at their limit": (["storm", "3", "3", str(128 * MIB), "5"], "[8, 8, 8, 8, 8]\n"),
     "launches": (["launches", "1", "4", "4", "8", "random", "50", "2000", "20"], None),
     "captured graphs": (["graphs", "0.5", "4"], None),
+    "waits beside host functions": (["beside", "1", "function"], None),
     "threads that end": (["odd_launches", "threads"], ""),
     "contexts that end": (["odd_launches", "destroyed"], ""),
     "two GPUs": (["odd_launches", "two_gpus"], ""),
