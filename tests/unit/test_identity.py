@@ -33,8 +33,9 @@ POD = {
     "pod_name": "web-0",
     "container_name": "main",
     "sandbox_id": "5a",
+    "engine": {},
 }
-ALONE = {**dict.fromkeys(POD, ""), "key": "c1", "container_id": "c1"}
+ALONE = {**dict.fromkeys(POD, ""), "key": "c1", "container_id": "c1", "engine": {}}
 
 
 @pytest.mark.parametrize(
