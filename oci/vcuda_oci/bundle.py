@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 
-from . import files, jsontree
+from . import files, jsontree, own_lock
 from .errors import VcudaError
 from .guest.memory import BoundedMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+TURN_SECONDS = 30.0
 
 CREATING = ("create", "run", "restore")
 # Options that take the next word as their value. Source: runc 1.1 and crun 1.8 --help.
@@ -153,12 +154,16 @@ def replace_config(path: str, spec: Any) -> None:
         raise VcudaError(str(error), "config.json", "mend it as the OCI spec says") from error
     try:
         mode = os.stat(path).st_mode & 0o777
-        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        beside = path + ".new"
+        fd = own_lock.acquire_beside(beside, TURN_SECONDS)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            files.replace(path, content, mode, sync=True)
+            files.fill(fd, content, mode, sync=True)
+            os.rename(beside, path)
+        except BaseException:
+            files.remove(beside)
+            raise
         finally:
-            os.close(folder)
+            os.close(fd)
     except OSError as error:
         raise VcudaError(
             f"cannot be replaced: {error.strerror}", path, "free space on its file system"

@@ -9,7 +9,7 @@ from .allocation import Allocation
 from .config import BINPACK
 from .errors import VcudaError
 from .identity import pod_key
-from .ledger import broken_record
+from .ledger import NoRoom, broken_record
 from .placement import Chosen, Refused, choose
 
 TYPE_CHECKING = False
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .request import Request
 
 PPM_PER_PERCENT = 10_000
+# Who fills the file system goes on while room is made. Seen: one try in twenty came too late.
+_TRIES = 40
 _PAGE_POLICY = {
     policies.FIXED: pages.POLICY_FIXED,
     policies.ELASTIC: pages.POLICY_ELASTIC,
@@ -72,7 +74,30 @@ def claim(
     GPU that is unhealthy too: what its program does to one GPU it shall not do to the next. When
     nothing fits, what dead containers left behind is swept and the choice made again. Raises
     VcudaError: refused, with what would fit; or a record is broken, so that nobody knows what does.
+
+    Where the file system is full, room is made without the lock, and then all begins again.
     """
+    tries = _TRIES
+    while True:
+        try:
+            return _claim(ledger, host, owner, request, runtime, claimant, rules, decided, ended)
+        except NoRoom:
+            tries -= 1
+            if not tries or not ledger.make_room():
+                raise
+
+
+def _claim(
+    ledger: Ledger,
+    host: Host,
+    owner: Owner,
+    request: Request,
+    runtime: list[str],
+    claimant: int,
+    rules: Rules,
+    decided: Sequence[GpuShare],
+    ended: Sequence[str],
+) -> tuple[Allocation, bool]:
     with ledger:
         held = reclaim(ledger, host, owner, request, runtime, claimant, rules)
         if held:

@@ -10,7 +10,6 @@ other: to fork for each would cost twice what a claim does.
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import signal
@@ -28,10 +27,14 @@ from . import (
     handoff,
     liveness,
     nvml,
+    own_lock,
     poststop,
     runtime,
 )
 from .errors import VcudaError
+from .guest import page_file
+from .guest import process as guest_process
+from .ledger import LOCK_SECONDS
 
 NAME = "door.sock"
 MOST_BYTES = 65536
@@ -40,7 +43,7 @@ DONE, REFUSED, CLOSED = b"+", b"-", b"?"
 _BACKLOG = 128
 _LOOK_AROUND_S = 5
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-_READY = (decided, handoff, liveness, nvml)
+_READY = (decided, handoff, liveness, nvml, page_file)
 
 
 class Door:
@@ -98,10 +101,10 @@ class Door:
         os.makedirs(state_dir, 0o755, exist_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         beside = self.path + ".new"
-        folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Two that open it at once take turns.
+        lock = own_lock.acquire(f"{state_dir}/lock", LOCK_SECONDS)
         before = os.umask(0o177)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # two that open it at once take turns
             files.remove(beside)  # of one that was killed here
             self._socket.bind(beside)
             self._socket.listen(_BACKLOG)
@@ -110,7 +113,7 @@ class Door:
             os.rename(beside, self.path)
         finally:
             os.umask(before)
-            os.close(folder)
+            os.close(lock)
 
     def _fill_up(self) -> None:
         """Replace the workers that have ended."""
@@ -170,9 +173,8 @@ def _answer(connection: socket.socket) -> bytes:
     pid, user, _ = struct.unpack("iII", credentials)
     # Another mount namespace has other files under the same names. A pid that is not seen from
     # here could not prove the claim.
-    if user != os.geteuid() or pid == 0 or len(words) < 2 or not _sees_our_files(pid):
+    if user != os.geteuid() or pid == 0 or len(words) < 2 or not _go_where(pid, connection):
         return CLOSED
-    os.chdir(f"/proc/{pid}/cwd")
     allocation = ""
     try:
         if words[1]:
@@ -206,7 +208,16 @@ def _has_left(connection: socket.socket) -> bool:
         connection.settimeout(_LOOK_AROUND_S)
 
 
-def _sees_our_files(pid: int) -> bool:
-    theirs, ours = os.stat(f"/proc/{pid}/ns/mnt"), os.stat("/proc/self/ns/mnt")
-    root = os.stat(f"/proc/{pid}/root"), os.stat("/")
-    return os.path.samestat(theirs, ours) and os.path.samestat(*root)
+def _go_where(pid: int, connection: socket.socket) -> bool:
+    """Into the working folder of the process that asks; whether it sees our files and still asks.
+
+    While it asks, its pid is its own; had it ended before, another could have the pid.
+    """
+    process = guest_process.open_folder(pid)
+    try:
+        if _has_left(connection) or not guest_process.sees_our_files(process):
+            return False
+        guest_process.go_where(process)
+        return True
+    finally:
+        os.close(process)

@@ -102,6 +102,6 @@ def _turn(path: str, fd: int) -> None:
     """Keep the full file as the one before; of two that find it full only one does."""
     import fcntl
 
-    fcntl.flock(fd, fcntl.LOCK_EX)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held: another does it, or the next event
     if os.path.samestat(os.fstat(fd), os.stat(path)):
         os.rename(path, path + ".1")

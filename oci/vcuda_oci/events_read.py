@@ -57,7 +57,8 @@ class Reader:
 
     def _open(self, end: str) -> int | None:
         try:
-            return os.open(self._path + end, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            return os.open(self._path + end, flags)
         except FileNotFoundError:
             return None
 

@@ -11,7 +11,8 @@ _SETTLED_NS = 10**9
 
 def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
     """The whole file; a symlink only if `follow`. Raises OSError, also above `limit` bytes."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO or a lease is no reason to wait
+    fd = os.open(path, flags | (0 if follow else os.O_NOFOLLOW))
     try:
         chunks = []
         while chunk := os.read(fd, 1 << 16):  # of more, malloc would map memory for each read
@@ -75,21 +76,26 @@ def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = Fa
         fd = os.open(beside, flags, mode)
     try:
         try:
-            os.fchmod(fd, mode)
-            view = memoryview(content)
-            while view:
-                view = view[os.write(fd, view) :]
-            if size > len(content):
-                # Allocated now, so that a full file system refuses here and not by SIGBUS later.
-                os.posix_fallocate(fd, 0, size)
-            if sync:
-                os.fsync(fd)
+            fill(fd, content, mode, size, sync)
         finally:
             os.close(fd)
         os.rename(beside, path)
     except BaseException:
         remove(beside)
         raise
+
+
+def fill(fd: int, content: bytes, mode: int, size: int = 0, sync: bool = False) -> None:
+    """Write an open, empty file as `replace` does. Raises OSError."""
+    os.fchmod(fd, mode)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    if size > len(content):
+        # Allocated now, so that a full file system refuses here and not by SIGBUS later.
+        os.posix_fallocate(fd, 0, size)
+    if sync:
+        os.fsync(fd)
 
 
 def remove_tree(folder: str) -> None:

@@ -13,13 +13,12 @@ between, either leaves a folder without a record, which the next `sweep` removes
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import time
 
 from . import allocation as records
-from . import events, files, names, pages
+from . import events, files, names, own_lock, pages
 from .errors import VcudaError
+from .guest import page_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,14 +29,12 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 30.0
 _SUFFIX = ".json"
-# Who fills the file system goes on while room is made. Seen: one try in twenty came too late.
-_TRIES = 20
 
 
 class Ledger:
     """The records below `state_dir`.
 
-    Every method but `read`, `get`, `cut_back` and `tell` needs the lock.
+    Every method but `read`, `get`, `make_room`, `cut_back` and `tell` needs the lock.
     program: who changes it, as events tell.
     """
 
@@ -50,37 +47,30 @@ class Ledger:
     def __enter__(self) -> Ledger:
         """Take the lock. Raises VcudaError: no such place, or another holds it for too long."""
         try:
-            for folder, mode in ((self.allocations, 0o755), (self.containers, 0o711)):
+            for folder, mode in ((self.allocations, 0o700), (self.containers, 0o711)):
                 if not os.path.isdir(folder):
                     os.makedirs(self.state_dir, 0o755, exist_ok=True)
                     os.makedirs(folder, mode, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._lock_fd = os.open(self.state_dir + "/lock", flags, 0o600)
+            self._lock_fd = own_lock.acquire(self.state_dir + "/lock", LOCK_SECONDS)
+        except BlockingIOError:
+            raise VcudaError(
+                f"another process has held the lock for {LOCK_SECONDS:.0f} s",
+                self.state_dir + "/lock",
+                "find it with 'fuser' and end it",
+            ) from None
         except OSError as error:
             raise unwritable(self.state_dir, error) from error
-        deadline = time.monotonic() + LOCK_SECONDS
-        pause = 0.0005
-        while True:
-            try:
-                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return self
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    self.__exit__()
-                    raise VcudaError(
-                        f"another process has held the lock for {LOCK_SECONDS:.0f} s",
-                        self.state_dir + "/lock",
-                        "find it with 'fuser' and end it",
-                    ) from None
-                time.sleep(pause)
-                pause = min(pause * 1.5, 0.02)
+        return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._lock_fd)
         self._lock_fd = -1
 
     def read(self) -> tuple[list[Allocation], list[tuple[str, str]]]:
-        """Every whole record, and (path, reason) of each that is not."""
+        """Every whole record, and (path, reason) of each that is not.
+
+        Raises VcudaError: this is not root.
+        """
         whole, broken = [], []
         try:
             found = sorted(os.listdir(self.allocations))
@@ -113,41 +103,29 @@ class Ledger:
             raise broken_record(path, str(error)) from error
 
     def write(self, allocation: Allocation, limits: bytes) -> None:
-        """Record an allocation with fresh pages. Raises VcudaError with nothing recorded."""
-        tries = _TRIES
+        """Record an allocation with fresh pages. Raises VcudaError with nothing recorded; NoRoom:
+        the file system is full."""
+        folder = f"{self.containers}/{allocation.id}"
         try:
-            while not self._is_written(allocation, limits, tries):
-                tries -= 1
+            page_file.make_folder(folder, self._folder_mode(allocation))
+            page_file.replace_page(folder + "/limits", limits, 0o444)
+            page_file.replace_page(
+                folder + "/usage", pages.empty_usage_page(), page_file.USAGE_MODE, pages.USAGE_SIZE
+            )
+            self.record(allocation)
         except OSError as error:
             if not os.path.exists(f"{self.allocations}/{allocation.id}{_SUFFIX}"):
-                files.remove_tree(f"{self.containers}/{allocation.id}")
+                self._remove_pages(allocation.id)
             raise unwritable(self.state_dir, error) from error
 
-    def _is_written(self, allocation: Allocation, limits: bytes, tries: int) -> bool:
-        """False: there was no room, and some has been made. Raises OSError: it cannot be."""
-        try:
-            self._write(allocation, limits)
-        except OSError as error:
-            if error.errno != errno.ENOSPC or not tries or not self._make_room():
-                raise
-            return False
-        return True
-
-    def _make_room(self) -> bool:
-        """Whether containers had taken more than is theirs, which is free now."""
-        from . import left_open  # a full file system is rare
+    def make_room(self) -> bool:
+        """Take back what containers have taken of the file system beyond their pages; whether there
+        was anything. Without the lock: what containers hold can take its time."""
+        from .guest import left_open  # a full file system is rare
 
         # The slower first: whoever writes on fills what was freed again.
         of_the_gone = left_open.cut_back(self.state_dir)
         return bool(self.cut_back()) or of_the_gone
-
-    def _write(self, allocation: Allocation, limits: bytes) -> None:
-        folder = f"{self.containers}/{allocation.id}"
-        os.makedirs(folder, 0o700, exist_ok=True)
-        os.chmod(folder, self._folder_mode(allocation))
-        files.replace(folder + "/limits", limits, 0o444)
-        files.replace(folder + "/usage", pages.empty_usage_page(), 0o666, pages.USAGE_SIZE)
-        self.record(allocation)
 
     def _folder_mode(self, allocation: Allocation) -> int:
         """Who of the host passes through the folder of an allocation's pages.
@@ -160,23 +138,24 @@ class Ledger:
         return 0o711 if allocation.is_named_slice and is_safe else 0o700
 
     def cut_back(self) -> list[str]:
-        """Take back what containers added to their pages, bytes and attributes; whose they were.
+        """Take back what containers added to their pages; the ids of those that had.
 
-        Needs no lock. What is within the page stays, so no process of theirs is harmed.
+        Needs no lock. One page that cannot be opened, as it is leased, keeps no other from it.
         """
         cut = []
-        for id in os.listdir(self.containers):
+        for id in self._folders():
             try:
-                path = f"{self.containers}/{id}/usage"
-                fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            except OSError:
-                continue  # released meanwhile
-            try:
-                if _cut_back(fd):
+                if page_file.put_back(f"{self.containers}/{id}/usage", pages.USAGE_SIZE):
                     cut.append(id)
-            finally:
-                os.close(fd)
+            except OSError:
+                continue  # released meanwhile, or leased: the next time
         return cut
+
+    def _folders(self) -> list[str]:
+        try:
+            return os.listdir(self.containers)
+        except FileNotFoundError:
+            return []  # nothing was ever claimed
 
     def record(self, allocation: Allocation) -> None:
         """Write the record alone, over the one that was. Raises OSError."""
@@ -186,7 +165,13 @@ class Ledger:
     def remove(self, id: str) -> None:
         """Release; releasing twice is fine."""
         files.remove(f"{self.allocations}/{id}{_SUFFIX}")
-        files.remove_tree(f"{self.containers}/{id}")
+        self._remove_pages(id)
+
+    def _remove_pages(self, id: str) -> None:
+        try:
+            page_file.remove_pages(f"{self.containers}/{id}")
+        except OSError:
+            pass  # without a record the folder counts for nothing; the next sweep removes it
 
     def sweep(self, is_alive: Callable[[Allocation], bool]) -> list[str]:
         """Release what its container left behind. Returns the ids. A broken record stays."""
@@ -200,7 +185,7 @@ class Ledger:
         kept |= {os.path.basename(path)[: -len(_SUFFIX)] for path, _ in broken}
         for id in os.listdir(self.containers):
             if id not in kept:
-                files.remove_tree(f"{self.containers}/{id}")
+                self._remove_pages(id)
         for name in os.listdir(self.allocations):
             if not name.endswith(_SUFFIX):
                 files.remove(f"{self.allocations}/{name}")
@@ -223,22 +208,6 @@ class Ledger:
         return allocation
 
 
-def _cut_back(page: int) -> bool:
-    """Whether there was anything to cut from this open usage page."""
-    before = os.fstat(page)
-    # Of a file that is no longer, this gives back what fallocate(2) put behind its end.
-    os.ftruncate(page, min(before.st_size, pages.USAGE_SIZE))
-    after = os.fstat(page)
-    is_cut = after.st_size < before.st_size or after.st_blocks < before.st_blocks
-    try:
-        attributes = os.listxattr(page)
-        for name in attributes:
-            os.removexattr(page, name)
-    except OSError:
-        return is_cut  # more names than the kernel lists, or none on this file system
-    return is_cut or bool(attributes)
-
-
 def broken_record(path: str, reason: str) -> VcudaError:
     """What a broken record asks for: while it stands, nobody knows what is free."""
     id = os.path.basename(path)[: -len(_SUFFIX)]
@@ -249,8 +218,14 @@ def broken_record(path: str, reason: str) -> VcudaError:
     )
 
 
+class NoRoom(VcudaError):
+    """The state folder's file system is full."""
+
+
 def unwritable(state_dir: str, error: OSError) -> VcudaError:
     where = str(error.filename or state_dir)
+    if isinstance(error, BlockingIOError):
+        return VcudaError(page_file.LEASED, where, page_file.LEASED_HINT)
     mend = "free space there, or set state-dir"
     if error.errno in (errno.EACCES, errno.EPERM):
         # One ledger for all users, or a GPU would be promised twice.
@@ -260,4 +235,5 @@ def unwritable(state_dir: str, error: OSError) -> VcudaError:
         )
     elif error.errno == errno.EROFS:
         mend = "mount it read-write, or set state-dir"
-    return VcudaError(f"cannot be written: {error.strerror}", where, mend)
+    kind = NoRoom if error.errno == errno.ENOSPC else VcudaError
+    return kind(f"cannot be written: {error.strerror}", where, mend)

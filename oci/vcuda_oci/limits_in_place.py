@@ -7,13 +7,12 @@ page's sequence, so another who has it open sees that it is not as he left it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import struct
-import time
 
-from . import pages, pages_read
+from . import own_lock, pages, pages_read
 from .claim import page_entry
+from .guest import page_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 # Not the page itself: who may read a page could hold a lock on it.
 LOCK = "pages.lock"
-_PAUSE_SECONDS = 0.001
 _AT = {name: at for name, at, _ in pages.offsets()}
 # Of a field: where it begins, how far it is from one GPU's to the next one's, and its form.
 _PLACES = {
@@ -48,20 +46,16 @@ class Turn:
         self._path, self._seconds = f"{state_dir}/{LOCK}", seconds
 
     def __enter__(self) -> bool:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(self._path, flags, 0o600)
-        deadline = time.monotonic() + self._seconds
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    return False
-                time.sleep(_PAUSE_SECONDS)
+        self._fd = -1
+        try:
+            self._fd = own_lock.acquire(self._path, self._seconds)
+        except BlockingIOError:
+            return False
+        return True
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
 
 class OpenPage:
@@ -69,7 +63,7 @@ class OpenPage:
 
     def __init__(self, path: str, shares: Sequence[GpuShare]) -> None:
         """Raises OSError, or ValueError: it is no page, or not of these GPUs."""
-        self._fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._fd = page_file.open_page(path, os.O_RDWR)
         try:
             page = pages_read.read_limits(os.pread(self._fd, pages.LIMITS_SIZE, 0))
             if [gpu.uuid for gpu in page.gpus] != [share.uuid for share in shares]:

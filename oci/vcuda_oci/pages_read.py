@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import time
 
 from .pages import (
     ABI_VERSION,
@@ -29,6 +30,9 @@ from .pages import (
 
 _LIMITS, _LIMITS_GPU = struct.Struct(code("limits")), struct.Struct(code("limits_gpu"))
 _USAGE_GPU, _USAGE_SLOT = struct.Struct(code("usage_gpu")), struct.Struct(code("usage_slot"))
+
+_FLOCK = struct.Struct("hhqqi4x")
+LOCKS_SECONDS = 0.05
 
 F_OFD_GETLK = 36  # Linux, every machine; the fcntl module has no name for it before 3.9
 
@@ -176,15 +180,29 @@ def live_slots(fd: int, used: int = MAX_PROCESSES) -> frozenset[int]:
     """Of the first `used` slots those whose process lives, by the locks on FD's usage file.
 
     The kernel drops a process's lock when it dies, so this is true at once, in any pid namespace.
-    Raises OSError: FD is no file, or one that takes no locks.
+    It is asked for a range at a time: to answer it goes through all of the file's locks, and a
+    container can have any number of them. Raises OSError: FD is no file, or one that takes no
+    locks; TimeoutError: they are so many that it takes LOCKS_SECONDS of a processor.
     """
-    live = set()
-    for slot in range(used):
+    live: set[int] = set()
+    ranges = [(0, used)]
+    deadline = time.thread_time() + LOCKS_SECONDS
+    while ranges:
+        begin, end = ranges.pop()
+        if begin >= end:
+            continue
+        if time.thread_time() > deadline:
+            raise TimeoutError("its usage page has too many locks")
         # struct flock: l_type, l_whence, l_start, l_len, l_pid
-        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, USAGE_LOCK_BASE + slot, 1, 0)
-        answer = fcntl.fcntl(fd, F_OFD_GETLK, asked)
-        if struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK:
-            live.add(slot)
+        asked = _FLOCK.pack(fcntl.F_WRLCK, 0, USAGE_LOCK_BASE + begin, end - begin, 0)
+        kind, _, at, length, _ = _FLOCK.unpack(fcntl.fcntl(fd, F_OFD_GETLK, asked))
+        if kind == fcntl.F_UNLCK:
+            continue
+        # One lock within the range, any of them; a length of 0 is all that follows.
+        first = max(begin, at - USAGE_LOCK_BASE)
+        after = min(end, at - USAGE_LOCK_BASE + length) if length else end
+        live.update(range(first, after))
+        ranges += [(begin, first), (after, end)]
     return frozenset(live)
 
 

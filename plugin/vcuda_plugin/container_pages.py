@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from vcuda_oci import pages
+from vcuda_oci.guest import page_file
 from vcuda_oci.limits_in_place import OpenPage
 from vcuda_oci.policies import FIXED
 
@@ -47,11 +48,10 @@ class ContainerPages:
         self._is_fixed = all(share.policy == FIXED for share in allocation.shares)
         self._size = (len(allocation.shares) - 1) * pages.USAGE_GPU_SIZE + TOLD_SIZE
         self._until_ns = 0
-        flags = os.O_NOFOLLOW | os.O_CLOEXEC
         self._limits = OpenPage(folder + "/limits", allocation.shares)
         try:
             # That it was read is not written, which costs more than the reading.
-            self._usage = os.open(folder + "/usage", os.O_RDONLY | os.O_NOATIME | flags)
+            self._usage = page_file.open_page(folder + "/usage", os.O_RDONLY | os.O_NOATIME)
         except BaseException:
             self._limits.close()
             raise

@@ -13,6 +13,7 @@ import sys
 from typing import NamedTuple
 
 from vcuda_oci import pages
+from vcuda_oci.guest import page_file
 
 # Of a process in a time namespace of its own the host cannot say when it believes to have started.
 _ANY_TIME = -1
@@ -55,9 +56,9 @@ def read(folder: str) -> frozenset[tuple[int, int]]:
     """(pid, start time) of each slot of a container's usage page; none of one that was cut short.
 
     A program that closed every descriptor has lost its slot's lock and keeps the slot for as long
-    as nobody takes it: the locks are not asked. Raises OSError: there is no page.
+    as nobody takes it: the locks are not asked. Raises OSError: there is no page, or it is leased.
     """
-    fd = os.open(folder + "/usage", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = page_file.open_page(folder + "/usage", os.O_RDONLY)
     try:
         used = int.from_bytes(os.pread(fd, 4, _AT["usage.slots_used"]), sys.byteorder)
         # Of a page that is whole there are seldom more than a few.

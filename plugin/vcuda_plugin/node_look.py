@@ -68,10 +68,12 @@ class Node:
         async with self._looking:
             if self._view and time.monotonic() - self._view[0] < FRESH_SECONDS:
                 return self._view[1]
-            if self._before() is None and self._look():
+            # In a thread: a container can make its page slow to read, and others are answered
+            # meanwhile.
+            if self._before() is None and await asyncio.to_thread(self._look):
                 # Nobody asked lately: there is nothing to compare with.
                 await asyncio.sleep(usage.SAMPLE_SECONDS)
-            view = self._read()
+            view = await asyncio.to_thread(self._read)
             self._view = time.monotonic(), view
             return view
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vcuda_hook import table
 from vcuda_oci import events, names, pages_read
+from vcuda_oci.guest import page_file
 
 from .records import Records
 from .shortage import Reading, Share
@@ -26,7 +27,7 @@ PERIOD_SECONDS = 5.0
 async def keep(state_dir: str) -> None:
     watch = ShortageWatch(state_dir)
     while True:
-        watch.look()
+        await asyncio.to_thread(watch.look)  # what containers hold can take its time
         await asyncio.sleep(PERIOD_SECONDS)
 
 
@@ -54,7 +55,7 @@ class ShortageWatch:
     def _read(self, allocation: Allocation) -> tuple[int, list[Reading]]:
         """The page's inode, and what it says of each GPU. Raises OSError, ValueError."""
         path = f"{self._records.ledger.containers}/{allocation.id}/usage"
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = page_file.open_page(path, os.O_RDONLY)
         try:
             told = pages_read.shortages(fd, len(allocation.shares))
             at = time.monotonic_ns() / 1e9

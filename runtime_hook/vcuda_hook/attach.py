@@ -60,7 +60,8 @@ def attach(
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _MEND) from error
     user, group = _ids_of_root(process)
     host_devices = root_paths.host_devices()
-    with open(os.open("mountinfo", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)) as lines:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open("mountinfo", flags, dir_fd=process)) as lines:
         shared = root_paths.shared_mounts(lines.read())
     syscalls.setns(container)
     try:
@@ -104,14 +105,15 @@ def _open_folder(path: str) -> int:
 
 
 def _mount_namespace(process: int) -> int:
-    return os.open("ns/mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+    return os.open("ns/mnt", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=process)
 
 
 def _ids_of_root(process: int) -> tuple[int, int]:
     """The host's user and group ids of the container's root. Source: user_namespaces(7)."""
     ids = []
     for name in ("uid_map", "gid_map"):
-        with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)) as lines:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(name, flags, dir_fd=process)) as lines:
             rows = [[int(field) for field in line.split()] for line in lines]
         ids.append(next((outside for inside, outside, _ in rows if inside == 0), 0))
     return ids[0], ids[1]

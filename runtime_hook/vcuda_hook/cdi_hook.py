@@ -13,11 +13,11 @@ from vcuda_oci import (
     config,
     container_state,
     edits,
-    files,
     grant,
     image_libraries,
     names,
     nodes,
+    pages,
     pages_read,
     procfs,
     request,
@@ -25,6 +25,7 @@ from vcuda_oci import (
     rootfs,
 )
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest import page_file
 from vcuda_oci.guest.memory import BoundedMemory
 from vcuda_oci.ledger import Ledger
 
@@ -154,7 +155,8 @@ def _refuse_more_than_the_slice(
 ) -> None:
     """Raises VcudaError: a GPU is no part of the slice, or has come as a whole beside it."""
     try:
-        inside = {gpu.uuid for gpu in pages_read.read_limits(files.read(limits)).gpus}
+        page = pages_read.read_limits(page_file.read_page(limits, pages.LIMITS_SIZE))
+        inside = {gpu.uuid for gpu in page.gpus}
     except ValueError as error:
         raise VcudaError(str(error), limits, "run 'vcuda cdi generate'") from error
     driver = facts.libraries.get("libcuda.so.1")

@@ -13,7 +13,8 @@ def of(process: int) -> list[tuple[list[str], str, str]]:
     Raises OSError. Source: cgroups(7), "/proc/pid/cgroup": hierarchy:controllers:path.
     """
     found = []
-    with open(os.open("cgroup", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)) as lines:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open("cgroup", flags, dir_fd=process)) as lines:
         groups = [line.rstrip("\n").split(":", 2) for line in lines]
     for _, names, path in groups:
         controllers = names.split(",") if names else []

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import fcntl
 import os
 import sys
 
-from vcuda_oci import grant, names
+from vcuda_oci import grant, names, own_lock
 from vcuda_oci.errors import VcudaError
 
 from . import (
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from vcuda_oci.config import Config
 
+_LOCK_SECONDS = 30.0
 _ENGINES: dict[str, Any] = {
     "docker": configure_docker,
     "containerd": configure_containerd,
@@ -247,11 +247,13 @@ class _Lock:
             return
         try:
             os.makedirs(self._folder, 0o755, exist_ok=True)
-            self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._fd = own_lock.acquire(f"{self._folder}/configure.lock", _LOCK_SECONDS)
+        except BlockingIOError as error:
+            what = f"another process has held the lock for {_LOCK_SECONDS:.0f} s"
+            raise VcudaError(what, f"{self._folder}/configure.lock", "end that one") from error
         except OSError as error:
             what = f"cannot be opened: {error.strerror}"
             raise VcudaError(what, self._folder, "run it as root") from error
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def __exit__(self, *_: object) -> None:
         if self._fd >= 0:

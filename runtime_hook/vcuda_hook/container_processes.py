@@ -8,6 +8,7 @@ import re
 import subprocess
 
 from vcuda_oci import names
+from vcuda_oci.guest import process
 
 from . import shim_mark
 
@@ -70,7 +71,7 @@ def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
 def look(pid: int, proc: str = "/proc") -> Process:
     """Raises OSError: it is gone, or not to be looked at."""
     foreign = ""
-    for path, file in _libcudas(f"{proc}/{pid}"):
+    for path, file in _libcudas(pid, proc):
         if shim_mark.read(file):
             foreign = ""
             break
@@ -79,22 +80,20 @@ def look(pid: int, proc: str = "/proc") -> Process:
         return Process(pid, comm.read().rstrip("\n"), foreign)
 
 
-def _libcudas(folder: str) -> Iterator[tuple[str, str]]:
+def _libcudas(pid: int, proc: str) -> Iterator[tuple[str, str]]:
     """(path inside, the file itself) of every libcuda that is mapped.
 
     The file is opened by its mapping, whatever is at that path now, or in another mount namespace.
     Source: proc(5), maps and map_files.
     """
     seen = set()
-    with open(f"{folder}/maps", errors="surrogateescape") as maps:
+    with open(f"{proc}/{pid}/maps", errors="surrogateescape") as maps:
         for line in maps:
             fields = line.rstrip("\n").split(None, 5)
             path = fields[5].removesuffix(_DELETED) if len(fields) > 5 else ""
             if _LIBCUDA.fullmatch(path) and (fields[3], fields[4]) not in seen:
                 seen.add((fields[3], fields[4]))
-                begin, _, end = fields[0].partition("-")
-                # maps pads an address with zeros, map_files does not.
-                yield path, f"{folder}/map_files/{int(begin, 16):x}-{int(end, 16):x}"
+                yield path, process.mapped_file(pid, fields[0], proc)
 
 
 def cgroups(pid: int | str, proc: str = "/proc") -> dict[str, str]:

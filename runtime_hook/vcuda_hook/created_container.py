@@ -8,6 +8,7 @@ import stat
 
 from vcuda_oci import bundle, container_state, files, report
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest import process
 
 from . import cgroup_folders, syscalls
 
@@ -39,7 +40,7 @@ def tell_engine(line: str, allocation: str) -> None:
     """
     try:
         pid, _, command = _runtime_above(int(os.readlink("/proc/self")))
-        report.log(command, line, allocation, os.readlink(f"/proc/{pid}/cwd"))
+        report.log(command, line, allocation, process.working_folder(pid))
         if _is_null(2):
             _write_to_stderr_of(pid, line)
     except (OSError, ValueError):
@@ -91,7 +92,8 @@ def find(kind: str, state: State) -> Container:
             pid = _parent(int(os.readlink("/proc/self")))
             host, query, _ = _runtime_above(pid)
             for name in ("mnt", "cgroup"):
-                syscalls.setns(os.open(f"/proc/{host}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC))
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                syscalls.setns(os.open(f"/proc/{host}/ns/{name}", flags))
             cgroup_folders.join(_proc(host))
         else:
             pid = state.pid
@@ -117,7 +119,7 @@ def _runtime_above(pid: int) -> tuple[int, list[str], bundle.Command]:
         words = files.read(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")[:-1]
         command = bundle.Command(words[1:])
         if command.creates:
-            folder = os.readlink(f"/proc/{pid}/cwd")
+            folder = process.working_folder(pid)
             return pid, command.state_query(_program(pid, words[0]), folder), command
     raise ProcessLookupError(3, "no runtime called this")
 
@@ -135,4 +137,4 @@ def _parent(pid: int) -> int:
 
 
 def _proc(pid: int) -> int:
-    return os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return process.open_folder(pid)

@@ -31,6 +31,8 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
         raise VcudaError("nothing to change", "vcuda limit", "say --core, --memory or --policy")
     facts = grant.host_of(settings)
     ledger = Ledger(settings.state_dir)
+    # A container can make its page slow to read, so nothing waits for this.
+    page = usage.look(ledger, show.find(ledger, arguments.id)) if "memory" in words else None
     with ledger:
         if not arguments.dry_run:
             resize.finish(ledger)
@@ -43,7 +45,8 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
             ledger, facts, allocation, at, words, settings.memory_overcommit
         )
         if after.memory_bytes < before.memory_bytes and not arguments.force:
-            _refuse_to_go_below(usage.held_bytes(ledger, allocation)[at], after, allocation)
+            held = page.gpus[at].held_bytes if page else None
+            _refuse_to_go_below(held, after, allocation)
         if after != before and not arguments.dry_run:
             if crowded:
                 ledger.sweep(liveness.is_alive)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 
-from vcuda_oci import claim, events, files, grant, names, pages_read, request
+from vcuda_oci import claim, events, grant, names, pages, pages_read, request
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest import page_file
 from vcuda_oci.identity import Owner
 
 TYPE_CHECKING = False
@@ -79,11 +80,15 @@ def all_of(ledger: Ledger) -> list[Allocation]:
 def is_in_use(ledger: Ledger, allocation: Allocation) -> bool:
     """Whether a process that uses it lives, by the locks on the usage page."""
     try:
-        fd = os.open(f"{ledger.containers}/{allocation.id}/usage", os.O_RDONLY | os.O_CLOEXEC)
+        fd = page_file.open_page(f"{ledger.containers}/{allocation.id}/usage", os.O_RDONLY)
+    except BlockingIOError:
+        return True  # whoever has it leased has it open
     except OSError:
         return False
     try:
         return bool(pages_read.live_slots(fd))
+    except TimeoutError:
+        return True
     finally:
         os.close(fd)
 
@@ -92,15 +97,16 @@ def revoke(ledger: Ledger, allocation: Allocation) -> None:
     """Take it from a container that still has its pages mounted: what starts there gets nothing.
 
     The page itself is emptied, which the shim answers with CUDA_ERROR_SYSTEM_NOT_READY. Without
-    the ledger's lock, nobody else may write it.
+    the ledger's lock, nobody else may write it. Raises VcudaError: a process has it leased.
     """
     path = f"{ledger.containers}/{allocation.id}/limits"
     try:
-        page = files.read(path, 1 << 20)
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = page_file.open_page(path, os.O_WRONLY)
+    except BlockingIOError as error:
+        raise VcudaError(page_file.LEASED, path, page_file.LEASED_HINT) from error
     except OSError:
         return
     try:
-        os.pwrite(fd, bytes(len(page)), 0)
+        os.pwrite(fd, bytes(pages.LIMITS_SIZE), 0)
     finally:
         os.close(fd)

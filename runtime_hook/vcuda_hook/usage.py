@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import time
 
-from vcuda_oci import files, pages, pages_read
+from vcuda_oci import pages, pages_read
+from vcuda_oci.guest import page_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,14 +101,6 @@ def between(allocation: Allocation, earlier: Look | None, later: Look | None) ->
     ]
 
 
-def held_bytes(ledger: Ledger, allocation: Allocation) -> list[int | None]:
-    """What its processes hold of each GPU. None: the page tells nothing."""
-    page = look(ledger, allocation)
-    return [
-        None if page is None else page.gpus[at].held_bytes for at in range(len(allocation.shares))
-    ]
-
-
 def limits(ledger: Ledger, allocation: Allocation) -> Any:
     """The limits page as a JSON tree, or why it cannot be read."""
     try:
@@ -153,13 +146,14 @@ def _charged(contexts: int, each: int | None) -> int | None:
 
 
 def _read_limits(ledger: Ledger, allocation: Allocation) -> pages_read.Limits:
-    return pages_read.read_limits(files.read(_folder(ledger, allocation) + "/limits", 1 << 20))
+    path = _folder(ledger, allocation) + "/limits"
+    return pages_read.read_limits(page_file.read_page(path, pages.LIMITS_SIZE))
 
 
 def _read(ledger: Ledger, allocation: Allocation) -> tuple[int, pages_read.Usage]:
     """The page's inode, and the page with its live processes only. Raises OSError, ValueError."""
     path = _folder(ledger, allocation) + "/usage"
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = page_file.open_page(path, os.O_RDONLY)
     try:
         # Of a file that the guest made longer, to hide behind its size, the page is the beginning.
         page = os.pread(fd, pages.USAGE_SIZE, 0)

@@ -18,6 +18,7 @@ import pytest
 
 from unit.driver_root import DriverRoot
 from unit.ground import killed_at, left_in, shares_of, write
+from unit.hostile_holder import holding
 from unit.installed import Installed
 from unit.runtime_node import ENV, HALF_SHARE, Node, asking
 from vcuda_oci import door, liveness, names
@@ -154,6 +155,18 @@ def test_a_door_that_was_killed_leaves_its_place_to_the_next(node: Node) -> None
         with node.installed.door():
             assert node.create(asking()) == (0, "")
             assert (shared_once(node), python_starts(node)) == (True, 0)
+
+
+def test_a_user_who_locks_all_that_may_be_opened_holds_up_no_start(node: Node) -> None:
+    with node.installed.door():
+        assert node.create(asking(), id="before") == (0, "")
+    with (
+        holding("flock all", node.ledger.state_dir, user=65534),
+        node.installed.door(),
+        holding("flock all", node.ledger.state_dir, user=65534),
+    ):
+        assert node.create(asking(), id="box") == (0, "")
+        assert python_starts(node) == 0
 
 
 def test_a_door_that_is_killed_while_it_opens_is_opened_by_the_next(node: Node) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from unit.ground import (
     shares_of,
     write,
 )
+from unit.hostile_holder import holding
 from vcuda_oci import bundle, config, files, grant, liveness, pages_read, request, runtime
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, claim
@@ -195,25 +195,33 @@ def test_a_config_whose_replacement_is_killed_is_the_old_or_the_new_whole(tmp_pa
     assert seen == {True, False}
 
 
-def test_two_that_replace_one_config_take_turns(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both write the same name beside it: without turns one would rename the other's half file."""
+def test_several_that_replace_one_config_take_turns(tmp_path: Any) -> None:
+    """All write the same name beside it: without turns one would rename another's half file."""
     path = write(f"{tmp_path}/bundle/config.json", OLD)
-    replace, refused = files.replace, []
+    children = []
+    for number in range(4):
+        child = os.fork()
+        if child == 0:
+            try:
+                for _ in range(100):
+                    bundle.replace_config(path, {"of": [number] * 20_000})
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    with open(path) as file:
+        assert len(set(json.load(file)["of"])) == 1
+    assert os.listdir(f"{tmp_path}/bundle") == ["config.json"]
 
-    def while_replacing(*arguments: Any, **options: Any) -> None:
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            refused.append(error)
-        os.close(folder)
-        replace(*arguments, **options)
 
-    monkeypatch.setattr(files, "replace", while_replacing)
-    bundle.replace_config(path, NEW)
-    assert len(refused) == 1
+def test_a_lock_on_the_bundles_folder_holds_up_no_create(tmp_path: Any) -> None:
+    """Any user who may look into a folder can lock it."""
+    path = write(f"{tmp_path}/bundle/config.json", OLD)
+    with holding("flock", os.path.dirname(path)):
+        bundle.replace_config(path, NEW)
+    with open(path) as file:
+        assert json.load(file) == NEW
 
 
 def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from unit.ground import FakeRuntime, left_in, mode_of, record, shares_of, write
-from vcuda_oci import files, left_open, liveness, pages, pages_read
+from unit.ground import GIB, FakeRuntime, host, left_in, mode_of, record, shares_of, write
+from vcuda_oci import claim, files, liveness, pages, pages_read
 from vcuda_oci import ledger as ledgers
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest import left_open
+from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
+from vcuda_oci.request import Request
 
 
 @pytest.fixture
@@ -52,6 +55,7 @@ def test_a_record_stands_with_its_two_pages(ledger: Ledger) -> None:
         0o666,
     ]
     assert mode_of(folder + "containers") == 0o711
+    assert mode_of(folder + "allocations") == 0o700
     assert mode_of(folder + "lock") == 0o600
     with open(folder + "containers/box/usage", "rb") as file:
         usage = file.read()
@@ -226,13 +230,17 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
     full = [errno.ENOSPC]  # once
     replace = files.replace
 
-    def on_a_full_disk(path: str, *rest: Any) -> None:
+    def on_a_full_disk(path: str, *rest: Any, **more: Any) -> None:
         if full and path.endswith("/usage"):
             raise OSError(full.pop(), "No space left on device", path)
-        replace(path, *rest)
+        replace(path, *rest, **more)
+
+    def claim_of(id: str) -> None:
+        asked, me = Request(30, GIB), os.getpid()
+        claim.claim(ledger, host(16), Owner(id, id), asked, ["/nowhere/runc"], me, Rules())
 
     monkeypatch.setattr(files, "replace", on_a_full_disk)
-    put(ledger, record())
+    claim_of("box")
     assert sorted(shares_of(ledger)) == ["box", "greedy"]
     assert os.path.getsize(page) == pages.USAGE_SIZE
     with open(page, "rb") as file:
@@ -240,7 +248,7 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
     # Nobody else has written too much: there is no room indeed.
     full.append(errno.ENOSPC)
     with pytest.raises(VcudaError, match="No space left on device"):
-        put(ledger, record("third"))
+        claim_of("third")
     assert sorted(shares_of(ledger)) == ["box", "greedy"]
     assert sorted(os.listdir(ledger.containers)) == ["box", "greedy"]
 

@@ -1,0 +1,140 @@
+"""A container's usage and limits pages as files: opened, read, put back and removed.
+
+A container's root can take a file lease on a page that is mounted in it. An open without O_NONBLOCK
+then waits up to 45 s (/proc/sys/fs/lease-break-time); with it, it fails at once and the kernel ends
+the lease by then. So BlockingIOError means: no figures now, try again later.
+
+A usage page is the container's to write, so its root can also change the page's length, mode,
+owner, attributes and flags.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import struct
+
+from .. import files
+
+LEASED = "a process holds a file lease on it"
+LEASED_HINT = "try again in a minute, when the kernel has ended the lease"
+USAGE_MODE = 0o666
+
+# Not a container's to decide: SELinux gives each file its label.
+_KEPT = ("security.selinux",)
+_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Source: linux/fs.h, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IMMUTABLE_FL and FS_APPEND_FL.
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+_FROZEN = 0x10 | 0x20
+
+
+def open_page(path: str, flags: int) -> int:
+    """A descriptor of a page. Raises OSError; BlockingIOError: a process holds a lease on it."""
+    fd = os.open(path, flags | _SAFE)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(22, "is not a regular file", path)
+    return fd
+
+
+def read_page(path: str, most: int) -> bytes:
+    """The first `most` bytes of a page. Raises OSError as `open_page` does."""
+    fd = open_page(path, os.O_RDONLY)
+    try:
+        return os.pread(fd, most, 0)
+    finally:
+        os.close(fd)
+
+
+def identity(path: str) -> tuple[int, int]:
+    """Device and inode of a page, by which it is known whatever its name. Raises OSError."""
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino
+
+
+def make_folder(folder: str, mode: int) -> None:
+    """A container's folder, which its processes do not reach. Raises OSError."""
+    os.makedirs(folder, 0o700, exist_ok=True)
+    os.chmod(folder, mode)
+
+
+def replace_page(path: str, content: bytes, mode: int, size: int = 0) -> None:
+    """A fresh page in the place of the one that may be there. Raises OSError as files.replace."""
+    try:
+        files.replace(path, content, mode, size)
+    except PermissionError:
+        _unfreeze(path)
+        files.replace(path, content, mode, size)
+
+
+def remove_pages(folder: str) -> None:
+    """Remove a container's folder with its pages; none is fine. Raises OSError."""
+    try:
+        files.remove_tree(folder)
+    except PermissionError:
+        for name in os.listdir(folder):
+            try:
+                _unfreeze(f"{folder}/{name}")
+            except OSError:
+                continue  # a folder, or leased: the removal says so
+        files.remove_tree(folder)
+
+
+def put_back(path: str, most: int) -> bool:
+    """Take back what a container added to its usage page; whether there was anything.
+
+    What is within `most` bytes stays, so no process of the container's is harmed. Mode and owner
+    become those that it was made with. Raises OSError: released meanwhile, or leased.
+    """
+    frozen = False
+    try:
+        fd = open_page(path, os.O_WRONLY)
+    except PermissionError:
+        frozen = _unfreeze(path)
+        fd = open_page(path, os.O_WRONLY)
+    try:
+        return _put_back(fd, most) or frozen
+    finally:
+        os.close(fd)
+
+
+def _put_back(page: int, most: int) -> bool:
+    before = os.fstat(page)
+    # Of a file that is no longer, this gives back what fallocate(2) put behind its end.
+    os.ftruncate(page, min(before.st_size, most))
+    after = os.fstat(page)
+    cut = after.st_size < before.st_size or after.st_blocks < before.st_blocks
+    if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+        os.fchown(page, os.geteuid(), os.getegid())
+    if stat.S_IMODE(before.st_mode) != USAGE_MODE:
+        os.fchmod(page, USAGE_MODE)
+    return _remove_attributes(page) or cut
+
+
+def _remove_attributes(page: int) -> bool:
+    try:
+        attributes = os.listxattr(page)
+    except OSError:
+        return False  # more names than the kernel lists, or none on this file system
+    removed = False
+    for name in attributes:
+        if name not in _KEPT:
+            try:
+                os.removexattr(page, name)
+                removed = True
+            except OSError:
+                continue  # another module of the kernel's holds on to it
+    return removed
+
+
+def _unfreeze(path: str) -> bool:
+    """Take the flags "immutable" and "append only" off; whether any was set. Raises OSError."""
+    fd = open_page(path, os.O_RDONLY)
+    try:
+        (flags,) = struct.unpack_from("=I", fcntl.ioctl(fd, _GET_FLAGS, bytes(8)))
+        if flags & _FROZEN:
+            fcntl.ioctl(fd, _SET_FLAGS, struct.pack("=II", flags & ~_FROZEN, 0))
+        return bool(flags & _FROZEN)
+    finally:
+        os.close(fd)

@@ -1,0 +1,150 @@
+"""Files that other processes have open or mapped, and the folders that they are in.
+
+Whatever /proc/<pid>/fd/<number> names can be another file with each look, so nothing is decided by
+one look and done by another: a file is first pinned by an O_PATH descriptor, which opens nothing,
+then judged and changed through that descriptor alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MOST_MAPS_BYTES = 8 << 20
+# Source: statx(2). A file system in user space is not asked, which may never answer.
+_DONT_SYNC, _EMPTY_PATH, _BASIC = 0x4000, 0x1000, 0x7FF
+_STATX = struct.Struct("=IIQIIIHHQQQQ")
+_DEVICE_AT = 136
+
+
+class File:
+    """device, inode: as os.stat tells them. links: its names. blocks: of 512 bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        _, _, _, links, _, _, mode, _, inode, _, blocks, _ = _STATX.unpack_from(answer)
+        major, minor = struct.unpack_from("=II", answer, _DEVICE_AT)
+        self.device, self.inode = os.makedev(major, minor), inode
+        self.links, self.blocks, self.is_regular = links, blocks, stat.S_ISREG(mode)
+
+
+class Pinned:
+    """A file that a process has, held by an O_PATH descriptor. Raises OSError: it is closed."""
+
+    def __init__(self, link: str) -> None:
+        self.fd = os.open(link, os.O_PATH | os.O_CLOEXEC)
+
+    def __enter__(self) -> Pinned:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+    @property
+    def path(self) -> str:
+        """By which this very file can be opened."""
+        return f"/proc/self/fd/{self.fd}"
+
+    def status(self) -> File:
+        return _statx(self.fd, b"", _EMPTY_PATH)
+
+    def open(self, flags: int) -> int:
+        """Raises OSError; BlockingIOError: a process holds a lease on it."""
+        return os.open(self.path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def links_of(pid: int | str) -> list[str]:
+    """A path for each file that a process has open. Raises OSError: it has ended."""
+    folder = f"/proc/{pid}/fd"
+    return [f"{folder}/{number}" for number in os.listdir(folder)]
+
+
+def device_of(link: str) -> int:
+    """A hint of what is worth pinning, no more. Raises OSError."""
+    return _statx(-1, link.encode(), 0).device
+
+
+def maps(pid: int, device: int, inode: int) -> bool:
+    """Whether a process has this file mapped. Nobody else can map a file into it.
+
+    Raises OSError: it has ended, or must not be looked at.
+    """
+    return any(_is(link, device, inode) for link in _mappings(pid, inode))
+
+
+def _is(link: str, device: int, inode: int) -> bool:
+    try:
+        with Pinned(link) as mapped:
+            file = mapped.status()
+            return (file.device, file.inode) == (device, inode)
+    except OSError:
+        return False  # unmapped meanwhile
+
+
+def _mappings(pid: int, inode: int) -> Iterator[str]:
+    """Those that may be of the file: what maps says of the device is not what stat says on every
+    file system."""
+    for fields in _lines_of_maps(pid):
+        if len(fields) > 4 and fields[4] == str(inode).encode():
+            yield mapped_file(pid, fields[0].decode())
+
+
+def _lines_of_maps(pid: int) -> Iterator[list[bytes]]:
+    fd = os.open(f"/proc/{pid}/maps", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        for line in file.read(_MOST_MAPS_BYTES).split(b"\n"):
+            yield line.split(None, 5)
+
+
+def mapped_file(pid: int | str, range: str, proc: str = "/proc") -> str:
+    """The link to what is mapped there, to be pinned. range: as maps writes it."""
+    begin, _, end = range.partition("-")
+    # maps pads an address with zeros, map_files does not.
+    return f"{proc}/{pid}/map_files/{int(begin, 16):x}-{int(end, 16):x}"
+
+
+def open_folder(pid: int) -> int:
+    """The folder of a process in /proc: of this process for good, whoever has its pid later.
+
+    Raises OSError: there is none.
+    """
+    return os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def sees_our_files(process: int) -> bool:
+    """Whether the process of this folder has our mount namespace and root. Raises OSError."""
+    ours = os.stat("/proc/self/ns/mnt"), os.stat("/")
+    theirs = os.stat("ns/mnt", dir_fd=process), os.stat("root", dir_fd=process)
+    return all(map(os.path.samestat, ours, theirs))
+
+
+def go_where(process: int) -> None:
+    """Change into the working folder of the process of this folder. Raises OSError."""
+    folder = os.open("cwd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
+    try:
+        os.fchdir(folder)
+    finally:
+        os.close(folder)
+
+
+def working_folder(pid: int) -> str:
+    """Its name. Raises OSError."""
+    return os.readlink(f"/proc/{pid}/cwd")
+
+
+def _statx(fd: int, path: bytes, flags: int) -> File:
+    import ctypes  # 8 ms, and few need it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    answer = ctypes.create_string_buffer(256)
+    if libc.statx(fd, path, flags | _DONT_SYNC, _BASIC, answer) != 0:
+        raise OSError(ctypes.get_errno(), "cannot be looked at", path.decode())
+    return File(answer.raw)

@@ -1,0 +1,205 @@
+"""A container that holds leases and locks on its pages holds up no command and no service.
+
+The kernel lets an open wait 45 s for a lease that its holder does not give up. Each command here
+has to end well before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from unit.ground import GIB, ROOT, FakeRuntime, gpus, record, write
+from unit.hostile_holder import holding
+from unit.served import Served
+from vcuda_hook import usage
+from vcuda_oci import pages, pages_read
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.claim import Rules, limits_page
+from vcuda_oci.ledger import Ledger
+from vcuda_plugin import shortage_watch, sweep
+from vcuda_plugin.grants import Node
+from vcuda_plugin.guest_slots import read
+from vcuda_plugin.node_gpus import NodeGpus
+from vcuda_plugin.records import Records
+
+MOST_SECONDS = 30
+HELD = [("usage", "write lease"), ("usage", "read lease"), ("limits", "read lease")]
+
+VCUDA = """
+import sys; sys.path[:0] = sys.argv.pop(1).split(':')
+from vcuda_oci import host
+from vcuda_hook import show
+from vcuda_oci.host import Host
+from vcuda_oci.placement import Gpu
+facts = Host("", "600.1", "/usr/lib", [Gpu("GPU-0", 0, 0, 16 << 30, "Soft")])
+host.load = lambda root, cache: facts
+from vcuda_oci import grant
+grant.host_of = lambda settings: facts
+from vcuda_hook import cli
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+class World:
+    """A node with one GPU: "hostile" has pages that a test holds, "neighbour" does nothing."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.ledger = Ledger(folder + "/state")
+        self.runtime = FakeRuntime(folder + "/bin")
+        lines = f'state-dir = "{folder}/state"\n'
+        self.config = write(folder + "/config.toml", lines)
+        for id in ("hostile", "neighbour"):
+            self.runtime.knows(id, "running")
+            share = GpuShare("GPU-0", 4 * GIB, 20, "elastic", 50)
+            held = record(id, runtime=self.runtime.words, shares=[share])
+            with self.ledger:
+                self.ledger.write(held, limits_page(held, Rules()))
+
+    def page(self, name: str) -> str:
+        return f"{self.ledger.containers}/hostile/{name}"
+
+    def vcuda(self, *words: str) -> subprocess.CompletedProcess[str]:
+        sources = ":".join(f"{ROOT}/{part}" for part in ("oci", "runtime_hook", "plugin"))
+        command = [sys.executable, "-IBc", VCUDA, sources, "--config", self.config, *words]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Any) -> World:
+    return World(str(tmp_path))
+
+
+@pytest.fixture(params=HELD, ids=[f"{kind} on {name}" for name, kind in HELD])
+def held(request: pytest.FixtureRequest, world: World) -> Iterator[str]:
+    """The page that the container holds."""
+    name, kind = request.param
+    with holding(kind, world.page(name)):
+        yield name
+
+
+def in_time(call: Any) -> Any:
+    """What `call` answers, in a thread: one that waits for a lease fails the test alone."""
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
+    thread.start()
+    thread.join(MOST_SECONDS)
+    assert not thread.is_alive(), "it waits for the lease"
+    return answers[0]
+
+
+def test_ps_and_inspect_answer_while_a_page_is_leased(world: World, held: str) -> None:
+    listed = world.vcuda("ps", "--json")
+    assert listed.returncode == 0, listed.stderr
+    told = {entry["id"]: entry["usage"] for entry in json.loads(listed.stdout)}
+    assert told["neighbour"] == "told"
+    assert told["hostile"] in ("told", "unreadable")
+    assert world.vcuda("inspect", "hostile").returncode == 0
+
+
+def test_limit_changes_the_share_or_refuses_at_once(world: World, held: str) -> None:
+    done = world.vcuda("limit", "hostile", "--core", "10")
+    known = world.ledger.get("hostile")
+    assert known and known.becoming is None
+    if held == "limits":
+        assert done.returncode == 1
+        assert "a process holds a file lease on it; try again in a minute" in done.stderr
+        assert known.shares[0].core_percent == 20
+    else:
+        assert done.returncode == 0, done.stderr
+        assert known.shares[0].core_percent == 10
+    assert world.vcuda("limit", "neighbour", "--core", "15").returncode == 0
+
+
+def test_the_agent_looks_at_every_other_container(world: World, held: str) -> None:
+    def look() -> None:
+        records = Records(world.ledger.state_dir)
+        assert sweep.sweep(records) == []
+        shortage_watch.ShortageWatch(world.ledger.state_dir).look()
+        node = Node(world.ledger.state_dir)
+        node.look()
+        node.close()
+        try:
+            read(world.ledger.containers + "/hostile")
+        except BlockingIOError:
+            pass
+
+    in_time(look)
+
+
+def test_the_longer_page_of_a_neighbour_is_cut_back(world: World, held: str) -> None:
+    longer = world.ledger.containers + "/neighbour/usage"
+    os.truncate(longer, 1 << 30)
+    assert in_time(world.ledger.cut_back) == ["neighbour"]
+
+
+def test_http_answers_all_while_a_page_is_leased(world: World, held: str) -> None:
+    served = Served(world.ledger.state_dir)
+    in_time(lambda: served.knows(NodeGpus(gpus(16))))
+    assert in_time(lambda: served.get("/metrics"))[0] == 200
+    assert in_time(lambda: served.get("/healthz"))[0] == 200
+    assert served.end() == 0
+
+
+def test_a_slices_page_that_is_leased_is_not_revoked_in_silence(world: World) -> None:
+    share = GpuShare("GPU-0", GIB, 10)
+    made = record("cdi@team", runtime=[], container_id="", shares=[share])
+    with world.ledger:
+        world.ledger.write(made, limits_page(made, Rules()))
+    with holding("read lease", f"{world.ledger.containers}/cdi@team/limits"):
+        removed = world.vcuda(
+            "cdi", "remove", "--force", "team", "--output", world.folder + "/cdi.json"
+        )
+    assert removed.returncode == 1
+    assert "a process holds a file lease on it" in removed.stderr
+    assert world.ledger.get("cdi@team")
+
+
+def test_many_locks_on_a_page_cost_a_look_no_more_than_a_few_walks_through_them(
+    world: World,
+) -> None:
+    """To ask for one lock the kernel goes through all; there are 256 slots to ask for."""
+    path = world.page("usage")
+    with holding("locks", path, 3000), open(path, "rb") as page:
+        ask = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, pages.USAGE_LOCK_BASE, 1, 0)
+        once = cheapest(lambda: fcntl.fcntl(page, pages_read.F_OFD_GETLK, ask))
+        whole = cheapest(lambda: pages_read.live_slots(page.fileno()))
+        assert pages_read.live_slots(page.fileno()) == frozenset()
+    assert whole < 30 * once
+
+
+def test_a_page_with_too_many_locks_tells_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_slots_used(world.page("usage"), 1)
+    assert usage.look(world.ledger, record("hostile")) is not None
+    monkeypatch.setattr(pages_read, "LOCKS_SECONDS", -1)
+    assert usage.look(world.ledger, record("hostile")) is None
+
+
+def cheapest(call: Any) -> float:
+    """Seconds of a processor."""
+    found = []
+    for _ in range(20):
+        began = time.thread_time()
+        call()
+        found.append(time.thread_time() - began)
+    return min(found)
+
+
+def write_slots_used(path: str, count: int) -> None:
+    with open(path, "r+b") as page:
+        os.pwrite(page.fileno(), count.to_bytes(4, sys.byteorder), 12)
