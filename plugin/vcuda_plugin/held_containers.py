@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from vcuda_hook import cgroup_folders, container_processes, slices
-from vcuda_oci import files, liveness, pages_read
+from vcuda_oci import liveness, pages, pages_read
+from vcuda_oci.guest import page_file, process
 
-from . import container_of_pid, guest_slots
+from . import container_of_pid
 from .bypass import Holder, Share
 from .records import Records
 
@@ -54,7 +55,8 @@ class Held:
         self.allocation, self._holder = allocation, None
 
     def _read_holder(self) -> Holder:
-        page = pages_read.read_limits(files.read(self.folder_of_pages + "/limits", 1 << 20))
+        path = self.folder_of_pages + "/limits"
+        page = pages_read.read_limits(page_file.read_page(path, pages.LIMITS_SIZE))
         context = {gpu.uuid: gpu.context_bytes for gpu in page.gpus}
         shares = {
             share.uuid: Share(
@@ -138,8 +140,9 @@ class HeldContainers:
         key = self._index.of(cgroups)
         if key is not None:
             return self._held[key]
-        if pid in self._inits:
-            return self._inits[pid]
+        first = self._inits.get(pid)
+        if first and liveness.start_time(pid) == first.started:
+            return first
         for name in container_of_pid.names_in(cgroups):
             if name in self._unknown:
                 held = self._unknown[name]
@@ -148,15 +151,18 @@ class HeldContainers:
         return self._of_slice(pid)
 
     def _of_slice(self, pid: int) -> Held | None:
-        """The named slice whose page knows the process: no container's name is in its record."""
-        process = guest_slots.inside(pid)
+        """The named slice whose page the process has mapped, as the shim does.
+
+        No container's name is in the slice's record, and every user of the host can write into its
+        page: what stands there is no proof.
+        """
         for held in self._held.values():
-            if process and held.allocation.is_named_slice:
+            if held.allocation.is_named_slice:
                 try:
-                    slots = guest_slots.read(held.folder_of_pages)
+                    page = page_file.identity(held.folder_of_pages + "/usage")
                 except OSError:
-                    continue
-                if guest_slots.knows(slots, process):
+                    continue  # removed meanwhile
+                if process.maps(pid, *page):
                     return held
         return None
 

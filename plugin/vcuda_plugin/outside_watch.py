@@ -80,7 +80,7 @@ class OutsideWatch:
             told += self._hold(all_held, holders, seen)
         for finding in self._watch.look(time.monotonic(), holders, seen):
             held = all_held[finding.key]
-            stops = self.stops and finding.why not in bypass.REPORTED_ONLY
+            stops = self.stops and _may_stop(held, finding)
             if finding.is_new:
                 self._record(held, finding, stops)
             killed = container_stop.stop(held, finding.pids, self._containers.of) if stops else 0
@@ -163,6 +163,11 @@ class OutsideWatch:
         }
         line = self._limits.hold(wanted)
         return [line] if line else []
+
+
+def _may_stop(held: Held, finding: bypass.Finding) -> bool:
+    """A named slice has no container of its own: several share it, and who overstepped is told."""
+    return finding.why not in bypass.REPORTED_ONLY and not held.allocation.is_named_slice
 
 
 def _slots(held: Held) -> frozenset[tuple[int, int]] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 from integration import cgroups
 from needed import cannot
 from unit.ground import GIB, FakeRuntime, record, write
+from unit.slice_users import forge, mapping
 from vcuda_oci import claim, liveness, pages
 from vcuda_oci.allocation import Allocation, GpuShare
 from vcuda_oci.ledger import Ledger
@@ -111,16 +111,23 @@ def test_what_a_container_may_have_follows_its_record(world: World) -> None:
     )
 
 
-def test_a_named_slices_processes_are_known_by_its_page(world: World) -> None:
+def test_a_named_slices_processes_are_those_that_have_its_page_mapped(world: World) -> None:
     """No container's name is in its record."""
+    world.holds("cdi@other", runtime=[], container_id="")
     world.holds("cdi@team", runtime=[], container_id="")
     assert world.owner() is None
-    path = f"{world.ledger.containers}/cdi@team/usage"
-    with open(path, "r+b") as page:
-        os.pwrite(page.fileno(), struct.pack("=I", 1), 12)
-        slot = struct.pack("=IIQ", world.pid, 1, liveness.start_time(world.pid))
-        os.pwrite(page.fileno(), slot, SLOTS_AT)
-    assert world.owner() == "cdi@team"
+    page = f"{world.ledger.containers}/cdi@team/usage"
+    with mapping(page) as user:
+        world.pid = user.pid
+        assert world.owner() == "cdi@team"
+
+
+def test_a_forged_slot_makes_no_process_a_slices(world: World) -> None:
+    """Every user of the host can write into a slice's page: 1 to 256 are pids that namespaces
+    have, and a start time of 0 is what the shim writes where it sees no /proc."""
+    world.holds("cdi@team", runtime=[], container_id="")
+    forge(f"{world.ledger.containers}/cdi@team/usage", world.pid)
+    assert world.owner() is None
 
 
 @pytest.fixture

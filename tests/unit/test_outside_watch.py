@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from unit.ground import GIB, host, record
+from unit.slice_users import forge, mapping
 from vcuda_oci import claim, events
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.ledger import Ledger
@@ -56,6 +57,11 @@ class World:
 
     def sees(self, *processes: tuple[int, str, int]) -> None:
         self.probe.processes = [OnGpu(*process, 0, True) for process in processes]
+
+    def holds_slice(self, name: str) -> None:
+        held = record("cdi@" + name, runtime=[], container_id="")
+        with self.ledger:
+            self.ledger.write(held, claim.limits_page(held, claim.Rules()))
 
     def told(self, looks: int) -> list[str]:
         return [line for _ in range(looks) for line in self.watch.look()]
@@ -126,3 +132,32 @@ def test_the_driver_is_told_a_containers_limit_where_that_has_a_cgroup(
     world.told(2)
     asked = (5 * GIB, 6 * GIB, NO_LIMIT)
     assert world.probe.limits == [("GPU-0", str(tmp_path), hard) for hard in asked]
+
+
+def test_forged_slots_of_a_slice_end_no_process_and_blame_no_slice(
+    world: World, sleeper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user of the host can write into a named slice's page."""
+    monkeypatch.undo()
+    monkeypatch.setattr(outside_watch, "ProcessProbe", Probe)
+    world.holds_slice("team")
+    forge(f"{world.ledger.containers}/cdi@team/usage", sleeper.pid)
+    world.watch.stops = True
+    world.sees((sleeper.pid, "GPU-1", 15 * GIB))
+    world.told(2 * LOOKS)
+    assert sleeper.poll() is None
+    assert list(events.read(world.ledger.state_dir)) == []
+
+
+def test_a_slices_own_process_that_takes_more_is_reported_and_runs_on(world: World) -> None:
+    """Several containers may share a slice, and its page is any user's to map."""
+    world.holds_slice("team")
+    with mapping(f"{world.ledger.containers}/cdi@team/usage") as user:
+        world.owners[user.pid] = "cdi@team"
+        world.watch.stops = True
+        world.sees((user.pid, "GPU-1", 15 * GIB))
+        told = world.told(2 * LOOKS)
+        assert user.poll() is None
+    assert [line.split(":")[0] for line in told] == ["cdi@team"]
+    found = events.read(world.ledger.state_dir, "cdi@team")
+    assert [(event["why"], event["stops"]) for event in found] == [("gpu", False)]

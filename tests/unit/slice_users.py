@@ -1,0 +1,43 @@
+"""Users of a named slice's page: one that has it mapped, as the shim does, and one that forges."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from vcuda_oci import pages
+
+_MAP = """
+import mmap, os, sys, time
+kept = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 4096)
+print("mapped", flush=True)
+time.sleep(300)
+"""
+_SLOTS_AT = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+
+
+@contextlib.contextmanager
+def mapping(page: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has the page mapped."""
+    command = [sys.executable, "-ISc", _MAP, page]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as user:
+        assert user.stdout
+        assert user.stdout.readline() == b"mapped\n"
+        try:
+            yield user
+        finally:
+            user.kill()
+
+
+def forge(page: str, pid: int) -> None:
+    """Slots of pids 1 to 255, as namespaces have them, and of `pid`; 0 is what the shim writes for
+    a start time where it sees no /proc."""
+    with open(page, "r+b") as file:
+        os.pwrite(file.fileno(), struct.pack("=I", pages.MAX_PROCESSES), 12)
+        for number, forged in enumerate([*range(1, pages.MAX_PROCESSES), pid]):
+            slot = struct.pack("=IIQ", forged, 1, 0)
+            os.pwrite(file.fileno(), slot, _SLOTS_AT + number * pages.USAGE_SLOT_SIZE)
