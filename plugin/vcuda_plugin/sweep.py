@@ -3,6 +3,9 @@ ends a change of a share that was cut short.
 
 Again and again the records are held against the kernel alone: a container lives whose runtime's
 own notes name a first process that does. Only of the others is the runtime asked, under the lock.
+
+Between two sweeps the kernel tells of each first process that ends (pidfd). Where the runtime's own
+`delete` has not released the record a moment later, the next sweep comes at once.
 """
 
 from __future__ import annotations
@@ -11,18 +14,24 @@ import asyncio
 import ctypes
 import logging
 import os
+import time
 from typing import TYPE_CHECKING
 
 from vcuda_oci import files, jsontree, liveness, names, resize
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
+from .process_ends import FirstProcess, ProcessEnds
 from .records import Records
 
 if TYPE_CHECKING:
     from vcuda_oci.allocation import Allocation
 
 PERIOD_SECONDS = 15
+# How soon the first process of a container that has come is followed.
+FOLLOW_SECONDS = 2.0
+# Within it the runtime's `delete` follows the end of a container.
+DELETE_SECONDS = 0.5
 # By runtime, the file of its notes and what they call the first process and its start (clock ticks
 # since boot). Source: runc libcontainer State; crun libcrun_write_container_status. Seen: 1.1, 1.8.
 _NOTES = (
@@ -35,15 +44,25 @@ _log = logging.getLogger(__name__)
 
 async def keep(state_dir: str) -> None:
     """Sweep, in a thread: a runtime may take its time to answer."""
-    records = Records(state_dir)
-    while True:
-        await asyncio.sleep(PERIOD_SECONDS)
-        try:
-            for id in await asyncio.to_thread(sweep, records):
-                _log.info("%s: released; its container was gone", id)
-        except (VcudaError, OSError) as error:
-            _log.warning("cannot sweep: %s", error)
-        _return_free_memory()
+    records, ends = Records(state_dir), ProcessEnds()
+    first = FirstProcesses(records)
+    due = 0.0
+    try:
+        while True:
+            try:
+                ended = ends.take()
+                if time.monotonic() >= due or (ended and first.still_stands(ended)):
+                    due = time.monotonic() + PERIOD_SECONDS
+                    for id in await asyncio.to_thread(sweep, records):
+                        _log.info("%s: released; its container was gone", id)
+                    _return_free_memory()
+                ends.follow(await asyncio.to_thread(first.find))
+            except (VcudaError, OSError) as error:
+                _log.warning("cannot sweep: %s", error)
+            if await ends.wait(FOLLOW_SECONDS):
+                await asyncio.sleep(DELETE_SECONDS)
+    finally:
+        ends.follow({})
 
 
 def _return_free_memory() -> None:
@@ -77,6 +96,40 @@ def sweep(known: Records) -> list[str]:
         return gone
 
 
+class FirstProcesses:
+    """The first processes of the containers that hold records, and of their pods' sandboxes."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._changes = -1
+        self._found: dict[FirstProcess, str] = {}
+        self._missing: list[Allocation] = []
+
+    def find(self) -> dict[FirstProcess, str]:
+        """Each one's record. A runtime that has not written its notes yet is asked again."""
+        whole = self._records.read()[0]
+        if self._records.changes != self._changes:
+            self._changes, self._found = self._records.changes, {}
+            self._missing = [record for record in whole if not record.is_named_slice]
+        asked, self._missing = self._missing, []
+        for record in asked:
+            found = dict.fromkeys(_first_processes(record), record.id)
+            self._found.update(found)
+            if not found and _sees_notes_of(record.runtime):
+                self._missing.append(record)
+        return self._found
+
+    def still_stands(self, ids: set[str]) -> bool:
+        """Whether a record of these ids does, though a first process of it has ended."""
+        return any(record.id in ids for record in self._records.read()[0])
+
+
+def _first_processes(record: Allocation) -> list[FirstProcess]:
+    ids = (record.container_id, record.pod.get("sandbox_id", ""))
+    found = (_first_process(record.runtime, id) for id in ids if id)
+    return [process for process in found if process]
+
+
 def surely_lives(record: Allocation) -> bool:
     """Whether the container's first process, or its pod's, runs; False proves nothing."""
     if record.is_named_slice or liveness.claimant_lives(record):
@@ -86,6 +139,12 @@ def surely_lives(record: Allocation) -> bool:
 
 
 def _first_process_runs(runtime: list[str], container_id: str) -> bool:
+    process = _first_process(runtime, container_id)
+    return process is not None and liveness.start_time(process.pid) == process.start_time
+
+
+def _first_process(runtime: list[str], container_id: str) -> FirstProcess | None:
+    """As the runtime's notes name it; None: they don't."""
     folder = _root(runtime)
     for name, pid_key, start_key in _NOTES:
         try:
@@ -95,8 +154,8 @@ def _first_process_runs(runtime: list[str], container_id: str) -> bool:
         if isinstance(notes, dict):
             pid, started = notes.get(pid_key), notes.get(start_key)
             if type(pid) is int and type(started) is int and started:
-                return liveness.start_time(pid) == started
-    return False
+                return FirstProcess(pid, started)
+    return None
 
 
 def _sees_notes_of(runtime: list[str]) -> bool:

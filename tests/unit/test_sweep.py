@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -119,3 +121,37 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back(host):
     os.truncate(page, 1 << 30)
     assert sweep.sweep(Records(host.ledger.state_dir)) == []
     assert os.path.getsize(page) == pages.USAGE_SIZE
+
+
+@pytest.mark.parametrize("is_pod", [False, True], ids=["a container", "a pod's sandbox"])
+def test_the_end_of_a_first_process_is_swept_at_once(host, monkeypatch, is_pod):
+    """No sweep but the first is due while the test runs."""
+    monkeypatch.setattr(sweep, "PERIOD_SECONDS", 3600)
+    with subprocess.Popen(["sleep", "100"]) as first:
+        host.holds("box", sandbox="pause" if is_pod else "")
+        host.notes("pause" if is_pod else "box", RUNC, first.pid, liveness.start_time(first.pid))
+        asyncio.run(asyncio.wait_for(swept_after_the_end(host, first), 60))
+
+
+async def swept_after_the_end(host, first):
+    keeping = asyncio.ensure_future(sweep.keep(host.ledger.state_dir))
+    while not has_pidfd_of(first.pid):
+        await asyncio.sleep(0.01)
+    assert host.ledger.get("box")
+    first.kill()
+    first.wait()
+    while host.ledger.get("box"):
+        await asyncio.sleep(0.01)
+    keeping.cancel()
+
+
+def has_pidfd_of(pid):
+    """Whether this program follows the process."""
+    for name in os.listdir("/proc/self/fdinfo"):
+        try:
+            with open(f"/proc/self/fdinfo/{name}") as file:
+                if f"\nPid:\t{pid}\n" in file.read():
+                    return True
+        except OSError:
+            continue
+    return False
