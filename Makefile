@@ -27,7 +27,7 @@ BUILD_TARGETS :=
 RUNTIME_TARGETS :=
 
 PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packaging/vcuda-node-agent \
-  packaging/vcuda-scheduler-extender packaging/sbom.py docs/site
+  packaging/vcuda-scheduler-extender packaging/sbom.py packaging/checks docs/site
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 SHELL_SOURCES := packaging/prepare packaging/genuine-driver packaging/install packaging/packages \
   packaging/release packaging/manifests packaging/musl-arm64 tests/packages/make-root tests/run-halves .ci/run
@@ -84,8 +84,8 @@ soak-pods: prepare build ## 10,000 pods live and die through CRI, and the agent 
 	@$(VENV)/bin/python -m tests.soak.pods --json-out build/soak-pods.json $(if $(PODS),--pods $(PODS))
 
 .PHONY: soak-races
-soak-races: prepare build ## 10,000 containers created under threads that swap links in
-	@VCUDA_SOAK=10000 $(PYTEST) --timeout=0 tests/integration/test_hostile_races.py
+soak-races: prepare build ## 10,000 containers under threads that swap links in, 10,000 sweeps under one that swaps files
+	@VCUDA_SOAK=10000 $(PYTEST) --timeout=0 tests/integration/test_hostile_races.py tests/unit/test_left_open.py
 
 .PHONY: demo
 demo: prepare-demo build ## two containers share one GPU, and what happens at their limits
@@ -120,6 +120,7 @@ check: prepare-check docs ## formatting, lint, types, import direction, links of
 	@echo '[check] ruff'; $(VENV)/bin/ruff check $(PYTHON_SOURCES) && $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
 	@echo '[check] mypy'; $(VENV)/bin/mypy
 	@echo '[check] import-linter'; $(VENV)/bin/lint-imports
+	@echo '[check] guest access'; $(VENV)/bin/python packaging/checks/guest_access.py oci runtime_hook plugin
 	@echo '[check] clang-format'; $(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
 	@echo '[check] shell syntax'; for script in $(SHELL_SOURCES); do bash -n $$script || exit 1; done
 
