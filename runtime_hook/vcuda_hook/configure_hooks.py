@@ -40,6 +40,10 @@ def wish(tree: dict[str, Any], options: Options) -> Wish:
         ]
     )
     wanted.notes.append("an engine that sets hooks_dir looks only there: say --config")
+    wanted.notes.append(
+        "with systemd on cgroup v2, 'systemctl daemon-reload' takes the GPU from every container "
+        "that the hook serves; the runtime ('vcuda configure' without --hooks) keeps it"
+    )
     return wanted
 
 

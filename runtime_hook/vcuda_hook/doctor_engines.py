@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 SETTINGS, RUNTIMES, NVIDIA = "engine-settings", "engine-runtimes", "nvidia-default"
 DROPPED, OPEN = "dropped-annotations", "pod-annotations"
-CHECKS = (SETTINGS, RUNTIMES, NVIDIA, DROPPED, OPEN)
+HOOK_RULES = "hook-and-systemd"
+CHECKS = (SETTINGS, RUNTIMES, NVIDIA, DROPPED, OPEN, HOOK_RULES)
 _REQUESTS = (names.ANNOTATION_CORE_UNITS, names.ANNOTATION_MEMORY_UNITS)
 _NVIDIA = "nvidia-container-runtime"  # its variants go on: .cdi, .legacy, .experimental
 _RESTART = {
@@ -33,16 +34,25 @@ _RESTART = {
 
 
 def examine(settings: Config) -> list[Finding]:
-    return judge(engine_settings.read(), engine_settings.nvidia_hooks())
+    return judge(engine_settings.read(), engine_settings.nvidia_hooks(), systemd_rules_devices())
 
 
-def judge(engines: Sequence[Engine], nvidia_hooks: Sequence[str]) -> list[Finding]:
+def systemd_rules_devices(root: str = "") -> bool:
+    """Whether systemd runs on cgroup v2: it then writes device rules anew at each daemon-reload."""
+    v2 = f"{root}/sys/fs/cgroup/cgroup.controllers"
+    return os.path.isdir(f"{root}/run/systemd/system") and os.path.exists(v2)
+
+
+def judge(
+    engines: Sequence[Engine], nvidia_hooks: Sequence[str], is_systemd_v2: bool = False
+) -> list[Finding]:
     return [
         *readable(engines),
         *runtimes(engines),
         *nvidia_default(engines, nvidia_hooks),
         *dropped_annotations(engines),
         *pod_annotations(engines),
+        *hook_rules(engines, is_systemd_v2),
     ]
 
 
@@ -124,6 +134,23 @@ def pod_annotations(engines: Sequence[Engine]) -> list[Finding]:
             mend = f"take it out of pod_annotations: {_then(engine)}"
             found.append(Finding(OPEN, WARNING, what, handler.file, mend))
     return found or [Finding(OPEN, OK, "no pod's author can ask past the device plugin")]
+
+
+def hook_rules(engines: Sequence[Engine], is_systemd_v2: bool) -> list[Finding]:
+    """The hook's device rules are none of the unit's: systemd replaces them."""
+    hooked = [engine for engine in engines if engine.hooks] if is_systemd_v2 else []
+    found = []
+    for engine in hooked:
+        what = (
+            f"'systemctl daemon-reload' takes the GPU from containers that {engine.name}'s hook "
+            "serves, unless it makes cgroups without systemd"
+        )
+        mend = (
+            f"run 'vcuda configure {engine.name} --hooks --undo' and "
+            f"'vcuda configure {engine.name}'"
+        )
+        found.append(Finding(HOOK_RULES, WARNING, what, engine.hooks[0], mend))
+    return found or [Finding(HOOK_RULES, OK, "no hook's device rules that systemd replaces")]
 
 
 def _ours(engine: Engine) -> list[Handler]:

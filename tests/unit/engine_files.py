@@ -14,6 +14,9 @@ ALL_OK = {
     "pod-annotations": Finding(
         "pod-annotations", OK, "no pod's author can ask past the device plugin"
     ),
+    "hook-and-systemd": Finding(
+        "hook-and-systemd", OK, "no hook's device rules that systemd replaces"
+    ),
 }
 
 
@@ -21,7 +24,8 @@ def found_below(root: str, files: dict[str, str]) -> list[Finding]:
     """Writes these files below `root` first."""
     for path, text in files.items():
         write(root + path, text)
-    return doctor_engines.judge(engine_settings.read(root), engine_settings.nvidia_hooks(root))
+    engines, hooks = engine_settings.read(root), engine_settings.nvidia_hooks(root)
+    return doctor_engines.judge(engines, hooks, doctor_engines.systemd_rules_devices(root))
 
 
 def known(*engines: str) -> list[Finding]:

@@ -73,7 +73,7 @@ def test_pods_that_can_ask_past_the_device_plugin_are_found(
 ) -> None:
     text = containerd(wrapper, f"{OURS}\n    pod_annotations = {json.dumps(pod_annotations)}")
     answer = found({"/etc/containerd/config.toml": text})
-    assert answer[-1] == (
+    assert answer[-2] == (
         Finding(
             "pod-annotations",
             WARNING,

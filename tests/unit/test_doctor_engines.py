@@ -71,6 +71,22 @@ def test_an_engine_that_calls_the_hook_is_well(found: Any) -> None:
     assert found(files) == known("podman")
 
 
+def test_a_hook_whose_rules_systemd_replaces_is_found(found: Any, tmp_path: Any) -> None:
+    hooks = "/usr/share/containers/oci/hooks.d/vcuda.json"
+    files = {
+        "/etc/containers/containers.conf": "[engine]\n",
+        hooks: '{"version": "1.0.0", "hook": {"path": "/usr/bin/vcuda-container-hook"}}',
+        "/sys/fs/cgroup/cgroup.controllers": "memory pids\n",
+    }
+    assert found(files) == known("podman")
+    os.makedirs(f"{tmp_path}/run/systemd/system")
+    (told,) = [each for each in found(files) if each.name == "hook-and-systemd"]
+    what = "'systemctl daemon-reload' takes the GPU from containers that podman's hook serves"
+    assert (told.severity, told.what.split(",")[0]) == (WARNING, what)
+    assert told.where == f"{tmp_path}{hooks}"
+    assert told.mend == "run 'vcuda configure podman --hooks --undo' and 'vcuda configure podman'"
+
+
 def test_an_engine_that_does_not_know_the_runtime_is_told(found: Any, tmp_path: Any) -> None:
     script(f"{tmp_path}/programs/dockerd", "#!/bin/sh\n")
     answer = found({"/etc/containerd/config.toml": "version = 2\n"})
@@ -125,7 +141,7 @@ def test_a_file_that_an_engine_cannot_read_is_found(
         "mend it, or remove it",
     )
     assert first.what == f"cannot be read: {reason}" if reason else first.what
-    assert [each.severity for each in others] == [OK, OK, OK, OK]
+    assert [each.severity for each in others] == [OK, OK, OK, OK, OK]
 
 
 @pytest.mark.parametrize(
