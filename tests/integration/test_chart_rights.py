@@ -21,6 +21,7 @@ from unit import clusters, extender
 from unit.clusters import container, pod, told
 from unit.played_api import PODS, PlayedApi, status
 from vcuda_oci import events
+from vcuda_plugin.scheduler import certificates
 
 _PATH = re.compile(
     r"/api/v1/(?:namespaces/[^/]+/)?(?P<kind>\w+)(?:/(?P<name>[^/]+))?(?P<sub>/\w+)?"
@@ -131,11 +132,12 @@ def test_the_extender_that_the_clusters_scheduler_calls_may_do_all_that_its_leas
         assert asked() == may
 
 
-def probe(which: str, port: int) -> int:
-    """The exit code of the extender's probe, as the kubelet has it run in the container."""
+def probe(which: str, port: int, tls: str) -> int:
+    """The exit code of the extender's probe, as the kubelet has it run in the container. tls: what
+    is mounted as /etc/vcuda-tls."""
     containers = rendering.pod_spec(rendering.objects(), EXTENDER)["containers"]
     words = containers[0][which]["exec"]["command"]
-    words = [word.replace(":3456/", f":{port}/") for word in words]
+    words = [word.replace(":3456/", f":{port}/").replace("/etc/vcuda-tls", tls) for word in words]
     return subprocess.run(words, stderr=subprocess.DEVNULL, check=False).returncode
 
 
@@ -144,10 +146,15 @@ def test_probes_see_an_extender_that_is_alive_before_it_is_ready(
 ) -> None:
     away: Any = status(500, "down")
     played.before = lambda method, path, body: away if path == PODS else None
-    with extender.running(played, tmp_path) as running:
+    tls = str(tmp_path / "tls")
+    certificates.make(tls, certificates.LOOPBACK_NAMES)
+    deployed = rendering.pod_spec(rendering.objects(), EXTENDER)["containers"][0]["command"]
+    words = [word.replace("/etc/vcuda-tls", tls) for word in deployed if word.startswith("--tls-")]
+    with extender.running(played, tmp_path, *words) as running:
+        running.tls = extender.client(tls)
         names = ("livenessProbe", "readinessProbe", "startupProbe")
-        assert [probe(name, running.port) for name in names] == [0, 1, 1]
+        assert [probe(name, running.port, tls) for name in names] == [0, 1, 1]
         played.before = lambda *_: None
         running.wait_ready()
-        assert [probe(name, running.port) for name in names] == [0, 0, 0]
-    assert probe("livenessProbe", running.port) == 1
+        assert [probe(name, running.port, tls) for name in names] == [0, 0, 0]
+    assert probe("livenessProbe", running.port, tls) == 1

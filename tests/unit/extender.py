@@ -105,7 +105,7 @@ def running(
         file.write('gpu-resource = "nvidia.com/gpu"\n')
     said = ["--config", config, "--kubeconfig", api.kubeconfig(f"{folder}/kubeconfig")]
     said += ["--listen", "127.0.0.1:0", *words]
-    if "--tls-client-ca" not in words:
+    if not any(word.startswith("--tls-client-ca") for word in words):
         said.append("--insecure")
     with process(folder, *said, program=program) as started:
         deadline = time.monotonic() + 60
