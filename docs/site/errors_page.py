@@ -92,9 +92,13 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "The vcuda command": {
         "Its command line.": (HOOK + "cli.py", HOOK + "cli_live.py", HOOK + "cli_engines.py"),
-        "`vcuda run`": (HOOK + "run.py", HOOK + "overlay.py", HOOK + "spec.py"),
+        "`vcuda run`": (
+            *(HOOK + "run.py", HOOK + "run_program.py"),
+            *(HOOK + "overlay.py", HOOK + "spec.py"),
+        ),
         "`vcuda inspect`, `limit`, `release`, `events`, `top`, `gpus`": (
             HOOK + "container_names.py",
+            HOOK + "output.py",
             HOOK + "show.py",
             HOOK + "limit.py",
             OCI + "resize.py",

@@ -13,6 +13,7 @@ class VcudaError(Exception):
     """
 
     allocation = ""
+    exit_code = 1
 
     def __init__(self, what: str, where: str, mend: str) -> None:
         super().__init__(what, where, mend)

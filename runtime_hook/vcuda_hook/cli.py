@@ -1,7 +1,8 @@
 """The ``vcuda`` command: its verbs, its options, its exit codes.
 
 0: done. 1: refused or failed, with one line on stderr. 2: the command line makes no sense. `run`
-ends with the container's own exit code, `doctor` with 1 for warnings and 2 for errors.
+ends with the container's own exit code, or 126 or 127 where its program cannot be started, `doctor`
+with 1 for warnings and 2 for errors.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
 
-from . import cli_engines, cli_live, completion
+from . import cli_engines, cli_live, completion, output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,15 +23,36 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        return output.flushed(_main(argv))
+    except SystemExit as end:
+        raise SystemExit(output.flushed(end.code if isinstance(end.code, int) else 0)) from None
+    except OSError as error:
+        if not output.is_of_output(error):
+            raise
+        return output.failed(error)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if words[:1] == ["simulate"]:
         return _simulate(words[1:])
     parser = build_parser()
-    arguments = parser.parse_args(words)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        own = words.index(unknown[0]) < words.index(arguments.verb)
+        of = parser if own else arguments.parser
+        of.error(f"unrecognized arguments: {' '.join(unknown)}")
     if arguments.verb == "simulate":
         parser.error("simulate reads no settings; leave --config out")
     if arguments.verb == "completion":
         sys.stdout.write(completion.script(parser, arguments.shell))
+        return 0
+    if arguments.verb == "version":
+        print(f"vcuda {names.VERSION}")
+        return 0
+    if arguments.verb == "help":
+        _help(parser, arguments.of)
         return 0
     if arguments.verb == "doctor":
         from .doctor import doctor  # settings that make no sense are one of its findings
@@ -40,10 +62,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.verb == "run" and arguments.command[:1] == ["--"]:
         del arguments.command[0]  # argparse hands it on with what follows
     try:
-        return _verb(arguments.verb)(arguments, config.load(os.path.abspath(arguments.config)))
+        settings = config.load_named(os.path.abspath(arguments.config))
+        return _verb(arguments.verb)(arguments, settings)
     except VcudaError as error:
         sys.stderr.write(f"vcuda: {error}\n")
-        return 1
+        return error.exit_code
+
+
+def _help(parser: argparse.ArgumentParser, verb: str | None) -> None:
+    verbs = completion.verbs(parser)
+    if verb is not None and verb not in verbs:
+        parser.error(f"no such verb '{verb}'; 'vcuda help' lists them")
+    (verbs[verb] if verb else parser).print_help()
 
 
 def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
@@ -132,6 +162,7 @@ def build_parser() -> argparse.ArgumentParser:
             epilog=f"example: vcuda {example}",
             allow_abbrev=False,
         )
+        made.set_defaults(parser=made)
         if json:
             made.add_argument("--json", action="store_true", help="answer in JSON")
         return made
@@ -144,13 +175,15 @@ def build_parser() -> argparse.ArgumentParser:
             json=False,
         )
     )
-    verb("ps", "list the containers that hold shares, and what they use", "ps")
+    ps = verb("ps", "list the containers that hold shares, and what they use", "ps")
+    ps.add_argument("--wide", action="store_true", help="more columns, however wide it gets")
     cli_live.top_options(
         verb("top", "show the GPUs and their tenants as bars, live", "top --sort compute")
     )
     inspect = verb("inspect", "show all that is known of one container's share", "inspect run-3f2a")
-    inspect.add_argument("id", metavar="ID", help="the allocation's id, or how it begins")
+    inspect.add_argument("id", metavar="ID", help=cli_live.ID_HELP)
     gpus = verb("gpus", "list the GPUs and what is free of each", "gpus --json")
+    gpus.add_argument("--wide", action="store_true", help="whole UUIDs, and more columns")
     gpus.add_argument(
         "--measure-context",
         action="store_true",
@@ -163,7 +196,7 @@ def build_parser() -> argparse.ArgumentParser:
         verb("events", "tell what happened to containers and GPUs", "events --since 10m --follow")
     )
     release = verb("release", "give back what a container holds", "release --all-dead")
-    release.add_argument("id", metavar="ID", nargs="*", help="the id, or how it begins")
+    release.add_argument("id", metavar="ID", nargs="*", help=cli_live.ID_HELP)
     release.add_argument(
         "--all-dead", action="store_true", help="release whatever dead containers left behind"
     )
@@ -211,6 +244,9 @@ def build_parser() -> argparse.ArgumentParser:
         json=False,
     )
     complete.add_argument("shell", choices=completion.SHELLS)
+    help = verb("help", "show the options of a verb, or list the verbs", "help run", json=False)
+    help.add_argument("of", metavar="VERB", nargs="?", help="default: all of them")
+    verb("version", "print the version", "version", json=False)
     return parser
 
 

@@ -57,6 +57,7 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
             epilog=f"example: vcuda cdi {example}",
             allow_abbrev=False,
         )
+        verb.set_defaults(parser=verb)
         verb.add_argument(
             "--output",
             metavar="FILE",

@@ -6,10 +6,12 @@ import argparse
 
 from .top_screen import ORDERS
 
+ID_HELP = "the allocation's id, how it begins, or the container's name"
+
 
 def limit_options(limit: argparse.ArgumentParser) -> None:
     add = limit.add_argument
-    add("id", metavar="ID", help="the allocation's id, or how it begins")
+    add("id", metavar="ID", help=ID_HELP)
     add("--core", metavar="PERCENT", help="of the GPU's time, 1 to 100")
     add("--memory", metavar="SIZE", help="such as 8GiB")
     policy_options(limit)

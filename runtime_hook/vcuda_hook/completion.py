@@ -33,11 +33,11 @@ autoload -U +X bashcompinit && bashcompinit
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """A script to be sourced by `shell`."""
-    program, verbs = parser.prog, _verbs(parser)
+    program, parsers = parser.prog, verbs(parser)
     name = program.replace("-", "_")
     if shell == "fish":
         lines = [f"complete -c {program} -l {option[2:]}" for option in _own(parser)]
-        for verb, verb_parser in verbs.items():
+        for verb, verb_parser in parsers.items():
             lines.append(f"complete -c {program} -n __fish_use_subcommand -f -a {verb}")
             begin = f"complete -c {program} -n '__fish_seen_subcommand_from {verb}'"
             lines += [f"{begin} -l {option[2:]}" for option in _options(verb_parser)]
@@ -47,14 +47,15 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
         return "\n".join(lines) + "\n"
     cases = [
         f'    {verb}) COMPREPLY=($(compgen -W "{" ".join(_words(verb_parser))}" -- "$word")) ;;\n'
-        for verb, verb_parser in verbs.items()
+        for verb, verb_parser in parsers.items()
     ]
-    first = " ".join([*verbs, *_own(parser)])
+    first = " ".join([*parsers, *_own(parser)])
     text = _BASH.format(name=name, program=program, cases="".join(cases), words=first)
     return _ZSH.format(name=name, program=program, bash=text) if shell == "zsh" else text
 
 
-def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of its verbs, by name."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
@@ -74,7 +75,7 @@ def _words(parser: argparse.ArgumentParser) -> list[str]:
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
     """Its options, those of the verbs below it included."""
-    below = [name for verb in _verbs(parser).values() for name in _own(verb)]
+    below = [name for verb in verbs(parser).values() for name in _own(verb)]
     return list(dict.fromkeys([*_own(parser), *below]))
 
 

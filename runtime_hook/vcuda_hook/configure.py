@@ -190,7 +190,7 @@ def _tell(outcome: Outcome, dry_run: bool) -> None:
         print(f"{'removed' if outcome.after is None else 'wrote'} {outcome.path}")
     for note in outcome.notes:
         print(f"note: {note}")
-    if outcome.then_run:
+    if outcome.then_run and not dry_run:
         print(f"then run: {outcome.then_run}")
 
 

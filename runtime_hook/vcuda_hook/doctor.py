@@ -101,7 +101,7 @@ def _answer(group: Any, settings: Config) -> list[dict[str, str]]:
 def _settings(path: str) -> tuple[Config, Finding]:
     """The settings; the defaults where the file is wrong."""
     try:
-        settings = config.load(path)
+        settings = config.load_named(path)
     except VcudaError as error:
         broken = finding.of_error(SETTINGS, error)
     else:

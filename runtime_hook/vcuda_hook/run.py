@@ -16,7 +16,7 @@ import sys
 from vcuda_oci import bundle, config, names, request, runtime
 from vcuda_oci.errors import VcudaError
 
-from . import low_level, overlay, spec, watch
+from . import low_level, overlay, run_program, spec, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
     watch.watch_this_process(settings.state_dir, root, container_id)
     overlay.private_scratch(scratch)
     overlay.mount_above(lower, scratch)
+    run_program.check(tree, scratch + "/root")
     spec.write(tree, command.config_path)
     asked = request.Asked(words, "command line", False)
     runtime.share_gpu(command, tree, asked, settings, low_level, os.getpid(), program=names.COMMAND)

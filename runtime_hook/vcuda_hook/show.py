@@ -24,12 +24,18 @@ if TYPE_CHECKING:
     from vcuda_oci.placement import Gpu
 
 
+_PS = ("CONTAINER", "GPU", "CORE", "USED", "MEMORY", "POLICY", "STATE", "AGE")
+_PS_WIDE = (
+    *("CONTAINER", "GPU", "CORE", "USED", "WAITS", "MEMORY", "CONTEXTS", "POLICY", "STATE", "AGE"),
+)
+
+
 def ps(arguments: argparse.Namespace, settings: Config) -> int:
     """1 where a record is broken, each told on stderr."""
-    return ps_of(settings, arguments.json)
+    return ps_of(settings, arguments.json, arguments.wide)
 
 
-def ps_of(settings: Config, json: bool = False) -> int:
+def ps_of(settings: Config, json: bool = False, wide: bool = False) -> int:
     ledger = Ledger(settings.state_dir)
     whole, broken = ledger.read()
     gpus, names = _gpus(settings), container_names.of(whole)
@@ -44,19 +50,8 @@ def ps_of(settings: Config, json: bool = False) -> int:
     if json:
         table.print_json(entries)
     else:
-        headings = (
-            "CONTAINER",
-            "GPU",
-            "CORE",
-            "USED",
-            "WAITS",
-            "MEMORY",
-            "CONTEXTS",
-            "POLICY",
-            "STATE",
-            "AGE",
-        )
-        table.print_table(headings, [_row(entry) for entry in entries])
+        rows = [_row(entry, wide) for entry in entries]
+        table.print_table(_PS_WIDE if wide else _PS, rows, None if wide else 0)
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
     unknown = unknown_figures(states, entries)
@@ -115,9 +110,11 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     if arguments.json:
         table.print_json(entries)
     else:
-        headings = (*_GPU_HEADINGS, *(("CONTEXT",) if arguments.measure_context else ()))
+        headings: tuple[str, ...] = _GPUS_WIDE if arguments.wide else _GPUS
+        headings += ("CONTEXT",) if arguments.measure_context else ()
         headings += ("UNHEALTHY",) if sick else ()
-        table.print_table(headings, [_gpu_row(entry, bool(sick)) for entry in entries])
+        rows = [_gpu_row(entry, arguments.wide, bool(sick)) for entry in entries]
+        table.print_table(headings, rows, None if arguments.wide else headings.index("MODEL"))
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
     return 1 if broken else 0
@@ -135,27 +132,22 @@ def _use_of(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_GPU_HEADINGS = (
-    "INDEX",
-    "UUID",
-    "MODEL",
-    "MEMORY",
-    "PROMISED",
-    "FREE CORE",
-    "FREE MEMORY",
-    "TENANTS",
+_GPUS = ("INDEX", "UUID", "MODEL", "MEMORY", "FREE CORE", "FREE MEMORY", "TENANTS")
+_GPUS_WIDE = (
+    *("INDEX", "UUID", "MODEL", "MEMORY", "PROMISED", "FREE CORE", "FREE MEMORY", "TENANTS"),
 )
 
 
-def _gpu_row(entry: dict[str, Any], with_health: bool) -> tuple[str, ...]:
+def _gpu_row(entry: dict[str, Any], wide: bool, with_health: bool) -> tuple[str, ...]:
     context = entry.get("context_memory_bytes")
     measured = ("-" if context is None else table.size(context),)
+    uuid, model = str(entry["uuid"]), str(entry["model"])
     return (
         str(entry["name"]),
-        str(entry["uuid"]),
-        str(entry["model"]),
+        uuid if wide else table.short(uuid),
+        model if wide else model.removeprefix("NVIDIA "),
         table.size(entry["memory_bytes"]),
-        table.size(entry["promised_memory_bytes"]),
+        *((table.size(entry["promised_memory_bytes"]),) if wide else ()),
         *(("MIG", "MIG") if entry["mig_mode"] else _free(entry)),
         str(entry["tenants"]),
         *(measured if "context_memory_bytes" in entry else ()),
@@ -176,20 +168,20 @@ def find(ledger: Ledger, word: str) -> Allocation:
     return container_names.find(word, whole)
 
 
-def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    name, memory = entry["gpu_name"], entry["memory_used_bytes"]
+def _row(entry: dict[str, Any], wide: bool) -> tuple[str, ...]:
+    gpu, memory = entry["gpu_name"] or "?", entry["memory_used_bytes"]
+    held = f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}"
+    held += " managed" if entry["memory_managed"] else ""
+    age = table.age(time.time() - entry["created"])
+    core, used = f"{entry['core_percent']} %", _percent(entry["core_used_percent"])
+    if not wide:
+        said = entry["policy"]
+        return (entry["name"], gpu, core, used, held, said, entry["status"], age)
     return (
-        entry["name"],
-        f"{name or '?'} {table.short(entry['gpu_uuid'])}",
-        f"{entry['core_percent']} %",
-        _percent(entry["core_used_percent"]),
-        _percent(entry["waited_percent"]),
-        f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}"
-        + (" managed" if entry["memory_managed"] else ""),
-        _contexts(entry["contexts"], entry["context_bytes"]),
-        views.policy(entry),
-        entry["status"],
-        table.age(time.time() - entry["created"]),
+        *(entry["name"], f"{gpu} {table.short(entry['gpu_uuid'])}", core, used),
+        *(_percent(entry["waited_percent"]), held),
+        *(_contexts(entry["contexts"], entry["context_bytes"]), views.policy(entry)),
+        *(entry["status"], age),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 
 TYPE_CHECKING = False
@@ -13,15 +14,32 @@ if TYPE_CHECKING:
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell, two spaces apart."""
+def print_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], shrinks: int | None = None
+) -> None:
+    """Columns as wide as their widest cell, two spaces apart.
+
+    shrinks: of a column that is cut where a terminal would wrap the lines.
+    """
     widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
+    if shrinks is not None and sys.stdout.isatty():
+        over = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+        widths[shrinks] = max(len(headings[shrinks]), widths[shrinks] - max(0, over))
+        rows = [
+            [cut(cell, widths[i]) if i == shrinks else cell for i, cell in enumerate(row)]
+            for row in rows
+        ]
     for number, row in enumerate((headings, *rows)):
         print(line(row, widths) if number else coloured(line(row, widths), "bold"))
 
 
 def line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip()
+
+
+def cut(text: str, most: int) -> str:
+    """In its middle: names differ at their ends."""
+    return text if len(text) <= most else f"{text[: most // 2]}~{text[most // 2 - most + 1 :]}"
 
 
 def print_json(value: object) -> None:

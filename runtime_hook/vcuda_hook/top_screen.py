@@ -134,7 +134,7 @@ def _table(tenants: Sequence[_Entry], width: int) -> list[Line]:
     names = [_seen(entry["name"]) for entry in tenants]
     room = max(_LEAST_NAME, width - 4 - sum(w + 2 for w in widths))
     longest = min(room, max(map(len, ("CONTAINER", *names))))
-    shown = [_cut(name, longest).ljust(longest) for name in names]
+    shown = [table.cut(name, longest).ljust(longest) for name in names]
     lines: list[Line] = [
         [(f"  {'CONTAINER'.ljust(longest)}  {table.line(_HEADINGS, widths)}", _DIM)]
     ]
@@ -161,11 +161,6 @@ def _row(entry: _Entry) -> tuple[str, ...]:
         "-" if waited is None else f"{waited:.0f} %",
         "; ".join(notes),
     )
-
-
-def _cut(text: str, most: int) -> str:
-    """In its middle: names differ at their ends."""
-    return text if len(text) <= most else f"{text[: most // 2]}~{text[most // 2 - most + 1 :]}"
 
 
 def _seen(text: str) -> str:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import shlex
+import shutil
+import struct
 import subprocess
 import tempfile
+import termios
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -256,12 +262,68 @@ def test_what_the_runtime_refuses_holds_nothing_afterwards(
     wait_until(lambda: vcuda.left() == [], "the share to be free again")
 
 
+@pytest.mark.parametrize(
+    ("program", "exit_code", "said"),
+    [
+        ("nosuch", 127, "nosuch: no such program in the container; "),
+        ("/no/such", 127, "/no/such: no such program in the container; "),
+        ("/etc/passwd", 126, "/etc/passwd: cannot be executed; "),
+        ("/etc", 126, "/etc: cannot be executed; "),
+    ],
+)
+def test_a_program_that_cannot_be_started_ends_as_in_a_shell(
+    vcuda: Command, program: str, exit_code: int, said: str
+) -> None:
+    result = vcuda.run("--core", "20", "--", program)
+    assert (result.rc, result.stdout) == (exit_code, "")
+    assert result.stderr.startswith(f"vcuda: {said}")
+    assert vcuda.left() == []
+
+
+def test_a_program_of_a_volume_is_started(vcuda: Command, files: Files, scratch: str) -> None:
+    shutil.copy(files.rootfs + "/bin/busybox", scratch + "/true")
+    result = vcuda.run("--core", "20", "--volume", scratch + ":/mine", "--", "/mine/true")
+    assert (result.rc, result.stderr) == (0, "")
+
+
+def test_tables_fit_a_terminal_of_80_columns(vcuda: Command) -> None:
+    words = ["--policy", "elastic", "--priority", "5", "--core-limit", "80", *SLEEPS]
+    process, pid = vcuda.start("n" * 50, "--core", "30", "--memory", "1000MiB", *words)
+    for verb in ("ps", "gpus"):
+        shown = on_a_terminal(vcuda, vcuda.words([verb]), columns=80)
+        assert shown.splitlines()[0].startswith(("CONTAINER", "INDEX"))
+        assert max(map(len, shown.splitlines())) <= 80
+    wide = vcuda("ps", "--wide").stdout
+    assert PREFIX + "n" * 50 in wide
+    assert "elastic to 80 %, priority 5" in wide
+    vcuda.send("TERM", pid)
+    assert process.wait(30) == 5
+
+
+def on_a_terminal(vcuda: Command, words: list[str], columns: int) -> str:
+    """What the command writes to a terminal of this width, without colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = vcuda.host.environment(vcuda.engine.environment())
+    process = subprocess.Popen(
+        vcuda.host.inside(words), stdout=theirs, env={**environment, "NO_COLOR": "1"}
+    )
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while more := os.read(ours, 65536):
+            text += more
+    os.close(ours)
+    assert process.wait(30) == 0
+    return text.decode()
+
+
 def test_a_demo_that_is_stopped_leaves_nothing(vcuda: Command, scratch: str) -> None:
     folder = tempfile.mkdtemp(dir=scratch)
     built = os.path.join(os.path.dirname(__file__), "../../build/softgpu")
     line = shlex.join(
         [
-            *(vcuda.program, "--config", vcuda.config + ".none", "demo"),
+            *(vcuda.program, "demo"),
             *("--runtime", vcuda.engine.plain_runtime()),
             *("--softgpu-dir", os.path.abspath(built), "--json-out", f"{folder}/demo.json"),
         ]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
-from unit.ground import write
+from unit.ground import ROOT, write
 from vcuda_hook import cli, run
 from vcuda_oci import grant
 
 PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
 VERBS = [
     *("run", "ps", "inspect", "gpus", "release", "configure", "cdi", "doctor", "demo"),
-    *("limit", "top", "events", "completion"),
+    *("limit", "top", "events", "completion", "help", "version"),
 ]
 
 
@@ -33,6 +35,68 @@ def test_version_is_told(capsys: Any) -> None:
     assert ended.value.code == 0
     (version,) = re.findall(r"(?m)^version = \"(.*)\"$", read(PROJECT))
     assert capsys.readouterr().out == f"vcuda {version}\n"
+    assert cli.main(["version"]) == 0
+    assert capsys.readouterr().out == f"vcuda {version}\n"
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_as_a_verb_prints_what_the_option_does(verb: str, capsys: Any) -> None:
+    words = [verb] if verb else []
+    with pytest.raises(SystemExit):
+        cli.main([*words, "--help"])
+    shown = capsys.readouterr().out
+    assert cli.main(["help", *words]) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["ps", "--nosuch"], "usage: vcuda ps "),
+        (["limit", "box", "--cores", "30"], "usage: vcuda limit "),
+        (["cdi", "generate", "--nosuch"], "usage: vcuda cdi generate "),
+        (["--nosuch", "ps"], "usage: vcuda [-h]"),
+        (["help", "nosuch"], "usage: vcuda [-h]"),
+    ],
+)
+def test_an_unknown_option_prints_the_usage_of_its_verb(
+    words: list[str], usage: str, capsys: Any
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(usage)
+    assert words[-1] in told or "--nosuch" in told or "--cores" in told
+
+
+@pytest.mark.parametrize("verb", ["ps", "run", "demo"])
+def test_named_settings_that_are_not_there_are_an_error(
+    verb: str, tmp_path: Any, capsys: Any
+) -> None:
+    words = ["--core", "30", "true"] if verb == "run" else []
+    assert cli.main(["--config", f"{tmp_path}/none", verb, *words]) == 1
+    assert capsys.readouterr().err == (
+        f"vcuda: {tmp_path}/none: is not there; name a file that is, or leave --config out\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["gpus", "--help"], ["version"]])
+def test_a_full_standard_output_is_one_line(words: list[str]) -> None:
+    program = "import sys; from vcuda_hook.cli import main; sys.exit(main())"
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-c", program, *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}/oci:{ROOT}/runtime_hook"},
+        )
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        "vcuda: standard output: cannot be written: No space left on device; "
+        "free space there, or write elsewhere\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +166,8 @@ def test_run_refuses_in_one_line_before_anything_is_started(
 
 def test_run_without_root_says_so(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert cli.main(["--config", f"{tmp_path}/none", "run", "--core", "30", "true"]) == 1
+    settings = write(f"{tmp_path}/config.toml", "")
+    assert cli.main(["--config", settings, "run", "--core", "30", "true"]) == 1
     assert capsys.readouterr().err == (
         "vcuda: vcuda run: starting containers takes root; run it with sudo\n"
     )
@@ -115,7 +180,7 @@ def test_what_follows_is_the_command_whatever_it_looks_like(
     seen: list[Any] = []
     monkeypatch.setattr(run, "run", lambda arguments, settings: seen.append(arguments) or 0)
     words = ["run", "--core", "30", "--gpu", "0", "--gpu", "1", *dashes, "ls", "--core", "-x", "--"]
-    assert cli.main(["--config", f"{tmp_path}/none", *words]) == 0
+    assert cli.main(["--config", write(f"{tmp_path}/config.toml", ""), *words]) == 0
     assert seen[0].command == ["ls", "--core", "-x", "--"]
     assert run.request_words(seen[0]) == {"core": "30", "gpu": "0,1"}
 
@@ -124,7 +189,7 @@ def test_the_policys_options_become_the_requests_words(monkeypatch: Any, tmp_pat
     seen: list[Any] = []
     monkeypatch.setattr(run, "run", lambda arguments, settings: seen.append(arguments) or 0)
     words = ["--policy", "elastic", "--core-limit", "60", "--weight", "", "--priority", "0"]
-    line = ["--config", f"{tmp_path}/none", "run", "--core", "30", *words, "ls"]
+    line = ["--config", write(f"{tmp_path}/config.toml", ""), "run", "--core", "30", *words, "ls"]
     assert cli.main(line) == 0
     assert run.request_words(seen[0]) == {
         "core": "30",

@@ -24,7 +24,7 @@ def test_gpus_tells_what_is_free(node: Node, capsys: Any) -> None:
     first, second = json.loads(capsys.readouterr().out)
     assert (first["free_core_percent"], first["free_memory_bytes"]) == (70, 12 * GIB)
     assert (first["tenants"], second["tenants"]) == (1, 0)
-    assert node.vcuda("gpus") == 0
+    assert node.vcuda("gpus", "--wide") == 0
     assert capsys.readouterr().out.splitlines()[1].split() == (
         ["0", "GPU-0", "Soft", "16", "GiB", "4", "GiB", "70", "%", "12", "GiB", "1"]
     )
@@ -63,5 +63,5 @@ def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: An
     ]
     assert node.vcuda("ps", "--json") == 0
     assert [entry["memory_managed"] for entry in json.loads(capsys.readouterr().out)] == [True] * 2
-    assert node.vcuda("ps") == 0
+    assert node.vcuda("ps", "--wide") == 0
     assert "0 B / 10 GiB managed  0 " in capsys.readouterr().out

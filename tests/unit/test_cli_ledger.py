@@ -69,7 +69,7 @@ def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
     pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
     node.holds(record("pod-u.main", container_id="c1", pod=pod), "stopped")
     node.holds(record("f" * 64, shares=[GpuShare("GPU-1", GIB, 10)]), "")
-    assert node.vcuda("ps") == 0
+    assert node.vcuda("ps", "--wide") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [
         "CONTAINER",
@@ -123,7 +123,7 @@ def test_ps_and_inspect_tell_under_which_policy(node: Node, capsys: Any) -> None
         ("c", "best-effort", 100, 10, 0),
     ]:
         node.holds(record(id, shares=[GpuShare("GPU-0", GIB, 10, *terms)]))
-    assert node.vcuda("ps") == 0
+    assert node.vcuda("ps", "--wide") == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split("running")[0].split("  0  ")[-1].strip() for line in lines] == [
         *("elastic to 60 %, priority 7", "weighted 500", "best-effort"),
@@ -245,7 +245,7 @@ def test_contexts_are_told_apart_from_what_was_allocated(node: Node, capsys: Any
         (entry,) = json.loads(capsys.readouterr().out)
         figures = ("memory_used_bytes", "contexts", "context_bytes")
         assert [entry[key] for key in figures] == [GIB + 300 * MIB, 3, 900 * MIB]
-        assert node.vcuda("ps") == 0
+        assert node.vcuda("ps", "--wide") == 0
         assert "1.3 GiB / 4 GiB  3, 900 MiB  fixed" in capsys.readouterr().out
         shown = usage.whole_page(node.ledger, allocation)
         assert [shown["gpus"][0][key] for key in ("contexts", "context_bytes")] == [3, 900 * MIB]

@@ -43,7 +43,7 @@ def test_vcuda_prints_its_own(capsys: Any) -> None:
         ("vcuda r", ["run", "release"]),
         ("vcuda release --a", ["--all-dead"]),
         ("vcuda doctor --", ["--help", "--json"]),
-        ("vcuda --config x ps --", ["--help", "--json"]),
+        ("vcuda --config x ps --", ["--help", "--json", "--wide"]),
         ("vcuda configure c", ["containerd", "crio"]),
         ("vcuda configure docker --d", ["--dry-run", "--default"]),
         ("vcuda cdi g", ["generate"]),

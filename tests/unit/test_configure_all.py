@@ -16,7 +16,7 @@ class Host:
     """Files of three engines, of which two and a hook were told of vcuda."""
 
     def __init__(self, folder: str) -> None:
-        self.folder, self.settings = folder, f"{folder}/vcuda/config.toml"
+        self.folder, self.settings = folder, write(f"{folder}/vcuda/config.toml", "")
         self.runtime = script(f"{folder}/bin/vcuda-container-runtime", "")
         self.docker = write(f"{folder}/daemon.json", '{"debug": true}\n')
         self.containerd = write(f"{folder}/containerd.toml", "# as we like it\nversion = 2\n")

@@ -58,7 +58,7 @@ class Desk:
     """A hooks.d, settings of our own, and an installed hook."""
 
     def __init__(self, folder: str) -> None:
-        self.folder, self.settings = folder, f"{folder}/vcuda/config.toml"
+        self.folder, self.settings = folder, write(f"{folder}/vcuda/config.toml", "")
         self.path = f"{folder}/oci/hooks.d/vcuda.json"
         self.hook = script(f"{folder}/bin/vcuda-container-hook", "")
 
@@ -121,7 +121,7 @@ def test_a_dry_run_shows_the_file_and_makes_none(desk: Desk, capsys: Any) -> Non
     told = capsys.readouterr().out.splitlines()
     assert told[:2] == [f"--- {desk.path}", f"+++ {desk.path} (new)"]
     assert '+  "version": "1.0.0",' in told
-    assert desk.left() == ["bin"]
+    assert desk.left() == ["bin", "vcuda"]
 
 
 def test_a_file_of_somebody_elses_stays(desk: Desk, capsys: Any) -> None:
@@ -148,7 +148,7 @@ def test_words_of_the_other_door_are_refused(
 ) -> None:
     assert desk.run(*words) == 1
     assert capsys.readouterr().err.startswith(f"vcuda: {line}")
-    assert desk.left() == ["bin"]
+    assert desk.left() == ["bin", "vcuda"]
 
 
 def test_always_without_hooks_is_refused(desk: Desk, capsys: Any) -> None:

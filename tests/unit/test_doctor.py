@@ -14,6 +14,7 @@ import pytest
 from unit.ground import ROOT, FakeRuntime, record, script, write
 from vcuda_hook import cli, doctor, doctor_containers, doctor_driver, doctor_state, finding
 from vcuda_hook.finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
+from vcuda_oci import names
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
 
@@ -128,9 +129,12 @@ def test_settings_that_make_no_sense_are_a_finding_and_no_end(
     ]
 
 
-def test_settings_that_are_not_there_are_the_defaults(tmp_path: Any, monkeypatch: Any) -> None:
+def test_only_the_usual_settings_may_be_missing(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(doctor, "GROUPS", ())
     path = f"{tmp_path}/no/config.toml"
+    (found,) = doctor.examine(path, 30)
+    assert (found.severity, found.what.partition(":")[0]) == ("error", "is not there")
+    monkeypatch.setattr(names, "DEFAULT_CONFIG", path)
     assert doctor.examine(path, 30) == [
         Finding("settings", OK, "not there, so the defaults count", path)
     ]
