@@ -79,12 +79,28 @@ def runtimes(engines: Sequence[Engine]) -> list[Finding]:
                 what = f"{engine.name}'s runtime '{handler.name}' is {handler.path}, no program"
                 mend = "write the wrapper's path: " + _then(engine)
                 found.append(Finding(RUNTIMES, ERROR, what, handler.file, mend))
+        found += _outside_their_pods(engine, ours)
         if not ours and not engine.hooks and not engine.broken:
             what = f"{engine.name} does not know vcuda's runtime"
             mend = f"run 'vcuda configure {engine.name}' to share GPUs there"
             found.append(Finding(RUNTIMES, INFO, what, mend=mend))
     knowing = ", ".join(engine.name for engine in engines) or "no engine is here"
     return found or [Finding(RUNTIMES, OK, knowing)]
+
+
+def _outside_their_pods(engine: Engine, ours: Sequence[Handler]) -> list[Finding]:
+    """containerd's handlers of vcuda's with another cgroup driver than runc's has."""
+    runc = engine.handlers.get("runc")
+    found = []
+    for handler in ours:
+        if runc and runc.systemd_cgroup and not handler.systemd_cgroup:
+            what = (
+                f"{engine.name}'s runtime '{handler.name}' has no SystemdCgroup = true, and 'runc' "
+                "has: its containers run outside their pods' cgroups, without the pods' limits"
+            )
+            mend = f"run 'vcuda configure {engine.name}', then {_RESTART[engine.name]}"
+            found.append(Finding(RUNTIMES, ERROR, what, handler.file, mend))
+    return found
 
 
 def nvidia_default(engines: Sequence[Engine], hooks: Sequence[str]) -> list[Finding]:

@@ -44,8 +44,10 @@ class Handler:
 
     def __init__(self, name: str, path: str, file: str) -> None:
         self.name, self.path, self.file = name, path, file
-        self.container_annotations: list[str] = []  # containerd's only
+        # containerd's only
+        self.container_annotations: list[str] = []
         self.pod_annotations: list[str] = []
+        self.systemd_cgroup = False
 
 
 class Engine:
@@ -122,10 +124,16 @@ def _add_containerd(engine: Engine, tree: Any, path: str) -> None:
     for plugin in _CRI_PLUGINS:
         containerd = _table(tree, "plugins", plugin, "containerd")
         for name, table in _table(containerd, "runtimes").items():
-            handler = Handler(name, _text(_table(table, "options"), "BinaryName"), path)
-            handler.container_annotations = _texts(table, "container_annotations")
-            handler.pod_annotations = _texts(table, "pod_annotations")
-            engine.handlers[name] = handler
+            # An imported file adds to the handler, as containerd 2 merges them.
+            handler = engine.handlers.setdefault(name, Handler(name, "", path))
+            options = _table(table, "options")
+            if _text(options, "BinaryName"):
+                handler.path, handler.file = _text(options, "BinaryName"), path
+            if isinstance(options.get("SystemdCgroup"), bool):
+                handler.systemd_cgroup = options["SystemdCgroup"]
+            for key in ("container_annotations", "pod_annotations"):
+                if isinstance(table, dict) and key in table:
+                    setattr(handler, key, _texts(table, key))
         _set_default(engine, _text(containerd, "default_runtime_name"), path)
     imports = tree.get("imports")
     for pattern in imports if isinstance(imports, list) else []:

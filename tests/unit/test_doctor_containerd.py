@@ -105,3 +105,38 @@ def test_containerds_own_default_file_is_read(found: Any, tmp_path: Any) -> None
     assert [each.name for each in answer if each.severity != OK] == ["engine-runtimes"]
     (engine,) = engine_settings.read(str(tmp_path))
     assert (engine.default, sorted(engine.handlers)) == ("runc", ["runc"])
+
+
+RUNC = '[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]\n'
+OURS_TOO = RUNC.replace("runc", "vcuda")
+
+
+@pytest.mark.parametrize(
+    ("drop_in", "is_wrong"),
+    [
+        ("", False),
+        (RUNC + "SystemdCgroup = true\n", True),
+        (RUNC + "SystemdCgroup = true\n" + OURS_TOO + "SystemdCgroup = true\n", False),
+        (RUNC + "SystemdCgroup = false\n", False),
+    ],
+    ids=["neither", "runc alone", "both", "said to be off"],
+)
+def test_a_handler_with_another_cgroup_driver_than_runcs_is_found(
+    found: Any, wrapper: str, tmp_path: Any, drop_in: str, is_wrong: bool
+) -> None:
+    path = "/etc/containerd/config.toml"
+    files = {
+        path: f'imports = ["{tmp_path}/etc/containerd/conf.d/*.toml"]\n'
+        + containerd(wrapper, OURS, 3),
+        "/etc/containerd/conf.d/10-cgroups.toml": drop_in,
+    }
+    wrong = Finding(
+        "engine-runtimes",
+        ERROR,
+        "containerd's runtime 'vcuda' has no SystemdCgroup = true, and 'runc' has: its containers "
+        "run outside their pods' cgroups, without the pods' limits",
+        f"{tmp_path}{path}",
+        "run 'vcuda configure containerd', then restart containerd",
+    )
+    expected = [wrong, *ALL_OK.values()] if is_wrong else known("containerd")[1:]
+    assert found(files)[1:] == expected
