@@ -107,7 +107,7 @@ class Ledger:
         the file system is full."""
         folder = f"{self.containers}/{allocation.id}"
         try:
-            page_file.make_folder(folder, self._folder_mode(allocation))
+            self.close_folder(allocation)
             page_file.replace_page(folder + "/limits", limits, 0o444)
             page_file.replace_page(
                 folder + "/usage", pages.empty_usage_page(), page_file.USAGE_MODE, pages.USAGE_SIZE
@@ -126,6 +126,11 @@ class Ledger:
         # The slower first: whoever writes on fills what was freed again.
         of_the_gone = left_open.cut_back(self.state_dir)
         return bool(self.cut_back()) or of_the_gone
+
+    def close_folder(self, allocation: Allocation) -> None:
+        """Give the folder of its pages the mode that it has today. Raises OSError."""
+        folder = f"{self.containers}/{allocation.id}"
+        page_file.make_folder(folder, self._folder_mode(allocation))
 
     def _folder_mode(self, allocation: Allocation) -> int:
         """Who of the host passes through the folder of an allocation's pages.

@@ -6,6 +6,7 @@ pages stay as long as it does, and the containers that are given it share what i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 
@@ -55,6 +56,8 @@ def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings
             raise VcudaError(
                 "is there with another request", name, f"run 'vcuda cdi remove {name}' first"
             )
+        with contextlib.suppress(OSError):  # an earlier version left it open to every user
+            ledger.close_folder(known)
         return False
     owner = Owner(_PREFIX + name, "")
     rules = grant.rules_of(settings)
