@@ -31,7 +31,7 @@ from . import (
     poststop,
     runtime,
 )
-from .errors import VcudaError
+from .errors import NotKnownYetError, VcudaError
 from .guest import page_file
 from .guest import process as guest_process
 from .ledger import LOCK_SECONDS
@@ -140,6 +140,7 @@ class Door:
         if pid == 0:
             try:
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
+                handoff.may_hold = False  # other containers need this worker
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
                 gc.disable()  # whoever asks does not wait for it: see _answer_next
                 while os.getppid() == server:
@@ -189,6 +190,8 @@ def _answer(connection: socket.socket) -> bytes:
             poststop.release(config.load(words[0]), allocation, state)
         else:
             return CLOSED
+    except NotKnownYetError:
+        return CLOSED  # Python waits on in a process of its own
     except VcudaError as error:
         id = error.allocation or allocation
         return REFUSED + f"{error}\0{id}".encode(errors="replace")

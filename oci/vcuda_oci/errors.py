@@ -24,6 +24,10 @@ class VcudaError(Exception):
         return _printable(f"{_short(self.where)}: {_short(self.what)}; {_short(self.mend)}")
 
 
+class NotKnownYetError(VcudaError):
+    """A process that must not wait gives up; one of the caller's own waits on."""
+
+
 def with_id(line: str, allocation: str) -> str:
     """The line with the id of the allocation that it is about; "": of none."""
     return line + _printable(f" (allocation {_short(allocation)})") if allocation else line

@@ -31,6 +31,7 @@ DECIDED = "decided"
 THROTTLED, OUT_OF_MEMORY, BYPASS_FOUND = "throttled", "out-of-memory", "bypass-found"
 AGENT_STARTED, AGENT_ENDED = "agent-started", "agent-ended"
 GPU_UNHEALTHY, GPU_HEALTHY = "gpu-unhealthy", "gpu-healthy"
+NO_GPUS, UNCLAIMED = "no-gpus", "unclaimed"
 
 
 def record(

@@ -20,7 +20,7 @@ from . import (
     rootfs,
 )
 from .config import OFF, REQUIRED
-from .errors import VcudaError
+from .errors import NotKnownYetError, VcudaError
 from .guest.memory import BoundedMemory
 from .identity import Owner, is_pod, is_sandbox, owner_of
 from .ledger import Ledger
@@ -118,6 +118,8 @@ def give(
         except BaseException:
             granted.undo(creation)
             raise
+    except NotKnownYetError:
+        raise
     except VcudaError as error:
         tell_refused(spec, settings, creation.container_id, creation.program, error)
         raise

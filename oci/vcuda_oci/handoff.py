@@ -3,8 +3,9 @@
 The agent keeps one record per pod of this node. A scheduler writes its decision together with the
 binding, so a record without a decision says that no scheduler decided, and the node places the
 container. A missing record says nothing: the agent may be behind, or the API away. Such a container
-is not created, and the kubelet tries again; placed by the node it could take another GPU than the
-one that was decided.
+waits; placed by the node it could take another GPU than the one that was decided. A worker of the
+claim socket waits a second and has the caller start Python, whose process waits on. What is still
+unknown then is refused: the kubelet tries again, but fails a pod whose restartPolicy is Never.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 
 from . import claim, decision, files, names, policies, request
 from .config import OFF, REQUIRED
-from .errors import VcudaError
+from .errors import NotKnownYetError, VcudaError
 from .request import Asked
 
 TYPE_CHECKING = False
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .request import Request
 
-# How long the agent may take to look the pod up.
+# How long the agent may take to look the pod up, and how long a container is held: less than the
+# two minutes that a kubelet gives the engine, more than an agent needs after an API outage.
 WAIT_SECONDS = 1.0
+HOLD_SECONDS = 20.0
+# Whether this process has nothing else to do than to wait.
+may_hold = True
 _STATIC_UID_LENGTH = 32  # an MD5 in hex; the API's UIDs are longer
 
 
@@ -65,19 +70,22 @@ def claim_as_decided(
 def decision_for(owner: Owner, settings: Config) -> Decision:
     """The record of the owner's pod; an empty one for a static pod that the agent does not know.
 
-    Sleeps up to WAIT_SECONDS, so never under the ledger's lock. Raises VcudaError: the agent does
+    Sleeps up to HOLD_SECONDS, so never under the ledger's lock. Raises VcudaError: the agent does
     not know the pod, a decision for this container is required and missing, or the record is bad.
     """
     folder = f"{settings.state_dir}/{names.DECISIONS}"
     path = f"{folder}/{owner.pod_uid}.json"
-    found = _read(path)
-    if found is None:
-        _ask_agent(owner, settings.state_dir)
-        found = _wait_for(path)
     # The mirror of a static pod may come late, and no scheduler decides for it.
     is_static = len(owner.pod_uid) == _STATIC_UID_LENGTH
-    if found is None and settings.decisions != OFF and not is_static and os.path.isdir(folder):
-        raise VcudaError(
+    is_held = settings.decisions != OFF and not is_static and os.path.isdir(folder)
+    deadline = time.monotonic() + (HOLD_SECONDS if is_held and may_hold else WAIT_SECONDS)
+    found = _read(path)
+    while found is None and time.monotonic() < deadline:
+        _ask_agent(owner, settings.state_dir)
+        found = _wait_for(path)
+    if found is None and is_held:
+        kind = VcudaError if may_hold else NotKnownYetError
+        raise kind(
             "the node agent does not know this pod yet, so its placement decision is unknown",
             _where(owner),
             "the kubelet tries again; see in vcuda-node-agent's log whether it reaches the API",

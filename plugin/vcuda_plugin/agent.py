@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from vcuda_oci import config, door, events, names, systemd
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.identity import pod_key
 
 from . import (
     bypass_reports,
@@ -211,9 +212,37 @@ async def _follow_gpus(
         api.tell(seen, labelling.tell(seen))
         http.tell(seen)
 
+    def missing(why: str) -> None:
+        why = _with_hint(why, settings.driver_root)
+        http.tell_missing(why)
+        if why:
+            _log.warning("no GPU is offered: %s", why)
+            _record_missing(settings.state_dir, why)
+
     # The kubelet admits nobody before it is offered devices.
     await api.known()
-    await inventory.follow(settings, changed)
+    await inventory.follow(settings, changed, missing)
+
+
+def _with_hint(why: str, driver_root: str) -> str:
+    """A software GPU whose state this process cannot write is a mistake in a mount."""
+    state = os.path.join(driver_root, "softgpu.state")
+    if why and os.path.exists(state) and not os.access(state, os.W_OK):
+        hint = "mount it read-write; in the chart, set agent.softwareGpu=true"
+        return f"{why}; {state} cannot be written: {hint}"
+    return why
+
+
+def _record_missing(state_dir: str, why: str) -> None:
+    """As an event; in a pod, of the agent's own pod, so that the API shows it there."""
+    uid, namespace, name = (
+        os.environ.get(f"POD_{key}", "") for key in ("UID", "NAMESPACE", "NAME")
+    )
+    key, more = "", {}
+    if uid and namespace and name:
+        key, more = pod_key(uid, "agent"), {"pod": f"{namespace}/{name}/agent"}
+    text = f"no GPU is offered: {why}"
+    events.record(state_dir, names.AGENT_PROGRAM, events.NO_GPUS, key, text, **more)
 
 
 def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config) -> None:

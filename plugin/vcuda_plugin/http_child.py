@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vcuda_oci import config
 
 from . import child, event_counts, rights
-from .node_gpus import NodeGpus
+from .node_gpus import NO_GPU, NodeGpus
 
 if TYPE_CHECKING:
     from vcuda_oci.config import Config
@@ -45,6 +45,7 @@ class HttpChild:
     def __init__(self, settings: Config, node: str) -> None:
         self._settings, self._node = settings, node
         self._gpus = b""
+        self._missing = b""
         self._ear: asyncio.WriteTransport | None = None
 
     def tell(self, seen: Inventory) -> None:
@@ -52,6 +53,11 @@ class HttpChild:
         gpus = NodeGpus(seen.gpus, seen.numa, seen.unhealthy, seen.distances, overcommit)
         self._gpus = gpus.dump().encode() + b"\n"
         self._say(self._gpus)
+
+    def tell_missing(self, why: str) -> None:
+        """why: no GPU is found; "": one is."""
+        self._missing = NO_GPU + why.replace("\n", " ").encode(errors="replace") + b"\n"
+        self._say(self._missing)
 
     async def keep(self) -> None:
         """Start it again when it ends: soon if it had served, else later each time."""
@@ -67,6 +73,7 @@ class HttpChild:
                 if await said.readline():
                     pause = _PAUSE_SECONDS
                     self._say(self._gpus)
+                    self._say(self._missing)
                     await self._beat(process)
                 self._ear = None
             _log.warning("%s: not served; trying again in %d s", self._settings.listen, pause)

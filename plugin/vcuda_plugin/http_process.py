@@ -89,5 +89,7 @@ async def _hear(node: Node, routes: Routes) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), sys.stdin)
     while line := await said.readline():
         routes.heard = time.monotonic()
-        if line.strip():
+        if line.startswith(node_gpus.NO_GPU):
+            routes.no_gpu = line[1:].decode(errors="replace").strip()
+        elif line.strip():
             node.known = node_gpus.parse(line.decode())

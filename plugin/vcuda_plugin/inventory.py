@@ -50,14 +50,19 @@ class Inventory:
     cuda: str = ""
 
 
-async def follow(settings: Config, changed: Callable[[Inventory], None]) -> None:
+async def follow(
+    settings: Config, changed: Callable[[Inventory], None], missing: Callable[[str], None]
+) -> None:
     """Call `changed` with what is there, first once NVML has answered and then at each change.
+
+    Call `missing` with the reason whenever no GPU is found for another reason, and with "" when one
+    is found again.
 
     What is unhealthy is kept for the claims, and for the next agent.
     """
     watch = _Watch(settings, changed)
     known: dict[str, Any] | None = None
-    cannot, pause = "", _PAUSE_SECONDS
+    cannot, pause, why = "", _PAUSE_SECONDS, ""
     while True:
         cache = settings.state_dir + "/host.json"
         probe = child.running(MODULE, settings.driver_root, cache)
@@ -79,10 +84,20 @@ async def follow(settings: Config, changed: Callable[[Inventory], None]) -> None
                 except asyncio.TimeoutError:
                     trouble = HANGS
                     _log.warning("NVML: no answer for %d s; asking anew", limit)
+                before, why = why, _why_none(known, cannot or trouble)
+                if why != before:
+                    missing(why)
                 if known:
                     watch.see(known, trouble)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _why_none(known: dict[str, Any] | None, trouble: str) -> str:
+    """Why there is no GPU; "": there is one. known: what NVML said last."""
+    if known is None:
+        return trouble
+    return "" if known["gpus"] else "NVML counts no GPU"
 
 
 class _Watch:

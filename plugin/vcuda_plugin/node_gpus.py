@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _MOST_GPUS = 1024
 
+# Begins a line to the HTTP process that says why there is no GPU; others are JSON or empty.
+NO_GPU = b"-"
+
 
 @dataclass(frozen=True)
 class NodeGpus:

@@ -25,6 +25,8 @@ REASONS = {
     events.OUT_OF_MEMORY: "GpuMemoryLimitReached",
     events.BYPASS_FOUND: "GpuLimitBypassed",
     events.GPU_UNHEALTHY: "GpuUnhealthy",
+    events.UNCLAIMED: "GpuShareMissing",
+    events.NO_GPUS: "NoGpusFound",  # of the agent's own pod
 }
 _MOST_TEXT = 1000  # of a message, in bytes; the API takes 1 KiB
 _MOST_NAME = 253
@@ -69,7 +71,11 @@ def _of_container(
     if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(pod) and _UID.fullmatch(uid)):
         return
     reason, times = REASONS[event["kind"]], event.get("times", 1)
-    text = f"allocation {allocation}: {event['text']}"
+    text = (
+        event["text"]
+        if reason == REASONS[events.NO_GPUS]
+        else f"allocation {allocation}: {event['text']}"
+    )
     cut = text.encode(errors="replace")[:_MOST_TEXT].decode(errors="ignore")
     yield Happened(
         *((reason, allocation, gpu), namespace, pod, uid, reason, cut),

@@ -20,7 +20,7 @@ from vcuda_oci import events, names
 from vcuda_oci.errors import VcudaError, with_id
 from vcuda_oci.identity import pod_key
 
-from . import kube_client, node_metadata, pod_events, pod_lookup
+from . import kube_client, node_metadata, pod_events, pod_lookup, unclaimed
 from .decision_folder import DecisionFolder
 from .kube_api import ApiError, KubeApi
 from .pod_decision import of_pod
@@ -181,6 +181,7 @@ class PodWatch:
         api_uid = str(pod["metadata"].get("uid"))
         holders = [api for api, uid in self._uids.items() if uid == found.uid]
         complaint = found.complaint
+        self._report_unclaimed(pod, found)
         if holders in ([], [api_uid]):
             self._uids[api_uid] = found.uid
             # Once, as the scheduler bound it: its author may rewrite the annotation for ever.
@@ -198,6 +199,15 @@ class PodWatch:
                 self._tell(names.AGENT_PROGRAM, _NO_DECISION, found, container, text)
             self._complained.add(api_uid)
 
+    def _report_unclaimed(self, pod: dict[str, Any], found: PodDecision) -> None:
+        for container in unclaimed.containers(pod, found, self._state_dir):
+            key = f"{pod['metadata'].get('uid')}/{container}"
+            if key not in self._complained:
+                self._complained.add(key)
+                text = str(VcudaError(unclaimed.WHAT, f"pod {found.name}", unclaimed.HINT))
+                _log.warning("%s", with_id(text, pod_key(found.uid, container)))
+                self._tell(names.AGENT_PROGRAM, events.UNCLAIMED, found, container, text)
+
     def _tell_decided(self, found: PodDecision) -> None:
         decided = list(found.decision.containers.items())
         for container, shares in decided[:_MOST_TOLD]:
@@ -210,7 +220,7 @@ class PodWatch:
 
     def _forget(self, pod: dict[str, Any]) -> None:
         api_uid = str(pod["metadata"].get("uid"))
-        self._complained.discard(api_uid)
+        self._complained = {key for key in self._complained if key.partition("/")[0] != api_uid}
         self._ended[api_uid] = None
         if len(self._ended) > _MOST_ENDED:
             del self._ended[next(iter(self._ended))]
@@ -224,8 +234,13 @@ def _essence(pod: Any) -> dict[str, Any]:
     return {
         "metadata": {
             key: pod["metadata"].get(key)
-            for key in ("name", "namespace", "uid", "annotations", "creationTimestamp")
+            for key in (
+                *("name", "namespace", "uid", "annotations", "creationTimestamp"),
+                "deletionTimestamp",
+            )
         },
         "spec": pod.get("spec"),
-        "status": {"phase": (pod.get("status") or {}).get("phase")},
+        "status": {
+            key: (pod.get("status") or {}).get(key) for key in ("phase", *unclaimed.STATUSES)
+        },
     }

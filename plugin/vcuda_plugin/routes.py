@@ -43,6 +43,7 @@ class Routes:
         self._node, self._counts, self._only_here = node, counts, only_here
         self._exemplars, self._pages = exemplars, exposition.Pages()
         self.heard = time.monotonic()
+        self.no_gpu = ""  # why none was found
         # What was made of the present view: many who ask at once are given the same.
         self._made: tuple[float, dict[str, bytes]] = (0.0, {})
         self._paths: dict[str, Callable[[Request], Awaitable[Response]]] = {
@@ -52,6 +53,7 @@ class Routes:
             "/usage": self._usage,
             "/graph": self._graph,
             "/healthz": self._healthz,
+            "/readyz": self._readyz,
             "/version": self._version,
         }
 
@@ -101,6 +103,11 @@ class Routes:
         if silent > SILENCE_SECONDS:
             return _text(503, f"the agent's loop has not turned for {silent:.0f} s")
         return _text(200, "ok")
+
+    async def _readyz(self, request: Request) -> Response:
+        if self.no_gpu:
+            return _text(503, f"no GPU is offered: {self.no_gpu}")
+        return await self._healthz(request)
 
     async def _version(self, _: Request) -> Response:
         said = {"program": names.AGENT_PROGRAM, "version": names.VERSION}

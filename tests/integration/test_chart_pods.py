@@ -15,29 +15,43 @@ from integration.kubelet import Kubelet, until
 from integration.pod_of_manifest import ManifestPod
 from integration.product import Product
 from integration.test_device_plugin import CORE, MEMORY
-from vcuda_oci import door
+from vcuda_oci import door, events
 
 FIGURES = "http://127.0.0.1:5678"
-ASK = "import urllib.request, sys; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
+ASK = """
+import sys, urllib.error, urllib.request
+try:
+    answer = urllib.request.urlopen(sys.argv[1])
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status, answer.read().decode())
+"""
 
 
 class ChartNode:
-    """A kubelet, and the agent as the chart deploys it with values that are this node's."""
+    """A kubelet, and the agent as the chart deploys it with values that are this node's.
 
-    def __init__(self, cri: Cri, product: Product, folder: str, name: str) -> None:
+    software_gpu: whether the chart is told of it.
+    """
+
+    def __init__(
+        self, cri: Cri, product: Product, folder: str, name: str, software_gpu: bool
+    ) -> None:
         self.cri, self.product = cri, product
         self.kubelet = Kubelet(folder + "/kubelet/device-plugins")
         self.state_dir = product.state_dir(cri)
         values = {
             "settings": {"state-dir": self.state_dir},
-            "agent": {"driverRoot": product.driver_root, "kubeletDir": folder + "/kubelet"},
+            "agent": {
+                "driverRoot": product.driver_root,
+                "softwareGpu": software_gpu,
+                "kubeletDir": folder + "/kubelet",
+            },
         }
         found = rendering.objects(values)
         data = rendering.one(found, "ConfigMap", "vcuda")["data"]
         settings = ConfigMapVolume(folder + "/config", data)
-        # The software GPU's state is a file to write. The product is not at /usr here.
-        state = product.driver_root + "/softgpu.state"
-        beside = {product.prefix: product.prefix, state: state}
+        beside = {product.prefix: product.prefix}  # it is not at /usr here
         self.pod = ManifestPod(
             cri,
             rendering.pod_spec(found, AGENT),
@@ -64,8 +78,6 @@ class ChartNode:
         for folder in (root, "/run"):
             self.cri.host.check(["mount", "--make-shared", folder])
         self.pod.start()
-        offered = (CORE, MEMORY)
-        until(lambda: all(map(self.kubelet.healthy, offered)), told=self.pod.log)
 
     def close(self) -> None:
         code, log = self.pod.end(), self.pod.log()
@@ -77,9 +89,11 @@ class ChartNode:
 
 
 @pytest.fixture
-def chart_node(cri: Cri, product: Product, scratch: str, container: str) -> Iterator[ChartNode]:
+def chart_node(
+    cri: Cri, product: Product, scratch: str, container: str, request: pytest.FixtureRequest
+) -> Iterator[ChartNode]:
     with product.on(cri):
-        node = ChartNode(cri, product, scratch, container)
+        node = ChartNode(cri, product, scratch, container, request.param)
         try:
             node.start()
             yield node
@@ -87,10 +101,12 @@ def chart_node(cri: Cri, product: Product, scratch: str, container: str) -> Iter
             node.close()
 
 
+@pytest.mark.parametrize("chart_node", [True], indirect=True)
 def test_the_daemonsets_pod_offers_gpus_and_tells_of_their_containers(
     cri: Cri, product: Product, chart_node: ChartNode, container: str
 ) -> None:
-    assert chart_node.ask("/healthz").strip() == "ok"
+    until(lambda: all(map(chart_node.kubelet.healthy, (CORE, MEMORY))), told=chart_node.pod.log)
+    assert chart_node.ask("/readyz").split() == ["200", "ok"]
     pod = cri.run_pod(container)
     try:
         admitted = chart_node.kubelet.admit(pod.uid, "main", {CORE: 30, MEMORY: 4})
@@ -106,3 +122,19 @@ def test_the_daemonsets_pod_offers_gpus_and_tells_of_their_containers(
         assert not os.path.exists(f"{chart_node.state_dir}/{door.NAME}")
     finally:
         cri.remove_pod(pod)
+
+
+@pytest.mark.parametrize("chart_node", [False], indirect=True)
+def test_pod_that_finds_no_gpu_is_not_ready_and_says_why(chart_node: ChartNode) -> None:
+    """The chart is not told that its driver root is a software GPU, whose state must be written."""
+    state = chart_node.product.driver_root + "/softgpu.state"
+    hint = f"{state} cannot be written: mount it read-write; in the chart, set "
+    hint += "agent.softwareGpu=true"
+    until(lambda: hint in chart_node.pod.log(), told=chart_node.pod.log)
+    until(lambda: chart_node.ask("/readyz").startswith("503 no GPU is offered: "))
+    assert hint in chart_node.ask("/readyz")
+    assert chart_node.ask("/healthz").split() == ["200", "ok"]
+    (event,) = (
+        each for each in events.read(chart_node.state_dir) if each["kind"] == events.NO_GPUS
+    )
+    assert hint in event["text"]

@@ -33,7 +33,9 @@ class ClusterNode:
         self.uuids = [gpu.uuid for gpu in host.load(driver, driver + ".json").gpus]
 
     def pod(self, name: str) -> Pod:
-        pod = self.cri.run_pod(f"{self._name}-{name}")
+        name = f"{self._name}-{name}"
+        uid = self.api.create(name, {"main": {CORE: 10}})
+        pod = self.cri.run_pod(name, uid=uid)
         self._pods.callback(self.cri.remove_pod, pod)
         return pod
 

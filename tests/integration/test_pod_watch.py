@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +234,25 @@ def test_a_static_pod_is_known_by_what_the_engine_is_told_and_nobody_decides_for
     last = pods.api.create("last", ASKS)
     pods.await_kept(MIRROR, victim, last)
     assert (pods.kept()[MIRROR], pods.kept()[victim]) == (static, {"containers": {}})
+
+
+def test_container_that_runs_without_its_share_is_reported_once(pods: WatchedPods) -> None:
+    uid = pods.api.create("plain", ASKS)
+    pods.follow()
+    pods.await_kept(uid)
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    status = {"name": "main", "state": {"running": {"startedAt": started}}}
+    for ready in (False, True):
+        pods.api.put(
+            {**pods.api.pods[uid], "status": {"containerStatuses": [{**status, "ready": ready}]}}
+        )
+    line = (
+        "vcuda-node-agent: pod default/plain: a container runs without the share of a GPU that it "
+        "asks for; give the pod the RuntimeClass whose handler is vcuda-container-runtime, and "
+        f"create it anew (allocation pod-{uid}.main)"
+    )
+    until(lambda: line in pods.log())
+    until(lambda: any("GpuShareMissing" in str(each) for each in pods.api.told.values()))
+    last = pods.api.create("last", ASKS)
+    pods.await_kept(uid, last)
+    assert pods.log().count(line) == 1

@@ -20,7 +20,7 @@ from vcuda_oci import grant, handoff
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, claim
 from vcuda_oci.decision import Decision
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.errors import NotKnownYetError, VcudaError
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.request import Request
@@ -56,13 +56,24 @@ def test_a_kill_at_any_moment_leaves_the_old_record_or_the_new_one(tmp_path: Any
 
 
 def test_container_of_a_pod_that_the_agent_does_not_know_is_refused_after_a_wait(
-    tmp_path: Any,
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(handoff, "HOLD_SECONDS", 0.1)
     DecisionFolder(str(tmp_path))
     for decisions in ("preferred", "required"):
         with pytest.raises(VcudaError) as refused:
             handoff.decision_for(POD, settings(tmp_path, decisions))
-        assert str(refused.value).startswith("pod default/web: the node agent does not know")
+        assert str(refused.value).startswith("pod default/web: the node agent does not know this")
+
+
+def test_process_that_serves_others_leaves_a_long_wait_to_its_caller(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handoff, "may_hold", False)
+    DecisionFolder(str(tmp_path))
+    with pytest.raises(VcudaError) as given_up:
+        kept(tmp_path)
+    assert type(given_up.value) is NotKnownYetError
 
 
 @pytest.mark.parametrize("uid", ["0123456789abcdef0123456789abcdef", "uid1"])

@@ -1,0 +1,54 @@
+"""Find containers that run without the share that the kubelet counts for them.
+
+The device plugin allocates, and the runtime wrapper gives the share when the container is created.
+A pod without the RuntimeClass runs on the plain runtime: counted, and without a GPU.
+"""
+
+from __future__ import annotations
+
+import calendar
+import os
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_oci.identity import pod_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from .pod_decision import PodDecision
+
+STATUSES = ("containerStatuses", "initContainerStatuses")
+WHAT = "a container runs without the share of a GPU that it asks for"
+HINT = "give the pod the RuntimeClass whose handler is vcuda-container-runtime, and create it anew"
+
+
+def containers(pod: Mapping[str, Any], found: PodDecision, state_dir: str) -> Iterator[str]:
+    """The names of those that run now. Never raises: the status may be of any form."""
+    metadata, status = pod.get("metadata"), pod.get("status")
+    if not isinstance(status, dict) or not isinstance(metadata, dict):
+        return
+    if metadata.get("deletionTimestamp"):
+        return  # its record may be removed before its status changes
+    for kind in STATUSES:
+        listed = status.get(kind)
+        for each in listed if isinstance(listed, list) else ():
+            name = each.get("name") if isinstance(each, dict) else None
+            if isinstance(name, str) and name in found.containers and _runs_since_boot(each):
+                record = f"{state_dir}/allocations/{pod_key(found.uid, name)}.json"
+                if not os.path.exists(record):
+                    yield name
+
+
+def _runs_since_boot(status: Mapping[str, Any]) -> bool:
+    """Whether it runs by its status, and that is not from before this host's boot."""
+    state = status.get("state")
+    running = state.get("running") if isinstance(state, dict) else None
+    started_at = running.get("startedAt") if isinstance(running, dict) else None
+    try:
+        started = time.strptime(str(started_at), "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return False
+    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return calendar.timegm(started) > boot
