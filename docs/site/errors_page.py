@@ -65,6 +65,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             OCI + "decided.py",
             OCI + "handoff.py",
             OCI + "ledger.py",
+            OCI + "guest/page_file.py",
         ),
         "The driver is looked for and asked.": (
             OCI + "grant.py",

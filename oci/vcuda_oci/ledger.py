@@ -230,7 +230,7 @@ class NoRoom(VcudaError):
 def unwritable(state_dir: str, error: OSError) -> VcudaError:
     where = str(error.filename or state_dir)
     if isinstance(error, BlockingIOError):
-        return VcudaError(page_file.LEASED, where, page_file.LEASED_HINT)
+        return page_file.leased(where)
     mend = "free space there, or set state-dir"
     if error.errno in (errno.EACCES, errno.EPERM):
         # One ledger for all users, or a GPU would be promised twice.
@@ -240,5 +240,6 @@ def unwritable(state_dir: str, error: OSError) -> VcudaError:
         )
     elif error.errno == errno.EROFS:
         mend = "mount it read-write, or set state-dir"
-    kind = NoRoom if error.errno == errno.ENOSPC else VcudaError
-    return kind(f"cannot be written: {error.strerror}", where, mend)
+    if error.errno == errno.ENOSPC:
+        return NoRoom(f"cannot be written: {error.strerror}", where, mend)
+    return VcudaError(f"cannot be written: {error.strerror}", where, mend)

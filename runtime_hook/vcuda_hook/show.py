@@ -6,12 +6,12 @@ import os
 import sys
 import time
 
-from vcuda_oci import host, unhealthy
+from vcuda_oci import host, liveness, unhealthy
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger, broken_record
 
 from . import container_names, context_memory, table, usage, views
-from .status import Status, statuses
+from .status import GONE, Status, statuses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     measured = context_memory.measure(facts) if arguments.measure_context else {}
     overcommit = settings.memory_overcommit
     sick = unhealthy.reasons(settings.state_dir)
-    entries = views.gpu_entries(facts.gpus, whole, overcommit, sick)
+    entries = views.gpu_entries(facts.gpus, _held(whole), overcommit, sick)
     if arguments.measure_context:
         for entry in entries:
             entry["context_memory_bytes"] = measured.get(entry["uuid"])
@@ -118,6 +118,14 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
     return 1 if broken else 0
+
+
+def _held(whole: Sequence[Allocation]) -> list[Allocation]:
+    """Those that a claim would count too: it releases what ended containers left behind."""
+    told = zip(whole, statuses(whole))
+    ended = [allocation for allocation, status in told if status.word in (GONE, "stopped")]
+    dead = {allocation.id for allocation in ended if not liveness.is_alive(allocation)}
+    return [allocation for allocation in whole if allocation.id not in dead]
 
 
 def _use_of(entry: dict[str, Any]) -> dict[str, Any]:

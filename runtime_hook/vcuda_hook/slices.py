@@ -106,7 +106,7 @@ def revoke(ledger: Ledger, allocation: Allocation) -> None:
     try:
         fd = page_file.open_page(path, os.O_WRONLY)
     except BlockingIOError as error:
-        raise VcudaError(page_file.LEASED, path, page_file.LEASED_HINT) from error
+        raise page_file.leased(path) from error
     except OSError:
         return
     try:

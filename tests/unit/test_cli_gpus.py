@@ -65,3 +65,16 @@ def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: An
     assert [entry["memory_managed"] for entry in json.loads(capsys.readouterr().out)] == [True] * 2
     assert node.vcuda("ps", "--wide") == 0
     assert "0 B / 10 GiB managed  0 " in capsys.readouterr().out
+
+
+def test_what_an_ended_container_held_is_free(node: Node, capsys: Any) -> None:
+    """A claim takes it; a pod's container keeps its share until the pod's sandbox has ended."""
+    node.holds(record("gone"), "")
+    node.holds(record("stopped"), "stopped")
+    pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main"}
+    node.holds(record("restarts", pod={**pod, "sandbox_id": "sandbox"}), "")
+    node.runtime.knows("sandbox", "running")
+    assert node.vcuda("gpus", "--json") == 0
+    first = json.loads(capsys.readouterr().out)[0]
+    assert (first["free_core_percent"], first["tenants"]) == (70, 1)
+    assert node.ledger.get("gone")

@@ -16,9 +16,8 @@ import stat
 import struct
 
 from .. import files
+from ..errors import VcudaError
 
-LEASED = "a process holds a file lease on it"
-LEASED_HINT = "try again in a minute, when the kernel has ended the lease"
 USAGE_MODE = 0o666
 
 # Not a container's to decide: SELinux gives each file its label.
@@ -27,6 +26,12 @@ _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Source: linux/fs.h, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IMMUTABLE_FL and FS_APPEND_FL.
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
 _FROZEN = 0x10 | 0x20
+
+
+def leased(path: str) -> VcudaError:
+    """What a BlockingIOError means to who has to change the page."""
+    hint = "try again in a minute, when the kernel has ended the lease"
+    return VcudaError("a process holds a file lease on it", path, hint)
 
 
 def open_page(path: str, flags: int) -> int:
