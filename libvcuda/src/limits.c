@@ -104,25 +104,42 @@ keep (struct limit *limit, uint64_t bytes)
     vcuda_map_put (&limit->held);
 }
 
+/* A driver rounds what it is given: what that takes above the RESERVED bytes must fit as well, or
+   the limit is set to WAS again. Answers what the limit holds.  */
+static uint64_t
+settle (struct limit *limit, size_t was, uint64_t reserved, CUresult *rc)
+{
+  size_t told;
+  uint64_t before = limit->held.bytes;
+  if (*rc != CUDA_SUCCESS)
+    return before;
+  if (real.cuCtxGetLimit (&told, limit->limit) != CUDA_SUCCESS)
+    return reserved;
+  uint64_t now = bytes_for (limit, told);
+  if (now <= reserved || vcuda_reserve (limit->held.gpu, now - reserved) == CUDA_SUCCESS)
+    return now;
+  VCUDA_WITHIN (real.cuCtxSetLimit (limit->limit, was));
+  *rc = CUDA_ERROR_OUT_OF_MEMORY;
+  return before;
+}
+
 static CUresult
 set (struct limit *limit, size_t value)
 {
   int gpu = limit->held.gpu;
   uint64_t before = limit->held.bytes, wanted = bytes_for (limit, value);
   uint64_t reserved = wanted > before ? wanted : before;
-  CUresult rc = reserved > before ? vcuda_reserve (gpu, reserved - before) : CUDA_SUCCESS;
+  size_t was;
+  CUresult rc = real.cuCtxGetLimit (&was, limit->limit);
+  if (rc == CUDA_SUCCESS && reserved > before)
+    rc = vcuda_reserve (gpu, reserved - before);
   if (rc != CUDA_SUCCESS)
     return rc;
   rc = VCUDA_WITHIN (real.cuCtxSetLimit (limit->limit, value));
-  size_t told; /* it may be rounded, or cut */
-  uint64_t now = before;
-  if (rc == CUDA_SUCCESS)
-    now = real.cuCtxGetLimit (&told, limit->limit) ? wanted : bytes_for (limit, told);
+  uint64_t now = settle (limit, was, reserved, &rc);
   keep (limit, now);
   if (now < reserved)
     vcuda_give_back (gpu, reserved - now);
-  else if (now > reserved)
-    vcuda_hold_anyway (gpu, now - reserved);
   return rc;
 }
 

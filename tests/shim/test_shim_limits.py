@@ -58,3 +58,13 @@ def test_a_stack_for_every_thread_of_the_gpu_is_refused_where_the_slice_has_no_r
     guest = new_guest(share(host.uuids[0], 2 * growth - 1))
     assert guest.python(code) == [[FULL, 2 * growth - 1], [OK, growth - 1]]
     assert guest.read_usage().gpus[0].refusals == 1
+
+
+def test_a_limit_that_fits_but_for_the_drivers_rounding_is_refused_and_stays(host, new_guest):
+    """A stack is a multiple of 16 bytes: with one byte more all threads take 16."""
+    code = LIMITS + "print(json.dumps([put(stack, 1025), must(cu.cuCtxGetLimit(stack))]))"
+    slice_bytes = 16 * THREADS - 1
+    guest = new_guest(share(host.uuids[0], slice_bytes))
+    assert guest.python(code) == [[FULL, slice_bytes], 1024]
+    guest.write_limits([share(host.uuids[0], slice_bytes + 1)])
+    assert guest.python(code) == [[OK, 0], 1040]
