@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+from vcuda_oci import config, policies
+
 SHELLS = ("bash", "zsh", "fish")
+# What some options take whose words are checked elsewhere, with the request.
+VALUES = {
+    "--policy": tuple(policies.WORDS),
+    "--placement": config.PLACEMENTS,
+    "--runtime": ("runc", "crun"),
+}
 
 _BASH = """\
 _{name}_words() {{
@@ -16,6 +24,8 @@ _{name}_words() {{
       *) verb=${{COMP_WORDS[i]}}; break ;;
     esac
   done
+  case $verb:${{COMP_WORDS[COMP_CWORD - 1]}} in
+{values}  esac
   case $verb in
 {cases}    *) COMPREPLY=($(compgen -W "{words}" -- "$word")) ;;
   esac
@@ -45,12 +55,17 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
             if words:
                 lines.append(f"{begin} -f -a '{' '.join(words)}'")
         return "\n".join(lines) + "\n"
-    cases = [
-        f'    {verb}) COMPREPLY=($(compgen -W "{" ".join(_words(verb_parser))}" -- "$word")) ;;\n'
-        for verb, verb_parser in parsers.items()
-    ]
+    cases, values = [], []
+    for verb, verb_parser in parsers.items():
+        follows = " ".join(_words(verb_parser))
+        if any(each.metavar == "ID" and not each.option_strings for each in verb_parser._actions):
+            follows += f" $({program} ps 2>/dev/null | sed '1d; s/ .*//')"
+        cases.append(f'    {verb}) COMPREPLY=($(compgen -W "{follows}" -- "$word")) ;;\n')
+        values += [f"    {verb}:{each}" for each in _values(verb_parser)]
     first = " ".join([*parsers, *_own(parser)])
-    text = _BASH.format(name=name, program=program, cases="".join(cases), words=first)
+    text = _BASH.format(
+        name=name, program=program, values="".join(values), cases="".join(cases), words=first
+    )
     return _ZSH.format(name=name, program=program, bash=text) if shell == "zsh" else text
 
 
@@ -77,6 +92,21 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
     """Its options, those of the verbs below it included."""
     below = [name for verb in verbs(parser).values() for name in _own(verb)]
     return list(dict.fromkeys([*_own(parser), *below]))
+
+
+def _values(parser: argparse.ArgumentParser) -> list[str]:
+    """What can follow each of its options that takes a value, as cases of bash; what may be
+    anything is left to bash, which offers files."""
+    found = []
+    for of in (parser, *verbs(parser).values()):
+        for action in of._actions:
+            if not action.option_strings or action.nargs == 0:
+                continue
+            choices = action.choices or VALUES.get(action.option_strings[0], ())
+            words = " ".join(map(str, choices))
+            answer = f'($(compgen -W "{words}" -- "$word"))' if choices else "()"
+            found.append(f"{action.option_strings[0]}) COMPREPLY={answer}; return ;;\n")
+    return list(dict.fromkeys(found))
 
 
 def _own(parser: argparse.ArgumentParser) -> list[str]:

@@ -201,6 +201,17 @@ def walk(parser):
 """
 
 
+def test_zsh_finds_its_completions_where_each_distribution_looks() -> None:
+    for part, program in (("runtime", "vcuda"), ("node-agent", "vcuda-node-agent")):
+        (deb,), (rpm,) = (built.files(form, built.folder(), part) for form in ("deb", "rpm"))
+        listed = output("dpkg-deb", "--contents", deb)
+        assert f"/usr/share/zsh/vendor-completions/_{program}\n" in listed
+        assert "site-functions" not in listed
+        listed = output("rpm", "--query", "--list", "--package", rpm)
+        assert f"/usr/share/zsh/site-functions/_{program}\n" in listed
+        assert "vendor-completions" not in listed
+
+
 @pytest.mark.parametrize(
     ("page", "parser"),
     [

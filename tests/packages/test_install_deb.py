@@ -37,6 +37,7 @@ def test_nothing_is_left_after_a_purge(plain: Machine) -> None:
     node.make_gpus(plain)
     assert node.allocates(plain) == node.STOPPED_AT_1_GIB
     assert plain.run("vcuda", "configure", "podman").rc == 0
+    assert plain.run("vcuda", "cdi", "generate").rc == 0
     purged = plain.run("dpkg", "--purge", *(f"vcuda-{part}" for part in built.PARTS))
     assert purged.rc == 0
     assert plain.names() - before == {FRONT_DOOR}

@@ -47,6 +47,11 @@ def test_vcuda_prints_its_own(capsys: Any) -> None:
         ("vcuda configure c", ["containerd", "crio"]),
         ("vcuda configure docker --d", ["--dry-run", "--default"]),
         ("vcuda cdi g", ["generate"]),
+        ("vcuda top --sort m", ["memory"]),
+        ("vcuda run --policy e", ["elastic"]),
+        ("vcuda run --core 30 --placement t", ["topology"]),
+        ("vcuda run --rootfs -", []),
+        ("vcuda cdi generate --output -", []),
         ("vcuda limit --p", ["--policy", "--priority"]),
         ("vcuda events --f", ["--follow"]),
         ("vcuda top --", ["--help", "--json", "--once", "--interval", "--sort"]),
@@ -69,6 +74,21 @@ def test_bash_completes_verbs_and_their_options(line: str, answers: list[str]) -
     answer, who = told.stdout.splitlines()
     assert answer.split() == answers
     assert who == f"complete -o default -F {function} {words[0]}"
+
+
+@pytest.mark.parametrize("verb", ["limit", "inspect", "release"])
+def test_bash_completes_the_containers_that_ps_shows(verb: str, tmp_path: Any) -> None:
+    script_of_ps = "echo 'CONTAINER  GPU'; echo 'web        0'; echo 'ml/train/main  0'"
+    path = write(f"{tmp_path}/vcuda", f"#!/bin/sh\n{script_of_ps}\n", 0o755)
+    ask = f'COMP_WORDS=(vcuda {verb} ""); COMP_CWORD=2; _vcuda_words; echo "${{COMPREPLY[@]}}"'
+    told = subprocess.run(
+        ["/bin/bash", "-c", script("vcuda", "bash") + ask],
+        env={"PATH": f"{os.path.dirname(path)}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert {"web", "ml/train/main"} <= set(told.stdout.split())
 
 
 LINES = [
