@@ -83,6 +83,7 @@ def files(session_folder: str) -> Files:
     programs = {
         "/usr/bin/open-node": compiled.program(folder, "open_node"),
         "/usr/bin/set-attributes": compiled.program(folder, "set_attributes"),
+        "/usr/bin/hold-lease": compiled.program(folder, "hold_lease"),
     }
     built = os.path.join(REPOSITORY, "build/softgpu/vcuda-workload")
     if os.path.exists(built):

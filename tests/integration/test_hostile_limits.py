@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -219,3 +220,23 @@ def test_a_page_that_a_container_handed_on_stops_no_other_after_its_end(
     finally:
         os.unlink(goes_on)
         writer.wait()
+
+
+@pytest.mark.parametrize("door", ["runc-v1-wrapper"], indirect=True)
+def test_a_container_that_leases_its_page_holds_up_no_command(door: Door, container: str) -> None:
+    """Its root is the page's owner. An open that waits for the lease waits 45 s."""
+    hostile = container + "-hostile"
+    page = f"{door.product.state_dir(door.engine)}/containers/{hostile}/usage"
+    vcuda = ["timeout", "30", f"{door.product.prefix}/bin/vcuda", "--config", door.product.config]
+    with door.holding(container + "-other"), door.holding(hostile, "hold-lease", USAGE):
+        inode = door.engine.host.check(["stat", "-c", "%i", page]).strip()
+        wait_until(lambda: is_leased(inode), "the page to be leased")
+        listed = json.loads(door.engine.host.check([*vcuda, "ps", "--json"]))
+        assert is_leased(inode)
+    told = {entry["id"]: entry["usage"] for entry in listed}
+    assert (told[container + "-other"], told[hostile]) == ("told", "unreadable")
+
+
+def is_leased(inode: str) -> bool:
+    with open("/proc/locks") as locks:
+        return any(" LEASE " in line and f":{inode} " in line for line in locks)

@@ -1,0 +1,44 @@
+"""The HTTP process answers others while it reads what containers use."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from unit.tenants import Tenants
+from vcuda_hook import usage
+from vcuda_plugin.event_counts import EventCounts
+from vcuda_plugin.http_server import Request
+from vcuda_plugin.node_look import Node
+from vcuda_plugin.routes import Routes
+
+
+def test_health_is_answered_while_a_page_takes_its_time_to_be_read(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenants = Tenants(str(tmp_path))
+    tenants.holds("slow")
+    begun, goes_on, look = threading.Event(), threading.Event(), usage.look
+
+    def slowly(*arguments: Any) -> Any:
+        begun.set()
+        goes_on.wait(30)
+        return look(*arguments)
+
+    monkeypatch.setattr(usage, "look", slowly)
+    routes = Routes(Node("node-1", tenants.state_dir), EventCounts(tenants.state_dir), False)
+
+    async def ask() -> tuple[int, bool, int]:
+        scrape = asyncio.ensure_future(routes.answer(Request("/metrics", {})))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        health = await routes.answer(Request("/healthz", {}))
+        was_done = scrape.done()
+        goes_on.set()
+        return health.status, was_done, (await scrape).status
+
+    assert asyncio.run(ask()) == (200, False, 200)
+    tenants.close()
