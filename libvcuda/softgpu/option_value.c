@@ -26,8 +26,8 @@ option_number (const char *option, const char *text, uint64_t least, uint64_t mo
   return value;
 }
 
-/* The decimal that `text` begins with, times `unit`, rounded down, and where it ends; 0: it is none,
-   or more than `most`.  */
+/* The decimal that `text` begins with, times `unit`, rounded down, and where it ends; 0: it is
+   none, or more than `most`.  */
 static uint64_t
 scaled (const char *text, uint64_t unit, uint64_t most, const char **end)
 {
@@ -55,7 +55,7 @@ option_size (const char *option, const char *text, const char *per)
   {
     const char *unit;
     unsigned shift;
-  } units[] = { { "", 0 },     { "KiB", 10 }, { "Ki", 10 }, { "MiB", 20 }, { "Mi", 20 },
+  } units[] = { { "", 0 },     { "KiB", 10 }, { "Ki", 10 },  { "MiB", 20 }, { "Mi", 20 },
                 { "GiB", 30 }, { "Gi", 30 },  { "TiB", 40 }, { "Ti", 40 } };
   for (size_t i = 0; i < sizeof units / sizeof *units; i++)
     {

@@ -34,7 +34,7 @@
 #include "settings.h"
 #include "whole.h"
 
-/* Where a runtime is looked for after PATH. CRI-O's packages keep theirs in a folder of its own.  */
+/* Where a runtime is looked for after PATH. CRI-O's packages keep theirs in a folder of its own. */
 #define DEFAULT_PATH                                                                               \
   "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/libexec/crio"
 #define START(module)                                                                              \
