@@ -48,9 +48,9 @@ class Ledger:
         """Take the lock. Raises VcudaError: no such place, or another holds it for too long."""
         try:
             for folder, mode in ((self.allocations, 0o700), (self.containers, 0o711)):
-                if not os.path.isdir(folder):
+                if not _has_mode(folder, mode):
                     os.makedirs(self.state_dir, 0o755, exist_ok=True)
-                    os.makedirs(folder, mode, exist_ok=True)
+                    page_file.make_folder(folder, mode)
             self._lock_fd = own_lock.acquire(self.state_dir + "/lock", LOCK_SECONDS)
         except BlockingIOError:
             raise VcudaError(
@@ -211,6 +211,14 @@ class Ledger:
         if allocation.id != id:
             raise ValueError(f"its id is {allocation.id}")
         return allocation
+
+
+def _has_mode(folder: str, mode: int) -> bool:
+    """Whether the folder is there, as it has to be: an older version left the records readable."""
+    try:
+        return os.stat(folder).st_mode & 0o777 == mode
+    except FileNotFoundError:
+        return False
 
 
 def broken_record(path: str, reason: str) -> VcudaError:

@@ -72,6 +72,13 @@ def test_a_record_stands_with_its_two_pages(ledger: Ledger) -> None:
     )
 
 
+def test_records_that_an_older_version_left_readable_are_closed(ledger: Ledger) -> None:
+    put(ledger, record())
+    os.chmod(ledger.allocations, 0o755)
+    put(ledger, record("second"))
+    assert mode_of(ledger.allocations) == 0o700
+
+
 def test_the_modes_do_not_hang_on_the_umask(ledger: Ledger) -> None:
     before = os.umask(0o077)
     try:
