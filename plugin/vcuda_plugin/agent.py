@@ -160,7 +160,7 @@ async def _run(
     """Until SIGTERM or SIGINT. Raises what ends a part that must not end."""
     api = cluster.Cluster(settings, arguments.kubeconfig, arguments.node_name)
     labelling = Labelling(settings, arguments.features_dir)
-    stop, opened = asyncio.Event(), asyncio.Event()
+    stop, opened, looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
     if arguments.no_door:
         opened.set()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -174,10 +174,10 @@ async def _run(
         *([] if arguments.no_door else [_keep_door_open(settings.state_dir, opened)]),
         bypass_reports.follow(settings),
         api.keep(),
-        _follow_gpus(settings, plugins, api, labelling, http),
+        _follow_gpus(settings, plugins, api, labelling, http, looked),
         sweep.keep(settings.state_dir),
         shortage_watch.keep(settings.state_dir),
-        _tell_systemd(opened, arbiter),
+        _tell_systemd(opened, looked, arbiter),
         *([http.keep()] if settings.listen else []),
         *(kubelet.Registration(arguments.kubelet_dir, offered[p.kind], p).keep() for p in plugins),
     ]
@@ -206,13 +206,16 @@ async def _follow_gpus(
     api: cluster.Cluster,
     labelling: Labelling,
     http: http_child.HttpChild,
+    looked: asyncio.Event,
 ) -> None:
     def changed(seen: Inventory) -> None:
         _publish(seen, plugins, settings)
         api.tell(seen, labelling.tell(seen))
         http.tell(seen)
+        looked.set()
 
     def missing(why: str) -> None:
+        looked.set()
         why = _with_hint(why, settings.driver_root)
         http.tell_missing(why)
         if why:
@@ -272,12 +275,14 @@ async def _keep_door_open(state_dir: str, opened: asyncio.Event) -> None:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _tell_systemd(opened: asyncio.Event, arbiter: Arbiter) -> None:
-    """Ready once the door is open; alive for as long as this loop turns and the arbiter looks."""
-    try:
-        await asyncio.wait_for(opened.wait(), _OPEN_SECONDS)
-    except asyncio.TimeoutError:
-        _log.warning("the door does not open; going on without")
+async def _tell_systemd(opened: asyncio.Event, looked: asyncio.Event, arbiter: Arbiter) -> None:
+    """Ready once the claim socket is open and the GPUs are known, since the kubelet starts then;
+    alive for as long as this loop turns and the arbiter looks."""
+    for event, what in ((opened, "the door does not open"), (looked, "NVML has not answered yet")):
+        try:
+            await asyncio.wait_for(event.wait(), _OPEN_SECONDS)
+        except asyncio.TimeoutError:
+            _log.warning("%s; going on without", what)
     systemd.tell("READY=1")
     period = systemd.watchdog_seconds() / 3
     while True:

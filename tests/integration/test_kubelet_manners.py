@@ -13,6 +13,7 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import pytest
 
+from integration.kube_api import KubeApi
 from integration.kubelet import Kubelet, api, services, until
 from integration.node_agent import AgentNode
 from integration.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
@@ -164,6 +165,15 @@ def test_registration_that_began_before_the_kubelet_emptied_its_folder_is_made_a
         before.ended.set()
         before.stop()
         kubelet.stop()
+
+
+def test_agent_is_ready_when_it_can_register_though_the_api_is_away(
+    node: AgentNode, tmp_path: Path
+) -> None:
+    """systemd starts the kubelet then, which rejects pods with a share until it is registered."""
+    kubeconfig = KubeApi().kubeconfig(tmp_path / "kubeconfig")  # nothing listens there
+    with node.agent(1, "--kubeconfig", kubeconfig) as agent:
+        assert any(line.endswith(" GPUs, 0 unhealthy") for line in agent.log())
 
 
 def _half_a_call(path: str) -> None:
