@@ -56,7 +56,7 @@ $(SOFTGPU_OUT)/obj/%.names: $(SOFTGPU)/stubs.py $(SOFTGPU_HEADERS)
 $(SOFTGPU_OUT)/obj/aliases.ld: $(SOFTGPU)/stubs.py $(SOFTGPU_HEADERS)
 	@$(call softgpu_generate,aliases)
 
-$(SOFTGPU_OUT)/obj/stubs_%.o: $(SOFTGPU_OUT)/obj/stubs_%.c
+$(SOFTGPU_OUT)/obj/stubs_%.o: $(SOFTGPU_OUT)/obj/stubs_%.c $(SOFTGPU)/build.mk
 	@$(CC) $(SOFTGPU_CFLAGS) -Wno-missing-prototypes -c -o $@ $<
 
 $(SOFTGPU_OUT)/obj/stubs_%_gate.o: $(SOFTGPU_OUT)/obj/stubs_%_gate.S
