@@ -1,12 +1,14 @@
 """The commands of the documentation, and what it shows of their output.
 
-They are in fenced blocks of the language `console`: `# ` before a line is root's prompt, `$ ` a
-user's, a line that ends with a backslash goes on in the next, and what follows is the output, in
-which `…` stands for anything. A comment after a command is for the reader.
+Commands stand in fenced blocks of the language `sh`, without prompts, so that a reader can paste a
+block whole. One that takes root begins with `sudo`; a line that ends with a backslash goes on in
+the next; a comment after a command is for the reader. A block of the language `output` shows what
+the command before it prints; `…` in it stands for anything.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import os
 import re
@@ -15,12 +17,13 @@ from dataclasses import dataclass
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 _FENCE = re.compile(r"^( *)```(.*)$")
-_COMMENT = re.compile(r"\s+# .*$")
+_COMMENT = re.compile(r"(^|\s+)# .*$")
+_SUDO = re.compile(r"\bsudo ")
 
 
 @dataclass(frozen=True)
 class Command:
-    """text: what is typed, on one line. output: what is shown beneath, or ""."""
+    """text: what is typed, on one line, without `sudo`. output: what the page shows, or ""."""
 
     page: str
     line: int
@@ -69,24 +72,25 @@ def blocks(page: str, text: str) -> list[Block]:
 
 
 def commands(block: Block) -> list[Command]:
-    """Raises ValueError: output before the first prompt."""
     found: list[Command] = []
     goes_on = False
     for number, line in enumerate(block.lines, block.line):
+        text, continues = _goes_on(line)
         if goes_on:
             last = found.pop()
-            text, goes_on = _goes_on(line)
-            found.append(Command(last.page, last.line, f"{last.text} {text}", last.is_root, ""))
-        elif line[:2] in ("# ", "$ "):
-            text, goes_on = _goes_on(line[2:])
-            found.append(Command(block.page, number, text, line[0] == "#", ""))
-        elif found:
-            last = found.pop()
-            output = f"{last.output}{line}\n"
-            found.append(Command(last.page, last.line, last.text, last.is_root, output))
-        else:
-            raise ValueError(f"{block.page}:{number}: '{line}' has no prompt: begin it with # or $")
+            found.append(_command(block.page, last.line, f"{_typed(last)} {text}"))
+        elif text:
+            found.append(_command(block.page, number, text))
+        goes_on = continues
     return found
+
+
+def _command(page: str, line: int, typed: str) -> Command:
+    return Command(page, line, _SUDO.sub("", typed), bool(_SUDO.search(typed)), "")
+
+
+def _typed(command: Command) -> str:
+    return ("sudo " if command.is_root else "") + command.text
 
 
 def _goes_on(line: str) -> tuple[str, bool]:
@@ -97,8 +101,15 @@ def _goes_on(line: str) -> tuple[str, bool]:
 def of_page(page: str) -> list[Command]:
     with open(f"{REPOSITORY}/{page}") as file:
         text = file.read()
-    console = [block for block in blocks(page, text) if block.language == "console"]
-    return [command for block in console for command in commands(block)]
+    found: list[Command] = []
+    for block in blocks(page, text):
+        if block.language == "sh":
+            found += commands(block)
+        elif block.language == "output":
+            assert found, f"{page}:{block.line}: an output of no command"
+            shown = "".join(line + "\n" for line in block.lines)
+            found[-1] = dataclasses.replace(found[-1], output=shown)
+    return found
 
 
 def shows(shown: str, told: str) -> bool:

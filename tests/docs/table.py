@@ -102,7 +102,7 @@ RUN = {
     # Debian 12's runc is one that it warns of.
     "vcuda doctor": How(exit=1),
     "vcuda doctor --json": How(exit=1),
-    "vcuda doctor --json >/root/doctor.json": How(exit=1),
+    "vcuda doctor --json >doctor.json": How(exit=1),
     # Refused, and the page says how.
     "docker run --rm --runtime=vcuda -e VCUDA_CORE=30 -e VCUDA_MEMORY=20GiB IMAGE nvidia-smi": How(
         exit=125
@@ -160,8 +160,8 @@ BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 
 NO_CDI = "Debian's Docker knows no CDI; tests/integration/test_cdi.py does so with Podman"
 NOT_HERE = {
-    "git clone <this repository> && cd vcuda": "CI begins with a fresh clone",
-    "git clone <this repository> && cd vcuda && make packages": "CI begins with a fresh clone",
+    "git clone REPOSITORY vcuda && cd vcuda": "CI begins with a fresh clone",
+    "git clone REPOSITORY vcuda && cd vcuda && make packages": "CI begins with a fresh clone",
     "make demo": BY_CI,
     "make test": BY_CI,
     "make packages": BY_CI,

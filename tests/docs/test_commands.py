@@ -25,14 +25,27 @@ ALL = [command for page in pages() for command in of_page(page)]
 OURS = re.compile(r"^(vcuda|softgpu|docker|podman|kubectl|helm|make|systemctl) (?!.*\[)")
 
 
-def test_a_prompt_begins_a_command_and_what_follows_is_its_output() -> None:
-    block = Block("p", 7, "console", ("# a \\", "    b  # why", "told", "$ c"))
+def test_each_line_is_a_command_and_sudo_says_that_it_takes_root() -> None:
+    block = Block("p", 7, "sh", ("sudo a \\", "    b  # why", "# a comment", "c && sudo d"))
     assert commands(block) == [
-        Command("p", 7, "a b", True, "told\n"),
-        Command("p", 10, "c", False, ""),
+        Command("p", 7, "a b", True, ""),
+        Command("p", 10, "c && d", True, ""),
     ]
-    with pytest.raises(ValueError, match="p:7: 'a' has no prompt"):
-        commands(Block("p", 7, "console", ("a", "# b")))
+    assert commands(Block("p", 7, "sh", ("c",))) == [Command("p", 7, "c", False, "")]
+
+
+def test_a_block_of_commands_can_be_pasted_whole() -> None:
+    """No prompt, which a shell takes for a comment or a variable, and no placeholder in brackets,
+    which it takes for a redirection."""
+    found = []
+    for page in pages():
+        for block in blocks(page, read(page)):
+            if block.language == "console":
+                found.append(f"{page}:{block.line}: a console block; use sh and output")
+            if block.language == "sh":
+                wrong = [line for line in block.lines if re.match(r"\s*[#$>] |.*<\w+[ >]", line)]
+                found += [f"{page}:{block.line}: {line}" for line in wrong]
+    assert found == []
 
 
 @pytest.mark.parametrize(
@@ -49,13 +62,13 @@ def test_three_dots_stand_for_anything_in_whole_lines(shown: str, told: str, hol
     assert shows(shown, told) is holds
 
 
-def test_every_command_of_a_page_has_its_prompt() -> None:
+def test_every_command_of_a_page_stands_in_a_block_that_is_run() -> None:
     found = []
     for page in pages():
         for block in blocks(page, read(page)):
             if block.language == "" and any(OURS.match(line) for line in block.lines):
                 found.append(f"{page}:{block.line}: {block.lines[0]}")
-    assert found == [], "write them as ```console, with a prompt"
+    assert found == [], "write them in a block of the language sh"
 
 
 def test_what_the_table_names_is_on_a_page() -> None:
