@@ -151,14 +151,14 @@ def test_an_allocations_life_is_in_order_across_extender_wrapper_hook_command_an
     node.vcuda("limit", id, "--memory", "2GiB")
     node.cri.stop_container(pod.containers["main"])
     node.close()
-    node.vcuda("release", "--all-dead")
+    until(lambda: "released" in node.vcuda("events", id))
     assert node.life(id) == [
         ("decided", "vcuda-scheduler-extender"),
         ("refused", "vcuda-container-runtime"),
         ("claimed", "vcuda-container-runtime"),
         ("limit-changed", "vcuda"),
         ("stopped", "vcuda-container-hook"),
-        ("released", "vcuda"),
+        ("released", "vcuda-node-agent"),
     ]
     table = node.vcuda("events", id)
     assert f"10 % and 1.0 GiB of {node.uuids[1]}" in table.splitlines()[1]
