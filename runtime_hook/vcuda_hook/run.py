@@ -76,7 +76,8 @@ def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
     watch.watch_this_process(settings.state_dir, root, container_id)
     overlay.private_scratch(scratch)
     overlay.mount_above(lower, scratch)
-    run_program.check(tree, scratch + "/root")
+    mounted = [destination for _, destination in settings.extra_mounts]
+    run_program.check(tree, scratch + "/root", mounted)
     spec.write(tree, command.config_path)
     asked = request.Asked(words, "command line", False)
     runtime.share_gpu(command, tree, asked, settings, low_level, os.getpid(), program=names.COMMAND)

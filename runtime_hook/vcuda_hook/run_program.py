@@ -6,37 +6,44 @@ from __future__ import annotations
 import os
 import stat
 
-from vcuda_oci import request
+from vcuda_oci import driver_files, request
 from vcuda_oci.errors import VcudaError
 
 from . import root_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 _HINT = "name a program of the container's root file system"
 
 
-def check(tree: Any, root: str) -> None:
-    """Raises VcudaError with an exit code. What a volume may bring is left to the runtime.
+def check(tree: Any, root: str, mounted: Sequence[str]) -> None:
+    """Raises VcudaError with an exit code. What a volume or the driver may bring is left to the
+    runtime: nvidia-smi is mounted into the container with its share.
 
-    tree: a config.json. root: the folder that becomes the container's root.
+    tree: a config.json. root: the folder that becomes the container's root. mounted: where the
+    settings' extra mounts go.
     """
     process = tree["process"]
     program, cwd = str(process["args"][0]), str(process.get("cwd") or "/")
+    if os.path.basename(program) in driver_files.BINARIES:
+        return
     folders = [cwd]
     if "/" not in program:
         folders = request.environment_of(tree).get("PATH", "").split(":")
     paths = [os.path.normpath(os.path.join("/", folder or cwd, program)) for folder in folders]
     volumes = [
-        str(mount.get("destination")).rstrip("/") + "/"
+        str(mount.get("destination"))
         for mount in tree.get("mounts", ())
         if str(mount.get("source")).startswith("/")
     ]
-    if any(path.startswith(volume) for path in paths for volume in volumes):
-        return
+    for volume in (*volumes, *mounted):
+        folder = volume.rstrip("/") + "/"
+        if any((path + "/").startswith(folder) for path in paths):
+            return
     found = [_mode_of(path, root) for path in paths]
     if any(stat.S_ISREG(mode) and mode & 0o111 for mode in found):
         return

@@ -280,6 +280,13 @@ def test_a_program_that_cannot_be_started_ends_as_in_a_shell(
     assert vcuda.left() == []
 
 
+def test_a_program_that_comes_with_the_share_is_started(vcuda: Command) -> None:
+    assert vcuda.host.run(["sh", "-c", "command -v nvidia-smi"]).rc != 0
+    result = vcuda.run("--core", "20", "--memory", "1GiB", "--", "nvidia-smi")
+    assert result.rc == 0, result.stderr
+    assert "0 / 1024 MiB" in result.stdout
+
+
 def test_a_program_of_a_volume_is_started(vcuda: Command, files: Files, scratch: str) -> None:
     shutil.copy(files.rootfs + "/bin/busybox", scratch + "/true")
     result = vcuda.run("--core", "20", "--volume", scratch + ":/mine", "--", "/mine/true")
