@@ -24,6 +24,10 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
       ;;
   esac
 fi
+# The certificates that its unit made. kube-scheduler's configuration names them.
+if [ @PACKAGE@ = vcuda-scheduler-extender ] && [ "$1" = purge ]; then
+  rm -rf /var/lib/vcuda-scheduler-extender /var/lib/private/vcuda-scheduler-extender
+fi
 case "$1" in
   remove | 0) [ ! -d /run/systemd/system ] || systemctl daemon-reload ;;
 esac

@@ -89,10 +89,10 @@ TEXT = """\
 
 What only a GPU can answer. {state}
 
-```console
-# make gpu                     # root, an NVIDIA driver, a GPU that nobody else uses
-# make gpu PYTHON=/path/to/python
-# make gpu ARGS="--only share.alone --seconds 5"
+```sh
+sudo make gpu                     # root, an NVIDIA driver, a GPU that nobody else uses
+sudo make gpu PYTHON=/path/to/python
+sudo make gpu ARGS="--only share.alone --seconds 5"
 ```
 
 It runs each question on the driver alone and through the shim, in a private mount namespace; it
