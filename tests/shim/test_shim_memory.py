@@ -203,6 +203,36 @@ def test_a_forked_child_that_lives_on_does_not_keep_its_dead_parents_share(host,
         os.kill(child, signal.SIGKILL)
 
 
+def test_a_cloned_child_that_executes_a_program_does_not_keep_its_dead_parents_share(
+    host, new_guest, client
+):
+    """Made by the system call: the shim's fork handler does not run in it."""
+    guest = new_guest(share(host.uuids[0], GIB))
+    orphan = guest.start(client("orphan"), str(GIB), "exec")
+    child = int(orphan.stdout.readline())
+    orphan.communicate()
+    try:
+        assert guest.json(client("storm"), "1", "1", str(GIB), "1") == [1]
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_dead_parents_share_is_free_when_its_cloned_child_ends(host, new_guest, client):
+    guest = new_guest(share(host.uuids[0], GIB))
+    orphan = guest.start(client("orphan"), str(GIB), "clone")
+    child = int(orphan.stdout.readline())
+    orphan.communicate()
+    try:
+        while_child_lives = guest.json(client("storm"), "1", "1", str(GIB), "1")
+    finally:
+        os.kill(child, signal.SIGKILL)
+    assert while_child_lives == [0]
+    deadline = time.monotonic() + 60
+    while guest.json(client("storm"), "1", "1", str(GIB), "1") != [1]:
+        assert time.monotonic() < deadline, "the share is still charged"
+        time.sleep(0.1)
+
+
 def test_a_program_that_closes_every_descriptor_keeps_its_share(host, new_guest):
     code = (
         PRELUDE
