@@ -43,14 +43,15 @@ $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.
 	@$(MUSL_LINK)
 
 # Static, so that no variable of an image loads anything into it: hook.c.
-$(HOOK): oci/launcher/hook.c oci/launcher/door.h oci/launcher/settings.h oci/launcher/whole.h \
-         oci/launcher/fortify.h oci/launcher/build.mk
+$(HOOK): oci/launcher/hook.c oci/launcher/door.h oci/launcher/settings.h oci/launcher/streams.h \
+         oci/launcher/whole.h oci/launcher/fortify.h oci/launcher/build.mk
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(MUSL_LINK)
 
 # Static against musl as the front door is: it runs at each start of a container with a share.
-$(PROCFS_HOOK): oci/launcher/procfs_hook.c oci/launcher/fortify.h oci/launcher/build.mk
+$(PROCFS_HOOK): oci/launcher/procfs_hook.c oci/launcher/streams.h oci/launcher/fortify.h \
+                oci/launcher/build.mk
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(MUSL_LINK)

@@ -15,6 +15,7 @@
 
 #include "door.h"
 #include "settings.h"
+#include "streams.h"
 
 #define START                                                                                      \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \
@@ -87,6 +88,8 @@ start_python (const char *config, char **words)
 int
 main (int argc, char **argv)
 {
+  if (!leave_files_of_host ())
+    return 1;
   const char *config = VCUDA_CONFIG;
   char **words = argc ? argv + 1 : argv;
   if (words[0] && strcmp (words[0], "--config") == 0 && words[1])

@@ -20,6 +20,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "streams.h"
+
 #define PROC_MAGIC 0x9fa0
 #define STATE_BYTES (1 << 20)
 #define FOLDER (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -119,6 +121,8 @@ same_folder (int one, int other)
 int
 main (int argc, char **argv)
 {
+  if (!leave_files_of_host ())
+    return 1;
   if (argc != 4)
     die ("usage", "vcuda-procfs-hook ROOTFS SOURCE PLACE");
   const char *rootfs = argv[1], *place = argv[3];

@@ -25,6 +25,9 @@ _32_BIT_FOLDER = {
 }
 HOOK_ENV = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
 HOOK_SECONDS = 30
+# Files of the host that crun makes for what hooks write, where a container has any. With Podman an
+# image may name them.
+CRUN_OUTPUT = ("run.oci.hooks.stdout", "run.oci.hooks.stderr")
 _MEND = "mend it as the OCI spec says"
 
 
@@ -210,6 +213,10 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
     mounts = _child(edited, "mounts", [])
     mounts[:] = [item for item in mounts if not _stands_in(item, added)]
     mounts += added.values()
+    annotations = edited.get("annotations")
+    if edits.hooks and isinstance(annotations, dict):
+        kept = {key: value for key, value in annotations.items() if key not in CRUN_OUTPUT}
+        edited["annotations"] = kept
     for kind, hook in edits.hooks:
         hooks = _child(_child(edited, "hooks", {}), kind, [])
         _replace(hooks, jsontree.copy(hook), "args")

@@ -19,6 +19,7 @@ def write(
     *,
     command: Sequence[str] = ("sleep", "infinity"),
     env: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> None:
     """Pack the layer (an uncompressed tar) as image `name`, such as `docker.io/library/x:1`.
 
@@ -44,6 +45,7 @@ def write(
             "mediaType": OCI + "manifest.v1+json",
             "config": _descriptor(OCI + "config.v1+json", config),
             "layers": [_descriptor(OCI + "layer.v1.tar", layer)],
+            "annotations": dict(annotations or {}),
         }
     )
     entry = _descriptor(OCI + "manifest.v1+json", manifest)

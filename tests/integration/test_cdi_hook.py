@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from integration import rootfs
+from integration import image, rootfs
 from integration.engines.base import IMAGE, Engine, Files, Result
 from integration.engines.podman import Podman
 from integration.product import MIB, Product
@@ -144,6 +144,24 @@ def test_the_reason_of_a_refusal_under_crun_reaches_podmans_user(
     refused = podman.podman("run", "--rm", demand, *more, *options(podman, "0"), IMAGE, "true")
     assert refused.rc != 0
     assert "vcuda-container-hook: env NVIDIA_REQUIRE_CUDA: 'cuda>=99.0'" in refused.stderr
+
+
+def test_an_image_that_names_a_file_for_what_hooks_write_gets_no_word_into_it(
+    host_of_crun: Host, files: Files, scratch: str
+) -> None:
+    """Podman makes an image's annotations the container's, and crun opens the file as root."""
+    target, name = scratch + "/profile.sh", "localhost/writes:1"
+    annotations = {"run.oci.hooks.stderr": target}
+    image.write(scratch + "/image.tar", files.layer, name, annotations=annotations)
+    podman = host_of_crun.podman
+    assert host_of_crun.vcuda("cdi", "generate").rc == 0
+    assert podman.podman("load", "-i", scratch + "/image.tar").rc == 0
+    demand = "--env=NVIDIA_REQUIRE_CUDA=cuda>=99.0"  # an image's ENV may say it
+    refused = podman.podman("run", "--rm", demand, *options(podman, "0"), name, "true")
+    podman.podman("rmi", name)
+    assert "vcuda-container-hook: env NVIDIA_REQUIRE_CUDA: 'cuda>=99.0'" in refused.stderr
+    with open(target) as file:
+        assert file.read() == ""  # crun itself makes it
 
 
 def test_a_rule_for_every_nvidia_device_opens_no_other_gpu_beside_a_slice(host: Host) -> None:
