@@ -80,7 +80,8 @@ async def follow(
                         trouble = "NVML does not answer"
                     if look.get("cannot", cannot) != cannot:  # told once, however often it is tried
                         cannot = look["cannot"]
-                        _log.warning("%s", cannot)
+                        if known:  # else `missing` reports it
+                            _log.warning("%s", cannot)
                 except asyncio.TimeoutError:
                     trouble = HANGS
                     _log.warning("NVML: no answer for %d s; asking anew", limit)

@@ -6,6 +6,7 @@ import os
 import socket
 
 from vcuda_oci import door, files, pages
+from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger, broken_record
 
 from . import finding
@@ -101,9 +102,8 @@ def state_folder(place: Place) -> Finding:
 def records(state_dir: str) -> list[Finding]:
     try:
         whole, broken = Ledger(state_dir).read()
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-        return [Finding(RECORDS, UNKNOWN, what, f"{state_dir}/allocations", "run it as root")]
+    except VcudaError as error:
+        return [Finding(RECORDS, UNKNOWN, error.what, f"{state_dir}/allocations", "run it as root")]
     found = [finding.of_error(RECORDS, broken_record(*each)) for each in broken]
     return found or [Finding(RECORDS, OK, f"{len(whole)} whole, none broken")]
 

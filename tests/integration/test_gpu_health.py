@@ -187,8 +187,9 @@ def test_a_node_without_a_driver_says_so_once_and_offers_its_gpus_when_it_has_on
         ended: set[int] = set()
         until(lambda: ended.add(faults_of_ended_children(agent)) or len(ended) > 3)
         assert agent.log() == [
-            f"vcuda-node-agent: {root}: no NVIDIA driver: libcuda.so.1 is in no library folder; "
-            "install the driver, or set driver-root in config.toml to the folder that holds it"
+            f"vcuda-node-agent: no GPU is offered: {root}: no NVIDIA driver: libcuda.so.1 is in no "
+            "library folder; install the driver, or set driver-root in config.toml to the folder "
+            "that holds it"
         ]
         os.symlink(node.gpu.root, root)
         offered(node, CORE, MEMORY)

@@ -91,7 +91,7 @@ for step in range(steps):
     for place in [*places, "/usr/local/vcuda/limits"]:
         mount = attach._source(shim, ["ro"])
         try:
-            attach._lay(inside, place, mount)
+            attach._lay(root_paths.Root(inside), place, mount)
             laid += 1
         except Exception:
             os.close(mount)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -26,14 +25,9 @@ def runc(start_engine: Callable[[str], Engine]) -> Engine:
     return engine
 
 
-def gpus(product: Product) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [os.path.join(product.prefix, "bin/vcuda"), "gpus", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+def gpus(product: Product, engine: Engine) -> list[dict[str, Any]]:
+    program = os.path.join(product.prefix, "bin/vcuda")
+    found: list[dict[str, Any]] = json.loads(engine.host.check([program, "gpus", "--json"]))
     return found
 
 
@@ -64,13 +58,13 @@ def test_two_containers_fill_slices_of_one_gpu_that_add_up_to_more_than_it_has(
             # What was promised stays so, and is told, when the setting goes.
             product.configure(runc)
             figures = ("promised_memory_bytes", "free_memory_bytes", "memory_overcommit")
-            assert [gpus(product)[0][key] for key in figures] == [24 * GIB, 0, 1]
+            assert [gpus(product, runc)[0][key] for key in figures] == [24 * GIB, 0, 1]
         finally:
             for name in pair:
                 runc.kill(name)
                 runc.wait(name)
                 runc.delete(name)
-        assert gpus(product)[0]["free_memory_bytes"] == 16 * GIB
+        assert gpus(product, runc)[0]["free_memory_bytes"] == 16 * GIB
 
 
 def test_without_the_setting_the_second_container_is_refused(

@@ -94,10 +94,15 @@ def test_what_make_install_lays_out_is_in_one_package_and_no_more(tmp_path: Path
 def test_debs_and_rpms_hold_the_same_files() -> None:
     where = built.folder()
     debs, rpms = (held(form, built.files(form, where)) for form in ("deb", "rpm"))
-    assert debs - rpms == {
-        f"/usr/share/doc/vcuda-{part}/changelog.Debian.gz" for part in built.PARTS
-    }
-    assert rpms - debs == set()
+    changelogs = {f"/usr/share/doc/vcuda-{part}/changelog.Debian.gz" for part in built.PARTS}
+    # Where each distribution's zsh looks.
+    programs = ("vcuda", "vcuda-node-agent", "vcuda-scheduler-extender")
+    debians, red_hats = (
+        {f"/usr/share/zsh/{folder}/_{program}" for program in programs}
+        for folder in ("vendor-completions", "site-functions")
+    )
+    assert debs - rpms - changelogs == debians
+    assert rpms - debs == red_hats
     assert "/usr/bin/vcuda-container-runtime" in debs
 
 

@@ -126,7 +126,8 @@ BAD_INPUT: list[tuple[str, Any, Prepare, str]] = [
         "no place for the ledger",
         asking(),
         lambda node: node.configure(state_dir="/dev/null/x"),
-        "/dev/null/x: cannot be written: Not a directory; free space there, or set state-dir",
+        "/dev/null/x/allocations: cannot be written: Not a directory; free space there, "
+        "or set state-dir",
     ),
     (
         "all is taken",
