@@ -102,8 +102,9 @@ def state_folder(place: Place) -> Finding:
 def records(state_dir: str) -> list[Finding]:
     try:
         whole, broken = Ledger(state_dir).read()
-    except VcudaError as error:
-        return [Finding(RECORDS, UNKNOWN, error.what, f"{state_dir}/allocations", "run it as root")]
+    except (OSError, VcudaError) as error:
+        what = error.what if isinstance(error, VcudaError) else f"cannot be read: {error.strerror}"
+        return [Finding(RECORDS, UNKNOWN, what, f"{state_dir}/allocations", "run it as root")]
     found = [finding.of_error(RECORDS, broken_record(*each)) for each in broken]
     return found or [Finding(RECORDS, OK, f"{len(whole)} whole, none broken")]
 
