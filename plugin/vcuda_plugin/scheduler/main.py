@@ -17,7 +17,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import uvicorn
-import uvloop
 
 from vcuda_oci import config, names
 from vcuda_oci.errors import VcudaError
@@ -27,6 +26,7 @@ from .api import Api
 from .async_api import AsyncApi
 from .bind import Binder
 from .cluster import Cluster
+from .connections import Loop
 from .follow import BOUND, followers
 from .leader import Leader
 from .quota_follow import QuotaFollower
@@ -150,7 +150,7 @@ def _run(arguments: argparse.Namespace) -> None:
     leader = Leader(api, arguments.lease, catch_up) if arguments.lease else None
     why_not = leader.why_not if leader else None
     # uvloop.run came with its 0.18. Python 3.9 binds a lock to the loop that is set by then.
-    loop = uvloop.new_event_loop()
+    loop = Loop()
     asyncio.set_event_loop(loop)
     binder = Binder(cluster, AsyncApi(api), settings, why_not)
     server = Server(cluster, binder, following, settings, why_not or str)

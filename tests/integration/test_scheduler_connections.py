@@ -1,0 +1,73 @@
+"""Who holds connections to the extender and says nothing does not shut kube-scheduler out."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from integration.test_scheduler_callers import api, files  # noqa: F401
+from unit import extender
+from unit.extender import Extender
+from vcuda_plugin.scheduler.connections import MOST_CONNECTIONS
+
+# More than the descriptors that systemd gives a service without LimitNOFILE=.
+SILENT, DESCRIPTORS = 1100, 1024
+
+
+@pytest.fixture(params=["tls", "insecure"])
+def started(request: pytest.FixtureRequest, api: Any, files: str) -> Iterator[Extender]:  # noqa: F811
+    names = {"--tls-cert": "server.crt", "--tls-key": "server.key", "--tls-client-ca": "ca.crt"}
+    words = [word for key, name in names.items() for word in (key, f"{files}/{name}")]
+    is_tls = request.param == "tls"
+    with extender.running(api, files, *(words if is_tls else [])) as running:
+        running.tls = extender.client(files) if is_tls else None
+        running.wait_ready()
+        yield running
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_descriptors")
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01\x02\x00"], ids=["nothing", "half a hello"])
+def test_silent_connections_do_not_shut_the_scheduler_out(started: Extender, first: bytes) -> None:
+    resource.prlimit(started.process.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    with contextlib.ExitStack() as held, contextlib.closing(started.connect()) as earlier:
+        earlier.request("GET", "/healthz")
+        assert earlier.getresponse().read() == b"ok\n"
+        clients = []
+        for _ in range(SILENT):
+            client = socket.create_connection(("127.0.0.1", started.port), 60)
+            clients.append(held.enter_context(client))
+            with contextlib.suppress(ConnectionError):  # closed by now
+                client.send(first)
+        assert started.call("GET", "/healthz")[0] == 200
+        # The one that has asked something is kept, the silent ones beyond the bound are not.
+        earlier.request("GET", "/healthz")
+        assert earlier.getresponse().read() == b"ok\n"
+        for client in clients[: SILENT - MOST_CONNECTIONS]:
+            assert is_ended(client)
+
+
+@pytest.mark.parametrize("started", ["tls"], indirect=True)
+def test_a_client_that_makes_no_handshake_is_closed(started: Extender) -> None:
+    with socket.create_connection(("127.0.0.1", started.port), 30) as client:
+        assert is_ended(client)
+
+
+def is_ended(client: socket.socket) -> bool:
+    """Raises TimeoutError: it is still open after the client's own time."""
+    with contextlib.suppress(ConnectionError):
+        while client.recv(4096):
+            pass
+    return True
