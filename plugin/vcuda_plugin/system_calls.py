@@ -67,14 +67,22 @@ _NUMBERS = {
     "quotactl": (179, 60),
     "reboot": (169, 142),
     "request_key": (249, 218),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "sendmmsg": (307, 269),
+    "sendmsg": (46, 211),
+    "sendto": (44, 206),
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setns": (308, 268),
     "settimeofday": (164, 170),
     "socket": (41, 198),
+    "socketpair": (53, 199),
     "swapoff": (168, 225),
     "swapon": (167, 224),
     "syslog": (103, 116),
+    "tgkill": (234, 131),
+    "tkill": (200, 130),
     "umount2": (166, 39),
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
@@ -83,8 +91,12 @@ _NUMBERS = {
 }
 MODULES = ("init_module", "finit_module", "delete_module")
 # A server that starts nothing, signals nobody and calls nobody.
-OF_NO_SERVER = (*("execve", "execveat", "fork", "vfork", "connect", "kill", "pidfd_send_signal"),)
-_WITH_ARGUMENTS = ("clone", "clone3", "socket")
+OF_NO_SERVER = (
+    *("execve", "execveat", "fork", "vfork", "connect", "sendmmsg"),
+    # libc's abort then ends the process by an instruction that no processor runs.
+    *("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"),
+)
+_WITH_ARGUMENTS = ("clone", "clone3", "socket", "socketpair", "sendto", "sendmsg")
 NEVER = tuple(sorted(_NUMBERS.keys() - set(MODULES) - set(OF_NO_SERVER) - set(_WITH_ARGUMENTS)))
 
 
@@ -101,9 +113,14 @@ _CLONE_THREAD = 0x00010000
 # mount, cgroup, UTS, IPC, user, pid, network and time namespaces
 _CLONE_NEW = 0x7E020080
 _FAMILIES = (1, 2, 10)  # unix, IPv4, IPv6
+_STREAM, _TYPE_BITS = 1, 0xF  # the others are SOCK_CLOEXEC and SOCK_NONBLOCK
+# Connects, and to the address that comes with the data. Of a stream nothing else looks at that.
+_FASTOPEN = 0x20000000
+_FLAGS_AT = {"sendto": 3, "sendmsg": 2}
 
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _LOAD, _RETURN = 0x20, 0x06  # BPF_LD|BPF_W|BPF_ABS, BPF_RET|BPF_K
+_AND = 0x54  # BPF_ALU|BPF_AND|BPF_K
 _EQUAL, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45  # BPF_JMP|BPF_JEQ, BPF_JGE, BPF_JSET, each |BPF_K
 _NUMBER_AT, _MACHINE_AT, _ARGUMENT_AT = 0, 4, 16  # seccomp_data; the low half of its first argument
 
@@ -137,16 +154,33 @@ def _program(machine: _Machine, forbidden: Collection[str], only_threads: bool) 
     flags = [_step(_LOAD, _ARGUMENT_AT), *_return_if(_ANY_BIT, _CLONE_NEW, _ERROR | errno.EPERM)]
     if only_threads:
         flags += _return_unless(_ANY_BIT, _CLONE_THREAD, _ERROR | errno.EPERM)
-        families = [_step(_LOAD, _ARGUMENT_AT)]
-        for family in _FAMILIES:
-            families += _return_if(_EQUAL, family, _ALLOW)
-        families.append(_step(_RETURN, _ERROR | errno.EAFNOSUPPORT))
-        yield _step(_EQUAL, number("socket"), 0, len(families))
-        yield from families
+        for name, checks in _of_streams().items():
+            yield _step(_EQUAL, number(name), 0, len(checks))
+            yield from checks
     flags.append(_step(_RETURN, _ALLOW))
     yield _step(_EQUAL, number("clone"), 0, len(flags))
     yield from flags
     yield _step(_RETURN, _ALLOW)
+
+
+def _of_streams() -> dict[str, list[bytes]]:
+    """By system call, what lets a process have streams that others connect to, and no more."""
+    is_stream = [_argument(1), _step(_AND, _TYPE_BITS)]
+    is_stream += _return_unless(_EQUAL, _STREAM, _ERROR | errno.ESOCKTNOSUPPORT)
+    is_stream.append(_step(_RETURN, _ALLOW))
+    families = [_argument(0)]
+    for behind, family in zip(reversed(range(len(_FAMILIES))), _FAMILIES):
+        families.append(_step(_EQUAL, family, behind + 1))
+    families.append(_step(_RETURN, _ERROR | errno.EAFNOSUPPORT))
+    blocks = {"socket": families + is_stream, "socketpair": is_stream}
+    for name, flags_at in _FLAGS_AT.items():
+        refused = _return_if(_ANY_BIT, _FASTOPEN, _ERROR | errno.EPERM)
+        blocks[name] = [_argument(flags_at), *refused, _step(_RETURN, _ALLOW)]
+    return blocks
+
+
+def _argument(index: int) -> bytes:
+    return _step(_LOAD, _ARGUMENT_AT + 8 * index)
 
 
 def _return_if(test: int, value: int, answer: int) -> list[bytes]:
