@@ -7,6 +7,7 @@
 - a call that opens or stats a path in a function that names a usage or limits page
 - os.open that can wait for a file lease or a FIFO: without O_NONBLOCK, O_PATH, O_DIRECTORY, O_CREAT
 - flock and lockf that can wait for ever: without LOCK_NB
+- the kernel's tables in /proc, which hold names that users choose, and anything there read as text
 
 Usage: guest_access.py FOLDER...
 """
@@ -34,8 +35,14 @@ _OF_A_PROCESS = re.compile(r"/proc/(?!self/)[^/]+/(fd|root|cwd|map_files)\b|\}/(
 _CHANGES = {"truncate", "chown", "lchown", "chmod", "utime", "setxattr", "removexattr"}
 _LOOKS = {"os.open", "open", "os.stat", "os.lstat", "files.read", "files.replace"}
 _PAGE = re.compile(r"/(usage|limits)$")
+_TABLES = "cgroup|mountinfo|mounts|maps|smaps|status|comm|[ug]id_map"
+_TABLE_OPENED = re.compile(rf"(^|\}}/|^/proc/.*/)({_TABLES})$")
+_TABLE = re.compile(rf"^/proc/[^/]+/({_TABLES})$")
 _NO_WAIT = ("O_NONBLOCK", "O_PATH", "O_DIRECTORY", "O_CREAT", "os.devnull")
 
+_USE_TABLES = "a table of the kernel's; use vcuda_oci.guest.kernel_tables"
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 
@@ -50,7 +57,7 @@ def faults(source: str, path: str) -> list[Fault]:
         return []
     tree = ast.parse(source)
     _drop_docstrings(tree)
-    found = [*_paths_of_processes(tree), *_changes_by_path(tree, path)]
+    found = [*_paths_of_processes(tree), *_tables(tree), *_changes_by_path(tree, path)]
     for function in ast.walk(tree):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             found += _opens(function)
@@ -61,6 +68,31 @@ def _paths_of_processes(tree: ast.AST) -> Iterator[Fault]:
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and _OF_A_PROCESS.search(_text(node)):
             yield Fault(node.lineno, "a path below /proc/<pid>; use vcuda_oci.guest.process")
+
+
+def _tables(tree: ast.AST) -> Iterator[Fault]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and _TABLE.search(_text(node)):
+            yield Fault(node.lineno, _USE_TABLES)
+    for call in _calls(tree):
+        name, first = ast.unparse(call.func), _text(call.args[0]) if call.args else ""
+        if name in ("open", "os.open", "files.read") and _TABLE_OPENED.search(first):
+            yield Fault(call.lineno, _USE_TABLES)
+        if name == "open" and first.startswith("/proc/") and not _is_binary(call):
+            yield Fault(
+                call.lineno, "text of /proc, where a name can end a line; open it with 'rb'"
+            )
+    functions = (node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS))
+    for function in functions:
+        names_proc = any(_text(node).startswith("/proc/") for node in ast.walk(function))
+        for call in _calls(function) if names_proc else ():
+            if ast.unparse(call.func).endswith(".splitlines"):
+                yield Fault(call.lineno, "splitlines of /proc; split at line feeds alone")
+
+
+def _is_binary(call: ast.Call) -> bool:
+    words = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "mode")]
+    return any("b" in _text(word) for word in words)
 
 
 def _changes_by_path(tree: ast.AST, path: str) -> Iterator[Fault]:

@@ -11,6 +11,8 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
+from vcuda_oci.guest import kernel_tables
+
 from .system_calls import filter_program
 
 if TYPE_CHECKING:
@@ -97,9 +99,7 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
 
 
 def _permitted() -> int:
-    with open("/proc/self/status", "rb") as status:
-        (line,) = (line for line in status if line.startswith(b"CapPrm:"))
-    return int(line.split()[1], 16)
+    return int(kernel_tables.status()["CapPrm"], 16)
 
 
 def _keep_capabilities(kept: int) -> None:

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from vcuda_hook import container_processes
+from vcuda_oci.guest import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -19,13 +20,13 @@ _ROUNDS = 20
 
 
 def stop(held: Held, pids: Collection[int], owner: Callable[[int], Held | None]) -> int:
-    """How many were killed. pids: these alone where the container has no cgroup that is known.
+    """How many were killed. pids: these alone where the container has no cgroup of its own.
 
     owner: whose process a pid is now; it raises OSError: it is gone.
     """
     killed: set[int] = set()
     for _ in range(_ROUNDS):
-        members = container_processes.below(held.cgroups) if held.cgroups else pids
+        members = _members(held, pids)
         # The first process of the container takes those of its pid namespace along.
         new = sorted(set(members) - killed, key=lambda pid: (pid != held.init, pid))
         sent = {pid for pid in new if _kill(pid, held, owner)}
@@ -35,6 +36,14 @@ def stop(held: Held, pids: Collection[int], owner: Callable[[int], Held | None])
     return len(killed)
 
 
+def _members(held: Held, pids: Collection[int]) -> Collection[int]:
+    """All that may be the container's."""
+    if held.cgroups:
+        return container_processes.below(held.cgroups)
+    # While its runtime says nothing, each process is judged by itself.
+    return pids if held.init else process.pids()
+
+
 def _kill(pid: int, held: Held, owner: Callable[[int], Held | None]) -> bool:
     """Kill a process if it is the container's.
 
@@ -42,15 +51,15 @@ def _kill(pid: int, held: Held, owner: Callable[[int], Held | None]) -> bool:
     that one is looked at, and the signal goes to the one that has ended.
     """
     try:
-        process = os.pidfd_open(pid)
+        descriptor = os.pidfd_open(pid)
     except OSError:
         return False
     try:
         if owner(pid) is not held:
             return False
-        signal.pidfd_send_signal(process, signal.SIGKILL)
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         return True
     except OSError:
         return False
     finally:
-        os.close(process)
+        os.close(descriptor)

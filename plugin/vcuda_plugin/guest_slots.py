@@ -7,20 +7,17 @@ from no other.
 from __future__ import annotations
 
 import os
-import re
 import struct
 import sys
 from typing import NamedTuple
 
 from vcuda_oci import pages
-from vcuda_oci.guest import page_file
+from vcuda_oci.guest import kernel_tables, page_file
 
 # Of a process in a time namespace of its own the host cannot say when it believes to have started.
 _ANY_TIME = -1
 _AT = {name: at for name, at, _ in pages.offsets()}
 _SLOT = struct.Struct("=IIQ")  # pid, generation, start_time: as a slot begins
-# The innermost of its pids; one that ends has given up its memory first.
-_PIDS = re.compile(rb"^NSpid:.*?(\d+)\n(?=.*^VmSize:)", re.MULTILINE | re.DOTALL)
 
 
 class Inside(NamedTuple):
@@ -33,16 +30,18 @@ class Inside(NamedTuple):
 def inside(pid: int) -> Inside | None:
     """None: it is gone, or ends and has no memory any more."""
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            pids = _PIDS.search(file.read())
+        status = kernel_tables.status(f"/proc/{pid}")
         with open(f"/proc/{pid}/stat", "rb") as file:
             started = int(file.read().rpartition(b")")[2].split()[19])
         own, its = _time_namespace("self"), _time_namespace(str(pid))
     except (OSError, ValueError):
         return None
-    if pids is None:
+    pids = status.get("NSpid")
+    # One that ends has given up its memory first.
+    if not pids or "VmSize" not in status:
         return None
-    return Inside(int(pids[1]), started if own == its else _ANY_TIME)
+    innermost = int(pids.rpartition("\t")[2])
+    return Inside(innermost, started if own == its else _ANY_TIME)
 
 
 def _time_namespace(pid: str) -> str:

@@ -145,9 +145,10 @@ class HeldContainers:
             return first
         for name in container_of_pid.names_in(cgroups):
             if name in self._unknown:
-                held = self._unknown[name]
-                held.be_in(container_of_pid.by_name(cgroups, name))
-                return held
+                # Of this process alone: what its name says is not kept as the container's.
+                named = container_of_pid.by_name(cgroups, name)
+                if any(_is_roots(*each) for each in named.items()):
+                    return self._unknown[name]
         return self._of_slice(pid)
 
     def _of_slice(self, pid: int) -> Held | None:
@@ -180,6 +181,17 @@ class HeldContainers:
                 known.become(allocation)
             held[new.key] = known or new
         self._held = held
+
+
+def _is_roots(hierarchy: str, path: str) -> bool:
+    """Whether this cgroup and all above it belong to root: else a user may have named it."""
+    folder = cgroup_folders.mounted(hierarchy.lstrip("0123456789"), path)
+    depth = len(path.strip("/").split("/"))
+    try:
+        owners = {os.lstat(folder + "/.." * up).st_uid for up in range(depth + 1)}
+    except OSError:
+        return False
+    return bool(folder) and owners == {0}
 
 
 def _is_the_hosts(pid: int) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from vcuda_oci import events, host, names
 from vcuda_oci.config import AUTO, STOP
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest import kernel_tables
 
 from . import bypass, container_stop, guest_slots
 from .driver_limits import DriverLimits, hard_bytes
@@ -99,7 +100,7 @@ class OutsideWatch:
         for process in processes:
             try:
                 held = self._containers.of(process.pid)
-                command = _command(process.pid)
+                command = kernel_tables.command(f"/proc/{process.pid}")
             except OSError:
                 continue  # it has ended
             if held is None:
@@ -183,8 +184,3 @@ def _has_shim(process: OnGpu, slots: frozenset[tuple[int, int]] | None) -> bool:
         return True
     inside = guest_slots.inside(process.pid)
     return inside is None or guest_slots.knows(slots, inside)
-
-
-def _command(pid: int) -> str:
-    with open(f"/proc/{pid}/comm", errors="replace") as comm:
-        return comm.read().rstrip("\n")

@@ -14,6 +14,7 @@ import subprocess
 
 from vcuda_oci.edits import HOOK_SECONDS
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest import kernel_tables
 
 from . import device_rules, root_paths, syscalls
 from .root_paths import Root
@@ -58,11 +59,10 @@ def attach(
         device_rules.change(process, edits.devices, edits.not_granted, edits.majors())
     except (OSError, NotImplementedError) as error:
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _MEND) from error
-    user, group = _ids_of_root(process)
+    # The host's ids of the container's root.
+    user, group = (kernel_tables.outside_id(process, name) for name in ("uid_map", "gid_map"))
     host_devices = root_paths.host_devices()
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open("mountinfo", flags, dir_fd=process)) as lines:
-        shared = root_paths.shared_mounts(lines.read())
+    shared = root_paths.shared_mounts(process)
     syscalls.setns(container)
     try:
         inside = Root(_open_folder(root), host_devices, shared)
@@ -106,17 +106,6 @@ def _open_folder(path: str) -> int:
 
 def _mount_namespace(process: int) -> int:
     return os.open("ns/mnt", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=process)
-
-
-def _ids_of_root(process: int) -> tuple[int, int]:
-    """The host's user and group ids of the container's root. Source: user_namespaces(7)."""
-    ids = []
-    for name in ("uid_map", "gid_map"):
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(name, flags, dir_fd=process)) as lines:
-            rows = [[int(field) for field in line.split()] for line in lines]
-        ids.append(next((outside for inside, outside, _ in rows if inside == 0), 0))
-    return ids[0], ids[1]
 
 
 def _source(path: str, options: list[str]) -> int:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 
+from vcuda_oci.guest import kernel_tables
+
 
 def of(process: int) -> list[tuple[list[str], str, str]]:
     """Each hierarchy's controllers, none for v2, the process's cgroup in it, and that one's folder.
 
     process: a descriptor of its /proc/<pid>. A hierarchy that nobody mounted is left out: the
     kernel may have v1's while this host goes by v2.
-    Raises OSError. Source: cgroups(7), "/proc/pid/cgroup": hierarchy:controllers:path.
+    Raises OSError.
     """
     found = []
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open("cgroup", flags, dir_fd=process)) as lines:
-        groups = [line.rstrip("\n").split(":", 2) for line in lines]
-    for _, names, path in groups:
+    for _, names, path in kernel_tables.cgroups(process):
         controllers = names.split(",") if names else []
         folder = mounted(controllers[0] if controllers else "", path)
         if folder:
@@ -37,19 +36,16 @@ def join(process: int) -> None:
 def mounted(controller: str, path: str) -> str:
     """Where the cgroup `path` of a hierarchy is in the file system; "": nowhere.
 
-    A mount may show a part of the hierarchy only. Source: proc(5), /proc/pid/mountinfo.
+    A mount may show a part of the hierarchy only.
     """
-    with open("/proc/self/mountinfo", errors="surrogateescape") as mounts:
-        for line in mounts:
-            before, _, after = line.rstrip("\n").partition(" - ")
-            root, point = before.split()[3:5]
-            kind, _, options = after.split(" ", 2)
-            if kind != ("cgroup" if controller else "cgroup2"):
-                continue
-            if controller and controller not in options.split()[-1].split(","):
-                continue
-            if path == root or path.startswith(root.rstrip("/") + "/"):
-                folder = point + path[len(root.rstrip("/")) :]
-                if os.path.isdir(folder):
-                    return folder
+    for mount in kernel_tables.mounts():
+        if mount.kind != ("cgroup" if controller else "cgroup2"):
+            continue
+        if controller and controller not in mount.options:
+            continue
+        root = mount.root.rstrip("/")
+        if path == mount.root or path.startswith(root + "/"):
+            folder = mount.point + path[len(root) :]
+            if os.path.isdir(folder):
+                return folder
     return ""

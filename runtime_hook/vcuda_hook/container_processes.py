@@ -8,7 +8,7 @@ import re
 import subprocess
 
 from vcuda_oci import names
-from vcuda_oci.guest import process
+from vcuda_oci.guest import kernel_tables, process
 
 from . import shim_mark
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _LIBCUDA = re.compile(r"(.*/)?libcuda\.so(\.[^/]*)?|" + re.escape(names.GUEST_CUDA))
-_DELETED = " (deleted)"
 _STATE_SECONDS = 10
 
 
@@ -76,8 +75,7 @@ def look(pid: int, proc: str = "/proc") -> Process:
             foreign = ""
             break
         foreign = foreign or path
-    with open(f"{proc}/{pid}/comm", errors="replace") as comm:
-        return Process(pid, comm.read().rstrip("\n"), foreign)
+    return Process(pid, kernel_tables.command(f"{proc}/{pid}"), foreign)
 
 
 def _libcudas(pid: int, proc: str) -> Iterator[tuple[str, str]]:
@@ -87,24 +85,20 @@ def _libcudas(pid: int, proc: str) -> Iterator[tuple[str, str]]:
     Source: proc(5), maps and map_files.
     """
     seen = set()
-    with open(f"{proc}/{pid}/maps", errors="surrogateescape") as maps:
-        for line in maps:
-            fields = line.rstrip("\n").split(None, 5)
-            path = fields[5].removesuffix(_DELETED) if len(fields) > 5 else ""
-            if _LIBCUDA.fullmatch(path) and (fields[3], fields[4]) not in seen:
-                seen.add((fields[3], fields[4]))
-                yield path, process.mapped_file(pid, fields[0], proc)
+    for mapping in kernel_tables.mappings(f"{proc}/{pid}"):
+        file = mapping.device, mapping.inode
+        if _LIBCUDA.fullmatch(mapping.path) and file not in seen:
+            seen.add(file)
+            yield mapping.path, process.mapped_file(pid, mapping, proc)
 
 
 def cgroups(pid: int | str, proc: str = "/proc") -> dict[str, str]:
     """The cgroup of a process in each hierarchy. Raises OSError: it is gone.
 
-    The key is the hierarchy's number and its controllers, "0" for v2. Source: cgroups(7),
-    "/proc/pid/cgroup".
+    The key is the hierarchy's number and its controllers, "0" for v2.
     """
-    with open(f"{proc}/{pid}/cgroup", errors="surrogateescape") as file:
-        lines = [line.rstrip("\n").split(":", 2) for line in file]
-    return {number + controllers: folder for number, controllers, folder in lines}
+    rows = kernel_tables.cgroups(f"{proc}/{pid}")
+    return {number + controllers: folder for number, controllers, folder in rows}
 
 
 def are_below(own: Mapping[str, str], folders: Mapping[str, str]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 
-from vcuda_oci import door, files, pages
+from vcuda_oci import door, pages
 from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest import kernel_tables
 from vcuda_oci.ledger import Ledger, broken_record
 
 from . import finding
@@ -48,7 +49,8 @@ def examine(settings: Config) -> list[Finding]:
     return [state_folder(look(state_dir)), *records(state_dir), door_answers(knock(state_dir))]
 
 
-def look(path: str, mounts: str = "/proc/self/mountinfo") -> Place:
+def look(path: str, process: str = "/proc/self") -> Place:
+    """process: whose mounts count, by its folder in /proc."""
     there = path
     while not os.path.lexists(there):
         there = os.path.dirname(there)
@@ -57,7 +59,7 @@ def look(path: str, mounts: str = "/proc/self/mountinfo") -> Place:
     status, space = os.stat(there), os.statvfs(there)
     place.is_ours = status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
     place.is_writable = os.access(there, os.W_OK | os.X_OK)
-    point, place.kind = _file_system(os.path.realpath(there), mounts)
+    point, place.kind = _file_system(os.path.realpath(there), process)
     place.missing = [name for name, flag in _OPTIONS.items() if not space.f_flag & flag]
     place.is_apart = point == os.path.realpath(path)
     place.free_bytes = space.f_bavail * space.f_frsize
@@ -137,19 +139,11 @@ def door_answers(reason: str) -> Finding:
     return Finding(DOOR, OK, "'vcuda serve' answers")
 
 
-def _file_system(path: str, mounts: str) -> tuple[str, str]:
-    """What `path` is on: where that is mounted, and its type. Source: proc(5), mountinfo."""
+def _file_system(path: str, process: str) -> tuple[str, str]:
+    """What `path` is on: where that is mounted, and its type."""
     nearest, kind = "", ""
-    for line in files.read(mounts).decode(errors="replace").splitlines():
-        before, _, after = line.partition(" - ")
-        point = _unescaped(before.split()[4])
-        inside = path == point or path.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(nearest):
-            nearest, kind = point, after.split()[0]
+    for mount in kernel_tables.mounts(process):
+        inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
+        if inside and len(mount.point) >= len(nearest):
+            nearest, kind = mount.point, mount.kind
     return nearest, kind
-
-
-def _unescaped(text: str) -> str:
-    """The kernel writes a space as \\040, and so on."""
-    first, *rest = text.split("\\")
-    return first + "".join(chr(int(part[:3], 8)) + part[3:] for part in rest)

@@ -16,6 +16,8 @@ import errno
 import os
 import stat
 
+from vcuda_oci.guest import kernel_tables
+
 from . import syscalls
 
 _IN_ROOT = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
@@ -106,19 +108,12 @@ class Root:
 
 def host_devices() -> frozenset[int]:
     """The file systems that this process's mount namespace has, by st_dev."""
-    with open("/proc/self/mountinfo") as lines:
-        pairs = [line.split(" ", 3)[2].split(":") for line in lines]
-    return frozenset(os.makedev(int(major), int(minor)) for major, minor in pairs)
+    return frozenset(mount.device for mount in kernel_tables.mounts())
 
 
-def shared_mounts(mountinfo: str) -> frozenset[int]:
-    """The ids of mounts in a peer group. Source: proc(5), /proc/<pid>/mountinfo."""
-    rows = [line.split(" ") for line in mountinfo.splitlines()]
-    return frozenset(
-        int(row[0])
-        for row in rows
-        if any(word.startswith("shared:") for word in row[6 : row.index("-", 6)])
-    )
+def shared_mounts(process: int) -> frozenset[int]:
+    """The ids of a process's mounts that are in a peer group. process: its folder in /proc."""
+    return frozenset(mount.id for mount in kernel_tables.mounts(process) if mount.is_shared)
 
 
 def same_file(one: int, other: int) -> bool:

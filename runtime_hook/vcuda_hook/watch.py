@@ -10,6 +10,7 @@ import subprocess
 import time
 
 from vcuda_oci import events, liveness
+from vcuda_oci.guest import kernel_tables
 from vcuda_oci.ledger import Ledger
 
 from . import spec
@@ -101,9 +102,8 @@ def _claimed_by(ledger: Ledger, claimant: list[int]) -> Allocation | None:
 
 def _remove_cgroups(group: str) -> None:
     """Remove the container's empty cgroups in every hierarchy."""
-    with open("/proc/self/mounts") as mounts:
-        fields = [line.split() for line in mounts]
-    folders = {point + group for _, point, kind, *_ in fields if kind in ("cgroup", "cgroup2")}
+    kinds = ("cgroup", "cgroup2")
+    folders = {mount.point + group for mount in kernel_tables.mounts() if mount.kind in kinds}
     # The runtime's own child may take a moment to notice that it is alone.
     deadline = time.monotonic() + GRACE_SECONDS
     while folders and time.monotonic() < deadline:

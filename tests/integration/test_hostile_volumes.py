@@ -61,6 +61,20 @@ def test_a_dev_that_is_the_hosts_keeps_its_nodes_and_gets_none(
     assert nodes(volume) == before
 
 
+@pytest.mark.parametrize("door", CREATE_RUNTIME[:1], indirect=True)
+def test_mounts_of_odd_names_stop_no_container(door: Door, container: str, scratch: str) -> None:
+    """The kubelet mounts a pod's subPath by its name, which the pod's owner chose."""
+    other, place, volume = (f"{scratch}/{name}" for name in ("\udcff\r\x0c", "plain", "a\rb\x85"))
+    for folder in (other, place, volume):
+        os.mkdir(folder)
+    door.engine.host.check(["mount", "--bind", other, place])
+    try:
+        result = door.run(door.asked(container, *FILL), bound(volume, "/data"))
+        assert filled(result) == FILLED
+    finally:
+        door.engine.host.check(["umount", place])
+
+
 def nodes(folder: str) -> dict[str, tuple[object, ...]]:
     """Without the times of the null device, which crun itself gives to its caller."""
     found = inodes(folder)

@@ -126,13 +126,13 @@ def found_of(path: str) -> Finding:
 
 
 def test_records_that_outlive_a_reboot_are_found(tmp_path: Any) -> None:
-    mounts = write(
+    write(
         f"{tmp_path}/mountinfo",
         f"2 1 0:5 / {str(tmp_path).replace('t', chr(92) + '164', 1)} rw shared:1 - xfs none rw\n"
         f"3 1 0:6 / {tmp_path}x rw - tmpfs none rw\n"
         "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n",
     )
-    place = doctor_state.look(str(tmp_path), mounts)
+    place = doctor_state.look(str(tmp_path), str(tmp_path))
     assert doctor_state.state_folder(place) == Finding(
         "state-dir",
         WARNING,

@@ -39,6 +39,15 @@ def found(body: str, path: str = "oci/vcuda_oci/any.py") -> list[str]:
         ('open(f"{folder}/usage")', "open of a page"),
         ('path = folder + "/limits"\nfiles.read(path)', "files.read of a page"),
         ("fcntl.flock(fd, fcntl.LOCK_EX)", "fcntl.flock can wait for ever"),
+        ('open(f"/proc/{pid}/cgroup", "rb")', "a table of the kernel's"),
+        ('open(f"{folder}/{pid}/maps")', "a table of the kernel's"),
+        ('os.open("mountinfo", os.O_NONBLOCK, dir_fd=fd)', "a table of the kernel's"),
+        ('path = "/proc/self/mountinfo"', "a table of the kernel's"),
+        (
+            'open(f"/proc/{pid}/cmdline", errors="replace")',
+            "text of /proc, where a name can end a line",
+        ),
+        ('files.read("/proc/modules").decode().splitlines()', "splitlines of /proc"),
     ],
 )
 def test_each_unsafe_form_is_refused_but_in_the_package_that_is_made_for_it(
@@ -52,7 +61,7 @@ def test_each_unsafe_form_is_refused_but_in_the_package_that_is_made_for_it(
     "body",
     [
         'os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK)',
-        'open(f"/proc/{pid}/comm")',
+        'open(f"/proc/{pid}/stat", "rb")',
         'page_file.open_page(folder + "/usage", os.O_RDONLY)',
         "os.ftruncate(fd, 0)",
         "os.fchmod(fd, 0o666)",

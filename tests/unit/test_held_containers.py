@@ -22,6 +22,7 @@ from vcuda_plugin import held_containers
 from vcuda_plugin.bypass import Share
 from vcuda_plugin.held_containers import HeldContainers
 
+ENGINES_ID = "4f1c" * 16
 SLOTS_AT = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
 
 
@@ -191,3 +192,24 @@ def test_the_cgroup_of_whoever_called_the_runtime_is_not_the_containers(
         assert world.owner() is None
         session.kill()
         first.kill()
+
+
+@pytest.mark.parametrize(("user", "owner"), [(0, ENGINES_ID), (65534, None)])
+def test_a_cgroup_of_a_containers_name_counts_where_root_alone_can_have_named_it(
+    world: World, group: str, user: int, owner: str | None
+) -> None:
+    """While nobody can ask the container's runtime. systemd gives each user a cgroup to name in."""
+    scope = f"{group}/docker-{ENGINES_ID}.scope"
+    os.mkdir(scope)
+    for folder in (group, scope):
+        os.chown(folder, user, user)
+    with joined(scope, "sleep", "100") as process:
+        try:
+            awaited(scope, 1)
+            world.pid = process.pid
+            world.holds(ENGINES_ID)
+            assert world.owner() == owner
+            (held,) = world.containers.follow().values()
+            assert not held.cgroups
+        finally:
+            process.kill()

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from .. import files
-from . import process
+from . import kernel_tables, process
 
 # For all processes together: a user can have a million descriptors.
 _MOST_SECONDS = 5.0
@@ -43,18 +42,15 @@ def cut_back(state_dir: str) -> bool:
 
 def _own_tmpfs(state_dir: str) -> int:
     """The device of the tmpfs whose root is the state folder, in which root alone can make files;
-    0: it is on no such. Source: proc(5), /proc/self/mountinfo."""
+    0: it is on no such."""
     try:
         status = os.stat(state_dir)
     except FileNotFoundError:
         return 0
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         return 0
-    device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
-    for line in files.read("/proc/self/mountinfo").decode(errors="surrogateescape").splitlines():
-        mount, _, kind = line.partition(" - ")
-        _, _, number, root, *_ = mount.split(" ")
-        if (number, root) == (device, "/") and kind.startswith("tmpfs "):
+    for mount in kernel_tables.mounts():
+        if (mount.device, mount.root, mount.kind) == (status.st_dev, "/", "tmpfs"):
             is_root = status.st_dev != os.stat(os.path.dirname(state_dir)).st_dev
             return status.st_dev if is_root else 0
     return 0

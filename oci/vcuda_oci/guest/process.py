@@ -7,15 +7,18 @@ then judged and changed through that descriptor alone.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import struct
+
+from . import kernel_tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_MOST_MAPS_BYTES = 8 << 20
+_MOST_PINNED = 64
 # Source: statx(2). A file system in user space is not asked, which may never answer.
 _DONT_SYNC, _EMPTY_PATH, _BASIC = 0x4000, 0x1000, 0x7FF
 _STATX = struct.Struct("=IIQIIIHHQQQQ")
@@ -75,9 +78,27 @@ def device_of(link: str) -> int:
 def maps(pid: int, device: int, inode: int) -> bool:
     """Whether a process has this file mapped. Nobody else can map a file into it.
 
+    One that has mapped more than can be looked at in a short time has not, as far as is known.
     Raises OSError: it has ended, or must not be looked at.
     """
-    return any(_is(link, device, inode) for link in _mappings(pid, inode))
+    number = f"{os.major(device):02x}:{os.minor(device):02x}"
+    try:
+        if any(_is(link, device, inode) for link in _links(pid, f" {number} {inode} ")):
+            return True
+        # What maps says of the device is what stat says wherever mountinfo says the same too.
+        if any(mount.device == device for mount in kernel_tables.mounts()):
+            return False
+        return any(_is(link, device, inode) for link in _links(pid, f" {inode} "))
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            return False
+        raise
+
+
+def _links(pid: int, part: str) -> Iterator[str]:
+    mappings = kernel_tables.mappings(f"/proc/{pid}", part)
+    for mapping, _ in zip(mappings, range(_MOST_PINNED)):
+        yield mapped_file(pid, mapping)
 
 
 def _is(link: str, device: int, inode: int) -> bool:
@@ -89,26 +110,9 @@ def _is(link: str, device: int, inode: int) -> bool:
         return False  # unmapped meanwhile
 
 
-def _mappings(pid: int, inode: int) -> Iterator[str]:
-    """Those that may be of the file: what maps says of the device is not what stat says on every
-    file system."""
-    for fields in _lines_of_maps(pid):
-        if len(fields) > 4 and fields[4] == str(inode).encode():
-            yield mapped_file(pid, fields[0].decode())
-
-
-def _lines_of_maps(pid: int) -> Iterator[list[bytes]]:
-    fd = os.open(f"/proc/{pid}/maps", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        for line in file.read(_MOST_MAPS_BYTES).split(b"\n"):
-            yield line.split(None, 5)
-
-
-def mapped_file(pid: int | str, range: str, proc: str = "/proc") -> str:
-    """The link to what is mapped there, to be pinned. range: as maps writes it."""
-    begin, _, end = range.partition("-")
-    # maps pads an address with zeros, map_files does not.
-    return f"{proc}/{pid}/map_files/{int(begin, 16):x}-{int(end, 16):x}"
+def mapped_file(pid: int | str, mapping: kernel_tables.Mapping, proc: str = "/proc") -> str:
+    """The link to what is mapped there, to be pinned."""
+    return f"{proc}/{pid}/map_files/{mapping.link}"
 
 
 def open_folder(pid: int) -> int:
