@@ -40,7 +40,8 @@ def name() -> str:
 
 
 def _end(owner: int) -> None:
-    if os.getpid() == owner:  # a forked child ends too
+    # A forked child ends too; and what a run leaves is swept only while its lock file is there.
+    if os.getpid() == owner and not _folders_of(_name):
         _unlink(_lock_of(_name))
 
 
@@ -74,12 +75,18 @@ def sweep() -> None:
 
 
 def _remove(run: str) -> None:
-    for entry in os.listdir(_FOLDER):
-        if entry.startswith(f"{PREFIX}{run}.") and not entry.endswith(_LOCK):
-            shutil.rmtree(os.path.join(_FOLDER, entry), ignore_errors=True)
+    for folder in _folders_of(run):
+        shutil.rmtree(folder, ignore_errors=True)
     for group in cgroups.named(_cgroups_of(run)):
         cgroups.remove("/" + group)
-    _unlink(_lock_of(run))
+    # While the kernel still takes the run's mounts down, its folders are busy: the next sweep's.
+    if not _folders_of(run):
+        _unlink(_lock_of(run))
+
+
+def _folders_of(run: str) -> list[str]:
+    entries = [entry for entry in os.listdir(_FOLDER) if entry.startswith(f"{PREFIX}{run}.")]
+    return [os.path.join(_FOLDER, entry) for entry in entries if not entry.endswith(_LOCK)]
 
 
 def _unlink(lock: str) -> None:
