@@ -1,6 +1,7 @@
 /* What a hook may write to. crun opens the file that the annotation run.oci.hooks.stdout or .stderr
-   names, as root on the host, for the hooks of that container; Podman makes an image's annotations the
-   container's. So an image's author may have chosen the file, and error lines quote the image.  */
+   names, as root on the host, for the hooks of that container; Podman makes an image's annotations
+   the container's. So an image's author may have chosen the file, and error lines quote the image.
+ */
 
 #ifndef VCUDA_STREAMS_H
 #define VCUDA_STREAMS_H
@@ -27,7 +28,8 @@ is_file_of_host (int stream)
 }
 
 /* Has standard output and error lead to /dev/null unless they are a pipe, a socket or a terminal:
-   then the runtime's own standard error gets the line (created_container.py). Whether that is so.  */
+   then the runtime's own standard error gets the line (created_container.py). Whether that is so.
+ */
 static bool
 leave_files_of_host (void)
 {
