@@ -173,6 +173,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             TENDER + "follow.py",
             TENDER + "quota_follow.py",
             TENDER + "server.py",
+            TENDER + "connections.py",
         ),
         "`vcuda simulate`": (
             HOOK + "simulate.py",

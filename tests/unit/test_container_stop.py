@@ -29,7 +29,7 @@ def test_a_pid_that_is_anothers_by_now_is_left_alone(sleepers: Any, tmp_path: An
     held, neighbour = Held(record("a"), str(tmp_path)), Held(record("b"), str(tmp_path))
 
     def owner(pid: int) -> Held | None:
-        return {its.pid: held, others.pid: neighbour}[pid]
+        return {its.pid: held, others.pid: neighbour}.get(pid)
 
     assert container_stop.stop(held, [process.pid for process in sleepers], owner) == 1
     assert its.wait(10) == -9

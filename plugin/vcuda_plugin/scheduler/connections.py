@@ -77,9 +77,7 @@ class Listener:
                 return
             except ConnectionError:
                 continue
-            except (
-                OSError
-            ) as error:  # no descriptor, no memory: asking at once would be a busy loop
+            except OSError as error:  # no descriptor or no memory; accept() later, not in a loop
                 _log.warning("cannot take a connection: %s", error)
                 self._loop.remove_reader(self._listening)
                 again = (_AGAIN_SECONDS, self._loop.add_reader, self._listening, self._accept)
