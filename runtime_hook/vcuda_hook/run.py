@@ -13,7 +13,7 @@ import re
 import secrets
 import sys
 
-from vcuda_oci import bundle, config, names, request, runtime
+from vcuda_oci import bundle, config, liveness, names, request, runtime
 from vcuda_oci.errors import VcudaError
 
 from . import low_level, overlay, run_program, spec, watch
@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
     except FileNotFoundError:  # whoever calls stands in a folder that was removed
         folder = "/"
     scratch = settings.state_dir + "/run"
+    claimant = [os.getpid(), liveness.start_time(os.getpid())]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if arguments.bundle:
         source = os.path.abspath(arguments.bundle)
@@ -62,6 +63,7 @@ def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
         cwd = arguments.workdir or (folder if _is_inside(folder, lower) else "/")
         tree = spec.plain(
             container_id,
+            spec.cgroup_of(container_id, claimant),
             scratch + "/root",
             arguments.command,
             arguments.env,
@@ -73,7 +75,7 @@ def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
 
     root = f"{settings.state_dir}/{os.path.basename(low_level)}"
     command = bundle.Command(["--root", root, "run", "--bundle", scratch, container_id])
-    watch.watch_this_process(settings.state_dir, root, container_id)
+    watch.watch_this_process(claimant, settings.state_dir, root, container_id)
     overlay.private_scratch(scratch)
     overlay.mount_above(lower, scratch)
     mounted = [destination for _, destination in settings.extra_mounts]

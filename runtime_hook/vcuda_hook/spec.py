@@ -50,6 +50,7 @@ READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tri
 
 def plain(
     container_id: str,
+    cgroup: str,
     root: str,
     args: Sequence[str],
     env: Sequence[str],
@@ -80,7 +81,7 @@ def plain(
         "hostname": container_id,
         "mounts": [*_system_mounts(), *(_volume(*volume) for volume in volumes)],
         "linux": {
-            "cgroupsPath": cgroup_of(container_id),
+            "cgroupsPath": cgroup,
             "resources": {"devices": [{"allow": False, "access": "rwm"}]},
             "namespaces": [{"type": kind} for kind in ("mount", "pid", "ipc", "uts")],
             "maskedPaths": MASKED,
@@ -143,8 +144,13 @@ def write(spec: Mapping[str, Any], path: str) -> None:
         file.write(jsontree.dumps(dict(spec)))
 
 
-def cgroup_of(container_id: str) -> str:
-    return f"/vcuda-{container_id}"
+def cgroup_of(container_id: str, claimant: Sequence[int]) -> str:
+    """The cgroup of a container: no later container of the same name gets the same one.
+
+    claimant: pid and start time, in ticks since boot, of its `vcuda run`.
+    """
+    pid, started = claimant
+    return f"/vcuda-{container_id}.{pid}.{started}"
 
 
 def is_pure_cgroup_v2() -> bool:

@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 30
 
 
-def watch_this_process(state_dir: str, runtime_root: str, container_id: str) -> None:
+def watch_this_process(
+    claimant: list[int], state_dir: str, runtime_root: str, container_id: str
+) -> None:
     """Leave a watcher behind that waits for the end of this process, whatever it execs.
 
     In the ordinary case the low-level runtime has deleted the container by then and the watcher
     finds nothing to do. It is no child of this process (runc waits for any child of its own), is in
     a session of its own (a killed process group must not take it along), and holds no file.
+    claimant: pid and start time of this process.
     """
-    claimant = [os.getpid(), liveness.start_time(os.getpid())]
     waiting_for = os.pidfd_open(claimant[0])
     child = os.fork()
     if child:
@@ -48,7 +50,10 @@ def watch_this_process(state_dir: str, runtime_root: str, container_id: str) -> 
             if int(name) > 2 and int(name) != waiting_for:
                 _close(int(name))
         select.select([waiting_for], [], [])
-        clean_up_after(Ledger(state_dir), claimant, runtime_root, container_id)
+        try:
+            clean_up_after(Ledger(state_dir), claimant, runtime_root, container_id)
+        finally:
+            _remove_cgroups(spec.cgroup_of(container_id, claimant))
     finally:
         os._exit(0)
 
@@ -79,9 +84,8 @@ def clean_up_after(
     # a runtime that is asked makes its own again.
     if _claimed_by(ledger, claimant) is None or liveness.is_alive(left):
         return
-    # A runtime that was killed before it wrote its state knows nothing of these two.
+    # A runtime that was killed before it wrote its state does not know this folder.
     shutil.rmtree(f"{runtime_root}/{container_id}", ignore_errors=True)
-    _remove_cgroups(spec.cgroup_of(container_id))
     with ledger:
         if _claimed_by(ledger, claimant):
             ledger.remove(left.id)
@@ -101,10 +105,13 @@ def _claimed_by(ledger: Ledger, claimant: list[int]) -> Allocation | None:
 
 
 def _remove_cgroups(group: str) -> None:
-    """Remove the container's empty cgroups in every hierarchy."""
+    """Remove the container's cgroup in every hierarchy, with the empty ones below.
+
+    A runtime that was killed before it wrote its state does not know the cgroup. crun releases the
+    container even where it could not remove the cgroup, because a process took long to end.
+    """
     kinds = ("cgroup", "cgroup2")
     folders = {mount.point + group for mount in kernel_tables.mounts() if mount.kind in kinds}
-    # The runtime's own child may take a moment to notice that it is alone.
     deadline = time.monotonic() + GRACE_SECONDS
     while folders and time.monotonic() < deadline:
         folders = {folder for folder in folders if not _remove_cgroup(folder)}
@@ -112,11 +119,12 @@ def _remove_cgroups(group: str) -> None:
 
 
 def _remove_cgroup(folder: str) -> bool:
-    """Whether it is gone now."""
-    try:
-        os.rmdir(folder)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        return error.errno != errno.EBUSY
+    """Return whether it no longer exists, or never will."""
+    for below, _, _ in os.walk(folder, topdown=False):
+        try:
+            os.rmdir(below)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            return error.errno != errno.EBUSY
     return True

@@ -27,8 +27,15 @@ GIB = 1 << 30
 SLEEPS = ["--", "sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.05; done"]
 
 
-# A container's cgroup is /vcuda-ID: so named, a later session sweeps what a killed one left.
+# A cgroup is /vcuda-ID.PID.START: a later run of the tests removes what a killed one left.
 PREFIX = f"it-{os.getpid()}-of-"
+
+
+def _all_gone(left: Callable[[], list[str]]) -> None:
+    try:
+        wait_until(lambda: left() == [], "the test's containers to be gone")
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}: {left()}") from None
 
 
 class Command:
@@ -91,7 +98,11 @@ class Command:
             if process.poll() is None:  # its test has failed
                 self.send("KILL", pid)
                 process.wait(30)
-        wait_until(lambda: self.left() == [], "the test's containers to be gone")
+        try:
+            _all_gone(self.left)
+        finally:  # else every later test fails too
+            for group in cgroups.named("vcuda-" + PREFIX):
+                cgroups.remove("/" + group)
 
     def _runs(self, name: str) -> bool:
         return any(e["id"] == name and e["status"] == "running" for e in self.json("ps"))
@@ -187,7 +198,7 @@ def test_killed_it_takes_its_container_along_and_releases(vcuda: Command) -> Non
     process, pid = vcuda.start("killed", "--core", "30", *SLEEPS)
     vcuda.send("KILL", pid)
     process.wait(30)
-    wait_until(lambda: vcuda.left() == [], "the killed container to be gone")
+    _all_gone(vcuda.left)
 
 
 def test_killed_at_any_moment_it_leaves_nothing(vcuda: Command) -> None:
@@ -195,7 +206,30 @@ def test_killed_at_any_moment_it_leaves_nothing(vcuda: Command) -> None:
         run = ["run", "--name", f"{PREFIX}{hundredths}", "--core", "30", *SLEEPS]
         killer = ["timeout", "--foreground", "-s", "KILL", f"0.{hundredths:02}"]
         vcuda.host.run([*killer, *vcuda.words(run)], env=vcuda.engine.environment())
-    wait_until(lambda: vcuda.left() == [], "the killed containers to be gone")
+    _all_gone(vcuda.left)
+
+
+LEAVES_ITS_CGROUPS = """#!/bin/sh
+found=$(ls -d /sys/fs/cgroup/vcuda-{name}* /sys/fs/cgroup/*/vcuda-{name}* 2>/dev/null)
+"{runtime}" "$@"
+result=$?
+case " $* " in *" delete "*) mkdir -p $found; touch "$0.deleted" ;; esac
+exit $result
+"""
+
+
+def test_cgroups_that_the_runtime_could_not_remove_are_removed(vcuda: Command) -> None:
+    """crun warns of a cgroup that stays busy for too long, and releases the container."""
+    runtime = os.path.dirname(vcuda.config) + "/" + os.path.basename(vcuda.engine.plain_runtime())
+    with open(runtime, "w") as file:
+        real = shutil.which(vcuda.engine.plain_runtime())
+        file.write(LEAVES_ITS_CGROUPS.format(name=PREFIX + "busy", runtime=real))
+    os.chmod(runtime, 0o755)
+    process, pid = vcuda.start("busy", "--runtime", runtime, "--core", "30", *SLEEPS)
+    vcuda.send("KILL", pid)
+    process.wait(30)
+    wait_until(lambda: os.path.exists(runtime + ".deleted"), "the runtime to delete the container")
+    _all_gone(vcuda.left)
 
 
 def test_what_does_not_fit_is_refused_with_what_would(vcuda: Command) -> None:

@@ -17,7 +17,9 @@ def test_a_plain_container_is_denied_every_device_and_has_the_hosts_network(
     is_v2: bool, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(spec, "is_pure_cgroup_v2", lambda: is_v2)
-    made = spec.plain("box", "/root", ["true"], ["A=b"], [("/src", "/dst", True)], "/", False)
+    made = spec.plain(
+        "box", "/vcuda-box.7.9", "/root", ["true"], ["A=b"], [("/src", "/dst", True)], "/", False
+    )
     linux = made["linux"]
     assert linux["resources"]["devices"] == [{"allow": False, "access": "rwm"}]
     kinds = {namespace["type"] for namespace in linux["namespaces"]}
