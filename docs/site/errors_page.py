@@ -35,7 +35,10 @@ TENDER = PLUGIN + "scheduler/"
 # By program, and there by situation: the files whose lines are said in it.
 SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "A container's start": {
-        "The settings are read. Every program does so first.": (OCI + "config.py",),
+        "The settings are read. Every program does so first.": (
+            OCI + "config.py",
+            OCI + "trusted_file.py",
+        ),
         "The front door looks for the runtime below it, and for Python.": (
             "oci/launcher/launcher.c",
             "oci/launcher/release.h",

@@ -28,10 +28,17 @@ They stand in `/etc/vcuda/config.toml`, a line each: `key = "text"` or `key = ["
 missing file means the defaults. An unknown key is an error that names the nearest, and so is a
 value that a setting does not take, with the line: a container is refused rather than started by
 other rules than those written. The file is read at each container's start, so a change counts for
-the next one. The node agent and the scheduler extender read it when they start. A link, as in a
-ConfigMap's volume, is followed if only its owner can change it: root or the reading user owns
-every entry on the way, and each folder is writable by its owner only, sticky, or on a read-only
-mount. What a container may ask for itself is in the [README](../README.md).
+the next one. The node agent and the scheduler extender read it when they start. What a container
+may ask for itself is in the [README](../README.md).
+
+The file decides what root runs, so every program of vcuda refuses one that another user could
+have changed. The file and the folder that holds it must belong to root or to the user who reads
+it, and no other user may write there. A group may, where it is root's or the reader's own,
+because umask 002 lets its group write each file of a user; not where an access control list names
+more users. A folder may also be sticky, or on a read-only mount. A link, as in a ConfigMap's
+volume, is followed if the same holds for every folder on the way, and the owner of every link. In
+a user namespace, as with rootless Podman, root's file is accepted although root has no number
+there.
 """
 
 

@@ -32,6 +32,7 @@
 #include "release.h"
 #include "report.h"
 #include "settings.h"
+#include "trusted.h"
 #include "whole.h"
 
 /* Where a runtime is looked for after PATH. CRI-O's packages keep theirs in a folder of its own. */
@@ -279,8 +280,11 @@ main (int argc, char **argv)
 {
   static char path[PATH_MAX], value[PATH_MAX];
   static struct held held;
+  static struct distrust why;
   report_words = argc ? argv + 1 : argv;
-  const struct whole *config = settings_at (VCUDA_CONFIG);
+  const struct whole *config = settings_at (VCUDA_CONFIG, &why);
+  if (!config)
+    die_with (why.line);
   const char *runtime = low_level_runtime (config);
   bool asks = argc > 0 && creates_from (argv + 1, path) && may_ask (path);
   held.id = argc > 0 && !asks ? deletes (argv + 1, path) : "";

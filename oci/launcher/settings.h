@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "trusted.h"
 #include "whole.h"
 
 #define DEFAULT_STATE_DIR "/run/vcuda"
@@ -54,13 +55,16 @@ setting (const struct whole *config, const char *key, const char *otherwise, cha
   return otherwise;
 }
 
-/* config.toml, whole; without one every setting is what it is otherwise.  */
+/* config.toml, whole; without one every setting is what it is otherwise. NULL: another user could
+   have changed it.  */
 static const struct whole *
-settings_at (const char *path)
+settings_at (const char *path, struct distrust *why)
 {
-  static char room[ROOM_BYTES];
+  static char room[ROOM_BYTES], place[PATH_MAX];
   static struct whole config;
-  config = read_whole (path, room);
+  if (!find_trusted (path, place, why))
+    return NULL;
+  config = read_whole (place, room);
   return &config;
 }
 

@@ -155,7 +155,7 @@ def load(path: str) -> Config:
 
 def load_named(path: str) -> Config:
     """As `load`, of the file that a command line names: only the usual one may be missing."""
-    if path != names.DEFAULT_CONFIG and not os.path.exists(path):
+    if path != names.DEFAULT_CONFIG and not os.path.lexists(path):
         raise VcudaError("is not there", path, "name a file that is, or leave --config out")
     return load(path)
 

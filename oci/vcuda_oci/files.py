@@ -11,30 +11,48 @@ _SETTLED_NS = 10**9
 
 def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
     """The whole file; a symlink only if `follow`. Raises OSError, also above `limit` bytes."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO or a lease is no reason to wait
-    fd = os.open(path, flags | (0 if follow else os.O_NOFOLLOW))
+    fd = _open(path, 0 if follow else os.O_NOFOLLOW)
     try:
-        chunks = []
-        while chunk := os.read(fd, 1 << 16):  # of more, malloc would map memory for each read
-            chunks.append(chunk)
-            limit -= len(chunk)
-            if limit < 0:
-                raise OSError(27, "file too large", path)
-        return b"".join(chunks)
+        return _content(fd, limit, path)
     finally:
         os.close(fd)
 
 
-def read_settings(path: str) -> bytes:
-    """As `read`; a link is followed if no other user could have changed it. Raises OSError."""
+def read_settings(path: str, limit: int = 64 << 20) -> bytes:
+    """As `read`; a link is followed. Raises VcudaError: another user could have changed it."""
     try:
-        return read(path)
+        fd = _open(path, os.O_NOFOLLOW)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-    from . import linked_file  # a plain file needs none of it
+        from . import trusted_file  # a plain file of root's needs none of it
 
-    return linked_file.read(path)
+        return trusted_file.read_linked(path)
+    try:
+        status, ours = os.fstat(fd), (0, os.geteuid())
+        for each in (status, os.stat(os.path.dirname(path) or ".")):
+            if each.st_uid not in ours or each.st_mode & 0o022:
+                from . import trusted_file
+
+                trusted_file.check(path, status)
+        return _content(fd, limit, path)
+    finally:
+        os.close(fd)
+
+
+def _open(path: str, flags: int) -> int:
+    # A FIFO or a lease is no reason to wait.
+    return os.open(path, flags | os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _content(fd: int, limit: int, path: str) -> bytes:
+    chunks = []
+    while chunk := os.read(fd, 1 << 16):  # of more, malloc would map memory for each read
+        chunks.append(chunk)
+        limit -= len(chunk)
+        if limit < 0:
+            raise OSError(27, "file too large", path)
+    return b"".join(chunks)
 
 
 def stamp(path: str) -> tuple[int, ...]:

@@ -120,6 +120,13 @@ def outside_id(process: str | int, table: str) -> int:
     return 0
 
 
+def maps_all_users() -> bool:
+    """Whether each user of the host has its number here, as outside of user namespaces."""
+    return any(
+        b"4294967295" in row.split(b" ") for row in _rows(_read(_SELF, "uid_map", _MOST_BYTES))
+    )
+
+
 def _rows(table: bytes) -> list[bytes]:
     return [row for row in table.split(b"\n") if row]
 

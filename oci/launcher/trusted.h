@@ -1,0 +1,183 @@
+/* Whether another user could have changed a settings file. oci/vcuda_oci/trusted_file.py says how
+   it is judged, and judges alike: a test compares them.  */
+
+#ifndef VCUDA_TRUSTED_H
+#define VCUDA_TRUSTED_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define MOST_LINKS 16
+#define LINK_TRIES 10             /* a ConfigMap can be updated between two steps of one walk */
+#define USER_WITHOUT_NUMBER 65534 /* DEFAULT_OVERFLOWUID of linux/highuid.h */
+
+/* Why a file is not trusted, as an error line says it.  */
+struct distrust
+{
+  char line[2 * PATH_MAX + 128];
+  bool is_broken_link;
+};
+
+static bool
+distrusted (struct distrust *why, const char *where, const char *what, const char *hint,
+            const char *place)
+{
+  snprintf (why->line, sizeof why->line, "%s: %s; %s%s", where, what, hint, place);
+  return false;
+}
+
+/* Where a link PATH cannot be followed, by errno.  */
+static bool
+broken (struct distrust *why, const char *path)
+{
+  const char *what = strerror (errno);
+  why->is_broken_link = errno == ENOENT;
+  if (why->is_broken_link)
+    what = "a link to a file that is missing";
+  return distrusted (why, path, what, "link it to one that is there", "");
+}
+
+/* Whether each user of the host has its number here, as outside of user namespaces.  */
+static bool
+maps_all_users (void)
+{
+  char table[4096];
+  int fd = open ("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd < 0 ? -1 : read (fd, table, sizeof table - 1);
+  if (fd >= 0)
+    close (fd);
+  table[got > 0 ? got : 0] = '\0';
+  return got <= 0 || strstr (table, " 4294967295\n");
+}
+
+static bool
+has_trusted_owner (const char *place, const struct stat *status, struct distrust *why)
+{
+  char what[128];
+  uid_t owner = status->st_uid;
+  if (owner == 0 || owner == geteuid () || (owner == USER_WITHOUT_NUMBER && !maps_all_users ()))
+    return true;
+  snprintf (what, sizeof what, "uid %u owns it and could change the settings", (unsigned) owner);
+  return distrusted (why, place, what, "chown root ", place);
+}
+
+static bool
+has_trusted_mode (const char *place, const struct stat *status, struct distrust *why)
+{
+  bool is_own_group = status->st_gid == 0 || status->st_gid == getegid ();
+  if (!(status->st_mode & (S_IWGRP | S_IWOTH))
+      || (!(status->st_mode & S_IWOTH) && is_own_group
+          && getxattr (place, "system.posix_acl_access", NULL, 0) < 0))
+    return true;
+  return distrusted (why, place, "other users may write it and could change the settings",
+                     "chmod go-w ", place);
+}
+
+static bool
+is_trusted_folder (const char *folder, struct distrust *why)
+{
+  struct stat status;
+  struct statvfs system;
+  if (stat (folder, &status) != 0)
+    return broken (why, folder);
+  if (!has_trusted_owner (folder, &status, why))
+    return false;
+  return (status.st_mode & S_ISVTX) || has_trusted_mode (folder, &status, why)
+         || (statvfs (folder, &system) == 0 && (system.f_flag & ST_RDONLY));
+}
+
+static void
+cut_last_name (char *path)
+{
+  char *slash = strrchr (path, '/');
+  if (slash)
+    *slash = '\0';
+}
+
+/* Follows the link PATH to PLACE by entries that no other user could have exchanged.  */
+static bool
+follow_trusted (const char *path, char place[PATH_MAX], struct distrust *why)
+{
+  char pending[2 * PATH_MAX], target[PATH_MAX], rest[2 * PATH_MAX];
+  struct stat status = { 0 };
+  int links = 0;
+  snprintf (pending, sizeof pending, "%s", path);
+  *place = '\0';
+  while (*pending)
+    {
+      size_t slashes = strspn (pending, "/"), length = strcspn (pending + slashes, "/");
+      char name[PATH_MAX];
+      snprintf (name, sizeof name, "%.*s", (int) length, pending + slashes);
+      memmove (pending, pending + slashes + length, strlen (pending + slashes + length) + 1);
+      if (!*name || strcmp (name, ".") == 0)
+        continue;
+      if (strcmp (name, "..") == 0)
+        {
+          cut_last_name (place);
+          continue;
+        }
+      if (!is_trusted_folder (*place ? place : "/", why))
+        return false;
+      size_t used = strlen (place);
+      errno = ENAMETOOLONG;
+      if (snprintf (place + used, PATH_MAX - used, "/%s", name) >= (int) (PATH_MAX - used)
+          || lstat (place, &status) != 0)
+        return broken (why, path);
+      if (!has_trusted_owner (place, &status, why))
+        return false;
+      if (!S_ISLNK (status.st_mode))
+        continue;
+      ssize_t size = readlink (place, target, sizeof target - 1);
+      if (size < 0)
+        return broken (why, path);
+      target[size] = '\0';
+      snprintf (rest, sizeof rest, "%s", pending);
+      if (++links > MOST_LINKS
+          || snprintf (pending, sizeof pending, "%s%s", target, rest) >= (int) sizeof pending)
+        return distrusted (why, path, "too many links", "link it to the file itself", "");
+      if (*target == '/')
+        *place = '\0';
+      else
+        cut_last_name (place);
+    }
+  return has_trusted_mode (place, &status, why);
+}
+
+/* Finds PLACE, where the settings file PATH is; "": there is none. False: it is not to be read.  */
+static bool
+find_trusted (const char *path, char place[PATH_MAX], struct distrust *why)
+{
+  struct stat status;
+  *place = '\0';
+  if (lstat (path, &status) != 0)
+    return true;
+  if (path[0] != '/')
+    return distrusted (why, path, "is not absolute", "write a path that begins with /", "");
+  if (S_ISLNK (status.st_mode))
+    {
+      bool is_found = false;
+      why->is_broken_link = true;
+      for (int tries = 0; tries < LINK_TRIES && !is_found && why->is_broken_link; tries++)
+        {
+          why->is_broken_link = false;
+          is_found = follow_trusted (path, place, why);
+        }
+      return is_found;
+    }
+  snprintf (place, PATH_MAX, "%s", path);
+  cut_last_name (place);
+  bool is_trusted = has_trusted_owner (path, &status, why) && has_trusted_mode (path, &status, why)
+                    && is_trusted_folder (*place ? place : "/", why);
+  snprintf (place, PATH_MAX, "%s", path);
+  return is_trusted;
+}
+
+#endif

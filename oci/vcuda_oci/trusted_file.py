@@ -1,0 +1,108 @@
+"""Judge whether another user could have changed a settings file, as oci/launcher/trusted.h does.
+
+The file and its folder belong to root or to this process's user, and no other user may write there.
+A group may write where it is root's or this process's, because with umask 002 each file is its
+group's too, unless an access control list names more users. A folder may also be sticky, or on a
+read-only mount: a ConfigMap's volume has mode 0777, and a pod sees it read-only.
+
+A link is followed if the same holds for each folder, and the owner of each entry, from / on. A
+kubelet's ConfigMap volume holds ``config.toml -> ..data/config.toml`` and
+``..data -> ..2026_11_22_21_00_00.1``; an update renames a new ``..data`` over the old one and then
+removes the old folder.
+
+In a user namespace the host's root has no number, so its files show the number that stands for
+every user without one. Such a process has no power on the host that its starter has not.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from . import files
+from .errors import VcudaError
+from .guest import kernel_tables
+
+_MOST_LINKS = 16
+_TRIES = 10  # a ConfigMap can be updated between two steps of one walk
+_NO_NUMBER = 65534  # Source: linux/highuid.h, DEFAULT_OVERFLOWUID
+_ACL = "system.posix_acl_access"
+
+
+def read_linked(path: str) -> bytes:
+    """The file behind the link `path`. Raises VcudaError, OSError."""
+    for _ in range(_TRIES):
+        try:
+            return files.read(_target(path))
+        except FileNotFoundError:
+            continue
+    # A missing file would mean the defaults.
+    raise VcudaError("a link to a file that is missing", path, "link it to one that is there")
+
+
+def check(path: str, status: os.stat_result) -> None:
+    """Check a settings file that is no link, and its folder. Raises VcudaError, OSError."""
+    _check_owner(path, status)
+    _check_mode(path, status)
+    _check_folder(os.path.dirname(path) or ".")
+
+
+def _target(path: str) -> str:
+    """Where the link leads. Raises VcudaError, OSError.
+
+    By path: once all above an entry is checked, no other user can exchange it.
+    """
+    pending = os.path.join(os.getcwd(), path).split("/")
+    place, links = "", 0
+    while pending:
+        name = pending.pop(0)
+        if name in ("", "."):
+            continue
+        if name == "..":
+            place = place.rpartition("/")[0]
+            continue
+        _check_folder(place or "/")
+        place += "/" + name
+        status = os.lstat(place)
+        _check_owner(place, status)
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _MOST_LINKS:
+                raise VcudaError("too many links", path, "link it to the file itself")
+            target = os.readlink(place)
+            place = "" if target.startswith("/") else place.rpartition("/")[0]
+            pending = target.split("/") + pending
+    _check_mode(place, status)
+    return place
+
+
+def _check_folder(folder: str) -> None:
+    status = os.stat(folder)
+    _check_owner(folder, status)
+    is_fixed = status.st_mode & stat.S_ISVTX or os.statvfs(folder).f_flag & os.ST_RDONLY
+    if not is_fixed:
+        _check_mode(folder, status)
+
+
+def _check_owner(place: str, status: os.stat_result) -> None:
+    owner = status.st_uid
+    if owner in (0, os.geteuid()) or (owner == _NO_NUMBER and not kernel_tables.maps_all_users()):
+        return
+    what = f"uid {owner} owns it and could change the settings"
+    raise VcudaError(what, place, f"chown root {place}")
+
+
+def _check_mode(place: str, status: os.stat_result) -> None:
+    group_writes = status.st_mode & stat.S_IWGRP
+    is_own_group = status.st_gid in (0, os.getegid())
+    if status.st_mode & stat.S_IWOTH or (group_writes and not (is_own_group and _is_plain(place))):
+        what = "other users may write it and could change the settings"
+        raise VcudaError(what, place, f"chmod go-w {place}")
+
+
+def _is_plain(place: str) -> bool:
+    """Whether it has no access control list, whose mask a group's mode is otherwise."""
+    try:
+        return _ACL not in os.listxattr(place)
+    except OSError:  # a file system without any
+        return True

@@ -1,0 +1,265 @@
+"""Settings that another user could have changed: refused alike by the launcher and by Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from config_map import ConfigMapVolume
+from unit.installed import Installed
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to another user")
+
+OWNED = "uid 1234 owns it and could change the settings; chown root"
+WRITABLE = "other users may write it and could change the settings; chmod go-w"
+VCUDA = (
+    "import sys; sys.path.insert(0, {path!r}); from vcuda_hook.cli import main; sys.exit(main())"
+)
+
+
+@pytest.fixture(scope="module")
+def installed() -> Iterator[Installed]:
+    """In a folder that every user may enter."""
+    folder = tempfile.mkdtemp()
+    os.chmod(folder, 0o755)
+    yield Installed(folder + "/prefix")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def etc(installed: Installed) -> Iterator[str]:
+    """The folder of config.toml, as it was after the test too."""
+    folder = os.path.dirname(installed.settings)
+    shutil.rmtree(folder)
+    os.mkdir(folder)
+    installed.configure(runtime=installed.runtime.path)
+    yield folder
+    if os.path.islink(folder):
+        os.unlink(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+
+
+def by_launcher(installed: Installed, user: int = 0, *before: str) -> str:
+    """The launcher's error line; "": it started the runtime that the settings name."""
+    installed.runtime.forget()
+    os.chmod(installed.runtime.folder, 0o777)
+    words = [*before, installed.launcher, "list"]
+    ran = subprocess.run(
+        words, capture_output=True, text=True, user=user, group=user, extra_groups=[], cwd="/"
+    )
+    assert (ran.returncode == 0) == bool(installed.runtime.calls()) == (ran.stderr == "")
+    return ran.stderr.removeprefix("vcuda-container-runtime: ").rstrip("\n")
+
+
+def by_vcuda(installed: Installed, user: int = 0, *before: str) -> str:
+    """The same of a `vcuda` command that reads the file."""
+    start = VCUDA.format(path=installed.python_path)
+    words = [*before, "/usr/bin/python3", "-I", "-S", "-B", "-c", start]
+    words += ["--config", installed.settings, "ps"]
+    ran = subprocess.run(
+        words, capture_output=True, text=True, user=user, group=user, extra_groups=[], cwd="/"
+    )
+    assert ran.returncode == bool(ran.stderr)
+    return ran.stderr.removeprefix("vcuda: ").rstrip("\n")
+
+
+def config_map(folder: str) -> ConfigMapVolume:
+    """In the place of the settings, in a folder that nobody else may write."""
+    with open(folder + "/config.toml") as file:
+        text = file.read()
+    os.unlink(folder + "/config.toml")
+    volume = ConfigMapVolume(folder, {"config.toml": text})
+    os.chmod(folder, 0o755)
+    return volume
+
+
+def given_away(folder: str) -> str:
+    os.chown(folder + "/config.toml", 1234, 0)
+    return f"{folder}/config.toml: {OWNED} {folder}/config.toml"
+
+
+def open_to_all(folder: str) -> str:
+    os.chmod(folder + "/config.toml", 0o646)
+    return f"{folder}/config.toml: {WRITABLE} {folder}/config.toml"
+
+
+def open_to_a_group(folder: str) -> str:
+    os.chown(folder + "/config.toml", 0, 1234)
+    os.chmod(folder + "/config.toml", 0o664)
+    return f"{folder}/config.toml: {WRITABLE} {folder}/config.toml"
+
+
+def open_to_a_listed_user(folder: str) -> str:
+    # u::rw-, u:1234:rw-, g::r--, m::rw-, o::r--. Source: linux/posix_acl_xattr.h.
+    entries = [(1, 6, -1), (2, 6, 1234), (4, 4, -1), (16, 6, -1), (32, 4, -1)]
+    packed = b"".join(
+        kind.to_bytes(2, "little")
+        + mode.to_bytes(2, "little")
+        + (who & 0xFFFFFFFF).to_bytes(4, "little")
+        for kind, mode, who in entries
+    )
+    os.setxattr(folder + "/config.toml", "system.posix_acl_access", b"\x02\0\0\0" + packed)
+    return f"{folder}/config.toml: {WRITABLE} {folder}/config.toml"
+
+
+def folder_given_away(folder: str) -> str:
+    os.chown(folder, 1234, 0)
+    return f"{folder}: {OWNED} {folder}"
+
+
+def folder_open_to_all(folder: str) -> str:
+    os.chmod(folder, 0o777)
+    return f"{folder}: {WRITABLE} {folder}"
+
+
+def link_given_away(folder: str) -> str:
+    config_map(folder)
+    os.chown(folder + "/..data", 1234, 0, follow_symlinks=False)
+    return f"{folder}/..data: {OWNED} {folder}/..data"
+
+
+def link_out_of_an_open_folder(folder: str) -> str:
+    config_map(folder)
+    os.chmod(folder, 0o777)
+    return f"{folder}: {WRITABLE} {folder}"
+
+
+def target_given_away(folder: str) -> str:
+    config_map(folder)
+    target = os.path.realpath(folder + "/config.toml")
+    os.chown(target, 1234, 0)
+    return f"{target}: {OWNED} {target}"
+
+
+def target_open_to_all(folder: str) -> str:
+    config_map(folder)
+    target = os.path.realpath(folder + "/config.toml")
+    os.chmod(target, 0o666)
+    return f"{target}: {WRITABLE} {target}"
+
+
+def target_below_anothers_folder(folder: str) -> str:
+    theirs = folder + "/home"
+    os.makedirs(theirs + "/real")
+    os.chown(theirs, 1234, 1234)
+    os.rename(folder + "/config.toml", theirs + "/real/config.toml")
+    os.symlink("./home/../home/real/config.toml", folder + "/config.toml")
+    return f"{theirs}: {OWNED} {theirs}"
+
+
+def link_to_nothing(folder: str) -> str:
+    os.rename(folder + "/config.toml", folder + "/elsewhere")
+    os.symlink("missing", folder + "/config.toml")
+    return f"{folder}/config.toml: a link to a file that is missing; link it to one that is there"
+
+
+def link_to_itself(folder: str) -> str:
+    os.unlink(folder + "/config.toml")
+    os.symlink("config.toml", folder + "/config.toml")
+    return f"{folder}/config.toml: too many links; link it to the file itself"
+
+
+REFUSED = [
+    *(given_away, open_to_all, open_to_a_group, open_to_a_listed_user),
+    *(folder_given_away, folder_open_to_all),
+    *(link_given_away, link_out_of_an_open_folder, target_given_away, target_open_to_all),
+    *(target_below_anothers_folder, link_to_nothing, link_to_itself),
+]
+
+
+@pytest.mark.parametrize("change", REFUSED, ids=lambda change: change.__name__)
+def test_settings_that_another_user_could_have_changed_are_refused_in_one_line(
+    installed: Installed, etc: str, change: Callable[[str], str]
+) -> None:
+    line = change(etc)
+    assert by_launcher(installed) == line
+    assert by_vcuda(installed) == line
+
+
+def plain(folder: str) -> None:
+    assert os.stat(folder + "/config.toml").st_mode & 0o777 == 0o644
+
+
+def open_to_roots_group(folder: str) -> None:
+    os.chmod(folder + "/config.toml", 0o664)
+    os.chmod(folder, 0o775)
+
+
+def in_a_sticky_folder(folder: str) -> None:
+    os.chmod(folder, 0o1777)
+
+
+def in_a_config_map(folder: str) -> None:
+    config_map(folder)
+
+
+def behind_links_out_and_back(folder: str) -> None:
+    os.mkdir(folder + "/real")
+    os.rename(folder + "/config.toml", folder + "/real/file")
+    os.symlink(f"../{os.path.basename(folder)}/real/./file", folder + "/relative")
+    os.symlink(folder + "/relative", folder + "/config.toml")
+
+
+ACCEPTED = [
+    *(plain, open_to_roots_group, in_a_sticky_folder, in_a_config_map, behind_links_out_and_back)
+]
+
+
+@pytest.mark.parametrize("change", ACCEPTED, ids=lambda change: change.__name__)
+def test_settings_that_root_alone_could_have_changed_are_read(
+    installed: Installed, etc: str, change: Callable[[str], None]
+) -> None:
+    change(etc)
+    assert by_launcher(installed) == ""
+    assert by_vcuda(installed) == ""
+
+
+def test_users_own_settings_are_read_for_that_user_alone(installed: Installed, etc: str) -> None:
+    os.chown(etc, 1234, 1234)
+    os.chown(etc + "/config.toml", 1234, 1234)
+    os.chmod(etc + "/config.toml", 0o664)  # as umask 002 leaves it
+    assert by_launcher(installed, 1234) == by_vcuda(installed, 1234) == ""
+    line = f"{etc}/config.toml: {OWNED} {etc}/config.toml"
+    assert by_launcher(installed) == by_vcuda(installed) == line
+
+
+def test_roots_settings_are_read_where_root_has_no_number(installed: Installed, etc: str) -> None:
+    """As for rootless Podman, whose user namespace shows root's files as user 65534's."""
+    inside = ["unshare", "--user", "--map-root-user"]
+    assert by_launcher(installed, 1234, *inside) == by_vcuda(installed, 1234, *inside) == ""
+    os.chown(etc + "/config.toml", 65534, 0)
+    line = f"{etc}/config.toml: {OWNED} {etc}/config.toml".replace("1234", "65534")
+    assert by_launcher(installed) == by_vcuda(installed) == line
+
+
+def test_settings_on_a_read_only_mount_are_read(installed: Installed, etc: str) -> None:
+    os.chmod(etc, 0o777)
+    mounted = f"mount --bind {etc} {etc} && mount -o remount,bind,ro {etc} && exec "
+    inside = ["unshare", "--mount", "sh", "-c", mounted + '"$@"', "sh"]
+    assert by_launcher(installed, 0, *inside) == by_vcuda(installed, 0, *inside) == ""
+
+
+def test_hook_reports_settings_of_another_user_and_asks_no_socket_that_they_name(
+    installed: Installed, etc: str
+) -> None:
+    os.mkdir(etc + "/theirs")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as theirs:
+        theirs.bind(etc + "/theirs/door.sock")
+        theirs.listen()
+        theirs.setblocking(False)
+        installed.configure(state_dir=etc + "/theirs")
+        line = given_away(etc)
+        state = json.dumps({"ociVersion": "1.0.2", "id": "box", "status": "stopped", "bundle": etc})
+        words = [installed.hook, "--config", installed.settings, "poststop", "box"]
+        ran = subprocess.run(words, input=state, capture_output=True, text=True)
+        assert ran.stderr == f"vcuda-container-hook: {line} (allocation box)\n"
+        with pytest.raises(BlockingIOError):
+            theirs.accept()
