@@ -160,8 +160,8 @@ def test_an_image_that_names_a_file_for_what_hooks_write_gets_no_word_into_it(
     refused = podman.podman("run", "--rm", demand, *options(podman, "0"), name, "true")
     podman.podman("rmi", name)
     assert "vcuda-container-hook: env NVIDIA_REQUIRE_CUDA: 'cuda>=99.0'" in refused.stderr
-    with open(target) as file:
-        assert file.read() == ""  # crun itself makes it
+    # crun 1.8 itself makes the file, 1.21 does not.
+    assert not os.path.exists(target) or os.path.getsize(target) == 0
 
 
 def test_a_rule_for_every_nvidia_device_opens_no_other_gpu_beside_a_slice(host: Host) -> None:
