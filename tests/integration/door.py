@@ -48,14 +48,23 @@ class Door:
 
     def close(self) -> None:
         """Raises RuntimeError: it had ended by itself, or ends with a failure."""
+        workers = self.workers()
         os.kill(self.pid, signal.SIGTERM)
         if status := self.nsenter.wait(30):
             raise RuntimeError(f"vcuda serve: exit {status}")
+        self._await_end(workers)
 
     def kill(self) -> None:
         """As the kernel does it when memory is short: the workers are on their own then."""
+        workers = self.workers()
         os.kill(self.pid, signal.SIGKILL)
         self.nsenter.wait(30)
+        self._await_end(workers)
+
+    @staticmethod
+    def _await_end(workers: list[int]) -> None:
+        left = "workers of vcuda serve to end"
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers), left)
 
 
 def children(pid: int) -> list[int]:
