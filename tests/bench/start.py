@@ -72,9 +72,9 @@ def _figures(times: dict[str, list[tuple[float, float]]]) -> list[Figure]:
     shared = {"NVIDIA CDI": 1.60, "NVIDIA CDI + hooks": 2.48}
     return [
         Figure("start.plain_runc", plain_ms, "ms", None, {}),
-        Figure("start.no_share", ratio("no_share"), "x plain", 1.05, nvidia),
-        Figure("start.share_with_agent", ratio("share_with_agent"), "x plain", 1.20, shared),
-        Figure("start.share_without_agent", ratio("share"), "x plain", 1.70, shared),
+        Figure("start.no_share", ratio("no_share"), "x plain", 1.03, nvidia),
+        Figure("start.share_with_agent", ratio("share_with_agent"), "x plain", 1.12, shared),
+        Figure("start.share_without_agent", ratio("share"), "x plain", 1.60, shared),
         Figure("start.no_share_whole_life", added * 1e3, "ms added", 2, {}),
     ]
 
