@@ -23,14 +23,17 @@ build/generated/.made: libvcuda/policy.list libvcuda/exports.list libvcuda/src/u
 
 $(VCUDA_GENERATED): build/generated/.made ;
 
-$(OUT)/obj/vcuda/%.o: libvcuda/src/%.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h)
+# The flags are this file's: a change of it compiles all anew.
+VCUDA_NEEDS := $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h) libvcuda/build.mk
+
+$(OUT)/obj/vcuda/%.o: libvcuda/src/%.c $(VCUDA_NEEDS)
 	@mkdir -p $(@D)
 	@echo "cc        $<"
 	@$(CC) $(VCUDA_CFLAGS) -c -o $@ $<
 
 $(OUT)/obj/vcuda/mark.o: pyproject.toml
 
-$(OUT)/obj/vcuda/entries.o: build/generated/entries.S libvcuda/src/entries.inc
+$(OUT)/obj/vcuda/entries.o: build/generated/entries.S libvcuda/src/entries.inc libvcuda/build.mk
 	@mkdir -p $(@D)
 	@$(CC) -Ilibvcuda/src -c -o $@ $<
 
@@ -47,7 +50,7 @@ SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 SANITIZE_thread := -fsanitize=thread -Wno-tsan
 
 define sanitized_shim
-build/sanitize/$(1)/%.o: libvcuda/src/%.c $$(VCUDA_GENERATED) $$(wildcard libvcuda/*.h libvcuda/src/*.h)
+build/sanitize/$(1)/%.o: libvcuda/src/%.c $$(VCUDA_NEEDS)
 	@mkdir -p $$(@D)
 	@$$(CC) $$(VCUDA_CFLAGS) -O1 -fno-omit-frame-pointer $$(SANITIZE_$(1)) -c -o $$@ $$<
 
@@ -67,7 +70,7 @@ FUZZ_SOURCES := $(filter-out libvcuda/src/pages.c,$(VCUDA_SOURCES)) $(wildcard $
 
 build/fuzz/$(FUZZ)/pages.o: libvcuda/src/pages.c
 
-build/fuzz/%.o: %.c $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h $(FUZZ)/*.h)
+build/fuzz/%.o: %.c $(VCUDA_NEEDS) $(wildcard $(FUZZ)/*.h)
 	@mkdir -p $(@D)
 	@clang $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link -c -o $@ $<
 

@@ -34,10 +34,10 @@ sample_of_nothing (int gpu, int64_t cost)
 {
   int64_t portion = vcuda_credit_portion ();
   vcuda_credit_add (portion);
-  vcuda_credit.ns -= cost;
+  vcuda_thread ()->credit.ns -= cost;
   vcuda_charge_time (gpu, portion - VCUDA_SAMPLE_NS);
   vcuda_count_busy (gpu, vcuda_credit_used () - VCUDA_SAMPLE_NS);
-  vcuda_credit.sampled = vcuda_credit.ns;
+  vcuda_thread ()->credit.sampled = vcuda_thread ()->credit.ns;
 }
 
 /* Opens the sample that ends the thread's credit, and takes the next portion. The thread waits for
@@ -46,7 +46,7 @@ sample_of_nothing (int gpu, int64_t cost)
 static struct entry *
 begin_sample (struct meter *meter, CUstream stream, int64_t cost)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   bool alone = !credit->mixed && __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) == 1;
   int64_t sampled = credit->sampled - credit->ns, uncounted = vcuda_credit_used ();
   struct entry *entry = vcuda_meter_open (meter, stream, alone);
@@ -87,7 +87,7 @@ begin_whole (struct meter *meter, CUstream stream, const void *function)
   /* What was learnt while waiting counts.  */
   uint64_t estimate = vcuda_estimate (function);
   vcuda_charge_time (meter->gpu, (int64_t) estimate);
-  vcuda_credit.waited += (int64_t) estimate;
+  vcuda_thread ()->credit.waited += (int64_t) estimate;
   if (estimate >= LONG_WORK_NS)
     tell_host (meter->gpu, meter->in_flight_ns + estimate);
   struct entry *entry = vcuda_meter_open (meter, stream, false);
@@ -135,19 +135,19 @@ wait_for_portion (int gpu, CUcontext context, CUstream stream)
   struct meter *meter = vcuda_meter_of (context, gpu, true);
   if (!meter || capturing (stream))
     {
-      vcuda_credit.context = VCUDA_NO_CONTEXT;
+      vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT;
       return;
     }
   vcuda_lock (&meter->mutex);
   vcuda_wait_for_share (meter, (uint64_t) VCUDA_PORTION_NS);
   vcuda_unlock (&meter->mutex);
-  vcuda_credit.waits = false;
+  vcuda_thread ()->credit.waits = false;
 }
 
 bool
 vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream stream)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   CUcontext context;
   if (vcuda_gpu_of_stream (stream, &launch->gpu, &context) != CUDA_SUCCESS || launch->gpu < 0)
     return false;

@@ -43,19 +43,21 @@ wait_for (struct stripe *stripe)
   while (__atomic_exchange_n (&stripe->locked, true, __ATOMIC_ACQUIRE));
 }
 
-static inline void
+static inline struct vcuda_thread *
 lock (struct stripe *stripe)
 {
-  vcuda_inside++; /* as vcuda_lock does */
+  struct vcuda_thread *thread = vcuda_thread ();
+  thread->in_driver++; /* as vcuda_lock does */
   if (__atomic_exchange_n (&stripe->locked, true, __ATOMIC_ACQUIRE))
     wait_for (stripe);
+  return thread;
 }
 
 static inline void
-unlock (struct stripe *stripe)
+unlock (struct stripe *stripe, struct vcuda_thread *thread)
 {
   __atomic_store_n (&stripe->locked, false, __ATOMIC_RELEASE);
-  vcuda_inside--;
+  thread->in_driver--;
 }
 
 static uint64_t
@@ -142,12 +144,12 @@ bool
 vcuda_map_put (const struct vcuda_allocation *allocation)
 {
   struct stripe *stripe = stripe_of (allocation->key);
-  lock (stripe);
+  struct vcuda_thread *thread = lock (stripe);
   bool room = (stripe->used + 1) * 2 <= stripe->capacity || grow (stripe)
               || stripe->used + 1 < stripe->capacity;
   if (room)
     insert (stripe, allocation);
-  unlock (stripe);
+  unlock (stripe, thread);
   return room;
 }
 
@@ -156,7 +158,7 @@ look_up (uint64_t key, struct vcuda_allocation *found, bool take)
 {
   struct stripe *stripe = stripe_of (key);
   bool hit = false;
-  lock (stripe);
+  struct vcuda_thread *thread = lock (stripe);
   if (key && stripe->used)
     for (uint32_t at = home_of (stripe, key); stripe->entries[at].key;
          at = (at + 1) & (stripe->capacity - 1))
@@ -168,7 +170,7 @@ look_up (uint64_t key, struct vcuda_allocation *found, bool take)
           hit = true;
           break;
         }
-  unlock (stripe);
+  unlock (stripe, thread);
   return hit;
 }
 
@@ -190,7 +192,7 @@ vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes)
   for (int s = 0; s < STRIPES; s++)
     {
       struct stripe *stripe = &stripes[s];
-      lock (stripe);
+      struct vcuda_thread *thread = lock (stripe);
       for (uint32_t at = 0; at < stripe->capacity;)
         {
           const struct vcuda_allocation *entry = &stripe->entries[at];
@@ -208,7 +210,7 @@ vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes)
             bytes[entry->gpu] += entry->bytes;
           remove_at (stripe, at); /* another entry may now stand here: look again */
         }
-      unlock (stripe);
+      unlock (stripe, thread);
     }
 }
 
@@ -217,7 +219,7 @@ vcuda_map_held (uint64_t *bytes)
 {
   for (int s = 0; s < STRIPES; s++)
     {
-      lock (&stripes[s]);
+      struct vcuda_thread *thread = lock (&stripes[s]);
       for (uint32_t at = 0; at < stripes[s].capacity; at++)
         {
           const struct vcuda_allocation *entry = &stripes[s].entries[at];
@@ -225,7 +227,7 @@ vcuda_map_held (uint64_t *bytes)
               && entry->gpu < VCUDA_MAX_GPUS)
             bytes[entry->gpu] += entry->bytes;
         }
-      unlock (&stripes[s]);
+      unlock (&stripes[s], thread);
     }
 }
 

@@ -46,7 +46,7 @@ settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, vo
   do                                                                                               \
     {                                                                                              \
       struct vcuda_charge charge;                                                                  \
-      if (vcuda_inside)                                                                            \
+      if (vcuda_thread ()->in_driver)                                                              \
         return call;                                                                               \
       CUresult rc = vcuda_charge_current (&charge, bytes);                                         \
       if (rc != CUDA_SUCCESS)                                                                      \

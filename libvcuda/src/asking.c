@@ -4,13 +4,12 @@
 
 #define UNDER_WAY 0xffffu
 
-__thread uint32_t vcuda_asking_number;
 static uint32_t numbers;
 
 void
-vcuda_asking_count_thread (void)
+vcuda_asking_count_thread (struct vcuda_thread *thread)
 {
-  vcuda_asking_number = __atomic_add_fetch (&numbers, 1, __ATOMIC_RELAXED);
+  thread->asking_number = __atomic_add_fetch (&numbers, 1, __ATOMIC_RELAXED);
 }
 
 void

@@ -11,24 +11,24 @@
 #include <stdbool.h>
 
 #include "pages.h"
+#include "thread.h"
 
 /* The shared word: its low half counts decisions under way, its high half those that ended.  */
 #define VCUDA_ASKING_BEGIN 1u
 #define VCUDA_ASKING_END ((1u << 16) - 1u)
 
-/* The thread's number by the order in which they first asked, from 1; 0 has not asked yet. It keeps
-   its word until the process ends, so nothing needs to be done when a thread does.  */
-extern __thread uint32_t vcuda_asking_number __attribute__ ((tls_model ("initial-exec")));
-void vcuda_asking_count_thread (void);
+/* A thread keeps its word until the process ends, so nothing needs to be done when it ends.  */
+void vcuda_asking_count_thread (struct vcuda_thread *thread);
 
 /* Answers the word in which END finds it: NULL is the shared one. A word that is odd is under way,
    and a thread that finds its own so was interrupted while it decided.  */
 static inline uint32_t *
 vcuda_asking_begin (struct vcuda_usage_slot *slot)
 {
-  if (vcuda_asking_number == 0)
-    vcuda_asking_count_thread ();
-  uint32_t at = vcuda_asking_number - 1;
+  struct vcuda_thread *thread = vcuda_thread ();
+  if (thread->asking_number == 0)
+    vcuda_asking_count_thread (thread);
+  uint32_t at = thread->asking_number - 1;
   if (at < VCUDA_ASKING_THREADS && !(slot->thread_asking[at] & 1))
     {
       uint32_t *own = &slot->thread_asking[at];

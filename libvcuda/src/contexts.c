@@ -38,7 +38,7 @@ context_gone (CUcontext context, bool with_pools)
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \
     struct vcuda_charge charge;                                                                    \
-    if (vcuda_inside)                                                                              \
+    if (vcuda_thread ()->in_driver)                                                                \
       return real.name arguments;                                                                  \
     if (!vcuda_ready ())                                                                           \
       return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
@@ -46,7 +46,7 @@ context_gone (CUcontext context, bool with_pools)
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
     rc = VCUDA_WITHIN (real.name arguments);                                                       \
-    vcuda_current.context = NULL;                                                                  \
+    vcuda_thread ()->current.context = NULL;                                                       \
     return vcuda_context_begun (&charge, rc,                                                       \
                                 rc == CUDA_SUCCESS ? VCUDA_KEY (VCUDA_CONTEXT, *context) : 0);     \
   }
@@ -68,7 +68,7 @@ CREATE (cuCtxCreate_v4,
   do                                                                                               \
     {                                                                                              \
       struct vcuda_allocation gone;                                                                \
-      if (vcuda_inside)                                                                            \
+      if (vcuda_thread ()->in_driver)                                                              \
         return call;                                                                               \
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
@@ -158,7 +158,7 @@ vcuda_cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)
   struct primary *primary = primary_of (device);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  if (vcuda_inside || !primary)
+  if (vcuda_thread ()->in_driver || !primary)
     return real.cuDevicePrimaryCtxRetain (context, device);
   pthread_mutex_lock (&primary->mutex);
   CUresult rc = retain (primary, context, device);
@@ -192,7 +192,7 @@ after_primary (struct primary *primary, CUdevice device, bool reset)
       struct primary *primary = primary_of (device);                                               \
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-      if (vcuda_inside || !primary)                                                                \
+      if (vcuda_thread ()->in_driver || !primary)                                                  \
         return call;                                                                               \
       pthread_mutex_lock (&primary->mutex);                                                        \
       /* Before its end, which waits for its work anyway.  */                                      \

@@ -17,6 +17,8 @@ bool
 vcuda_copy_on_one_gpu (CUdeviceptr to, CUdeviceptr from)
 {
   int there = 0, here = 0;
+  if (vcuda_thread ()->in_driver)
+    return false;
   return vcuda_gpu_count () <= 1 || !to || !from
          || real.cuPointerGetAttribute (&there, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, to)
                 != CUDA_SUCCESS
@@ -29,6 +31,8 @@ const void *
 vcuda_copy_within (enum vcuda_copy_kind kind, struct vcuda_end to, struct vcuda_end from,
                    uint64_t bytes)
 {
+  if (vcuda_thread ()->in_driver)
+    return NULL;
   if (!on_device (from) || !on_device (to) || !vcuda_copy_on_one_gpu (to.address, from.address))
     return NULL;
   return vcuda_copy_key (kind, bytes);

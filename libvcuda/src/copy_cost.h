@@ -46,7 +46,8 @@ struct vcuda_end
 #define VCUDA_ADDRESS(end_address)                                                                 \
   (struct vcuda_end) { CU_MEMORYTYPE_UNIFIED, end_address }
 
-/* The key of a copy of BYTES; NULL when it isn't within one GPU's memory.  */
+/* The key of a copy of BYTES; NULL when it isn't within one GPU's memory, or when the driver, which
+   would have to be asked, is the caller.  */
 const void *vcuda_copy_within (enum vcuda_copy_kind kind, struct vcuda_end to,
                                struct vcuda_end from, uint64_t bytes);
 
@@ -66,12 +67,19 @@ vcuda_copy_on_device (CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
 /* The policy function of one export; KEY is NULL for what is passed on. Where copies are not
    metered the arguments go on where they are, so what needs a frame is a function of its own.  */
 #define VCUDA_COPY(name, parameters, arguments, key, copy_stream)                                  \
+  static __attribute__ ((noinline)) CUresult name##_slowly parameters                              \
+  {                                                                                                \
+    VCUDA_METER (key, copy_stream, real.name arguments);                                           \
+  }                                                                                                \
   static __attribute__ ((noinline)) CUresult name##_metered parameters                             \
   {                                                                                                \
-    const void *copy_key = vcuda_inside ? NULL : key;                                              \
+    struct vcuda_thread *thread = vcuda_thread ();                                                 \
+    const void *copy_key = key;                                                                    \
     if (!copy_key)                                                                                 \
       return real.name arguments;                                                                  \
-    VCUDA_METER (copy_key, copy_stream, real.name arguments);                                      \
+    if (!vcuda_launch_at_once_of (thread, copy_key, copy_stream))                                  \
+      return name##_slowly arguments;                                                              \
+    return VCUDA_WITHIN_OF (thread, real.name arguments);                                          \
   }                                                                                                \
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \

@@ -11,7 +11,6 @@
 #include "pace.h"
 #include "pages.h"
 
-__thread struct vcuda_credit vcuda_credit = { .gpu = -1 };
 int vcuda_sampling;
 int vcuda_credit_threads;
 
@@ -33,12 +32,10 @@ struct purse
   bool known, waits;
 };
 
-static __thread struct purse *purses __attribute__ ((tls_model ("initial-exec")));
-
 static void
 put_away (struct purse *purse)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   *purse = (struct purse){ credit->ns,     credit->counted,  credit->sampled,
                            credit->waited, credit->launches, true,
                            credit->waits };
@@ -47,7 +44,7 @@ put_away (struct purse *purse)
 static void
 take_out (int gpu, const struct purse *purse)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   credit->gpu = (int16_t) gpu;
   credit->ns = purse->ns;
   credit->counted = purse->counted;
@@ -60,7 +57,7 @@ take_out (int gpu, const struct purse *purse)
 static void
 give_back (void)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   vcuda_credit_count ();
   if (credit->ns > 0 && vcuda_paced (credit->gpu))
     vcuda_spend (credit->gpu, -credit->ns);
@@ -72,26 +69,28 @@ give_back (void)
 static void
 take_first_portion (void)
 {
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   int64_t portion = vcuda_credit_portion ();
-  if (vcuda_paced (vcuda_credit.gpu))
-    vcuda_spend (vcuda_credit.gpu, portion);
+  if (vcuda_paced (credit->gpu))
+    vcuda_spend (credit->gpu, portion);
   vcuda_credit_add (portion);
-  vcuda_credit.waits = true;
+  credit->waits = true;
 }
 
 static void
 change_gpu (int gpu)
 {
   static const struct purse empty;
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_thread *thread = vcuda_thread ();
+  struct vcuda_credit *credit = &thread->credit;
   bool first = true;
   if (credit->gpu < 0)
     take_out (gpu, &empty);
-  else if (purses || (purses = calloc (VCUDA_MAX_GPUS, sizeof *purses)))
+  else if (thread->purses || (thread->purses = calloc (VCUDA_MAX_GPUS, sizeof *thread->purses)))
     {
-      put_away (&purses[credit->gpu]);
-      first = !purses[gpu].known;
-      take_out (gpu, &purses[gpu]);
+      put_away (&thread->purses[credit->gpu]);
+      first = !thread->purses[gpu].known;
+      take_out (gpu, &thread->purses[gpu]);
     }
   else
     {
@@ -107,20 +106,22 @@ static void
 leave (void *ignored)
 {
   (void) ignored;
-  if (!vcuda_credit.joined)
+  struct vcuda_thread *thread = vcuda_thread ();
+  struct vcuda_credit *credit = &thread->credit;
+  if (!credit->joined)
     return;
   give_back ();
-  for (int gpu = 0; purses && gpu < VCUDA_MAX_GPUS; gpu++)
-    if (purses[gpu].known && gpu != vcuda_credit.gpu)
+  for (int gpu = 0; thread->purses && gpu < VCUDA_MAX_GPUS; gpu++)
+    if (thread->purses[gpu].known && gpu != credit->gpu)
       {
-        take_out (gpu, &purses[gpu]);
+        take_out (gpu, &thread->purses[gpu]);
         give_back ();
       }
-  free (purses);
-  purses = NULL;
-  vcuda_credit.joined = false;
-  vcuda_credit.context = VCUDA_NO_CONTEXT;
-  vcuda_credit.gpu = -1;
+  free (thread->purses);
+  thread->purses = NULL;
+  credit->joined = false;
+  credit->context = VCUDA_NO_CONTEXT;
+  credit->gpu = -1;
   __atomic_fetch_sub (&vcuda_credit_threads, 1, __ATOMIC_RELAXED);
 }
 
@@ -140,7 +141,7 @@ at_exit (void)
 static void
 join (void)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   credit->joined = true;
   credit->random = (uint32_t) (vcuda_now () ^ (uintptr_t) credit) | 1;
   __atomic_fetch_add (&vcuda_credit_threads, 1, __ATOMIC_RELAXED);
@@ -151,7 +152,7 @@ join (void)
 void
 vcuda_credit_follow (int gpu, CUstream stream)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   if (!credit->joined)
     join ();
   if (credit->gpu != gpu || credit->stream != stream)
@@ -159,33 +160,35 @@ vcuda_credit_follow (int gpu, CUstream stream)
   if (credit->gpu != gpu)
     change_gpu (gpu);
   credit->stream = stream;
-  credit->context = vcuda_current.context;
+  credit->context = vcuda_thread ()->current.context;
 }
 
 int64_t
 vcuda_credit_portion (void)
 {
-  uint32_t x = vcuda_credit.random;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  uint32_t x = credit->random;
   x ^= x << 13;
   x ^= x >> 17;
   x ^= x << 5;
-  vcuda_credit.random = x;
+  credit->random = x;
   return VCUDA_SAMPLE_NS / 2 + (int64_t) (x % (uint32_t) VCUDA_SAMPLE_NS);
 }
 
 void
 vcuda_credit_add (int64_t ns)
 {
-  vcuda_credit.ns += ns;
-  vcuda_credit.counted += ns;
-  vcuda_credit.sampled += ns;
-  vcuda_credit.waited += ns;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  credit->ns += ns;
+  credit->counted += ns;
+  credit->sampled += ns;
+  credit->waited += ns;
 }
 
 int64_t
 vcuda_credit_used (void)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   int64_t used = credit->counted - credit->ns;
   credit->counted = credit->ns;
   return used;
@@ -194,7 +197,7 @@ vcuda_credit_used (void)
 void
 vcuda_credit_count (void)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   if (credit->gpu < 0)
     return;
   if (credit->launches)
@@ -209,8 +212,9 @@ vcuda_credit_count (void)
 void
 vcuda_credit_forget (void)
 {
-  vcuda_credit = (struct vcuda_credit){ .gpu = -1 };
-  purses = NULL;
+  struct vcuda_thread *thread = vcuda_thread ();
+  thread->credit = (struct vcuda_credit){ .gpu = -1 };
+  thread->purses = NULL;
   vcuda_sampling = 0;
   vcuda_credit_threads = 0;
 }

@@ -2,7 +2,6 @@
 
 #include "current.h"
 
-__thread struct vcuda_current vcuda_current;
 uint32_t vcuda_current_epoch;
 
 void
@@ -15,7 +14,7 @@ vcuda_current_forget_all (void)
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \
     CUresult rc = real.name arguments;                                                             \
-    vcuda_current.context = NULL;                                                                  \
+    vcuda_thread ()->current.context = NULL;                                                       \
     return rc;                                                                                     \
   }
 
@@ -24,8 +23,8 @@ CUresult
 vcuda_cuCtxSetCurrent (CUcontext context)
 {
   CUresult rc = real.cuCtxSetCurrent (context);
-  if (rc != CUDA_SUCCESS || context != vcuda_current.context)
-    vcuda_current.context = NULL;
+  if (rc != CUDA_SUCCESS || context != vcuda_thread ()->current.context)
+    vcuda_thread ()->current.context = NULL;
   return rc;
 }
 

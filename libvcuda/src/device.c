@@ -99,7 +99,7 @@ vcuda_gpu_ask_current (int *gpu, CUcontext *context)
   if (rc != CUDA_SUCCESS)
     return rc;
   *gpu = vcuda_gpu_of_device (device);
-  vcuda_current = (struct vcuda_current){ *context, epoch, (int16_t) *gpu, 0, 0 };
+  vcuda_thread ()->current = (struct vcuda_current){ *context, epoch, (int16_t) *gpu, 0, 0 };
   return CUDA_SUCCESS;
 }
 

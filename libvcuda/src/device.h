@@ -16,10 +16,11 @@ CUresult vcuda_gpu_ask_current (int *gpu, CUcontext *context);
 static inline CUresult
 vcuda_gpu_current (int *gpu, CUcontext *context)
 {
-  if (__builtin_expect (!vcuda_current_known (), 0))
+  const struct vcuda_current *current = vcuda_current_known ();
+  if (__builtin_expect (!current, 0))
     return vcuda_gpu_ask_current (gpu, context);
-  *gpu = vcuda_current.gpu;
-  *context = vcuda_current.context;
+  *gpu = current->gpu;
+  *context = current->context;
   return CUDA_SUCCESS;
 }
 

@@ -9,7 +9,7 @@
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
       CUresult rc = VCUDA_WITHIN (call);                                                           \
-      if (rc == CUDA_SUCCESS && !vcuda_inside)                                                     \
+      if (rc == CUDA_SUCCESS && !vcuda_thread ()->in_driver)                                       \
         vcuda_graph_memory_instantiated (*exec, graph);                                            \
       return rc;                                                                                   \
     }                                                                                              \
@@ -70,7 +70,7 @@ vcuda_cuGraphExecDestroy (CUgraphExec exec)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuGraphExecDestroy (exec);
   /* Forgotten first: after the call another thread may be given the same handle.  */
   vcuda_graph_memory_destroyed (exec);

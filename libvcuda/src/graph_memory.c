@@ -136,7 +136,7 @@ vcuda_graph_memory_launched (CUgraphExec handle, CUresult rc)
 void
 vcuda_graph_memory_resettle (void)
 {
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return;
   vcuda_lock (&mutex);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)

@@ -19,8 +19,6 @@
 #include "slot.h"
 #include "virtual_memory.h"
 
-__thread int vcuda_inside;
-
 static void
 in_child (void)
 {

@@ -7,16 +7,21 @@
 
 #include <pthread.h>
 
-/* A few bytes of static TLS: no call to find it.  */
-extern __thread int vcuda_inside __attribute__ ((tls_model ("initial-exec")));
+#include "thread.h"
 
-/* CALL, as the driver's own work.  */
+/* CALL of THREAD, as the driver's own work.  */
+#define VCUDA_WITHIN_OF(thread, call)                                                              \
+  ({                                                                                               \
+    (thread)->in_driver++;                                                                         \
+    CUresult within_rc = call;                                                                     \
+    (thread)->in_driver--;                                                                         \
+    within_rc;                                                                                     \
+  })
+
 #define VCUDA_WITHIN(call)                                                                         \
   ({                                                                                               \
-    vcuda_inside++;                                                                                \
-    CUresult within_rc = call;                                                                     \
-    vcuda_inside--;                                                                                \
-    within_rc;                                                                                     \
+    struct vcuda_thread *within = vcuda_thread ();                                                 \
+    VCUDA_WITHIN_OF (within, call);                                                                \
   })
 
 /* The locks that a launch or a look at memory may take. A signal handler that launches while its
@@ -24,7 +29,7 @@ extern __thread int vcuda_inside __attribute__ ((tls_model ("initial-exec")));
 static inline void
 vcuda_lock (pthread_mutex_t *mutex)
 {
-  vcuda_inside++;
+  vcuda_thread ()->in_driver++;
   pthread_mutex_lock (mutex);
 }
 
@@ -32,7 +37,7 @@ static inline void
 vcuda_unlock (pthread_mutex_t *mutex)
 {
   pthread_mutex_unlock (mutex);
-  vcuda_inside--;
+  vcuda_thread ()->in_driver--;
 }
 
 #endif

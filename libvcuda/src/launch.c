@@ -15,7 +15,7 @@
 static __attribute__ ((noinline)) CUresult
 launch_kernel_slowly (KERNEL_PARAMETERS)
 {
-  VCUDA_METER_SLOWLY (f, stream, real.cuLaunchKernel (KERNEL_ARGUMENTS));
+  VCUDA_METER (f, stream, real.cuLaunchKernel (KERNEL_ARGUMENTS));
 }
 
 CUresult
@@ -29,7 +29,7 @@ vcuda_cuLaunchKernel (KERNEL_PARAMETERS)
 static __attribute__ ((noinline)) CUresult
 launch_kernel_ptsz_slowly (KERNEL_PARAMETERS)
 {
-  VCUDA_METER_SLOWLY (f, vcuda_per_thread (stream), real.cuLaunchKernel_ptsz (KERNEL_ARGUMENTS));
+  VCUDA_METER (f, vcuda_per_thread (stream), real.cuLaunchKernel_ptsz (KERNEL_ARGUMENTS));
 }
 
 CUresult
@@ -105,10 +105,9 @@ static __attribute__ ((noinline)) CUresult
 launch_graph_slowly (CUgraphExec graph, CUstream stream)
 {
   /* The lock on the books of memory may be this thread's.  */
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuGraphLaunch (graph, stream);
-  VCUDA_METER_SLOWLY (graph, stream,
-                      VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch (graph, stream)));
+  VCUDA_METER (graph, stream, VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch (graph, stream)));
 }
 
 CUresult
@@ -122,10 +121,10 @@ vcuda_cuGraphLaunch (CUgraphExec graph, CUstream stream)
 static __attribute__ ((noinline)) CUresult
 launch_graph_ptsz_slowly (CUgraphExec graph, CUstream stream)
 {
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuGraphLaunch_ptsz (graph, stream);
-  VCUDA_METER_SLOWLY (graph, vcuda_per_thread (stream),
-                      VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch_ptsz (graph, stream)));
+  VCUDA_METER (graph, vcuda_per_thread (stream),
+               VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch_ptsz (graph, stream)));
 }
 
 CUresult
@@ -141,7 +140,7 @@ vcuda_cuGraphLaunch_ptsz (CUgraphExec graph, CUstream stream)
     {                                                                                              \
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-      if (vcuda_inside)                                                                            \
+      if (vcuda_thread ()->in_driver)                                                              \
         return call;                                                                               \
       uint64_t began = vcuda_wait_begin ();                                                        \
       CUresult rc = VCUDA_WITHIN (call);                                                           \

@@ -64,7 +64,7 @@ entered (CUlibrary library, const struct vcuda_charge *charge, CUresult rc)
 CUresult
 vcuda_cuLibraryGetModule (CUmodule *module, CUlibrary library)
 {
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuLibraryGetModule (module, library);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
@@ -74,7 +74,7 @@ vcuda_cuLibraryGetModule (CUmodule *module, CUlibrary library)
 CUresult
 vcuda_cuLibraryGetGlobal (CUdeviceptr *start, size_t *bytes, CUlibrary library, const char *name)
 {
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuLibraryGetGlobal (start, bytes, library, name);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
@@ -91,7 +91,7 @@ CUresult
 vcuda_cuKernelGetFunction (CUfunction *function, CUkernel kernel)
 {
   CUlibrary library;
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuKernelGetFunction (function, kernel);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;

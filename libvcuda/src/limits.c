@@ -151,7 +151,8 @@ vcuda_cuCtxSetLimit (CUlimit limit, size_t value)
   struct limit own = { .limit = limit, .kind = kind_of (limit) };
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  if (vcuda_inside || own.kind < 0 || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
+  if (vcuda_thread ()->in_driver || own.kind < 0
+      || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
     return real.cuCtxSetLimit (limit, value);
   size_t told;
   if (gpu < 0) /* a slice of 0 */

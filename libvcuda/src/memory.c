@@ -15,7 +15,7 @@ CUresult
 vcuda_cuMemAlloc_v2 (CUdeviceptr *dptr, size_t bytes)
 {
   struct vcuda_charge charge;
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuMemAlloc_v2 (dptr, bytes);
   CUresult rc = vcuda_charge_current (&charge, bytes);
   if (rc != CUDA_SUCCESS)
@@ -54,7 +54,7 @@ vcuda_cuMemAllocPitch (CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int w
                        unsigned int height, unsigned int element)
 {
   struct vcuda_charge charge;
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuMemAllocPitch (dptr, pitch, width, height, element);
   CUresult rc = vcuda_charge_current (&charge, (uint64_t) width * height);
   if (rc != CUDA_SUCCESS)
@@ -70,7 +70,7 @@ vcuda_cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t
 {
   struct vcuda_charge charge;
   uint64_t bytes;
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuMemAllocPitch_v2 (dptr, pitch, width, height, element);
   if (__builtin_mul_overflow (width, height, &bytes))
     bytes = UINT64_MAX; /* above every limit */

@@ -7,28 +7,29 @@
 #include "meter.h"
 #include "pages.h"
 
-/* Not settled by the thread's credit: may be measured, and may wait.  */
-#define VCUDA_METER_SLOWLY(key, launch_stream, call)                                               \
+/* CALL of THREAD; KEY is what the cost is known by: a function, a graph, a kind of copy.  */
+#define VCUDA_METER_OF(thread, key, launch_stream, call)                                           \
   do                                                                                               \
     {                                                                                              \
       struct vcuda_launch launch;                                                                  \
+      if (vcuda_launch_at_once_of (thread, key, launch_stream))                                    \
+        return VCUDA_WITHIN_OF (thread, call);                                                     \
+      /* Not settled by the thread's credit: may be measured, and may wait.  */                    \
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-      if (vcuda_inside || !vcuda_launch_begin (&launch, key, launch_stream))                       \
-        return VCUDA_WITHIN (call);                                                                \
-      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      if ((thread)->in_driver || !vcuda_launch_begin (&launch, key, launch_stream))                \
+        return VCUDA_WITHIN_OF (thread, call);                                                     \
+      CUresult rc = VCUDA_WITHIN_OF (thread, call);                                                \
       vcuda_launch_end (&launch, rc);                                                              \
       return rc;                                                                                   \
     }                                                                                              \
   while (0)
 
-/* KEY is what the cost is known by: a function, a graph, a kind of copy.  */
 #define VCUDA_METER(key, launch_stream, call)                                                      \
   do                                                                                               \
     {                                                                                              \
-      if (vcuda_launch_at_once (key, launch_stream))                                               \
-        return VCUDA_WITHIN (call);                                                                \
-      VCUDA_METER_SLOWLY (key, launch_stream, call);                                               \
+      struct vcuda_thread *metered = vcuda_thread ();                                              \
+      VCUDA_METER_OF (metered, key, launch_stream, call);                                          \
     }                                                                                              \
   while (0)
 

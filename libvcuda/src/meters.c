@@ -95,7 +95,8 @@ vcuda_meters_forget (void)
 bool
 vcuda_enter_context (CUcontext context)
 {
-  return context != vcuda_current.context && real.cuCtxPushCurrent_v2 (context) == CUDA_SUCCESS;
+  return context != vcuda_thread ()->current.context
+         && real.cuCtxPushCurrent_v2 (context) == CUDA_SUCCESS;
 }
 
 void

@@ -71,7 +71,7 @@ loaded (const struct vcuda_charge *charge, CUresult rc, const void *handle,
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \
     struct vcuda_charge charge;                                                                    \
-    if (vcuda_inside)                                                                              \
+    if (vcuda_thread ()->in_driver)                                                                \
       return real.name arguments;                                                                  \
     if (!vcuda_ready ())                                                                           \
       return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
@@ -108,7 +108,7 @@ LOAD (cuLibraryLoadFromFile,
 #define UNLOAD(handle, call)                                                                       \
   do                                                                                               \
     {                                                                                              \
-      if (vcuda_inside)                                                                            \
+      if (vcuda_thread ()->in_driver)                                                              \
         return call;                                                                               \
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
@@ -139,7 +139,7 @@ CUresult
 vcuda_cuModuleGetGlobal (CUdeviceptr_v1 *start, unsigned int *bytes, CUmodule module,
                          const char *name)
 {
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuModuleGetGlobal (start, bytes, module, name);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
@@ -155,7 +155,7 @@ vcuda_cuModuleGetGlobal (CUdeviceptr_v1 *start, unsigned int *bytes, CUmodule mo
 CUresult
 vcuda_cuModuleGetGlobal_v2 (CUdeviceptr *start, size_t *bytes, CUmodule module, const char *name)
 {
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return real.cuModuleGetGlobal_v2 (start, bytes, module, name);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;

@@ -158,7 +158,7 @@ bool
 vcuda_pools_trim (int gpu)
 {
   bool freed = false;
-  if (vcuda_inside)
+  if (vcuda_thread ()->in_driver)
     return false;
   for (unsigned i = 0; i < vcuda_pool_count (); i++)
     {

@@ -224,7 +224,7 @@ vcuda_cuMemPoolTrimTo (CUmemoryPool handle, size_t keep)
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
   CUresult rc = VCUDA_WITHIN (real.cuMemPoolTrimTo (handle, keep));
-  if (rc != CUDA_SUCCESS || vcuda_inside)
+  if (rc != CUDA_SUCCESS || vcuda_thread ()->in_driver)
     return rc;
   struct vcuda_pool *pool = find (handle);
   if (pool)

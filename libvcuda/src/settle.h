@@ -50,12 +50,13 @@ CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t 
   do                                                                                               \
     {                                                                                              \
       struct vcuda_charge charge;                                                                  \
-      if (vcuda_inside)                                                                            \
+      struct vcuda_thread *thread = vcuda_thread ();                                               \
+      if (thread->in_driver)                                                                       \
         return call;                                                                               \
       CUresult rc = take;                                                                          \
       if (rc != CUDA_SUCCESS)                                                                      \
         return rc;                                                                                 \
-      rc = VCUDA_WITHIN (call);                                                                    \
+      rc = VCUDA_WITHIN_OF (thread, call);                                                         \
       return vcuda_settle (&charge, rc, rc == CUDA_SUCCESS ? (key) : 0, owner);                    \
     }                                                                                              \
   while (0)
@@ -66,12 +67,13 @@ CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t 
   do                                                                                               \
     {                                                                                              \
       struct vcuda_allocation gone;                                                                \
-      if (vcuda_inside)                                                                            \
+      struct vcuda_thread *thread = vcuda_thread ();                                               \
+      if (thread->in_driver)                                                                       \
         return call;                                                                               \
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
       bool known = vcuda_map_take (key, &gone);                                                    \
-      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      CUresult rc = VCUDA_WITHIN_OF (thread, call);                                                \
       if (known)                                                                                   \
         vcuda_settle_free (&gone, rc);                                                             \
       else                                                                                         \

@@ -164,7 +164,7 @@ vcuda_slots_reclaim_sometimes (void)
 {
   uint64_t now = vcuda_now ();
   uint64_t last = __atomic_load_n (&last_reclaim_ns, __ATOMIC_RELAXED);
-  if (!vcuda_inside && now - last >= 50000000ull
+  if (!vcuda_thread ()->in_driver && now - last >= 50000000ull
       && __atomic_compare_exchange_n (&last_reclaim_ns, &last, now, false, __ATOMIC_RELAXED,
                                       __ATOMIC_RELAXED))
     vcuda_slots_reclaim ();

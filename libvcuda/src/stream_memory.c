@@ -38,7 +38,7 @@ find_pool (struct vcuda_pool_charge *charge, CUmemoryPool handle, bool named, CU
   do                                                                                               \
     {                                                                                              \
       struct vcuda_pool_charge charge;                                                             \
-      if (vcuda_inside || is_captured (stream))                                                    \
+      if (vcuda_thread ()->in_driver || is_captured (stream))                                      \
         return VCUDA_WITHIN (call);                                                                \
       CUresult rc = find_pool (&charge, handle, named, stream, bytes);                             \
       if (rc != CUDA_SUCCESS)                                                                      \

@@ -100,23 +100,26 @@ get_info_slowly (size_t *free_bytes, size_t *total)
       && show_look (gpu, free_bytes, total))
     {
       /* Fewer than the thread has asked for within this tick already.  */
-      vcuda_current.unclocked_run = (uint8_t) (2 * vcuda_current.unclocked_run + 1);
-      if (vcuda_current.unclocked_run > MOST_UNCLOCKED)
-        vcuda_current.unclocked_run = MOST_UNCLOCKED;
-      vcuda_current.unclocked = vcuda_current.unclocked_run;
+      struct vcuda_current *current = &vcuda_thread ()->current;
+      current->unclocked_run = (uint8_t) (2 * current->unclocked_run + 1);
+      if (current->unclocked_run > MOST_UNCLOCKED)
+        current->unclocked_run = MOST_UNCLOCKED;
+      current->unclocked = current->unclocked_run;
       return CUDA_SUCCESS;
     }
-  vcuda_current.unclocked = vcuda_current.unclocked_run = 0;
+  struct vcuda_current *current = &vcuda_thread ()->current;
+  current->unclocked = current->unclocked_run = 0;
   return look (gpu, free_bytes, total);
 }
 
 CUresult
 vcuda_cuMemGetInfo_v2 (size_t *free_bytes, size_t *total)
 {
-  if (vcuda_current_known () && vcuda_current.unclocked && free_bytes && total
-      && show_look (vcuda_current.gpu, free_bytes, total))
+  struct vcuda_current *current = vcuda_current_known ();
+  if (current && current->unclocked && free_bytes && total
+      && show_look (current->gpu, free_bytes, total))
     {
-      vcuda_current.unclocked--;
+      current->unclocked--;
       return CUDA_SUCCESS;
     }
   return get_info_slowly (free_bytes, total);

@@ -92,7 +92,7 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
     device = prop->location.id;
   else if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
     device = prop->location.localized.deviceId;
-  if (vcuda_inside || device < 0)
+  if (vcuda_thread ()->in_driver || device < 0)
     return real.cuMemCreate (handle, bytes, prop, flags); /* host memory, or an error */
   int gpu = vcuda_gpu_of_device (device);
   CUresult rc = vcuda_reserve (gpu, bytes);

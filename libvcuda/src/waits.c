@@ -52,7 +52,7 @@ vcuda_meter_settle (CUcontext context)
 uint64_t
 vcuda_wait_begin (void)
 {
-  return vcuda_credit.joined ? vcuda_now () : 0;
+  return vcuda_thread ()->credit.joined ? vcuda_now () : 0;
 }
 
 static void
@@ -87,10 +87,10 @@ busy_of_process (int gpu)
 void
 vcuda_wait_end (uint64_t began)
 {
-  struct vcuda_credit *credit = &vcuda_credit;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   CUcontext context;
   int gpu;
-  vcuda_current.unclocked = 0; /* time has passed */
+  vcuda_thread ()->current.unclocked = 0; /* time has passed */
   vcuda_pools_waited ();
   uint64_t now = began ? vcuda_now () : 0;
   int64_t charged = credit->waited - credit->ns;

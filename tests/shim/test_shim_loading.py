@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 
 import pytest
 
-from shim.guest import BUILD, GIB, NVIDIA_SMI, WORKLOAD, Guest, share
+from shim.guest import BUILD, GIB, MIB, NVIDIA_SMI, SHIM, WORKLOAD, Guest, share
 from vcuda_oci import pages
 
 CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
@@ -168,3 +170,61 @@ def test_a_page_of_the_first_host_of_this_version_serves_this_shim(host, new_gue
     with open(path, "r+b") as file:
         file.write(then)
     assert guest.json(client("storm"), "1", "1", str(GIB // 4), "1") == [4]
+
+
+# Opens the libraries of the folder, the large ones first, until the loader has no static TLS for
+# either. Only then is libcuda opened, by cuInit.
+WITHOUT_STATIC_TLS = """
+import ctypes, glob, json, sys, threading
+from cuda.bindings import driver as cu
+refused = []
+for size in ("256", "8"):
+    for path in glob.glob(f"{sys.argv[1]}/{size}-*"):
+        try:
+            ctypes.CDLL(path)
+        except OSError as error:
+            assert "static TLS" in str(error), error
+            refused.append(size)
+            break
+assert refused == ["256", "8"], refused
+def must(answer):
+    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+must(cu.cuInit(0))
+device = must(cu.cuDeviceGet(0))
+context = must(cu.cuDevicePrimaryCtxRetain(device))
+answers = []
+def allocate():
+    must(cu.cuCtxSetCurrent(context))
+    answers.append(cu.cuMemAlloc(400 << 20)[0].name)
+allocate()
+for _ in range(2):
+    thread = threading.Thread(target=allocate)
+    thread.start()
+    thread.join()
+print(json.dumps([answers, must(cu.cuMemGetInfo())[0]]))
+"""
+
+
+def test_the_limit_holds_where_other_libraries_used_up_static_tls(host, new_guest, tmp_path):
+    source = tmp_path / "used.c"
+    source.write_text("__thread char used[SIZE]; char *use (void) { return used; }\n")
+    for size in ("256", "8"):
+        first = tmp_path / f"{size}-0"
+        command = ["gcc", "-shared", "-fPIC", "-ftls-model=initial-exec", f"-DSIZE={size}"]
+        subprocess.run([*command, "-o", str(first), str(source)], check=True)
+        for number in range(1, 64):
+            shutil.copy(first, tmp_path / f"{size}-{number}")
+    answers, free = new_guest(share(host.uuids[0], GIB)).python(WITHOUT_STATIC_TLS, str(tmp_path))
+    assert answers == ["CUDA_SUCCESS", "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"]
+    assert free == GIB - 800 * MIB
+
+
+def test_the_shim_asks_for_no_static_tls(built):
+    command = ["readelf", "--dynamic", "--relocs", "--program-headers", "--version-info", "--wide"]
+    shown = subprocess.run([*command, SHIM], check=True, capture_output=True, text=True).stdout
+    assert re.search(r"^ +TLS ", shown, re.MULTILINE)
+    assert len(re.findall("R_X86_64_TLSDESC ", shown)) == 1
+    assert "STATIC_TLS" not in shown
+    assert "TPOFF" not in shown
+    assert "GLIBC_ABI_GNU2_TLS" not in shown  # a version that no glibc before 2.42 has
