@@ -1,15 +1,15 @@
-"""Refuses code that acts unsafely on what a container, or another user of the host, can reach.
+"""Refuses code that reaches files unsafely: what a container or another user of the host can reach.
 
 `oci/vcuda_oci/guest/` has the safe forms. Outside of it these are refused:
 
+- each use of files by path (file_uses.py, c_file_uses.py) that guest_access.toml does not name,
+  with the place that its paths are in and why nobody but root can lead them elsewhere
+- an entry there that nothing uses any more
 - a path below /proc/<pid>/fd, root, cwd or map_files: it can be another file with each look
-- os.truncate, chown, chmod, utime, setxattr, removexattr: by path, not by a checked descriptor
-- a call that opens or stats a path in a function that names a usage or limits page
-- os.open that can wait for a file lease or a FIFO: without O_NONBLOCK, O_PATH, O_DIRECTORY, O_CREAT
-- flock and lockf that can wait for ever: without LOCK_NB
 - the kernel's tables in /proc, which hold names that users choose, and anything there read as text
+- a lock that can wait for ever: without LOCK_NB
 
-Usage: guest_access.py FOLDER...
+Usage: guest_access.py FOLDER..., of all packages
 """
 
 from __future__ import annotations
@@ -18,32 +18,31 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Union
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import c_file_uses
+import file_uses
+import tomllib  # type: ignore[import-not-found, unused-ignore]
+from file_uses import Use
 
 _GUEST = "/vcuda_oci/guest/"
-# These change what only root can reach: the engines' configuration, and what they have just made in
-# a folder of root's.
-_MAY_CHANGE_BY_PATH = (
-    "vcuda_hook/engine_file.py",
-    "vcuda_plugin/http_child.py",
-    "vcuda_plugin/pod_lookup.py",
-    "vcuda_plugin/scheduler/certificates.py",
-)
+_TABLE_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest_access.toml")
 
-_OF_A_PROCESS = re.compile(r"/proc/(?!self/)[^/]+/(fd|root|cwd|map_files)\b|\}/(fd|map_files)/")
-_CHANGES = {"truncate", "chown", "lchown", "chmod", "utime", "setxattr", "removexattr"}
-_LOOKS = {"os.open", "open", "os.stat", "os.lstat", "files.read", "files.replace"}
-_PAGE = re.compile(r"/(usage|limits)$")
+_OF_A_PROCESS = re.compile(
+    r"/proc/(?!self/)[^/]+/(fd|root|cwd|map_files)\b|\}/(fd|map_files)/|\}/\{\}/(root|cwd)\b"
+)
 _TABLES = "cgroup|mountinfo|mounts|maps|smaps|status|comm|[ug]id_map"
 _TABLE_OPENED = re.compile(rf"(^|\}}/|^/proc/.*/)({_TABLES})$")
 _TABLE = re.compile(rf"^/proc/[^/]+/({_TABLES})$")
-_NO_WAIT = ("O_NONBLOCK", "O_PATH", "O_DIRECTORY", "O_CREAT", "os.devnull")
 
 _USE_TABLES = "a table of the kernel's; use vcuda_oci.guest.kernel_tables"
+_HINT = (
+    "use vcuda_oci.guest if a container or another user can reach it, "
+    "else list it in packaging/checks/guest_access.toml"
+)
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 
 class Fault(NamedTuple):
@@ -51,30 +50,69 @@ class Fault(NamedTuple):
     what: str
 
 
-def faults(source: str, path: str) -> list[Fault]:
-    """What is unsafe in the module at `path`."""
+class Allowed:
+    """What guest_access.toml says: (module, function) and the names that may be used there."""
+
+    def __init__(self, places: dict[str, dict[str, str]]) -> None:
+        self._names: dict[tuple[str, str], set[str]] = {}
+        self._unused: set[tuple[str, str]] = set()
+        for place in places.values():
+            for module, entry in place.items():
+                if module == "why":
+                    continue
+                functions, _, names = (part.split() for part in entry.partition(":"))
+                for function in functions:
+                    self._names.setdefault((module, function), set()).update(names)
+                    self._unused.add((module, function))
+                self._unused.update((module, name) for name in names)
+
+    def faults(self, module: str, uses: Iterable[Use]) -> Iterator[Fault]:
+        for line, function, name in uses:
+            self._unused -= {(module, function), (module, name)}
+            if name not in self._names.get((module, function), ()):
+                yield Fault(line, f"{name} in {function} of {module}; {_HINT}")
+
+    def unused(self) -> list[str]:
+        return [f"{module}: {what} is not used there; remove it" for module, what in self._unused]
+
+
+def load() -> Allowed:
+    with open(_TABLE_FILE, "rb") as file:
+        return Allowed(tomllib.load(file))
+
+
+def faults(source: str, path: str, allowed: Allowed) -> list[Fault]:
+    """What is unsafe in the file at `path`, whose folders from its package on are its full name."""
     if _GUEST in path:
         return []
+    module = module_of(path)
+    if not path.endswith(".py"):
+        return list(allowed.faults(module, c_file_uses.uses(source)))
     tree = ast.parse(source)
-    _drop_docstrings(tree)
-    found = [*_paths_of_processes(tree), *_tables(tree), *_changes_by_path(tree, path)]
-    for function in ast.walk(tree):
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found += _opens(function)
-    return sorted(set(found))
+    nodes = list(ast.walk(tree))
+    _drop_docstrings(nodes)
+    found = [*_paths_of_processes(nodes), *_tables(nodes), *_split_lines(nodes), *_locks(nodes)]
+    return sorted({*found, *allowed.faults(module, file_uses.uses(tree, module))})
 
 
-def _paths_of_processes(tree: ast.AST) -> Iterator[Fault]:
-    for node in ast.walk(tree):
+def module_of(path: str) -> str:
+    if not path.endswith(".py"):
+        return "/".join(path.split("/")[-2:])
+    parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    return ".".join(parts[next(at for at, part in enumerate(parts) if part in file_uses.OURS) :])
+
+
+def _paths_of_processes(nodes: Iterable[ast.AST]) -> Iterator[Fault]:
+    for node in nodes:
         if isinstance(node, ast.expr) and _OF_A_PROCESS.search(_text(node)):
             yield Fault(node.lineno, "a path below /proc/<pid>; use vcuda_oci.guest.process")
 
 
-def _tables(tree: ast.AST) -> Iterator[Fault]:
-    for node in ast.walk(tree):
+def _tables(nodes: Sequence[ast.AST]) -> Iterator[Fault]:
+    for node in nodes:
         if isinstance(node, ast.expr) and _TABLE.search(_text(node)):
             yield Fault(node.lineno, _USE_TABLES)
-    for call in _calls(tree):
+    for call in _calls(nodes):
         name, first = ast.unparse(call.func), _text(call.args[0]) if call.args else ""
         if name in ("open", "os.open", "files.read") and _TABLE_OPENED.search(first):
             yield Fault(call.lineno, _USE_TABLES)
@@ -82,12 +120,24 @@ def _tables(tree: ast.AST) -> Iterator[Fault]:
             yield Fault(
                 call.lineno, "text of /proc, where a name can end a line; open it with 'rb'"
             )
-    functions = (node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS))
-    for function in functions:
-        names_proc = any(_text(node).startswith("/proc/") for node in ast.walk(function))
-        for call in _calls(function) if names_proc else ():
+
+
+def _split_lines(nodes: Sequence[ast.AST]) -> Iterator[Fault]:
+    if not any(_text(node).startswith("/proc/") for node in nodes):
+        return
+    for function in (node for node in nodes if isinstance(node, _FUNCTIONS)):
+        inner = list(ast.walk(function))
+        names_proc = any(_text(node).startswith("/proc/") for node in inner)
+        for call in _calls(inner) if names_proc else ():
             if ast.unparse(call.func).endswith(".splitlines"):
                 yield Fault(call.lineno, "splitlines of /proc; split at line feeds alone")
+
+
+def _locks(nodes: Iterable[ast.AST]) -> Iterator[Fault]:
+    for call in _calls(nodes):
+        name = ast.unparse(call.func)
+        if name.endswith(("flock", "lockf")) and "LOCK_NB" not in ast.unparse(call):
+            yield Fault(call.lineno, f"{name} can wait for ever; use vcuda_oci.own_lock")
 
 
 def _is_binary(call: ast.Call) -> bool:
@@ -95,30 +145,8 @@ def _is_binary(call: ast.Call) -> bool:
     return any("b" in _text(word) for word in words)
 
 
-def _changes_by_path(tree: ast.AST, path: str) -> Iterator[Fault]:
-    for call in _calls(tree):
-        name = ast.unparse(call.func)
-        if name[:3] == "os." and name[3:] in _CHANGES and not path.endswith(_MAY_CHANGE_BY_PATH):
-            first = ast.unparse(call.args[0])
-            if first != "fd":
-                yield Fault(call.lineno, f"{name} by path; use a descriptor that was checked")
-
-
-def _opens(function: _Function) -> Iterator[Fault]:
-    source = ast.unparse(function)
-    names_a_page = any(_PAGE.search(_text(node)) for node in ast.walk(function))
-    for call in _calls(function):
-        name = ast.unparse(call.func)
-        if names_a_page and name in _LOOKS:
-            yield Fault(call.lineno, f"{name} of a page; use vcuda_oci.guest.page_file")
-        if name == "os.open" and not any(flag in source for flag in _NO_WAIT):
-            yield Fault(call.lineno, "os.open can wait for a lease or a FIFO; add O_NONBLOCK")
-        if name in ("fcntl.flock", "fcntl.lockf") and "LOCK_NB" not in ast.unparse(call):
-            yield Fault(call.lineno, f"{name} can wait for ever; use vcuda_oci.own_lock")
-
-
-def _calls(tree: ast.AST) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
+    return (node for node in nodes if isinstance(node, ast.Call))
 
 
 def _text(node: ast.AST) -> str:
@@ -130,25 +158,27 @@ def _text(node: ast.AST) -> str:
     return ""
 
 
-def _drop_docstrings(tree: ast.AST) -> None:
-    for node in ast.walk(tree):
+def _drop_docstrings(nodes: Iterable[ast.AST]) -> None:
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            node.value = ast.copy_location(ast.Constant(None), node.value)
+            node.value.value = None
 
 
 def main(folders: Sequence[str]) -> int:
-    count = 0
+    allowed = load()
+    lines = []
     for folder in folders:
-        for place, _, names in os.walk(folder):
+        for place, _, names in sorted(os.walk(folder)):
             for name in sorted(names):
                 path = os.path.join(place, name)
-                if not name.endswith(".py"):
-                    continue
-                with open(path, encoding="utf-8") as file:
-                    for fault in faults(file.read(), path):
-                        print(f"{path}:{fault.line}: {fault.what}", file=sys.stderr)
-                        count += 1
-    return 1 if count else 0
+                if name.endswith((".py", ".c", ".h")):
+                    with open(path, encoding="utf-8") as file:
+                        found = faults(file.read(), path, allowed)
+                    lines += [f"{path}:{fault.line}: {fault.what}" for fault in found]
+    lines += [f"{_TABLE_FILE}: {line}" for line in sorted(allowed.unused())]
+    for line in lines:
+        print(line, file=sys.stderr)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

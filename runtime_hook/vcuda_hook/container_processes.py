@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LIBCUDA = re.compile(r"(.*/)?libcuda\.so(\.[^/]*)?|" + re.escape(names.GUEST_CUDA))
 _STATE_SECONDS = 10
+_MOST_LIBCUDAS = 16
 
 
 class Process:
@@ -70,8 +71,9 @@ def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
 def look(pid: int, proc: str = "/proc") -> Process:
     """Raises OSError: it is gone, or not to be looked at."""
     foreign = ""
-    for path, file in _libcudas(pid, proc):
-        if shim_mark.read(file):
+    # A program has the shim's and the driver's; the rest of very many is not read.
+    for (path, file), _ in zip(_libcudas(pid, proc), range(_MOST_LIBCUDAS)):
+        if shim_mark.said_by(process.read_mapped(file, shim_mark.MOST_BYTES)):
             foreign = ""
             break
         foreign = foreign or path

@@ -60,10 +60,10 @@ def look(allocation: Allocation) -> Container:
     for pid in pids:
         try:
             process = container_processes.look(pid)
-        except PermissionError:
-            container.hidden = True
-        except OSError:
+        except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
+        except OSError:
+            container.hidden = True
         else:
             container.processes += [process] if process.foreign else []
     return container

@@ -7,7 +7,7 @@ import os
 from vcuda_oci import names, pages
 
 _BEGIN = b"\0vcuda shim, "
-_MOST_BYTES = 32 << 20  # the shim is a tenth of that, the driver's libcuda much more
+MOST_BYTES = 32 << 20  # the shim is a tenth of that, the driver's libcuda much more
 
 
 def expected() -> str:
@@ -16,14 +16,16 @@ def expected() -> str:
 
 
 def read(path: str) -> str:
-    """What the file at `path`, links followed, says of itself; "": it is not the shim.
+    """What the host's file at `path`, links followed, says of itself; "": it is not the shim.
 
     Raises OSError.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(fd, "rb") as file:
-        if os.fstat(fd).st_size > _MOST_BYTES:
-            return ""
-        content = file.read(_MOST_BYTES)
+        return "" if os.fstat(fd).st_size > MOST_BYTES else said_by(file.read(MOST_BYTES))
+
+
+def said_by(content: bytes) -> str:
+    """The same of what a file holds."""
     _, begin, rest = content.partition(_BEGIN)
     return rest[:64].partition(b"\0")[0].decode("ascii", "replace") if begin else ""

@@ -26,12 +26,12 @@ _DEVICE_AT = 136
 
 
 class File:
-    """device, inode: as os.stat tells them. links: its names. blocks: of 512 bytes."""
+    """device, inode, size: as os.stat tells them. links: its names. blocks: of 512 bytes."""
 
     def __init__(self, answer: bytes) -> None:
-        _, _, _, links, _, _, mode, _, inode, _, blocks, _ = _STATX.unpack_from(answer)
+        _, _, _, links, _, _, mode, _, inode, size, blocks, _ = _STATX.unpack_from(answer)
         major, minor = struct.unpack_from("=II", answer, _DEVICE_AT)
-        self.device, self.inode = os.makedev(major, minor), inode
+        self.device, self.inode, self.size = os.makedev(major, minor), inode, size
         self.links, self.blocks, self.is_regular = links, blocks, stat.S_ISREG(mode)
 
 
@@ -113,6 +113,27 @@ def _is(link: str, device: int, inode: int) -> bool:
 def mapped_file(pid: int | str, mapping: kernel_tables.Mapping, proc: str = "/proc") -> str:
     """The link to what is mapped there, to be pinned."""
     return f"{proc}/{pid}/map_files/{mapping.link}"
+
+
+def read_mapped(link: str, most: int) -> bytes:
+    """A mapped file; b"": of more than `most` bytes, of another kind, or a process holds a lease on
+    it. Raises OSError: it is unmapped."""
+    with Pinned(link) as file:
+        status = file.status()
+        if not status.is_regular or status.size > most:
+            return b""
+        try:
+            fd = file.open(os.O_RDONLY)
+        except BlockingIOError:
+            return b""
+    try:
+        chunks = []
+        while most > 0 and (chunk := os.read(fd, min(most, 1 << 20))):
+            chunks.append(chunk)
+            most -= len(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(fd)
 
 
 def open_folder(pid: int) -> int:

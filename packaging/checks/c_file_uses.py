@@ -1,0 +1,40 @@
+"""Finds each use of files by path in a C file: the C library's functions that take one.
+
+Unlike in Python this is a list of what is looked for; a function is known by its name in column 1,
+as clang-format lays it out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from file_uses import Use
+
+_TAKES_A_PATH = """
+    access bind chdir chmod chown chroot connect creat execl execle execlp execv execve execvp
+    execvpe faccessat fchmodat fchownat flock fopen freopen fstatat fts_open futimesat getxattr
+    inotify_add_watch lchown lgetxattr link linkat listxattr llistxattr lockf lremovexattr lsetxattr
+    lstat mkdir mkdirat mkfifo mkfifoat mknod mknodat mkostemp mkstemp mount name_to_handle_at nftw
+    open openat openat2 opendir popen posix_spawn readlink readlinkat realpath remove removexattr
+    rename renameat renameat2 rmdir scandir setxattr shm_open stat statfs statvfs statx symlink
+    symlinkat syscall system truncate umount umount2 unlink unlinkat utime utimensat utimes
+"""
+_CALL = re.compile(rf"(?<![\w.>])({'|'.join(_TAKES_A_PATH.split())})\)? \(")
+_FUNCTION = re.compile(r"(\w+) \(")
+_NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+
+
+def uses(source: str) -> Iterator[Use]:
+    """function: "<file>" outside of each."""
+    function = "<file>"
+    code = _NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
+    for number, line in enumerate(code.split("\n"), 1):
+        begins = _FUNCTION.match(line)
+        if begins:
+            function = begins[1]
+        elif line.startswith("}"):
+            function = "<file>"
+        elif not line.startswith("#include"):
+            for call in _CALL.finditer(line):
+                yield Use(number, function, call[1])

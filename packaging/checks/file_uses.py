@@ -1,0 +1,148 @@
+"""Finds each use of files by path in a module: every name that can reach one, of Python's or ours.
+
+A name is followed through imports to its full name: `o.chmod` after `import os as o` is os.chmod.
+What is known to reach no file is listed; all else in a module that reaches files is a use, called
+or not, and so is the import of a module that is not listed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+OURS = ("vcuda_oci", "vcuda_hook", "vcuda_plugin")
+# Each name of these is a use, but for those below. Our helpers open what they are given.
+_REACHING = (
+    *("os", "io", "fcntl", "shutil", "tempfile", "glob", "pathlib", "posix", "builtins"),
+    *("importlib", "vcuda_oci.files", "vcuda_oci.own_lock"),
+)
+_HARMLESS_NAMES = {
+    "os": """
+        O_APPEND O_CLOEXEC O_CREAT O_DIRECTORY O_EXCL O_NOATIME O_NOFOLLOW O_NONBLOCK O_PATH
+        O_RDONLY O_RDWR O_WRONLY R_OK W_OK X_OK ST_NODEV ST_NOEXEC ST_NOSUID ST_RDONLY
+        POSIX_SPAWN_DUP2 POSIX_SPAWN_OPEN WNOHANG WIFSIGNALED WTERMSIG devnull
+        close dup dup2 fchmod fdopen fstat fsync ftruncate isatty memfd_create pipe
+        posix_fallocate pread pwrite read set_blocking write get_terminal_size
+        _exit fork getcwd getegid geteuid getpid getppid kill killpg pidfd_open setgroups
+        setpgid setresgid setresuid setsid umask waitpid waitstatus_to_exitcode
+        environ environ.get fsdecode fsencode major makedev minor stat_result strerror
+        terminal_size uname""",
+    "os.path": "abspath basename dirname isabs join normpath relpath sameopenfile samestat split",
+    "fcntl": "LOCK_EX LOCK_NB F_GETFD F_SETFD",
+    "shutil": "get_terminal_size",
+}
+_HARMLESS = frozenset(
+    f"{module}.{name}" for module, names in _HARMLESS_NAMES.items() for name in names.split()
+)
+# Other modules that may be imported: each name of theirs is harmless, but for those that follow.
+_PLAIN_NAMES = """
+    __future__ _json _signal argparse ast asyncio base64 bisect calendar collections contextlib csv
+    ctypes dataclasses datetime difflib email errno fnmatch fractions functools gc google grpc h11
+    hashlib heapq html httptools ipaddress itertools json kubernetes logging marshal math numpy
+    orjson prometheus_client random re resource secrets select signal socket ssl stat struct
+    subprocess sys termios threading time traceback tty types typing urllib urllib3 uuid uvicorn
+    uvloop vcuda_oci vcuda_hook vcuda_plugin"""
+_PLAIN = frozenset(_PLAIN_NAMES.split())
+_NOT_PLAIN = (
+    *("asyncio.open_unix_connection", "asyncio.start_unix_server", "ctypes.CDLL", "ctypes.PyDLL"),
+    *("ctypes.cdll", "ctypes.pythonapi", "ctypes.util", "logging.FileHandler", "numpy.fromfile"),
+    *("numpy.load", "numpy.memmap", "socket.AF_UNIX", "sys.modules", "types.CodeType"),
+    "types.FunctionType",
+)
+_BUILTINS = ("open", "eval", "exec", "compile", "globals", "vars", "__import__", "__builtins__")
+# A process's folder in /proc. What the kernel itself names there is no process's.
+_OF_PROCESSES = re.compile(r"^/proc/?($|[{%])")
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+class Use(NamedTuple):
+    """function: with its class and outer functions, as A.f; "<module>": outside of each."""
+
+    line: int
+    function: str
+    name: str
+
+
+def uses(tree: ast.Module, module: str) -> list[Use]:
+    """module: its full name. A test says what counts."""
+    finder = _Finder(tree, module)
+    finder.look(tree, "<module>")
+    return sorted(finder.found)
+
+
+class _Finder:
+    def __init__(self, tree: ast.AST, module: str) -> None:
+        self.found: set[Use] = set()
+        # A name can be imported as several things, in several functions.
+        self._names = {name: {name} for name in _BUILTINS}
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                for name, whole in _imported(node, module):
+                    self._names.setdefault(name, set()).add(whole)
+
+    def look(self, node: ast.AST, function: str) -> None:
+        if isinstance(node, _SCOPES):
+            function = node.name if function == "<module>" else f"{function}.{node.name}"
+        if isinstance(node, (ast.Attribute, ast.Name)):
+            names = self._full_names(node)
+            self._add(node.lineno, function, filter(_is_use, names))
+            if names:
+                return  # what is before the last dot is no use of its own
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            imported = (name for _, name in _imported(node, "."))
+            self._add(node.lineno, function, filter(_is_unknown, imported))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = ["/proc/<pid>"] if _OF_PROCESSES.search(node.value) else []
+            self._add(node.lineno, function, names)
+        for child in ast.iter_child_nodes(node):
+            self.look(child, function)
+
+    def _add(self, line: int, function: str, names: Iterable[str]) -> None:
+        self.found.update(Use(line, function, name) for name in names)
+
+    def _full_names(self, node: ast.expr) -> list[str]:
+        if isinstance(node, ast.Name):
+            return sorted(self._names.get(node.id, ()))
+        if isinstance(node, ast.Attribute):
+            return [f"{base}.{node.attr}" for base in self._full_names(node.value)]
+        return []
+
+
+def _imported(node: ast.Import | ast.ImportFrom, module: str) -> list[tuple[str, str]]:
+    """Each name that the statement gives the module, and the full name of what it is."""
+    if isinstance(node, ast.Import):
+        first = [alias.name.partition(".")[0] for alias in node.names if not alias.asname]
+        whole = [(alias.asname, alias.name) for alias in node.names if alias.asname]
+        return [*whole, *((name, name) for name in first)]
+    above = module.split(".")[: -node.level] if node.level else []
+    base = ".".join([*above, *([node.module] if node.module else [])])
+    return [(alias.asname or alias.name, f"{base}.{alias.name}") for alias in node.names]
+
+
+@functools.cache
+def _is_use(name: str) -> bool:
+    if name.partition(".")[0] in _BUILTINS:
+        return True
+    parts = name.split(".")
+    # Also by a module that has imported it: subprocess.os.chmod.
+    for at in range(len(parts)):
+        rest = ".".join(parts[at:])
+        if _is_below(rest, _REACHING):
+            return rest not in _HARMLESS
+        if _is_below(rest, _NOT_PLAIN):
+            return True
+    return False
+
+
+def _is_below(name: str, modules: Collection[str]) -> bool:
+    return any(name == module or name.startswith(module + ".") for module in modules)
+
+
+def _is_unknown(name: str) -> bool:
+    """Whether nothing is known of an imported module, or all of its names are imported at once."""
+    first = name.partition(".")[0]
+    return (bool(first) and not _is_below(first, (*_PLAIN, *_REACHING))) or name.endswith(".*")
