@@ -19,11 +19,11 @@ static bool
 is_file_of_host (int stream)
 {
   struct stat status;
-  struct statfs system;
+  struct statfs kind;
   if (fstat (stream, &status) != 0)
     return false; /* closed */
   if (S_ISFIFO (status.st_mode))
-    return fstatfs (stream, &system) != 0 || system.f_type != PIPE_MAGIC;
+    return fstatfs (stream, &kind) != 0 || kind.f_type != PIPE_MAGIC;
   return !S_ISSOCK (status.st_mode) && !isatty (stream);
 }
 

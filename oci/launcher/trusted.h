@@ -85,13 +85,13 @@ static bool
 is_trusted_folder (const char *folder, struct distrust *why)
 {
   struct stat status;
-  struct statvfs system;
+  struct statvfs options;
   if (stat (folder, &status) != 0)
     return broken (why, folder);
   if (!has_trusted_owner (folder, &status, why))
     return false;
   return (status.st_mode & S_ISVTX) || has_trusted_mode (folder, &status, why)
-         || (statvfs (folder, &system) == 0 && (system.f_flag & ST_RDONLY));
+         || (statvfs (folder, &options) == 0 && (options.f_flag & ST_RDONLY));
 }
 
 static void

@@ -20,7 +20,8 @@ _TAKES_A_PATH = """
     rename renameat renameat2 rmdir scandir setxattr shm_open stat statfs statvfs statx symlink
     symlinkat syscall system truncate umount umount2 unlink unlinkat utime utimensat utimes
 """
-_CALL = re.compile(rf"(?<![\w.>])({'|'.join(_TAKES_A_PATH.split())})\)? \(")
+# Not a structure of that name, or a field.
+_CALL = re.compile(rf"(?<![\w.>])(?<!struct )({'|'.join(_TAKES_A_PATH.split())})\b")
 _FUNCTION = re.compile(r"(\w+) \(")
 _NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 OURS = ("vcuda_oci", "vcuda_hook", "vcuda_plugin")
@@ -48,10 +48,13 @@ _PLAIN_NAMES = """
 _PLAIN = frozenset(_PLAIN_NAMES.split())
 _NOT_PLAIN = (
     *("asyncio.open_unix_connection", "asyncio.start_unix_server", "ctypes.CDLL", "ctypes.PyDLL"),
-    *("ctypes.cdll", "ctypes.pythonapi", "ctypes.util", "logging.FileHandler", "numpy.fromfile"),
-    *("numpy.load", "numpy.memmap", "socket.AF_UNIX", "sys.modules", "types.CodeType"),
-    "types.FunctionType",
+    *("ctypes.cdll", "ctypes.pythonapi", "ctypes.util", "argparse.FileType", "logging.FileHandler"),
+    *("logging.config", "logging.handlers", "numpy.fromfile", "numpy.genfromtxt", "numpy.load"),
+    *("numpy.loadtxt", "numpy.memmap", "numpy.save", "numpy.savetxt", "numpy.savez"),
+    *("socket.AF_UNIX", "sys.modules", "types.CodeType", "types.FunctionType"),
 )
+# What leads from any function or module to the names that it sees.
+_LEADS_ON = ("__globals__", "__builtins__", "__self__", "__loader__")
 _BUILTINS = ("open", "eval", "exec", "compile", "globals", "vars", "__import__", "__builtins__")
 # A process's folder in /proc. What the kernel itself names there is no process's.
 _OF_PROCESSES = re.compile(r"^/proc/?($|[{%])")
@@ -77,6 +80,7 @@ def uses(tree: ast.Module, module: str) -> list[Use]:
 class _Finder:
     def __init__(self, tree: ast.AST, module: str) -> None:
         self.found: set[Use] = set()
+        self._module = module
         # A name can be imported as several things, in several functions.
         self._names = {name: {name} for name in _BUILTINS}
         for node in ast.walk(tree):
@@ -84,22 +88,36 @@ class _Finder:
                 for name, whole in _imported(node, module):
                     self._names.setdefault(name, set()).add(whole)
 
-    def look(self, node: ast.AST, function: str) -> None:
+    def look(self, node: ast.AST, function: str, in_class: bool = False) -> None:
         if isinstance(node, _SCOPES):
             function = node.name if function == "<module>" else f"{function}.{node.name}"
+            in_class = isinstance(node, ast.ClassDef)
         if isinstance(node, (ast.Attribute, ast.Name)):
             names = self._full_names(node)
             self._add(node.lineno, function, filter(_is_use, names))
             if names:
                 return  # what is before the last dot is no use of its own
+            if isinstance(node, ast.Attribute) and node.attr in _LEADS_ON:
+                self._add(node.lineno, function, [node.attr])
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            imported = (name for _, name in _imported(node, "."))
-            self._add(node.lineno, function, filter(_is_unknown, imported))
+            self._add(node.lineno, function, self._hidden_by(node, in_class))
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "getattr" and node.args:
+                names = [f"getattr({name})" for name in self._full_names(node.args[0])]
+                self._add(node.lineno, function, names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names = ["/proc/<pid>"] if _OF_PROCESSES.search(node.value) else []
             self._add(node.lineno, function, names)
         for child in ast.iter_child_nodes(node):
-            self.look(child, function)
+            self.look(child, function, in_class)
+
+    def _hidden_by(self, node: ast.Import | ast.ImportFrom, in_class: bool) -> Iterator[str]:
+        """What nobody could see any more in a name that this statement gives."""
+        for name, whole in _imported(node, self._module):
+            is_renamed = in_class or name != whole.rpartition(".")[2]
+            is_hidden = _is_use(whole) and (is_renamed or whole not in _REACHING)
+            if is_hidden or _is_unknown(whole):
+                yield whole
 
     def _add(self, line: int, function: str, names: Iterable[str]) -> None:
         self.found.update(Use(line, function, name) for name in names)
@@ -125,9 +143,9 @@ def _imported(node: ast.Import | ast.ImportFrom, module: str) -> list[tuple[str,
 
 @functools.cache
 def _is_use(name: str) -> bool:
-    if name.partition(".")[0] in _BUILTINS:
-        return True
     parts = name.split(".")
+    if parts[0] in _BUILTINS or any(part in (*_LEADS_ON, "__dict__") for part in parts):
+        return True
     # Also by a module that has imported it: subprocess.os.chmod.
     for at in range(len(parts)):
         rest = ".".join(parts[at:])
@@ -142,7 +160,7 @@ def _is_below(name: str, modules: Collection[str]) -> bool:
     return any(name == module or name.startswith(module + ".") for module in modules)
 
 
+@functools.cache
 def _is_unknown(name: str) -> bool:
-    """Whether nothing is known of an imported module, or all of its names are imported at once."""
-    first = name.partition(".")[0]
-    return (bool(first) and not _is_below(first, (*_PLAIN, *_REACHING))) or name.endswith(".*")
+    """Whether it is of a module that is not listed here, or all names of one."""
+    return name.endswith(".*") or not _is_below(name, (*_PLAIN, *_REACHING))
