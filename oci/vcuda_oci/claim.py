@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PPM_PER_PERCENT = 10_000
 # Who fills the file system goes on while room is made. Seen: one try in twenty came too late.
 _TRIES = 40
+# The search through the descriptors of all processes can take seconds.
+_SEARCH_EACH = 10
 _PAGE_POLICY = {
     policies.FIXED: pages.POLICY_FIXED,
     policies.ELASTIC: pages.POLICY_ELASTIC,
@@ -83,8 +85,12 @@ def claim(
             return _claim(ledger, host, owner, request, runtime, claimant, rules, decided, ended)
         except NoRoom:
             tries -= 1
-            if not tries or not ledger.make_room():
+            if not tries or not _free_space(ledger, tries % _SEARCH_EACH == 0):
                 raise
+
+
+def _free_space(ledger: Ledger, search: bool) -> bool:
+    return ledger.make_room(search) or (not search and ledger.make_room(True))
 
 
 def _claim(

@@ -5,7 +5,8 @@ words, each ended by NUL) and gets one back: "+" the bundle is as it has to be; 
 that refuses it; behind either NUL and the allocation's id, for the log; "?" or nothing: start
 Python. The poststop hook asks likewise: in place of the runtime "", then its name, the allocation's
 id and the container's state. A few processes wait for connections, so a slow claim holds up no
-other: to fork for each would cost twice what a claim does.
+other: to fork for each would cost twice what a claim does. One more process keeps containers' pages
+open (page_keeper), for as long as the socket is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import signal
 import socket
 import struct
+import time
 import traceback
 
 # All that a claim needs, so that no child has to import it.
@@ -35,6 +37,10 @@ from .errors import NotKnownYetError, VcudaError
 from .guest import page_file
 from .guest import process as guest_process
 from .ledger import LOCK_SECONDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAME = "door.sock"
 MOST_BYTES = 65536
@@ -67,6 +73,7 @@ class Door:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         gc.freeze()  # what is here now is shared with the workers for good
         self._workers: set[int] = set()
+        self._keeper, self._keeper_due = 0, 0.0
         try:
             self._fill_up()
         except BaseException:
@@ -88,9 +95,10 @@ class Door:
             raise VcudaError("was removed", self.path, "run 'vcuda serve' again")
 
     def close(self) -> None:
-        for pid in self._workers:
+        children = self._workers | ({self._keeper} - {0})
+        for pid in children:
             os.kill(pid, signal.SIGTERM)
-        for pid in self._workers:
+        for pid in children:
             os.waitpid(pid, 0)
         self._socket.close()
         if self._is_ours():
@@ -116,17 +124,18 @@ class Door:
             os.close(lock)
 
     def _fill_up(self) -> None:
-        """Replace the workers that have ended."""
+        """Replace the workers that have ended, and the page keeper."""
         ended = {pid for pid in self._workers if os.waitpid(pid, os.WNOHANG)[0]}
         self._workers -= ended
         while len(self._workers) < WORKERS:
             try:
-                self._workers.add(self._start_worker())
+                self._workers.add(_fork(self._serve_callers))
             except OSError as error:
                 if self._workers:
-                    return  # who is left answers until the next look around
+                    return  # those that are there answer until the next look around
                 what = f"no process can be started: {error.strerror}"
                 raise VcudaError(what, self.path, "raise the limits of the service") from error
+        self._keep_pages()
 
     def _is_ours(self) -> bool:
         try:
@@ -134,22 +143,29 @@ class Door:
         except OSError:
             return False
 
-    def _start_worker(self) -> int:
-        server = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                signal.signal(signal.SIGINT, signal.SIG_DFL)
-                handoff.may_hold = False  # other containers need this worker
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-                gc.disable()  # whoever asks does not wait for it: see _answer_next
-                while os.getppid() == server:
-                    self._answer_next()
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(0)
-        return pid
+    def _keep_pages(self) -> None:
+        if self._keeper and os.waitpid(self._keeper, os.WNOHANG)[0]:
+            self._keeper = 0
+        # One that fails at once is not started again and again.
+        if self._keeper or time.monotonic() < self._keeper_due:
+            return
+        self._keeper_due = time.monotonic() + _LOOK_AROUND_S
+        try:
+            self._keeper = _fork(self._keep_until_closed)
+        except OSError:
+            pass  # the next look around
+
+    def _keep_until_closed(self, server: int) -> None:
+        from .page_keeper import PageKeeper  # threads and more, which no claim needs
+
+        self._socket.close()
+        PageKeeper(os.path.dirname(self.path)).keep(server)
+
+    def _serve_callers(self, server: int) -> None:
+        handoff.may_hold = False  # other containers need this worker
+        gc.disable()  # whoever asks does not wait for it: see _answer_next
+        while os.getppid() == server:
+            self._answer_next()
 
     def _answer_next(self) -> None:
         try:
@@ -165,6 +181,22 @@ class Door:
             finally:
                 os.chdir("/")  # not to hold a file system that the caller wants to unmount
         gc.collect()  # of what was frozen nothing is looked at
+
+
+def _fork(work: Callable[[int], None]) -> int:
+    """The pid of a child that does this work, for the process of the pid that it is told."""
+    server = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            work(server)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    return pid
 
 
 def _answer(connection: socket.socket) -> bytes:

@@ -240,6 +240,15 @@ def check_shim() -> None:
         raise VcudaError("no libvcuda", SHIM, "install vcuda again, whole")
 
 
+def shims() -> list[str]:
+    """Files of the shim that containers see: this version's, and earlier ones'."""
+    try:
+        names = os.listdir(_LIBRARY)
+    except FileNotFoundError:
+        return []
+    return sorted({os.path.realpath(f"{_LIBRARY}/{name}") for name in names if ".so" in name})
+
+
 def host_of(settings: Config) -> Host:
     """The host's facts by these settings; raises VcudaError as host.load does."""
     cache = settings.state_dir + "/host.json"

@@ -116,6 +116,15 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
     return host
 
 
+def seen_by_containers(cache: str) -> list[str]:
+    """The driver's files that containers see, as the file `cache` has them; [] without one."""
+    found: Any = _kept(cache).get("driver")
+    if _files_key("", found) is None:
+        return []
+    tables = (found["libraries"], found["libraries_32_bit"], found["files"])
+    return sorted({path for table in tables for path in table.values()})
+
+
 def _add_extra_files(host: Host, extra_devices: Sequence[str]) -> None:
     for setting in extra_devices:
         for path in driver_files.EXTRA_FILES.get(setting, ()):

@@ -5,6 +5,7 @@
     <state>/containers/<id>/limits       what the shim reads
     <state>/containers/<id>/usage        what the shim writes
     <state>/containers/<id>/procfs/      what stands at its /proc/driver/nvidia
+    <state>/ended/                       usage pages of ended containers that a process still has
 
 A claim writes the pages first and the record last; a release removes the record first. Killed in
 between, either leaves a folder without a record, which the next `sweep` removes.
@@ -18,7 +19,7 @@ import os
 from . import allocation as records
 from . import events, files, names, own_lock, pages
 from .errors import VcudaError
-from .guest import page_file
+from .guest import ended_pages, page_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ _SUFFIX = ".json"
 class Ledger:
     """The records below `state_dir`.
 
-    Every method but `read`, `get`, `make_room`, `cut_back` and `tell` needs the lock.
+    Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`
+    and `tell` needs the lock.
     program: who changes it, as events tell.
     """
 
@@ -42,15 +44,13 @@ class Ledger:
         self.state_dir, self.program = state_dir, program
         self.allocations = state_dir + "/allocations"
         self.containers = state_dir + "/containers"
+        self.ended = state_dir + "/ended"
         self._lock_fd = -1
 
     def __enter__(self) -> Ledger:
         """Take the lock. Raises VcudaError: no such place, or another holds it for too long."""
         try:
-            for folder, mode in ((self.allocations, 0o700), (self.containers, 0o711)):
-                if not _has_mode(folder, mode):
-                    os.makedirs(self.state_dir, 0o755, exist_ok=True)
-                    page_file.make_folder(folder, mode)
+            self.make_folders()
             self._lock_fd = own_lock.acquire(self.state_dir + "/lock", LOCK_SECONDS)
         except BlockingIOError:
             raise VcudaError(
@@ -65,6 +65,14 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         os.close(self._lock_fd)
         self._lock_fd = -1
+
+    def make_folders(self) -> None:
+        """Those that are missing. Needs no lock. Raises OSError."""
+        folders = ((self.allocations, 0o700), (self.containers, 0o711), (self.ended, 0o700))
+        for folder, mode in folders:
+            if not _has_mode(folder, mode):
+                os.makedirs(self.state_dir, 0o755, exist_ok=True)
+                page_file.make_folder(folder, mode)
 
     def read(self) -> tuple[list[Allocation], list[tuple[str, str]]]:
         """Every whole record, and (path, reason) of each that is not.
@@ -109,8 +117,9 @@ class Ledger:
         try:
             self.close_folder(allocation)
             page_file.replace_page(folder + "/limits", limits, 0o444)
-            page_file.replace_page(
-                folder + "/usage", pages.empty_usage_page(), page_file.USAGE_MODE, pages.USAGE_SIZE
+            ended_pages.replace(
+                *(folder + "/usage", self.ended, pages.empty_usage_page()),
+                *(page_file.USAGE_MODE, pages.USAGE_SIZE),
             )
             self.record(allocation)
         except OSError as error:
@@ -118,14 +127,19 @@ class Ledger:
                 self._remove_pages(allocation.id)
             raise unwritable(self.state_dir, error) from error
 
-    def make_room(self) -> bool:
+    def make_room(self, search: bool) -> bool:
         """Take back what containers have taken of the file system beyond their pages; whether there
-        was anything. Without the lock: what containers hold can take its time."""
-        from .guest import left_open  # a full file system is rare
+        was anything. Without the lock: what containers hold can take its time.
 
-        # The slower first: whoever writes on fills what was freed again.
-        of_the_gone = left_open.cut_back(self.state_dir)
-        return bool(self.cut_back()) or of_the_gone
+        search: look through the descriptors of all processes too, for pages without a name.
+        """
+        found = ended_pages.cut(self.ended, 0)
+        if search:
+            from .guest import left_open  # a full file system is rare
+
+            # The slower before pages: a container that writes on fills what was freed again.
+            found = left_open.cut_back(self.state_dir) or found
+        return bool(self.cut_back()) or found
 
     def close_folder(self, allocation: Allocation) -> None:
         """Give the folder of its pages the mode that it has today. Raises OSError."""
@@ -148,7 +162,7 @@ class Ledger:
         Needs no lock. One page that cannot be opened, as it is leased, keeps no other from it.
         """
         cut = []
-        for id in self._folders():
+        for id in self.ids_of_pages():
             try:
                 if page_file.put_back(f"{self.containers}/{id}/usage", pages.USAGE_SIZE):
                     cut.append(id)
@@ -156,7 +170,13 @@ class Ledger:
                 continue  # released meanwhile, or leased: the next time
         return cut
 
-    def _folders(self) -> list[str]:
+    def cut_ended(self) -> None:
+        """Take back what processes added to pages of ended containers, and remove those that no
+        process has any more. Needs no lock."""
+        ended_pages.cut(self.ended, pages.USAGE_SIZE)
+
+    def ids_of_pages(self) -> list[str]:
+        """Of those that have pages, with a record or without."""
         try:
             return os.listdir(self.containers)
         except FileNotFoundError:
@@ -173,8 +193,13 @@ class Ledger:
         self._remove_pages(id)
 
     def _remove_pages(self, id: str) -> None:
+        folder = f"{self.containers}/{id}"
         try:
-            page_file.remove_pages(f"{self.containers}/{id}")
+            ended_pages.retire(folder + "/usage", self.ended, pages.USAGE_SIZE)
+        except OSError:
+            pass  # frozen and leased, so that it cannot be removed either
+        try:
+            page_file.remove_pages(folder)
         except OSError:
             pass  # without a record the folder counts for nothing; the next sweep removes it
 
@@ -191,6 +216,7 @@ class Ledger:
         for id in os.listdir(self.containers):
             if id not in kept:
                 self._remove_pages(id)
+        self.cut_ended()
         for name in os.listdir(self.allocations):
             if not name.endswith(_SUFFIX):
                 files.remove(f"{self.allocations}/{name}")

@@ -79,6 +79,7 @@ def sweep(known: Records) -> list[str]:
     if os.path.isdir(ledger.containers):
         for id in ledger.cut_back():
             _log.warning("%s: its usage page was longer than it is made; cut back", id)
+        ledger.cut_ended()
     records = known.read()[0]
     suspects = {
         record.id

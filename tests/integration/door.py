@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from integration.private_host import PrivateHost, wait_until
 from integration.product import Product
-from vcuda_oci import door
+from vcuda_oci import door, page_keeper
 
 LOG = "door.log"
 
@@ -40,7 +40,8 @@ class Door:
         wait_until(lambda: len(self.workers()) == door.WORKERS, f"its workers, see {LOG}")
 
     def workers(self) -> list[int]:
-        return children(self.pid)
+        """Without the page keeper."""
+        return [pid for pid in children(self.pid) if name_of(pid) != page_keeper.NAME]
 
     def use(self) -> dict[int, Use]:
         """Of the server and each worker, by pid."""
@@ -65,6 +66,15 @@ class Door:
     def _await_end(workers: list[int]) -> None:
         left = "workers of vcuda serve to end"
         wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers), left)
+
+
+def name_of(pid: int) -> str:
+    """As ps names it; "": it has ended."""
+    try:
+        with open(f"/proc/{pid}/comm") as name:
+            return name.read().rstrip("\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def children(pid: int) -> list[int]:

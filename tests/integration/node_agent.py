@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from integration.door import name_of
 from integration.kubelet import Kubelet
 from integration.private_host import wait_until
 from shim.softgpu_host import BUILT, SoftGpu
@@ -28,15 +29,6 @@ def only_child(pid: int) -> int:
     wait_until(lambda: len(children_of(pid)) == 1, f"the only child of pid {pid}")
     (child,) = children_of(pid)
     return child
-
-
-def name_of(pid: int) -> str:
-    """As ps and top name it; "": it has ended."""
-    try:
-        with open(f"/proc/{pid}/comm") as name:
-            return name.read().rstrip("\n")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
 
 
 class AgentNode:

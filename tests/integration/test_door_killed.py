@@ -76,6 +76,7 @@ def served(
     assert sorted(left) == [
         "allocations",
         "containers",
+        "ended",
         "host.json",
         "lock",
     ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from integration.door import Door as ClaimSocket
 from integration.doors import FILL, FILLED, KINDS, MAIN_DOORS, WRAPPER, Door, filled, user_namespace
 from integration.engines.base import Engine, Wanted, wait_until
 from integration.product import MIB, REPOSITORY
@@ -235,6 +236,17 @@ def test_a_container_that_leases_its_page_holds_up_no_command(door: Door, contai
         assert is_leased(inode)
     told = {entry["id"]: entry["usage"] for entry in listed}
     assert (told[container + "-other"], told[hostile]) == ("told", "unreadable")
+
+
+@pytest.mark.parametrize("door", ["runc-v1-wrapper"], indirect=True)
+def test_where_pages_are_kept_open_a_container_gets_no_lease(door: Door, container: str) -> None:
+    socket = ClaimSocket(door.engine.host, door.product, door.product.state_dir(door.engine))
+    script = f"until timeout 1 hold-lease {USAGE}; [ $? = 1 ]; do :; done; echo refused"
+    try:
+        result = door.run(door.asked(container, "sh", "-c", script))
+    finally:
+        socket.close()
+    assert (result.stdout, result.rc) == ("refused\n", 0)
 
 
 def is_leased(inode: str) -> bool:

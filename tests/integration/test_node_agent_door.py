@@ -17,6 +17,7 @@ from shim.softgpu_host import BUILT, SoftGpu
 from unit.ground import shares_of
 from unit.installed import Installed
 from unit.runtime_node import Node, asking
+from unit.test_page_keeper import page_can_be_leased
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,17 @@ def test_the_agent_takes_over_from_the_resident_process_and_leaves_the_door_to_a
         until(lambda: os.path.exists(box.ledger.state_dir + "/door.sock"))
         assert box.create(asking(), id="third") == (0, "")
     assert (set(shares_of(box.ledger)), python_starts(box)) == ({"first", "second", "third"}, 0)
+
+
+def test_while_the_agent_runs_no_page_of_a_container_can_be_leased(
+    box: Node, new_agent: Callable[[], Agent]
+) -> None:
+    assert box.create(asking(), id="first") == (0, "")
+    assert page_can_be_leased(box, "first")
+    new_agent()
+    until(lambda: not page_can_be_leased(box, "first"))
+    assert box.create(asking(), id="second") == (0, "")
+    until(lambda: not page_can_be_leased(box, "second"))
 
 
 def test_a_door_that_dies_is_opened_again(box: Node, new_agent: Callable[[], Agent]) -> None:

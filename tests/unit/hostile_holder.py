@@ -1,4 +1,4 @@
-"""Processes that hold leases and locks on files and give up none of them."""
+"""Processes that hold leases and locks on files and give up none of them, or take them anew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 # A lease is told of by SIGIO, which is ignored. Locks come from the end of the file to its
 # beginning: so the kernel finds the place of each at once. 37 is F_OFD_SETLK.
 _HOLD = """
-import fcntl, os, signal, struct, sys
+import fcntl, os, signal, struct, sys, time
 signal.signal(signal.SIGIO, signal.SIG_IGN)
 what, path, count, user = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 if what == "flock all":
@@ -22,6 +22,24 @@ if what == "write lease":
     fcntl.fcntl(os.open(path, os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)
 elif what == "read lease":
     fcntl.fcntl(os.open(path, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+elif what.endswith(" lease anew"):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
+    kind, flags = (fcntl.F_WRLCK, os.O_RDWR) if "write" in what else (fcntl.F_RDLCK, os.O_RDONLY)
+    fd = os.open(path, flags)
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, kind)
+    print("held", flush=True)
+    while True:
+        signal.sigwait([signal.SIGIO])
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        tries = 0
+        while True:
+            try:
+                fcntl.fcntl(fd, fcntl.F_SETLEASE, kind)
+                break
+            except BlockingIOError:
+                tries += 1
+                if tries > 1000:
+                    time.sleep(0.001)
 elif what == "flock":
     fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX)
 elif what == "flock all":
@@ -45,7 +63,8 @@ signal.pause()
 @contextlib.contextmanager
 def holding(what: str, path: str, count: int = 0, user: int = 0) -> Iterator[int]:
     """what: "write lease", "read lease", "flock", "flock all": of a folder's files and folders that
-    the user can open, or "locks": `count` of them, far behind the end.
+    the user can open, or "locks": `count` of them, far behind the end. "write lease anew", "read
+    lease anew": given up as soon as another process opens the file, and taken again.
 
     user: which one holds it; 0 is root, as in a container. The holder's pid.
     """

@@ -6,24 +6,28 @@ has to end well before.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from needed import cannot
 from unit.ground import GIB, ROOT, FakeRuntime, gpus, record, write
 from unit.hostile_holder import holding
 from unit.served import Served
+from unit.test_page_file import FLAGS, flags_of
 from vcuda_hook import usage
-from vcuda_oci import pages, pages_read
+from vcuda_oci import door, pages, pages_read
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
@@ -71,11 +75,27 @@ class World:
         return f"{self.ledger.containers}/hostile/{name}"
 
     def vcuda(self, *words: str) -> subprocess.CompletedProcess[str]:
-        sources = ":".join(f"{ROOT}/{part}" for part in ("oci", "runtime_hook", "plugin"))
-        command = [sys.executable, "-IBc", VCUDA, sources, "--config", self.config, *words]
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS
+            self._command(*words),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MOST_SECONDS,
         )
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """While `vcuda serve` runs."""
+        with subprocess.Popen(self._command("serve")) as server:
+            try:
+                wait_until(lambda: os.path.exists(f"{self.ledger.state_dir}/{door.NAME}"))
+                yield
+            finally:
+                server.terminate()
+
+    def _command(self, *words: str) -> list[str]:
+        sources = ":".join(f"{ROOT}/{part}" for part in ("oci", "runtime_hook", "plugin"))
+        return [sys.executable, "-IBc", VCUDA, sources, "--config", self.config, *words]
 
 
 @pytest.fixture
@@ -89,6 +109,13 @@ def held(request: pytest.FixtureRequest, world: World) -> Iterator[str]:
     name, kind = request.param
     with holding(kind, world.page(name)):
         yield name
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def in_time(call: Any) -> Any:
@@ -122,6 +149,69 @@ def test_limit_changes_the_share_or_refuses_at_once(world: World, held: str) -> 
         assert done.returncode == 0, done.stderr
         assert known.shares[0].core_percent == 10
     assert world.vcuda("limit", "neighbour", "--core", "15").returncode == 0
+
+
+def test_where_pages_are_kept_open_a_container_cannot_refuse_a_new_limit(world: World) -> None:
+    def changes() -> bool:
+        done = world.vcuda("limit", "hostile", "--core", "10")
+        return done.returncode == 0
+
+    with holding("read lease anew", world.page("limits")):
+        assert not any(changes() for _ in range(5))
+        with world.serving():
+            wait_until(changes)
+            assert world.vcuda("limit", "hostile", "--core", "12").returncode == 0
+    known = world.ledger.get("hostile")
+    assert known and known.shares[0].core_percent == 12
+
+
+@pytest.mark.parametrize("kind", ["write lease anew", "read lease anew"])
+def test_where_pages_are_kept_open_what_a_container_added_is_taken_back(
+    world: World, kind: str
+) -> None:
+    page = world.page("usage")
+    os.truncate(page, 1 << 30)
+    with holding(kind, page):
+        assert not any(map(len, (world.ledger.cut_back() for _ in range(100))))
+        with world.serving():
+            wait_until(world.ledger.cut_back)
+            for _ in range(100):
+                os.truncate(page, 1 << 30)
+                assert world.ledger.cut_back() == ["hostile"]
+
+
+def test_where_pages_are_kept_open_a_leased_page_that_is_frozen_too_is_taken_back() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # a tmpfs, as /run/vcuda is
+        world = World(folder)
+        page = world.page("usage")
+        try:
+            flags_of(page, 0)
+        except OSError:
+            cannot("this kernel's tmpfs has no flags")
+        os.truncate(page, 1 << 20)
+        with holding("write lease anew", page):
+            flags_of(page, FLAGS["immutable"])
+            assert world.ledger.cut_back() == []
+            with world.serving():
+                wait_until(world.ledger.cut_back)
+                assert os.path.getsize(page) == pages.USAGE_SIZE
+
+
+def test_a_leased_page_of_an_ended_container_is_cut_back_until_no_process_has_it(
+    world: World,
+) -> None:
+    path = world.page("usage")
+    with holding("write lease anew", path), world.serving():
+        wait_until(lambda: world.ledger.cut_back() or not os.truncate(path, 1 << 30))
+        with open(path, "r+b") as page:
+            with world.ledger:
+                world.ledger.remove("hostile")
+            for _ in range(2):
+                page.truncate(1 << 30)
+                wait_until(lambda: os.fstat(page.fileno()).st_size == pages.USAGE_SIZE)
+        assert len(os.listdir(world.ledger.ended)) == 1
+    with world.serving():
+        wait_until(lambda: not os.listdir(world.ledger.ended))
 
 
 def test_the_agent_looks_at_every_other_container(world: World, held: str) -> None:

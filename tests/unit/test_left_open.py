@@ -69,6 +69,8 @@ page = os.open(ledger.containers + "/gone/usage", os.O_RDWR)
 ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [page]))])
 os.close(page)
 with ledger:
+    if what == "cuts":
+        os.unlink(ledger.containers + "/gone/usage")
     ledger.remove("gone")
 cut = claimed = 0
 for number in range(rounds):

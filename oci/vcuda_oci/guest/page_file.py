@@ -25,12 +25,13 @@ _KEPT = ("security.selinux",)
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Source: linux/fs.h, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IMMUTABLE_FL and FS_APPEND_FL.
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
-_FROZEN = 0x10 | 0x20
+_IMMUTABLE = 0x10
+_FROZEN = _IMMUTABLE | 0x20
 
 
 def leased(path: str) -> VcudaError:
     """What a BlockingIOError means to who has to change the page."""
-    hint = "try again in a minute, when the kernel has ended the lease"
+    hint = "try again in a minute; where no node agent runs, start 'vcuda serve' first"
     return VcudaError("a process holds a file lease on it", path, hint)
 
 
@@ -41,6 +42,24 @@ def open_page(path: str, flags: int) -> int:
         os.close(fd)
         raise OSError(22, "is not a regular file", path)
     return fd
+
+
+def open_without_lease(path: str, flags: int) -> int:
+    """A descriptor of a page on which no process holds a lease, nor can while this one is open.
+
+    Waits for the end of those that are there, for 45 s at most: the open counts as soon as it
+    waits, so no process gets another. Not for an event loop, nor under a lock. Raises OSError.
+    """
+    safe = flags | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, safe)
+    except PermissionError:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _unfreeze_open(fd)
+            return os.open(path, safe)
+        finally:
+            os.close(fd)
 
 
 def read_page(path: str, most: int) -> bytes:
@@ -99,17 +118,20 @@ def put_back(path: str, most: int) -> bool:
         frozen = _unfreeze(path)
         fd = open_page(path, os.O_WRONLY)
     try:
-        return _put_back(fd, most) or frozen
+        return put_back_open(fd, most) or frozen
     finally:
         os.close(fd)
 
 
-def _put_back(page: int, most: int) -> bool:
+def put_back_open(page: int, most: int) -> bool:
+    """As `put_back`, by a descriptor that can write. Raises OSError."""
+    _unfreeze_open(page)
     before = os.fstat(page)
     # Of a file that is no longer, this gives back what fallocate(2) put behind its end.
     os.ftruncate(page, min(before.st_size, most))
     after = os.fstat(page)
-    cut = after.st_size < before.st_size or after.st_blocks < before.st_blocks
+    # Its writer may have made it longer again by now.
+    cut = before.st_size > most or after.st_blocks < before.st_blocks
     if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
         os.fchown(page, os.geteuid(), os.getegid())
     if stat.S_IMODE(before.st_mode) != USAGE_MODE:
@@ -133,13 +155,55 @@ def _remove_attributes(page: int) -> bool:
     return removed
 
 
+def move_page(path: str, to: str) -> None:
+    """Give a page another name. Raises OSError."""
+    try:
+        os.rename(path, to)
+    except PermissionError:
+        _unfreeze(path)
+        os.rename(path, to)
+
+
+def link_page(path: str, to: str) -> None:
+    """Give a page a second name. Raises OSError."""
+    try:
+        os.link(path, to, follow_symlinks=False)
+    except PermissionError:
+        _unfreeze(path)
+        os.link(path, to, follow_symlinks=False)
+
+
+def freeze_open(page: int) -> None:
+    """Refuse every later open for writing; a tmpfs can from Linux 6.6 on."""
+    try:
+        _set_flags(page, _flags(page) | _IMMUTABLE)
+    except OSError:
+        pass
+
+
 def _unfreeze(path: str) -> bool:
     """Take the flags "immutable" and "append only" off; whether any was set. Raises OSError."""
     fd = open_page(path, os.O_RDONLY)
     try:
-        (flags,) = struct.unpack_from("=I", fcntl.ioctl(fd, _GET_FLAGS, bytes(8)))
-        if flags & _FROZEN:
-            fcntl.ioctl(fd, _SET_FLAGS, struct.pack("=II", flags & ~_FROZEN, 0))
-        return bool(flags & _FROZEN)
+        return _unfreeze_open(fd)
     finally:
         os.close(fd)
+
+
+def _unfreeze_open(page: int) -> bool:
+    try:
+        flags = _flags(page)
+    except OSError:
+        return False  # a file system without flags
+    if flags & _FROZEN:
+        _set_flags(page, flags & ~_FROZEN)
+    return bool(flags & _FROZEN)
+
+
+def _flags(page: int) -> int:
+    (flags,) = struct.unpack_from("=I", fcntl.ioctl(page, _GET_FLAGS, bytes(8)))
+    return int(flags)
+
+
+def _set_flags(page: int, flags: int) -> None:
+    fcntl.ioctl(page, _SET_FLAGS, struct.pack("=II", flags, 0))

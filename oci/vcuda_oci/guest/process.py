@@ -64,6 +64,12 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def be_called(name: str) -> None:
+    """Have ps show this name, of up to 15 letters, for the calling process."""
+    with open("/proc/self/comm", "wb", 0) as file:
+        file.write(name.encode())
+
+
 def links_of(pid: int | str) -> list[str]:
     """A path for each file that a process has open. Raises OSError: it has ended."""
     folder = f"/proc/{pid}/fd"

@@ -1,0 +1,125 @@
+"""Usage pages of containers that have ended, while a process still has one of them.
+
+A process can be handed a page and write to it after the container's end. Once the page has no name,
+it is hard to find: where it is mapped, or on its way over a socket, no table shows it. So the page
+keeps a name, in a folder that root alone enters, until no process has it. The kernel knows: it
+gives a write lease only on a file that is open once (fs/locks.c, check_conflicting_open).
+
+A page that is replaced gets its second name first, then loses the one below its container's folder:
+killed in between, it has both, is still its container's, and keeps the second as the first goes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+
+from . import page_file
+
+# Source: fcntl(2), signal(7). A process that opens a leased file has the kernel send this signal,
+# which by default does nothing.
+_F_SETSIG, _SIGURG = 10, 23
+
+
+def replace(page: str, folder: str, content: bytes, mode: int, size: int) -> None:
+    """A fresh page of `size` in the place of the one that may be there, which goes to `folder`.
+
+    Raises OSError as page_file.replace_page; nothing has changed then.
+    """
+    last = _free_name(folder) if _count_names(page) == 1 else ""
+    if last:
+        page_file.link_page(page, last)
+    try:
+        page_file.replace_page(page, content, mode, size)
+    except BaseException:
+        if last:
+            os.unlink(last)
+        raise
+    if last:
+        _cut_soon(last, size)
+
+
+def retire(page: str, folder: str, most: int) -> None:
+    """Move a usage page to `folder`, if it has no name there yet; none is fine. Raises OSError."""
+    if _count_names(page) == 1:
+        last = _free_name(folder)
+        page_file.move_page(page, last)
+        _cut_soon(last, most)
+
+
+def _count_names(page: str) -> int:
+    """2: a replacement was killed after it had given the page its name among ended ones."""
+    try:
+        return os.lstat(page).st_nlink
+    except FileNotFoundError:
+        return 0
+
+
+def _free_name(folder: str) -> str:
+    return f"{folder}/{time.time_ns():x}"
+
+
+def _cut_soon(path: str, most: int) -> None:
+    try:
+        _cut(path, most)
+    except OSError:
+        pass  # leased: the next `cut`
+
+
+def cut(folder: str, most: int) -> bool:
+    """Cut each page to `most` bytes, remove those that no process has; whether room was freed."""
+    freed = False
+    for path in paths(folder):
+        try:
+            freed = _cut(path, most) or freed
+        except OSError:
+            continue  # leased, being replaced, or removed meanwhile
+    return freed
+
+
+def paths(folder: str) -> list[str]:
+    try:
+        return [f"{folder}/{name}" for name in os.listdir(folder)]
+    except FileNotFoundError:
+        return []  # no container has ended
+
+
+def _cut(path: str, most: int) -> bool:
+    if _count_names(path) != 1:
+        return False  # still its container's
+    freed = page_file.put_back(path, most)
+    fd = page_file.open_page(path, os.O_RDWR)
+    try:
+        return cut_open(path, fd, most) or freed
+    finally:
+        os.close(fd)
+
+
+def cut_open(path: str, page: int, most: int) -> bool:
+    """As `cut`, of one page that this process has open once; whether it was removed.
+
+    Raises OSError.
+    """
+    if os.fstat(page).st_nlink != 1:
+        return False  # still its container's
+    page_file.put_back_open(page, most)
+    if not _is_open_once(page):
+        return False
+    os.unlink(path)
+    # An O_PATH descriptor, or a mount namespace that a process keeps, does not count as open.
+    page_file.freeze_open(page)
+    return True
+
+
+def _is_open_once(page: int) -> bool:
+    """Whether no process has the file open, mapped, or on its way over a socket, beside this."""
+    try:
+        fcntl.fcntl(page, _F_SETSIG, _SIGURG)
+        fcntl.fcntl(page, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError as error:
+        # EINVAL: a host without leases (fs.leases-enable) can't tell.
+        return error.errno == errno.EINVAL
+    fcntl.fcntl(page, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return True

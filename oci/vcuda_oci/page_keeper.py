@@ -1,0 +1,80 @@
+"""Keeps every container's pages open, and the files of the driver and the shim that containers see.
+
+So no process can take a file lease on one of them (guest.held_files), whoever opens it next. Pages
+of ended containers stay open too, until no other process has them (guest.ended_pages).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+
+from . import grant, host, pages
+from .guest import ended_pages, held_files, process
+from .ledger import Ledger
+
+NAME = "page_keeper"
+# So often it looks where nothing tells of a change.
+PERIOD_SECONDS = 5.0
+# So soon, and ever later, it looks again at a page that another process has as well.
+_SOON_SECONDS = 0.05
+# A claim changes a folder several times.
+_SETTLE_SECONDS = 0.005
+
+
+class PageKeeper:
+    def __init__(self, state_dir: str) -> None:
+        self._ledger = Ledger(state_dir)
+        self._cache = state_dir + "/host.json"
+        self._held = held_files.HeldFiles()
+
+    def keep(self, parent: int) -> None:
+        """For as long as the process `parent` lives, whose child this is."""
+        # Blocked before any thread starts: the kernel tells of changes by this signal.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
+        process.be_called(NAME)
+        self._watch_folders()
+        pause = _SOON_SECONDS
+        while os.getppid() == parent:
+            pause = min(2 * pause, PERIOD_SECONDS) if self.look() else PERIOD_SECONDS
+            if signal.sigtimedwait([signal.SIGIO], pause):
+                time.sleep(_SETTLE_SECONDS)
+                pause = _SOON_SECONDS
+
+    def look(self) -> bool:
+        """Hold what is there now; whether a page of an ended container is left."""
+        libraries = [*host.seen_by_containers(self._cache), *grant.shims()]
+        wanted = dict.fromkeys(libraries, os.O_RDONLY)
+        for id in self._ledger.ids_of_pages():
+            folder = f"{self._ledger.containers}/{id}"
+            wanted[folder + "/limits"] = wanted[folder + "/usage"] = os.O_RDWR
+        ended = ended_pages.paths(self._ledger.ended)
+        wanted.update(dict.fromkeys(ended, os.O_RDWR))
+        self._held.hold(wanted)
+        removed = {path for path in ended if self._is_removed(path)}
+        if removed:
+            self._held.hold({path: flags for path, flags in wanted.items() if path not in removed})
+        return len(removed) < len(ended)
+
+    def _is_removed(self, ended: str) -> bool:
+        """Cut a page of an ended container, and remove it if no other process has it."""
+        try:
+            page = self._held.descriptor(ended)
+            return page is not None and ended_pages.cut_open(ended, page, pages.USAGE_SIZE)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+
+    def _watch_folders(self) -> None:
+        """Have the kernel tell of changes; where it does not, each PERIOD_SECONDS is looked."""
+        changes = fcntl.DN_CREATE | fcntl.DN_DELETE | fcntl.DN_RENAME | fcntl.DN_MULTISHOT
+        try:
+            self._ledger.make_folders()
+            for folder in (self._ledger.allocations, self._ledger.ended):
+                fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                fcntl.fcntl(fd, fcntl.F_NOTIFY, changes)  # for as long as it is open
+        except OSError:
+            pass
