@@ -14,16 +14,15 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 OURS = ("vcuda_oci", "vcuda_hook", "vcuda_plugin")
-# Each name of these is a use, but for those below. Our helpers open what they are given.
+# Each name of these is a use, but for constants, as O_PATH, and those below. Our helpers open what
+# they are given.
 _REACHING = (
     *("os", "io", "fcntl", "shutil", "tempfile", "glob", "pathlib", "posix", "builtins"),
     *("importlib", "vcuda_oci.files", "vcuda_oci.own_lock"),
 )
 _HARMLESS_NAMES = {
     "os": """
-        O_APPEND O_CLOEXEC O_CREAT O_DIRECTORY O_EXCL O_NOATIME O_NOFOLLOW O_NONBLOCK O_PATH
-        O_RDONLY O_RDWR O_WRONLY R_OK W_OK X_OK ST_NODEV ST_NOEXEC ST_NOSUID ST_RDONLY
-        POSIX_SPAWN_DUP2 POSIX_SPAWN_OPEN WNOHANG WIFSIGNALED WTERMSIG devnull
+        devnull
         close dup dup2 fchmod fdopen fstat fsync ftruncate isatty memfd_create pipe
         posix_fallocate pread pwrite read set_blocking write get_terminal_size
         _exit fork getcwd getegid geteuid getpid getppid kill killpg pidfd_open setgroups
@@ -31,7 +30,6 @@ _HARMLESS_NAMES = {
         environ environ.get fsdecode fsencode major makedev minor stat_result strerror
         terminal_size uname""",
     "os.path": "abspath basename dirname isabs join normpath relpath sameopenfile samestat split",
-    "fcntl": "LOCK_EX LOCK_NB F_GETFD F_SETFD",
     "shutil": "get_terminal_size",
 }
 _HARMLESS = frozenset(
@@ -150,7 +148,7 @@ def _is_use(name: str) -> bool:
     for at in range(len(parts)):
         rest = ".".join(parts[at:])
         if _is_below(rest, _REACHING):
-            return rest not in _HARMLESS
+            return rest not in _HARMLESS and not rest.rpartition(".")[2].isupper()
         if _is_below(rest, _NOT_PLAIN):
             return True
     return False

@@ -133,7 +133,10 @@ def _split_lines(nodes: Sequence[ast.AST]) -> Iterator[Fault]:
                 yield Fault(call.lineno, "splitlines of /proc; split at line feeds alone")
 
 
-def _locks(nodes: Iterable[ast.AST]) -> Iterator[Fault]:
+def _locks(nodes: Sequence[ast.AST]) -> Iterator[Fault]:
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr.endswith("SETLKW"):
+            yield Fault(node.lineno, f"{node.attr} can wait for ever; use vcuda_oci.own_lock")
     for call in _calls(nodes):
         name = ast.unparse(call.func)
         if name.endswith(("flock", "lockf")) and "LOCK_NB" not in ast.unparse(call):

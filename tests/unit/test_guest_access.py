@@ -157,6 +157,7 @@ def test_each_use_of_files_by_path_is_refused_but_in_the_package_that_is_made_fo
         ('return f"{folder}/{pid}/root/etc/passwd"', "a path below /proc/<pid>"),
         ("fcntl.flock(fd, fcntl.LOCK_EX)", "fcntl.flock can wait for ever"),
         ("from fcntl import flock\nflock(fd, fcntl.LOCK_EX)", "flock can wait for ever"),
+        ("fcntl.fcntl(fd, fcntl.F_SETLKW, b'')", "F_SETLKW can wait for ever"),
         ('open(f"/proc/{pid}/cgroup", "rb")', "a table of the kernel's"),
         ('open(f"{folder}/{pid}/maps")', "a table of the kernel's"),
         ('os.open("mountinfo", os.O_NONBLOCK, dir_fd=fd)', "a table of the kernel's"),
@@ -171,7 +172,8 @@ def test_each_use_of_files_by_path_is_refused_but_in_the_package_that_is_made_fo
 )
 def test_unsafe_form_is_refused_in_a_function_that_may_use_files_too(body: str, fault: str) -> None:
     source = "import fcntl, os\nfrom . import files\n" + in_function(body)
-    names = "fcntl.flock open os.chdir os.listdir os.open os.stat vcuda_oci.files.read /proc/<pid>"
+    of_os = "os.chdir os.listdir os.open os.stat"
+    names = f"fcntl.fcntl fcntl.flock open vcuda_oci.files.read /proc/<pid> {of_os}"
     assert fault in found(source, entry=f"any: {names}")
     assert found(source, "oci/vcuda_oci/guest/page_file.py") == []
 
@@ -182,6 +184,7 @@ def test_unsafe_form_is_refused_in_a_function_that_may_use_files_too(body: str, 
         "page_file.open_page(path, os.O_RDONLY)",
         "os.ftruncate(fd, 0)",
         "os.fchmod(fd, 0o666)",
+        "return os.O_TMPFILE | os.O_RDWR",
         "os.path.join(os.path.dirname(path), 'x')",
         "self.open(path)",
         '"""As os.stat of /proc/<pid>/fd/3 does."""',
