@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ended_page.h"
+
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+:@=,-"
 #define RECORD_MOST_BYTES 65536
 #define LOCK_PATIENCE_S 30
@@ -131,7 +133,7 @@ static bool
 release (const struct held *held)
 {
   struct stat now = { 0 };
-  char folder[PATH_MAX];
+  char folder[PATH_MAX], page[PATH_MAX + 8];
   int lock = lock_ledger (held->state_dir);
   if (lock < 0)
     return false;
@@ -142,6 +144,8 @@ release (const struct held *held)
   if (is_same && unlink (held->record) == 0)
     {
       snprintf (folder, sizeof folder, "%s/containers/%s", held->state_dir, held->id);
+      snprintf (page, sizeof page, "%s/usage", folder);
+      retire_page (held->state_dir, page);
       remove_tree (AT_FDCWD, folder, 0);
       tell_released (held);
       is_gone = true;

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -102,6 +103,50 @@ def test_a_deleted_container_has_given_its_share_back_without_a_python(
         "container": "box",
     }
     assert abs(told["time"] - time.time()) < 60
+
+
+# A process that was handed a page, until its standard input ends.
+KEEP = """
+import ctypes, os, socket, sys
+path, how = sys.argv[1:]
+page = os.open(path, os.O_RDWR)
+ours, others = socket.socketpair()
+if how == "mapped":
+    ctypes.CDLL(None).mmap(None, ctypes.c_size_t(4096), 3, 1, page, ctypes.c_long(0))
+if how == "on its way":
+    socket.send_fds(ours, [b"x"], [page])
+if how != "open":
+    os.close(page)
+print("kept", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["open", "mapped", "on its way"])
+def test_a_deleted_containers_page_keeps_a_name_while_a_process_has_it(
+    node: Node, how: str
+) -> None:
+    page = node.ledger.containers + "/box/usage"
+    inode = os.stat(page).st_ino
+    words = [sys.executable, "-ISc", KEEP, page, how]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdin and keeper.stdout and keeper.stdout.readline() == b"kept\n"
+        assert node.delete() == (0, "")
+        assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
+        (name,) = os.listdir(node.ledger.ended)
+        assert os.stat(f"{node.ledger.ended}/{name}").st_ino == inode
+    node.ledger.cut_ended()
+    assert os.listdir(node.ledger.ended) == []
+
+
+def test_a_deleted_containers_page_that_no_process_has_is_removed(node: Node) -> None:
+    page = os.open(node.ledger.containers + "/box/usage", os.O_PATH)
+    try:
+        assert node.delete() == (0, "")
+        assert os.fstat(page).st_nlink == 0
+    finally:
+        os.close(page)
+    assert (os.listdir(node.ledger.ended), node.holders()) == ([], ["other"])
 
 
 def test_a_root_that_is_told_from_where_the_engine_stands_is_the_same(node: Node) -> None:
