@@ -133,6 +133,19 @@ creates_from (char **words, char path[PATH_MAX])
   return snprintf (path, PATH_MAX, "%s/%s", folder, file) < PATH_MAX;
 }
 
+/* The regular file at `path`; empty where there is none that can be opened.  */
+static struct whole
+read_whole (const char *path, char room[ROOM_BYTES])
+{
+  struct whole none = { "", 0, true };
+  struct stat status;
+  /* Asked before it is opened: to open a pipe would take a turn of whoever writes into it.  */
+  if (stat (path, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size == 0)
+    return none;
+  int fd = open (path, O_RDONLY | O_CLOEXEC);
+  return fd < 0 ? none : read_open (fd, room);
+}
+
 /* A letter or digit written as \u00XX: no engine does that, and it could hide a word from us.  */
 static bool
 hides_ascii (const char *text, size_t size)

@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #define MOST_LINKS 16
-#define LINK_TRIES 10             /* a ConfigMap can be updated between two steps of one walk */
+#define LINK_TRIES 10 /* a ConfigMap can be updated between two steps of one walk */
+#define OPEN_AS_IT_IS (O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 #define USER_WITHOUT_NUMBER 65534 /* DEFAULT_OVERFLOWUID of linux/highuid.h */
 
 /* Why a file is not trusted, as an error line says it.  */
@@ -151,33 +152,48 @@ follow_trusted (const char *path, char place[PATH_MAX], struct distrust *why)
   return has_trusted_mode (place, &status, why);
 }
 
-/* Finds PLACE, where the settings file PATH is; "": there is none. False: it is not to be read.  */
-static bool
-find_trusted (const char *path, char place[PATH_MAX], struct distrust *why)
+/* Follows the link PATH as above, and opens what is there; -1: it is not to be read.  */
+static int
+open_behind_link (const char *path, struct distrust *why)
+{
+  char place[PATH_MAX];
+  int fd = -1;
+  why->is_broken_link = true;
+  for (int tries = 0; tries < LINK_TRIES && fd < 0 && why->is_broken_link; tries++)
+    {
+      why->is_broken_link = false;
+      if (!follow_trusted (path, place, why))
+        continue;
+      fd = open (place, OPEN_AS_IT_IS);
+      if (fd < 0)
+        broken (why, path);
+    }
+  return fd;
+}
+
+/* The settings file PATH, open; -1: there is none, or WHY tells why it is not to be read. Judged by
+   its descriptor, as somebody may exchange the folder above its own.  */
+static int
+open_trusted (const char *path, struct distrust *why)
 {
   struct stat status;
-  *place = '\0';
-  if (lstat (path, &status) != 0)
-    return true;
+  char folder[PATH_MAX];
+  *why->line = '\0';
   if (path[0] != '/')
-    return distrusted (why, path, "is not absolute", "write a path that begins with /", "");
-  if (S_ISLNK (status.st_mode))
     {
-      bool is_found = false;
-      why->is_broken_link = true;
-      for (int tries = 0; tries < LINK_TRIES && !is_found && why->is_broken_link; tries++)
-        {
-          why->is_broken_link = false;
-          is_found = follow_trusted (path, place, why);
-        }
-      return is_found;
+      distrusted (why, path, "is not absolute", "write a path that begins with /", "");
+      return -1;
     }
-  snprintf (place, PATH_MAX, "%s", path);
-  cut_last_name (place);
-  bool is_trusted = has_trusted_owner (path, &status, why) && has_trusted_mode (path, &status, why)
-                    && is_trusted_folder (*place ? place : "/", why);
-  snprintf (place, PATH_MAX, "%s", path);
-  return is_trusted;
+  int fd = open (path, OPEN_AS_IT_IS);
+  if (fd < 0)
+    return errno == ELOOP ? open_behind_link (path, why) : -1;
+  snprintf (folder, sizeof folder, "%s", path);
+  cut_last_name (folder);
+  if (fstat (fd, &status) == 0 && has_trusted_owner (path, &status, why)
+      && has_trusted_mode (path, &status, why) && is_trusted_folder (*folder ? folder : "/", why))
+    return fd;
+  close (fd);
+  return -1;
 }
 
 #endif

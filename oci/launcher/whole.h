@@ -20,31 +20,28 @@ struct whole
   bool is_whole;
 };
 
-/* The regular file at `path`, in `room` if it fits there; empty where there is none that can be
-   opened.  */
+/* What the file FD holds, in `room` if it fits there; empty where it is no regular file. Closes it.
+ */
 static struct whole
-read_whole (const char *path, char room[ROOM_BYTES])
+read_open (int fd, char room[ROOM_BYTES])
 {
   struct whole file = { "", 0, true };
   struct stat status;
-  /* Asked before it is opened: to open a pipe would take a turn of whoever writes into it.  */
-  if (stat (path, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size == 0)
-    return file;
-  int fd = open (path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return file;
-  size_t size = (size_t) status.st_size;
-  char *text = size < ROOM_BYTES ? room : malloc (size + 1);
-  /* One read gives 2 GiB at most.  */
-  ssize_t got = text ? read (fd, text, size) : -1;
-  close (fd);
-  file.is_whole = got == status.st_size;
-  if (got > 0)
+  if (fstat (fd, &status) == 0 && S_ISREG (status.st_mode) && status.st_size > 0)
     {
-      text[got] = '\0';
-      file.text = text;
-      file.size = (size_t) got;
+      size_t size = (size_t) status.st_size;
+      char *text = size < ROOM_BYTES ? room : malloc (size + 1);
+      /* One read gives 2 GiB at most.  */
+      ssize_t got = text ? read (fd, text, size) : -1;
+      file.is_whole = got == status.st_size;
+      if (got > 0)
+        {
+          text[got] = '\0';
+          file.text = text;
+          file.size = (size_t) got;
+        }
     }
+  close (fd);
   return file;
 }
 

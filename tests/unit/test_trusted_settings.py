@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from config_map import ConfigMapVolume
+from unit.ground import write
 from unit.installed import Installed
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to another user")
@@ -245,6 +248,35 @@ def test_settings_on_a_read_only_mount_are_read(installed: Installed, etc: str) 
     mounted = f"mount --bind {etc} {etc} && mount -o remount,bind,ro {etc} && exec "
     inside = ["unshare", "--mount", "sh", "-c", mounted + '"$@"', "sh"]
     assert by_launcher(installed, 0, *inside) == by_vcuda(installed, 0, *inside) == ""
+
+
+def test_settings_of_a_folder_that_is_swapped_in_meanwhile_never_count(
+    installed: Installed, etc: str
+) -> None:
+    """Their parent folder is another user's, who can exchange it at any moment."""
+    theirs = f"{installed.prefix}/theirs"
+    os.mkdir(theirs)
+    installed.configure(runtime="/bin/true")
+    write(theirs + "/config.toml", "runtime = '/usr/bin/env'\n")  # `env list` ends with 127
+    for path in (theirs, theirs + "/config.toml"):
+        os.chown(path, 1234, 1234)
+    ended = threading.Event()
+
+    def exchange() -> None:
+        libc, paths = ctypes.CDLL(None), (etc.encode(), theirs.encode())
+        while not ended.is_set():
+            libc.renameat2(-100, paths[0], -100, paths[1], 2)
+
+    exchanging = threading.Thread(target=exchange)
+    exchanging.start()
+    quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+    codes = set()
+    for _ in range(1000):
+        pid = os.posix_spawn(installed.launcher, ["runc", "list"], {}, file_actions=quiet)
+        codes.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    ended.set()
+    exchanging.join()
+    assert codes <= {0, 1}
 
 
 def test_hook_reports_settings_of_another_user_and_asks_no_socket_that_they_name(
