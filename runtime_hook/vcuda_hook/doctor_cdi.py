@@ -73,7 +73,7 @@ def stale(specifications: Sequence[Specification]) -> list[Finding]:
                 mend = f"run 'vcuda cdi generate --kind {each.kind}'"
             found.append(Finding(STALE, WARNING, what, each.path, mend))
     kinds = ", ".join(each.kind for each in specifications)
-    said = f"{kinds}; what they give whole stands in no record" if kinds else _NONE
+    said = f"{kinds}; whole GPUs that engines give by it have no record" if kinds else _NONE
     return found or [Finding(STALE, OK, said)]
 
 

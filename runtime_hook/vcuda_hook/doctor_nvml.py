@@ -31,7 +31,7 @@ def examine(settings: Config) -> list[Finding]:
     try:
         gpus = look(settings.driver_root.rstrip("/"))
     except VcudaError as error:
-        return [finding.of_error(ANSWERS, error), _not_told("NVML does not answer")]
+        return [finding.of_error(ANSWERS, error), _not_looked_at()]
     return [answers(gpus), *persistence(gpus)]
 
 
@@ -39,7 +39,7 @@ def unanswered(reason: str) -> list[Finding]:
     """What it means that `examine` gave no answer."""
     mend = "look for Xid and NVRM lines in 'dmesg'; reset the GPU, or reboot"
     found = Finding(ANSWERS, ERROR, reason, "libnvidia-ml.so.1", mend)
-    return [found, _not_told("NVML does not answer")]
+    return [found, _not_looked_at()]
 
 
 def look(root: str) -> list[Gpu]:
@@ -75,6 +75,11 @@ def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
     if not gpus or any(gpu.persists is None for gpu in gpus):
         return [_not_told("the driver does not tell")]
     return [Finding(PERSISTENCE, OK, "on")]
+
+
+def _not_looked_at() -> Finding:
+    what = "not looked at: NVML does not answer"
+    return Finding(PERSISTENCE, UNKNOWN, what, mend="mend that first")
 
 
 def _not_told(what: str) -> Finding:

@@ -86,7 +86,7 @@ def state_folder(place: Place) -> Finding:
         return found(ERROR, "is full: no room for another container's pages", "free space there")
     if place.kind not in _IN_MEMORY:
         what = f"is on {place.kind or 'an unknown file system'}: records outlive a reboot that "
-        mend = "set state-dir to a folder of a tmpfs, such as /run/vcuda"
+        mend = "mount a tmpfs there, as run-vcuda.mount does, or set state-dir to a folder of one"
         return found(WARNING, what + "ends every container", mend, place.path)
     if not place.is_apart:
         what = (

@@ -94,7 +94,9 @@ def test_a_specification_of_what_is_gone_is_found(
     def found() -> list[Finding]:
         return doctor_cdi.stale(doctor_cdi.look([f"{tmp_path}/cdi", f"{tmp_path}/nowhere"]))
 
-    assert found() == [Finding("cdi", OK, f"{kind}; what they give whole stands in no record")]
+    assert found() == [
+        Finding("cdi", OK, f"{kind}; whole GPUs that engines give by it have no record")
+    ]
     os.unlink(f"{named}/libcuda.so.580.95.05")
     what = f"is stale: this host has no {named}/libcuda.so.580.95.05"
     assert found() == [Finding("cdi", WARNING, what, path, mend.format(path))]

@@ -94,7 +94,9 @@ def test_a_host_without_a_driver_is_found(tmp_path: Any, examined: Any) -> None:
         Finding("driver-versions", UNKNOWN, *not_looked_at),
         Finding("device-nodes", UNKNOWN, *not_looked_at),
         Finding("nvml", ERROR, *reason),
-        Finding("persistence", UNKNOWN, "NVML does not answer", "", LOOK_AT_SMI),
+        Finding(
+            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "mend that first"
+        ),
     ]
 
 
@@ -172,7 +174,9 @@ def test_an_nvml_that_answers_an_error_is_found(root: str, examined: Any) -> Non
     mend = "check the driver with nvidia-smi"
     assert examined(root, *NVML) == [
         Finding("nvml", ERROR, "nvmlDeviceGetCount_v2: GPU is lost", library, mend),
-        Finding("persistence", UNKNOWN, "NVML does not answer", "", LOOK_AT_SMI),
+        Finding(
+            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "mend that first"
+        ),
     ]
     subprocess.run([SOFTGPU, "heal", root], check=True, capture_output=True)
     assert examined(root, "nvml") == [Finding("nvml", OK, "counts 2 GPUs")]
@@ -187,7 +191,9 @@ def test_an_nvml_that_hangs_is_found_and_holds_nothing_else_up(
     assert examined(root, *DRIVER, *NVML, seconds=10) == [
         *all_is_well(root, nodes=4),
         Finding("nvml", ERROR, "no answer in 10 s", "libnvidia-ml.so.1", LOOK_IN_DMESG),
-        Finding("persistence", UNKNOWN, "NVML does not answer", "", LOOK_AT_SMI),
+        Finding(
+            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "mend that first"
+        ),
     ]
 
 

@@ -138,7 +138,7 @@ def test_records_that_outlive_a_reboot_are_found(tmp_path: Any) -> None:
         WARNING,
         "is on xfs: records outlive a reboot that ends every container",
         str(tmp_path),
-        "set state-dir to a folder of a tmpfs, such as /run/vcuda",
+        "mount a tmpfs there, as run-vcuda.mount does, or set state-dir to a folder of one",
     )
 
 
