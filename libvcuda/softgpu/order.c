@@ -43,6 +43,8 @@ error_code (const char *text)
   for (size_t i = 0; i < softgpu_nvml_error_count; i++)
     if (strcmp (softgpu_nvml_errors[i].name, text) == 0)
       return softgpu_nvml_errors[i].code;
+  if (*text < '0' || *text > '9')
+    fail (2, "--error", text, "give a name such as CUDA_ERROR_OUT_OF_MEMORY, or a number");
   return (int) option_number ("--error", text, 0, 999);
 }
 

@@ -75,7 +75,9 @@ def choose(
     """
     allowed, unknown = eligible.named(gpus, request)
     if unknown:
-        return Refused(f"no GPU '{unknown}' here; there is {_listed(gpus)}")
+        return Refused(
+            f"no GPU '{unknown}' here; there is {_listed(gpus)}", "name one by index or whole UUID"
+        )
     core = request.core or 100 * len(allowed)
     barred = eligible.barred([gpus[at] for at in allowed], core, request, unhealthy or {})
     if barred and len(barred) == len(allowed):

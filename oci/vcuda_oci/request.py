@@ -179,7 +179,9 @@ def parse(asked: Asked) -> Request:
     else:
         if "core" not in words:
             raise VcudaError(
-                f"{', '.join(sorted(words))} without core", where, "say how much compute: core=30"
+                f"{', '.join(sorted(words))} without core",
+                where,
+                f"say how much compute: {_core_as_written(where)}",
             )
         core = _whole_number(words["core"], "core", where, 1)
         memory = share_bytes(words["memory"], where) if "memory" in words else None
@@ -288,6 +290,13 @@ def _as_written(key: str, where: str) -> str:
     if where == "env":
         return names.ENV_PREFIX + key.upper().replace("-", "_")
     return names.ANNOTATION_PREFIX + key if where == "annotations" else f"'{key}'"
+
+
+def _core_as_written(where: str) -> str:
+    """An example of `core` as it is written in that place."""
+    if where in ("env", "annotations"):
+        return _as_written("core", where) + "=30"
+    return "core:30" if where.startswith("--slice") else "core=30"
 
 
 def _whole_number(text: str, key: str, where: str, least: int) -> int:

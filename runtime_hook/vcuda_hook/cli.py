@@ -293,5 +293,5 @@ def _demo_options(demo: argparse.ArgumentParser) -> None:
     add(
         "--softgpu-dir",
         metavar="DIR",
-        help="where the software GPU and the workload were built: build/softgpu",
+        help="where the software GPU and the workload are: /usr/lib/vcuda/softgpu, build/softgpu",
     )

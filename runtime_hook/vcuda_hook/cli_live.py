@@ -14,7 +14,7 @@ def limit_options(limit: argparse.ArgumentParser) -> None:
     add("id", metavar="ID", help=ID_HELP)
     add("--core", metavar="PERCENT", help="of the GPU's time, 1 to 100")
     add("--memory", metavar="SIZE", help="such as 8GiB")
-    policy_options(limit)
+    policy_options(limit, live=True)
     add("--gpu", metavar="UUID|INDEX", help="whose share, where it has several")
     add("--force", action="store_true", help="even below the memory that it holds now")
     add("--dry-run", action="store_true", help="only tell what would change")
@@ -58,13 +58,19 @@ def _age(text: str) -> float:
     return float(text[:-1]) * seconds[text[-1]]
 
 
-def policy_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--policy", metavar="NAME", help="fixed (if never said), elastic, weighted or best-effort")
+def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:
+    """live: the container has a policy, and keeps what the command line does not name."""
+    add, kept = parser.add_argument, "default: unchanged, or " if live else "default "
+    policy = "default: unchanged" if live else "default fixed"
+    add("--policy", metavar="NAME", help=f"fixed, elastic, weighted or best-effort; {policy}")
     add(
         "--core-limit",
         metavar="PERCENT",
-        help="the most that elastic gets of a GPU; 100 if never said",
+        help=f"the most of a GPU that elastic gets; {kept}100",
     )
-    add("--weight", metavar="N", help="of weighted, 1 to 10000; 100 if never said")
-    add("--priority", metavar="N", help="of elastic and weighted, 0 to 1000, higher first")
+    add("--weight", metavar="N", help=f"of weighted, 1 to 10000; {kept}100")
+    add(
+        "--priority",
+        metavar="N",
+        help=f"of elastic and weighted, 0 to 1000, higher first; {kept}0",
+    )

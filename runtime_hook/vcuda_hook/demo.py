@@ -208,7 +208,8 @@ def _workload(softgpu_dir: str | None) -> str:
         raise VcudaError(
             "no vcuda-workload, the program that keeps the GPU busy",
             softgpu_dir or "vcuda demo",
-            "build it with 'make build' and say --softgpu-dir build/softgpu",
+            "install vcuda-softgpu and say --softgpu-dir /usr/lib/vcuda/softgpu, "
+            "or run 'make build' and say --softgpu-dir build/softgpu",
         )
     return path
 

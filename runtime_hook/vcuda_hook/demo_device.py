@@ -70,7 +70,8 @@ def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Devic
         raise VcudaError(
             "this host has no NVIDIA driver and no software GPU is named",
             "vcuda demo",
-            "build it with 'make build' and say --softgpu-dir build/softgpu",
+            "install vcuda-softgpu and say --softgpu-dir /usr/lib/vcuda/softgpu, "
+            "or run 'make build' and say --softgpu-dir build/softgpu",
         )
     root = folder + "/gpu"
     made = subprocess.run(

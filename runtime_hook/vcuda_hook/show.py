@@ -77,7 +77,8 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
     """The whole record of one allocation, what it uses of it, and what its pages say."""
     ledger = Ledger(settings.state_dir)
     allocation = find(ledger, arguments.id)
-    record = {"name": container_names.name_of(allocation) or None, **allocation.as_json()}
+    name = container_names.name_of(allocation) or views.short_id(allocation.id)
+    record = {"name": name, **allocation.as_json()}
     (status,) = statuses([allocation])
     record["status"] = status.word
     (used,) = usage.sample(ledger, [allocation], usage.SAMPLE_SECONDS)
@@ -225,6 +226,8 @@ def _lines(value: Any, indent: str = "") -> list[str]:
             lines.append(f"{indent}{key}: {'-' if item is None else f'{item:.3g} %'}")
         elif str(key).endswith("_ppm"):
             lines.append(f"{indent}{key}: {item} ({item / 10_000:.3g} %)")
+        elif isinstance(item, bool):
+            lines.append(f"{indent}{key}: {'yes' if item else 'no'}")
         else:
-            lines.append(f"{indent}{key}: {item}")
+            lines.append(f"{indent}{key}: {'-' if item is None else item}")
     return lines

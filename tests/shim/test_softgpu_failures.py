@@ -180,6 +180,17 @@ def test_sixteen_calls_can_be_ordered_and_one_more_is_refused_with_one_line(gpu:
     )
 
 
+def test_an_error_of_an_unknown_name_is_refused_with_an_example(gpu: SoftGpu) -> None:
+    order = ("--call", "cuMemAlloc_v2", "--error", "CUDA_ERROR_NOSUCH")
+    command = [BUILT / "softgpu", "fail", gpu.root, *order]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "softgpu: --error: CUDA_ERROR_NOSUCH; "
+        "give a name such as CUDA_ERROR_OUT_OF_MEMORY, or a number\n",
+    )
+
+
 def test_each_event_of_a_gpu_is_told_in_order_and_healing_clears_the_counts(gpu: SoftGpu) -> None:
     client = gpu.start_client(
         """

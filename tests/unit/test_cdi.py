@@ -239,7 +239,7 @@ def test_a_slice_is_released_by_its_name_alone(node: Node, capsys: Any) -> None:
         (["a=core"], "--slice a: 'core' is no part of a request; write core:30"),
         (["a=core:30,core:40"], "--slice a: 'core:40' is no part of a request; write core:30"),
         (["a=cores:30"], "--slice a: 'cores' is not a request; did you mean 'core'?"),
-        (["a=memory:1GiB"], "--slice a: memory without core; say how much compute: core=30"),
+        (["a=memory:1GiB"], "--slice a: memory without core; say how much compute: core:30"),
         (["a=core:30", "b=core:300"], "placement: 1 of 2 GPUs are wholly free; 3 asked; "),
         (["old=core:40"], "old: is there with another request; run 'vcuda cdi remove old' first"),
     ],

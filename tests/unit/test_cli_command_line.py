@@ -29,6 +29,13 @@ def test_help_of_everything_ends_with_an_example(verb: str, capsys: Any) -> None
     assert "example: vcuda " in capsys.readouterr().out
 
 
+def test_help_of_limit_says_that_what_is_left_out_stays(capsys: Any) -> None:
+    assert cli.main(["help", "limit"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "weighted or best-effort; default: unchanged" in shown
+    assert "1 to 10000; default: unchanged, or 100" in shown
+
+
 def test_version_is_told(capsys: Any) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])

@@ -262,9 +262,11 @@ def test_inspect_tells_in_percent_what_is_used_and_granted(
     assert node.vcuda("inspect", "box", "--json") == 0
     use = {"gpu_uuid": "GPU-0", "core_used_percent": 0, "waited_percent": 0}
     use.update(memory_used_percent=25, usage="told")
-    assert json.loads(capsys.readouterr().out)["use"] == [use]
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["name"], answer["use"]) == ("box", [use])
     assert node.vcuda("inspect", "box") == 0
     told = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert told[0] == "name: box" and "managed: no" in told
     for line in ("core_percent: 30 %", "core_used_percent: 0 %", "memory_used_percent: 25 %"):
         assert line in told
     assert "rate_ppm: 300000 (30 %)" in told

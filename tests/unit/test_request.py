@@ -251,7 +251,7 @@ def test_a_share_below_16_mib_is_taken_for_a_missing_unit(text: str, hint: str) 
         ),
         (
             with_env("VCUDA_MEMORY=5GiB"),
-            "env: memory without core; say how much compute: core=30",
+            "env: memory without core; say how much compute: VCUDA_CORE=30",
         ),
         (
             with_env("VCUDA_CORE=1", "VCUDA_CORES=1"),
@@ -296,7 +296,7 @@ def test_a_share_below_16_mib_is_taken_for_a_missing_unit(text: str, hint: str) 
         ),
         (
             annotated(priority="5"),
-            "annotations: priority without core; say how much compute: core=30",
+            "annotations: priority without core; say how much compute: vcuda.io/core=30",
         ),
         (
             annotated(core="1", placement="best"),
