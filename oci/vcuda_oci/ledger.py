@@ -162,7 +162,7 @@ class Ledger:
         Needs no lock. One page that cannot be opened, as it is leased, keeps no other from it.
         """
         cut = []
-        for id in self.ids_of_pages():
+        for id in self.folders_of_pages():
             try:
                 if page_file.put_back(f"{self.containers}/{id}/usage", pages.USAGE_SIZE):
                     cut.append(id)
@@ -175,12 +175,20 @@ class Ledger:
         process has any more. Needs no lock."""
         ended_pages.cut(self.ended, pages.USAGE_SIZE)
 
-    def ids_of_pages(self) -> list[str]:
-        """Of those that have pages, with a record or without."""
+    def folders_of_pages(self) -> dict[str, tuple[int, int]]:
+        """By id, with a record or without: what differs once its pages are others."""
         try:
-            return os.listdir(self.containers)
+            entries = list(os.scandir(self.containers))
         except FileNotFoundError:
-            return []  # nothing was ever claimed
+            return {}  # nothing was ever claimed
+        found = {}
+        for entry in entries:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # released meanwhile
+            found[entry.name] = status.st_ino, status.st_mtime_ns
+        return found
 
     def record(self, allocation: Allocation) -> None:
         """Write the record alone, over the one that was. Raises OSError."""

@@ -29,6 +29,9 @@ class PageKeeper:
         self._ledger = Ledger(state_dir)
         self._cache = state_dir + "/host.json"
         self._held = held_files.HeldFiles()
+        self._whole: dict[str, tuple[int, int]] = {}  # by id: its folder, all of which is held
+        self._libraries: tuple[str, ...] = ()
+        self._full_look = float("-inf")
 
     def keep(self, parent: int) -> None:
         """For as long as the process `parent` lives, whose child this is."""
@@ -45,28 +48,44 @@ class PageKeeper:
 
     def look(self) -> bool:
         """Hold what is there now; whether a page of an ended container is left."""
-        libraries = [*host.seen_by_containers(self._cache), *grant.shims()]
-        wanted = dict.fromkeys(libraries, os.O_RDONLY)
-        for id in self._ledger.ids_of_pages():
-            folder = f"{self._ledger.containers}/{id}"
-            wanted[folder + "/limits"] = wanted[folder + "/usage"] = os.O_RDWR
+        if time.monotonic() - self._full_look >= PERIOD_SECONDS:
+            self._full_look = time.monotonic()
+            # Two changes within one tick of the kernel's clock leave a folder the same time.
+            self._whole.clear()
+            self._hold_libraries()
+        folders = self._ledger.folders_of_pages()
+        for id, stamp in folders.items():
+            if self._whole.get(id) != stamp:
+                held = [self._held.hold(path, os.O_RDWR) for path in self._pages_of(id)]
+                if all(held):
+                    self._whole[id] = stamp
         ended = ended_pages.paths(self._ledger.ended)
-        wanted.update(dict.fromkeys(ended, os.O_RDWR))
-        self._held.hold(wanted)
-        removed = {path for path in ended if self._is_removed(path)}
-        if removed:
-            self._held.hold({path: flags for path, flags in wanted.items() if path not in removed})
-        return len(removed) < len(ended)
+        for path in ended:
+            self._held.hold(path, os.O_RDWR)
+        known = {path for id in folders for path in self._pages_of(id)}
+        for path in set(self._held.paths()).difference(known, ended, self._libraries):
+            self._held.drop(path)
+        return bool([path for path in ended if not self._is_removed(path)])
+
+    def _pages_of(self, id: str) -> tuple[str, str]:
+        folder = f"{self._ledger.containers}/{id}"
+        return folder + "/limits", folder + "/usage"
+
+    def _hold_libraries(self) -> None:
+        self._libraries = (*host.seen_by_containers(self._cache), *grant.shims())
+        for path in self._libraries:
+            self._held.hold(path, os.O_RDONLY)
 
     def _is_removed(self, ended: str) -> bool:
         """Cut a page of an ended container, and remove it if no other process has it."""
+        page = self._held.descriptor(ended)
         try:
-            page = self._held.descriptor(ended)
-            return page is not None and ended_pages.cut_open(ended, page, pages.USAGE_SIZE)
-        except FileNotFoundError:
-            return True
+            if page < 0 or not ended_pages.cut_open(ended, page, pages.USAGE_SIZE):
+                return False
         except OSError:
-            return False
+            return False  # removed meanwhile
+        self._held.drop(ended)
+        return True
 
     def _watch_folders(self) -> None:
         """Have the kernel tell of changes; where it does not, each PERIOD_SECONDS is looked."""

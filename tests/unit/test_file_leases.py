@@ -118,6 +118,12 @@ def wait_until(condition: Callable[[], Any]) -> None:
         time.sleep(0.05)
 
 
+def is_leased(path: str) -> bool:
+    inode = os.stat(path).st_ino
+    with open("/proc/locks") as locks:
+        return any("LEASE  ACTIVE" in line and f":{inode} " in line for line in locks)
+
+
 def in_time(call: Any) -> Any:
     """What `call` answers, in a thread: one that waits for a lease fails the test alone."""
     answers: list[Any] = []
@@ -157,7 +163,9 @@ def test_where_pages_are_kept_open_a_container_cannot_refuse_a_new_limit(world: 
         return done.returncode == 0
 
     with holding("read lease anew", world.page("limits")):
-        assert not any(changes() for _ in range(5))
+        for _ in range(3):
+            wait_until(lambda: is_leased(world.page("limits")))
+            assert not changes()
         with world.serving():
             wait_until(changes)
             assert world.vcuda("limit", "hostile", "--core", "12").returncode == 0
@@ -172,7 +180,9 @@ def test_where_pages_are_kept_open_what_a_container_added_is_taken_back(
     page = world.page("usage")
     os.truncate(page, 1 << 30)
     with holding(kind, page):
-        assert not any(map(len, (world.ledger.cut_back() for _ in range(100))))
+        for _ in range(10):
+            wait_until(lambda: is_leased(page))
+            assert world.ledger.cut_back() == []
         with world.serving():
             wait_until(world.ledger.cut_back)
             for _ in range(100):
@@ -191,6 +201,7 @@ def test_where_pages_are_kept_open_a_leased_page_that_is_frozen_too_is_taken_bac
         os.truncate(page, 1 << 20)
         with holding("write lease anew", page):
             flags_of(page, FLAGS["immutable"])
+            wait_until(lambda: is_leased(page))  # anew, as that opened it
             assert world.ledger.cut_back() == []
             with world.serving():
                 wait_until(world.ledger.cut_back)

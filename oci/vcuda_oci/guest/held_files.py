@@ -12,68 +12,69 @@ import threading
 
 from . import page_file
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 # Threads that wait for the end of a lease; further leases wait for the next call.
 _MOST_WAITING = 64
 
 
 class HeldFiles:
+    """By path: the file that the path names is held, until it names another or is dropped."""
+
     def __init__(self) -> None:
-        self._open: dict[tuple[int, int], int] = {}  # descriptors by device and inode
-        self._waiting: set[tuple[int, int]] = set()
+        self._open: dict[str, tuple[tuple[int, int], int]] = {}  # device and inode; descriptor
+        self._waiting: set[str] = set()
         _raise_limit()
 
-    def hold(self, wanted: Mapping[str, int]) -> None:
-        """Hold the files of these paths, opened with these flags, and no others.
-
-        One that cannot be opened is tried again with the next call.
-        """
-        found = set()
-        for path, flags in wanted.items():
-            try:
-                key = page_file.identity(path)
-                found.add(key)
-                if key not in self._open and key not in self._waiting:
-                    self._take(path, flags, key)
-            except OSError:
-                continue  # removed meanwhile, or no descriptor is free
-        for key in set(self._open) - found:
-            os.close(self._open.pop(key))
-
-    def descriptor(self, path: str) -> int | None:
-        """That of a file that is held. Raises OSError: there is no such path."""
-        return self._open.get(page_file.identity(path))
-
-    def _take(self, path: str, flags: int, key: tuple[int, int]) -> None:
+    def hold(self, path: str, flags: int) -> bool:
+        """Whether the file is held, opened with these flags. Where not, call this again later:
+        a lease is being ended, or the file cannot be opened."""
         try:
-            self._keep(page_file.open_page(path, flags))
+            known, _ = self._open.get(path, (None, -1))
+            if known != page_file.identity(path) and path not in self._waiting:
+                self._take(path, flags)
+        except OSError:
+            return False  # removed meanwhile, or no descriptor is free
+        return path in self._open and path not in self._waiting
+
+    def drop(self, path: str) -> None:
+        _, fd = self._open.pop(path, (None, -1))
+        if fd >= 0:
+            os.close(fd)
+
+    def descriptor(self, path: str) -> int:
+        """Of a file that is held, or -1."""
+        return self._open.get(path, (None, -1))[1]
+
+    def paths(self) -> list[str]:
+        return list(self._open)
+
+    def _take(self, path: str, flags: int) -> None:
+        try:
+            self._keep(path, page_file.open_page(path, flags))
         except (BlockingIOError, PermissionError):  # leased, or frozen
             if len(self._waiting) < _MOST_WAITING:
-                self._waiting.add(key)
-                self._start_waiting(path, flags, key)
+                self._waiting.add(path)
+                self._start_waiting(path, flags)
 
-    def _start_waiting(self, path: str, flags: int, key: tuple[int, int]) -> None:
+    def _start_waiting(self, path: str, flags: int) -> None:
         try:
-            threading.Thread(target=self._wait, args=(path, flags, key), daemon=True).start()
+            threading.Thread(target=self._wait, args=(path, flags), daemon=True).start()
         except RuntimeError:
-            self._waiting.discard(key)  # no thread can be had: the next call
+            self._waiting.discard(path)  # no thread can be had: the next call
 
-    def _wait(self, path: str, flags: int, key: tuple[int, int]) -> None:
+    def _wait(self, path: str, flags: int) -> None:
         try:
-            self._keep(page_file.open_without_lease(path, flags))
+            self._keep(path, page_file.open_without_lease(path, flags))
         except OSError:
             pass  # the next call tries again
         finally:
-            self._waiting.discard(key)
+            self._waiting.discard(path)
 
-    def _keep(self, fd: int) -> None:
-        """The path may name another file than when its identity was read."""
+    def _keep(self, path: str, fd: int) -> None:
         status = os.fstat(fd)
-        if self._open.setdefault((status.st_dev, status.st_ino), fd) != fd:
-            os.close(fd)
+        before = self.descriptor(path)
+        self._open[path] = (status.st_dev, status.st_ino), fd
+        if before >= 0:
+            os.close(before)
 
 
 def _raise_limit() -> None:
