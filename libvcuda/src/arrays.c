@@ -3,6 +3,7 @@
    later). Those are not charged: what is mapped into them was, when cuMemCreate made it.  */
 
 #include "array_size.h"
+#include "bindings.h"
 #include "own_calls.h"
 #include "settle.h"
 
@@ -109,11 +110,13 @@ vcuda_cuMipmappedArrayCreate (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRI
 CUresult
 vcuda_cuArrayDestroy (CUarray array)
 {
-  VCUDA_RELEASE (VCUDA_KEY (VCUDA_ARRAY, array), real.cuArrayDestroy (array));
+  const uint64_t key = VCUDA_KEY (VCUDA_ARRAY, array);
+  VCUDA_RELEASE (key, VCUDA_WITH_BINDINGS (key, real.cuArrayDestroy (array)));
 }
 
 CUresult
 vcuda_cuMipmappedArrayDestroy (CUmipmappedArray array)
 {
-  VCUDA_RELEASE (VCUDA_KEY (VCUDA_MIPMAPPED_ARRAY, array), real.cuMipmappedArrayDestroy (array));
+  const uint64_t key = VCUDA_KEY (VCUDA_MIPMAPPED_ARRAY, array);
+  VCUDA_RELEASE (key, VCUDA_WITH_BINDINGS (key, real.cuMipmappedArrayDestroy (array)));
 }

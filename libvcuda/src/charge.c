@@ -16,6 +16,7 @@
 #include "pages.h"
 #include "pools.h"
 #include "slot.h"
+#include "sparse_arrays.h"
 
 /* A process that was stopped in the middle of asking could make others wait for ever: after this
    its bytes count as held.  */
@@ -88,8 +89,12 @@ static __attribute__ ((noinline)) CUresult
 reserve_what_pools_keep (int gpu, uint64_t bytes)
 {
   CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
-  if (gpu >= 0 && bytes <= vcuda_memory_limit (gpu) && vcuda_pools_trim (gpu))
-    rc = vcuda_try_reserve (gpu, bytes);
+  if (gpu >= 0 && bytes <= vcuda_memory_limit (gpu))
+    {
+      bool freed = vcuda_sparse_arrays_settle ();
+      if (vcuda_pools_trim (gpu) || freed)
+        rc = vcuda_try_reserve (gpu, bytes);
+    }
   if (rc == CUDA_ERROR_OUT_OF_MEMORY)
     vcuda_count_refusal (gpu);
   return rc;

@@ -14,6 +14,7 @@
 #include "meter.h"
 #include "pages.h"
 #include "pools.h"
+#include "sparse_arrays.h"
 
 #define DEVICES 64
 
@@ -25,6 +26,7 @@ context_gone (CUcontext context, bool with_pools)
   uint64_t bytes[VCUDA_MAX_GPUS] = { 0 };
   vcuda_map_take_context (context, with_pools, bytes);
   vcuda_images_take_context (context, bytes);
+  vcuda_sparse_arrays_end_context (context);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     if (bytes[gpu])
       vcuda_give_back (gpu, bytes[gpu]);

@@ -1,5 +1,7 @@
-/* cuMemCreate: memory that lives while it has a handle or is mapped. Programs map and release the
-   handle at once, so both are counted, and the charge ends with the last of them.
+/* cuMemCreate: memory that lives while it has a handle, is mapped, or is bound to an array or a
+   multicast object (bindings.c). Programs map and release the handle at once, so all are counted,
+   and the charge ends with the last of them. Multicast objects and imported memory have handles and
+   mappings too, but are not charged: their gpu is -1.
 
    Blocks and mappings are found in two balanced trees (tsearch): programs keep tens of thousands.
  */
@@ -11,24 +13,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bindings.h"
 #include "charge.h"
 #include "device.h"
 #include "inside.h"
 #include "pages.h"
+#include "sparse_arrays.h"
 
-struct block
+struct vcuda_block
 {
   CUmemGenericAllocationHandle handle;
   uint64_t bytes;
   int gpu;
-  unsigned handles, mappings;
+  unsigned handles, uses; /* mapped, or bound */
 };
 
 struct mapping
 {
   CUdeviceptr start;
   size_t bytes;
-  struct block *block;
+  struct vcuda_block *block;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -39,8 +43,8 @@ static uint64_t held[VCUDA_MAX_GPUS];
 static int
 by_handle (const void *one, const void *other)
 {
-  CUmemGenericAllocationHandle left = ((const struct block *) one)->handle;
-  CUmemGenericAllocationHandle right = ((const struct block *) other)->handle;
+  CUmemGenericAllocationHandle left = ((const struct vcuda_block *) one)->handle;
+  CUmemGenericAllocationHandle right = ((const struct vcuda_block *) other)->handle;
   return (left > right) - (left < right);
 }
 
@@ -63,22 +67,97 @@ by_range (const void *range, const void *mapping)
   return start - wanted->start < wanted->bytes ? 0 : -1;
 }
 
-static struct block *
+/* Equal is the mapping that ADDRESS, which has a start only, lies in.  */
+static int
+by_address (const void *address, const void *mapping)
+{
+  CUdeviceptr wanted = ((const struct mapping *) address)->start;
+  const struct mapping *here = mapping;
+  if (wanted < here->start)
+    return -1;
+  return wanted - here->start < here->bytes ? 0 : 1;
+}
+
+static struct vcuda_block *
 find (CUmemGenericAllocationHandle handle)
 {
-  struct block **node = tfind (&(struct block){ .handle = handle }, &blocks, by_handle);
+  struct vcuda_block **node = tfind (&(struct vcuda_block){ .handle = handle }, &blocks, by_handle);
   return node ? *node : NULL;
 }
 
 static void
-end_if_unused (struct block *block)
+end_if_unused (struct vcuda_block *block)
 {
-  if (block->handles || block->mappings)
+  if (block->handles || block->uses)
     return;
   tdelete (block, &blocks, by_handle);
-  __atomic_fetch_sub (&held[block->gpu], block->bytes, __ATOMIC_RELAXED);
-  vcuda_give_back (block->gpu, block->bytes);
+  if (block->gpu >= 0)
+    {
+      __atomic_fetch_sub (&held[block->gpu], block->bytes, __ATOMIC_RELAXED);
+      vcuda_give_back (block->gpu, block->bytes);
+    }
+  else
+    vcuda_bindings_end (block->handle);
   free (block);
+}
+
+void
+vcuda_blocks_lock (void)
+{
+  vcuda_lock (&mutex);
+}
+
+void
+vcuda_blocks_unlock (void)
+{
+  vcuda_unlock (&mutex);
+}
+
+struct vcuda_block *
+vcuda_block_use (CUmemGenericAllocationHandle handle)
+{
+  struct vcuda_block *block = find (handle);
+  if (block)
+    block->uses++;
+  return block;
+}
+
+struct vcuda_block *
+vcuda_block_use_at (CUdeviceptr address, CUdeviceptr *end)
+{
+  struct mapping **node = tfind (&(struct mapping){ .start = address }, &mappings, by_address);
+  if (!node)
+    return NULL;
+  *end = (*node)->start + (*node)->bytes;
+  (*node)->block->uses++;
+  return (*node)->block;
+}
+
+int
+vcuda_block_gpu (const struct vcuda_block *block)
+{
+  return block->gpu;
+}
+
+void
+vcuda_block_unuse (struct vcuda_block *block)
+{
+  block->uses--;
+  end_if_unused (block);
+}
+
+void
+vcuda_block_enter (CUmemGenericAllocationHandle handle)
+{
+  struct vcuda_block *block = find (handle);
+  if (block)
+    block->handles++;
+  else if ((block = malloc (sizeof *block)))
+    {
+      *block = (struct vcuda_block){ .handle = handle, .gpu = -1, .handles = 1 };
+      if (!tsearch (block, &blocks, by_handle))
+        free (block);
+    }
 }
 
 CUresult
@@ -98,20 +177,20 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
   CUresult rc = vcuda_reserve (gpu, bytes);
   if (rc != CUDA_SUCCESS)
     return rc;
-  struct block *block = malloc (sizeof *block);
-  pthread_mutex_lock (&mutex);
+  struct vcuda_block *block = malloc (sizeof *block);
+  vcuda_lock (&mutex);
   rc = block ? VCUDA_WITHIN (real.cuMemCreate (handle, bytes, prop, flags))
              : CUDA_ERROR_OUT_OF_MEMORY;
   if (rc == CUDA_SUCCESS)
     {
-      *block = (struct block){ .handle = *handle, .bytes = bytes, .gpu = gpu, .handles = 1 };
+      *block = (struct vcuda_block){ .handle = *handle, .bytes = bytes, .gpu = gpu, .handles = 1 };
       /* Without host memory to remember it the charge stays until the process ends.  */
       tsearch (block, &blocks, by_handle);
       __atomic_fetch_add (&held[gpu], bytes, __ATOMIC_RELAXED);
     }
   else
     free (block);
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
   if (rc != CUDA_SUCCESS)
     vcuda_give_back (gpu, bytes);
   return rc;
@@ -120,31 +199,51 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
 CUresult
 vcuda_cuMemRelease (CUmemGenericAllocationHandle handle)
 {
+  if (vcuda_thread ()->in_driver)
+    return real.cuMemRelease (handle);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   CUresult rc = VCUDA_WITHIN (real.cuMemRelease (handle));
-  struct block *block = rc == CUDA_SUCCESS ? find (handle) : NULL;
+  struct vcuda_block *block = rc == CUDA_SUCCESS ? find (handle) : NULL;
   if (block && block->handles)
     {
       block->handles--;
       end_if_unused (block);
     }
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
+  return rc;
+}
+
+CUresult
+vcuda_cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void *shareable,
+                                      CUmemAllocationHandleType type)
+{
+  if (vcuda_thread ()->in_driver)
+    return real.cuMemImportFromShareableHandle (handle, shareable, type);
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  vcuda_lock (&mutex);
+  CUresult rc = VCUDA_WITHIN (real.cuMemImportFromShareableHandle (handle, shareable, type));
+  if (rc == CUDA_SUCCESS)
+    vcuda_block_enter (*handle);
+  vcuda_unlock (&mutex);
   return rc;
 }
 
 CUresult
 vcuda_cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *address)
 {
+  if (vcuda_thread ()->in_driver)
+    return real.cuMemRetainAllocationHandle (handle, address);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   CUresult rc = VCUDA_WITHIN (real.cuMemRetainAllocationHandle (handle, address));
-  struct block *block = rc == CUDA_SUCCESS ? find (*handle) : NULL;
+  struct vcuda_block *block = rc == CUDA_SUCCESS ? find (*handle) : NULL;
   if (block)
     block->handles++;
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
   return rc;
 }
 
@@ -153,14 +252,14 @@ static void
 remember (struct mapping *mapping)
 {
   struct mapping **node = tsearch (mapping, &mappings, by_start);
-  mapping->block->mappings++;
+  mapping->block->uses++;
   if (!node)
     free (mapping); /* the charge stays until the process ends */
   if (!node || *node == mapping)
     return;
   struct mapping *ended = *node;
   *node = mapping;
-  ended->block->mappings--;
+  ended->block->uses--;
   end_if_unused (ended->block);
   free (ended);
 }
@@ -169,29 +268,33 @@ CUresult
 vcuda_cuMemMap (CUdeviceptr start, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                 unsigned long long flags)
 {
+  if (vcuda_thread ()->in_driver)
+    return real.cuMemMap (start, bytes, offset, handle, flags);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
   struct mapping *mapping = malloc (sizeof *mapping);
   if (!mapping)
     return CUDA_ERROR_OUT_OF_MEMORY;
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   CUresult rc = VCUDA_WITHIN (real.cuMemMap (start, bytes, offset, handle, flags));
-  struct block *block = rc == CUDA_SUCCESS ? find (handle) : NULL;
+  struct vcuda_block *block = rc == CUDA_SUCCESS ? find (handle) : NULL;
   *mapping = (struct mapping){ start, bytes, block };
   if (block)
     remember (mapping);
   else
     free (mapping);
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
   return rc;
 }
 
 CUresult
 vcuda_cuMemUnmap (CUdeviceptr start, size_t bytes)
 {
+  if (vcuda_thread ()->in_driver)
+    return real.cuMemUnmap (start, bytes);
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  pthread_mutex_lock (&mutex);
+  vcuda_lock (&mutex);
   CUresult rc = VCUDA_WITHIN (real.cuMemUnmap (start, bytes));
   /* One call may undo many mappings, and never a part of one.  */
   const struct mapping range = { .start = start, .bytes = bytes };
@@ -200,11 +303,11 @@ vcuda_cuMemUnmap (CUdeviceptr start, size_t bytes)
     {
       struct mapping *gone = *node;
       tdelete (gone, &mappings, by_start);
-      gone->block->mappings--;
+      gone->block->uses--;
       end_if_unused (gone->block);
       free (gone);
     }
-  pthread_mutex_unlock (&mutex);
+  vcuda_unlock (&mutex);
   return rc;
 }
 
@@ -222,4 +325,6 @@ vcuda_virtual_memory_forget (void)
   memset (held, 0, sizeof held);
   pthread_mutex_init (&mutex, NULL);
   blocks = mappings = NULL; /* the parent's, perhaps half changed */
+  vcuda_bindings_forget ();
+  vcuda_sparse_arrays_forget ();
 }

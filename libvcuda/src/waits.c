@@ -9,6 +9,7 @@
 #include "pace.h"
 #include "pools.h"
 #include "slot.h"
+#include "sparse_arrays.h"
 
 /* A wait that is longer, by so much and so many times what was charged, than is known of makes the
    next launches suspect. A very long one is charged itself, and more launches are suspect if it
@@ -92,6 +93,7 @@ vcuda_wait_end (uint64_t began)
   int gpu;
   vcuda_thread ()->current.unclocked = 0; /* time has passed */
   vcuda_pools_waited ();
+  vcuda_sparse_arrays_settle ();
   uint64_t now = began ? vcuda_now () : 0;
   int64_t charged = credit->waited - credit->ns;
   bool unseen = credit->sampled > credit->ns;

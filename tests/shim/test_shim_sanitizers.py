@@ -142,9 +142,12 @@ def test_the_shim_built_with_a_sanitizer_runs_clean(
 
 
 @pytest.mark.parametrize("sanitizer", FLAGS, indirect=True)
-@pytest.mark.parametrize("name", ["huge", "mocked", "virtual"])
-def test_sizes_and_lookups_on_the_mock_driver_run_clean(
-    new_mock_guest, sanitized_client, sanitized_shim, name
+@pytest.mark.parametrize(
+    "program",
+    ["huge", "mocked 10000000", "virtual", "bound parts 10000000", "bound address 10000000"],
+)
+def test_calls_that_only_the_mock_driver_has_run_clean(
+    new_mock_guest, sanitized_client, sanitized_shim, program
 ):
-    arguments = ["10000000"] if name == "mocked" else []
+    name, *arguments = program.split()
     passes(new_mock_guest(10_000_000, sanitized_shim), [sanitized_client(name), *arguments], None)

@@ -1,0 +1,69 @@
+/* Memory of cuMemCreate that is mapped into a sparse array, or bound to a multicast object.  */
+
+#ifndef VCUDA_BINDINGS_H
+#define VCUDA_BINDINGS_H
+
+#include <stdbool.h>
+
+#include "real.h"
+
+struct vcuda_block;
+
+enum vcuda_place_kind
+{
+  VCUDA_LEVEL, /* of an array */
+  VCUDA_MIP_TAIL,
+  VCUDA_MULTICAST
+};
+
+/* A box of elements, or a range of bytes, which has one dimension.  */
+struct vcuda_place
+{
+  uint32_t kind, level, layer;
+  int32_t gpu; /* of a multicast object: each GPU has its own memory at an offset */
+  uint64_t offset[3], extent[3];
+};
+
+struct vcuda_binding
+{
+  struct vcuda_place place;
+  struct vcuda_block *block;
+  struct vcuda_binding *next; /* while it is on a list */
+};
+
+/* All but vcuda_bindings_take and vcuda_bindings_taken need the lock of blocks.
+
+   Binds BLOCK, which is in use for it, at PLACE in the holder of KEY. What was at the same place is
+   added to LIST; what lies there in part, or is smaller, stays.  */
+void vcuda_bind (uint64_t key, CUcontext context, const struct vcuda_place *place,
+                 struct vcuda_block *block, struct vcuda_binding **list);
+
+/* Adds all that lies within PLACE to LIST.  */
+void vcuda_unbind (uint64_t key, const struct vcuda_place *place, struct vcuda_binding **list);
+
+void vcuda_bindings_end_list (struct vcuda_binding *list);
+
+/* The array or multicast object of KEY has ended, and all that was bound to it is free.  */
+void vcuda_bindings_end (uint64_t key);
+
+/* The same for all of CONTEXT.  */
+void vcuda_bindings_end_context (CUcontext context);
+
+/* CALL destroys the array of KEY. What was bound to it is taken out before: afterwards another
+   thread may be given the same handle.  */
+struct vcuda_holder;
+struct vcuda_holder *vcuda_bindings_take (uint64_t key);
+void vcuda_bindings_taken (struct vcuda_holder *holder, CUresult rc);
+
+#define VCUDA_WITH_BINDINGS(key, call)                                                             \
+  ({                                                                                               \
+    struct vcuda_holder *holder = vcuda_bindings_take (key);                                       \
+    CUresult bindings_rc = call;                                                                   \
+    vcuda_bindings_taken (holder, bindings_rc);                                                    \
+    bindings_rc;                                                                                   \
+  })
+
+/* In the child after a fork.  */
+void vcuda_bindings_forget (void);
+
+#endif
