@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import c_file_uses
 import file_uses
-import tomllib  # type: ignore[import-not-found, unused-ignore]
 from file_uses import Use
 
 _GUEST = "/vcuda_oci/guest/"
@@ -37,6 +36,8 @@ _TABLE_OPENED = re.compile(rf"(^|\}}/|^/proc/.*/)({_TABLES})$")
 _TABLE = re.compile(rf"^/proc/[^/]+/({_TABLES})$")
 
 _USE_TABLES = "a table of the kernel's; use vcuda_oci.guest.kernel_tables"
+# As TOML has them; Python before 3.11 has no tomllib. Comments and places have no entry.
+_ENTRY = re.compile(r'^(?:#.*|\[\w+\]|"?([\w./]+)"? = "(?:""\\?)?([^"]*)"(?:"")?)$', re.MULTILINE)
 _HINT = (
     "use vcuda_oci.guest if a container or another user can reach it, "
     "else list it in packaging/checks/guest_access.toml"
@@ -53,18 +54,14 @@ class Fault(NamedTuple):
 class Allowed:
     """What guest_access.toml says: (module, function) and the names that may be used there."""
 
-    def __init__(self, places: dict[str, dict[str, str]]) -> None:
+    def __init__(self, entries: Iterable[tuple[str, str]]) -> None:
         self._names: dict[tuple[str, str], set[str]] = {}
         self._unused: set[tuple[str, str]] = set()
-        for place in places.values():
-            for module, entry in place.items():
-                if module == "why":
-                    continue
-                functions, _, names = (part.split() for part in entry.partition(":"))
-                for function in functions:
-                    self._names.setdefault((module, function), set()).update(names)
-                    self._unused.add((module, function))
-                self._unused.update((module, name) for name in names)
+        for module, entry in entries:
+            functions, _, names = (part.split() for part in entry.partition(":"))
+            for function in functions:
+                self._names.setdefault((module, function), set()).update(names)
+            self._unused.update((module, each) for each in (*functions, *names))
 
     def faults(self, module: str, uses: Iterable[Use]) -> Iterator[Fault]:
         for line, function, name in uses:
@@ -77,8 +74,12 @@ class Allowed:
 
 
 def load() -> Allowed:
-    with open(_TABLE_FILE, "rb") as file:
-        return Allowed(tomllib.load(file))
+    """Raises ValueError: a line of guest_access.toml is no entry."""
+    with open(_TABLE_FILE, encoding="utf-8") as file:
+        text = file.read()
+    if rest := _ENTRY.sub("", text).strip():
+        raise ValueError(f"{_TABLE_FILE}: is no entry: {rest.splitlines()[0]}")
+    return Allowed((module, entry) for module, entry in _ENTRY.findall(text) if "." in module)
 
 
 def faults(source: str, path: str, allowed: Allowed) -> list[Fault]:

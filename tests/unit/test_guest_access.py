@@ -20,7 +20,7 @@ PATH = "oci/vcuda_oci/any.py"
 def found(source: str, path: str = PATH, entry: str = "") -> list[str]:
     """What the check says of a file. entry: what guest_access.toml has of its module."""
     module = guest_access.module_of(path)
-    allowed = guest_access.Allowed({"place": {"why": "", module: entry}} if entry else {})
+    allowed = guest_access.Allowed([(module, entry)] if entry else [])
     return [what.split(";")[0] for _, what in guest_access.faults(source, path, allowed)]
 
 
@@ -207,7 +207,7 @@ def test_an_entry_allows_its_names_in_its_functions_alone() -> None:
 
 
 def test_a_refusal_is_one_line_with_a_hint() -> None:
-    [fault] = guest_access.faults(READS, PATH, guest_access.Allowed({}))
+    [fault] = guest_access.faults(READS, PATH, guest_access.Allowed([]))
     assert fault.line == 4
     assert fault.what == (
         "os.stat in A.read of vcuda_oci.any; use vcuda_oci.guest if a container or another user "
@@ -216,8 +216,8 @@ def test_a_refusal_is_one_line_with_a_hint() -> None:
 
 
 def test_an_entry_that_nothing_uses_any_more_is_refused() -> None:
-    entries = {"why": "", "vcuda_oci.any": "A.read A.write: os.stat os.open", "gone": "f: open"}
-    allowed = guest_access.Allowed({"place": entries})
+    entries = [("vcuda_oci.any", "A.read A.write: os.stat os.open"), ("gone", "f: open")]
+    allowed = guest_access.Allowed(entries)
     assert guest_access.faults(READS, PATH, allowed) == []
     assert sorted(allowed.unused()) == [
         "gone: f is not used there; remove it",
