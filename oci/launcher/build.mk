@@ -35,16 +35,17 @@ build/arm64/musl/version: packaging/musl-arm64
 	@touch $@
 
 $(LAUNCHER): oci/launcher/launcher.c oci/launcher/arguments.h oci/launcher/door.h \
-             oci/launcher/gone.h oci/launcher/release.h oci/launcher/report.h \
-             oci/launcher/settings.h oci/launcher/trusted.h oci/launcher/whole.h \
-             oci/launcher/fortify.h oci/launcher/build.mk
+             oci/launcher/gone.h oci/launcher/mount_points.h oci/launcher/release.h \
+             oci/launcher/report.h oci/launcher/settings.h oci/launcher/trusted.h \
+             oci/launcher/whole.h oci/launcher/fortify.h oci/launcher/build.mk
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(MUSL_LINK)
 
 # Static, so that no variable of an image loads anything into it: hook.c.
-$(HOOK): oci/launcher/hook.c oci/launcher/door.h oci/launcher/settings.h oci/launcher/streams.h \
-         oci/launcher/trusted.h oci/launcher/whole.h oci/launcher/fortify.h oci/launcher/build.mk
+$(HOOK): oci/launcher/hook.c oci/launcher/door.h oci/launcher/mount_points.h \
+         oci/launcher/settings.h oci/launcher/streams.h oci/launcher/trusted.h \
+         oci/launcher/whole.h oci/launcher/fortify.h oci/launcher/build.mk
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(MUSL_LINK)

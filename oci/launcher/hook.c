@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "door.h"
+#include "mount_points.h"
 #include "settings.h"
 #include "streams.h"
 #include "trusted.h"
@@ -99,6 +100,12 @@ main (int argc, char **argv)
     {
       config = words[1];
       words += 2;
+    }
+  /* For vcuda_oci/mount_points.py: the note is on standard input.  */
+  if (words[0] && strcmp (words[0], "removeMountPoints") == 0 && !words[1])
+    {
+      remove_mount_points (0);
+      return 0;
     }
   bool gives_back = words[0] && strcmp (words[0], "poststop") == 0 && (!words[1] || !words[2]);
   if (gives_back && release_by_door (config, words[1] ? words[1] : ""))

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "ended_page.h"
+#include "mount_points.h"
 
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+:@=,-"
 #define RECORD_MOST_BYTES 65536
@@ -127,6 +128,21 @@ lock_ledger (const char *state_dir)
   return -1;
 }
 
+/* Under the lock: a container that comes back under this id has no mounts yet.  */
+static void
+remove_mount_points_of (const struct held *held)
+{
+  char path[PATH_MAX];
+  if (snprintf (path, sizeof path, "%s/containers/%s/mount-points", held->state_dir, held->id)
+      >= PATH_MAX)
+    return;
+  int note = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (note < 0)
+    return;
+  remove_mount_points (note);
+  close (note);
+}
+
 /* Whether the container's share is given back: not if another instance of the container has taken
    it over meanwhile, or the lock cannot be had.  */
 static bool
@@ -141,6 +157,8 @@ release (const struct held *held)
   bool is_same = !is_gone && now.st_dev == held->seen.st_dev && now.st_ino == held->seen.st_ino
                  && now.st_mtim.tv_sec == held->seen.st_mtim.tv_sec
                  && now.st_mtim.tv_nsec == held->seen.st_mtim.tv_nsec;
+  if (is_same)
+    remove_mount_points_of (held);
   if (is_same && unlink (held->record) == 0)
     {
       snprintf (folder, sizeof folder, "%s/containers/%s", held->state_dir, held->id);

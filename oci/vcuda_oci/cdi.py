@@ -72,7 +72,10 @@ def spec(
             "deviceNodes": nodes,
             "mounts": mounts,
             # Here and not with the devices: a container of several is given it once.
-            "hooks": [{"hookName": "createRuntime", **edit.as_hook(paths.hook)}],
+            "hooks": [
+                {"hookName": name, **edit.as_hook(paths.hook)}
+                for name in ("createRuntime", "poststop")
+            ],
         },
         "devices": [
             {

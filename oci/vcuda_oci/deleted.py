@@ -11,6 +11,7 @@ import os
 
 from . import config, events, liveness, names
 from .errors import VcudaError, with_id
+from .guest import mount_points
 from .ledger import Ledger
 
 
@@ -29,5 +30,6 @@ def release(config_path: str, container_id: str) -> None:
     with ledger:
         allocation = ledger.get(container_id)
         if allocation and not liveness.is_alive(allocation):
+            mount_points.remove(f"{ledger.containers}/{allocation.id}")
             ledger.remove(allocation.id)
             ledger.tell(events.RELEASED, allocation, "its container is deleted")

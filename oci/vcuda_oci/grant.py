@@ -21,6 +21,7 @@ from . import (
 )
 from .config import OFF, REQUIRED
 from .errors import NotKnownYetError, VcudaError
+from .guest import mount_points
 from .guest.memory import BoundedMemory
 from .identity import Owner, is_pod, is_sandbox, owner_of
 from .ledger import Ledger
@@ -113,6 +114,7 @@ def give(
         granted = grant(spec, asked, settings, creation)
         if granted is None:
             return ""
+        _note_mount_points(granted, creation, rootfs.path_of(spec, creation.bundle))
         try:
             apply(granted)
         except BaseException:
@@ -129,6 +131,14 @@ def give(
     elif allocation.claimant[0] == creation.claimant:
         granted.ledger.tell(events.TAKEN_OVER, allocation, events.of(allocation), seconds)
     return allocation.id
+
+
+def _note_mount_points(granted: Grant, creation: Creation, root: str) -> None:
+    # The low-level runtime refuses a second creation: the note is of the first one.
+    is_of_another = granted.allocation.claimant[0] != creation.claimant
+    if root and not is_of_another:
+        folder = f"{granted.ledger.containers}/{granted.allocation.id}"
+        mount_points.note(folder, root, [place for _, place, _ in granted.edits.mounts])
 
 
 def tell_refused(

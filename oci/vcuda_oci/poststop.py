@@ -6,6 +6,7 @@ import os
 
 from . import events, names
 from .errors import VcudaError
+from .guest import mount_points
 from .identity import claims_two_engines, owner_of
 from .ledger import Ledger
 
@@ -50,6 +51,7 @@ def _release(ledger: Ledger, id: str, state: State) -> None:
     allocation = ledger.get(id)
     if allocation is None or allocation.container_id != state.id:
         return
+    mount_points.remove(f"{ledger.containers}/{allocation.id}")
     if allocation.pod.get("sandbox_id"):
         ledger.tell(events.STOPPED, allocation, "its pod keeps the share")
     else:

@@ -18,7 +18,8 @@ An OCI hook: the container's state (JSON) comes on standard input, from the runt
   poststop [ALLOCATION]     release what the stopped container held
   byStatus                  createRuntime or poststop, by what the state says: where one command
                             is called for both, as in hooks.d
-  cdi                       what our CDI spec cannot say, not knowing the container nor its image
+  cdi                       what our CDI spec cannot say, not knowing the container nor its image;
+                            of a container that has stopped: remove the mount points of its driver
 
 Exit status: 0 done, or nothing to do; 1 refused, and the runtime gives the container up; 2 not
 called like this. poststop never fails.
@@ -27,6 +28,8 @@ CREATING = ("prestart", "createRuntime", "createContainer")
 POSTSTOP = "poststop"
 BY_STATUS = "byStatus"
 CDI = "cdi"
+CDI_STOPPED = "cdi, stopped"  # no word of the command line
+_AT_END = (POSTSTOP, CDI_STOPPED)
 
 
 def main() -> None:
@@ -45,14 +48,20 @@ def main() -> None:
         sys.exit(2)
     try:
         state = container_state.parse_state(container_state.read())
+        if kind == CDI and state.status == "stopped":
+            kind = CDI_STOPPED
         if kind == BY_STATUS:
             kind = POSTSTOP if state.status == "stopped" else "createRuntime"
-        if kind != POSTSTOP and state.bundle == "/":
+        if kind not in _AT_END and state.bundle == "/":
             from . import created_container
 
             state.bundle = created_container.bundle_of(state)
         if kind == POSTSTOP:
             poststop.release(config.load(settings), rest[0] if rest else "", state)
+        elif kind == CDI_STOPPED:
+            from . import cdi_stopped
+
+            cdi_stopped.clean_up(settings, state)
         elif kind == CDI:
             from . import cdi_hook
 
@@ -65,7 +74,7 @@ def main() -> None:
         allocation = getattr(error, "allocation", "") or "".join(rest)
         line = with_id(f"{names.HOOK_PROGRAM}: {error}", allocation)
         _to_stderr(line + "\n")
-        if kind != POSTSTOP:
+        if kind not in _AT_END:
             from . import created_container
 
             created_container.tell_engine(line, allocation)

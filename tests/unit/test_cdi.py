@@ -117,11 +117,11 @@ def test_whole_gpus_get_the_driver_itself(node: Node) -> None:
         "kind": "vcuda.io/gpu",
     }
     common = spec["containerEdits"]
-    (called,) = common["hooks"]
-    assert (called["hookName"], called["args"]) == (
-        "createRuntime",
-        [grant.HOOK, "--config", node.settings, "cdi"],
-    )
+    command = [grant.HOOK, "--config", node.settings, "cdi"]
+    assert [(hook["hookName"], hook["args"]) for hook in common["hooks"]] == [
+        ("createRuntime", command),
+        ("poststop", command),
+    ]
     assert common["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
     control = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
     assert sorted(map(str, common["deviceNodes"])) == sorted(str(node.node(n)) for n in control)

@@ -1,0 +1,139 @@
+/* Removes the empty files that the low-level runtime made in a container's root as mount points of
+   our mounts, once the container has ended. Left there, `docker commit` and BuildKit would put them
+   into the image that is made of it, where they hide a real driver.
+
+   The note that oci/vcuda_oci/mount_points.py has written: the root's full path, then each mount's
+   destination, each ended by NUL. It was written before the mount points were made, so what is
+   older than the note belongs to the image.
+
+   Only the container's own overlay is touched. In a folder that two containers share, to remove a
+   mount point takes the mount from the other one.  */
+
+#ifndef VCUDA_MOUNT_POINTS_H
+#define VCUDA_MOUNT_POINTS_H
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define OVERLAY_MAGIC 0x794c7630 /* OVERLAYFS_SUPER_MAGIC of linux/magic.h */
+/* Of linux/openat2.h, which musl does not bring: struct open_how, RESOLVE_NO_XDEV,
+   RESOLVE_NO_MAGICLINKS and RESOLVE_IN_ROOT.  */
+#ifndef SYS_openat2
+#  define SYS_openat2 437
+#endif
+#define STAYS_INSIDE (0x01 | 0x02 | 0x10)
+#define NOTE_BYTES (1 << 18)
+#define OWN_FOLDER "/usr/local/vcuda" /* GUEST_DIR of oci/vcuda_oci/names.py */
+
+/* Whether `path` is where a whole overlay is mounted, and not a folder of one.  */
+static bool
+is_whole_overlay (const char *path)
+{
+  static char line[4 * PATH_MAX];
+  char inner[PATH_MAX], place[PATH_MAX];
+  bool is_whole = false;
+  FILE *mounts = fopen ("/proc/self/mountinfo", "re");
+  while (mounts && fgets (line, sizeof line, mounts))
+    if (sscanf (line, "%*s %*s %*s %4095s %4095s", inner, place) == 2 && strcmp (place, path) == 0)
+      is_whole = strcmp (inner, "/") == 0 && strstr (line, " - overlay "); /* the last one counts */
+  if (mounts)
+    fclose (mounts);
+  return is_whole;
+}
+
+/* The root at `path`; -1: it is none that belongs to one container alone.  */
+static int
+open_own_root (const char *path)
+{
+  char opened[64], real[PATH_MAX];
+  struct statfs kind;
+  int root = *path == '/' ? open (path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (root < 0)
+    return -1;
+  snprintf (opened, sizeof opened, "/proc/self/fd/%d", root);
+  ssize_t length = readlink (opened, real, sizeof real - 1);
+  real[length > 0 ? length : 0] = '\0';
+  if (fstatfs (root, &kind) == 0 && kind.f_type == OVERLAY_MAGIC && is_whole_overlay (real))
+    return root;
+  close (root);
+  return -1;
+}
+
+/* A folder as a process in the container would find it, on the root's own file system.  */
+static int
+open_inside (int root, const char *path)
+{
+  struct
+  {
+    uint64_t flags, mode, resolve;
+  } how = { O_PATH | O_DIRECTORY | O_CLOEXEC, 0, STAYS_INSIDE };
+  return (int) syscall (SYS_openat2, root, path, &how, sizeof how);
+}
+
+static bool
+is_empty_since (const struct stat *file, const struct stat *note)
+{
+  return S_ISREG (file->st_mode) && file->st_size == 0
+         && (file->st_ctim.tv_sec > note->st_mtim.tv_sec
+             || (file->st_ctim.tv_sec == note->st_mtim.tv_sec
+                 && file->st_ctim.tv_nsec >= note->st_mtim.tv_nsec));
+}
+
+/* `place` is cut short meanwhile.  */
+static void
+remove_mount_point (int root, char *place, const struct stat *note)
+{
+  struct stat file;
+  char *name = strrchr (place, '/');
+  if (place[0] != '/' || !name[1])
+    return;
+  *name++ = '\0';
+  int folder = open_inside (root, *place ? place : "/");
+  if (folder < 0)
+    return;
+  if (fstatat (folder, name, &file, AT_SYMLINK_NOFOLLOW) == 0 && is_empty_since (&file, note))
+    unlinkat (folder, name, 0);
+  close (folder);
+  /* The image has nothing below this folder; the runtime made it, and those in it.  */
+  while (strncmp (place, OWN_FOLDER, strlen (OWN_FOLDER)) == 0)
+    {
+      name = strrchr (place, '/');
+      *name++ = '\0';
+      folder = open_inside (root, place);
+      if (folder < 0)
+        return;
+      int failed = unlinkat (folder, name, AT_REMOVEDIR);
+      close (folder);
+      if (failed)
+        return;
+    }
+}
+
+/* note: a descriptor of the note, which this reads from its beginning.  */
+static void
+remove_mount_points (int note)
+{
+  static char text[NOTE_BYTES];
+  struct stat status;
+  ssize_t size = pread (note, text, sizeof text, 0);
+  if (size <= 0 || fstat (note, &status) != 0)
+    return;
+  char *root_path = text, *end = memchr (text, 0, (size_t) size);
+  int root = end ? open_own_root (root_path) : -1;
+  if (root < 0)
+    return;
+  for (char *place = end + 1; (end = memchr (place, 0, (size_t) (text + size - place)));
+       place = end + 1)
+    remove_mount_point (root, place, &status);
+  close (root);
+}
+
+#endif

@@ -1,0 +1,81 @@
+"""The note of our mounts in a container's root, and the removal of what was made for them.
+
+The low-level runtime makes an empty file in the root for each mount on a place that the image
+lacks. The note says where; oci/launcher/mount_points.h removes those files when the container has
+ended.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NAME = "mount-points"
+# <prefix>/lib/vcuda/python/vcuda_oci/guest/mount_points.py
+_PREFIX = os.path.abspath(__file__).rsplit("/", 6)[0]
+_PROGRAM = _PREFIX + "/bin/vcuda-container-hook"
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def note(folder: str, root: str, places: Iterable[str]) -> None:
+    """Write the note into the container's folder, before the runtime makes any mount point.
+
+    A container starts without it too: where there is no room, its mount points stay.
+    """
+    try:
+        fd = os.open(f"{folder}/{_NAME}", _WRITE, 0o600)
+        try:
+            os.write(fd, _text(root, places))
+        finally:
+            os.close(fd)
+    except OSError:
+        pass
+
+
+def remove(folder: str) -> None:
+    """Remove what the note in the container's folder names; no note is fine.
+
+    Needs the ledger's lock: a container that comes back under the same id must not have mounts
+    there yet.
+    """
+    try:
+        fd = os.open(f"{folder}/{_NAME}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        _run(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_since(config: str, root: str, places: Iterable[str]) -> None:
+    """The same without a note: what was made in `root` at these places since `config` was written.
+
+    config: the container's config.json. Raises OSError: it is not there.
+    """
+    since_ns = os.stat(config).st_mtime_ns
+    fd = os.memfd_create(_NAME, os.MFD_CLOEXEC)
+    try:
+        os.write(fd, _text(root, places))
+        os.utime(fd, ns=(since_ns, since_ns))
+        _run(fd)
+    finally:
+        os.close(fd)
+
+
+def _text(root: str, places: Iterable[str]) -> bytes:
+    # A path with half of a character is in no config.json that a runtime reads.
+    paths = (os.path.abspath(root), *places)
+    return b"".join(path.encode(errors="replace") + b"\0" for path in paths)
+
+
+def _run(note: int) -> None:
+    try:
+        actions = [(os.POSIX_SPAWN_DUP2, note, 0)]
+        pid = os.posix_spawn(_PROGRAM, [_PROGRAM, "removeMountPoints"], {}, file_actions=actions)
+        os.waitpid(pid, 0)
+    except OSError:
+        pass  # what ends must not fail for it
