@@ -1,4 +1,4 @@
-"""Who holds connections to the extender and says nothing does not shut kube-scheduler out."""
+"""Connections that are held without a whole request do not shut kube-scheduler out."""
 
 from __future__ import annotations
 
@@ -63,6 +63,29 @@ def test_silent_connections_do_not_shut_the_scheduler_out(started: Extender, fir
 def test_a_client_that_makes_no_handshake_is_closed(started: Extender) -> None:
     with socket.create_connection(("127.0.0.1", started.port), 30) as client:
         assert is_ended(client)
+
+
+@pytest.mark.usefixtures("many_descriptors")
+@pytest.mark.parametrize("started", ["insecure"], indirect=True)  # with TLS it needs the key
+def test_clients_that_withhold_their_body_do_not_shut_the_scheduler_out(
+    started: Extender,
+) -> None:
+    head = (
+        b"POST /scheduler/bind HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
+    )
+    with contextlib.ExitStack() as held:
+        clients = []
+        for _ in range(MOST_CONNECTIONS):
+            client = held.enter_context(contextlib.closing(started.connect()))
+            client.connect()
+            client.sock.sendall(head)
+            assert client.sock.recv(4096).startswith(b"HTTP/1.1 100 ")  # it waits for the body
+            client.sock.sendall(b"{")
+            clients.append(client.sock)
+        assert started.call("GET", "/healthz")[0] == 200
+        for client in clients:
+            assert is_ended(client)
 
 
 def is_ended(client: socket.socket) -> bool:

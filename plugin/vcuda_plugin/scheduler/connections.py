@@ -1,7 +1,13 @@
-"""How many connections the extender holds at once, and how long one may take to say who it is.
+"""Bound the extender's connections: their number, and the time of a TLS handshake and a request.
 
 asyncio's own servers take every connection and hand it to uvicorn after its TLS handshake, within a
-minute: until then, silent clients hold all descriptors that the process may have.
+minute: until then, silent clients hold all descriptors that the process may have. uvicorn waits
+without end for a request's body, and for a client that does not read its answer.
+
+Each second the listener looks at all connections. It closes one whose request is not answered
+REQUEST_SECONDS after it was first seen. When MOST_CONNECTIONS are open, the next one takes the
+place of, in this order: the oldest without a request, the oldest whose request is answered, and the
+one that has kept its request's body back longest.
 """
 
 from __future__ import annotations
@@ -19,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 600
 HANDSHAKE_SECONDS = 5.0
+# More than a bind takes whose calls of the API server time out.
+REQUEST_SECONDS = 30
 _ACCEPTED_AT_ONCE = 64
 _AGAIN_SECONDS = 0.1
 
@@ -54,13 +62,15 @@ class Listener:
         self._listening = listening
         self._open: dict[_Client, None] = {}  # the oldest at the front
         self._again: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None  # while connections are open
         self.sockets = [listening]
         listening.setblocking(False)
         loop.add_reader(listening, self._accept)
 
     def close(self) -> None:
-        if self._again:
-            self._again.cancel()
+        for timer in (self._again, self._next_check):
+            if timer:
+                timer.cancel()
         self._loop.remove_reader(self._listening)
         for client in list(self._open):
             if not client.transport:
@@ -89,24 +99,43 @@ class Listener:
             accepted.setblocking(False)
             client = _Client(accepted)
             self._open[client] = None
+            if not self._next_check:
+                self._next_check = self._loop.call_later(1, self._check)
             client.task = self._loop.create_task(self._serve(client))
 
-    def _make_room(self) -> bool:
-        """For one more, if need be by closing who has been silent longest."""
-        if len(self._open) < MOST_CONNECTIONS:
-            return True
+    def _check(self) -> None:
+        self._drop_closed()
+        for client in list(self._open):
+            if client.count_second() >= REQUEST_SECONDS:
+                self._end(client)
+        self._next_check = self._loop.call_later(1, self._check) if self._open else None
+
+    def _drop_closed(self) -> None:
         for client in list(self._open):
             if client.transport and client.transport.is_closing():
                 del self._open[client]
+
+    def _make_room(self) -> bool:
+        """Whether one more connection may be taken, if need be after another was closed."""
+        if len(self._open) < MOST_CONNECTIONS:
+            return True
+        self._drop_closed()
         if len(self._open) < MOST_CONNECTIONS:
             return True
         for silent in (_Client.has_asked_nothing, _Client.is_idle):
             for client in self._open:
                 if silent(client):
-                    del self._open[client]
-                    client.end()
+                    self._end(client)
                     return True
-        return False
+        sending = [client for client in self._open if client.is_sending()]
+        if not sending:
+            return False
+        self._end(max(sending, key=lambda client: client.seconds))
+        return True
+
+    def _end(self, client: _Client) -> None:
+        del self._open[client]
+        client.end()
 
     async def _serve(self, client: _Client) -> None:
         def make() -> asyncio.BaseProtocol:
@@ -123,11 +152,16 @@ class Listener:
 
 
 class _Client:
-    """task: that of its handshake. transport: from then on. protocol: uvicorn's."""
+    """task: that of its handshake. transport: from then on. protocol: uvicorn's.
+
+    seconds: for how many checks its present request has had no answer.
+    """
 
     task: asyncio.Task[None]
     transport: Any = None
     protocol: Any = None
+    seconds = 0
+    _request: Any = None
 
     def __init__(self, accepted: socket.socket) -> None:
         self.socket = accepted
@@ -139,8 +173,24 @@ class _Client:
     def is_idle(self) -> bool:
         return bool(self.protocol.cycle.response_complete)
 
+    def is_sending(self) -> bool:
+        """The request's header is whole, its body is not."""
+        return bool(self.protocol.cycle.more_body)
+
+    def count_second(self) -> int:
+        """The new value of seconds."""
+        request = getattr(self.protocol, "cycle", None)
+        if request is not self._request or (request and request.response_complete):
+            self._request, self.seconds = request, 0
+        else:
+            self.seconds += 1
+        return self.seconds
+
     def end(self) -> None:
-        """Closes the connection; the transport then sees its end, and closes the socket."""
+        """Closes the connection; before its handshake is done, the transport sees its end later."""
+        if self.transport:
+            self.transport.abort()
+            return
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
