@@ -5,6 +5,7 @@
     <state>/containers/<id>/limits       what the shim reads
     <state>/containers/<id>/usage        what the shim writes
     <state>/containers/<id>/procfs/      what stands at its /proc/driver/nvidia
+    <state>/containers/<id>/mount-points its root and our mounts there (guest/mount_points.py)
     <state>/ended/                       usage pages of ended containers that a process still has
 
 A claim writes the pages first and the record last; a release removes the record first. Killed in

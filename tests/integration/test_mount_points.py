@@ -13,6 +13,7 @@ from integration.engines.low_level import LowLevel
 from integration.engines.podman import Podman
 from integration.product import Product, asking
 from integration.test_cdi import Host, options
+from integration.test_hooks_d import FOLDER, Hooked, cover
 
 SEES_OUR_FILES = ["sh", "-c", "test -s /usr/bin/nvidia-smi && test -s /usr/local/vcuda/limits"]
 
@@ -136,3 +137,22 @@ def test_the_end_of_one_container_leaves_the_mounts_of_another_in_the_same_folde
         seen = engine.exec(other, SEES_OUR_FILES)
         engine.delete(other)
     assert seen.rc == 0, seen.stderr
+
+
+def test_podman_commit_after_a_hook_in_hooks_d_keeps_no_mount_point(
+    podman: PodmanOnOverlays, product: Product, container: str, scratch: str
+) -> None:
+    cover(podman)
+    hooked = Hooked(podman, product)
+    with podman.using(podman.plain_runtime()):
+        assert podman.start(container, ["true"]).rc == 0
+        assert podman.wait(container) == 0
+        before = committed(podman, container, scratch)
+        hooked.configure()
+        asked = asking(podman, core=30)["annotations"]
+        started = podman.start(container, SEES_OUR_FILES, annotations=asked)
+        assert started.rc == 0, started.stderr
+        assert podman.wait(container) == 0
+        assert committed(podman, container, scratch) == before
+        hooked.configure("--undo")
+    podman.host.check(["umount", FOLDER])
