@@ -93,6 +93,22 @@ def test_the_agent_finds_folders_of_the_host_where_records_name_them(
     assert settings(values).driver_root == mounted
 
 
+@pytest.mark.parametrize(
+    ("agent", "is_read_only"),
+    [
+        ({}, True),
+        ({"driverRoot": "/run/softgpu"}, False),
+        ({"driverRoot": "/run/softgpus"}, True),
+        ({"driverRoot": "/srv/softgpu", "softwareGpu": True}, False),
+    ],
+)
+def test_only_a_software_gpu_can_be_written_to(agent: dict[str, Any], is_read_only: bool) -> None:
+    """The agent writes its state; the driver of a real GPU is only read."""
+    (container,) = rendering.pod_spec(rendering.objects({"agent": agent}), AGENT)["containers"]
+    (driver,) = (mount for mount in container["volumeMounts"] if mount["name"] == "driver")
+    assert driver["readOnly"] is is_read_only
+
+
 def test_kube_scheduler_is_told_of_every_resource_that_is_offered() -> None:
     found = rendering.objects(HAMI)
     text = rendering.one(found, "ConfigMap", EXTENDER)["data"]["scheduler.yaml"]

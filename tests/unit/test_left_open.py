@@ -53,7 +53,7 @@ def swap(page, fills):
                     pass
             except OSError:
                 pass
-        for _ in range(4):
+        for _ in range(64):
             for place in places:
                 os.dup2(page, place)
             for place in places:
@@ -69,8 +69,8 @@ page = os.open(ledger.containers + "/gone/usage", os.O_RDWR)
 ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [page]))])
 os.close(page)
 with ledger:
-    if what == "cuts":
-        os.unlink(ledger.containers + "/gone/usage")
+    # An earlier version left no name either; now a removed container's page keeps one in `ended`.
+    os.unlink(ledger.containers + "/gone/usage")
     ledger.remove("gone")
 cut = claimed = 0
 for number in range(rounds):
@@ -131,7 +131,7 @@ def test_a_file_that_is_swapped_in_for_a_page_is_never_cut(folder: str) -> None:
     assert told == "True\n"  # the page itself was
 
 
-@pytest.mark.parametrize("claims", [SWEEPS // 10])
+@pytest.mark.parametrize("claims", [SWEEPS // 40])
 def test_a_claim_on_a_full_state_folder_cuts_no_file_that_is_swapped_in(
     folder: str, claims: int
 ) -> None:
