@@ -54,6 +54,11 @@ class Starts:
                 return
         raise RuntimeError(f"a worker of the door meets no container: {use}")
 
+    def rest(self) -> None:
+        """Wait for the page keeper, which removes the page of an ended container a moment later."""
+        folder = f"/proc/{self.engine.host.pid}/root{self.state_dir(WITH_DOOR)}/ended"
+        wait_until(lambda: os.listdir(folder) == [], "the end of every page")
+
     def close(self) -> None:
         self.door.close()
         self.engine.delete("soak")
@@ -113,6 +118,7 @@ def soak(starts: Starts, count: int, say: Say) -> Soaked:
     every, rounds = (PLAIN, WITHOUT_DOOR, WITH_DOOR), count // 2
     tenth = max(rounds // 10, 1)
     starts.warm_up()
+    starts.rest()
     before = traces.of(starts.engine.host)
     first: Times = {way: [] for way in every}
     last: Times = {way: [] for way in every}
@@ -126,6 +132,7 @@ def soak(starts: Starts, count: int, say: Say) -> Soaked:
             use = starts.door.use()
         if (number + 1) % 100 == 0:
             say(f"{2 * (number + 1)} of {count} starts")
+    starts.rest()
     after = traces.of(starts.engine.host)
     left = traces.left(before, after)
     return Soaked(2 * rounds, left, use, starts.door.use(), first, last)
