@@ -120,6 +120,7 @@ def _cluster(machine: Machine) -> Iterator[None]:
 def _images(machine: Machine) -> Iterator[None]:
     podman_host.prepare(machine)
     podman_host.bring_base(machine)
+    podman_host.use_base(machine.shared + "/vcuda/packaging/Containerfile")
     trusted = f'[[registry]]\nlocation = "{REGISTRY}"\ninsecure = true\n'
     machine.write("/etc/containers/registries.conf.d/tests.conf", trusted)
     machine.write("/etc/hosts", f"127.0.0.1 localhost {REGISTRY}\n")

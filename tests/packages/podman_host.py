@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 from packages.machine import DEBIAN, Machine
@@ -38,8 +39,19 @@ def prepare(machine: Machine) -> None:
 
 
 def bring_base(machine: Machine) -> None:
-    """The image that the Containerfile begins with: Debian 12, with what the packages need."""
+    """Give the machine BASE: Debian 12 and what the packages need, in place of the pinned image.
+
+    Its digest is another one, so a build needs `--build-arg BASE=` or use_base.
+    """
     excluded = [f"--exclude={each}" for each in _LEFT_OUT]
     packed = machine.shared + "/base.tar"
     subprocess.run(["tar", "-C", DEBIAN, *excluded, "-cf", packed, "."], check=True)
     machine.check("podman", "import", "/mnt/shared/base.tar", f"localhost/{BASE}")
+
+
+def use_base(containerfile: str) -> None:
+    """Make the copy of the Containerfile at this path begin with BASE."""
+    with open(containerfile) as file:
+        text = file.read()
+    with open(containerfile, "w") as file:
+        file.write(re.sub("^ARG BASE=.*$", f"ARG BASE={BASE}", text, flags=re.MULTILINE))

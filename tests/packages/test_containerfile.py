@@ -27,6 +27,7 @@ def builder(swept: None) -> Iterator[Machine]:
         context = made.shared + "/context"
         os.makedirs(context + "/packaging")
         shutil.copy(REPOSITORY + "/packaging/Containerfile", context + "/packaging")
+        podman_host.use_base(context + "/packaging/Containerfile")
         shutil.copytree(built.folder(), context + "/build/packages")
         for name in (AGENT, EXTENDER):
             where = ("--file=packaging/Containerfile", f"--target={name.removeprefix('vcuda-')}")
