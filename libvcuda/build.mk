@@ -4,7 +4,8 @@ VCUDA_SOURCES := $(wildcard libvcuda/src/*.c)
 VCUDA_OBJECTS := $(VCUDA_SOURCES:libvcuda/src/%.c=$(OUT)/obj/vcuda/%.o) $(OUT)/obj/vcuda/entries.o
 VCUDA_VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 VCUDA_GENERATED := build/generated/entries.S build/generated/real.h build/generated/vcuda.map
-VCUDA_CFLAGS = $(CFLAGS_COMMON) -D_GNU_SOURCE -fvisibility=hidden -fPIC -Ilibvcuda -Ilibvcuda/src \
+# Aligned, so that code elsewhere in the shim does not move its hot path: 15 ns of an allocation.
+VCUDA_CFLAGS = $(CFLAGS_COMMON) -falign-functions=64 -D_GNU_SOURCE -fvisibility=hidden -fPIC -Ilibvcuda -Ilibvcuda/src \
 	-Ibuild/generated -isystem $(CUDA_INCLUDE) -DVCUDA_VERSION='"$(VCUDA_VERSION)"'
 
 # SONAME: a program's dlopen("libcuda.so.1") is then answered with the shim whatever was loaded
