@@ -1,4 +1,4 @@
-/* Which launches are measured, and who waits.
+/* Which launches are measured, and which wait.
 
    A thread's credit is the distance to its next sample: each launch takes what its function costs
    on average, and the one that the credit does not reach is measured. So a launch is sampled with
@@ -121,7 +121,7 @@ unmark (struct vcuda_launch *launch)
     __atomic_fetch_sub (&vcuda_sampling, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Who launches while another thread measures says so.  */
+/* A thread that launches while another one measures records that.  */
 static void
 tell_samplers (int64_t cost)
 {

@@ -1,4 +1,4 @@
-/* Sets. The GPU fills host memory too, so nobody is asked where it is.  */
+/* Sets. The GPU fills host memory too, so the destination is not looked up.  */
 
 #include "copy_cost.h"
 

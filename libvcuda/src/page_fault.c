@@ -16,7 +16,7 @@
 
 #include "say.h"
 
-/* Who cuts it again and again gets a page of this process's own in the end.  */
+/* A process that cuts it again and again gets a page of this process's own in the end.  */
 #define MOST_MENDED 1000
 
 static struct vcuda_usage *page;

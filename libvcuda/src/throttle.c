@@ -1,4 +1,4 @@
-/* Who has no GPU time in hand sleeps, never spins.  */
+/* A thread without GPU time in hand sleeps; it never spins.  */
 
 #include "clock.h"
 #include "meters.h"
@@ -43,7 +43,7 @@ vcuda_wait_for_share (struct meter *meter, uint64_t estimate)
       vcuda_unlock (&meter->mutex);
       vcuda_sleep_ns (pause);
       vcuda_lock (&meter->mutex);
-      /* At each pause: the host reads from it who wants more than he has, now.  */
+      /* At each pause: the host reads from it which containers want more than they have.  */
       __atomic_fetch_add (&vcuda_pages.usage->gpu[meter->gpu].throttled_ns, vcuda_now () - now,
                           __ATOMIC_RELAXED);
     }

@@ -90,7 +90,7 @@ _NUMBERS = {
     "vhangup": (153, 58),
 }
 MODULES = ("init_module", "finit_module", "delete_module")
-# A server that starts nothing, signals nobody and calls nobody.
+# A server that starts no process, sends no signal and opens no connection.
 OF_NO_SERVER = (
     *("execve", "execveat", "fork", "vfork", "connect", "sendmmsg"),
     # libc's abort then ends the process by an instruction that no processor runs.
@@ -128,7 +128,7 @@ _NUMBER_AT, _MACHINE_AT, _ARGUMENT_AT = 0, 4, 16  # seccomp_data; the low half o
 def filter_program(forbidden: Collection[str], only_threads: bool) -> bytes | None:
     """The filter as the kernel takes it; None: this machine's numbers are not known.
 
-    New namespaces are refused to everybody. Another machine's calls do not exist.
+    New namespaces are refused to every process. Another machine's calls do not exist.
     """
     machine = _MACHINES.get(os.uname().machine)
     if machine is None:

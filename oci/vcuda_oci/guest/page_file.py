@@ -30,7 +30,7 @@ _FROZEN = _IMMUTABLE | 0x20
 
 
 def leased(path: str) -> VcudaError:
-    """What a BlockingIOError means to who has to change the page."""
+    """The error for a BlockingIOError while the page is changed."""
     hint = "try again in a minute; where no node agent runs, start 'vcuda serve' first"
     return VcudaError("a process holds a file lease on it", path, hint)
 
