@@ -202,6 +202,7 @@ THEIRS = "what readers come from"
 # Commands of the pages' text that stand in no block.
 IN_PROSE = {
     "ctr run": A_NAME,
+    "docker commit": A_NAME,
     "ctr run --rm": A_NAME,
     "git grep": A_NAME,
     "kubectl describe pod": A_NAME,
