@@ -1,0 +1,36 @@
+"""What one look through an image may cost in bytes and in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest import tree
+
+MIB = 1 << 20
+
+
+def test_bytes_of_all_files_together_are_bounded(tmp_path: Any) -> None:
+    with open(tmp_path / "file", "wb") as file:
+        file.truncate(8 * MIB)
+    with tree.Tree(str(tmp_path)) as image:
+        assert len(image.read("/file", 8 * MIB)) == len(image.read("/file", 8 * MIB)) == 8 * MIB
+        with pytest.raises(VcudaError, match=r"^/file in the image: more than 20971520 bytes"):
+            image.read("/file", 8 * MIB)
+
+
+@pytest.mark.parametrize(
+    "look", [lambda image: image.file("/file"), lambda image: image.names("/")]
+)
+def test_image_is_refused_after_twenty_seconds(monkeypatch: Any, tmp_path: Any, look: Any) -> None:
+    (tmp_path / "file").touch()
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    with tree.Tree(str(tmp_path)) as image:
+        now = 119.9
+        assert look(image)
+        now = 120.1
+        with pytest.raises(VcudaError, match="the image was not looked through within 20 s"):
+            look(image)
