@@ -32,6 +32,7 @@
 #define STAYS_INSIDE (0x01 | 0x02 | 0x10)
 #define NOTE_BYTES (1 << 18)
 #define OWN_FOLDER "/usr/local/vcuda" /* GUEST_DIR of oci/vcuda_oci/names.py */
+#define OWN_LENGTH (sizeof OWN_FOLDER - 1)
 
 /* Whether `path` is where a whole overlay is mounted, and not a folder of one.  */
 static bool
@@ -103,7 +104,8 @@ remove_mount_point (int root, char *place, const struct stat *note)
     unlinkat (folder, name, 0);
   close (folder);
   /* The image has nothing below this folder; the runtime made it, and those in it.  */
-  while (strncmp (place, OWN_FOLDER, strlen (OWN_FOLDER)) == 0)
+  while (strncmp (place, OWN_FOLDER, OWN_LENGTH) == 0
+         && (place[OWN_LENGTH] == '/' || !place[OWN_LENGTH]))
     {
       name = strrchr (place, '/');
       *name++ = '\0';

@@ -12,18 +12,20 @@ from collections.abc import Iterator
 from file_uses import Use
 
 _TAKES_A_PATH = """
-    access bind chdir chmod chown chroot connect creat execl execle execlp execv execve execvp
-    execvpe faccessat fchmodat fchownat flock fopen freopen fstatat fts_open futimesat getxattr
-    inotify_add_watch lchown lgetxattr link linkat listxattr llistxattr lockf lremovexattr lsetxattr
-    lstat mkdir mkdirat mkfifo mkfifoat mknod mknodat mkostemp mkstemp mount name_to_handle_at nftw
-    open openat openat2 opendir popen posix_spawn readlink readlinkat realpath remove removexattr
-    rename renameat renameat2 rmdir scandir setxattr shm_open stat statfs statvfs statx symlink
-    symlinkat syscall system truncate umount umount2 unlink unlinkat utime utimensat utimes
+    access acct bind canonicalize_file_name chdir chmod chown chroot connect creat dlmopen dlopen
+    execl execle execlp execv execve execveat execvp execvpe faccessat fchmodat fchownat flock fopen
+    freopen fstatat fts_open ftw futimesat getxattr glob inotify_add_watch lchown lgetxattr link
+    linkat listxattr llistxattr lockf lremovexattr lsetxattr lstat mkdir mkdirat mkdtemp mkfifo
+    mkfifoat mknod mknodat mkostemp mkstemp mount move_mount name_to_handle_at nftw open open_tree
+    openat openat2 opendir popen posix_spawn posix_spawnp readlink readlinkat realpath remove
+    removexattr rename renameat renameat2 rmdir scandir setmntent setxattr shm_open stat statfs
+    statvfs statx symlink symlinkat syscall system truncate umount umount2 unlink unlinkat utime
+    utimensat utimes
 """
 # Not a structure of that name, or a field.
-_CALL = re.compile(rf"(?<![\w.>])(?<!struct )({'|'.join(_TAKES_A_PATH.split())})\b")
+_CALL = re.compile(rf"(?<![\w.>])(?<!struct )({'|'.join(_TAKES_A_PATH.split())})(?:64)?\b")
 _FUNCTION = re.compile(r"(\w+) \(")
-_NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+_NO_CODE = re.compile(r"""/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""", re.DOTALL)
 
 
 def uses(source: str) -> Iterator[Use]:

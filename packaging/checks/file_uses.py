@@ -18,7 +18,7 @@ OURS = ("vcuda_oci", "vcuda_hook", "vcuda_plugin")
 # they are given.
 _REACHING = (
     *("os", "io", "fcntl", "shutil", "tempfile", "glob", "pathlib", "posix", "builtins"),
-    *("importlib", "vcuda_oci.files", "vcuda_oci.own_lock"),
+    *("importlib", "linecache", "tokenize", "vcuda_oci.files", "vcuda_oci.own_lock"),
 )
 _HARMLESS_NAMES = {
     "os": """
@@ -31,6 +31,7 @@ _HARMLESS_NAMES = {
         terminal_size uname""",
     "os.path": "abspath basename dirname isabs join normpath relpath sameopenfile samestat split",
     "shutil": "get_terminal_size",
+    "argparse": "_SubParsersAction",
 }
 _HARMLESS = frozenset(
     f"{module}.{name}" for module, names in _HARMLESS_NAMES.items() for name in names.split()
@@ -52,7 +53,10 @@ _NOT_PLAIN = (
     *("socket.AF_UNIX", "sys.modules", "types.CodeType", "types.FunctionType"),
 )
 # What leads from any function or module to the names that it sees.
-_LEADS_ON = ("__globals__", "__builtins__", "__self__", "__loader__")
+_LEADS_ON = (
+    *("__globals__", "__builtins__", "__self__", "__loader__", "__subclasses__"),
+    *("f_builtins", "f_globals"),
+)
 _BUILTINS = ("open", "eval", "exec", "compile", "globals", "vars", "__import__", "__builtins__")
 # A process's folder in /proc. What the kernel itself names there is no process's.
 _OF_PROCESSES = re.compile(r"^/proc/?($|[{%])")
@@ -143,6 +147,10 @@ def _imported(node: ast.Import | ast.ImportFrom, module: str) -> list[tuple[str,
 def _is_use(name: str) -> bool:
     parts = name.split(".")
     if parts[0] in _BUILTINS or any(part in (*_LEADS_ON, "__dict__") for part in parts):
+        return True
+    # A module's own names may be what it has imported: random._os.unlink.
+    is_private = any(part.startswith("_") and part[1:2] != "_" for part in parts[1:])
+    if is_private and parts[0] not in OURS and name not in _HARMLESS:
         return True
     # Also by a module that has imported it: subprocess.os.chmod.
     for at in range(len(parts)):

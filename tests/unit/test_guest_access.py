@@ -66,6 +66,16 @@ USES = {
         "vcuda_oci.events.__dict__",
     ),
     "names that a function sees": ("def f():\n    f.__globals__['os'].stat('/x')", "__globals__"),
+    "names that a frame sees": (
+        "import sys\nsys._getframe().f_builtins['open']('/x')",
+        "f_builtins",
+    ),
+    "private name of a module": ("import random\nrandom._os.unlink('/x')", "random._os.unlink"),
+    "private function of a module": ("import ctypes\nctypes._dlopen('/x')", "ctypes._dlopen"),
+    "module that reads lines": (
+        "import traceback\ntraceback.linecache.getlines('/x')",
+        "traceback.linecache.getlines",
+    ),
     "every name of our module": (
         "from .files import *\ndef f(a):\n    read(a)",
         "vcuda_oci.files.*",
@@ -241,10 +251,20 @@ look (const char *path, struct stat *about)
 C_POINTER = "static int\nlook (void)\n{\n  int (*any) (const char *, int) = open;\n}\n"
 
 
+C_QUOTES = """
+static bool
+look (const char *p)
+{
+  return *p != '"' && open64 (p, O_RDONLY) > 0 && p[1] != '"';
+}
+"""
+
+
 def test_a_c_function_that_opens_a_path_needs_an_entry() -> None:
     path = "oci/launcher/any.h"
     assert found(C_SOURCE, path) == ["open in look of launcher/any.h"]
     assert found(C_POINTER, path) == ["open in look of launcher/any.h"]
+    assert found(C_QUOTES, path) == ["open in look of launcher/any.h"]
     assert found(C_SOURCE, path, "look: open") == []
     assert found(C_SOURCE, path, "other: open") == ["open in look of launcher/any.h"]
 

@@ -20,12 +20,14 @@ printf kept >host/full
 : >host/empty
 cd image; eval "$1"; cd ..
 mount -t overlay -o lowerdir=image,upperdir=upper,workdir=work overlay root
+sleep 0.05 # more than a tick of the clock that dates files
 printf '%s\\0' "$PWD/$3" /usr/lib/libcuda.so.1 /usr/bin/nvidia-smi /usr/local/vcuda/limits \\
-  /usr/local/vcuda/driver/cuda /data/volume-file >note
+  /usr/local/vcuda/driver/cuda /usr/local/vcuda-more/file /data/volume-file >note
 sleep 0.05
 cd root; eval "$2"; cd ..
 "$HOOK" removeMountPoints <note
 cd root; find . ! -type d | sort; test ! -e usr/local/vcuda || echo "has our folder"
+test ! -e usr/local/vcuda-more || echo "has a folder of a similar name"
 cd ../host; find . -type f | sort
 """
 HOST = ["./empty", "./full"]
@@ -76,6 +78,11 @@ def left(folder: str, image: str, made: str, root: str = "root") -> list[str]:
             "mkdir -p usr/local/vcuda; : >usr/local/vcuda/limits; echo >usr/local/vcuda/mine",
             ["./usr/local/vcuda/mine", "has our folder"],
         ),
+        (
+            "",
+            "mkdir -p usr/local/vcuda-more; : >usr/local/vcuda-more/file",
+            ["has a folder of a similar name"],
+        ),
     ],
     ids=[
         "each is removed",
@@ -86,6 +93,7 @@ def left(folder: str, image: str, made: str, root: str = "root") -> list[str]:
         "a pipe",
         "a link to an empty file",
         "a file beside them",
+        "a folder of a similar name",
     ],
 )
 def test_only_what_was_made_as_a_mount_point_is_removed(
