@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
 import signal
 import stat
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -82,7 +84,13 @@ def record(id: str = "box", **changes: Any) -> Allocation:
 
 
 def left_in(state_dir: str) -> list[str]:
-    """Every file and folder of a state folder but what stays: locks, the door, the events."""
+    """Every file and folder of a state folder but what stays: locks, the door, the events.
+
+    A page that the door's page keeper has open when its container ends is removed soon after.
+    """
+    deadline = time.monotonic() + 30
+    while glob.glob(state_dir + "/ended/*") and time.monotonic() < deadline:
+        time.sleep(0.01)
     found = []
     for folder, folders, files in os.walk(state_dir):
         found += [
