@@ -59,7 +59,9 @@ class Door:
     it cannot listen, or no process can be started.
     """
 
-    def __init__(self, state_dir: str) -> None:
+    def __init__(self, state_dir: str, settings: str) -> None:
+        """settings: the path of config.toml, which the page keeper holds too."""
+        self._settings = settings
         self.path = f"{state_dir}/{NAME}"
         try:
             self._listen(state_dir)
@@ -159,7 +161,7 @@ class Door:
         from .page_keeper import PageKeeper  # threads and more, which no claim needs
 
         self._socket.close()
-        PageKeeper(os.path.dirname(self.path)).keep(server)
+        PageKeeper(os.path.dirname(self.path), self._settings).keep(server)
 
     def _serve_callers(self, server: int) -> None:
         handoff.may_hold = False  # other containers need this worker

@@ -1,7 +1,9 @@
-"""Keeps every container's pages open, and the files of the driver and the shim that containers see.
+"""Keeps every container's pages open, the files of the driver and the shim that containers see, and
+the settings.
 
 So no process can take a file lease on one of them (guest.held_files), whoever opens it next. Pages
-of ended containers stay open too, until no other process has them (guest.ended_pages).
+of ended containers stay open too, until no other process has them (guest.ended_pages): one that a
+process opens while it loses its name is known by its descriptor here alone.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ _SETTLE_SECONDS = 0.005
 
 
 class PageKeeper:
-    def __init__(self, state_dir: str) -> None:
+    def __init__(self, state_dir: str, settings: str) -> None:
+        """settings: the path of config.toml."""
+        self._settings = settings
         self._ledger = Ledger(state_dir)
         self._cache = state_dir + "/host.json"
         self._held = held_files.HeldFiles()
         self._whole: dict[str, tuple[int, int]] = {}  # by id: its folder, all of which is held
-        self._libraries: tuple[str, ...] = ()
+        self._ended: set[str] = set()  # paths of pages, some of which have lost them
+        self._read_only: tuple[str, ...] = ()
         self._full_look = float("-inf")
 
     def keep(self, parent: int) -> None:
@@ -41,7 +46,11 @@ class PageKeeper:
         self._watch_folders()
         pause = _SOON_SECONDS
         while os.getppid() == parent:
-            pause = min(2 * pause, PERIOD_SECONDS) if self.look() else PERIOD_SECONDS
+            try:
+                soon = self.look()
+            except OSError:
+                soon = True  # no descriptor or no memory is free; what is held stays held
+            pause = min(2 * pause, PERIOD_SECONDS) if soon else PERIOD_SECONDS
             if signal.sigtimedwait([signal.SIGIO], pause):
                 time.sleep(_SETTLE_SECONDS)
                 pause = _SOON_SECONDS
@@ -52,38 +61,43 @@ class PageKeeper:
             self._full_look = time.monotonic()
             # Two changes within one tick of the kernel's clock leave a folder the same time.
             self._whole.clear()
-            self._hold_libraries()
+            self._hold_read_only()
         folders = self._ledger.folders_of_pages()
         for id, stamp in folders.items():
             if self._whole.get(id) != stamp:
                 held = [self._held.hold(path, os.O_RDWR) for path in self._pages_of(id)]
                 if all(held):
                     self._whole[id] = stamp
-        ended = ended_pages.paths(self._ledger.ended)
-        for path in ended:
+        named = ended_pages.paths(self._ledger.ended)
+        for path in named:
             self._held.hold(path, os.O_RDWR)
+        self._ended.update(named)
         known = {path for id in folders for path in self._pages_of(id)}
-        for path in set(self._held.paths()).difference(known, ended, self._libraries):
+        for path in set(self._held.paths()).difference(known, self._ended, self._read_only):
             self._held.drop(path)
-        return bool([path for path in ended if not self._is_removed(path)])
+        self._ended = {path for path in self._ended if not self._is_removed(path)}
+        return bool(self._ended)
 
     def _pages_of(self, id: str) -> tuple[str, str]:
         folder = f"{self._ledger.containers}/{id}"
         return folder + "/limits", folder + "/usage"
 
-    def _hold_libraries(self) -> None:
-        self._libraries = (*host.seen_by_containers(self._cache), *grant.shims())
-        for path in self._libraries:
+    def _hold_read_only(self) -> None:
+        libraries = (*host.seen_by_containers(self._cache), *grant.shims())
+        self._read_only = (*libraries, os.path.realpath(self._settings))
+        for path in self._read_only:
             self._held.hold(path, os.O_RDONLY)
 
     def _is_removed(self, ended: str) -> bool:
         """Cut a page of an ended container, and remove it if no other process has it."""
         page = self._held.descriptor(ended)
         try:
-            if page < 0 or not ended_pages.cut_open(ended, page, pages.USAGE_SIZE):
+            if page < 0:
+                return not os.path.lexists(ended)
+            if not ended_pages.cut_open(ended, page, pages.USAGE_SIZE):
                 return False
         except OSError:
-            return False  # removed meanwhile
+            return False  # the next look tries again
         self._held.drop(ended)
         return True
 

@@ -171,7 +171,7 @@ async def _run(
         stop.wait(),
         child.watch(),
         _arbitrate(arbiter),
-        *([] if arguments.no_door else [_keep_door_open(settings.state_dir, opened)]),
+        *([] if arguments.no_door else [_keep_door_open(settings, opened)]),
         bypass_reports.follow(settings),
         api.keep(),
         _follow_gpus(settings, plugins, api, labelling, http, looked),
@@ -261,11 +261,11 @@ def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config)
     _log.info("%d GPUs, %d unhealthy", len(seen.gpus), len(seen.unhealthy))
 
 
-async def _keep_door_open(state_dir: str, opened: asyncio.Event) -> None:
+async def _keep_door_open(settings: Config, opened: asyncio.Event) -> None:
     """Take the door over from whoever has it, and open it again unless another took it over."""
-    path = f"{state_dir}/{door.NAME}"
+    path = f"{settings.state_dir}/{door.NAME}"
     while True:
-        async with child.running(_DOOR, state_dir) as (process, said):
+        async with child.running(_DOOR, settings.state_dir, settings.path) as (process, said):
             if await said.readline():
                 opened.set()
             status = await process.wait()

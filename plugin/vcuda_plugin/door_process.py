@@ -8,10 +8,10 @@ from vcuda_oci import door
 from vcuda_oci.errors import VcudaError
 
 
-def main(state_dir: str) -> None:
+def main(state_dir: str, settings: str) -> None:
     """Says "open" once it is, and ends when another takes over or the agent has ended."""
     try:
-        opened = door.Door(state_dir)
+        opened = door.Door(state_dir, settings)
     except VcudaError as error:
         sys.exit(f"vcuda-node-agent: {error}")
     try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def serve(arguments: argparse.Namespace, settings: Config) -> int:
     """Answers until it is stopped or another takes over. Raises VcudaError: it cannot listen."""
-    opened = door.Door(settings.state_dir)
+    opened = door.Door(settings.state_dir, settings.path)
     try:
         systemd.tell("READY=1")
         opened.serve()

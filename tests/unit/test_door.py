@@ -172,7 +172,7 @@ def test_a_user_who_locks_all_that_may_be_opened_holds_up_no_start(node: Node) -
 def test_a_door_that_is_killed_while_it_opens_is_opened_by_the_next(node: Node) -> None:
     os.makedirs(node.ledger.state_dir)
     path, at, left = f"{node.ledger.state_dir}/{door.NAME}", 1, set()
-    while killed_at(at, lambda: door.Door(node.ledger.state_dir)):
+    while killed_at(at, lambda: door.Door(node.ledger.state_dir, node.installed.settings)):
         left |= set(left_in(node.ledger.state_dir))
         with node.installed.door():
             assert node.create(asking(), id=f"box{at}") == (0, "")

@@ -13,7 +13,7 @@ import pytest
 from needed import cannot
 from unit.ground import host, record
 from vcuda_oci.claim import Rules, claim, limits_page
-from vcuda_oci.guest import ended_pages
+from vcuda_oci.guest import ended_pages, page_file
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.request import Request
@@ -141,8 +141,7 @@ def test_a_page_whose_replacement_was_killed_stays_its_containers(
 def test_a_removed_page_is_opened_by_no_process_that_has_only_its_path(
     ledger: Ledger, gone: str
 ) -> None:
-    """A tmpfs refuses it from Linux 6.6 on."""
-    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 6):
+    if not can_freeze():
         cannot("a tmpfs has flags from Linux 6.6 on")
     path = os.open(gone, os.O_PATH)
     try:
@@ -152,6 +151,26 @@ def test_a_removed_page_is_opened_by_no_process_that_has_only_its_path(
             os.open(f"/proc/self/fd/{path}", os.O_RDWR)
     finally:
         os.close(path)
+
+
+def test_a_claim_without_room_cuts_a_frozen_page_without_a_name_that_was_written_to(
+    ledger: Ledger, gone: str
+) -> None:
+    with open(gone, "r+b") as page:
+        os.unlink(gone)
+        page_file.freeze_open(page.fileno())
+        page.write(bytes(1 << 20))
+        page.flush()
+        assert ledger.make_room(True)
+        assert os.fstat(page.fileno()).st_blocks == 0
+        if can_freeze():
+            with pytest.raises(PermissionError):
+                os.open(f"/proc/self/fd/{page.fileno()}", os.O_RDWR)
+
+
+def can_freeze() -> bool:
+    """A tmpfs has flags from Linux 6.6 on."""
+    return tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 6)
 
 
 def test_pages_of_ended_containers_are_where_root_alone_comes(ledger: Ledger, gone: str) -> None:

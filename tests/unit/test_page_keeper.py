@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +19,7 @@ from unit.ground import write
 from unit.installed import Installed
 from unit.runtime_node import Node, asking
 from unit.test_door import children, wait_until
+from vcuda_oci import page_keeper
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +84,119 @@ def test_no_file_of_the_driver_can_be_leased_nor_one_that_replaces_it(node: Node
         os.rename(write(libraries[0] + ".new", "newer"), libraries[0])
         assert node.create(asking(), id="second") == (0, "")
         wait_until(lambda: not can_be_leased(libraries[0]))
+
+
+def test_settings_cannot_be_leased_nor_the_file_that_replaces_them(node: Node) -> None:
+    settings, target = node.installed.settings, node.installed.settings + ".target"
+    with node.installed.door():
+        wait_until(lambda: not can_be_leased(settings))
+        os.rename(write(settings + ".new", Path(settings).read_text()), settings)
+        wait_until(lambda: not can_be_leased(settings))
+        os.rename(settings, target)
+        os.symlink(target, settings)
+        try:
+            wait_until(lambda: not can_be_leased(settings))
+            assert not can_be_leased(target)
+        finally:
+            os.rename(target, settings)
+
+
+def test_a_keeper_without_free_descriptors_keeps_what_it_holds(node: Node) -> None:
+    assert node.create(asking()) == (0, "")
+    with node.installed.door("prlimit", "--nofile=120:120") as server:
+        wait_until(lambda: not page_can_be_leased(node, "box"))
+        (keeper,) = keepers(server.pid)
+        folders = [f"{node.ledger.containers}/many{number}" for number in range(100)]
+        for folder in folders:
+            os.mkdir(folder)
+            write(folder + "/limits", "")
+            write(folder + "/usage", "")
+        wait_until(lambda: any(not page_can_be_leased(node, f"many{n}") for n in range(100)))
+        assert node.create(asking(), id="beyond") == (0, "")  # the keeper looks again
+        assert page_can_be_leased(node, "beyond")
+        for folder in folders:
+            shutil.rmtree(folder)
+        wait_until(lambda: not page_can_be_leased(node, "beyond"))
+        assert not page_can_be_leased(node, "box")
+        assert keepers(server.pid) == [keeper]
+
+
+def keepers(server: int) -> list[int]:
+    return [pid for pid in children(server) if comm_of(pid) == page_keeper.NAME]
+
+
+def comm_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+# Has a page by its path alone, opens it again and again until it has no name, then adds to it and
+# keeps it mapped, in no table of descriptors.
+OPEN_LATE = """
+import mmap, os, sys
+path = os.open(sys.argv[1], os.O_PATH)
+name = f"/proc/self/fd/{path}"
+print("ready", flush=True)
+while True:
+    try:
+        page = os.open(name, os.O_RDWR)
+    except OSError:
+        sys.exit()
+    if os.fstat(page).st_nlink == 0:
+        break
+    os.close(page)
+    for _ in range(400):
+        pass
+os.pwrite(page, bytes(1 << 20), 1 << 20)
+try:
+    held = mmap.mmap(page, 4096)
+except ValueError:
+    pass  # cut already
+os.close(page)
+print("late", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_page_that_is_opened_while_it_loses_its_name_takes_no_room(
+    node: Node, tmp_path: Path
+) -> None:
+    """Wins the race in about every second try, and in each before Linux 6.6."""
+    state = node.ledger.state_dir
+    os.makedirs(state, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=755", "none", state], check=True)
+    try:
+        with node.installed.door():
+            node.ledger.make_folders()
+            before = used(state)
+            tries = (opens_late(node, lambda: room_comes_back(state, before)) for _ in range(1000))
+            assert any(tries)
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+def opens_late(node: Node, then: Callable[[], None]) -> bool:
+    """Whether the page of a container that has just ended was opened once it had no name."""
+    page = write(node.ledger.state_dir + "/page", "")
+    words = [sys.executable, "-ISc", OPEN_LATE, page]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        os.rename(page, node.ledger.ended + "/1")
+        is_late = process.stdout.readline() == b"late\n"
+        if is_late:
+            then()
+        process.kill()
+    return is_late
+
+
+def room_comes_back(folder: str, before: int) -> None:
+    wait_until(lambda: used(folder) < before + (1 << 19))
+
+
+def used(folder: str) -> int:
+    """Bytes of its file system."""
+    status = os.statvfs(folder)
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 def test_a_keeper_that_was_killed_is_replaced(node: Node) -> None:

@@ -3,7 +3,8 @@
 A process can be handed a page and write to it after the container's end. Once the page has no name,
 it is hard to find: where it is mapped, or on its way over a socket, no table shows it. So the page
 keeps a name, in a folder that root alone enters, until no process has it. The kernel knows: it
-gives a write lease only on a file that is open once (fs/locks.c, check_conflicting_open).
+gives a write lease only on a file that is open once (fs/locks.c, check_conflicting_open). Without a
+name it is frozen, which the kernel allows only then (fs/namei.c, may_delete).
 
 A page that is replaced gets its second name first, then loses the one below its container's folder:
 killed in between, it has both, is still its container's, and keeps the second as the first goes.
@@ -92,25 +93,32 @@ def _cut(path: str, most: int) -> bool:
     freed = page_file.put_back(path, most)
     fd = page_file.open_page(path, os.O_RDWR)
     try:
-        return cut_open(path, fd, most) or freed
+        cut_open(path, fd, most)
+        return freed or not os.fstat(fd).st_nlink
     finally:
         os.close(fd)
 
 
 def cut_open(path: str, page: int, most: int) -> bool:
-    """As `cut`, of one page that this process has open once; whether it was removed.
+    """As `cut`, of one page that this process has open once. Raises OSError.
 
-    Raises OSError.
+    True: it has lost its name, and no process has it. Takes two calls at least: between the lease
+    and the freeze, a process that has the page by an O_PATH descriptor can open it, and one that
+    the kernel has let pass before the freeze may not count as an opener yet. So whoever keeps the
+    descriptor calls again, and finds there what such a process wrote.
     """
-    if os.fstat(page).st_nlink != 1:
+    links = os.fstat(page).st_nlink
+    if links > 1:
         return False  # still its container's
-    page_file.put_back_open(page, most)
-    if not _is_open_once(page):
-        return False
-    os.unlink(path)
-    # An O_PATH descriptor, or a mount namespace that a process keeps, does not count as open.
-    page_file.freeze_open(page)
-    return True
+    if links:
+        page_file.put_back_open(page, most)
+        if not _is_open_once(page):
+            return False
+        os.unlink(path)
+        # An O_PATH descriptor, or a mount namespace that a process keeps, does not count as open.
+        page_file.freeze_open(page)
+    os.ftruncate(page, 0)
+    return links == 0 and _is_open_once(page)
 
 
 def _is_open_once(page: int) -> bool:

@@ -6,6 +6,7 @@ write lease. A lease that is there already is ended by an open that waits for it
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import threading
@@ -22,7 +23,7 @@ class HeldFiles:
     def __init__(self) -> None:
         self._open: dict[str, tuple[tuple[int, int], int]] = {}  # device and inode; descriptor
         self._waiting: set[str] = set()
-        _raise_limit()
+        self._first_spare = _first_spare_descriptor()
 
     def hold(self, path: str, flags: int) -> bool:
         """Whether the file is held, opened with these flags. Where not, call this again later:
@@ -70,6 +71,10 @@ class HeldFiles:
             self._waiting.discard(path)
 
     def _keep(self, path: str, fd: int) -> None:
+        """Raises OSError, with the file closed: it is beyond what this process may hold."""
+        if fd >= self._first_spare:
+            os.close(fd)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
         status = os.fstat(fd)
         before = self.descriptor(path)
         self._open[path] = (status.st_dev, status.st_ino), fd
@@ -77,9 +82,13 @@ class HeldFiles:
             os.close(before)
 
 
-def _raise_limit() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+def _first_spare_descriptor() -> int:
+    """Raise the limit of descriptors; from this one on they serve to look, and to end leases."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
     except (OSError, ValueError):
         pass
+    # A thread that ends a lease has two.
+    return soft - min(2 * _MOST_WAITING + 16, soft // 2)

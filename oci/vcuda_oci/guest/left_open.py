@@ -2,7 +2,8 @@
 
 No name leads to them any more, so they are found where they are open. For a state folder that is
 full: nothing else looks through all of /proc. Not found is a page that is in no table of
-descriptors: mapped and closed, or sent over a socket and not yet received.
+descriptors, the page keeper's included: mapped and closed, or sent over a socket and not yet
+received.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import kernel_tables, process
+from . import kernel_tables, page_file, process
 
 # For all processes together: a user can have a million descriptors.
 _MOST_SECONDS = 5.0
@@ -61,9 +62,14 @@ def _cut(file: process.Pinned, device: int) -> bool:
     status = file.status()
     if status.device != device or status.links or not status.is_regular:
         return False
-    fd = file.open(os.O_WRONLY)
+    if not status.blocks:
+        return False
+    try:
+        fd = file.open(os.O_WRONLY)
+    except PermissionError:
+        fd = page_file.open_frozen(file.path)
     try:
         os.ftruncate(fd, 0)
     finally:
         os.close(fd)
-    return bool(status.blocks)
+    return True

@@ -181,6 +181,19 @@ def freeze_open(page: int) -> None:
         pass
 
 
+def open_frozen(path: str) -> int:
+    """A descriptor for writing of a page that is frozen, and is so again. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _unfreeze_open(fd)
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        finally:
+            freeze_open(fd)
+    finally:
+        os.close(fd)
+
+
 def _unfreeze(path: str) -> bool:
     """Take the flags "immutable" and "append only" off; whether any was set. Raises OSError."""
     fd = open_page(path, os.O_RDONLY)
