@@ -38,7 +38,11 @@ because umask 002 lets its group write each file of a user; not where an access 
 more users. A folder may also be sticky, or on a read-only mount. A link, as in a ConfigMap's
 volume, is followed if the same holds for every folder on the way, and the owner of every link. In
 a user namespace, as with rootless Podman, root's file is accepted although root has no number
-there.
+there. The folders above a plain file's own are not judged: keep the settings below folders that are
+root's, as `/etc/vcuda` is, because the owner of one above could rename them away.
+
+A file that is there but cannot be read is refused too, whatever the reason: only a missing file
+means the defaults.
 """
 
 

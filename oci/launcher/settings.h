@@ -4,14 +4,18 @@
 #ifndef VCUDA_SETTINGS_H
 #define VCUDA_SETTINGS_H
 
+#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "trusted.h"
 #include "whole.h"
 
 #define DEFAULT_STATE_DIR "/run/vcuda"
+#define MOST_BYTES (64 << 20)
 
 /* The TOML string that the line `text` begins with; false: none, or an empty one, or too long for a
    path.  */
@@ -55,8 +59,21 @@ setting (const struct whole *config, const char *key, const char *otherwise, cha
   return otherwise;
 }
 
+/* Whether FD, the file PATH, can hold settings. As oci/vcuda_oci/files.py judges.  */
+static bool
+can_hold_settings (const char *path, int fd, struct distrust *why)
+{
+  struct stat status;
+  if (fstat (fd, &status) != 0)
+    return unreadable (why, path);
+  errno = S_ISDIR (status.st_mode) ? EISDIR : EFBIG;
+  if (S_ISDIR (status.st_mode) || status.st_size > MOST_BYTES)
+    return unreadable (why, path);
+  return true;
+}
+
 /* config.toml, whole; without one every setting is what it is otherwise. NULL: another user could
-   have changed it.  */
+   have changed it, or it cannot be read.  */
 static const struct whole *
 settings_at (const char *path, struct distrust *why)
 {
@@ -65,8 +82,16 @@ settings_at (const char *path, struct distrust *why)
   int fd = open_trusted (path, why);
   if (fd < 0)
     return *why->line ? NULL : &config;
+  if (!can_hold_settings (path, fd, why))
+    {
+      close (fd);
+      return NULL;
+    }
+  errno = EIO; /* of a read that ends early */
   config = read_open (fd, room);
-  return &config;
+  if (!config.is_whole)
+    unreadable (why, path);
+  return config.is_whole ? &config : NULL;
 }
 
 #endif

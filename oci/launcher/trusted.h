@@ -35,15 +35,26 @@ distrusted (struct distrust *why, const char *where, const char *what, const cha
   return false;
 }
 
+/* That PATH cannot be read, by errno. oci/vcuda_oci/config.py says the same line.  */
+static bool
+unreadable (struct distrust *why, const char *path)
+{
+  char what[128];
+  if (errno == EWOULDBLOCK)
+    return distrusted (why, path, "a program holds a lease on it", "end that program", "");
+  snprintf (what, sizeof what, "cannot be read: %s", strerror (errno));
+  return distrusted (why, path, what, "make it a readable UTF-8 file", "");
+}
+
 /* Where a link PATH cannot be followed, by errno.  */
 static bool
 broken (struct distrust *why, const char *path)
 {
-  const char *what = strerror (errno);
   why->is_broken_link = errno == ENOENT;
-  if (why->is_broken_link)
-    what = "a link to a file that is missing";
-  return distrusted (why, path, what, "link it to one that is there", "");
+  if (!why->is_broken_link)
+    return unreadable (why, path);
+  return distrusted (why, path, "a link to a file that is missing", "link it to one that is there",
+                     "");
 }
 
 /* Whether each user of the host has its number here, as outside of user namespaces.  */
@@ -70,13 +81,21 @@ has_trusted_owner (const char *place, const struct stat *status, struct distrust
   return distrusted (why, place, what, "chown root ", place);
 }
 
+/* Whether it has no access control list; FD is PLACE, open, or -1. An error hides none.  */
 static bool
-has_trusted_mode (const char *place, const struct stat *status, struct distrust *why)
+is_plain (const char *place, int fd)
+{
+  static const char name[] = "system.posix_acl_access";
+  ssize_t size = fd < 0 ? getxattr (place, name, NULL, 0) : fgetxattr (fd, name, NULL, 0);
+  return size < 0 && (errno == ENODATA || errno == ENOTSUP);
+}
+
+static bool
+has_trusted_mode (const char *place, int fd, const struct stat *status, struct distrust *why)
 {
   bool is_own_group = status->st_gid == 0 || status->st_gid == getegid ();
   if (!(status->st_mode & (S_IWGRP | S_IWOTH))
-      || (!(status->st_mode & S_IWOTH) && is_own_group
-          && getxattr (place, "system.posix_acl_access", NULL, 0) < 0))
+      || (!(status->st_mode & S_IWOTH) && is_own_group && is_plain (place, fd)))
     return true;
   return distrusted (why, place, "other users may write it and could change the settings",
                      "chmod go-w ", place);
@@ -91,7 +110,7 @@ is_trusted_folder (const char *folder, struct distrust *why)
     return broken (why, folder);
   if (!has_trusted_owner (folder, &status, why))
     return false;
-  return (status.st_mode & S_ISVTX) || has_trusted_mode (folder, &status, why)
+  return (status.st_mode & S_ISVTX) || has_trusted_mode (folder, -1, &status, why)
          || (statvfs (folder, &options) == 0 && (options.f_flag & ST_RDONLY));
 }
 
@@ -149,7 +168,7 @@ follow_trusted (const char *path, char place[PATH_MAX], struct distrust *why)
       else
         cut_last_name (place);
     }
-  return has_trusted_mode (place, &status, why);
+  return has_trusted_mode (place, -1, &status, why);
 }
 
 /* Follows the link PATH as above, and opens what is there; -1: it is not to be read.  */
@@ -171,7 +190,8 @@ open_behind_link (const char *path, struct distrust *why)
   return fd;
 }
 
-/* The settings file PATH, open; -1: there is none, or WHY tells why it is not to be read. Judged by
+/* The settings file PATH, open; -1: there is none, or WHY tells why it is not to be read. Only
+   ENOENT means that there is none: a container can cause other errors, as by a lease. Judged by
    its descriptor, as somebody may exchange the folder above its own.  */
 static int
 open_trusted (const char *path, struct distrust *why)
@@ -185,12 +205,20 @@ open_trusted (const char *path, struct distrust *why)
       return -1;
     }
   int fd = open (path, OPEN_AS_IT_IS);
+  if (fd < 0 && errno == ELOOP)
+    return open_behind_link (path, why);
   if (fd < 0)
-    return errno == ELOOP ? open_behind_link (path, why) : -1;
+    {
+      if (errno != ENOENT)
+        unreadable (why, path);
+      return -1;
+    }
   snprintf (folder, sizeof folder, "%s", path);
   cut_last_name (folder);
-  if (fstat (fd, &status) == 0 && has_trusted_owner (path, &status, why)
-      && has_trusted_mode (path, &status, why) && is_trusted_folder (*folder ? folder : "/", why))
+  if (fstat (fd, &status) != 0)
+    unreadable (why, path);
+  else if (has_trusted_owner (path, &status, why) && has_trusted_mode (path, fd, &status, why)
+           && is_trusted_folder (*folder ? folder : "/", why))
     return fd;
   close (fd);
   return -1;

@@ -142,9 +142,12 @@ def load(path: str) -> Config:
         text = files.read_settings(path).decode()
     except FileNotFoundError:
         text = ""
+    except BlockingIOError as error:
+        raise VcudaError("a program holds a lease on it", path, "end that program") from error
     except (OSError, UnicodeDecodeError) as error:
+        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
         raise VcudaError(
-            f"cannot be read: {error}", path, "make it a readable UTF-8 file"
+            f"cannot be read: {reason}", path, "make it a readable UTF-8 file"
         ) from error
     settings = parse(text, path)
     _latest.clear()

@@ -16,6 +16,7 @@ every user without one. Such a process has no power on the host that its starter
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -40,10 +41,13 @@ def read_linked(path: str) -> bytes:
     raise VcudaError("a link to a file that is missing", path, "link it to one that is there")
 
 
-def check(path: str, status: os.stat_result) -> None:
-    """Check a settings file that is no link, and its folder. Raises VcudaError, OSError."""
+def check(path: str, fd: int, status: os.stat_result) -> None:
+    """Check a settings file, open as `fd`, that is no link, and its folder.
+
+    Raises VcudaError, OSError.
+    """
     _check_owner(path, status)
-    _check_mode(path, status)
+    _check_mode(path, status, fd)
     _check_folder(os.path.dirname(path) or ".")
 
 
@@ -92,17 +96,19 @@ def _check_owner(place: str, status: os.stat_result) -> None:
     raise VcudaError(what, place, f"chown root {place}")
 
 
-def _check_mode(place: str, status: os.stat_result) -> None:
+def _check_mode(place: str, status: os.stat_result, fd: int | None = None) -> None:
     group_writes = status.st_mode & stat.S_IWGRP
     is_own_group = status.st_gid in (0, os.getegid())
-    if status.st_mode & stat.S_IWOTH or (group_writes and not (is_own_group and _is_plain(place))):
+    is_closed = is_own_group and _is_plain(place if fd is None else fd)
+    if status.st_mode & stat.S_IWOTH or (group_writes and not is_closed):
         what = "other users may write it and could change the settings"
         raise VcudaError(what, place, f"chmod go-w {place}")
 
 
-def _is_plain(place: str) -> bool:
+def _is_plain(place: str | int) -> bool:
     """Whether it has no access control list, whose mask a group's mode is otherwise."""
     try:
-        return _ACL not in os.listxattr(place)
-    except OSError:  # a file system without any
-        return True
+        os.getxattr(place, _ACL)
+    except OSError as error:  # any other error could hide one
+        return error.errno in (errno.ENODATA, errno.ENOTSUP)
+    return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +19,8 @@ import pytest
 from config_map import ConfigMapVolume
 from unit.ground import write
 from unit.installed import Installed
+from vcuda_oci import config
+from vcuda_oci.errors import VcudaError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to another user")
 
@@ -82,6 +86,37 @@ def config_map(folder: str) -> ConfigMapVolume:
     volume = ConfigMapVolume(folder, {"config.toml": text})
     os.chmod(folder, 0o755)
     return volume
+
+
+# Holds a write lease until its input ends. Source: fcntl.h, F_SETLEASE, F_WRLCK.
+LEASE = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def leased(path: str) -> Iterator[None]:
+    words = [sys.executable, "-c", LEASE, path]
+    holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        yield
+    finally:
+        holder.communicate()
+
+
+def by_hook(installed: Installed) -> str:
+    """The error line of the hook that releases what the container `box` held."""
+    state = json.dumps({"ociVersion": "1.0.2", "id": "box", "status": "stopped", "bundle": "/"})
+    words = [installed.hook, "--config", installed.settings, "poststop", "box"]
+    ran = subprocess.run(words, input=state, capture_output=True, text=True)
+    line = ran.stderr.removeprefix("vcuda-container-hook: ")
+    return line.removesuffix(" (allocation box)\n")
 
 
 def given_away(folder: str) -> str:
@@ -185,6 +220,73 @@ def test_settings_that_another_user_could_have_changed_are_refused_in_one_line(
     line = change(etc)
     assert by_launcher(installed) == line
     assert by_vcuda(installed) == line
+
+
+def test_many_attributes_do_not_hide_a_settings_files_access_control_list(
+    installed: Installed, etc: str
+) -> None:
+    """The kernel lists no more than 64 KiB of names; a tmpfs stores more."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        shutil.move(etc + "/config.toml", folder)
+        os.symlink(folder + "/config.toml", etc + "/config.toml")
+        line = open_to_a_listed_user(folder)
+        with contextlib.suppress(OSError):
+            for number in range(600):
+                os.setxattr(folder + "/config.toml", f"user.{number:04d}" + "a" * 240, b"")
+        assert by_launcher(installed) == by_vcuda(installed) == line
+
+
+@pytest.mark.parametrize("is_link", [False, True], ids=["plain", "linked"])
+def test_settings_under_a_lease_are_refused_and_no_default_runtime_starts(
+    installed: Installed, etc: str, is_link: bool
+) -> None:
+    if is_link:
+        config_map(etc)
+    path = etc + "/config.toml"
+    line = f"{path}: a program holds a lease on it; end that program"
+    for run in (by_launcher, by_vcuda, by_hook):
+        with leased(os.path.realpath(path)):
+            assert run(installed) == line
+
+
+def below_a_file(folder: str) -> str:
+    os.unlink(folder + "/config.toml")
+    os.rmdir(folder)
+    write(folder, "")
+    return "Not a directory"
+
+
+def a_folder(folder: str) -> str:
+    os.unlink(folder + "/config.toml")
+    os.mkdir(folder + "/config.toml")
+    return "Is a directory"
+
+
+def too_large(folder: str) -> str:
+    os.truncate(folder + "/config.toml", (64 << 20) + 1)
+    return "File too large"
+
+
+@pytest.mark.parametrize("change", [below_a_file, a_folder, too_large], ids=lambda c: c.__name__)
+def test_settings_that_cannot_be_read_are_refused_and_no_default_runtime_starts(
+    installed: Installed, etc: str, change: Callable[[str], str]
+) -> None:
+    path = etc + "/config.toml"
+    line = f"{path}: cannot be read: {change(etc)}; make it a readable UTF-8 file"
+    try:
+        assert by_launcher(installed) == line
+        with pytest.raises(VcudaError) as refused:
+            config.load(path)
+        assert str(refused.value) == line
+    finally:
+        if os.path.isfile(etc):
+            os.unlink(etc)
+
+
+def test_settings_closed_to_their_reader_are_refused(installed: Installed, etc: str) -> None:
+    os.chmod(etc + "/config.toml", 0o600)
+    line = f"{etc}/config.toml: cannot be read: Permission denied; make it a readable UTF-8 file"
+    assert by_launcher(installed, 1234) == by_vcuda(installed, 1234) == line
 
 
 def plain(folder: str) -> None:
