@@ -24,22 +24,24 @@ HEAD = """\
 
 Made of the code by `make pages`; do not edit.
 
-Settings are in `/etc/vcuda/config.toml`, one line each: `key = "text"` or `key = ["text", "text"]`. A
-missing file means the defaults. An unknown key is an error that names the nearest known key. A value
-that a setting does not take is an error, too, that names the line. vcuda refuses a container rather than
-start it by other rules than those in the file. The file is read at each container's start, so a change counts for
-the next one. The node agent and the scheduler extender read it when they start. What a container
-may ask for itself is in the [README](../README.md).
+Settings are in `/etc/vcuda/config.toml`, one line each: `key = "text"` or `key = ["text",
+"text"]`. A missing file means the defaults. An unknown key is an error that names the nearest
+known key. A value that a setting does not take is an error, too, that names the line. vcuda
+refuses a container rather than start it by other rules than those in the file. The file is read at
+each container's start, so a change counts for the next one. The node agent and the scheduler
+extender read it when they start. What a container may ask for itself is in the
+[README](../README.md).
 
 The file decides what root runs, so every program of vcuda refuses a file that another user could
 have changed. The file and the folder that holds it must belong to root or to the user who reads
-it, and no other user may write there. Group root and the reader's own group may write, because with
-umask 002 a user's files are writable by the user's group, but not where there is an access control list. A
-folder that others may write is accepted if it is sticky or on a read-only mount. A link, as in a ConfigMap's
-volume, is followed if the same rules hold for every folder on the way, and every link belongs to root or to
-the reader. In a user namespace, as with rootless Podman, root's file is accepted although root's uid is
-not mapped there. Folders above the one that holds a plain file are not checked: keep the settings below
-folders that belong to root, as `/etc/vcuda` does, because the owner of a folder above could replace them.
+it, and no other user may write there. Group root and the reader's own group may write, because
+with umask 002 a user's files are writable by the user's group, but not where there is an access
+control list. A folder that others may write is accepted if it is sticky or on a read-only mount. A
+link, as in a ConfigMap's volume, is followed if the same rules hold for every folder on the way,
+and every link belongs to root or to the reader. In a user namespace, as with rootless Podman,
+root's file is accepted although root's uid is not mapped there. Folders above the one that holds a
+plain file are not checked: keep the settings below folders that belong to root, as `/etc/vcuda`
+does, because the owner of a folder above could replace them.
 
 A file that is there but cannot be read is refused too, whatever the reason: only a missing file
 means the defaults.
