@@ -1,6 +1,6 @@
-/* The usage page of a container that has ended, as oci/vcuda_oci/guest/ended_pages.py keeps it: a
-   page that a process still has gets a name among those of ended containers, below root's folder
-   <state>/ended, where it is found and cut back until no process has it.  */
+/* Retires the usage page of an ended container, as oci/vcuda_oci/guest/ended_pages.py does: a page
+   that a process still has moves to <state>/ended, a folder that root alone enters. There vcuda
+   finds it and cuts it back until no process has it.  */
 
 #ifndef VCUDA_ENDED_PAGE_H
 #define VCUDA_ENDED_PAGE_H
@@ -21,12 +21,13 @@
 #define SET_FLAGS _IOW ('f', 2, long)
 #define IMMUTABLE 0x10
 
-/* The kernel gives a write lease on a file that is open once: not where a process has it mapped, or
-   on its way over a socket. A host without leases can't tell (EINVAL).  */
+/* Whether no other process has the page: the kernel gives a write lease only on a file that is open
+   once, and not where it is mapped or in transit over a socket. True too on a host without leases
+   (EINVAL), where this is unknown.  */
 static bool
 is_open_once (int page)
 {
-  /* What a process that opens the file meanwhile has sent does nothing by default.  */
+  /* An open by another process signals the lease's holder; SIGURG does nothing by default.  */
   fcntl (page, F_SETSIG, SIGURG);
   if (fcntl (page, F_SETLEASE, F_WRLCK) != 0)
     return errno == EINVAL;
@@ -34,7 +35,7 @@ is_open_once (int page)
   return true;
 }
 
-/* Remove the page, or move it to where it keeps a name.  */
+/* Removes the page, or moves it to <state>/ended if a process still has it.  */
 static void
 retire_page (const char *state_dir, const char *page)
 {
@@ -44,11 +45,11 @@ retire_page (const char *state_dir, const char *page)
   int flags;
   if (lstat (page, &status) != 0 || !S_ISREG (status.st_mode))
     return;
-  /* A second name: a replacement was killed after it had given the page its name there.  */
+  /* Two names: a replacement was killed after it had linked the page into <state>/ended.  */
   int fd = open (page, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
   if (status.st_nlink > 1 || (fd >= 0 && is_open_once (fd)))
     {
-      /* An O_PATH descriptor does not count as open; so no process opens the page by one.  */
+      /* An O_PATH descriptor does not count as open: freeze, so none opens it for writing.  */
       if (unlink (page) == 0 && status.st_nlink == 1 && ioctl (fd, GET_FLAGS, &flags) == 0)
         {
           flags |= IMMUTABLE;

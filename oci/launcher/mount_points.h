@@ -1,13 +1,13 @@
 /* Removes the empty files that the low-level runtime made in a container's root as mount points of
-   our mounts, once the container has ended. Left there, `docker commit` and BuildKit would put them
-   into the image that is made of it, where they hide a real driver.
+   our mounts, once the container has ended. If they stayed, `docker commit` and BuildKit would
+   copy them into the new image, where they hide a real driver.
 
-   The note that oci/vcuda_oci/mount_points.py has written: the root's full path, then each mount's
-   destination, each ended by NUL. It was written before the mount points were made, so what is
-   older than the note belongs to the image.
+   oci/vcuda_oci/guest/mount_points.py has written a note: the root's full path, then each mount's
+   destination, each ended by NUL. The note was written before the mount points were made, so files
+   older than the note belong to the image.
 
-   Only the container's own overlay is touched. In a folder that two containers share, to remove a
-   mount point takes the mount from the other one.  */
+   Only the container's own overlay is changed: in a folder that two containers share, removing a
+   mount point would remove the other container's mount.  */
 
 #ifndef VCUDA_MOUNT_POINTS_H
 #define VCUDA_MOUNT_POINTS_H
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #define OVERLAY_MAGIC 0x794c7630 /* OVERLAYFS_SUPER_MAGIC of linux/magic.h */
-/* Of linux/openat2.h, which musl does not bring: struct open_how, RESOLVE_NO_XDEV,
+/* From linux/openat2.h, which musl lacks: struct open_how, RESOLVE_NO_XDEV,
    RESOLVE_NO_MAGICLINKS and RESOLVE_IN_ROOT.  */
 #ifndef SYS_openat2
 #  define SYS_openat2 437
@@ -34,7 +34,7 @@
 #define OWN_FOLDER "/usr/local/vcuda" /* GUEST_DIR of oci/vcuda_oci/names.py */
 #define OWN_LENGTH (sizeof OWN_FOLDER - 1)
 
-/* Whether `path` is where a whole overlay is mounted, and not a folder of one.  */
+/* Whether a whole overlay is mounted at `path`, and not a folder of an overlay.  */
 static bool
 is_whole_overlay (const char *path)
 {
@@ -50,7 +50,7 @@ is_whole_overlay (const char *path)
   return is_whole;
 }
 
-/* The root at `path`; -1: it is none that belongs to one container alone.  */
+/* Opens the root at `path`; -1: it may belong to more than one container.  */
 static int
 open_own_root (const char *path)
 {
@@ -68,7 +68,7 @@ open_own_root (const char *path)
   return -1;
 }
 
-/* A folder as a process in the container would find it, on the root's own file system.  */
+/* Opens a folder as a process in the container finds it, on the root's own file system.  */
 static int
 open_inside (int root, const char *path)
 {
@@ -88,7 +88,7 @@ is_empty_since (const struct stat *file, const struct stat *note)
                  && file->st_ctim.tv_nsec >= note->st_mtim.tv_nsec));
 }
 
-/* `place` is cut short meanwhile.  */
+/* Removes one mount point and the empty folders made for it. Shortens `place`.  */
 static void
 remove_mount_point (int root, char *place, const struct stat *note)
 {
@@ -103,7 +103,7 @@ remove_mount_point (int root, char *place, const struct stat *note)
   if (fstatat (folder, name, &file, AT_SYMLINK_NOFOLLOW) == 0 && is_empty_since (&file, note))
     unlinkat (folder, name, 0);
   close (folder);
-  /* The image has nothing below this folder; the runtime made it, and those in it.  */
+  /* The image has nothing in OWN_FOLDER: the runtime made it and the folders in it.  */
   while (strncmp (place, OWN_FOLDER, OWN_LENGTH) == 0
          && (place[OWN_LENGTH] == '/' || !place[OWN_LENGTH]))
     {
@@ -119,7 +119,7 @@ remove_mount_point (int root, char *place, const struct stat *note)
     }
 }
 
-/* note: a descriptor of the note, which this reads from its beginning.  */
+/* Removes the mount points that a note names. note: its descriptor, at any position.  */
 static void
 remove_mount_points (int note)
 {

@@ -1,5 +1,5 @@
-/* Whether another user could have changed a settings file. oci/vcuda_oci/trusted_file.py says how
-   it is judged, and judges alike: a test compares them.  */
+/* Checks whether another user could have changed a settings file. oci/vcuda_oci/trusted_file.py
+   explains the rules and applies the same ones: a test compares the two.  */
 
 #ifndef VCUDA_TRUSTED_H
 #define VCUDA_TRUSTED_H
@@ -20,7 +20,7 @@
 #define OPEN_AS_IT_IS (O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 #define USER_WITHOUT_NUMBER 65534 /* DEFAULT_OVERFLOWUID of linux/highuid.h */
 
-/* Why a file is not trusted, as an error line says it.  */
+/* Why a file is not trusted, as an error line.  */
 struct distrust
 {
   char line[2 * PATH_MAX + 128];
@@ -35,7 +35,7 @@ distrusted (struct distrust *why, const char *where, const char *what, const cha
   return false;
 }
 
-/* That PATH cannot be read, by errno. oci/vcuda_oci/config.py says the same line.  */
+/* Reports, by errno, that PATH cannot be read. oci/vcuda_oci/config.py has the same line.  */
 static bool
 unreadable (struct distrust *why, const char *path)
 {
@@ -46,7 +46,7 @@ unreadable (struct distrust *why, const char *path)
   return distrusted (why, path, what, "make it a readable UTF-8 file", "");
 }
 
-/* Where a link PATH cannot be followed, by errno.  */
+/* Reports, by errno, that the link PATH cannot be followed.  */
 static bool
 broken (struct distrust *why, const char *path)
 {
@@ -57,7 +57,7 @@ broken (struct distrust *why, const char *path)
                      "");
 }
 
-/* Whether each user of the host has its number here, as outside of user namespaces.  */
+/* Whether each uid of the host is mapped here, as outside of user namespaces.  */
 static bool
 maps_all_users (void)
 {
@@ -81,7 +81,7 @@ has_trusted_owner (const char *place, const struct stat *status, struct distrust
   return distrusted (why, place, what, "chown root ", place);
 }
 
-/* Whether it has no access control list; FD is PLACE, open, or -1. An error hides none.  */
+/* Whether PLACE has no access control list. FD: PLACE, open, or -1. On an error: false.  */
 static bool
 is_plain (const char *place, int fd)
 {
@@ -171,7 +171,7 @@ follow_trusted (const char *path, char place[PATH_MAX], struct distrust *why)
   return has_trusted_mode (place, -1, &status, why);
 }
 
-/* Follows the link PATH as above, and opens what is there; -1: it is not to be read.  */
+/* Follows the link PATH as above and opens its target; -1: it must not be read.  */
 static int
 open_behind_link (const char *path, struct distrust *why)
 {
@@ -190,9 +190,9 @@ open_behind_link (const char *path, struct distrust *why)
   return fd;
 }
 
-/* The settings file PATH, open; -1: there is none, or WHY tells why it is not to be read. Only
-   ENOENT means that there is none: a container can cause other errors, as by a lease. Judged by
-   its descriptor, as somebody may exchange the folder above its own.  */
+/* Opens the settings file PATH. -1: there is none, or WHY says why it must not be read. Only ENOENT
+   means that there is none: a container can cause other errors, as by a lease. The file is checked
+   by its descriptor, because another user may replace a folder further up.  */
 static int
 open_trusted (const char *path, struct distrust *why)
 {

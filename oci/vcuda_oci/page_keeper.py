@@ -1,9 +1,9 @@
 """Keeps every container's pages open, the files of the driver and the shim that containers see, and
 the settings.
 
-So no process can take a file lease on one of them (guest.held_files), whoever opens it next. Pages
-of ended containers stay open too, until no other process has them (guest.ended_pages): one that a
-process opens while it loses its name is known by its descriptor here alone.
+So no process can take a file lease on one of them (guest.held_files). Pages of ended containers
+stay open too, until no other process has them (guest.ended_pages): where a process opens a page
+while its name is removed, only the page keeper's descriptor still leads to that page.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .guest import ended_pages, held_files, process
 from .ledger import Ledger
 
 NAME = "page_keeper"
-# So often it looks where nothing tells of a change.
+# Time between two checks while the kernel reports no change.
 PERIOD_SECONDS = 5.0
-# So soon, and ever later, it looks again at a page that another process has as well.
+# First pause before a page that another process also has is checked again; it doubles each time.
 _SOON_SECONDS = 0.05
-# A claim changes a folder several times.
+# A claim changes a folder several times: wait for the rest of its changes.
 _SETTLE_SECONDS = 0.005
 
 
@@ -33,14 +33,14 @@ class PageKeeper:
         self._ledger = Ledger(state_dir)
         self._cache = state_dir + "/host.json"
         self._held = held_files.HeldFiles()
-        self._whole: dict[str, tuple[int, int]] = {}  # by id: its folder, all of which is held
-        self._ended: set[str] = set()  # paths of pages, some of which have lost them
+        self._whole: dict[str, tuple[int, int]] = {}  # by id: folder with both pages held
+        self._ended: set[str] = set()  # paths of pages; a page may have lost its path
         self._read_only: tuple[str, ...] = ()
         self._full_look = float("-inf")
 
     def keep(self, parent: int) -> None:
-        """For as long as the process `parent` lives, whose child this is."""
-        # Blocked before any thread starts: the kernel tells of changes by this signal.
+        """Keep files open until `parent`, the parent process, ends."""
+        # Blocked before any thread starts: the kernel reports changes by this signal.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
         process.be_called(NAME)
         self._watch_folders()
@@ -56,7 +56,7 @@ class PageKeeper:
                 pause = _SOON_SECONDS
 
     def look(self) -> bool:
-        """Hold what is there now; whether a page of an ended container is left."""
+        """Hold the files that exist now. Return whether a page of an ended container is left."""
         if time.monotonic() - self._full_look >= PERIOD_SECONDS:
             self._full_look = time.monotonic()
             # Two changes within one tick of the kernel's clock leave a folder the same time.
@@ -102,12 +102,12 @@ class PageKeeper:
         return True
 
     def _watch_folders(self) -> None:
-        """Have the kernel tell of changes; where it does not, each PERIOD_SECONDS is looked."""
+        """Have the kernel report changes; where it cannot, PERIOD_SECONDS bounds the delay."""
         changes = fcntl.DN_CREATE | fcntl.DN_DELETE | fcntl.DN_RENAME | fcntl.DN_MULTISHOT
         try:
             self._ledger.make_folders()
             for folder in (self._ledger.allocations, self._ledger.ended):
                 fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                fcntl.fcntl(fd, fcntl.F_NOTIFY, changes)  # for as long as it is open
+                fcntl.fcntl(fd, fcntl.F_NOTIFY, changes)  # reports while fd is open
         except OSError:
             pass

@@ -3,11 +3,12 @@
 `oci/vcuda_oci/guest/` has the safe forms. Outside of it these are refused:
 
 - each use of files by path (file_uses.py, c_file_uses.py) that guest_access.toml does not name,
-  with the place that its paths are in and why nobody but root can lead them elsewhere
+  with the place that its paths are in and why root alone can redirect them
 - an entry there that nothing uses any more
-- a path below /proc/<pid>/fd, root, cwd or map_files: it can be another file with each look
-- the kernel's tables in /proc, which hold names that users choose, and anything there read as text
-- a lock that can wait for ever: without LOCK_NB
+- a path below /proc/<pid>/fd, root, cwd or map_files: it can name another file at each use
+- reads of the kernel's tables in /proc, which contain names that users choose, and of anything in
+  /proc as text
+- a lock without LOCK_NB, which can wait for ever
 
 Usage: guest_access.py FOLDER..., of all packages
 """
@@ -36,7 +37,7 @@ _TABLE_OPENED = re.compile(rf"(^|\}}/|^/proc/.*/)({_TABLES})$")
 _TABLE = re.compile(rf"^/proc/[^/]+/({_TABLES})$")
 
 _USE_TABLES = "a table of the kernel's; use vcuda_oci.guest.kernel_tables"
-# As TOML has them; Python before 3.11 has no tomllib. Comments and places have no entry.
+# Python before 3.11 has no tomllib. Comments and [place] headings match without groups.
 _ENTRY = re.compile(r'^(?:#.*|\[\w+\]|"?([\w./]+)"? = "(?:""\\?)?([^"]*)"(?:"")?)$', re.MULTILINE)
 _HINT = (
     "use vcuda_oci.guest if a container or another user can reach it, "
@@ -52,7 +53,7 @@ class Fault(NamedTuple):
 
 
 class Allowed:
-    """What guest_access.toml says: (module, function) and the names that may be used there."""
+    """The entries of guest_access.toml: names that may be used, by (module, function)."""
 
     def __init__(self, entries: Iterable[tuple[str, str]]) -> None:
         self._names: dict[tuple[str, str], set[str]] = {}
@@ -74,7 +75,7 @@ class Allowed:
 
 
 def load() -> Allowed:
-    """Raises ValueError: a line of guest_access.toml is no entry."""
+    """Read guest_access.toml. Raises ValueError: a line is not an entry."""
     with open(_TABLE_FILE, encoding="utf-8") as file:
         text = file.read()
     if rest := _ENTRY.sub("", text).strip():
@@ -83,7 +84,7 @@ def load() -> Allowed:
 
 
 def faults(source: str, path: str, allowed: Allowed) -> list[Fault]:
-    """What is unsafe in the file at `path`, whose folders from its package on are its full name."""
+    """What is unsafe in a file. path: its folders from the package on give the module's name."""
     if _GUEST in path:
         return []
     module = module_of(path)
@@ -154,7 +155,7 @@ def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
 
 
 def _text(node: ast.AST) -> str:
-    """Of a text, with {} for what is put in; "": it is none."""
+    """The text of a string, with {} for each inserted value; "": not a string."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):

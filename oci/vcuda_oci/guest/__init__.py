@@ -1,6 +1,6 @@
 """The only place that opens, stats or changes what a container or another user can reach.
 
-Usage and limits pages, image files and /proc/<pid>. The safe form is built in: no link is followed,
-no open waits for a file lease or a FIFO, an inode is checked before it is changed and changed by
-descriptor, and everything that is read has a bound.
+It handles usage and limits pages, image files and /proc/<pid>. Its functions follow no link on the
+host, wait in no open for a file lease or a FIFO, check an inode before they change it by its
+descriptor, and bound everything that they read.
 """

@@ -1,13 +1,16 @@
 """Usage pages of containers that have ended, while a process still has one of them.
 
-A process can be handed a page and write to it after the container's end. Once the page has no name,
-it is hard to find: where it is mapped, or on its way over a socket, no table shows it. So the page
-keeps a name, in a folder that root alone enters, until no process has it. The kernel knows: it
-gives a write lease only on a file that is open once (fs/locks.c, check_conflicting_open). Without a
-name it is frozen, which the kernel allows only then (fs/namei.c, may_delete).
+A process can receive a page from another one and write to it after the container's end. A page
+without a name is hard to find: where it is mapped, or sent over a socket and not yet received, no
+table shows it. So the page keeps a name, in a folder that root alone enters, until no process has
+it. The kernel gives a write lease only on a file that is open once (fs/locks.c,
+check_conflicting_open), so a lease shows that no other process has the page. The page then loses
+its name, and only then is frozen: the kernel removes no name of a frozen file (fs/namei.c,
+may_delete).
 
-A page that is replaced gets its second name first, then loses the one below its container's folder:
-killed in between, it has both, is still its container's, and keeps the second as the first goes.
+A page that is replaced gets its second name first, then loses the one in its container's folder. If
+the program is killed in between, the page has both names and still belongs to its container. When
+the first name is removed later, the second stays.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ _F_SETSIG, _SIGURG = 10, 23
 
 
 def replace(page: str, folder: str, content: bytes, mode: int, size: int) -> None:
-    """A fresh page of `size` in the place of the one that may be there, which goes to `folder`.
+    """Put a fresh page of `size` at `page`; an existing page keeps a name in `folder`.
 
-    Raises OSError as page_file.replace_page; nothing has changed then.
+    Raises OSError as page_file.replace_page does; nothing has changed then.
     """
     last = _free_name(folder) if _count_names(page) == 1 else ""
     if last:
@@ -43,7 +46,7 @@ def replace(page: str, folder: str, content: bytes, mode: int, size: int) -> Non
 
 
 def retire(page: str, folder: str, most: int) -> None:
-    """Move a usage page to `folder`, if it has no name there yet; none is fine. Raises OSError."""
+    """Move a usage page, if any, to `folder`, unless it has a name there. Raises OSError."""
     if _count_names(page) == 1:
         last = _free_name(folder)
         page_file.move_page(page, last)
@@ -51,7 +54,7 @@ def retire(page: str, folder: str, most: int) -> None:
 
 
 def _count_names(page: str) -> int:
-    """2: a replacement was killed after it had given the page its name among ended ones."""
+    """2: a replacement was killed after it had linked the page into the folder of ended pages."""
     try:
         return os.lstat(page).st_nlink
     except FileNotFoundError:
@@ -66,11 +69,11 @@ def _cut_soon(path: str, most: int) -> None:
     try:
         _cut(path, most)
     except OSError:
-        pass  # leased: the next `cut`
+        pass  # leased: the next `cut` tries again
 
 
 def cut(folder: str, most: int) -> bool:
-    """Cut each page to `most` bytes, remove those that no process has; whether room was freed."""
+    """Cut each page to `most` bytes and remove those that no process has. True: room was freed."""
     freed = False
     for path in paths(folder):
         try:
@@ -100,12 +103,12 @@ def _cut(path: str, most: int) -> bool:
 
 
 def cut_open(path: str, page: int, most: int) -> bool:
-    """As `cut`, of one page that this process has open once. Raises OSError.
+    """Do as `cut` for one page that this process has open once. Raises OSError.
 
-    True: it has lost its name, and no process has it. Takes two calls at least: between the lease
-    and the freeze, a process that has the page by an O_PATH descriptor can open it, and one that
-    the kernel has let pass before the freeze may not count as an opener yet. So whoever keeps the
-    descriptor calls again, and finds there what such a process wrote.
+    True: the page has lost its name, and no other process has it. This takes at least two calls:
+    between the lease and the freeze, a process with an O_PATH descriptor can open the page, and an
+    open that began before the freeze may not count yet. So a caller that keeps the descriptor calls
+    again, which cuts what such a process wrote.
     """
     links = os.fstat(page).st_nlink
     if links > 1:
@@ -122,12 +125,12 @@ def cut_open(path: str, page: int, most: int) -> bool:
 
 
 def _is_open_once(page: int) -> bool:
-    """Whether no process has the file open, mapped, or on its way over a socket, beside this."""
+    """Whether no other process has the file open or mapped, and no socket holds it in transit."""
     try:
         fcntl.fcntl(page, _F_SETSIG, _SIGURG)
         fcntl.fcntl(page, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
-        # EINVAL: a host without leases (fs.leases-enable) can't tell.
+        # EINVAL: the host has no leases (fs.leases-enable), so this is unknown. Say yes.
         return error.errno == errno.EINVAL
     fcntl.fcntl(page, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return True

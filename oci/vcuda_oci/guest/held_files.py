@@ -1,7 +1,7 @@
 """Files that this process keeps open, so that no other process can take a file lease on them.
 
 While a file is open for writing the kernel gives no lease on it; while it is open for reading, no
-write lease. A lease that is there already is ended by an open that waits for it, in a thread.
+write lease. To end an existing lease, a thread opens the file and waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_WAITING = 64
 
 
 class HeldFiles:
-    """By path: the file that the path names is held, until it names another or is dropped."""
+    """Open files by path; each is held until its path names another file or `drop` is called."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[tuple[int, int], int]] = {}  # device and inode; descriptor
@@ -26,8 +26,8 @@ class HeldFiles:
         self._first_spare = _first_spare_descriptor()
 
     def hold(self, path: str, flags: int) -> bool:
-        """Whether the file is held, opened with these flags. Where not, call this again later:
-        a lease is being ended, or the file cannot be opened."""
+        """Hold the file, opened with these flags. False: call again later, as a lease is being
+        ended or the file cannot be opened."""
         try:
             known, _ = self._open.get(path, (None, -1))
             if known != page_file.identity(path) and path not in self._waiting:
@@ -42,7 +42,7 @@ class HeldFiles:
             os.close(fd)
 
     def descriptor(self, path: str) -> int:
-        """Of a file that is held, or -1."""
+        """The descriptor of a held file; -1: it is not held."""
         return self._open.get(path, (None, -1))[1]
 
     def paths(self) -> list[str]:
@@ -60,7 +60,7 @@ class HeldFiles:
         try:
             threading.Thread(target=self._wait, args=(path, flags), daemon=True).start()
         except RuntimeError:
-            self._waiting.discard(path)  # no thread can be had: the next call
+            self._waiting.discard(path)  # no thread can be started: the next call tries again
 
     def _wait(self, path: str, flags: int) -> None:
         try:
@@ -71,7 +71,7 @@ class HeldFiles:
             self._waiting.discard(path)
 
     def _keep(self, path: str, fd: int) -> None:
-        """Raises OSError, with the file closed: it is beyond what this process may hold."""
+        """Record an open file. Raises OSError and closes it where no descriptor would be left."""
         if fd >= self._first_spare:
             os.close(fd)
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
@@ -83,12 +83,12 @@ class HeldFiles:
 
 
 def _first_spare_descriptor() -> int:
-    """Raise the limit of descriptors; from this one on they serve to look, and to end leases."""
+    """Raise the limit of descriptors. Return the first one that checks and lease ends use."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
     except (OSError, ValueError):
         pass
-    # A thread that ends a lease has two.
+    # A thread that ends a lease needs two descriptors.
     return soft - min(2 * _MOST_WAITING + 16, soft // 2)

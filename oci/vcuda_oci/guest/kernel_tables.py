@@ -1,8 +1,8 @@
 """The kernel's tables in /proc: mountinfo, cgroup, maps, status. The only reader of them.
 
-Users choose names that stand in them, of any bytes but NUL, and the kernel escapes only what parts
-its own rows and fields. So a table is read as bytes, a row ends with a line feed alone, and fields
-are parted by single spaces. A row that has not the form is left out.
+The tables contain names that users choose, of any bytes but NUL, and the kernel escapes only the
+bytes that separate its rows and fields. So a table is read as bytes, only a line feed ends a row,
+and single spaces separate fields. A row of another form is left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DELETED = b" (deleted)"
 
 
 class Mount:
-    """device: as os.stat tells it. root: what of the file system is mounted, at `point`.
+    """device: as os.stat gives it. root: the part of the file system that is mounted at `point`.
 
     is_shared: it is in a peer group. options: of the file system, not of the mount.
     """
@@ -40,8 +40,8 @@ class Mount:
 
 
 class Mapping:
-    """range: as the table writes it. device: "major:minor" in hex, which is not what os.stat tells
-    on every file system. path: of a file whose last name is gone too; "": of no file."""
+    """range: as the table writes it. device: "major:minor" in hex, which some file systems give
+    os.stat differently. path: also of a file that has lost its last name; "": no file."""
 
     def __init__(self, row: bytes) -> None:
         """Raises ValueError, IndexError. Source: proc(5), /proc/<pid>/maps."""
@@ -54,9 +54,10 @@ class Mapping:
 
 
 def mounts(process: str | int = _SELF) -> list[Mount]:
-    """As a process sees them. process: its folder in /proc, or a descriptor of that; so below.
+    """The mounts that a process sees. process: its folder in /proc, or a descriptor of that folder,
+    here and below.
 
-    Raises OSError: it is gone.
+    Raises OSError: the process has ended.
     """
     found = []
     for row in _rows(_read(process, "mountinfo", _MOST_BYTES)):
@@ -83,9 +84,9 @@ def cgroups(process: str | int = _SELF) -> list[tuple[str, str, str]]:
 
 
 def mappings(process: str | int, part: str = " ") -> Iterator[Mapping]:
-    """What a process has mapped, of the rows that hold `part`.
+    """What a process has mapped, from the rows that contain `part`.
 
-    Raises OSError: it is gone, must not be looked at, or (EFBIG) has mapped too much.
+    Raises OSError: it has ended, must not be inspected, or (EFBIG) has mapped too much.
     """
     table, wanted = _read(process, "maps", _MOST_MAPS_BYTES), part.encode()
     for row in _rows(table) if wanted in table else ():
@@ -97,19 +98,19 @@ def mappings(process: str | int, part: str = " ") -> Iterator[Mapping]:
 
 
 def status(process: str | int = _SELF) -> dict[str, str]:
-    """Raises OSError. Source: proc(5), /proc/<pid>/status."""
+    """The fields of a process's status. Raises OSError. Source: proc(5), /proc/<pid>/status."""
     rows = (row.partition(b":") for row in _rows(_read(process, "status", _MOST_BYTES)))
     return {os.fsdecode(key): os.fsdecode(value).strip(" \t") for key, _, value in rows}
 
 
 def command(process: str | int) -> str:
-    """The name of its program, as text. Raises OSError."""
+    """The name of a process's program, as text. Raises OSError."""
     name = _read(process, "comm", _MOST_BYTES)
     return (name[:-1] if name.endswith(b"\n") else name).decode("utf-8", "replace")
 
 
 def outside_id(process: str | int, table: str) -> int:
-    """The host's id of the user namespace's root, by "uid_map" or "gid_map"; 0: it has none.
+    """The host's id of the user namespace's root, by "uid_map" or "gid_map"; 0: not mapped.
 
     Raises OSError. Source: user_namespaces(7): numbers alone, padded by spaces.
     """
@@ -121,7 +122,7 @@ def outside_id(process: str | int, table: str) -> int:
 
 
 def maps_all_users() -> bool:
-    """Whether each user of the host has its number here, as outside of user namespaces."""
+    """Whether each uid of the host is mapped here, as outside of user namespaces."""
     return any(
         b"4294967295" in row.split(b" ") for row in _rows(_read(_SELF, "uid_map", _MOST_BYTES))
     )

@@ -1,9 +1,8 @@
-"""Pages of containers that are gone, held open by a process that was handed them: cut to nothing.
+"""Cut pages without a name to nothing: pages of ended containers that a process still has open.
 
-No name leads to them any more, so they are found where they are open. For a state folder that is
-full: nothing else looks through all of /proc. Not found is a page that is in no table of
-descriptors, the page keeper's included: mapped and closed, or sent over a socket and not yet
-received.
+No path leads to them, so they are found by the descriptors in /proc. Only a claim on a full state
+folder searches all of /proc. A page that is in no process's table of descriptors (the page keeper's
+counts) is not found: one that is mapped and closed, or sent over a socket and not yet received.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import time
 
 from . import kernel_tables, page_file, process
 
-# For all processes together: a user can have a million descriptors.
+# Bound on the whole search: a user can have a million descriptors.
 _MOST_SECONDS = 5.0
 
 
 def cut_back(state_dir: str) -> bool:
-    """Whether there was any. Only where each file of the file system is ours."""
+    """Cut such pages. True: there was one. Only where the file system has no files but ours."""
     device = _own_tmpfs(state_dir)
     if not device:
         return False
@@ -32,7 +31,7 @@ def cut_back(state_dir: str) -> bool:
             if time.monotonic() > deadline:
                 return found
             try:
-                # Most are elsewhere, and what only looks is cheaper than to pin each.
+                # Most files are on other devices, and stat is cheaper than pinning each file.
                 if process.device_of(link) == device:
                     with process.Pinned(link) as file:
                         found = _cut(file, device) or found
@@ -43,7 +42,7 @@ def cut_back(state_dir: str) -> bool:
 
 def _own_tmpfs(state_dir: str) -> int:
     """The device of the tmpfs whose root is the state folder, in which root alone can make files;
-    0: it is on no such."""
+    0: there is no such tmpfs."""
     try:
         status = os.stat(state_dir)
     except FileNotFoundError:
@@ -58,7 +57,7 @@ def _own_tmpfs(state_dir: str) -> int:
 
 
 def _cut(file: process.Pinned, device: int) -> bool:
-    """Whether it was one, and held anything. Raises OSError: it cannot be cut."""
+    """Cut the file if it is a page without a name. True: it held anything. Raises OSError."""
     status = file.status()
     if status.device != device or status.links or not status.is_regular:
         return False

@@ -12,7 +12,7 @@ MOST_MIB = 256
 class BoundedMemory:
     """While entered, this process's address space may grow by MOST_MIB.
 
-    what: what is read meanwhile, as an error names it. An allocation past the bound raises
+    what: what is read, as an error names it. An allocation past the bound raises
     VcudaError in place of MemoryError. A child process must not be started inside: a runtime
     written in Go reserves more than this. Only the soft limit changes, and it is put back.
     """

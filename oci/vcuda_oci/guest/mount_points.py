@@ -1,8 +1,8 @@
-"""The note of our mounts in a container's root, and the removal of what was made for them.
+"""Record our mounts in a container's root; remove the mount points that were made for them.
 
-The low-level runtime makes an empty file in the root for each mount on a place that the image
-lacks. The note says where; oci/launcher/mount_points.h removes those files when the container has
-ended.
+The low-level runtime makes an empty file in the root for each mount whose destination the image
+lacks. The note lists the mounts' destinations; oci/launcher/mount_points.h removes those files when
+the container has ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 def note(folder: str, root: str, places: Iterable[str]) -> None:
     """Write the note into the container's folder, before the runtime makes any mount point.
 
-    A container starts without it too: where there is no room, its mount points stay.
+    Without room for the note the container starts all the same, and its mount points stay.
     """
     try:
         fd = os.open(f"{folder}/{_NAME}", _WRITE, 0o600)
@@ -36,7 +36,7 @@ def note(folder: str, root: str, places: Iterable[str]) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove what the note in the container's folder names; no note is fine.
+    """Remove the mount points that the note in the container's folder names, if there is a note.
 
     Needs the ledger's lock: a container that comes back under the same id must not have mounts
     there yet.
@@ -52,9 +52,9 @@ def remove(folder: str) -> None:
 
 
 def remove_since(config: str, root: str, places: Iterable[str]) -> None:
-    """The same without a note: what was made in `root` at these places since `config` was written.
+    """Without a note, remove mount points made in `root` at these places since `config` was made.
 
-    config: the container's config.json. Raises OSError: it is not there.
+    config: the container's config.json. Raises OSError: there is none.
     """
     since_ns = os.stat(config).st_mtime_ns
     fd = os.memfd_create(_NAME, os.MFD_CLOEXEC)
@@ -67,7 +67,7 @@ def remove_since(config: str, root: str, places: Iterable[str]) -> None:
 
 
 def _text(root: str, places: Iterable[str]) -> bytes:
-    # A path with half of a character is in no config.json that a runtime reads.
+    # Runtimes read no config.json that has a lone surrogate in a path.
     paths = (os.path.abspath(root), *places)
     return b"".join(path.encode(errors="replace") + b"\0" for path in paths)
 
@@ -78,4 +78,4 @@ def _run(note: int) -> None:
         pid = os.posix_spawn(_PROGRAM, [_PROGRAM, "removeMountPoints"], {}, file_actions=actions)
         os.waitpid(pid, 0)
     except OSError:
-        pass  # what ends must not fail for it
+        pass  # the container's end must not fail because of this

@@ -1,11 +1,11 @@
 """A container's usage and limits pages as files: opened, read, put back and removed.
 
 A container's root can take a file lease on a page that is mounted in it. An open without O_NONBLOCK
-then waits up to 45 s (/proc/sys/fs/lease-break-time); with it, it fails at once and the kernel ends
-the lease by then. So BlockingIOError means: no figures now, try again later.
+then waits up to 45 s (/proc/sys/fs/lease-break-time). An open with O_NONBLOCK fails at once, and
+the kernel ends the lease within the same time. So BlockingIOError means: no figures now, try later.
 
-A usage page is the container's to write, so its root can also change the page's length, mode,
-owner, attributes and flags.
+The container writes its usage page, so its root can also change the page's length, mode, owner,
+attributes and flags.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import VcudaError
 
 USAGE_MODE = 0o666
 
-# Not a container's to decide: SELinux gives each file its label.
+# Attributes that stay: SELinux, not the container, gives each file its label.
 _KEPT = ("security.selinux",)
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Source: linux/fs.h, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IMMUTABLE_FL and FS_APPEND_FL.
@@ -30,7 +30,7 @@ _FROZEN = _IMMUTABLE | 0x20
 
 
 def leased(path: str) -> VcudaError:
-    """The error for a BlockingIOError while the page is changed."""
+    """The error to raise where changing a page met a BlockingIOError."""
     hint = "try again in a minute; where no node agent runs, start 'vcuda serve' first"
     return VcudaError("a process holds a file lease on it", path, hint)
 
@@ -45,10 +45,10 @@ def open_page(path: str, flags: int) -> int:
 
 
 def open_without_lease(path: str, flags: int) -> int:
-    """A descriptor of a page on which no process holds a lease, nor can while this one is open.
+    """Open a page that has no lease; none can be taken while the descriptor stays open.
 
-    Waits for the end of those that are there, for 45 s at most: the open counts as soon as it
-    waits, so no process gets another. Not for an event loop, nor under a lock. Raises OSError.
+    Waits at most 45 s for existing leases to end. The kernel counts the waiting open, so no process
+    gets another lease. Do not call in an event loop or under a lock. Raises OSError.
     """
     safe = flags | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -72,19 +72,19 @@ def read_page(path: str, most: int) -> bytes:
 
 
 def identity(path: str) -> tuple[int, int]:
-    """Device and inode of a page, by which it is known whatever its name. Raises OSError."""
+    """Device and inode of a page, which stay when it is renamed. Raises OSError."""
     status = os.lstat(path)
     return status.st_dev, status.st_ino
 
 
 def make_folder(folder: str, mode: int) -> None:
-    """A container's folder, which its processes do not reach. Raises OSError."""
+    """Make a container's folder, which its processes cannot reach. Raises OSError."""
     os.makedirs(folder, 0o700, exist_ok=True)
     os.chmod(folder, mode)
 
 
 def replace_page(path: str, content: bytes, mode: int, size: int = 0) -> None:
-    """A fresh page in the place of the one that may be there. Raises OSError as files.replace."""
+    """Put a fresh page at `path`, over any existing one. Raises OSError as files.replace does."""
     try:
         files.replace(path, content, mode, size)
     except PermissionError:
@@ -93,7 +93,7 @@ def replace_page(path: str, content: bytes, mode: int, size: int = 0) -> None:
 
 
 def remove_pages(folder: str) -> None:
-    """Remove a container's folder with its pages; none is fine. Raises OSError."""
+    """Remove a container's folder, if it exists, with its pages. Raises OSError."""
     try:
         files.remove_tree(folder)
     except PermissionError:
@@ -101,15 +101,15 @@ def remove_pages(folder: str) -> None:
             try:
                 _unfreeze(f"{folder}/{name}")
             except OSError:
-                continue  # a folder, or leased: the removal says so
+                continue  # a folder, or leased: the removal reports it
         files.remove_tree(folder)
 
 
 def put_back(path: str, most: int) -> bool:
-    """Take back what a container added to its usage page; whether there was anything.
+    """Take back what a container added to its usage page. True: it had added something.
 
-    What is within `most` bytes stays, so no process of the container's is harmed. Mode and owner
-    become those that it was made with. Raises OSError: released meanwhile, or leased.
+    The first `most` bytes stay, so no process of the container is harmed. Mode and owner become the
+    original ones. Raises OSError: released meanwhile, or leased.
     """
     frozen = False
     try:
@@ -124,13 +124,13 @@ def put_back(path: str, most: int) -> bool:
 
 
 def put_back_open(page: int, most: int) -> bool:
-    """As `put_back`, by a descriptor that can write. Raises OSError."""
+    """Do as `put_back`, by a descriptor that can write. Raises OSError."""
     _unfreeze_open(page)
     before = os.fstat(page)
-    # Of a file that is no longer, this gives back what fallocate(2) put behind its end.
+    # Even at an unchanged length, this frees what fallocate(2) reserved beyond the end.
     os.ftruncate(page, min(before.st_size, most))
     after = os.fstat(page)
-    # Its writer may have made it longer again by now.
+    # The container may have made the page longer again by now.
     cut = before.st_size > most or after.st_blocks < before.st_blocks
     if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
         os.fchown(page, os.geteuid(), os.getegid())
@@ -151,7 +151,7 @@ def _remove_attributes(page: int) -> bool:
                 os.removexattr(page, name)
                 removed = True
             except OSError:
-                continue  # another module of the kernel's holds on to it
+                continue  # a kernel module refuses its removal
     return removed
 
 
@@ -182,7 +182,7 @@ def freeze_open(page: int) -> None:
 
 
 def open_frozen(path: str) -> int:
-    """A descriptor for writing of a page that is frozen, and is so again. Raises OSError."""
+    """Open a frozen page for writing and freeze it again at once. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _unfreeze_open(fd)
@@ -195,7 +195,7 @@ def open_frozen(path: str) -> int:
 
 
 def _unfreeze(path: str) -> bool:
-    """Take the flags "immutable" and "append only" off; whether any was set. Raises OSError."""
+    """Clear the flags "immutable" and "append only". True: one was set. Raises OSError."""
     fd = open_page(path, os.O_RDONLY)
     try:
         return _unfreeze_open(fd)

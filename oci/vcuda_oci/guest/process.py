@@ -1,8 +1,8 @@
 """Files that other processes have open or mapped, and the folders that they are in.
 
-Whatever /proc/<pid>/fd/<number> names can be another file with each look, so nothing is decided by
-one look and done by another: a file is first pinned by an O_PATH descriptor, which opens nothing,
-then judged and changed through that descriptor alone.
+/proc/<pid>/fd/<number> can name another file each time it is resolved, so it is resolved once: a
+file is first pinned by an O_PATH descriptor, which opens nothing, then checked and changed through
+that descriptor alone.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MOST_PINNED = 64
-# Source: statx(2). A file system in user space is not asked, which may never answer.
+# Source: statx(2). DONT_SYNC: a file system in user space may never answer, so do not ask it.
 _DONT_SYNC, _EMPTY_PATH, _BASIC = 0x4000, 0x1000, 0x7FF
 _STATX = struct.Struct("=IIQIIIHHQQQQ")
 _DEVICE_AT = 136
 
 
 class File:
-    """device, inode, size: as os.stat tells them. links: its names. blocks: of 512 bytes."""
+    """device, inode, size: as os.stat gives them. links: number of names. blocks: of 512 bytes."""
 
     def __init__(self, answer: bytes) -> None:
         _, _, _, links, _, _, mode, _, inode, size, blocks, _ = _STATX.unpack_from(answer)
@@ -49,7 +49,7 @@ class Pinned:
 
     @property
     def path(self) -> str:
-        """By which this very file can be opened."""
+        """A path that opens exactly this file."""
         return f"/proc/self/fd/{self.fd}"
 
     def status(self) -> File:
@@ -77,21 +77,21 @@ def links_of(pid: int | str) -> list[str]:
 
 
 def device_of(link: str) -> int:
-    """A hint of what is worth pinning, no more. Raises OSError."""
+    """The device of a link's file now; only a hint whether to pin it. Raises OSError."""
     return _statx(-1, link.encode(), 0).device
 
 
 def maps(pid: int, device: int, inode: int) -> bool:
-    """Whether a process has this file mapped. Nobody else can map a file into it.
+    """Whether a process has this file mapped. No other process can map a file into it.
 
-    One that has mapped more than can be looked at in a short time has not, as far as is known.
-    Raises OSError: it has ended, or must not be looked at.
+    False also where the process has too many mappings to check in a short time.
+    Raises OSError: it has ended, or must not be inspected.
     """
     number = f"{os.major(device):02x}:{os.minor(device):02x}"
     try:
         if any(_is(link, device, inode) for link in _links(pid, f" {number} {inode} ")):
             return True
-        # What maps says of the device is what stat says wherever mountinfo says the same too.
+        # If mountinfo shows the device as stat does, maps does too: the first answer stands.
         if any(mount.device == device for mount in kernel_tables.mounts()):
             return False
         return any(_is(link, device, inode) for link in _links(pid, f" {inode} "))
@@ -117,13 +117,14 @@ def _is(link: str, device: int, inode: int) -> bool:
 
 
 def mapped_file(pid: int | str, mapping: kernel_tables.Mapping, proc: str = "/proc") -> str:
-    """The link to what is mapped there, to be pinned."""
+    """The link to a mapped file, to be pinned."""
     return f"{proc}/{pid}/map_files/{mapping.link}"
 
 
 def read_mapped(link: str, most: int) -> bytes:
-    """A mapped file; b"": of more than `most` bytes, of another kind, or a process holds a lease on
-    it. Raises OSError: it is unmapped."""
+    """Read a mapped file. b"": it has more than `most` bytes, is not a regular file, or is leased.
+
+    Raises OSError: it is no longer mapped."""
     with Pinned(link) as file:
         status = file.status()
         if not status.is_regular or status.size > most:
@@ -143,22 +144,22 @@ def read_mapped(link: str, most: int) -> bytes:
 
 
 def open_folder(pid: int) -> int:
-    """The folder of a process in /proc: of this process for good, whoever has its pid later.
+    """Open a process's folder in /proc; it stays this process's even if its pid is reused.
 
-    Raises OSError: there is none.
+    Raises OSError: there is no such process.
     """
     return os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def sees_our_files(process: int) -> bool:
-    """Whether the process of this folder has our mount namespace and root. Raises OSError."""
+    """Whether a process, by its folder, has our mount namespace and root. Raises OSError."""
     ours = os.stat("/proc/self/ns/mnt"), os.stat("/")
     theirs = os.stat("ns/mnt", dir_fd=process), os.stat("root", dir_fd=process)
     return all(map(os.path.samestat, ours, theirs))
 
 
 def go_where(process: int) -> None:
-    """Change into the working folder of the process of this folder. Raises OSError."""
+    """Change into the working folder of a process, by its folder. Raises OSError."""
     folder = os.open("cwd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
     try:
         os.fchdir(folder)
@@ -167,12 +168,12 @@ def go_where(process: int) -> None:
 
 
 def working_folder(pid: int) -> str:
-    """Its name. Raises OSError."""
+    """The path of a process's working folder. Raises OSError."""
     return os.readlink(f"/proc/{pid}/cwd")
 
 
 def _statx(fd: int, path: bytes, flags: int) -> File:
-    import ctypes  # 8 ms, and few need it
+    import ctypes  # takes 8 ms, and few callers need it
 
     libc = ctypes.CDLL(None, use_errno=True)
     answer = ctypes.create_string_buffer(256)

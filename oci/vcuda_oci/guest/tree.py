@@ -1,8 +1,8 @@
-"""An image's files, looked at within bounds: a small image must not cost root much work.
+"""Read an image's files within bounds: a small image must not cost root much work.
 
-All that one Tree does counts against the same bounds, however often it is asked: steps along paths,
-names listed, bytes read, and time. Past any of them it raises VcudaError, and no container is
-started: to go on with what was found would miss a driver that the image hides behind the rest.
+All calls of one Tree count against the same bounds: steps along paths, names listed, bytes read,
+and time. Past any bound it raises VcudaError, and no container is started: a partial result could
+miss a driver that the image hides behind many other files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS, _MOST_PATH = 40, 4096  # in one path, as the kernel has it
-_MOST_KEPT = 64  # an image that names more folders shall not use up our descriptors
+_MOST_KEPT = 64  # bounds our descriptors, however many folders an image names
 _NOTHING = -1
 
 # Common images take some 200 steps, list 50 names and read 100 KiB.
@@ -30,11 +30,11 @@ HINT = "make the image smaller there"
 
 class Tree:
     """An image's files, walked by file descriptors: a symlink is followed as in the container, and
-    nothing leads out of the root, whatever is renamed meanwhile. What a path led through is kept
-    for the next: where a loader looks, paths begin alike.
+    nothing leads out of the root, whatever is renamed meanwhile. What a path leads through is
+    cached for the next: the paths that a loader searches begin alike.
 
-    Each method answers empty for what is not there, or not of the kind asked, and raises VcudaError
-    past the bounds.
+    Each method returns an empty value where nothing is there, or something of another kind, and
+    raises VcudaError past the bounds.
     """
 
     def __init__(self, path: str) -> None:
@@ -82,7 +82,7 @@ class Tree:
             self._close(fd)
 
     def present(self, folder: str, names: Sequence[str]) -> list[str]:
-        """Those of `names` that the folder has, whatever they are."""
+        """Those of `names` that the folder has, of any kind."""
         fd, _ = self._walk(folder)
         try:
             self._steps = self._within(self._steps + len(names), MOST_STEPS, "paths", folder)
@@ -94,11 +94,11 @@ class Tree:
         """A regular file. One of more than `limit` bytes is past the bounds."""
         fd, _ = self._walk(path)
         try:
-            # Opened anew by what was looked at: a device node must not be opened at all.
+            # Reopened through the checked descriptor: a device node must never be opened.
             if fd < 0 or not stat.S_ISREG(os.fstat(fd).st_mode):
                 return b""
-            # O_NONBLOCK: a lease on the file makes other opens wait. Not by open(), whose buffers
-            # and whose readall() have sizes that the file chooses.
+            # O_NONBLOCK: a lease on the file makes other opens wait. open() is not used: the file's
+            # size would choose the size of its buffers.
             file = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 return self._content(file, limit, path)
@@ -182,9 +182,9 @@ class Tree:
         return count
 
     def _look(self, names: list[str], part: str, folder: int, leads_on: bool) -> int | str:
-        """What `folder`, to which `names` led, has under this name: opened, or where it links to.
+        """What `folder`, reached by `names`, has under this name: a descriptor or a link's target.
 
-        leads_on: the path goes on behind it. Raises OSError: it can't be opened.
+        leads_on: more parts of the path follow. Raises OSError: it can't be opened.
         """
         place = "/".join([*names, part])
         found = self._kept.get(place)
@@ -218,7 +218,7 @@ class Tree:
 
 
 def _opened_folder(name: str, parent: int) -> int:
-    """One call where most parts of a path are folders; -1: it is none. Raises OSError."""
+    """Open a folder by one call, as most parts of a path are folders; -1: not a folder."""
     try:
         return os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
     except NotADirectoryError:
