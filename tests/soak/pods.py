@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 
 # Run as `python -m tests.soak.pods`; the packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -23,6 +24,7 @@ from integration.engines.base import IMAGE, Files
 from integration.kubelet import until
 from integration.pod_lives import AGENT, Lives, processes
 from integration.pod_node import node
+from vcuda_oci import page_keeper
 from vcuda_plugin import sweep
 
 WORKERS = 16
@@ -68,7 +70,8 @@ def soak(lives: Lives, pods: int) -> dict[str, object]:
     # A pod that ends keeps its share until its sandbox is gone, so the agent's sweep gives it back.
     with contextlib.suppress(AssertionError):
         until(lambda: not lives.left(), 3 * sweep.PERIOD_SECONDS)
-    faults += [f"left: {name}" for name in lives.left()]
+        until(lambda: not open_pages(lives), 3 * page_keeper.PERIOD_SECONDS)
+    faults += [f"left: {name}" for name in (*lives.left(), *open_pages(lives))]
     return {"pods": dict(lives.deaths), "agent": sizes, "faults": faults}
 
 
@@ -82,16 +85,36 @@ def agent_size(lives: Lives) -> dict[str, int]:
 
 
 def _size_now(lives: Lives) -> dict[str, int]:
-    """Of all its processes together: the memory that each has for itself, and descriptors."""
+    """Of all its processes together: the memory that each has for itself, and descriptors.
+
+    Not those of pages: there are two for each share, and a sweep gives back many shares at once.
+    """
     kib = descriptors = 0
-    for pid, line in processes():
-        if lives.product.prefix in line and any(word in line for word in AGENT):
-            with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as rollup:
-                kib += next(
-                    int(row.split()[1]) for row in rollup if row.startswith("Private_Dirty:")
-                )
-            descriptors += len(os.listdir(f"/proc/{pid}/fd"))
+    for pid in _agents(lives):
+        with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as rollup:
+            kib += next(int(row.split()[1]) for row in rollup if row.startswith("Private_Dirty:"))
+        descriptors += sum(not _is_page(path) for path in _opened(pid))
     return {"kib": kib, "descriptors": descriptors}
+
+
+def open_pages(lives: Lives) -> list[str]:
+    """Pages of containers, ended ones too, that the agent's processes have open."""
+    return [path for pid in _agents(lives) for path in _opened(pid) if _is_page(path)]
+
+
+def _agents(lives: Lives) -> list[int]:
+    ours = ((pid, line) for pid, line in processes() if lives.product.prefix in line)
+    return [pid for pid, line in ours if any(word in line for word in AGENT)]
+
+
+def _opened(pid: int) -> Iterator[str]:
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            yield os.readlink(f"/proc/{pid}/fd/{name}")
+
+
+def _is_page(path: str) -> bool:
+    return "/containers/" in path or "/ended/" in path
 
 
 def _files(folder: str) -> Files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -66,12 +67,15 @@ def test_no_page_of_a_container_can_be_leased(node: Node) -> None:
 
 
 def test_an_ended_container_leaves_nothing(node: Node) -> None:
-    with node.installed.door():
+    with node.installed.door() as server:
         assert node.create(asking()) == (0, "")
         wait_until(lambda: not page_can_be_leased(node, "box"))
+        (keeper,) = keepers(server.pid)
+        assert held_pages(node, keeper)
         with node.ledger:
             node.ledger.remove("box")
         wait_until(lambda: os.listdir(node.ledger.ended) == [])
+        wait_until(lambda: held_pages(node, keeper) == [])
 
 
 def test_no_file_of_the_driver_can_be_leased_nor_one_that_replaces_it(node: Node) -> None:
@@ -123,6 +127,16 @@ def test_a_keeper_without_free_descriptors_keeps_what_it_holds(node: Node) -> No
 
 def keepers(server: int) -> list[int]:
     return [pid for pid in children(server) if comm_of(pid) == page_keeper.NAME]
+
+
+def held_pages(node: Node, keeper: int) -> list[str]:
+    """Those of containers and of ended ones that the keeper has open."""
+    table, opened = f"/proc/{keeper}/fd", []
+    for name in os.listdir(table):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            opened.append(os.readlink(f"{table}/{name}"))
+    folders = (node.ledger.containers + "/", node.ledger.ended + "/")
+    return [path for path in opened if path.startswith(folders)]
 
 
 def comm_of(pid: int) -> str:

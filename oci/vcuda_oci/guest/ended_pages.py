@@ -120,7 +120,10 @@ def cut_open(path: str, page: int, most: int) -> bool:
         os.unlink(path)
         # An O_PATH descriptor, or a mount namespace that a process keeps, does not count as open.
         page_file.freeze_open(page)
-    os.ftruncate(page, 0)
+    try:
+        os.ftruncate(page, 0)
+    except PermissionError:
+        pass  # ext4, unlike tmpfs, refuses each change of a frozen file: a late opener's too
     return links == 0 and _is_open_once(page)
 
 
