@@ -59,9 +59,14 @@ class Door:
     it cannot listen, or no process can be started.
     """
 
-    def __init__(self, state_dir: str, settings: str) -> None:
-        """settings: the path of config.toml, which the page keeper holds too."""
-        self._settings = settings
+    def __init__(
+        self, state_dir: str, settings: str, limit_keeper: Callable[[], None] = lambda: None
+    ) -> None:
+        """settings: the path of config.toml, which the page keeper holds too.
+
+        limit_keeper: called in the page keeper before it begins.
+        """
+        self._settings, self._limit_keeper = settings, limit_keeper
         self.path = f"{state_dir}/{NAME}"
         try:
             self._listen(state_dir)
@@ -161,6 +166,7 @@ class Door:
         from .page_keeper import PageKeeper  # threads and more, which no claim needs
 
         self._socket.close()
+        self._limit_keeper()
         PageKeeper(os.path.dirname(self.path), self._settings).keep(server)
 
     def _serve_callers(self, server: int) -> None:

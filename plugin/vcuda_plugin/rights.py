@@ -42,6 +42,8 @@ OF = {
     # The kubeconfig and what it names may be of another owner.
     "vcuda_plugin.pod_watch": Rights(frozenset(("DAC_READ_SEARCH",))),
 }
+# A child of door_process, which can't take from its bounding set.
+PAGE_KEEPER = Rights(frozenset((*_PAGES, *_REPAIR)))
 # It gives each child its own, and ends one of another uid.
 FORK_SERVER = Rights(
     frozenset(("KILL", "SETGID", "SETPCAP", "SETUID")).union(

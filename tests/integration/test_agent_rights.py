@@ -15,6 +15,7 @@ from integration.kubelet import until
 from integration.node_agent import Agent, AgentNode, children_of
 from integration.test_agent_http import asked, listening
 from unit.ground import ROOT
+from vcuda_oci import page_keeper
 from vcuda_plugin import confine, rights
 
 # The kernel names them by bits.
@@ -48,7 +49,14 @@ def names_of(capabilities: str) -> set[str]:
 def processes(agent: Agent) -> dict[str, int]:
     server = agent.fork_server()
     found = {name: agent.child(name) for name in table() if name in agent_children(server)}
+    if "door_process" in found:
+        below = {status(pid)["Name"]: pid for pid in children_of(found["door_process"])}
+        found |= {name: pid for name, pid in below.items() if name == page_keeper.NAME}
     return {"vcuda-node-agen": agent.process.pid, "fork_server": server, **found}
+
+
+def workers(door: int) -> list[int]:
+    return [pid for pid in children_of(door) if status(pid)["Name"] != page_keeper.NAME]
 
 
 def agent_children(server: int) -> set[str]:
@@ -67,11 +75,14 @@ def test_each_process_has_the_rights_of_the_table(node: AgentNode) -> None:
             until(lambda: processes(agent).keys() == table().keys())
             for name, pid in processes(agent).items():
                 uid, capabilities = table()[name]
-                for each in (pid, *(children_of(pid) if name == "door_process" else ())):
+                for each in (pid, *(workers(pid) if name == "door_process" else ())):
                     had = status(each)
                     assert set(had["Uid"].split()) == set(had["Gid"].split()) == {str(uid)}, name
-                    for mask in ("CapPrm", "CapEff", "CapBnd"):
+                    for mask in ("CapPrm", "CapEff"):
                         assert names_of(had[mask]) == capabilities, (name, mask)
+                    # Only a process with CAP_SETPCAP can take from its bounding set.
+                    bounding = table()["door_process"][1] if name == page_keeper.NAME else None
+                    assert names_of(had["CapBnd"]) == (bounding or capabilities), name
                     assert names_of(had["CapInh"]) == names_of(had["CapAmb"]) == set(), name
                     assert (had["NoNewPrivs"], had["Seccomp"]) == ("1", "2"), name
                     if uid:
@@ -84,6 +95,7 @@ def test_the_page_and_the_program_name_the_same_rights() -> None:
     said = {
         "vcuda-node-agen": rights.AGENT,
         "fork_server": rights.FORK_SERVER,
+        page_keeper.NAME: rights.PAGE_KEEPER,
         **{module.partition(".")[2]: each for module, each in rights.OF.items()},
     }
     assert table() == {name: (each.uid, set(each.capabilities)) for name, each in said.items()}
