@@ -31,7 +31,7 @@ _FROZEN = _IMMUTABLE | 0x20
 
 def leased(path: str) -> VcudaError:
     """The error to raise where changing a page met a BlockingIOError."""
-    hint = "try again in a minute; where no node agent runs, start 'vcuda serve' first"
+    hint = "try again in a minute; where the host has no claim socket, start 'vcuda serve' first"
     return VcudaError("a process holds a file lease on it", path, hint)
 
 
