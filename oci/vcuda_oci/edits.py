@@ -19,6 +19,7 @@ SHIMMED = tuple(names.PRIVATE_DRIVER)
 # Where 32-bit programs look, by where the others do.
 _32_BIT_FOLDER = {
     "/usr/lib/x86_64-linux-gnu": "/usr/lib/i386-linux-gnu",
+    "/lib/x86_64-linux-gnu": "/lib/i386-linux-gnu",
     "/usr/lib64": "/usr/lib",
     "/lib64": "/usr/lib",
     "/usr/lib": "/usr/lib32",

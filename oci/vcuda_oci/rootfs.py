@@ -11,9 +11,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The loader's default folders by layout, after Debian's; the first that the image has is where its
-# loader looks. With libraries there no ldconfig has to run in the container. Source: ld.so(8).
-_LAYOUTS = ("/usr/lib64", "/lib64", "/usr/lib")
+# A loader searches the folder of its libc without a cache, so no ldconfig has to run in the
+# container. It may not search the others: Debian's searches no lib64. Source: ld.so(8).
+_LIBC = ("libc.so.6",)
+_LIB64 = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
 
 
 def path_of(spec: Any, bundle: str) -> str:
@@ -24,16 +25,24 @@ def path_of(spec: Any, bundle: str) -> str:
 
 
 def library_folder(spec: Any, bundle: str) -> str:
-    """Where the container's loader finds libraries, as the container sees it.
+    """Where the container's loader finds libraries, as the container sees it: beside its libc.
+
+    An image without a libc gets the first of the usual folders that it has.
 
     The answer chooses between constants, so an image that changes under our eyes can only choose
     another constant; the mount itself is made by the low-level runtime, inside the root.
     """
+    debians = machine.THIS.multiarch
+    usual = (debians, debians.removeprefix("/usr"), *_LIB64)
+    first = ""
     try:
         with Tree(path_of(spec, bundle)) as tree:
-            for folder in (machine.THIS.multiarch, *_LAYOUTS):
-                if tree.folder(folder) == folder:
+            for folder in usual:
+                if tree.folder(folder) != folder:
+                    continue
+                if tree.present(folder, _LIBC):
                     return folder
+                first = first or folder
     except OSError:
         pass
-    return "/usr/lib64"
+    return first or "/usr/lib64"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from unit.ground import write
-from vcuda_oci import rootfs
+from vcuda_oci import machine, rootfs
 from vcuda_oci.guest.tree import Tree
 
 
@@ -41,6 +41,40 @@ def test_the_loaders_folder_is_found_by_the_images_layout(
     for name, target in links.items():
         os.symlink(target, tmp_path / "rootfs" / name)
     assert folder_of(tmp_path) == folder_of("/elsewhere", f"{tmp_path}/rootfs") == expected
+
+
+@pytest.mark.parametrize("machine_of", [machine.AMD64, machine.ARM64], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    ("libc", "folders", "links"),
+    [
+        ("/usr/lib/MULTIARCH", ["/usr/lib64"], {"lib": "usr/lib", "lib64": "usr/lib64"}),
+        ("/lib/MULTIARCH", ["/lib64"], {}),
+        ("/lib/MULTIARCH", ["/lib64", "/usr/lib64", "/usr/lib/MULTIARCH"], {}),
+        ("/usr/lib64", ["/usr/lib"], {"lib64": "usr/lib64", "lib": "usr/lib"}),
+        ("/lib64", ["/usr/lib64", "/usr/lib", "/lib"], {}),
+        ("/usr/lib", [], {"lib": "usr/lib", "lib64": "usr/lib", "usr/lib64": "lib"}),
+        ("/lib", ["/usr/lib"], {"lib64": "lib"}),
+    ],
+    ids=["Debian", "no /usr/lib", "split /usr", "RHEL", "Gentoo", "Arch", "busybox:glibc"],
+)
+def test_the_driver_is_given_beside_the_images_libc(
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    machine_of: machine.Machine,
+    libc: str,
+    folders: list[str],
+    links: dict[str, str],
+) -> None:
+    monkeypatch.setattr(machine, "THIS", machine_of)
+    multiarch = f"{machine_of.name}-linux-gnu"
+    root = f"{tmp_path}/rootfs"
+    for folder in (libc, *folders):
+        os.makedirs(root + folder.replace("MULTIARCH", multiarch))
+    for name, target in links.items():
+        os.symlink(target, f"{root}/{name}")
+    expected = libc.replace("MULTIARCH", multiarch)
+    os.symlink("libc-2.31.so", f"{root}{expected}/libc.so.6")
+    assert folder_of(tmp_path) == expected
 
 
 @pytest.mark.parametrize("part", ["usr", "usr/lib", "usr/lib/x86_64-linux-gnu"])
