@@ -9,7 +9,7 @@ import pytest
 
 
 def cannot(reason: str) -> NoReturn:
-    """What is missing here skips the test; where everything has to be there, it fails."""
+    """Skip the test, or the file that is being imported; fail in CI, which has everything."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)

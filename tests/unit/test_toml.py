@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from needed import cannot
 from vcuda_hook import toml_text
 from vcuda_hook.toml_values import TomlError, quoted, written
 
 if sys.version_info < (3, 11):
-    pytest.skip("tomllib came with Python 3.11", allow_module_level=True)
+    cannot("tomllib came with Python 3.11")
 import tomllib
 
 # Few, so that tables meet each other again.

@@ -17,18 +17,23 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from config_map import ConfigMapVolume
+from needed import cannot
 from unit.ground import write
 from unit.installed import Installed
 from vcuda_oci import config
 from vcuda_oci.errors import VcudaError
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to another user")
 
 OWNED = "uid 1234 owns it and could change the settings; chown root"
 WRITABLE = "other users may write it and could change the settings; chmod go-w"
 VCUDA = (
     "import sys; sys.path.insert(0, {path!r}); from vcuda_hook.cli import main; sys.exit(main())"
 )
+
+
+@pytest.fixture(autouse=True)
+def root() -> None:
+    if os.geteuid() != 0:
+        cannot("giving a file to another user takes root")
 
 
 @pytest.fixture(scope="module")
