@@ -43,8 +43,9 @@ root's file is accepted although root's uid is not mapped there. Folders above t
 plain file are not checked: keep the settings below folders that belong to root, as `/etc/vcuda`
 does, because the owner of a folder above could replace them.
 
-A file that is there but cannot be read is refused too, whatever the reason: only a missing file
-means the defaults.
+A file that is there but cannot be read is refused too, whatever the reason, and so are a folder, a
+FIFO, a socket or a device in its place. Only a missing file means the defaults, and not where the
+file or its folder is a link to something that is missing.
 """
 
 

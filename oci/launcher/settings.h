@@ -66,10 +66,10 @@ can_hold_settings (const char *path, int fd, struct distrust *why)
   struct stat status;
   if (fstat (fd, &status) != 0)
     return unreadable (why, path);
-  errno = S_ISDIR (status.st_mode) ? EISDIR : EFBIG;
-  if (S_ISDIR (status.st_mode) || status.st_size > MOST_BYTES)
-    return unreadable (why, path);
-  return true;
+  if (!S_ISREG (status.st_mode)) /* a FIFO would read as empty */
+    return not_regular (why, path);
+  errno = EFBIG;
+  return status.st_size <= MOST_BYTES || unreadable (why, path);
 }
 
 /* config.toml, whole; without one every setting is what it is otherwise. NULL: another user could

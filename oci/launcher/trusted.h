@@ -35,6 +35,12 @@ distrusted (struct distrust *why, const char *where, const char *what, const cha
   return false;
 }
 
+static bool
+not_regular (struct distrust *why, const char *path)
+{
+  return distrusted (why, path, "is not a regular file", "make it a readable UTF-8 file", "");
+}
+
 /* Reports, by errno, that PATH cannot be read. oci/vcuda_oci/config.py has the same line.  */
 static bool
 unreadable (struct distrust *why, const char *path)
@@ -42,6 +48,10 @@ unreadable (struct distrust *why, const char *path)
   char what[128];
   if (errno == EWOULDBLOCK)
     return distrusted (why, path, "a program holds a lease on it", "end that program", "");
+  if (errno == ENOTDIR)
+    return distrusted (why, path, "a part of its path is not a folder", "correct the path", "");
+  if (errno == ENXIO) /* a socket */
+    return not_regular (why, path);
   snprintf (what, sizeof what, "cannot be read: %s", strerror (errno));
   return distrusted (why, path, what, "make it a readable UTF-8 file", "");
 }
@@ -190,6 +200,21 @@ open_behind_link (const char *path, struct distrust *why)
   return fd;
 }
 
+/* Reports a folder of the missing file PATH that is a link to nothing.  */
+static void
+check_missing (const char *path, struct distrust *why)
+{
+  char folder[PATH_MAX];
+  struct stat status;
+  snprintf (folder, sizeof folder, "%s", path);
+  do
+    cut_last_name (folder);
+  while (*folder && lstat (folder, &status) != 0);
+  if (*folder && stat (folder, &status) != 0)
+    distrusted (why, folder, "a link to a folder that is missing", "link it to one that is there",
+                "");
+}
+
 /* Opens the settings file PATH. -1: there is none, or WHY says why it must not be read. Only ENOENT
    means that there is none: a container can cause other errors, as by a lease. The file is checked
    by its descriptor, because another user may replace a folder further up.  */
@@ -211,6 +236,8 @@ open_trusted (const char *path, struct distrust *why)
     {
       if (errno != ENOENT)
         unreadable (why, path);
+      else
+        check_missing (path, why);
       return -1;
     }
   snprintf (folder, sizeof folder, "%s", path);

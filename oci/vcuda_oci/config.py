@@ -141,7 +141,13 @@ def load(path: str) -> Config:
     try:
         text = files.read_settings(path).decode()
     except FileNotFoundError:
+        link = _dangling_folder(path)
+        if link:
+            what = "a link to a folder that is missing"
+            raise VcudaError(what, link, "link it to one that is there") from None
         text = ""
+    except NotADirectoryError as error:
+        raise VcudaError("a part of its path is not a folder", path, "correct the path") from error
     except BlockingIOError as error:
         raise VcudaError("a program holds a lease on it", path, "end that program") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -156,10 +162,24 @@ def load(path: str) -> Config:
     return settings
 
 
+def _dangling_folder(path: str) -> str:
+    """The folder of a missing file that is a link to a missing folder; else ""."""
+    folder = os.path.dirname(path)
+    while folder.strip("/") and not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return "" if not folder or os.path.exists(folder) else folder
+
+
 def load_named(path: str) -> Config:
     """As `load`, of the file that a command line names: only the usual one may be missing."""
-    if path != names.DEFAULT_CONFIG and not os.path.lexists(path):
-        raise VcudaError("is not there", path, "name a file that is, or leave --config out")
+    if path != names.DEFAULT_CONFIG:
+        try:
+            os.lstat(path)
+        except FileNotFoundError as error:
+            what = "is not there"
+            raise VcudaError(what, path, "name a file that is, or leave --config out") from error
+        except OSError:
+            pass  # load tells why
     return load(path)
 
 

@@ -7,6 +7,7 @@ import os
 import time
 
 _SETTLED_NS = 10**9
+_KIND, _REGULAR = 0o170000, 0o100000  # S_IFMT and S_IFREG of `stat`, which takes time to import
 
 
 def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
@@ -19,14 +20,19 @@ def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
 
 
 def read_settings(path: str, limit: int = 64 << 20) -> bytes:
-    """As `read`; a link is followed. Raises VcudaError: another user could have changed it."""
+    """As `read`; a link is followed.
+
+    Raises VcudaError: another user could have changed it, or it is not a regular file.
+    """
     try:
         fd = _open(path, os.O_NOFOLLOW)
     except OSError as error:
-        if error.errno != errno.ELOOP:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
         from . import trusted_file  # a plain file of root's needs none of it
 
+        if error.errno == errno.ENXIO:  # a socket
+            raise trusted_file.not_regular(path) from error
         return trusted_file.read_linked(path)
     try:
         status, ours = os.fstat(fd), (0, os.geteuid())
@@ -35,6 +41,10 @@ def read_settings(path: str, limit: int = 64 << 20) -> bytes:
                 from . import trusted_file
 
                 trusted_file.check(path, fd, status)
+        if status.st_mode & _KIND != _REGULAR:  # a FIFO would read as empty
+            from . import trusted_file
+
+            raise trusted_file.not_regular(path)
         return _content(fd, limit, path)
     except FileNotFoundError as error:  # its folder: a missing file would mean the defaults
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path) from error

@@ -51,6 +51,10 @@ def check(path: str, fd: int, status: os.stat_result) -> None:
     _check_folder(os.path.dirname(path) or ".")
 
 
+def not_regular(path: str) -> VcudaError:
+    return VcudaError("is not a regular file", path, "make it a readable UTF-8 file")
+
+
 def _target(path: str) -> str:
     """Where the link leads. Raises VcudaError, OSError.
 
@@ -77,6 +81,8 @@ def _target(path: str) -> str:
             place = "" if target.startswith("/") else place.rpartition("/")[0]
             pending = target.split("/") + pending
     _check_mode(place, status)
+    if not stat.S_ISREG(status.st_mode):
+        raise not_regular(path)
     return place
 
 

@@ -8,11 +8,13 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -258,34 +260,82 @@ def below_a_file(folder: str) -> str:
     os.unlink(folder + "/config.toml")
     os.rmdir(folder)
     write(folder, "")
-    return "Not a directory"
+    return f"{folder}/config.toml: a part of its path is not a folder; correct the path"
 
 
-def a_folder(folder: str) -> str:
+def below_a_link_to_nothing(folder: str) -> str:
     os.unlink(folder + "/config.toml")
-    os.mkdir(folder + "/config.toml")
-    return "Is a directory"
+    os.rmdir(folder)
+    os.symlink("missing", folder)
+    return f"{folder}: a link to a folder that is missing; link it to one that is there"
 
 
 def too_large(folder: str) -> str:
     os.truncate(folder + "/config.toml", (64 << 20) + 1)
-    return "File too large"
+    path = folder + "/config.toml"
+    return f"{path}: cannot be read: File too large; make it a readable UTF-8 file"
 
 
-@pytest.mark.parametrize("change", [below_a_file, a_folder, too_large], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "change", [below_a_file, below_a_link_to_nothing, too_large], ids=lambda c: c.__name__
+)
 def test_settings_that_cannot_be_read_are_refused_and_no_default_runtime_starts(
     installed: Installed, etc: str, change: Callable[[str], str]
 ) -> None:
-    path = etc + "/config.toml"
-    line = f"{path}: cannot be read: {change(etc)}; make it a readable UTF-8 file"
+    path, line = etc + "/config.toml", change(etc)
     try:
-        assert by_launcher(installed) == line
+        assert by_launcher(installed) == by_hook(installed) == line
         with pytest.raises(VcudaError) as refused:
             config.load(path)
         assert str(refused.value) == line
     finally:
-        if os.path.isfile(etc):
+        if os.path.lexists(etc) and not os.path.isdir(etc):
             os.unlink(etc)
+
+
+def bind(path: str) -> None:
+    socket.socket(socket.AF_UNIX).bind(path)
+
+
+KINDS = {
+    "folder": os.mkdir,
+    "FIFO": os.mkfifo,
+    "socket": bind,
+    "device": lambda path: os.mknod(path, stat.S_IFCHR | 0o644, os.makedev(1, 3)),  # /dev/null
+    "endless device": lambda path: os.mknod(path, stat.S_IFCHR | 0o644, os.makedev(1, 5)),
+}
+
+
+@pytest.mark.timeout(60)  # a FIFO must not be waited for
+@pytest.mark.parametrize("is_link", [False, True], ids=["plain", "linked"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_settings_that_are_not_a_regular_file_are_refused_and_no_default_runtime_starts(
+    installed: Installed, etc: str, kind: str, is_link: bool
+) -> None:
+    path = etc + "/config.toml"
+    os.unlink(path)
+    if is_link:
+        os.symlink("other", path)
+    place = os.path.realpath(path)
+    KINDS[kind](place)
+    os.chmod(place, 0o755)
+    line = f"{path}: is not a regular file; make it a readable UTF-8 file"
+    for run in (by_launcher, by_vcuda, by_hook):
+        assert run(installed) == line
+
+
+def test_folder_without_a_settings_file_means_the_defaults(
+    installed: Installed, etc: str, tmp_path: Path
+) -> None:
+    os.unlink(etc + "/config.toml")
+    assert config.load(etc + "/config.toml").runtime == "runc"
+    os.rmdir(etc)
+    assert config.load(etc + "/config.toml").runtime == "runc"
+    os.symlink(tmp_path, etc)
+    assert config.load(etc + "/config.toml").runtime == "runc"
+    words = [installed.launcher, "list"]
+    ran = subprocess.run(words, capture_output=True, text=True, env={"PATH": "/nowhere"})
+    assert etc not in ran.stderr
 
 
 def test_settings_closed_to_their_reader_are_refused(installed: Installed, etc: str) -> None:
