@@ -48,7 +48,7 @@ context_gone (CUcontext context, bool with_pools)
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
     rc = VCUDA_WITHIN (real.name arguments);                                                       \
-    vcuda_thread ()->current.context = NULL;                                                       \
+    vcuda_current_forget ();                                                                       \
     return vcuda_context_begun (&charge, rc,                                                       \
                                 rc == CUDA_SUCCESS ? VCUDA_KEY (VCUDA_CONTEXT, *context) : 0);     \
   }

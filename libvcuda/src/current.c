@@ -14,7 +14,7 @@ vcuda_current_forget_all (void)
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \
     CUresult rc = real.name arguments;                                                             \
-    vcuda_thread ()->current.context = NULL;                                                       \
+    vcuda_current_forget ();                                                                       \
     return rc;                                                                                     \
   }
 
@@ -24,7 +24,7 @@ vcuda_cuCtxSetCurrent (CUcontext context)
 {
   CUresult rc = real.cuCtxSetCurrent (context);
   if (rc != CUDA_SUCCESS || context != vcuda_thread ()->current.context)
-    vcuda_thread ()->current.context = NULL;
+    vcuda_current_forget ();
   return rc;
 }
 

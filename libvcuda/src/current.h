@@ -23,6 +23,15 @@ vcuda_current_known (void)
   return known ? current : NULL;
 }
 
+/* The calling thread's context may have changed.  */
+static inline void
+vcuda_current_forget (void)
+{
+  struct vcuda_current *current = &vcuda_thread ()->current;
+  current->unclocked = 0;
+  current->context = NULL;
+}
+
 /* Some context has ended, or the process has forked.  */
 void vcuda_current_forget_all (void);
 

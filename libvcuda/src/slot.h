@@ -50,7 +50,7 @@ vcuda_slot_hold (struct vcuda_usage_slot *slot, int gpu, int64_t bytes)
 static inline uint64_t
 vcuda_held_bytes (int gpu)
 {
-  struct vcuda_usage *usage = vcuda_pages.usage;
+  const struct vcuda_usage *usage = vcuda_pages.usage;
   unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
   uint64_t sum = 0;
   for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)

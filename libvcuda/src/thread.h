@@ -23,8 +23,18 @@ struct vcuda_current
   uint32_t epoch;
   int16_t gpu;
   /* How many more answers of cuMemGetInfo may be given without asking the clock, and how many the
-     last time that it was asked.  */
+     last time that it was asked. Above 0 only while the context is known.  */
   uint8_t unclocked, unclocked_run;
+};
+
+/* An answer of cuMemGetInfo. While the three words in the pages hold what they held when it was
+   computed, it is right but for the driver's own free memory.  */
+struct vcuda_view
+{
+  const uint32_t *slots_used_at; /* 1; with more slots the sum of all is compared */
+  const uint64_t *held_at, *limit_at;
+  uint64_t held, limit;
+  size_t free_bytes, total;
 };
 
 struct vcuda_credit
@@ -54,6 +64,7 @@ struct vcuda_thread
   /* The order in which threads first reserved memory, from 1; 0: not yet (asking.h).  */
   uint32_t asking_number;
   struct vcuda_current current;
+  struct vcuda_view view; /* valid while current.unclocked is above 0 */
   struct vcuda_credit credit;
   struct purse *purses; /* of the GPUs that the thread is not launching on, in credit.c */
 };

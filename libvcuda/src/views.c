@@ -37,23 +37,34 @@ tick_now (void)
 /* From what the driver has to the slice's view. The driver's free memory counts too: the GPU may
    have less left than the slice promises, because contexts take some of it.  */
 static inline void
-show_slice (int gpu, uint64_t held, uint64_t driver_free, uint64_t driver_total, size_t *free_bytes,
-            size_t *total)
+show_slice (uint64_t limit, uint64_t held, uint64_t driver_free, uint64_t driver_total,
+            size_t *free_bytes, size_t *total)
 {
-  uint64_t limit = smaller (vcuda_memory_limit (gpu), driver_total);
+  limit = smaller (limit, driver_total);
   *free_bytes = smaller (held < limit ? limit - held : 0, driver_free);
   *total = limit;
 }
 
-static inline bool
+/* Answers from the last look, and saves the answer for this thread. False: the container holds
+   another amount than it did then.  */
+static bool
 show_look (int gpu, size_t *free_bytes, size_t *total)
 {
   const struct look *look = &looks[gpu];
-  uint64_t held = vcuda_held_bytes (gpu);
+  uint64_t held = vcuda_held_bytes (gpu), limit = vcuda_memory_limit (gpu);
   if (__atomic_load_n (&look->held, __ATOMIC_RELAXED) != held)
     return false;
-  show_slice (gpu, held, __atomic_load_n (&look->free_bytes, __ATOMIC_RELAXED),
+  show_slice (limit, held, __atomic_load_n (&look->free_bytes, __ATOMIC_RELAXED),
               __atomic_load_n (&look->total, __ATOMIC_RELAXED), free_bytes, total);
+  vcuda_thread ()->view = (struct vcuda_view){
+    .slots_used_at = &vcuda_pages.usage->slots_used,
+    .held_at = &vcuda_pages.usage->slot[0].held_bytes[gpu],
+    .limit_at = &vcuda_pages.limits->gpu[gpu].memory_bytes,
+    .held = held,
+    .limit = limit,
+    .free_bytes = *free_bytes,
+    .total = *total,
+  };
   return true;
 }
 
@@ -74,7 +85,8 @@ look (int gpu, size_t *free_bytes, size_t *total)
       __atomic_store_n (&looks[gpu].tick, tick_now (), __ATOMIC_RELEASE);
       held = vcuda_held_bytes (gpu);
     }
-  show_slice (gpu, held, *free_bytes, *total, free_bytes, total);
+  uint64_t limit = vcuda_memory_limit (gpu);
+  show_slice (limit, held, *free_bytes, *total, free_bytes, total);
   return CUDA_SUCCESS;
 }
 
@@ -96,34 +108,65 @@ get_info_slowly (size_t *free_bytes, size_t *total)
       *free_bytes = held < *total ? *total - held : 0;
       return CUDA_SUCCESS;
     }
+  struct vcuda_current *current = &vcuda_thread ()->current;
+  /* A signal handler that interrupts the change of the view and asks must not use it.  */
+  current->unclocked = 0;
+  __atomic_signal_fence (__ATOMIC_SEQ_CST);
   if (gpu >= 0 && __atomic_load_n (&looks[gpu].tick, __ATOMIC_ACQUIRE) == tick_now ()
       && show_look (gpu, free_bytes, total))
     {
       /* Fewer than the thread has asked for within this tick already.  */
-      struct vcuda_current *current = &vcuda_thread ()->current;
-      current->unclocked_run = (uint8_t) (2 * current->unclocked_run + 1);
-      if (current->unclocked_run > MOST_UNCLOCKED)
-        current->unclocked_run = MOST_UNCLOCKED;
+      unsigned run = 2u * current->unclocked_run + 1;
+      current->unclocked_run = (uint8_t) (run < MOST_UNCLOCKED ? run : MOST_UNCLOCKED);
+      __atomic_signal_fence (__ATOMIC_SEQ_CST);
       current->unclocked = current->unclocked_run;
       return CUDA_SUCCESS;
     }
-  struct vcuda_current *current = &vcuda_thread ()->current;
-  current->unclocked = current->unclocked_run = 0;
+  current->unclocked_run = 0;
   return look (gpu, free_bytes, total);
+}
+
+static inline CUresult
+show_view (struct vcuda_thread *thread, size_t *free_bytes, size_t *total)
+{
+  *free_bytes = thread->view.free_bytes;
+  *total = thread->view.total;
+  thread->current.unclocked--;
+  return CUDA_SUCCESS;
+}
+
+/* As vcuda_cuMemGetInfo_v2 where more processes than one have used the container's GPUs.  */
+static __attribute__ ((noinline)) CUresult
+get_info_of_many (size_t *free_bytes, size_t *total)
+{
+  struct vcuda_thread *thread = vcuda_thread ();
+  int gpu = thread->current.gpu;
+  if (thread->view.held != vcuda_held_bytes (gpu) || thread->view.limit != vcuda_memory_limit (gpu))
+    return get_info_slowly (free_bytes, total);
+  return show_view (thread, free_bytes, total);
 }
 
 CUresult
 vcuda_cuMemGetInfo_v2 (size_t *free_bytes, size_t *total)
 {
-  struct vcuda_current *current = vcuda_current_known ();
-  if (current && current->unclocked && free_bytes && total
-      && show_look (current->gpu, free_bytes, total))
-    {
-      current->unclocked--;
-      return CUDA_SUCCESS;
-    }
-  return get_info_slowly (free_bytes, total);
+  struct vcuda_thread *thread = vcuda_thread ();
+  const struct vcuda_current *current = &thread->current;
+  const struct vcuda_view *view = &thread->view;
+  if (__builtin_expect (!current->unclocked, 0)
+      || current->epoch != __atomic_load_n (&vcuda_current_epoch, __ATOMIC_ACQUIRE) || !free_bytes
+      || !total)
+    return get_info_slowly (free_bytes, total);
+  if (__builtin_expect (__atomic_load_n (view->slots_used_at, __ATOMIC_SEQ_CST) != 1, 0))
+    return get_info_of_many (free_bytes, total);
+  if (__builtin_expect (__atomic_load_n (view->held_at, __ATOMIC_SEQ_CST) != view->held, 0)
+      || __builtin_expect (__atomic_load_n (view->limit_at, __ATOMIC_RELAXED) != view->limit, 0))
+    return get_info_slowly (free_bytes, total);
+  return show_view (thread, free_bytes, total);
 }
+
+/* Exported as an alias: entries.S's jump would take a tenth of the call.  */
+CUresult cuMemGetInfo_v2 (size_t *free_bytes, size_t *total)
+    __attribute__ ((alias ("vcuda_cuMemGetInfo_v2"), visibility ("default")));
 
 /* The first version counts in 32 bits.  */
 CUresult

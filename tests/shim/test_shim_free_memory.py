@@ -94,3 +94,55 @@ ask = lambda times: [seen[0], seen[-1], *left(times)]
 """
     after = [4 * GIB, 4 * GIB, 6 * GIB]
     assert answers(two[0], two[1], 10 * GIB, between=between) == (12 * GIB, after)
+
+
+BURST = """
+import json, sys
+from cuda.bindings import driver as cu
+def must(answer):
+    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+def ask(times=64):
+    return [must(cu.cuMemGetInfo()) for _ in range(times)][-1]
+must(cu.cuInit(0))
+contexts = [must(cu.cuDevicePrimaryCtxRetain(must(cu.cuDeviceGet(gpu)))) for gpu in range(%d)]
+must(cu.cuCtxSetCurrent(contexts[0]))
+seen = [ask()]
+"""
+
+
+def test_a_new_limit_is_seen_at_once_by_a_program_that_asks_all_the_time(host, new_guest):
+    guest = new_guest(share(host.uuids[0], 4 * GIB))
+    code = BURST % 1 + (
+        "print(json.dumps(seen), flush=True); sys.stdin.readline(); print(json.dumps(ask(1)))"
+    )
+    with guest.start(PYTHON, "-c", code, stdin=-1) as asking:
+        assert json.loads(asking.stdout.readline()) == [[4 * GIB, 4 * GIB]]
+        guest.write_limits([share(host.uuids[0], 3 * GIB)])
+        assert json.loads(asking.communicate("\n", timeout=60)[0]) == [3 * GIB, 3 * GIB]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "cuCtxSetCurrent(contexts[1])",
+        "cuCtxPushCurrent(contexts[1])",
+        "cuCtxCreate(None, 0, must(cu.cuDeviceGet(1)))",
+    ],
+    ids=["set", "push", "create"],
+)
+def test_another_gpus_memory_is_seen_once_its_context_is_current(host, new_guest, change):
+    guest = new_guest(share(host.uuids[0], GIB), share(host.uuids[1], 2 * GIB))
+    code = f"must(cu.{change}); seen.append(ask(1)); print(json.dumps(seen))"
+    assert guest.python(BURST % 2 + code) == [[GIB, GIB], [2 * GIB, 2 * GIB]]
+
+
+def test_asking_all_the_time_still_refuses_a_missing_pointer(host, new_guest):
+    code = (
+        "import ctypes\n"
+        "get = ctypes.CDLL('libcuda.so.1').cuMemGetInfo_v2\n"
+        "room = ctypes.c_size_t()\n"
+        "print(json.dumps([get(None, ctypes.byref(room)), get(ctypes.byref(room), None)]))"
+    )
+    guest = new_guest(share(host.uuids[0], GIB))
+    assert guest.python(BURST % 1 + code) == [1, 1]
