@@ -114,7 +114,7 @@ within (const struct vcuda_place *part, const struct vcuda_place *whole)
   return inside;
 }
 
-/* For twalk, which passes nothing on. Guarded by the lock.  */
+/* twalk passes no argument to its function. Guarded by the lock.  */
 static struct
 {
   struct vcuda_place place;

@@ -53,7 +53,8 @@ bind_handle (CUmemGenericAllocationHandle object, size_t offset,
     bind_to_object (object, offset, bytes, block);
 }
 
-/* From one mapping to the next. Memory of pools is none: it is charged with its pool.  */
+/* Walks from one mapping to the next. Memory of pools has no mapping here: it is charged with its
+   pool.  */
 static void
 bind_address (CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr start, size_t bytes)
 {

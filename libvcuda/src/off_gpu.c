@@ -21,7 +21,7 @@ vcuda_off_gpu_queued (uint64_t ns)
   until = ns == UNKNOWN || until < now ? now + ns : until + ns;
   if (until > __atomic_load_n (&busy_until, __ATOMIC_RELAXED))
     __atomic_store_n (&busy_until, until, __ATOMIC_RELAXED);
-  vcuda_thread ()->credit.mixed = true; /* the distance of two samples may hold it */
+  vcuda_thread ()->credit.mixed = true; /* the time between two samples may include it */
 }
 
 uint64_t

@@ -16,7 +16,7 @@
 
 #include "say.h"
 
-/* A process that cuts it again and again gets a page of this process's own in the end.  */
+/* After so many repairs of a page that another process cuts, map a private page instead.  */
 #define MOST_MENDED 1000
 
 static struct vcuda_usage *page;

@@ -40,8 +40,8 @@ struct vcuda_view
 struct vcuda_credit
 {
   int64_t ns;
-  CUcontext context;     /* current, and */
-  CUstream stream;       /* the stream, at the last launch: both tell whose credit this is */
+  CUcontext context;     /* current at the last launch, and */
+  CUstream stream;       /* its stream: the credit belongs to these two */
   int64_t counted;       /* `ns` when its use was last counted as busy time, and */
   int64_t sampled;       /* when a launch was last measured; both move with what is added */
   int64_t waited;        /* when a wait last ended; moves with what is added */
@@ -71,8 +71,8 @@ struct vcuda_thread
 
 #ifdef __x86_64__
 
-/* From the thread pointer to the variable, the same in every thread; 0: only the descriptor knows.
- */
+/* The variable's offset from the thread pointer, the same in every thread; 0: it has no fixed
+   offset, so call the descriptor.  */
 extern intptr_t vcuda_thread_offset __attribute__ ((visibility ("hidden")));
 
 static inline struct vcuda_thread *
@@ -104,7 +104,7 @@ vcuda_thread (void)
 
 extern __thread struct vcuda_thread vcuda_thread_state;
 
-/* Through a descriptor: the default of arm64, whose loader preserves the registers.  */
+/* The compiler uses a TLS descriptor on arm64, and the loader preserves the registers.  */
 static inline struct vcuda_thread *
 vcuda_thread (void)
 {

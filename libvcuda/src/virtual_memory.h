@@ -7,7 +7,8 @@
 
 struct vcuda_block;
 
-/* The lock over blocks, mappings and bindings. Who holds it counts as in the driver (inside.h).  */
+/* The lock over blocks, mappings and bindings. A thread that holds it counts as in the driver
+   (inside.h).  */
 void vcuda_blocks_lock (void);
 void vcuda_blocks_unlock (void);
 

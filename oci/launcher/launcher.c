@@ -139,7 +139,8 @@ read_whole (const char *path, char room[ROOM_BYTES])
 {
   struct whole none = { "", 0, true };
   struct stat status;
-  /* Asked before it is opened: to open a pipe would take a turn of whoever writes into it.  */
+  /* Check the type before opening: to open a FIFO waits for a writer, or lets one go on that waits
+     for its reader.  */
   if (stat (path, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size == 0)
     return none;
   int fd = open (path, O_RDONLY | O_CLOEXEC);

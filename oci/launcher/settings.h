@@ -59,7 +59,7 @@ setting (const struct whole *config, const char *key, const char *otherwise, cha
   return otherwise;
 }
 
-/* Whether FD, the file PATH, can hold settings. As oci/vcuda_oci/files.py judges.  */
+/* Whether FD, the file PATH, can hold settings. oci/vcuda_oci/files.py makes the same checks.  */
 static bool
 can_hold_settings (const char *path, int fd, struct distrust *why)
 {
@@ -72,8 +72,8 @@ can_hold_settings (const char *path, int fd, struct distrust *why)
   return status.st_size <= MOST_BYTES || unreadable (why, path);
 }
 
-/* config.toml, whole; without one every setting is what it is otherwise. NULL: another user could
-   have changed it, or it cannot be read.  */
+/* config.toml, whole; empty where there is none, so each setting has its default. NULL: another
+   user could have changed it, or it cannot be read.  */
 static const struct whole *
 settings_at (const char *path, struct distrust *why)
 {
@@ -87,7 +87,7 @@ settings_at (const char *path, struct distrust *why)
       close (fd);
       return NULL;
     }
-  errno = EIO; /* of a read that ends early */
+  errno = EIO; /* reported if the read ends early */
   config = read_open (fd, room);
   if (!config.is_whole)
     unreadable (why, path);

@@ -27,9 +27,9 @@ is_file_of_host (int stream)
   return !S_ISSOCK (status.st_mode) && !isatty (stream);
 }
 
-/* Has standard output and error lead to /dev/null unless they are a pipe, a socket or a terminal:
-   then the runtime's own standard error gets the line (created_container.py). Whether that is so.
- */
+/* Redirects standard output and error to /dev/null unless they are a pipe, a socket or a terminal.
+   True: they are redirected; the runtime's own standard error gets the line then
+   (created_container.py).  */
 static bool
 leave_files_of_host (void)
 {

@@ -123,14 +123,14 @@ def _found_driver_root() -> str:
     return "/"
 
 
-# The settings last read, by their file and its stamp: a door is asked for them again and again.
+# The settings last read, by their file and its stamp: each request of the claim socket needs them.
 _latest: dict[tuple[str, tuple[int, ...]], Config] = {}
 
 
 def load(path: str) -> Config:
     """The file's settings over the defaults; a missing file means the defaults.
 
-    Who asks twice gets the same object, to be read only.
+    A second call returns the same object: do not change it.
 
     Raises VcudaError: an unknown key (naming the nearest), a wrong value, a line that is not TOML.
     """
@@ -179,7 +179,7 @@ def load_named(path: str) -> Config:
             what = "is not there"
             raise VcudaError(what, path, "name a file that is, or leave --config out") from error
         except OSError:
-            pass  # load tells why
+            pass  # load reports the reason
     return load(path)
 
 

@@ -139,7 +139,7 @@ class Door:
                 self._workers.add(_fork(self._serve_callers))
             except OSError as error:
                 if self._workers:
-                    return  # those that are there answer until the next look around
+                    return  # the others answer; tried again at the next check
                 what = f"no process can be started: {error.strerror}"
                 raise VcudaError(what, self.path, "raise the limits of the service") from error
         self._keep_pages()
@@ -160,7 +160,7 @@ class Door:
         try:
             self._keeper = _fork(self._keep_until_closed)
         except OSError:
-            pass  # the next look around
+            pass  # tried again at the next check
 
     def _keep_until_closed(self, server: int) -> None:
         from .page_keeper import PageKeeper  # threads and more, which no claim needs
@@ -171,7 +171,7 @@ class Door:
 
     def _serve_callers(self, server: int) -> None:
         handoff.may_hold = False  # other containers need this worker
-        gc.disable()  # whoever asks does not wait for it: see _answer_next
+        gc.disable()  # no caller waits for a collection: see _answer_next
         while os.getppid() == server:
             self._answer_next()
 
@@ -184,15 +184,15 @@ class Door:
             try:
                 connection.sendall(_answer(connection))
             except Exception:
-                # Whoever asked starts Python, and meets the same if it was not chance.
+                # The caller starts Python, which fails alike if this was not by chance.
                 traceback.print_exc()
             finally:
                 os.chdir("/")  # not to hold a file system that the caller wants to unmount
-        gc.collect()  # of what was frozen nothing is looked at
+        gc.collect()  # it skips frozen objects
 
 
 def _fork(work: Callable[[int], None]) -> int:
-    """The pid of a child that does this work, for the process of the pid that it is told."""
+    """Call `work` in a child process, with this process's pid. Return the child's pid."""
     server = os.getpid()
     pid = os.fork()
     if pid == 0:

@@ -177,7 +177,8 @@ class Ledger:
         ended_pages.cut(self.ended, pages.USAGE_SIZE)
 
     def folders_of_pages(self) -> dict[str, tuple[int, int]]:
-        """By id, with a record or without: what differs once its pages are others."""
+        """Inode and time of change of each folder, by id, with a record or without: a folder whose
+        pages were replaced has other values."""
         try:
             entries = list(os.scandir(self.containers))
         except FileNotFoundError:

@@ -11,7 +11,7 @@ kubelet's ConfigMap volume holds ``config.toml -> ..data/config.toml`` and
 removes the old folder.
 
 In a user namespace the host's root has no number, so its files show the number that stands for
-every user without one. Such a process has no power on the host that its starter has not.
+every user without one. Such a process has no rights on the host beyond those of its user.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _check_mode(place: str, status: os.stat_result, fd: int | None = None) -> No
 
 
 def _is_plain(place: str | int) -> bool:
-    """Whether it has no access control list, whose mask a group's mode is otherwise."""
+    """Whether it has no access control list, whose mask would replace the mode's group bits."""
     try:
         os.getxattr(place, _ACL)
     except OSError as error:  # any other error could hide one

@@ -52,13 +52,13 @@ _NOT_PLAIN = (
     *("numpy.loadtxt", "numpy.memmap", "numpy.save", "numpy.savetxt", "numpy.savez"),
     *("socket.AF_UNIX", "sys.modules", "types.CodeType", "types.FunctionType"),
 )
-# What leads from any function or module to the names that it sees.
+# Attributes that lead from a function or module to its global names.
 _LEADS_ON = (
     *("__globals__", "__builtins__", "__self__", "__loader__", "__subclasses__"),
     *("f_builtins", "f_globals"),
 )
 _BUILTINS = ("open", "eval", "exec", "compile", "globals", "vars", "__import__", "__builtins__")
-# A process's folder in /proc. What the kernel itself names there is no process's.
+# A process's folder in /proc, or /proc itself; not the kernel's own entries, as /proc/sys.
 _OF_PROCESSES = re.compile(r"^/proc/?($|[{%])")
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -73,7 +73,7 @@ class Use(NamedTuple):
 
 
 def uses(tree: ast.Module, module: str) -> list[Use]:
-    """module: its full name. A test says what counts."""
+    """module: its full name. tests/unit/test_guest_access.py shows what counts."""
     finder = _Finder(tree, module)
     finder.look(tree, "<module>")
     return sorted(finder.found)
@@ -98,7 +98,7 @@ class _Finder:
             names = self._full_names(node)
             self._add(node.lineno, function, filter(_is_use, names))
             if names:
-                return  # what is before the last dot is no use of its own
+                return  # do not count `a.b` in `a.b.c` again
             if isinstance(node, ast.Attribute) and node.attr in _LEADS_ON:
                 self._add(node.lineno, function, [node.attr])
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -114,7 +114,7 @@ class _Finder:
             self.look(child, function, in_class)
 
     def _hidden_by(self, node: ast.Import | ast.ImportFrom, in_class: bool) -> Iterator[str]:
-        """What nobody could see any more in a name that this statement gives."""
+        """Uses that the names of this import do not show: it renames them or is in a class."""
         for name, whole in _imported(node, self._module):
             is_renamed = in_class or name != whole.rpartition(".")[2]
             is_hidden = _is_use(whole) and (is_renamed or whole not in _REACHING)

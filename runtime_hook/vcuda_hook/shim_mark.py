@@ -16,7 +16,7 @@ def expected() -> str:
 
 
 def read(path: str) -> str:
-    """What the host's file at `path`, links followed, says of itself; "": it is not the shim.
+    """Read the shim's mark from the host's file at `path`, links followed; "": not the shim.
 
     Raises OSError.
     """
@@ -26,6 +26,6 @@ def read(path: str) -> str:
 
 
 def said_by(content: bytes) -> str:
-    """The same of what a file holds."""
+    """Find the mark in a file's content; "": not the shim."""
     _, begin, rest = content.partition(_BEGIN)
     return rest[:64].partition(b"\0")[0].decode("ascii", "replace") if begin else ""

@@ -85,9 +85,9 @@ def agent_size(lives: Lives) -> dict[str, int]:
 
 
 def _size_now(lives: Lives) -> dict[str, int]:
-    """Of all its processes together: the memory that each has for itself, and descriptors.
+    """Private memory and descriptors of all the agent's processes together.
 
-    Not those of pages: there are two for each share, and a sweep gives back many shares at once.
+    Descriptors of pages do not count: each share has two, and a sweep releases many shares at once.
     """
     kib = descriptors = 0
     for pid in _agents(lives):

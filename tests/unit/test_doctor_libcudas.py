@@ -1,4 +1,4 @@
-"""What the doctor says of processes that make it hard to see which libcuda they have."""
+"""The doctor's findings on processes that make it hard to see which libcuda they have."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def root() -> None:
 
 @contextlib.contextmanager
 def found(folder: Path, files: list[Path], maps: int = 1) -> Iterator[tuple[int, Finding]]:
-    """A container's process that has mapped the files, and what the doctor says of its shim."""
+    """A container's process that has mapped the files, and the doctor's findings on its shim."""
     command = [sys.executable, "-ISc", MAP, str(maps), *map(str, files)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as guest:
         try:

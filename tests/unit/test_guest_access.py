@@ -18,7 +18,7 @@ PATH = "oci/vcuda_oci/any.py"
 
 
 def found(source: str, path: str = PATH, entry: str = "") -> list[str]:
-    """What the check says of a file. entry: what guest_access.toml has of its module."""
+    """The check's lines for a file. entry: its module's entry in guest_access.toml."""
     module = guest_access.module_of(path)
     allowed = guest_access.Allowed([(module, entry)] if entry else [])
     return [what.split(";")[0] for _, what in guest_access.faults(source, path, allowed)]

@@ -86,7 +86,7 @@ def by_vcuda(installed: Installed, user: int = 0, *before: str) -> str:
 
 
 def config_map(folder: str) -> ConfigMapVolume:
-    """In the place of the settings, in a folder that nobody else may write."""
+    """Put a ConfigMap's volume in the settings' place, in a folder that only root may write."""
     with open(folder + "/config.toml") as file:
         text = file.read()
     os.unlink(folder + "/config.toml")
@@ -148,8 +148,8 @@ def open_to_a_listed_user(folder: str) -> str:
     packed = b"".join(
         kind.to_bytes(2, "little")
         + mode.to_bytes(2, "little")
-        + (who & 0xFFFFFFFF).to_bytes(4, "little")
-        for kind, mode, who in entries
+        + (user & 0xFFFFFFFF).to_bytes(4, "little")
+        for kind, mode, user in entries
     )
     os.setxattr(folder + "/config.toml", "system.posix_acl_access", b"\x02\0\0\0" + packed)
     return f"{folder}/config.toml: {WRITABLE} {folder}/config.toml"
@@ -392,7 +392,7 @@ def test_users_own_settings_are_read_for_that_user_alone(installed: Installed, e
 
 
 def test_roots_settings_are_read_where_root_has_no_number(installed: Installed, etc: str) -> None:
-    """As for rootless Podman, whose user namespace shows root's files as user 65534's."""
+    """A user namespace, as rootless Podman has one, shows root's files as user 65534's."""
     inside = ["unshare", "--user", "--map-root-user"]
     assert by_launcher(installed, 1234, *inside) == by_vcuda(installed, 1234, *inside) == ""
     os.chown(etc + "/config.toml", 65534, 0)
@@ -410,7 +410,7 @@ def test_settings_on_a_read_only_mount_are_read(installed: Installed, etc: str) 
 def test_settings_of_a_folder_that_is_swapped_in_meanwhile_never_count(
     installed: Installed, etc: str
 ) -> None:
-    """Their parent folder is another user's, who can exchange it at any moment."""
+    """The owner of the parent folder, another user, can exchange the folder at any moment."""
     theirs = f"{installed.prefix}/theirs"
     os.mkdir(theirs)
     installed.configure(runtime="/bin/true")

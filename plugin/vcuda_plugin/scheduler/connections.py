@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 600
 HANDSHAKE_SECONDS = 5.0
-# More than a bind takes whose calls of the API server time out.
+# Longer than a bind takes when its calls of the API server time out.
 REQUEST_SECONDS = 30
 _ACCEPTED_AT_ONCE = 64
 _AGAIN_SECONDS = 0.1
@@ -174,11 +174,11 @@ class _Client:
         return bool(self.protocol.cycle.response_complete)
 
     def is_sending(self) -> bool:
-        """The request's header is whole, its body is not."""
+        """Whether the request's header is complete and its body is not."""
         return bool(self.protocol.cycle.more_body)
 
     def count_second(self) -> int:
-        """The new value of seconds."""
+        """Count one check. Return the new value of seconds."""
         request = getattr(self.protocol, "cycle", None)
         if request is not self._request or (request and request.response_complete):
             self._request, self.seconds = request, 0
