@@ -11,6 +11,7 @@
 #include "account.h"
 #include "block.h"
 #include "store.h"
+#include "tiles.h"
 
 enum
 {
@@ -65,6 +66,7 @@ softgpu_charge_locked (CUdevice device, uint64_t bytes)
 bool
 softgpu_charge (CUdevice device, uint64_t bytes)
 {
+  softgpu_map_arrays ();
   softgpu_lock (&driver.tie);
   bool fits = softgpu_charge_locked (device, bytes);
   softgpu_unlock (&driver.tie);
@@ -80,6 +82,7 @@ softgpu_uncharge (CUdevice device, uint64_t bytes)
 uint64_t
 softgpu_held (CUdevice device)
 {
+  softgpu_map_arrays ();
   softgpu_lock (&driver.tie);
   softgpu_reap (&driver.tie);
   struct softgpu_account account = softgpu_account (driver.tie.state, driver.device[device].gpu);

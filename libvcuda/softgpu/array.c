@@ -23,23 +23,14 @@ format_bytes (CUarray_format format)
     }
 }
 
-static bool
-array_valid (CUarray array)
-{
-  return array && array->kind == ARRAY;
-}
-
-/* Fills in how large an array of this SHAPE is.  */
-static CUresult
-measure (struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *shape)
+CUresult
+softgpu_measure_array (struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
   const unsigned known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP
                          | CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_DEPTH_TEXTURE
-                         | CUDA_ARRAY3D_COLOR_ATTACHMENT;
-  const unsigned later = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
+                         | CUDA_ARRAY3D_COLOR_ATTACHMENT | MAPPED_LATER;
   unsigned channels = shape->NumChannels, flags = shape->Flags;
   size_t element = format_bytes (shape->Format) * channels;
-  REQUIRE ((flags & later) == 0, CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE ((flags & ~known) == 0 && shape->Width, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (channels == 1 || channels == 2 || channels == 4, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (element, CUDA_ERROR_INVALID_VALUE);
@@ -49,6 +40,10 @@ measure (struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *shape)
   REQUIRE (!layered || shape->Depth, CUDA_ERROR_INVALID_VALUE);
   if (flags & CUDA_ARRAY3D_CUBEMAP)
     REQUIRE (shape->Width == shape->Height && shape->Depth % 6 == 0, CUDA_ERROR_INVALID_VALUE);
+  if (flags & MAPPED_LATER) /* "either a 2D, 2D layered or 3D CUDA array" */
+    REQUIRE (shape->Height && !(flags & CUDA_ARRAY3D_CUBEMAP)
+                 && (flags & MAPPED_LATER) != MAPPED_LATER,
+             CUDA_ERROR_INVALID_VALUE);
   array->shape = *shape;
   array->rows = shape->Height ? shape->Height : 1;
   array->layers = shape->Depth ? shape->Depth : 1;
@@ -64,21 +59,53 @@ measure (struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *shape)
 }
 
 CUresult
+softgpu_back_array (uintptr_t *start, struct tiles **tiles, size_t bytes, const CUarray *levels,
+                    unsigned count)
+{
+  if (!(levels[0]->shape.Flags & MAPPED_LATER))
+    return softgpu_allocate (start, bytes, ON_DEVICE, 0, NULL);
+  *tiles = softgpu_new_tiles (levels, count);
+  return *tiles ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void
+softgpu_unback_array (uintptr_t start, struct tiles *tiles)
+{
+  if (tiles)
+    softgpu_end_tiles (tiles);
+  else
+    softgpu_release (start, COUNTED);
+}
+
+CUresult
+softgpu_end_array (CUcontext context, uintptr_t start, struct tiles *tiles)
+{
+  /* A destroyed context has taken the memory along.  */
+  bool lives = valid_context (context);
+  if (lives)
+    softgpu_drain (context->device);
+  if (lives || tiles)
+    softgpu_unback_array (start, tiles);
+  return lives ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult
 cuArray3DCreate_v2 (CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (handle && shape, CUDA_ERROR_INVALID_VALUE);
   REQUIRE_SAFE ();
   struct CUarray_st made = { .kind = ARRAY, .context = context };
-  CUresult rc = measure (&made, shape);
+  CUresult rc = softgpu_measure_array (&made, shape);
+  CUarray array = &made;
   if (rc == CUDA_SUCCESS)
-    rc = softgpu_allocate (&made.start, made.bytes, ON_DEVICE, 0, NULL);
+    rc = softgpu_back_array (&made.start, &made.tiles, made.bytes, &array, 1);
   if (rc != CUDA_SUCCESS)
     return rc;
-  CUarray array = softgpu_new_record (sizeof *array);
+  array = softgpu_new_record (sizeof *array);
   if (!array)
     {
-      softgpu_release (made.start, COUNTED);
+      softgpu_unback_array (made.start, made.tiles);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
   *array = made;
@@ -104,14 +131,7 @@ cuArrayDestroy (CUarray array)
   REQUIRE_DRIVER ();
   REQUIRE (array_valid (array) && !array->of, CUDA_ERROR_INVALID_HANDLE);
   REQUIRE_SAFE ();
-  /* A destroyed context has taken the memory along.  */
-  CUresult rc = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (valid_context (array->context))
-    {
-      softgpu_drain (array->context->device);
-      softgpu_release (array->start, COUNTED);
-      rc = CUDA_SUCCESS;
-    }
+  CUresult rc = softgpu_end_array (array->context, array->start, array->tiles);
   softgpu_retire (array, sizeof *array);
   return rc;
 }
@@ -139,127 +159,22 @@ cuArrayGetDescriptor_v2 (CUDA_ARRAY_DESCRIPTOR *shape, CUarray array)
   return CUDA_SUCCESS;
 }
 
-/* cuda.h promises an answer for arrays with deferred mapping alone; here every array has one.  */
+CUresult
+softgpu_array_requirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, const struct tiles *tiles,
+                            size_t bytes)
+{
+  REQUIRE (!tiles || tiles->deferred, CUDA_ERROR_INVALID_VALUE);
+  *needs = (CUDA_ARRAY_MEMORY_REQUIREMENTS){ .size = tiles ? tiles->count * TILE_BYTES : bytes,
+                                             .alignment = tiles ? TILE_BYTES : ARRAY_GRANULE };
+  return CUDA_SUCCESS;
+}
+
+/* cuda.h promises an answer for arrays with deferred mapping alone; here every array that has
+   memory of its own has one too.  */
 CUresult
 cuArrayGetMemoryRequirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray array, CUdevice device)
 {
   REQUIRE_DRIVER ();
   REQUIRE (needs && array_valid (array) && valid_device (device), CUDA_ERROR_INVALID_VALUE);
-  *needs = (CUDA_ARRAY_MEMORY_REQUIREMENTS){ .size = array->bytes, .alignment = ARRAY_GRANULE };
-  return CUDA_SUCCESS;
-}
-
-static size_t
-halved (size_t extent, unsigned level)
-{
-  size_t half = extent >> level;
-  return extent && !half ? 1 : half;
-}
-
-/* A level of the mipmapped array, each extent half of the one before; layers stay.  */
-static CUresult
-add_level (struct CUmipmappedArray_st *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *shape)
-{
-  unsigned level = mipmap->count;
-  CUDA_ARRAY3D_DESCRIPTOR half = *shape;
-  half.Width = halved (shape->Width, level);
-  half.Height = halved (shape->Height, level);
-  if (!(shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)))
-    half.Depth = halved (shape->Depth, level);
-  CUarray array = softgpu_new_record (sizeof *array);
-  REQUIRE (array, CUDA_ERROR_OUT_OF_MEMORY);
-  mipmap->level[mipmap->count++] = array;
-  CUresult rc = measure (array, &half);
-  array->kind = ARRAY;
-  array->context = mipmap->context;
-  array->start = mipmap->bytes; /* from the first level's, until there is memory */
-  mipmap->bytes += array->bytes;
-  return rc;
-}
-
-static void
-dismantle (CUmipmappedArray mipmap)
-{
-  for (unsigned i = 0; i < mipmap->count; i++)
-    softgpu_retire (mipmap->level[i], sizeof *mipmap->level[i]);
-  softgpu_retire (mipmap, sizeof *mipmap);
-}
-
-CUresult
-cuMipmappedArrayCreate (CUmipmappedArray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape,
-                        unsigned int levels)
-{
-  REQUIRE_CONTEXT (context);
-  REQUIRE (handle && shape && levels, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE_SAFE ();
-  size_t widest = shape->Width > shape->Height ? shape->Width : shape->Height;
-  if (!(shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) && shape->Depth > widest)
-    widest = shape->Depth;
-  REQUIRE (widest && widest <= 65536, CUDA_ERROR_INVALID_VALUE);
-  unsigned most = 64 - (unsigned) __builtin_clzll (widest); /* down to one element */
-  CUmipmappedArray mipmap = softgpu_new_record (sizeof *mipmap);
-  REQUIRE (mipmap, CUDA_ERROR_OUT_OF_MEMORY);
-  mipmap->context = context;
-  CUresult rc = CUDA_SUCCESS;
-  for (unsigned i = 0; i < levels && i < most && rc == CUDA_SUCCESS; i++)
-    rc = add_level (mipmap, shape);
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_allocate (&mipmap->start, mipmap->bytes, ON_DEVICE, 0, NULL);
-  if (rc != CUDA_SUCCESS)
-    {
-      dismantle (mipmap);
-      return rc;
-    }
-  for (unsigned i = 0; i < mipmap->count; i++)
-    {
-      mipmap->level[i]->start += mipmap->start;
-      mipmap->level[i]->of = mipmap;
-    }
-  mipmap->kind = MIPMAP;
-  *handle = mipmap;
-  return CUDA_SUCCESS;
-}
-
-static bool
-mipmap_valid (CUmipmappedArray mipmap)
-{
-  return mipmap && mipmap->kind == MIPMAP;
-}
-
-CUresult
-cuMipmappedArrayGetLevel (CUarray *level, CUmipmappedArray mipmap, unsigned int number)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (level, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (mipmap_valid (mipmap), CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (number < mipmap->count, CUDA_ERROR_INVALID_VALUE);
-  *level = mipmap->level[number];
-  return CUDA_SUCCESS;
-}
-
-CUresult
-cuMipmappedArrayDestroy (CUmipmappedArray mipmap)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (mipmap_valid (mipmap), CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE_SAFE ();
-  CUresult rc = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (valid_context (mipmap->context))
-    {
-      softgpu_drain (mipmap->context->device);
-      softgpu_release (mipmap->start, COUNTED);
-      rc = CUDA_SUCCESS;
-    }
-  dismantle (mipmap);
-  return rc;
-}
-
-CUresult
-cuMipmappedArrayGetMemoryRequirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs,
-                                       CUmipmappedArray mipmap, CUdevice device)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (needs && mipmap_valid (mipmap) && valid_device (device), CUDA_ERROR_INVALID_VALUE);
-  *needs = (CUDA_ARRAY_MEMORY_REQUIREMENTS){ .size = mipmap->bytes, .alignment = ARRAY_GRANULE };
-  return CUDA_SUCCESS;
+  return softgpu_array_requirements (needs, array->tiles, array->bytes);
 }

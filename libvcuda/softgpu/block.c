@@ -184,7 +184,7 @@ softgpu_may_touch (uintptr_t address, size_t bytes, bool host_too)
           break;
         }
       known = true;
-      may = block->where != WINDOW || block->access;
+      may = block->where != WINDOW || (block->access && !block->for_kernels);
       size_t here = block->start + block->bytes - address;
       /* Only VMM mappings go on in the next one: they lie side by side as the program laid them. */
       if (here < bytes && block->where != WINDOW)

@@ -14,7 +14,7 @@ SOFTGPU_LIBFLAGS = -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,--no-undefined -ldl -l
 softgpu_shared := find lock attach device_time account
 softgpu_cuda := init errors procaddress device attribute context context_query context_limit record \
   store block allocate memory vmm_handle vmm_address pool pointer copy copy_row copy_box copy_batch \
-  copy_time side_work fill array capture \
+  copy_time side_work fill array array_mipmap tiles tile_box map_array multicast multicast_bind capture \
   capture_frontier capture_node capture_query graph graph_node graph_kernel graph_memory \
   graph_query graph_exec graph_update host_function window ipc ipc_event gate checkpoint ptx \
   module_image module_memory cubin module library function occupancy launch stream event

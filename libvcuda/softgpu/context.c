@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "memory.h"
+#include "tiles.h"
 
 #define STACK_DEPTH 64
 
@@ -41,6 +41,7 @@ static void
 lose_all (CUcontext context)
 {
   softgpu_free_context_memory (context);
+  softgpu_end_context_tiles (context);
   softgpu_usual_limits (context);
   context->lives++;
 }

@@ -59,8 +59,9 @@ linear_side (struct side *side, const CUDA_MEMCPY3D *copy, uintptr_t base, const
 static CUresult
 array_side (struct side *side, const CUDA_MEMCPY3D *copy, CUarray array, const size_t at[3])
 {
-  REQUIRE (array && array->kind == ARRAY, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (array_valid (array), CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_context (array->context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  REQUIRE (!array->tiles, CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE (at[0] <= array->row_bytes && copy->WidthInBytes <= array->row_bytes - at[0]
                && at[1] <= array->rows && copy->Height <= array->rows - at[1]
                && at[2] <= array->layers && copy->Depth <= array->layers - at[2],

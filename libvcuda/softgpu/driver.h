@@ -148,6 +148,13 @@ gpu_of (CUdevice device)
   return &driver.tie.state->gpu[driver.device[device].gpu];
 }
 
+/* Multicast needs GPUs that NVLinks join to a switch, and whole ones.  */
+static inline bool
+multicast_supported (void)
+{
+  return driver.tie.state->topology.nvswitch && driver.device_count && !gpu_of (0)->parent;
+}
+
 /* A destroyed context's record stays, since other threads may have it on their stacks.  */
 static inline bool
 valid_context (CUcontext context)
@@ -166,6 +173,10 @@ CUcontext softgpu_current_context (void);
 
 /* The context that STREAM's work runs in: its own, or the current one; NULL when neither is.  */
 CUcontext softgpu_stream_context (CUstream stream);
+
+/* What GPU must serve this process until STREAM has done what was submitted to it: of default
+   streams, all that was. With the shared lock held.  */
+uint64_t softgpu_stream_target (CUstream stream, unsigned gpu);
 
 /* Queues DURATION_NS on STREAM; sleeps first while too many launches are outstanding.  */
 CUresult softgpu_launch (CUstream stream, uint64_t duration_ns);

@@ -173,6 +173,7 @@ cuEventQuery (CUevent event)
   softgpu_advance (driver.tie.state, gpu, softgpu_now ());
   bool done = softgpu_served (&driver.tie, gpu, event->target_ns);
   softgpu_unlock (&driver.tie);
+  softgpu_map_arrays ();
   return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -189,6 +190,7 @@ cuEventSynchronize (CUevent event)
     softgpu_wait_elsewhere (event);
   else if (event->recorded)
     softgpu_wait (&driver.tie, gpu_of_event (event), event->target_ns);
+  softgpu_map_arrays ();
   softgpu_pools_waited (event->context->device);
   return CUDA_SUCCESS;
 }

@@ -29,6 +29,7 @@ struct block
   uint64_t offset;    /* in the store: of a small block, or of a shared one */
   void *owner;        /* of a WINDOW or OF_GRAPH: what it shows */
   uint64_t access;    /* of a WINDOW: 2 bits a device, CUmemAccess_flags */
+  bool for_kernels;   /* of a multicast object: no copy or set here reaches what is bound to it */
   struct block *next; /* while it is on a list */
 };
 

@@ -20,9 +20,8 @@ softgpu_stream_context (CUstream stream)
   return valid (stream) && valid_context (stream->context) ? stream->context : NULL;
 }
 
-/* Default streams wait for, and are, all that the process has submitted.  */
-static uint64_t
-target_of (CUstream stream, unsigned gpu)
+uint64_t
+softgpu_stream_target (CUstream stream, unsigned gpu)
 {
   return default_stream (stream) ? softgpu_own_slot (&driver.tie)->gpu[gpu].submitted_ns
                                  : stream->target_ns;
@@ -33,10 +32,11 @@ softgpu_drain (CUdevice device)
 {
   unsigned gpu = driver.device[device].gpu;
   softgpu_lock (&driver.tie);
-  uint64_t target = target_of (NULL, gpu);
+  uint64_t target = softgpu_stream_target (NULL, gpu);
   softgpu_unlock (&driver.tie);
   softgpu_wait (&driver.tie, gpu, target);
   softgpu_side_wait (NULL, device);
+  softgpu_map_arrays ();
 }
 
 CUresult
@@ -51,10 +51,11 @@ softgpu_drain_stream (CUstream stream)
     return rc;
   unsigned gpu = driver.device[context->device].gpu;
   softgpu_lock (&driver.tie);
-  uint64_t target = target_of (stream, gpu);
+  uint64_t target = softgpu_stream_target (stream, gpu);
   softgpu_unlock (&driver.tie);
   softgpu_wait (&driver.tie, gpu, target);
   softgpu_side_wait (stream, context->device);
+  softgpu_map_arrays ();
   return CUDA_SUCCESS;
 }
 
@@ -121,8 +122,9 @@ cuStreamQuery (CUstream stream)
   unsigned gpu = driver.device[context->device].gpu;
   softgpu_lock (&driver.tie);
   softgpu_advance (driver.tie.state, gpu, softgpu_now ());
-  bool done = softgpu_served (&driver.tie, gpu, target_of (stream, gpu));
+  bool done = softgpu_served (&driver.tie, gpu, softgpu_stream_target (stream, gpu));
   softgpu_unlock (&driver.tie);
+  softgpu_map_arrays ();
   return done && !softgpu_side_busy (stream, context->device) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 

@@ -139,17 +139,21 @@ cuMemMap (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHan
            CUDA_ERROR_INVALID_VALUE);
   struct physical *physical = softgpu_physical (handle);
   REQUIRE (physical, CUDA_ERROR_INVALID_VALUE);
+  if (physical->multicast)
+    softgpu_await_team (physical->multicast);
   CUresult rc = CUDA_ERROR_INVALID_VALUE;
   struct block known, block = { .start = ptr,
                                 .bytes = size,
                                 .device = physical->properties.location.id,
                                 .where = WINDOW,
                                 .fd = -1,
-                                .owner = physical };
+                                .owner = physical,
+                                .for_kernels = physical->multicast != NULL };
   pthread_mutex_lock (&guard);
   struct range *range = around (ptr);
-  if (range && size <= range->bytes - (ptr - range->start) && offset <= physical->bytes
-      && size <= physical->bytes - offset && !softgpu_first_block (ptr, size, &known))
+  if (range && size <= range->bytes - (ptr - range->start) && !tile_pool (physical)
+      && offset <= physical->bytes && size <= physical->bytes - offset
+      && !softgpu_first_block (ptr, size, &known))
     {
       rc = CUDA_ERROR_OUT_OF_MEMORY;
       if (softgpu_map (physical->fd, physical->offset + offset, size, (void *) ptr, PROT_NONE)
@@ -158,7 +162,7 @@ cuMemMap (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHan
     }
   pthread_mutex_unlock (&guard);
   if (rc != CUDA_SUCCESS)
-    softgpu_physical_unmapped (physical);
+    softgpu_physical_unuse (physical, 1);
   return rc;
 }
 
@@ -193,7 +197,7 @@ cuMemUnmap (CUdeviceptr ptr, size_t size)
       struct block block;
       softgpu_remove_block (at, WINDOWS, &block);
       softgpu_map (-1, 0, block.bytes, (void *) at, PROT_NONE);
-      softgpu_physical_unmapped (block.owner);
+      softgpu_physical_unuse (block.owner, 1);
       at += block.bytes;
     }
   pthread_mutex_unlock (&guard);

@@ -1,7 +1,8 @@
 /* Virtual memory management: physical memory and its handles.
 
    Memory is on the account of the process that created it, from cuMemCreate until both the last
-   handle and the last mapping are gone. Another process that imports it pays nothing.  */
+   handle and the last use are gone: mappings, tiles of arrays, bindings to multicast objects.
+   Another process that imports it pays nothing.  */
 
 #include <fcntl.h>
 #include <search.h>
@@ -11,7 +12,8 @@
 #include "store.h"
 #include "vmm.h"
 
-static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+/* Recursive: the end of a multicast object unuses what was bound to it.  */
+static pthread_mutex_t guard = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static void *handles; /* a tsearch tree: a handle is a number from the program, and may be any */
 
 static int
@@ -33,10 +35,12 @@ known (CUmemGenericAllocationHandle handle)
 static void
 drop_unused (struct physical *physical)
 {
-  if (physical->references || physical->mappings)
+  if (physical->references || physical->uses)
     return;
   tdelete (physical, &handles, by_value);
-  if (physical->own_fd)
+  if (physical->multicast)
+    softgpu_end_multicast (physical->multicast);
+  else if (physical->own_fd)
     close (physical->fd);
   else
     softgpu_store_drop (physical->offset, physical->bytes);
@@ -45,8 +49,8 @@ drop_unused (struct physical *physical)
   softgpu_retire (physical, sizeof *physical);
 }
 
-static struct physical *
-enter (const struct physical *made)
+struct physical *
+softgpu_new_physical (const struct physical *made)
 {
   struct physical *physical = softgpu_new_record (sizeof *physical);
   if (!physical)
@@ -69,24 +73,24 @@ softgpu_physical (CUmemGenericAllocationHandle handle)
   pthread_mutex_lock (&guard);
   struct physical *physical = known (handle);
   if (physical)
-    physical->mappings++;
+    physical->uses++;
   pthread_mutex_unlock (&guard);
   return physical;
 }
 
 void
-softgpu_physical_mapped (struct physical *physical)
+softgpu_physical_use (struct physical *physical, size_t times)
 {
   pthread_mutex_lock (&guard);
-  physical->mappings++;
+  physical->uses += times;
   pthread_mutex_unlock (&guard);
 }
 
 void
-softgpu_physical_unmapped (struct physical *physical)
+softgpu_physical_unuse (struct physical *physical, size_t times)
 {
   pthread_mutex_lock (&guard);
-  physical->mappings--;
+  physical->uses -= times;
   drop_unused (physical);
   pthread_mutex_unlock (&guard);
 }
@@ -110,6 +114,9 @@ check (const CUmemAllocationProp *properties)
            CUDA_ERROR_INVALID_DEVICE);
   const unsigned posix = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   REQUIRE (((unsigned) properties->requestedHandleTypes & ~posix) == 0, CUDA_ERROR_NOT_SUPPORTED);
+  /* Arrays are on a GPU.  */
+  REQUIRE (!(properties->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL) || !on_host (properties),
+           CUDA_ERROR_INVALID_VALUE);
   return CUDA_SUCCESS;
 }
 
@@ -150,7 +157,7 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAlloc
       made.fd = softgpu_store ();
       made.offset = softgpu_store_range (size);
     }
-  struct physical *physical = made.fd >= 0 ? enter (&made) : NULL;
+  struct physical *physical = made.fd >= 0 ? softgpu_new_physical (&made) : NULL;
   if (physical)
     {
       *handle = (CUmemGenericAllocationHandle) physical;
@@ -202,6 +209,8 @@ cuMemGetAllocationPropertiesFromHandle (CUmemAllocationProp *prop,
   REQUIRE (prop, CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock (&guard);
   struct physical *physical = known (handle);
+  if (physical && physical->multicast)
+    physical = NULL;
   if (physical)
     *prop = physical->properties;
   pthread_mutex_unlock (&guard);
@@ -244,7 +253,7 @@ cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void *shar
     if (driver.device[device].gpu == note.gpu)
       made.properties.location.id = device;
   made.fd = fcntl (theirs, F_DUPFD_CLOEXEC, 0);
-  struct physical *physical = made.fd >= 0 ? enter (&made) : NULL;
+  struct physical *physical = made.fd >= 0 ? softgpu_new_physical (&made) : NULL;
   if (!physical && made.fd >= 0)
     close (made.fd);
   REQUIRE (physical, CUDA_ERROR_OUT_OF_MEMORY);

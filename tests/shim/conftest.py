@@ -113,7 +113,7 @@ def client(built: None, tmp_path_factory: pytest.TempPathFactory) -> Clients:
     return Clients(str(tmp_path_factory.mktemp("clients")))
 
 
-MOCK_SOURCES = ("mock_cuda.c", "mock_launch.c", "mock_memory.c", "mock_bindings.c")
+MOCK_SOURCES = ("mock_cuda.c", "mock_launch.c", "mock_memory.c")
 MOCK_UUID = "GPU-" + "-".join(["01010101", "0101", "0101", "0101", "010101010101"])
 
 

@@ -14,7 +14,7 @@ from cuda.bindings import driver as cuda
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from shim import cuda_copies, cuda_order, cuda_walk
+from shim import cuda_copies, cuda_order, cuda_sparse, cuda_walk
 from shim import cuda_mistakes as m
 from shim import cuda_values as v
 from shim.cuda_mistakes import Misuse
@@ -181,7 +181,7 @@ TABLE = {
 }
 
 
-TABLE |= cuda_copies.TABLE | cuda_order.TABLE
+TABLE |= cuda_copies.TABLE | cuda_order.TABLE | cuda_sparse.TABLE
 
 
 def answer_to(name: str) -> str:

@@ -69,6 +69,7 @@ ENUMS = {
     "CUfunc_cache",
     "CUmemAllocationGranularity_flags",
     "CUmemAllocationHandleType",
+    "CUmulticastGranularity_flags",
     "CUstreamCaptureMode",
     "CUresult",
 }

@@ -20,6 +20,9 @@ PTX = b"""
 .visible .entry kernel() { ret; }
 """
 
+SPARSE = 0x40  # CUDA_ARRAY3D_SPARSE
+TILE_POOL = 1  # CU_MEM_CREATE_USAGE_TILE_POOL
+
 kept: list[object] = []  # what the driver is given addresses of
 
 
@@ -129,6 +132,58 @@ def mapped() -> int:
     ok(cuda.cuMemMap(place, 2 * MIB, 0, physical(), 0))
     ok(cuda.cuMemSetAccess(place, 2 * MIB, [access_shape()], 1))
     return place
+
+
+def sparse_shape():
+    """Of a sparse array that has a mip tail and, of bytes, one tile."""
+    return fields(array_shape(three=True), Width=256, Height=256, Flags=SPARSE)
+
+
+def sparse_array():
+    return ok(cuda.cuArray3DCreate(sparse_shape()))
+
+
+def sparse_mipmap():
+    return ok(cuda.cuMipmappedArrayCreate(sparse_shape(), 2))
+
+
+def tile_pool():
+    shape = fields(physical_shape(), allocFlags__usage=TILE_POOL)
+    return ok(cuda.cuMemCreate(2 * MIB, shape, 0))
+
+
+def map_operation():
+    return fields(
+        cuda.CUarrayMapInfo(),
+        resourceType=cuda.CUresourcetype.CU_RESOURCE_TYPE_ARRAY,
+        resource__array=sparse_array(),
+        subresourceType=cuda.CUarraySparseSubresourceType.CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL,
+        subresource__sparseLevel__extentWidth=256,
+        subresource__sparseLevel__extentHeight=256,
+        subresource__sparseLevel__extentDepth=1,
+        memOperationType=cuda.CUmemOperationType.CU_MEM_OPERATION_TYPE_MAP,
+        memHandleType=cuda.CUmemHandleType.CU_MEM_HANDLE_TYPE_GENERIC,
+        memHandle__memHandle=tile_pool(),
+        deviceBitMask=1,
+    )
+
+
+def team_shape():
+    return fields(cuda.CUmulticastObjectProp(), numDevices=2, size=2 * MIB)
+
+
+def team(devices: tuple[int, ...] = (0, 1)):
+    """A multicast object with these devices."""
+    made = ok(cuda.cuMulticastCreate(team_shape()))
+    for device in devices:
+        ok(cuda.cuMulticastAddDevice(made, device))
+    return made
+
+
+def bound_team():
+    made = team()
+    ok(cuda.cuMulticastBindMem(made, 0, physical(), 0, 2 * MIB, 0))
+    return made
 
 
 def external_shape():

@@ -63,6 +63,10 @@ def used():
 """
 
 
+# Options of a host whose GPUs have multicast.
+SWITCHED = ("--gpus", "2", "--topology", "nvswitch=18")
+
+
 class SoftGpu:
     """A driver root under FOLDER."""
 

@@ -83,47 +83,6 @@ print(json.dumps([opened, *answers, free_now()]))
     assert seen == [624 * MIB, "CUDA_SUCCESS", full, 224 * MIB]
 
 
-@pytest.mark.parametrize("way", ["array", "parts", "mipmapped"])
-def test_memory_that_an_array_maps_counts_until_a_stream_has_unmapped_it(
-    new_mock_guest, client, way
-):
-    steps = new_mock_guest(GIB).json(client("bound"), way, str(GIB))
-    assert steps == {
-        "released": 624 * MIB,
-        "rest": FULL,
-        "unmapped by the stream in a while": 624 * MIB,
-        "unmapped": GIB,
-        "released again": 624 * MIB,
-        "ended": GIB,
-    }
-
-
-def test_memory_that_an_array_maps_ends_with_the_context(new_mock_guest, client):
-    steps = new_mock_guest(GIB).json(client("bound"), "context", str(GIB))
-    assert steps == {
-        "released": 624 * MIB,
-        "rest": FULL,
-        "unmapped by the stream in a while": 624 * MIB,
-        "released again": 524 * MIB,
-        "ended": GIB,
-    }
-
-
-@pytest.mark.parametrize("way", ["handle", "handle_v2", "address", "address_v2"])
-def test_memory_that_a_multicast_object_binds_counts_until_it_is_unbound(
-    new_mock_guest, client, way
-):
-    steps = new_mock_guest(GIB).json(client("bound"), way, str(GIB))
-    assert steps == {
-        "released": 624 * MIB,
-        "rest": FULL,
-        "unmapped": GIB,
-        "released again": 624 * MIB,
-        "object released": 624 * MIB,
-        "ended": GIB,
-    }
-
-
 def test_virtual_memory_counts_while_a_retained_handle_or_a_mapping_is_left(
     host, new_guest, client
 ):

@@ -11,7 +11,7 @@ import pytest
 from shim import guest
 from shim.conftest import DriverRoot
 from shim.cuda_header import FUNCTIONS
-from shim.softgpu_host import REPOSITORY, SoftGpu
+from shim.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
 FOLDER = REPOSITORY / "tests" / "shim"
 
@@ -31,13 +31,12 @@ class Sides(NamedTuple):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    gpu = SoftGpu(tmp_path_factory.mktemp("judge"))
-    uuid = DriverRoot(str(gpu.root)).uuids[0]
+    gpu = SoftGpu(tmp_path_factory.mktemp("judge"), *SWITCHED)
+    slices = [guest.share(uuid, 4 * guest.GIB) for uuid in DriverRoot(str(gpu.root)).uuids]
 
     def on_both_sides(*command: str, meter_copies: bool = False) -> Sides:
-        slice_of = guest.share(uuid, 4 * guest.GIB)
         folder = str(tmp_path_factory.mktemp("guest"))
-        inside = guest.Guest(folder, str(gpu.root), [slice_of], meter_copies=meter_copies).json(
+        inside = guest.Guest(folder, str(gpu.root), slices, meter_copies=meter_copies).json(
             guest.PYTHON, *command
         )
         bare = gpu.run(sys.executable, *command)

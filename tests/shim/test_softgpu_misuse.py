@@ -9,7 +9,7 @@ import pytest
 
 from shim.cuda_header import FUNCTIONS
 from shim.cuda_misuses import TABLE
-from shim.softgpu_host import REPOSITORY, SoftGpu
+from shim.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
 MISUSES = REPOSITORY / "tests" / "shim" / "cuda_misuses.py"
 
@@ -36,7 +36,7 @@ BY_ITS_TEXT = {
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> SoftGpu:
-    return SoftGpu(tmp_path_factory.mktemp("misuse"))
+    return SoftGpu(tmp_path_factory.mktemp("misuse"), *SWITCHED)
 
 
 @pytest.fixture(scope="module")

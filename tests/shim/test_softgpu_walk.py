@@ -10,7 +10,7 @@ import pytest
 
 from shim.cuda_expected import BEFORE_INIT, CONTEXTUAL, NOT_SUCCESS, expected
 from shim.cuda_header import FUNCTIONS, implemented
-from shim.softgpu_host import REPOSITORY, SoftGpu
+from shim.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
 WALK = REPOSITORY / "tests" / "shim" / "cuda_walk.py"
 Answers = dict[str, dict[str, str]]
@@ -21,7 +21,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     folder = tmp_path_factory.mktemp("walk")
     asked = folder / "functions.json"
     asked.write_text(json.dumps([[f.name, f.parameters] for f in FUNCTIONS.values()]))
-    walk = SoftGpu(folder).run(sys.executable, str(WALK), str(asked))
+    walk = SoftGpu(folder, *SWITCHED).run(sys.executable, str(WALK), str(asked))
     assert walk.returncode == 0, walk.stderr
     found: Answers = json.loads(walk.stdout)
     return found

@@ -1,22 +1,35 @@
-/* bound WAY LIMIT: memory of two fifths of LIMIT is mapped into a sparse array or bound to a
-   multicast object and released; then it is unmapped, or the array or object ends. Prints as JSON
-   what is free after each step, and how an allocation of the rest is answered while the memory is
-   in use.
+/* bound WAY LIMIT [hold]: memory of two fifths of LIMIT on GPU 0 is mapped into an array or bound
+   to a multicast object and released; then it is unmapped, or the array or object ends. Prints as
+   JSON after each step what the container has free and what the software GPU counts as held, and
+   how an allocation of four fifths is answered while the memory is in use. hold: stops there.
 
-   WAY: array, parts (of an array), context (the array ends with it), mipmapped, handle, handle_v2,
-   address, address_v2 (of a multicast object).  */
+   WAY: array, parts (of an array), context (the array ends with it), mipmapped, deferred; handle,
+   handle_v2, address, address_v2 (of a multicast object); look (the first step alone).  */
 
+#include <dlfcn.h>
+#include <nvml.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gpu.h"
+
+enum
+{
+  SIDE = 1024, /* of an array, in floats */
+};
 
 static const char *way;
 static size_t bytes;
 static CUstream stream;
+static CUfunction kernel;
 static CUarray array;
 static CUmipmappedArray mipmapped;
 static CUmemGenericAllocationHandle object;
 static const char *before = "{";
+
+/* The driver's own NVML, which the shim does not stand before.  */
+static nvmlReturn_t (*memory_info) (nvmlDevice_t, nvmlMemory_t *);
+static nvmlDevice_t gpu;
 
 static int
 is (const char *name)
@@ -25,18 +38,27 @@ is (const char *name)
 }
 
 static void
-say (const char *step, size_t number)
+find_gpu (void)
 {
-  printf ("%s\"%s\": %zu", before, step, number);
-  before = ", ";
+  void *library = dlopen ("/usr/local/vcuda/driver/nvml", RTLD_NOW | RTLD_LOCAL);
+  nvmlReturn_t (*init) (void) = library ? dlsym (library, "nvmlInit_v2") : NULL;
+  nvmlReturn_t (*by_index) (unsigned, nvmlDevice_t *)
+      = library ? dlsym (library, "nvmlDeviceGetHandleByIndex_v2") : NULL;
+  memory_info = library ? dlsym (library, "nvmlDeviceGetMemoryInfo") : NULL;
+  if (!memory_info || init () != NVML_SUCCESS || by_index (0, &gpu) != NVML_SUCCESS)
+    exit (3);
 }
 
 static void
-say_free (const char *step)
+step (const char *name)
 {
   size_t left, total;
+  nvmlMemory_t held;
   MUST (cuMemGetInfo (&left, &total));
-  say (step, left);
+  if (memory_info (gpu, &held) != NVML_SUCCESS)
+    exit (3);
+  printf ("%s\"%s\": [%zu, %llu]", before, name, left, held.used);
+  before = ", ";
 }
 
 static CUmemGenericAllocationHandle
@@ -45,6 +67,8 @@ create (void)
   CUmemGenericAllocationHandle memory;
   CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0 } };
+  if (!object)
+    prop.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL;
   MUST (cuMemCreate (&memory, bytes, &prop, 0));
   return memory;
 }
@@ -60,17 +84,19 @@ map (unsigned int y, unsigned int height, CUmemGenericAllocationHandle memory)
           .deviceBitMask = 1 };
   if (is ("mipmapped"))
     {
+      CUDA_ARRAY_SPARSE_PROPERTIES properties;
+      MUST (cuMipmappedArrayGetSparseProperties (&properties, mipmapped));
       one.resourceType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
       one.resource.mipmap = mipmapped;
       one.subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL;
-      one.subresource.miptail.size = bytes;
+      one.subresource.miptail.size = properties.miptailSize;
     }
   else
     {
       one.resourceType = CU_RESOURCE_TYPE_ARRAY;
       one.resource.array = array;
       one.subresource.sparseLevel.offsetY = y;
-      one.subresource.sparseLevel.extentWidth = 1024;
+      one.subresource.sparseLevel.extentWidth = SIDE;
       one.subresource.sparseLevel.extentHeight = height;
       one.subresource.sparseLevel.extentDepth = 1;
     }
@@ -80,20 +106,22 @@ map (unsigned int y, unsigned int height, CUmemGenericAllocationHandle memory)
 static void
 make (void)
 {
-  CUDA_ARRAY3D_DESCRIPTOR shape = { .Width = 1024,
-                                    .Height = 1024,
-                                    .Format = CU_AD_FORMAT_FLOAT,
-                                    .NumChannels = 1,
-                                    .Flags = CUDA_ARRAY3D_SPARSE };
-  CUmulticastObjectProp prop = { .numDevices = 1, .size = bytes };
-  if (is ("array") || is ("parts") || is ("context"))
+  CUDA_ARRAY3D_DESCRIPTOR shape
+      = { .Width = SIDE,
+          .Height = SIDE,
+          .Format = CU_AD_FORMAT_FLOAT,
+          .NumChannels = 1,
+          .Flags = is ("deferred") ? CUDA_ARRAY3D_DEFERRED_MAPPING : CUDA_ARRAY3D_SPARSE };
+  CUmulticastObjectProp prop = { .numDevices = 2, .size = bytes };
+  if (is ("mipmapped"))
+    MUST (cuMipmappedArrayCreate (&mipmapped, &shape, 11));
+  else if (strncmp (way, "handle", 6) && strncmp (way, "address", 7))
     MUST (cuArray3DCreate (&array, &shape));
-  else if (is ("mipmapped"))
-    MUST (cuMipmappedArrayCreate (&mipmapped, &shape, 2));
   else
     {
       MUST (cuMulticastCreate (&object, &prop));
       MUST (cuMulticastAddDevice (object, 0));
+      MUST (cuMulticastAddDevice (object, 1));
     }
 }
 
@@ -106,10 +134,11 @@ bind (void)
     MUST (cuMulticastBindMem (object, 0, memory, 0, bytes, 0));
   else if (is ("handle_v2"))
     MUST (cuMulticastBindMem_v2 (object, 0, 0, memory, 0, bytes, 0));
-  else if (is ("address") || is ("address_v2"))
+  else if (object)
     {
       /* Two mappings of one handle, side by side.  */
-      CUdeviceptr start = 0x7e0000000000;
+      CUdeviceptr start;
+      MUST (cuMemAddressReserve (&start, bytes, 0, 0, 0));
       MUST (cuMemMap (start, bytes / 2, 0, memory, 0));
       MUST (cuMemMap (start + bytes / 2, bytes / 2, bytes / 2, memory, 0));
       if (is ("address"))
@@ -120,12 +149,21 @@ bind (void)
     }
   else if (is ("parts"))
     {
-      map (0, 512, memory);
-      map (512, 512, memory);
+      map (0, SIDE / 2, memory);
+      map (SIDE / 2, SIDE / 2, memory);
     }
   else
-    map (0, 1024, memory);
+    map (0, SIDE, memory);
   MUST (cuMemRelease (memory));
+}
+
+/* The stream unmaps when a kernel before that has ended.  */
+static void
+unmap_later (void)
+{
+  MUST (cuLaunchKernel (kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+  map (0, SIDE, 0);
+  step ("the stream has still to unmap");
 }
 
 static void
@@ -139,10 +177,11 @@ end (void)
     MUST (cuMipmappedArrayDestroy (mipmapped));
   else
     {
-      CUdeviceptr start = 0x7d0000000000;
+      CUdeviceptr start;
+      MUST (cuMemAddressReserve (&start, bytes, 0, 0, 0));
       MUST (cuMemMap (start, bytes, 0, object, 0));
       MUST (cuMemRelease (object));
-      say_free ("object released");
+      step ("object released");
       MUST (cuMemUnmap (start, bytes));
     }
 }
@@ -150,34 +189,48 @@ end (void)
 int
 main (int argc, char **argv)
 {
-  if (argc != 3)
+  if (argc < 3)
     return 2;
   way = argv[1];
   bytes = strtoull (argv[2], NULL, 10) / 1024 * 400;
   use_gpu (0);
-  MUST (cuStreamCreate (&stream, 0));
-  make ();
-  bind ();
-  say_free ("released");
-  CUdeviceptr rest;
-  say ("rest", (size_t) cuMemAlloc (&rest, bytes * 2));
-  if (object)
-    MUST (cuMulticastUnbind (object, 0, 0, bytes));
-  else
+  find_gpu ();
+  step ("start");
+  if (!is ("look"))
     {
-      map (0, 1024, 0);
-      say_free ("unmapped by the stream in a while");
+      CUmodule module;
+      MUST (cuModuleLoadData (&module, "//softgpu entry=work time_ns=50000000\n"
+                                       ".version 7.0\n.target sm_50\n.address_size 64\n"
+                                       ".visible .entry work() { ret; }\n"));
+      MUST (cuModuleGetFunction (&kernel, module, "work"));
+      MUST (cuStreamCreate (&stream, 0));
+      make ();
+      bind ();
+      step ("released");
+      if (argc > 3)
+        {
+          puts ("}");
+          fflush (stdout);
+          pause ();
+        }
+      CUdeviceptr rest;
+      printf (", \"rest\": %d", (int) cuMemAlloc (&rest, bytes * 2));
+      if (object)
+        MUST (cuMulticastUnbind (object, 0, 0, bytes));
+      else
+        unmap_later ();
       if (is ("context"))
         bytes /= 4; /* of what is still to be unmapped and of more */
       else
-        MUST (cuStreamSynchronize (stream));
+        {
+          MUST (cuStreamSynchronize (stream));
+          step ("unmapped");
+        }
+      bind ();
+      step ("released again");
+      end ();
+      step ("ended");
     }
-  if (!is ("context"))
-    say_free ("unmapped");
-  bind ();
-  say_free ("released again");
-  end ();
-  say_free ("ended");
-  printf ("}\n");
+  puts ("}");
   return 0;
 }

@@ -107,18 +107,8 @@ cuEventRecord (CUevent event, CUstream stream)
 }
 
 EXPORT CUresult
-cuEventDestroy_v2 (CUevent event)
-{
-  return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-extern int mock_unmapping; /* in mock_bindings.c */
-
-EXPORT CUresult
 cuEventQuery (CUevent event)
 {
-  if (mock_unmapping)
-    return CUDA_ERROR_NOT_READY;
   return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
