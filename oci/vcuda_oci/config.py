@@ -218,7 +218,8 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
             if key == "extra-mounts" and not is_mount:
                 raise VcudaError(f"'{item}' is no mount", where, 'write "/source:/destination"')
             if key in _XIDS and not (item.isascii() and item.isdigit() and len(item) <= 4):
-                raise VcudaError(f"'{item}' is no Xid", where, 'write numbers: ["48", "79"]')
+                example = '", "'.join(_DEFAULTS[key][:2])
+                raise VcudaError(f"'{item}' is no Xid", where, f'write numbers: ["{example}"]')
         _expect_end(rest, where)
         return value
     item, rest = _string(key, text, where)

@@ -1,4 +1,4 @@
-"""hooks.d: the hook door for Podman and CRI-O, in place of a runtime of ours.
+"""hooks.d: the hook for Podman and CRI-O, in place of a runtime of ours.
 
 One file, read by every engine that looks in the folder; so its record names no engine. Source:
 oci-hooks(5), "1.0.0 Hook Schema".

@@ -1,4 +1,4 @@
-"""The hook door: a container that is being created gets the share it asks for, from outside."""
+"""The hook: give a container that is being created its share, from outside of it."""
 
 from __future__ import annotations
 

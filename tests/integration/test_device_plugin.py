@@ -232,7 +232,7 @@ def test_a_second_agent_on_the_node_is_refused_in_one_line(node: AgentNode) -> N
             "{config}:3: core-resource cannot be 'vcuda-core'; "
             'write a domain and a name such as tencent.com/vcuda-core, or ""',
         ),
-        ({"lasting_xids": ["all"]}, '{config}:3: \'all\' is no Xid; write numbers: ["48", "79"]'),
+        ({"lasting_xids": ["all"]}, '{config}:3: \'all\' is no Xid; write numbers: ["48", "62"]'),
     ],
     ids=["one name for two", "no domain", "no number"],
 )

@@ -286,7 +286,7 @@ NAME_RUNC = "write a name such as runc, or a path that begins with /"
         *(
             (
                 f"ignored-xids = ['{text}']",
-                f"/c:3: '{text}' is no Xid; write numbers: [\"48\", \"79\"]",
+                f"/c:3: '{text}' is no Xid; write numbers: [\"13\", \"31\"]",
             )
             for text in ("", "-1", "79 ", "all", "99999")
         ),
