@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "door.h"
@@ -18,6 +19,13 @@
 #include "settings.h"
 #include "streams.h"
 #include "trusted.h"
+
+#ifndef SYS_pidfd_open
+#  define SYS_pidfd_open 434
+#endif
+#ifndef SYS_close_range
+#  define SYS_close_range 436
+#endif
 
 #define START                                                                                      \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \
@@ -101,10 +109,18 @@ main (int argc, char **argv)
       config = words[1];
       words += 2;
     }
-  /* For vcuda_oci/mount_points.py: the note is on standard input.  */
-  if (words[0] && strcmp (words[0], "removeMountPoints") == 0 && !words[1])
+  /* For vcuda_oci/guest/mount_points.py: the note is on standard input.  */
+  if (words[0] && strcmp (words[0], "removeMountPoints") == 0 && (!words[1] || !words[2]))
     {
-      remove_mount_points (0);
+      int pidfd = -1;
+      if (words[1])
+        {
+          syscall (SYS_close_range, 3, ~0U, 0); /* what the runtime left open for its hooks */
+          pidfd = (int) syscall (SYS_pidfd_open, atoi (words[1]), 0);
+          if (pidfd < 0)
+            return 0; /* before Linux 5.3 */
+        }
+      remove_mount_points (0, pidfd);
       return 0;
     }
   bool gives_back = words[0] && strcmp (words[0], "poststop") == 0 && (!words[1] || !words[2]);

@@ -7,16 +7,24 @@
    older than the note belong to the image.
 
    Only the container's own overlay is changed: in a folder that two containers share, removing a
-   mount point would remove the other container's mount.  */
+   mount point would remove the other container's mount.
+
+   A build step of BuildKit ends differently: it calls the runtime's `run --keep`, unmounts the
+   root, and only then deletes the container, so poststop hooks come too late. For such a container
+   the createRuntime hook starts a process that waits for the end of the container's first process.
+   It holds the root open: BuildKit tries to unmount it for 2.5 seconds, so the files are removed
+   before the step's layer is read.  */
 
 #ifndef VCUDA_MOUNT_POINTS_H
 #define VCUDA_MOUNT_POINTS_H
 
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -119,9 +127,24 @@ remove_mount_point (int root, char *place, const struct stat *note)
     }
 }
 
-/* Removes the mount points that a note names. note: its descriptor, at any position.  */
+/* Waits in a process of its own until the process that `pidfd` refers to has ended. The calling
+   process exits: the runtime waits for it, and its child must hold none of the runtime's pipes.  */
 static void
-remove_mount_points (int note)
+wait_in_child (int pidfd)
+{
+  struct pollfd ended = { .fd = pidfd, .events = POLLIN };
+  int null = open ("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0 || dup2 (null, 1) < 0 || dup2 (null, 2) < 0 || chdir ("/") != 0 || fork () != 0)
+    exit (0);
+  setsid ();
+  while (poll (&ended, 1, -1) < 1)
+    ;
+}
+
+/* Removes the mount points that a note names. note: its descriptor, at any position. pidfd: of the
+   container's first process, to wait for its end; -1: it has ended.  */
+static void
+remove_mount_points (int note, int pidfd)
 {
   static char text[NOTE_BYTES];
   struct stat status;
@@ -132,6 +155,8 @@ remove_mount_points (int note)
   int root = end ? open_own_root (root_path) : -1;
   if (root < 0)
     return;
+  if (pidfd >= 0)
+    wait_in_child (pidfd);
   for (char *place = end + 1; (end = memchr (place, 0, (size_t) (text + size - place)));
        place = end + 1)
     remove_mount_point (root, place, &status);

@@ -139,7 +139,7 @@ remove_mount_points_of (const struct held *held)
   int note = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (note < 0)
     return;
-  remove_mount_points (note);
+  remove_mount_points (note, -1);
   close (note);
 }
 

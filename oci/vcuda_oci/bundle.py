@@ -56,9 +56,12 @@ class Command:
         self.log_format = options.get("log-format", "text")
         self.verb = words[position] if position < len(words) else ""
         self.container_id, self.bundle, self.config_path = "", "", ""
+        # `run --keep`: the caller deletes the container itself, maybe after it unmounted the root.
+        self.is_kept = False
         if self.verb in CREATING:
             options, _ = _options(words, position + 1, CREATE_VALUES)
             self.container_id = options.get("", "")
+            self.is_kept = self.verb == "run" and "keep" in options
             self.bundle = options.get("bundle") or "."
             self.config_path = options.get("config", "config.json")
             # crun reads any other file from where it was called, not from the bundle.

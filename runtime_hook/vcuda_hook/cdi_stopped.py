@@ -15,12 +15,33 @@ if TYPE_CHECKING:
 
 
 def clean_up(config_path: str, state: State) -> None:
-    """Remove the empty files that the runtime made for our mounts; raises VcudaError, OSError.
-
-    The engine wrote config.json when it created the container: what is older is the image's.
-    """
+    """Remove the empty files that the runtime made for our mounts; raises VcudaError, OSError."""
     if state.bundle == "/":
         return  # crun in a user namespace: what is there is not the bundle
+    if not os.path.lexists(_config_of(state)):
+        return  # BuildKit deletes a container after its bundle: clean_up_at_end has done it
+    root, places = _root_and_places(config_path, state)
+    if root:
+        mount_points.remove_since(_config_of(state), root, places)
+
+
+def clean_up_at_end(config_path: str, state: State) -> None:
+    """Have the same done at the end of a container that is being created; raises as clean_up does.
+
+    For a container whose root is unmounted before it is deleted, and the poststop hook called.
+    """
+    root, places = _root_and_places(config_path, state)
+    if root and state.pid > 0:
+        mount_points.remove_at_end(state.pid, _config_of(state), root, places)
+
+
+def _config_of(state: State) -> str:
+    # The engine wrote it when it created the container: what is older is the image's.
+    return os.path.join(state.bundle, "config.json")
+
+
+def _root_and_places(config_path: str, state: State) -> tuple[str, list[str]]:
+    """The container's root on the host, and where our mounts are in it."""
     settings = config.load(config_path)
     spec = container_state.config_of(state)
     facts = grant.host_of(settings)
@@ -38,6 +59,4 @@ def clean_up(config_path: str, state: State) -> None:
         for place, source in cdi_hook.mounts_of(spec).items()
         if source in ours or place.startswith(names.GUEST_DIR + "/")
     ]
-    root = rootfs.path_of(spec, state.bundle)
-    if root:
-        mount_points.remove_since(os.path.join(state.bundle, "config.json"), root, places)
+    return rootfs.path_of(spec, state.bundle), places

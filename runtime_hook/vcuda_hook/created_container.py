@@ -80,6 +80,15 @@ def bundle_of(state: State) -> str:
     return command.bundle if is_about_it else state.bundle
 
 
+def is_kept() -> bool:
+    """Whether the runtime that called this hook leaves the ended container to its caller."""
+    try:
+        _, _, command = _runtime_above(int(os.readlink("/proc/self")))
+    except (OSError, ValueError):
+        return False
+    return command.is_kept
+
+
 def find(kind: str, state: State) -> Container:
     """The container that a hook of this kind is called for. Raises VcudaError.
 

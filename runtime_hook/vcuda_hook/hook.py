@@ -63,9 +63,11 @@ def main() -> None:
 
             cdi_stopped.clean_up(settings, state)
         elif kind == CDI:
-            from . import cdi_hook
+            from . import cdi_hook, cdi_stopped, created_container
 
             cdi_hook.finish(settings, state)
+            if created_container.is_kept():
+                cdi_stopped.clean_up_at_end(settings, state)
         else:
             from . import create  # every container that ends comes here too: it needs none of it
 

@@ -159,7 +159,11 @@ GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler")
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 
 NO_CDI = "Debian's Docker knows no CDI; tests/integration/test_cdi.py does so with Podman"
+NO_BUILDKIT = "Debian's Docker has no BuildKit with CDI; tests/integration/test_mount_points.py"
+BUILDS = "tests/integration/test_mount_points.py builds by Podman"
 NOT_HERE = {
+    "podman --runtime=vcuda build --build-arg VCUDA_CORE=30 --build-arg VCUDA_MEMORY=5GiB .": BUILDS,
+    "docker buildx build --allow device=vcuda.io/gpu=train .": NO_BUILDKIT,
     "git clone REPOSITORY vcuda && cd vcuda": "CI begins with a fresh clone",
     "git clone REPOSITORY vcuda && cd vcuda && make packages": "CI begins with a fresh clone",
     "make demo": BY_CI,
@@ -203,6 +207,7 @@ THEIRS = "what readers come from"
 IN_PROSE = {
     "ctr run": A_NAME,
     "docker commit": A_NAME,
+    "podman build --device vcuda.io/gpu=train": "Debian's Podman knows no CDI devices in builds",
     "ctr run --rm": A_NAME,
     "git grep": A_NAME,
     "kubectl describe pod": A_NAME,

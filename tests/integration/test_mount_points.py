@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from integration.engines.base import IMAGE, Engine, Files
+from integration.engines.base import IMAGE, Engine, Files, Wanted, wait_until
 from integration.engines.docker import Docker
 from integration.engines.low_level import LowLevel
 from integration.engines.podman import Podman
 from integration.product import Product, asking
 from integration.test_cdi import Host, options
+from integration.test_cdi_read_only import inject
 from integration.test_hooks_d import FOLDER, Hooked, cover
 
 SEES_OUR_FILES = ["sh", "-c", "test -s /usr/bin/nvidia-smi && test -s /usr/local/vcuda/limits"]
@@ -60,10 +64,16 @@ def podman(podman_engine: PodmanOnOverlays, product: Product) -> Iterator[Podman
 
 def committed(engine: Docker | Podman, container: str, scratch: str) -> set[str]:
     """The paths that are no folders in an image that is made of an ended container."""
-    image, packed = f"localhost/{container}:1", f"{scratch}/{container}.tar"
+    image = f"localhost/{container}:1"
+    for words in (["commit", container, image], ["rm", container]):
+        engine.host.check(engine.command(*words))
+    return files_of(engine, image, container, scratch)
+
+
+def files_of(engine: Docker | Podman, image: str, container: str, scratch: str) -> set[str]:
+    """The paths that are no folders in an image."""
+    packed = f"{scratch}/{container}.tar"
     for words in (
-        ["commit", container, image],
-        ["rm", container],
         ["create", f"--name={container}", "--network=none", image, "true"],
         ["export", f"--output={packed}", container],
         ["rm", container],
@@ -120,6 +130,73 @@ def test_podman_commit_after_a_cdi_device_keeps_no_mount_point(
         assert ran.rc == 0, ran.stderr
         assert committed(podman, container, scratch) == before
         podman.host.run(["rm", "-f", "/var/run/cdi/vcuda.json"])
+
+
+def test_podman_build_step_has_a_share_and_keeps_no_mount_point(
+    podman: PodmanOnOverlays, product: Product, container: str, scratch: str
+) -> None:
+    image = f"localhost/{container}:1"
+    with open(f"{scratch}/Containerfile", "w") as file:
+        file.write(f"FROM {IMAGE}\nARG VCUDA_CORE\nRUN nvidia-smi -L >/seen; cat /seen\n")
+    words = ["build", "--network=none", f"--tag={image}"]
+    words += ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", scratch]
+    plain = podman.podman(*words)
+    assert (plain.rc, "GPU 0" in plain.stdout) == (0, False), plain.stderr
+    before = files_of(podman, image, container, scratch)
+    built = podman.podman(*words[:-1], "--build-arg=VCUDA_CORE=30", scratch)
+    assert (built.rc, "GPU 0" in built.stdout) == (0, True), built.stderr
+    assert product.allocations(podman) == []
+    assert files_of(podman, image, container, scratch) == before
+
+
+def layer_of_a_build_step(engine: LowLevel, step: str, devices: Sequence[str]) -> set[str]:
+    """Run a step as BuildKit does on cgroup v2; return what is no folder in its layer.
+
+    BuildKit calls `run --keep`, tries to unmount the root until it is no longer busy, removes the
+    bundle, and deletes the container last.
+    """
+    bundle = engine.make_bundle(Wanted(step, SEES_OUR_FILES if devices else ["true"]))
+    root, layer = f"{bundle}/rootfs", engine.host.path(step)
+    for folder in (layer, f"{layer}/upper", f"{layer}/work"):
+        os.mkdir(folder)
+    layers = f"lowerdir={root},upperdir={layer}/upper,workdir={layer}/work"
+    with open(f"{bundle}/config.json") as file:
+        config = json.load(file)
+    if devices:
+        spec = json.loads(engine.host.check(["cat", "/var/run/cdi/vcuda.json"]))
+        inject(config, spec["containerEdits"])
+        for device in spec["devices"]:
+            if device["name"] in devices:
+                inject(config, device["containerEdits"])
+    engine.host.check(["mount", "-t", "overlay", "-o", layers, "overlay", root])
+    with open(f"{bundle}/config.json", "w") as file:
+        json.dump(config, file)
+    ran = engine.call("run", "--keep", "--bundle", bundle, step)
+    wait_until(lambda: engine.host.run(["umount", root]).rc == 0, "the root to be unmounted")
+    left = {
+        os.path.relpath(f"{folder}/{name}", f"{layer}/upper")
+        for folder, _, files in os.walk(f"{layer}/upper")
+        for name in files
+    }
+    shutil.rmtree(bundle)
+    deleted = engine.call("delete", step)
+    shutil.rmtree(layer)
+    assert (ran.rc, ran.stderr, deleted.rc, deleted.stderr) == (0, "", 0, "")
+    return left
+
+
+@pytest.mark.parametrize("name", ["runc-v1", "runc-v2"])  # crun 1.8 has no `run --keep`
+def test_build_step_with_a_cdi_device_keeps_no_mount_point_in_its_layer(
+    name: str, start_engine: Callable[[str], Engine], product: Product, container: str
+) -> None:
+    engine = start_engine(name)
+    assert isinstance(engine, LowLevel)
+    with product.on(engine), engine.using(engine.plain_runtime()):
+        vcuda = f"{product.prefix}/bin/vcuda"
+        engine.host.check([vcuda, "cdi", "generate", "--slice", "train=core:30,gpu:0"])
+        plain = layer_of_a_build_step(engine, container + "-plain", [])
+        assert layer_of_a_build_step(engine, container, ["train"]) == plain
+        engine.host.run(["rm", "-f", "/var/run/cdi/vcuda.json"])
 
 
 @pytest.mark.parametrize("name", ["runc-v2", "crun-v2"])

@@ -56,12 +56,25 @@ def remove_since(config: str, root: str, places: Iterable[str]) -> None:
 
     config: the container's config.json. Raises OSError: there is none.
     """
+    _run_since(config, root, places)
+
+
+def remove_at_end(pid: int, config: str, root: str, places: Iterable[str]) -> None:
+    """Start a process that does the same when the container's first process, `pid`, has ended.
+
+    Until then it keeps the root open, so the root cannot be unmounted. Raises OSError: there is no
+    config.json.
+    """
+    _run_since(config, root, places, str(pid))
+
+
+def _run_since(config: str, root: str, places: Iterable[str], *pid: str) -> None:
     since_ns = os.stat(config).st_mtime_ns
     fd = os.memfd_create(_NAME, os.MFD_CLOEXEC)
     try:
         os.write(fd, _text(root, places))
         os.utime(fd, ns=(since_ns, since_ns))
-        _run(fd)
+        _run(fd, *pid)
     finally:
         os.close(fd)
 
@@ -72,10 +85,10 @@ def _text(root: str, places: Iterable[str]) -> bytes:
     return b"".join(path.encode(errors="replace") + b"\0" for path in paths)
 
 
-def _run(note: int) -> None:
+def _run(note: int, *pid: str) -> None:
+    words = [_PROGRAM, "removeMountPoints", *pid]
     try:
         actions = [(os.POSIX_SPAWN_DUP2, note, 0)]
-        pid = os.posix_spawn(_PROGRAM, [_PROGRAM, "removeMountPoints"], {}, file_actions=actions)
-        os.waitpid(pid, 0)
+        os.waitpid(os.posix_spawn(_PROGRAM, words, {}, file_actions=actions), 0)
     except OSError:
-        pass  # the container's end must not fail because of this
+        pass  # neither the container's start nor its end must fail because of this
