@@ -28,14 +28,70 @@ def in_function(body: str) -> str:
     return "def any(fd, pid, path, folder, flags):\n    " + body.replace("\n", "\n    ")
 
 
-# Each with the names that are found in it.
-USES = {
-    "module under another name": ("import os as o\ndef f(a):\n    o.chown(a, 0, 0)", "os.chown"),
-    "function of a module": ("from os import chmod\ndef f(a):\n    chmod(a, 0)", "os.chmod"),
-    "function under another name": ("from os import stat as s\ndef f(a):\n    s(a)", "os.stat"),
-    "path module": ("from os import path as p\ndef f(a):\n    p.getsize(a)", "os.path.getsize"),
+# By kind: an import, a statement in a function below it, and a name that is found there.
+IN_FUNCTIONS = {
+    "module under another name": ("import os as o", "o.chown(path, 0, 0)", "os.chown"),
+    "function of a module": ("from os import chmod", "chmod(path, 0)", "os.chmod"),
+    "function under another name": ("from os import stat as s", "s(path)", "os.stat"),
+    "path module": ("from os import path as p", "p.getsize(path)", "os.path.getsize"),
+    "getattr": ("import os", 'getattr(os, "truncate")(path, 0)', "os"),
+    "every name of a module": ("from os import *", "chmod(path, 0)", "os.*"),
+    "attribute of our module": (
+        "from . import events",
+        "getattr(events, flags).stat(path)",
+        "getattr(vcuda_oci.events)",
+    ),
+    "names that a function sees": ("", "any.__globals__['os'].stat('/x')", "__globals__"),
+    "every name of our module": ("from .files import *", "read(path)", "vcuda_oci.files.*"),
+    "module below os": ("import posix", "posix.unlink(path)", "posix.unlink"),
+    "module that is not known": ("import zipfile", "zipfile.ZipFile(path)", "zipfile"),
+    "function passed on": ("import os", "return list(map(os.stat, path))", "os.stat"),
+    "path by keyword": ("import os", "os.truncate(path=path, length=0)", "os.truncate"),
+    "arguments in a tuple": ("import os", "os.chmod(*path)", "os.chmod"),
+    "open that makes the file": (
+        "import os",
+        "return os.open(path, os.O_WRONLY | os.O_CREAT)",
+        "os.open",
+    ),
+    "page by a folder's descriptor": ("import os", 'os.stat("usage", dir_fd=fd)', "os.stat"),
+    "root by a process's descriptor": (
+        "import os",
+        'os.open("root/etc", os.O_PATH, dir_fd=fd)',
+        "os.open",
+    ),
+    "page by join": (
+        "import os",
+        'os.path.getsize(os.path.join(path, "usage"))',
+        "os.path.getsize",
+    ),
+    "open for reading": ("", "return open(path).read()", "open"),
+    "open for writing": ("", 'open(path, "w").write("x")', "open"),
+    "open of io": ("import io", "return io.open(path)", "io.open"),
+    "pathlib": ("from pathlib import Path", "Path(path).chmod(0)", "pathlib.Path"),
+    "shutil": ("import shutil", "shutil.chown(path, 0)", "shutil.chown"),
+    "our helper": ("from . import files", "files.read(path)", "vcuda_oci.files.read"),
+    "our helper's function": (
+        "from vcuda_oci.files import remove as r",
+        "r(path)",
+        "vcuda_oci.files.remove",
+    ),
+    "lock by fcntl": ("import fcntl", "fcntl.fcntl(fd, fcntl.F_GETFD)", "fcntl.fcntl"),
+    "socket by path": (
+        "import socket",
+        "socket.socket(socket.AF_UNIX).connect(path)",
+        "socket.AF_UNIX",
+    ),
+    "C library": ("import ctypes", "ctypes.CDLL(None).unlink(path)", "ctypes.CDLL"),
+    "process by +": ("", 'return "/proc/" + str(pid) + "/fd/" + fd', "/proc/<pid>"),
+    "process by join": (
+        "import os",
+        'return os.path.join("/proc", str(pid), "root")',
+        "/proc/<pid>",
+    ),
+}
+# By kind: a whole source, and a name that is found in it.
+ELSEWHERE = {
     "module in a variable": ("import os\no = os\no.chmod('/x', 0)", "os"),
-    "getattr": ('import os\ndef f(a):\n    getattr(os, "truncate")(a, 0)', "os"),
     "module by its name": ('import sys\nsys.modules["os"].chmod("/x", 0)', "sys.modules"),
     "import function": ('__import__("os").chmod("/x", 0)', "__import__"),
     "import library": (
@@ -50,22 +106,16 @@ USES = {
         "def f(a):\n    import os as m\n    m.stat(a)\ndef g():\n    import time as m",
         "os.stat",
     ),
-    "every name of a module": ("from os import *\ndef f(a):\n    chmod(a, 0)", "os.*"),
     "import in a class": (
         "class A:\n    import os\n    def f(self):\n        self.os.stat(1)",
         "os",
     ),
     "import for another module": ("from os import unlink", "os.unlink"),
     "renamed for another module": ("from . import files as any_name", "vcuda_oci.files"),
-    "attribute of our module": (
-        "from . import events\ndef f(a, name):\n    getattr(events, name).stat(a)",
-        "getattr(vcuda_oci.events)",
-    ),
     "names of our module": (
         "from . import events\nevents.__dict__['os'].stat('/x')",
         "vcuda_oci.events.__dict__",
     ),
-    "names that a function sees": ("def f():\n    f.__globals__['os'].stat('/x')", "__globals__"),
     "names that a frame sees": (
         "import sys\nsys._getframe().f_builtins['open']('/x')",
         "f_builtins",
@@ -76,13 +126,6 @@ USES = {
         "import traceback\ntraceback.linecache.getlines('/x')",
         "traceback.linecache.getlines",
     ),
-    "every name of our module": (
-        "from .files import *\ndef f(a):\n    read(a)",
-        "vcuda_oci.files.*",
-    ),
-    "module below os": ("import posix\ndef f(a):\n    posix.unlink(a)", "posix.unlink"),
-    "module that is not known": ("import zipfile\ndef f(a):\n    zipfile.ZipFile(a)", "zipfile"),
-    "function passed on": ("import os\ndef f(a):\n    return list(map(os.stat, a))", "os.stat"),
     "default of a parameter": (
         "import os\ndef f(a, remove=os.unlink):\n    remove(a)",
         "os.unlink",
@@ -93,56 +136,18 @@ USES = {
     "lambda": ("import os\nf = lambda a: os.open(a, os.O_RDONLY)", "os.open"),
     "comprehension": ("import os\nf = [os.stat(a) for a in '/']", "os.stat"),
     "path called fd": ("import os\ndef f(a):\n    fd = a\n    os.truncate(fd, 0)", "os.truncate"),
-    "path by keyword": ("import os\ndef f(a):\n    os.truncate(path=a, length=0)", "os.truncate"),
-    "arguments in a tuple": ("import os\ndef f(a):\n    os.chmod(*a)", "os.chmod"),
     "flag in another call": (
         "import os\ndef f(a, b):\n    os.fstat(os.O_PATH)\n    os.open(b, os.O_RDONLY)",
-        "os.open",
-    ),
-    "open that makes the file": (
-        "import os\ndef f(a):\n    return os.open(a, os.O_WRONLY | os.O_CREAT)",
         "os.open",
     ),
     "page named in a variable": (
         'import os\nNAME = "/usage"\ndef f(a):\n    os.open(a + NAME, os.O_NONBLOCK)',
         "os.open",
     ),
-    "page by a folder's descriptor": (
-        'import os\ndef f(fd):\n    os.stat("usage", dir_fd=fd)',
-        "os.stat",
-    ),
-    "root by a process's descriptor": (
-        'import os\ndef f(process):\n    os.open("root/etc", os.O_PATH, dir_fd=process)',
-        "os.open",
-    ),
-    "page by join": (
-        'import os\ndef f(a):\n    os.path.getsize(os.path.join(a, "usage"))',
-        "os.path.getsize",
-    ),
-    "open for reading": ("def f(a):\n    return open(a).read()", "open"),
-    "open for writing": ('def f(a):\n    open(a, "w").write("x")', "open"),
-    "open of io": ("import io\ndef f(a):\n    return io.open(a)", "io.open"),
-    "pathlib": ("from pathlib import Path\ndef f(a):\n    Path(a).chmod(0)", "pathlib.Path"),
-    "shutil": ("import shutil\ndef f(a):\n    shutil.chown(a, 0)", "shutil.chown"),
-    "our helper": ("from . import files\ndef f(a):\n    files.read(a)", "vcuda_oci.files.read"),
-    "our helper's function": (
-        "from vcuda_oci.files import remove as r\ndef f(a):\n    r(a)",
-        "vcuda_oci.files.remove",
-    ),
-    "lock by fcntl": (
-        "import fcntl\ndef f(fd):\n    fcntl.fcntl(fd, fcntl.F_GETFD)",
-        "fcntl.fcntl",
-    ),
-    "socket by path": (
-        "import socket\ndef f(a):\n    socket.socket(socket.AF_UNIX).connect(a)",
-        "socket.AF_UNIX",
-    ),
-    "C library": ("import ctypes\ndef f(a):\n    ctypes.CDLL(None).unlink(a)", "ctypes.CDLL"),
-    "process by +": ('def f(pid, n):\n    return "/proc/" + str(pid) + "/fd/" + n', "/proc/<pid>"),
-    "process by join": (
-        'import os\ndef f(pid):\n    return os.path.join("/proc", str(pid), "root")',
-        "/proc/<pid>",
-    ),
+}
+USES = ELSEWHERE | {
+    kind: (imported + "\n" + in_function(body), name)
+    for kind, (imported, body, name) in IN_FUNCTIONS.items()
 }
 
 
