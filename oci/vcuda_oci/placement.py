@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import eligible, topology
 from .allocation import GpuShare
 from .config import SPREAD, TOPOLOGY
+from .eligible import Refused
 from .gpu import Gpu
 from .policies import FIXED, WEIGHTED
 from .sizes import gib
@@ -24,13 +25,6 @@ class Chosen:
 
     def __init__(self, shares: list[GpuShare]) -> None:
         self.shares = shares
-
-
-class Refused:
-    """A refusal is a value with a reason and a way out; every front shows the same one."""
-
-    def __init__(self, reason: str, mend: str = "ask for less, or free a share") -> None:
-        self.reason, self.mend = reason, mend
 
 
 class _Free:
@@ -73,11 +67,9 @@ def choose(
     ones are taken where no GPU is left, and several where they are named. A refusal tells what it
     might have had.
     """
-    allowed, unknown = eligible.named(gpus, request)
-    if unknown:
-        return Refused(
-            f"no GPU '{unknown}' here; there is {_listed(gpus)}", "name one by index or whole UUID"
-        )
+    allowed, refusal = eligible.named(gpus, request)
+    if refusal:
+        return refusal
     core = request.core or 100 * len(allowed)
     barred = eligible.barred([gpus[at] for at in allowed], core, request, unhealthy or {})
     if barred and len(barred) == len(allowed):
@@ -274,7 +266,3 @@ def _nothing_fits(free: Sequence[_Free], fraction: int, request: Request) -> str
         f"largest free share is {best.core} % and {gib(best.memory)} on {best.gpu.uuid}; "
         f"{fraction} % and {gib(_fraction_memory(best, fraction, request))} asked"
     )
-
-
-def _listed(gpus: Sequence[Gpu]) -> str:
-    return ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus) or "none"

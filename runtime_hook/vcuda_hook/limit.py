@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcuda_oci import grant, liveness, resize
+from vcuda_oci import eligible, grant, liveness, resize
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
@@ -58,14 +58,17 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def _which(allocation: Allocation, name: str | None, facts: Host) -> int:
-    """The share that is meant, by the GPU's UUID or index. Raises VcudaError."""
+    """The share that is meant, by the GPU's index, UUID or its beginning. Raises VcudaError."""
     uuids = [share.uuid for share in allocation.shares]
     if name is None and len(uuids) == 1:
         return 0
     by_name = {gpu.name: gpu.uuid for gpu in facts.gpus}
-    uuid = by_name.get(name or "", name)
+    begun = eligible.begun_by(name or "", uuids)
+    uuid = begun[0] if len(begun) == 1 else by_name.get(name or "", name)
     if uuid not in uuids:
         what = f"has no share of '{name}'" if name else f"has shares of {len(uuids)} GPUs"
+        if len(begun) > 1:
+            what = f"'{name}' begins the UUIDs of {len(begun)} of its GPUs"
         raise VcudaError(what, allocation.id, f"say --gpu {' or '.join(uuids)}")
     return uuids.index(uuid)
 

@@ -22,6 +22,7 @@ from integration import cgroups, rootfs, spec
 from integration.engines.base import Engine, Files, Result, wait_until
 from integration.engines.low_level import LowLevel
 from integration.product import Product
+from vcuda_hook import table
 
 GIB = 1 << 30
 SLEEPS = ["--", "sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.05; done"]
@@ -233,7 +234,8 @@ def test_cgroups_that_the_runtime_could_not_remove_are_removed(vcuda: Command) -
 
 
 def test_what_does_not_fit_is_refused_with_what_would(vcuda: Command) -> None:
-    process, pid = vcuda.start("first", "--core", "70", "--gpu", "0", *SLEEPS)
+    shown = table.short(vcuda.json("gpus")[0]["uuid"])  # as `vcuda gpus` shows it
+    process, pid = vcuda.start("first", "--core", "70", "--gpu", shown, *SLEEPS)
     refused = vcuda.run("--core", "40", "--gpu", "0", "--", "true")
     assert (refused.rc, refused.stdout) == (1, "")
     (line,) = refused.stderr.splitlines()

@@ -15,6 +15,7 @@ from vcuda_hook import cli
 from vcuda_oci import claim, grant, pages, pages_read
 from vcuda_oci.allocation import Allocation, GpuShare
 from vcuda_oci.claim import Rules, limits_page
+from vcuda_oci.gpu import Gpu
 from vcuda_oci.host import Host
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.request import Request
@@ -233,6 +234,21 @@ def test_of_several_gpus_the_one_that_is_named_changes(node: Node, capsys: Any) 
     assert node.vcuda("limit", "box", "--core", "40", "--memory", "2GiB", "--gpu", "1") == 0
     assert node.share("box", 0) == GpuShare("GPU-1", 2 * GIB, 40)
     assert node.share("box", 1) == GpuShare("GPU-0", 8 * GIB, 60)
+
+
+def test_the_beginning_of_a_uuid_names_the_share_that_changes(
+    node: Node, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    uuids = ("GPU-5a01", "GPU-5b02")
+    named = [Gpu(uuid, at, at, 16 * GIB, "Soft") for at, uuid in enumerate(uuids)]
+    monkeypatch.setattr(grant, "host_of", lambda settings: Host("", "600.1", "/usr/lib", named))
+    node.holds("box", *(GpuShare(uuid, GIB, 50) for uuid in uuids))
+    assert node.vcuda("limit", "box", "--core", "60", "--gpu", "GPU-5b") == 0
+    assert [node.share("box", at).core_percent for at in (0, 1)] == [50, 60]
+    assert node.vcuda("limit", "box", "--core", "60", "--gpu", "GPU-5") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: box: 'GPU-5' begins the UUIDs of 2 of its GPUs; say --gpu GPU-5a01 or GPU-5b02\n"
+    )
 
 
 def test_a_named_slice_changes_as_containers_do(node: Node) -> None:

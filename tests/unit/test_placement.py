@@ -233,6 +233,43 @@ def test_a_choice_is_as_expected(
     assert found == shares
 
 
+NAMED = [Gpu(f"GPU-{uuid}", at, at, 16 * GIB, "Soft") for at, uuid in enumerate(("5f1c", "5f2c"))]
+NAMED += [Gpu("MIG-77aa", 2, 2, 4 * GIB, "Soft", parent="GPU-9d00", mig=[1, 0, 0])]
+
+
+@pytest.mark.parametrize(
+    ("name", "uuid"),
+    [
+        *(("GPU-5f2", "GPU-5f2c"), ("GPU-5f1c", "GPU-5f1c"), ("MIG-7", "MIG-77aa")),
+        ("GPU-9", "MIG-77aa"),  # its only MIG device
+    ],
+)
+def test_the_beginning_of_one_uuid_names_its_gpu(name: str, uuid: str) -> None:
+    answer = choose(NAMED, [], Request(30, GIB, (name,)), "binpack")
+    assert isinstance(answer, Chosen)
+    assert [share.uuid for share in answer.shares] == [uuid]
+
+
+def test_uuid_that_begins_another_one_names_its_own_gpu() -> None:
+    answer = choose(gpus(*[16] * 11), [], Request(30, GIB, ("GPU-1",)), "binpack")
+    assert isinstance(answer, Chosen)
+    assert [share.uuid for share in answer.shares] == ["GPU-1"]
+
+
+def test_beginning_of_several_uuids_is_refused_with_the_gpus_that_it_may_name() -> None:
+    answer = choose(NAMED, [], Request(30, GIB, ("GPU-5f",)), "binpack")
+    assert isinstance(answer, Refused)
+    assert f"{answer.reason}; {answer.mend}" == (
+        "'GPU-5f' begins the UUIDs of 2 GPUs: 0 (GPU-5f1c), 1 (GPU-5f2c); "
+        "name one by index, or by more of its UUID"
+    )
+
+
+@pytest.mark.parametrize("name", ["GPU-", "5f1c", "GPU-5f3", "GPU-5F1C"])
+def test_what_begins_no_uuid_names_no_gpu(name: str) -> None:
+    assert reason(NAMED, [], Request(30, GIB, (name,))).startswith(f"no GPU '{name}' here;")
+
+
 def test_a_requests_own_word_on_placement_comes_before_the_settings() -> None:
     taken = [GpuShare("GPU-0", GIB, 10)]
     for own, setting, uuid in [("spread", "binpack", "GPU-1"), ("binpack", "spread", "GPU-0")]:

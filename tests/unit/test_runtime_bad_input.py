@@ -76,8 +76,7 @@ BAD_INPUT: list[tuple[str, Any, Prepare, str]] = [
         "an unknown GPU",
         by_env("VCUDA_CORE=30", "VCUDA_GPU=7"),
         nothing,
-        "placement: no GPU '7' here; there is 0 (GPU-0), 1 (GPU-1); "
-        "name one by index or whole UUID",
+        "placement: no GPU '7' here; there is 0 (GPU-0), 1 (GPU-1); name one by index or UUID",
     ),
     (
         "an unknown key in config.toml",
