@@ -161,18 +161,23 @@ vcuda_unbind (uint64_t key, const struct vcuda_place *place, struct vcuda_bindin
     }
 }
 
+struct vcuda_binding *
+vcuda_new_binding (const struct vcuda_place *place, struct vcuda_block *block)
+{
+  struct vcuda_binding *binding = malloc (sizeof *binding);
+  if (binding)
+    *binding = (struct vcuda_binding){ .place = *place, .block = block };
+  return binding;
+}
+
 void
-vcuda_bind (uint64_t key, CUcontext context, const struct vcuda_place *place,
-            struct vcuda_block *block, struct vcuda_binding **list)
+vcuda_bind (uint64_t key, CUcontext context, struct vcuda_binding *binding,
+            struct vcuda_binding **list)
 {
   struct vcuda_holder *holder = find_or_make_holder (key, context);
-  struct vcuda_binding *binding = holder ? malloc (sizeof *binding) : NULL;
-  if (!binding)
-    return; /* the charge stays until the process ends */
-  *binding = (struct vcuda_binding){ .place = *place, .block = block };
-  struct vcuda_binding **node = tsearch (binding, &holder->bindings, by_place);
+  struct vcuda_binding **node = holder ? tsearch (binding, &holder->bindings, by_place) : NULL;
   if (!node)
-    free (binding);
+    free (binding); /* the charge stays until the process ends */
   else if (*node != binding)
     {
       (*node)->next = *list;

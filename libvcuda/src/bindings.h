@@ -31,12 +31,17 @@ struct vcuda_binding
   struct vcuda_binding *next; /* while it is on a list */
 };
 
-/* All but vcuda_bindings_take and vcuda_bindings_taken need the lock of blocks.
+/* A binding of BLOCK, which is in use for it, at PLACE. NULL, without host memory for it: the block
+   stays charged until the process ends.  */
+struct vcuda_binding *vcuda_new_binding (const struct vcuda_place *place,
+                                         struct vcuda_block *block);
 
-   Binds BLOCK, which is in use for it, at PLACE in the holder of KEY. What was at the same place is
-   added to LIST; what lies there in part, or is smaller, stays.  */
-void vcuda_bind (uint64_t key, CUcontext context, const struct vcuda_place *place,
-                 struct vcuda_block *block, struct vcuda_binding **list);
+/* All that follow, but vcuda_bindings_take and vcuda_bindings_taken, need the lock of blocks.
+
+   Enters BINDING in the holder of KEY. What was at the same place is added to LIST; what lies there
+   in part, or is smaller, stays.  */
+void vcuda_bind (uint64_t key, CUcontext context, struct vcuda_binding *binding,
+                 struct vcuda_binding **list);
 
 /* Adds all that lies within PLACE to LIST.  */
 void vcuda_unbind (uint64_t key, const struct vcuda_place *place, struct vcuda_binding **list);

@@ -30,51 +30,95 @@ vcuda_cuMulticastCreate (CUmemGenericAllocationHandle *object,
   WITH_LOCK (real.cuMulticastCreate (object, properties), vcuda_block_enter (*object));
 }
 
-/* What had the place is no longer bound there: the driver accepts a place once.  */
+/* Adds BLOCK, which is in use for it, to the bindings of LIST.  */
 static void
-bind_to_object (CUmemGenericAllocationHandle object, size_t offset, size_t bytes,
-                struct vcuda_block *block)
+add_binding (struct vcuda_binding **list, struct vcuda_block *block, size_t offset, size_t bytes)
 {
-  struct vcuda_binding *ended = NULL;
   struct vcuda_place place = { .kind = VCUDA_MULTICAST,
                                .gpu = vcuda_block_gpu (block),
                                .offset = { offset },
                                .extent = { bytes, 1, 1 } };
-  vcuda_bind (object, NULL, &place, block, &ended);
-  vcuda_bindings_end_list (ended);
+  struct vcuda_binding *binding = vcuda_new_binding (&place, block);
+  if (!binding)
+    return;
+  binding->next = *list;
+  *list = binding;
 }
 
-static void
-bind_handle (CUmemGenericAllocationHandle object, size_t offset,
-             CUmemGenericAllocationHandle memory, size_t bytes)
+static struct vcuda_binding *
+of_handle (size_t offset, CUmemGenericAllocationHandle memory, size_t bytes)
 {
+  struct vcuda_binding *list = NULL;
   struct vcuda_block *block = vcuda_block_use (memory);
   if (block)
-    bind_to_object (object, offset, bytes, block);
+    add_binding (&list, block, offset, bytes);
+  return list;
 }
 
-/* Walks from one mapping to the next. Memory of pools has no mapping here: it is charged with its
-   pool.  */
-static void
-bind_address (CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr start, size_t bytes)
+/* From one mapping to the next. Memory of pools is none: it is charged with its pool.  */
+static struct vcuda_binding *
+of_addresses (size_t offset, CUdeviceptr start, size_t bytes)
 {
+  struct vcuda_binding *list = NULL;
   CUdeviceptr at = start, end;
   struct vcuda_block *block;
   while (at - start < bytes && (block = vcuda_block_use_at (at, &end)))
     {
       size_t here = end - at < bytes - (at - start) ? end - at : bytes - (at - start);
-      bind_to_object (object, offset + (at - start), here, block);
+      add_binding (&list, block, offset + (at - start), here);
       at = end;
     }
+  return list;
 }
+
+/* What was bound at a place before is not bound there now: the driver accepts a place once.  */
+static void
+bind (CUmemGenericAllocationHandle object, struct vcuda_binding *list)
+{
+  struct vcuda_binding *ended = NULL;
+  while (list)
+    {
+      struct vcuda_binding *binding = list;
+      list = binding->next;
+      vcuda_bind (object, NULL, binding, &ended);
+    }
+  vcuda_bindings_end_list (ended);
+}
+
+/* The body of a call that binds what BINDINGS finds to OBJECT. The driver waits in CALL until all
+   devices are added to the object, so the lock is not held meanwhile; the memory and the object are
+   in use already.  */
+#define BIND(object, bindings, call)                                                               \
+  do                                                                                               \
+    {                                                                                              \
+      if (vcuda_thread ()->in_driver)                                                              \
+        return call;                                                                               \
+      if (!vcuda_ready ())                                                                         \
+        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      vcuda_blocks_lock ();                                                                        \
+      struct vcuda_block *used = vcuda_block_use (object);                                         \
+      struct vcuda_binding *list = bindings;                                                       \
+      vcuda_blocks_unlock ();                                                                      \
+      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      vcuda_blocks_lock ();                                                                        \
+      if (rc == CUDA_SUCCESS)                                                                      \
+        bind (object, list);                                                                       \
+      else                                                                                         \
+        vcuda_bindings_end_list (list);                                                            \
+      if (used)                                                                                    \
+        vcuda_block_unuse (used);                                                                  \
+      vcuda_blocks_unlock ();                                                                      \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
 
 CUresult
 vcuda_cuMulticastBindMem (CUmemGenericAllocationHandle object, size_t offset,
                           CUmemGenericAllocationHandle memory, size_t from, size_t bytes,
                           unsigned long long flags)
 {
-  WITH_LOCK (real.cuMulticastBindMem (object, offset, memory, from, bytes, flags),
-             bind_handle (object, offset, memory, bytes));
+  BIND (object, of_handle (offset, memory, bytes),
+        real.cuMulticastBindMem (object, offset, memory, from, bytes, flags));
 }
 
 CUresult
@@ -82,24 +126,24 @@ vcuda_cuMulticastBindMem_v2 (CUmemGenericAllocationHandle object, CUdevice devic
                              CUmemGenericAllocationHandle memory, size_t from, size_t bytes,
                              unsigned long long flags)
 {
-  WITH_LOCK (real.cuMulticastBindMem_v2 (object, device, offset, memory, from, bytes, flags),
-             bind_handle (object, offset, memory, bytes));
+  BIND (object, of_handle (offset, memory, bytes),
+        real.cuMulticastBindMem_v2 (object, device, offset, memory, from, bytes, flags));
 }
 
 CUresult
 vcuda_cuMulticastBindAddr (CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr start,
                            size_t bytes, unsigned long long flags)
 {
-  WITH_LOCK (real.cuMulticastBindAddr (object, offset, start, bytes, flags),
-             bind_address (object, offset, start, bytes));
+  BIND (object, of_addresses (offset, start, bytes),
+        real.cuMulticastBindAddr (object, offset, start, bytes, flags));
 }
 
 CUresult
 vcuda_cuMulticastBindAddr_v2 (CUmemGenericAllocationHandle object, CUdevice device, size_t offset,
                               CUdeviceptr start, size_t bytes, unsigned long long flags)
 {
-  WITH_LOCK (real.cuMulticastBindAddr_v2 (object, device, offset, start, bytes, flags),
-             bind_address (object, offset, start, bytes));
+  BIND (object, of_addresses (offset, start, bytes),
+        real.cuMulticastBindAddr_v2 (object, device, offset, start, bytes, flags));
 }
 
 static void

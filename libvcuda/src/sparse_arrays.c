@@ -145,8 +145,9 @@ map_arrays (const CUarrayMapInfo *list, unsigned int count, CUstream stream)
       if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP)
         {
           struct vcuda_block *block = vcuda_block_use (list[i].memHandle.memHandle);
-          if (block)
-            vcuda_bind (key_of (&list[i]), context, &place, block, &ended);
+          struct vcuda_binding *binding = block ? vcuda_new_binding (&place, block) : NULL;
+          if (binding)
+            vcuda_bind (key_of (&list[i]), context, binding, &ended);
         }
       else
         vcuda_unbind (key_of (&list[i]), &place, &ended);

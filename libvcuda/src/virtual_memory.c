@@ -276,13 +276,24 @@ vcuda_cuMemMap (CUdeviceptr start, size_t bytes, size_t offset, CUmemGenericAllo
   if (!mapping)
     return CUDA_ERROR_OUT_OF_MEMORY;
   vcuda_lock (&mutex);
+  struct vcuda_block *block = find (handle);
+  /* The driver waits until all devices are added to a multicast object, so no lock is held.  */
+  bool may_wait = block && block->gpu < 0;
+  if (may_wait)
+    {
+      block->uses++;
+      vcuda_unlock (&mutex);
+    }
   CUresult rc = VCUDA_WITHIN (real.cuMemMap (start, bytes, offset, handle, flags));
-  struct vcuda_block *block = rc == CUDA_SUCCESS ? find (handle) : NULL;
+  if (may_wait)
+    vcuda_lock (&mutex);
   *mapping = (struct mapping){ start, bytes, block };
-  if (block)
+  if (rc == CUDA_SUCCESS && block)
     remember (mapping);
   else
     free (mapping);
+  if (may_wait)
+    vcuda_block_unuse (block);
   vcuda_unlock (&mutex);
   return rc;
 }

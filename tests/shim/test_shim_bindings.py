@@ -81,3 +81,50 @@ def test_memory_that_is_mapped_or_bound_ends_with_a_killed_process(container, cl
         holder.kill()
         holder.communicate()
     assert container.json(*look) == {"start": NOTHING}
+
+
+WAITS_FOR_ITS_TEAM = """
+import json, threading, time
+from cuda.bindings import driver as cu
+def must(answer):
+    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+must(cu.cuInit(0))
+must(cu.cuCtxSetCurrent(must(cu.cuDevicePrimaryCtxRetain(0))))
+SIZE = 400 << 20
+def create():
+    wanted = cu.CUmemAllocationProp()
+    wanted.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    wanted.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    return must(cu.cuMemCreate(SIZE, wanted, 0))
+def reserve():
+    return int(must(cu.cuMemAddressReserve(SIZE, 0, 0, 0)))
+team = cu.CUmulticastObjectProp()
+team.numDevices, team.size = 2, SIZE
+object, memory, place = must(cu.cuMulticastCreate(team)), create(), reserve()
+must(cu.cuMulticastAddDevice(object, 0))
+def bind_memory():
+    must(cu.cuMulticastBindMem(object, 0, memory, 0, SIZE, 0))
+def bind_address():
+    must(cu.cuMulticastBindAddr(object, 0, source, SIZE, 0))
+def map_object():
+    must(cu.cuMemMap(place, SIZE, 0, object, 0))
+source = reserve()
+must(cu.cuMemMap(source, SIZE, 0, memory, 0))
+waiting = threading.Thread(target=globals()[WAY])
+waiting.start()
+time.sleep(0.2)
+other = create()
+must(cu.cuMemRelease(other))
+must(cu.cuMulticastAddDevice(object, 1))
+waiting.join()
+must(cu.cuMemUnmap(source, SIZE))
+must(cu.cuMemRelease(memory))
+print(json.dumps(must(cu.cuMemGetInfo())[0]))
+"""
+
+
+@pytest.mark.parametrize("way", ["bind_memory", "bind_address", "map_object"])
+def test_memory_is_made_while_another_thread_waits_for_a_multicast_team(container, way):
+    code = WAITS_FOR_ITS_TEAM.replace("WAY", repr(way))
+    assert container.python(code) == (GIB if way == "map_object" else PIECE[0])
