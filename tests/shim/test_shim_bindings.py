@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from shim.cuda_program import START
 from shim.guest import GIB, MIB, Guest, share
 from shim.virtual_time import together
 
@@ -83,14 +84,10 @@ def test_memory_that_is_mapped_or_bound_ends_with_a_killed_process(container, cl
     assert container.json(*look) == {"start": NOTHING}
 
 
-WAITS_FOR_ITS_TEAM = """
-import json, threading, time
-from cuda.bindings import driver as cu
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-must(cu.cuInit(0))
-must(cu.cuCtxSetCurrent(must(cu.cuDevicePrimaryCtxRetain(0))))
+WAITS_FOR_ITS_TEAM = (
+    START
+    + """
+import threading, time
 SIZE = 400 << 20
 def create():
     wanted = cu.CUmemAllocationProp()
@@ -122,6 +119,7 @@ must(cu.cuMemUnmap(source, SIZE))
 must(cu.cuMemRelease(memory))
 print(json.dumps(must(cu.cuMemGetInfo())[0]))
 """
+)
 
 
 @pytest.mark.parametrize("way", ["bind_memory", "bind_address", "map_object"])

@@ -7,21 +7,17 @@ import subprocess
 
 import pytest
 
+from shim.cuda_program import START
 from shim.guest import GIB, PYTHON, share
 
 # One thread captures in MODE and launches nothing outside of its capture; another makes one kind of
 # call meanwhile. Printed is what each call and the end of the capture answered.
-PROGRAM = """
-import json, sys, threading
-from cuda.bindings import driver as cu
+PROGRAM = (
+    START
+    + """
+import threading
 modes = cu.CUstreamCaptureMode
 mode = getattr(modes, "CU_STREAM_CAPTURE_MODE_" + sys.argv[1])
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-must(cu.cuInit(0))
-context = must(cu.cuDevicePrimaryCtxRetain(must(cu.cuDeviceGet(0))))
-must(cu.cuCtxSetCurrent(context))
 ptx = b'''//softgpu entry=work time_ns=100000
 .version 8.0
 .target sm_80
@@ -92,6 +88,7 @@ for name, call in calls.items():
     must(cu.cuCtxSynchronize())
 print(json.dumps(found))
 """
+)
 
 
 @pytest.mark.parametrize("thread", ["another", "the same"])

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from shim.cuda_program import CALLS, START
 from shim.guest import BUILD, GIB, MIB, PYTHON, WORKLOAD, share
 from shim.virtual_time import together
 from vcuda_oci import pages
@@ -88,16 +89,10 @@ def test_utilisation_is_of_the_share_and_falls_to_zero_when_idle(host, new_guest
 
 
 def test_cuda_bindings_launch_copy_and_time_through_the_shim(host, new_guest, tmp_path):
-    code = """
-import ctypes, json, sys
-from cuda.bindings import driver as cu
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-must(cu.cuInit(0))
-device = must(cu.cuDeviceGet(0))
-context = must(cu.cuDevicePrimaryCtxRetain(device))
-must(cu.cuCtxSetCurrent(context))
+    code = (
+        START
+        + """
+import ctypes
 data = bytes(range(256)) * 16
 memory = must(cu.cuMemAlloc(len(data)))
 back = bytearray(len(data))
@@ -118,6 +113,7 @@ must(cu.cuEventRecord(end, 0))
 must(cu.cuCtxSynchronize())
 print(json.dumps([bytes(back) == data, must(cu.cuEventElapsedTime(start, end))]))
 """
+    )
     guest = new_guest(share(host.uuids[0], GIB, 30))
     ((copied, took_ms),) = together(tmp_path, (guest, [PYTHON, "-c", code]))
     assert copied
@@ -161,13 +157,10 @@ print(json.dumps([gpu.memory_total, gpu.memory_used, held]))
 
 
 def test_two_gpus_in_another_order_keep_their_own_slices_in_cuda_and_nvml(host, new_guest):
-    code = """
-import json, os
-from cuda.bindings import driver as cu
+    code = (
+        CALLS
+        + """
 import pynvml as nv
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
 must(cu.cuInit(0))
 nv.nvmlInit()
 seen = []
@@ -190,6 +183,7 @@ for ordinal in (0, 1, 0):
     seen.append(must(cu.cuMemGetInfo())[1])
 print(json.dumps(seen))
 """
+    )
     first, second = host.uuids
     guest = new_guest(share(second, 2 * GIB), share(first, GIB))
 

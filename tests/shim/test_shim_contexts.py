@@ -12,6 +12,7 @@ import time
 import pytest
 
 from shim.conftest import LIBRARIES
+from shim.cuda_program import CALLS
 from shim.guest import GIB, MIB, PYTHON, share
 from shim.test_shim_memory import PRELUDE
 from vcuda_oci import pages_read
@@ -19,14 +20,7 @@ from vcuda_oci import pages_read
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
 CONTEXT = 300 * MIB
 
-CALLS = """
-import json, os, sys
-from cuda.bindings import driver as cu
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-must(cu.cuInit(0))
-"""
+INITIALISED = CALLS + "must(cu.cuInit(0))\n"
 
 
 def by_process(guest) -> dict[int, tuple[list[int], list[int]]]:
@@ -92,7 +86,7 @@ def test_any_calls_leave_contexts_and_bytes_equal_to_the_drivers_own_account(
 
 def test_a_context_that_does_not_fit_into_the_slice_is_not_created(host, new_guest):
     code = (
-        CALLS
+        INITIALISED
         + """
 answers = [cu.cuCtxCreate(None, 0, 0) for _ in range(4)]
 free, total = must(cu.cuMemGetInfo())
@@ -115,7 +109,7 @@ print(json.dumps(seen))
 
 def test_contexts_are_counted_where_they_are_not_charged(host, new_guest):
     code = (
-        CALLS
+        INITIALISED
         + """
 contexts = [must(cu.cuCtxCreate(None, 0, 0)) for _ in range(2)]
 for _ in range(3):
@@ -150,7 +144,7 @@ def test_the_drivers_refusal_gives_the_charge_back(new_host, new_guest):
     host = new_host("--context-memory", "9GiB")
     guest = new_guest(share(host.uuids[0], 12 * GIB, context_bytes=2 * GIB), on=host)
     code = (
-        CALLS
+        INITIALISED
         + """
 context = must(cu.cuCtxCreate(None, 0, 0))
 answers = [cu.cuCtxCreate(None, 0, 0)[0].name, cu.cuDevicePrimaryCtxRetain(0)[0].name]
@@ -167,7 +161,7 @@ sys.stdin.readline()
 
 def test_a_program_that_closes_every_descriptor_keeps_its_contexts_counted(host, new_guest):
     code = (
-        CALLS
+        INITIALISED
         + """
 must(cu.cuDevicePrimaryCtxRetain(0)), must(cu.cuCtxCreate(None, 0, 0))
 os.closerange(400, 1024)
@@ -192,7 +186,7 @@ sys.stdin.readline()
 
 def test_many_contexts_are_told_as_255_and_charged_each(host, new_guest):
     code = (
-        CALLS
+        INITIALISED
         + """
 for _ in range(300):
     must(cu.cuCtxCreate(None, 0, 0)), must(cu.cuCtxPopCurrent())
@@ -227,8 +221,8 @@ def test_a_forked_child_has_no_context_of_its_parents_and_waits_for_none(host, n
 
 
 def test_a_killed_processs_contexts_are_cleared_by_whoever_looks_next(host, new_guest):
-    hold = CALLS + "must(cu.cuCtxCreate(None, 0, 0)); print(1, flush=True); sys.stdin.read()"
-    look = CALLS + (
+    hold = INITIALISED + "must(cu.cuCtxCreate(None, 0, 0)); print(1, flush=True); sys.stdin.read()"
+    look = INITIALISED + (
         "must(cu.cuCtxCreate(None, 0, 0)); print(1, flush=True); sys.stdin.readline()\n"
         "print(json.dumps(must(cu.cuMemGetInfo())[0]), flush=True); sys.stdin.readline()"
     )

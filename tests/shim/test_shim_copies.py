@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from shim.conftest import CLIENTS
+from shim.cuda_program import CALLS
 from shim.guest import GIB, MIB, PYTHON, TOP, share
 from shim.virtual_time import Clock, answer, together
 from vcuda_oci import pages, pages_read
@@ -104,12 +105,10 @@ def test_where_copies_are_not_metered_they_are_neither_paced_nor_charged(
     assert (usage.busy_ns, usage.launches, usage.throttled_ns) == (0, 0, 0)
 
 
-PRELUDE = """
-import json, ctypes
-from cuda.bindings import driver as cu
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
+PRELUDE = (
+    CALLS
+    + """
+import ctypes
 def use(ordinal):
     context = must(cu.cuDevicePrimaryCtxRetain(must(cu.cuDeviceGet(ordinal))))
     must(cu.cuCtxSetCurrent(context))
@@ -117,6 +116,7 @@ def use(ordinal):
 must(cu.cuInit(0))
 SIZE = 1 << 20
 """
+)
 COPIES_ACROSS = """
 contexts = [use(0), use(1)]
 there = must(cu.cuMemAlloc(SIZE))

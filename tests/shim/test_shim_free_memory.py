@@ -11,17 +11,13 @@ import json
 
 import pytest
 
+from shim.cuda_program import CALLS, START
 from shim.guest import GIB, PYTHON, WORKLOAD, share
 
 MOST_STALE = 63
-PROGRAM = """
-import json, sys
-from cuda.bindings import driver as cu
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-must(cu.cuInit(0))
-must(cu.cuCtxSetCurrent(must(cu.cuDevicePrimaryCtxRetain(must(cu.cuDeviceGet(0))))))
+PROGRAM = (
+    START
+    + """
 def ask(times):
     return [must(cu.cuMemGetInfo())[0] for _ in range(times)]
 before = ask(%d)
@@ -30,6 +26,7 @@ sys.stdin.readline()
 %s
 print(json.dumps(ask(%d)), flush=True)
 """
+)
 
 
 @pytest.fixture
@@ -96,12 +93,9 @@ ask = lambda times: [seen[0], seen[-1], *left(times)]
     assert answers(two[0], two[1], 10 * GIB, between=between) == (12 * GIB, after)
 
 
-BURST = """
-import json, sys
-from cuda.bindings import driver as cu
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
+BURST = (
+    CALLS
+    + """
 def ask(times=64):
     return [must(cu.cuMemGetInfo()) for _ in range(times)][-1]
 must(cu.cuInit(0))
@@ -109,6 +103,7 @@ contexts = [must(cu.cuDevicePrimaryCtxRetain(must(cu.cuDeviceGet(gpu)))) for gpu
 must(cu.cuCtxSetCurrent(contexts[0]))
 seen = [ask()]
 """
+)
 
 
 def test_a_new_limit_is_seen_at_once_by_a_program_that_asks_all_the_time(host, new_guest):

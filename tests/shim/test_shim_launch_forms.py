@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shim.cuda_program import START
 from shim.guest import GIB, PYTHON, share
 from shim.virtual_time import together
 
@@ -14,14 +15,10 @@ LAUNCHES = {
     "cuLaunchKernelEx": "cu.cuLaunchKernelEx(config, work, 0, 0)",
     "cuLaunchCooperativeKernel": "cu.cuLaunchCooperativeKernel(work, 1, 1, 1, 1, 1, 1, 0, 0, 0)",
 }
-PROGRAM = """
-import json, time
-from cuda.bindings import driver as cu
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-must(cu.cuInit(0))
-must(cu.cuCtxSetCurrent(must(cu.cuDevicePrimaryCtxRetain(must(cu.cuDeviceGet(0))))))
+PROGRAM = (
+    START
+    + """
+import time
 ptx = b'''//softgpu entry=work time_ns=%d000000
 .version 8.0
 .target sm_80
@@ -39,6 +36,7 @@ while time.monotonic() - began < %s:
     launches += 1
 print(json.dumps(launches * %d / 1e3 / (time.monotonic() - began)))
 """
+)
 
 
 @pytest.mark.parametrize("name", LAUNCHES)

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from shim.cuda_program import CALLS
 from shim.guest import BUILD, GIB, MIB, NVIDIA_SMI, SHIM, WORKLOAD, Guest, share
 from vcuda_oci import pages
 
@@ -174,9 +175,10 @@ def test_a_page_of_the_first_host_of_this_version_serves_this_shim(host, new_gue
 
 # Opens the libraries of the folder, the large ones first, until the loader has no static TLS for
 # either. Only then is libcuda opened, by cuInit.
-WITHOUT_STATIC_TLS = """
-import ctypes, glob, json, sys, threading
-from cuda.bindings import driver as cu
+WITHOUT_STATIC_TLS = (
+    CALLS
+    + """
+import ctypes, glob, threading
 refused = []
 for size in ("256", "8"):
     for path in glob.glob(f"{sys.argv[1]}/{size}-*"):
@@ -187,9 +189,6 @@ for size in ("256", "8"):
             refused.append(size)
             break
 assert refused == ["256", "8"], refused
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
 must(cu.cuInit(0))
 device = must(cu.cuDeviceGet(0))
 context = must(cu.cuDevicePrimaryCtxRetain(device))
@@ -204,6 +203,7 @@ for _ in range(2):
     thread.join()
 print(json.dumps([answers, must(cu.cuMemGetInfo())[0]]))
 """
+)
 
 
 def test_the_limit_holds_where_other_libraries_used_up_static_tls(host, new_guest, tmp_path):

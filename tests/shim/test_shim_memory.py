@@ -9,20 +9,14 @@ import time
 
 import pytest
 
+from shim.cuda_program import START
 from shim.guest import GIB, MIB, PYTHON, share
 from vcuda_oci import pages, pages_read
 
 # How cuda-bindings asks for memory in each way that is charged, and gives it back.
-PRELUDE = """
-import json, sys
-from cuda.bindings import driver as cu
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-must(cu.cuInit(0))
-device = must(cu.cuDeviceGet(0))
-context = must(cu.cuDevicePrimaryCtxRetain(device))
-must(cu.cuCtxSetCurrent(context))
+PRELUDE = (
+    START
+    + """
 def pool():
     return must(cu.cuDeviceGetDefaultMemPool(device))
 attach = cu.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL
@@ -40,6 +34,7 @@ FREE = {
 def free_now():
     return must(cu.cuMemGetInfo())[0]
 """
+)
 
 WAYS = [
     "cuMemAlloc",

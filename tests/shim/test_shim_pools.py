@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from shim.cuda_program import START
 from shim.guest import GIB, MIB, PYTHON, share
 
-PRELUDE = """
-import json, sys
-from cuda.bindings import driver as cu
+PRELUDE = (
+    START
+    + """
 MIB = 1 << 20
 A = cu.CUmemPool_attribute
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-must(cu.cuInit(0))
-device = must(cu.cuDeviceGet(0))
-context = must(cu.cuDevicePrimaryCtxRetain(device))
-must(cu.cuCtxSetCurrent(context))
 def free_now():
     return must(cu.cuMemGetInfo())[0] // MIB
 def keep_all(pool):
@@ -37,6 +31,7 @@ def free(*pointers):
     for pointer in pointers:
         must(cu.cuMemFreeAsync(pointer, 0))
 """
+)
 FULL = "CUDA_ERROR_OUT_OF_MEMORY"
 OK = "CUDA_SUCCESS"
 

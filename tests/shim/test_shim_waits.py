@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shim.cuda_program import START
 from shim.guest import GIB, PYTHON, share
 from shim.virtual_time import together
 
@@ -37,14 +38,10 @@ def test_a_rare_long_kernel_is_paid_beside_copies_that_take_no_time(
     assert worked / 40 == pytest.approx(0.30, abs=0.02)
 
 
-PROGRAM = """
-import ctypes, json, sys
-from cuda.bindings import driver as cu
-def must(answer):
-    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-must(cu.cuInit(0))
-must(cu.cuCtxSetCurrent(must(cu.cuDevicePrimaryCtxRetain(must(cu.cuDeviceGet(0))))))
+PROGRAM = (
+    START
+    + """
+import ctypes
 ptx = b'''//softgpu entry=spin time_ns=param:0
 .version 8.0
 .target sm_80
@@ -56,6 +53,7 @@ def launch(nanoseconds):
     parameters = ((nanoseconds,), (ctypes.c_uint64,))
     must(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, 0, parameters, 0))
 """
+)
 
 
 def test_a_wait_for_another_processs_event_costs_no_share(host, new_guest):
