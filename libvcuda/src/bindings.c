@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare.h"
 #include "virtual_memory.h"
 
 struct vcuda_holder
@@ -27,9 +28,8 @@ static unsigned holder_count;
 static int
 by_key (const void *one, const void *other)
 {
-  uint64_t left = ((const struct vcuda_holder *) one)->key;
-  uint64_t right = ((const struct vcuda_holder *) other)->key;
-  return (left > right) - (left < right);
+  return vcuda_compare (((const struct vcuda_holder *) one)->key,
+                        ((const struct vcuda_holder *) other)->key);
 }
 
 static int

@@ -40,10 +40,7 @@ context_gone (CUcontext context, bool with_pools)
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \
     struct vcuda_charge charge;                                                                    \
-    if (vcuda_thread ()->in_driver)                                                                \
-      return real.name arguments;                                                                  \
-    if (!vcuda_ready ())                                                                           \
-      return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
+    VCUDA_PASS_ON (real.name arguments);                                                           \
     CUresult rc = vcuda_context_begin (&charge, device);                                           \
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
@@ -70,10 +67,7 @@ CREATE (cuCtxCreate_v4,
   do                                                                                               \
     {                                                                                              \
       struct vcuda_allocation gone;                                                                \
-      if (vcuda_thread ()->in_driver)                                                              \
-        return call;                                                                               \
-      if (!vcuda_ready ())                                                                         \
-        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      VCUDA_PASS_ON (call);                                                                        \
       vcuda_meter_settle (context);                                                                \
       bool known = vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &gone);                     \
       CUresult rc = VCUDA_WITHIN (call);                                                           \

@@ -68,10 +68,7 @@ vcuda_cuGraphUpload_ptsz (CUgraphExec exec, CUstream stream)
 CUresult
 vcuda_cuGraphExecDestroy (CUgraphExec exec)
 {
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  if (vcuda_thread ()->in_driver)
-    return real.cuGraphExecDestroy (exec);
+  VCUDA_PASS_ON (real.cuGraphExecDestroy (exec));
   /* Forgotten first: after the call another thread may be given the same handle.  */
   vcuda_graph_memory_destroyed (exec);
   CUresult rc = VCUDA_WITHIN (real.cuGraphExecDestroy (exec));

@@ -138,10 +138,7 @@ vcuda_cuGraphLaunch_ptsz (CUgraphExec graph, CUstream stream)
 #define WAIT(call)                                                                                 \
   do                                                                                               \
     {                                                                                              \
-      if (!vcuda_ready ())                                                                         \
-        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-      if (vcuda_thread ()->in_driver)                                                              \
-        return call;                                                                               \
+      VCUDA_PASS_ON (call);                                                                        \
       uint64_t began = vcuda_wait_begin ();                                                        \
       CUresult rc = VCUDA_WITHIN (call);                                                           \
       vcuda_wait_end (began);                                                                      \

@@ -64,20 +64,14 @@ entered (CUlibrary library, const struct vcuda_charge *charge, CUresult rc)
 CUresult
 vcuda_cuLibraryGetModule (CUmodule *module, CUlibrary library)
 {
-  if (vcuda_thread ()->in_driver)
-    return real.cuLibraryGetModule (module, library);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuLibraryGetModule (module, library));
   return LOOK (library, real.cuLibraryGetModule (module, library));
 }
 
 CUresult
 vcuda_cuLibraryGetGlobal (CUdeviceptr *start, size_t *bytes, CUlibrary library, const char *name)
 {
-  if (vcuda_thread ()->in_driver)
-    return real.cuLibraryGetGlobal (start, bytes, library, name);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuLibraryGetGlobal (start, bytes, library, name));
   CUresult rc = LOOK (library, real.cuLibraryGetGlobal (start, bytes, library, name));
   CUdeviceptr where;
   size_t size;
@@ -91,10 +85,7 @@ CUresult
 vcuda_cuKernelGetFunction (CUfunction *function, CUkernel kernel)
 {
   CUlibrary library;
-  if (vcuda_thread ()->in_driver)
-    return real.cuKernelGetFunction (function, kernel);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuKernelGetFunction (function, kernel));
   /* Drivers before 12.5 don't tell: there what is only launched from counts where it was loaded. */
   if (real.cuKernelGetLibrary (&library, kernel) != CUDA_SUCCESS)
     return real.cuKernelGetFunction (function, kernel);

@@ -71,10 +71,7 @@ loaded (const struct vcuda_charge *charge, CUresult rc, const void *handle,
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \
     struct vcuda_charge charge;                                                                    \
-    if (vcuda_thread ()->in_driver)                                                                \
-      return real.name arguments;                                                                  \
-    if (!vcuda_ready ())                                                                           \
-      return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
+    VCUDA_PASS_ON (real.name arguments);                                                           \
     struct vcuda_image_size size = told;                                                           \
     CUresult rc = vcuda_image_reserve (&charge, size.bytes);                                       \
     if (rc != CUDA_SUCCESS)                                                                        \
@@ -108,10 +105,7 @@ LOAD (cuLibraryLoadFromFile,
 #define UNLOAD(handle, call)                                                                       \
   do                                                                                               \
     {                                                                                              \
-      if (vcuda_thread ()->in_driver)                                                              \
-        return call;                                                                               \
-      if (!vcuda_ready ())                                                                         \
-        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      VCUDA_PASS_ON (call);                                                                        \
       struct vcuda_image *image = vcuda_image_take (handle);                                       \
       CUresult rc = VCUDA_WITHIN (call);                                                           \
       if (image && rc == CUDA_SUCCESS)                                                             \
@@ -139,10 +133,7 @@ CUresult
 vcuda_cuModuleGetGlobal (CUdeviceptr_v1 *start, unsigned int *bytes, CUmodule module,
                          const char *name)
 {
-  if (vcuda_thread ()->in_driver)
-    return real.cuModuleGetGlobal (start, bytes, module, name);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuModuleGetGlobal (start, bytes, module, name));
   CUresult rc = VCUDA_WITHIN (real.cuModuleGetGlobal (start, bytes, module, name));
   CUdeviceptr_v1 where;
   unsigned int size;
@@ -155,10 +146,7 @@ vcuda_cuModuleGetGlobal (CUdeviceptr_v1 *start, unsigned int *bytes, CUmodule mo
 CUresult
 vcuda_cuModuleGetGlobal_v2 (CUdeviceptr *start, size_t *bytes, CUmodule module, const char *name)
 {
-  if (vcuda_thread ()->in_driver)
-    return real.cuModuleGetGlobal_v2 (start, bytes, module, name);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuModuleGetGlobal_v2 (start, bytes, module, name));
   CUresult rc = VCUDA_WITHIN (real.cuModuleGetGlobal_v2 (start, bytes, module, name));
   CUdeviceptr where;
   size_t size;

@@ -10,10 +10,7 @@
 #define WITH_LOCK(call, note)                                                                      \
   do                                                                                               \
     {                                                                                              \
-      if (vcuda_thread ()->in_driver)                                                              \
-        return call;                                                                               \
-      if (!vcuda_ready ())                                                                         \
-        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      VCUDA_PASS_ON (call);                                                                        \
       vcuda_blocks_lock ();                                                                        \
       CUresult rc = VCUDA_WITHIN (call);                                                           \
       if (rc == CUDA_SUCCESS)                                                                      \
@@ -91,10 +88,7 @@ bind (CUmemGenericAllocationHandle object, struct vcuda_binding *list)
 #define BIND(object, bindings, call)                                                               \
   do                                                                                               \
     {                                                                                              \
-      if (vcuda_thread ()->in_driver)                                                              \
-        return call;                                                                               \
-      if (!vcuda_ready ())                                                                         \
-        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      VCUDA_PASS_ON (call);                                                                        \
       vcuda_blocks_lock ();                                                                        \
       struct vcuda_block *used = vcuda_block_use (object);                                         \
       struct vcuda_binding *list = bindings;                                                       \

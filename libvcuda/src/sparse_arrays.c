@@ -159,10 +159,7 @@ map_arrays (const CUarrayMapInfo *list, unsigned int count, CUstream stream)
 #define MAP_ARRAYS(name, map_stream)                                                               \
   CUresult vcuda_##name (CUarrayMapInfo *list, unsigned int count, CUstream stream)                \
   {                                                                                                \
-    if (!vcuda_ready ())                                                                           \
-      return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
-    if (vcuda_thread ()->in_driver)                                                                \
-      return real.name (list, count, stream);                                                      \
+    VCUDA_PASS_ON (real.name (list, count, stream));                                               \
     vcuda_sparse_arrays_settle ();                                                                 \
     vcuda_blocks_lock ();                                                                          \
     CUresult rc = real.name (list, count, stream);                                                 \

@@ -15,6 +15,7 @@
 
 #include "bindings.h"
 #include "charge.h"
+#include "compare.h"
 #include "device.h"
 #include "inside.h"
 #include "pages.h"
@@ -43,17 +44,15 @@ static uint64_t held[VCUDA_MAX_GPUS];
 static int
 by_handle (const void *one, const void *other)
 {
-  CUmemGenericAllocationHandle left = ((const struct vcuda_block *) one)->handle;
-  CUmemGenericAllocationHandle right = ((const struct vcuda_block *) other)->handle;
-  return (left > right) - (left < right);
+  return vcuda_compare (((const struct vcuda_block *) one)->handle,
+                        ((const struct vcuda_block *) other)->handle);
 }
 
 static int
 by_start (const void *one, const void *other)
 {
-  CUdeviceptr left = ((const struct mapping *) one)->start;
-  CUdeviceptr right = ((const struct mapping *) other)->start;
-  return (left > right) - (left < right);
+  return vcuda_compare (((const struct mapping *) one)->start,
+                        ((const struct mapping *) other)->start);
 }
 
 /* Equal is each mapping that starts within RANGE.  */
@@ -199,10 +198,7 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
 CUresult
 vcuda_cuMemRelease (CUmemGenericAllocationHandle handle)
 {
-  if (vcuda_thread ()->in_driver)
-    return real.cuMemRelease (handle);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuMemRelease (handle));
   vcuda_lock (&mutex);
   CUresult rc = VCUDA_WITHIN (real.cuMemRelease (handle));
   struct vcuda_block *block = rc == CUDA_SUCCESS ? find (handle) : NULL;
@@ -219,10 +215,7 @@ CUresult
 vcuda_cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void *shareable,
                                       CUmemAllocationHandleType type)
 {
-  if (vcuda_thread ()->in_driver)
-    return real.cuMemImportFromShareableHandle (handle, shareable, type);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuMemImportFromShareableHandle (handle, shareable, type));
   vcuda_lock (&mutex);
   CUresult rc = VCUDA_WITHIN (real.cuMemImportFromShareableHandle (handle, shareable, type));
   if (rc == CUDA_SUCCESS)
@@ -234,10 +227,7 @@ vcuda_cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void
 CUresult
 vcuda_cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *address)
 {
-  if (vcuda_thread ()->in_driver)
-    return real.cuMemRetainAllocationHandle (handle, address);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuMemRetainAllocationHandle (handle, address));
   vcuda_lock (&mutex);
   CUresult rc = VCUDA_WITHIN (real.cuMemRetainAllocationHandle (handle, address));
   struct vcuda_block *block = rc == CUDA_SUCCESS ? find (*handle) : NULL;
@@ -268,10 +258,7 @@ CUresult
 vcuda_cuMemMap (CUdeviceptr start, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                 unsigned long long flags)
 {
-  if (vcuda_thread ()->in_driver)
-    return real.cuMemMap (start, bytes, offset, handle, flags);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuMemMap (start, bytes, offset, handle, flags));
   struct mapping *mapping = malloc (sizeof *mapping);
   if (!mapping)
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -301,10 +288,7 @@ vcuda_cuMemMap (CUdeviceptr start, size_t bytes, size_t offset, CUmemGenericAllo
 CUresult
 vcuda_cuMemUnmap (CUdeviceptr start, size_t bytes)
 {
-  if (vcuda_thread ()->in_driver)
-    return real.cuMemUnmap (start, bytes);
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  VCUDA_PASS_ON (real.cuMemUnmap (start, bytes));
   vcuda_lock (&mutex);
   CUresult rc = VCUDA_WITHIN (real.cuMemUnmap (start, bytes));
   /* One call may undo many mappings, and never a part of one.  */
