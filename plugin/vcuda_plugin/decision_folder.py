@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from vcuda_oci import files, names
+from vcuda_oci import decision, files, names
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,8 +35,12 @@ class DecisionFolder:
             pass
         files.replace(path, content, 0o644)
 
-    def knows(self, uid: str) -> bool:
-        return os.path.exists(f"{self.path}/{uid}{_SUFFIX}")
+    def get(self, uid: str) -> Decision | None:
+        """Return what is kept for a pod; None if there is nothing, or the file is damaged."""
+        try:
+            return decision.parse(files.read(f"{self.path}/{uid}{_SUFFIX}").decode())
+        except (OSError, ValueError):
+            return None
 
     def remove(self, uid: str) -> None:
         files.remove(f"{self.path}/{uid}{_SUFFIX}")

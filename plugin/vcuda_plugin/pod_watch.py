@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING
 
 from vcuda_oci import events, names
+from vcuda_oci.decision import Decision
 from vcuda_oci.errors import VcudaError, with_id
 from vcuda_oci.identity import pod_key
 
@@ -184,10 +185,10 @@ class PodWatch:
         self._report_unclaimed(pod, found)
         if holders in ([], [api_uid]):
             self._uids[api_uid] = found.uid
-            # Once, as the scheduler bound it: its author may rewrite the annotation for ever.
-            if not self._folder.knows(found.uid):
+            kept = self._folder.get(found.uid)
+            if kept is None:
                 self._tell_decided(found)
-            self._folder.put(found.uid, found.decision)
+            self._folder.put(found.uid, _as_bound(kept, found.decision))
         else:
             complaint = "mirrors a static pod that another pod mirrors"
         if complaint and api_uid not in self._complained:  # once, however often it is rewritten
@@ -227,6 +228,18 @@ class PodWatch:
         uid = self._uids.pop(api_uid, "")
         if uid:
             self._folder.remove(uid)
+
+
+def _as_bound(kept: Decision | None, found: Decision) -> Decision:
+    """Return the decision that was seen first, which came with the binding.
+
+    The pod's author can rewrite the annotations afterwards. The scheduler does not follow that, so
+    the container would take a GPU that the scheduler gives to another pod. Only the amounts are
+    taken from `found`: they come from the pod's resources, which do not change.
+    """
+    if kept is None:
+        return found
+    return Decision(kept.containers, kept.words, kept.init, found.amounts)
 
 
 def _essence(pod: Any) -> dict[str, Any]:

@@ -143,10 +143,15 @@ class HandoffNode:
         return line.removesuffix(allocation)
 
     def decide(self, uid: str, annotations: dict[str, str]) -> None:
-        """The scheduler decides anew; returns once the node knows."""
+        """Put these annotations in the place of those of the binding; return once the node knows.
+
+        The agent keeps what it saw first, so its record is removed.
+        """
+        path = f"{self.state_dir}/decisions/{uid}.json"
+        until(lambda: os.path.exists(path))
+        os.unlink(path)
         self.api.annotate(uid, **annotations)
         shares = json.loads(annotations["vcuda.io/placement-decision"])["containers"]
-        path = f"{self.state_dir}/decisions/{uid}.json"
 
         def is_known() -> bool:
             if not os.path.exists(path):

@@ -6,14 +6,14 @@ import os
 import shutil
 import time
 from concurrent import futures
-from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]
 
 from integration.engines.cri import Pod
 from integration.handoff_node import ASKS, HandoffNode
 from integration.kubelet import until
-from integration.watched_pods import CORE, MEMORY
+from integration.product import MEMORY_UNIT
+from integration.watched_pods import CORE, MEMORY, decided
 
 STATIC = "0123456789abcdef0123456789abcdef"
 
@@ -157,9 +157,7 @@ def test_a_container_that_is_restarted_keeps_what_it_had_whatever_is_decided_sin
     uid = handoff.schedule(container, handoff.decided(main=1))
     pod = handoff.run_pod(container, uid)
     assert handoff.seen(pod) == ["nvidia1"]
-    handoff.api.annotate(uid, **handoff.decided(main=0), **{"vcuda.io/policy": "nonsense"})
-    record = f"{handoff.state_dir}/decisions/{uid}.json"
-    until(lambda: b"nonsense" in Path(record).read_bytes())
+    handoff.decide(uid, {**handoff.decided(main=0), "vcuda.io/policy": "nonsense"})
     assert handoff.seen(pod) == ["nvidia1"]
     # Nor when the kubelet starts anew, and with it the device plugin's answers.
     handoff.kubelet.stop()
@@ -171,6 +169,23 @@ def test_a_container_that_is_restarted_keeps_what_it_had_whatever_is_decided_sin
     until(lambda: handoff.kept() == set())
     assert handoff.seen(pod) == ["nvidia1"]
     assert handoff.held() == {f"{container}.main": (1, 30, "fixed")}
+
+
+def test_author_who_rewrites_a_decision_takes_no_other_pods_gpu(
+    handoff: HandoffNode, container: str
+) -> None:
+    uid = handoff.schedule(container, handoff.decided(main=0))
+    handoff.api.annotate(uid, **handoff.decided(main=1), **{"vcuda.io/policy": "best-effort"})
+    large = {CORE: 80, MEMORY: 4}
+    share = (handoff.uuids[1], 80, ASKS[MEMORY] * MEMORY_UNIT)
+    other = handoff.api.create(f"{container}-2", {"main": large}, annotations=decided(main=share))
+    until(lambda: handoff.kept() == {uid, other})  # so the agent has seen the new annotations too
+    handoff.start(handoff.run_pod(container, uid))
+    handoff.start(handoff.run_pod(f"{container}-2", other), asks=large)
+    assert handoff.held() == {
+        f"{container}.main": (0, 30, "fixed"),
+        f"{container}-2.main": (1, 80, "fixed"),
+    }
 
 
 def test_an_engine_that_is_killed_and_back_starts_what_was_decided(

@@ -51,8 +51,29 @@ def test_each_pod_of_the_node_that_asks_has_a_record_of_what_was_decided_and_sai
     }
     later = pods.api.create("later", ASKS, annotations=decided(main=("GPU-0", 30, GIB)))
     pods.await_kept(full, plain, *more, later)
-    pods.api.annotate(later, **decided(main=("GPU-1", 30, GIB)))
-    until(lambda: pods.kept()[later]["containers"]["main"][0]["uuid"] == "GPU-1")
+
+
+def test_a_record_stays_as_bound_when_the_pods_author_rewrites_the_annotations(
+    pods: WatchedPods,
+) -> None:
+    bound = {**decided(main=("GPU-0", 30, GIB)), "vcuda.io/policy": "elastic"}
+    rewritten = {**decided(main=("GPU-1", 30, GIB)), "vcuda.io/policy": "best-effort"}
+    uid, undecided = (
+        pods.api.create(*named, annotations=said)
+        for *named, said in (("web", ASKS, bound), ("bare", ASKS, {}))
+    )
+    pods.follow()
+    first = pods.kept()
+    assert first[uid]["containers"]["main"][0]["uuid"] == "GPU-0"
+    pods.api.annotate(uid, **rewritten)
+    pods.api.annotate(undecided, **rewritten)
+    last = pods.api.create("last", ASKS)
+    pods.await_kept(uid, undecided, last)
+    assert {key: pods.kept()[key] for key in first} == first
+    # Nor does an agent that starts anew believe them.
+    pods.kill()
+    pods.follow()
+    assert {key: pods.kept()[key] for key in first} == first
 
 
 def test_a_record_goes_with_its_pod_deleted_ended_or_gone_while_nobody_looked(

@@ -37,4 +37,4 @@ def test_every_test_of_the_handoff_on_an_engine_stands_in_a_row_or_tells_of_a_se
         written = {f"{file}::{test}" for test in functions_of(path_of(file))}
         of_settings = {name for name in written if "::test_where_" in name}
         assert written - of_settings - named == set()
-    assert len(rows()) == 22
+    assert len(rows()) == 23

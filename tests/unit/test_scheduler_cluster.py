@@ -111,6 +111,14 @@ def test_a_forged_decision_takes_no_more_and_no_less_than_the_pod_asks_for() -> 
     assert free(clusters.cluster(NODE, elsewhere)) == [100, 100]
 
 
+def test_decision_that_names_another_node_counts_no_more_than_on_the_node() -> None:
+    forged = bound("forged", 60, "GPU-n-1")
+    forged["metadata"]["annotations"]["tencent.com/predicate-node"] = "other"
+    assert free(clusters.cluster(NODE, forged)) == [40, 100]
+    forged["metadata"]["annotations"]["tencent.com/predicate-node"] = "n"
+    assert free(clusters.cluster(NODE, forged)) == [100, 40]
+
+
 def test_a_binding_that_nobody_knows_the_end_of_counts_for_a_while() -> None:
     cluster = clusters.cluster(NODE)
     placed = Placed(holds=[GpuShare("GPU-n-0", GIB, 40)])

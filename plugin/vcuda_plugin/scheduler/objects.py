@@ -123,7 +123,7 @@ def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
         is_finished(pod),
         ask,
         trouble,
-        _decision(said),
+        _decision(said, str(spec.get("nodeName") or "")),
         priority_of(pod),
     )
 
@@ -156,8 +156,11 @@ def _counted(capacity: Mapping[str, Any], labels: Mapping[str, Any]) -> NodeGpus
     return NodeGpus([Gpu(str(n), n, -1, size, model) for n in range(count)])
 
 
-def _decision(said: Mapping[str, Any]) -> Decision | None:
+def _decision(said: Mapping[str, Any], node: str) -> Decision | None:
+    """Return the decision for this node; None: the node's agent uses none either."""
     text = said.get(names.ANNOTATION_DECISION)
+    if said.get(known.PREDICATE_NODE, node) != node:
+        return None
     try:
         return decision.parse(text) if isinstance(text, str) else None
     except ValueError:
