@@ -31,7 +31,7 @@ usage (FILE *out)
          "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
          "                           [--bus-rate SIZE/s]\n"
          "                           [--topology [nvlink=N][,nvswitch=N][,pcie=N][,numa=N]]\n"
-         "                           [--mig GPU=[PROFILE,...]]...\n"
+         "                           [--mig GPU=[PROFILE,...]]... [--force]\n"
          "       softgpu mig ROOT GPU=[PROFILE,...]\n"
          "       softgpu fail ROOT --call NAME [--nth N] [--gpu GPU] --error ERROR | --hang\n"
          "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
@@ -155,6 +155,7 @@ main (int argc, char **argv)
     { "bus-rate", required_argument, NULL, 'B' },
     { "topology", required_argument, NULL, 'y' },
     { "mig", required_argument, NULL, 'i' },
+    { "force", no_argument, NULL, 'f' },
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 },
   };
@@ -163,6 +164,7 @@ main (int argc, char **argv)
                        .memory_bytes = 16ull << 30,
                        .slice_ns = SOFTGPU_DEFAULT_SLICE_NS,
                        .gpus = 1 };
+  bool force = false;
   if (argc > 1 && strcmp (argv[1], "fail") == 0)
     return order_failures (argc - 1, argv + 1);
   if (argc == 3 && strcmp (argv[1], "heal") == 0)
@@ -217,6 +219,9 @@ main (int argc, char **argv)
           fail (2, "--mig", optarg, "say it once for each GPU");
         wish.mig[wish.migs++] = optarg;
         break;
+      case 'f':
+        force = true;
+        break;
       case 'h':
         usage (stdout);
         return 0;
@@ -237,6 +242,10 @@ main (int argc, char **argv)
       destroy (wish.root);
       return 0;
     }
+  char path[4096];
+  if (!force && access (path_in (path, "%s/softgpu.state", wish.root), F_OK) == 0)
+    fail (1, wish.root, "a software GPU is there already, and containers may use it",
+          "run 'softgpu destroy' on it first, or say --force to make its GPUs anew");
   make_folders (wish.root);
   make_nodes (&wish);
   install (&wish);

@@ -71,7 +71,7 @@ PAGES = {
     "docs/node-agent.md": Page((*HOST, "cluster")),
     "docs/operations.md": Page((*HOST, "cluster"), PACKAGES),
     "docs/scheduler.md": Page(("checkout", "installed", "cluster"), PACKAGES),
-    "docs/softgpu.md": Page(HOST),
+    "docs/softgpu.md": Page(("checkout", "installed")),
     "docs/start-docker.md": Page(("checkout", "docker")),
     "docs/start-kubernetes.md": Page((*BARE, "images", "cluster"), PACKAGES),
     "docs/start-podman.md": Page(("checkout", "podman")),
@@ -127,7 +127,7 @@ RUN = {
         before=TRACE
     ),
     "softgpu fail /run/softgpu --call cuMemAlloc_v2 --nth 3 --error CUDA_ERROR_OUT_OF_MEMORY": How(
-        before="softgpu create /run/softgpu --gpus 2"
+        before="softgpu create /run/softgpu --force --gpus 2"
     ),
     "vcuda simulate openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --policy binpack --policy fgd": How(
         before=OPENB

@@ -195,6 +195,23 @@ def test_a_wish_that_makes_no_sense_is_one_line(
     assert not place.exists()
 
 
+def test_create_replaces_the_gpus_of_a_root_only_by_force(gpu: SoftGpu) -> None:
+    def uuids() -> list[str]:
+        return [device["uuid"] for device in gpu.workload("info")["devices"]]
+
+    before, command = uuids(), [str(BUILT / "softgpu"), "create", str(gpu.root)]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        f"softgpu: {gpu.root}: a software GPU is there already, and containers may use it; run "
+        "'softgpu destroy' on it first, or say --force to make its GPUs anew\n",
+    )
+    assert uuids() == before
+    subprocess.run([*command, "--force", "--gpus", "1"], check=True)
+    assert len(uuids()) == 1
+    assert uuids()[0] not in before
+
+
 def test_destroy_takes_away_what_create_made(gpu: SoftGpu) -> None:
     subprocess.run([BUILT / "softgpu", "destroy", gpu.root], check=True)
     assert not gpu.root.exists()
