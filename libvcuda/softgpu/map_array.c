@@ -1,9 +1,9 @@
 /* cuMemMapArrayAsync: memory of tile pools is mapped into arrays, and unmapped, in a stream's
    order.
 
-   An operation that maps has its memory from the call on. One that unmaps, or maps over something,
-   lets go of what was there when its stream has come to it: softgpu_map_arrays is called wherever
-   that may be seen, at waits and queries and before memory is counted.  */
+   An operation that maps holds its memory from the call on. One that unmaps, or maps over
+   something, releases what was there when its stream has reached it: softgpu_map_arrays is called
+   wherever that shows, at waits and queries and before memory is counted.  */
 
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ discard (struct operation *operation)
   free (operation);
 }
 
-/* Whether the operation's stream has come to it.  */
+/* Whether the operation's stream has reached it.  */
 static bool
 reached (const struct operation *operation)
 {

@@ -1,6 +1,6 @@
 /* Between multicast.c, which has the objects, and multicast_bind.c, which binds memory to them.
 
-   What kernels write to an object's addresses is not modelled, as nothing is that kernels write. */
+   Kernels here write no memory, so there are no bytes behind an object's addresses.  */
 
 #ifndef SOFTGPU_MULTICAST_H
 #define SOFTGPU_MULTICAST_H

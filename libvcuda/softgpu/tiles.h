@@ -54,7 +54,7 @@ CUresult softgpu_find_box (const CUarrayMapInfo *info, const struct tiles *tiles
 /* Maps PHYSICAL, which has a use for each tile, or NULL at BOX; what was there is unmapped.  */
 void softgpu_set_tiles (struct tiles *tiles, const struct tile_box *box, struct physical *physical);
 
-/* Carries out the operations of cuMemMapArrayAsync that their streams have come to.  */
+/* Carries out the operations of cuMemMapArrayAsync that their streams have reached.  */
 void softgpu_map_arrays (void);
 
 #endif

@@ -15,7 +15,7 @@ struct physical
   unsigned references; /* of handles */
   size_t uses;         /* mappings, tiles of arrays, bindings to multicast objects */
   size_t bytes;
-  CUdevice device; /* whose account it is on; -1: the host's memory, or another process's */
+  CUdevice device; /* the GPU that holds it for this process; -1: none, as of host memory */
   int fd;          /* its own, where it can be exported or was imported; else the store */
   bool own_fd;
   uint64_t offset;

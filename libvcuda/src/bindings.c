@@ -2,8 +2,9 @@
    which multicast object (multicast.c). It lives on after cuMemRelease, so it stays charged until
    it is unmapped or unbound, or until the array or object ends.
 
-   A holder is an array or a multicast object, and has its bindings in a tree by place. What an
-   operation covers in part only stays: memory is charged too long rather than not long enough.  */
+   A holder is an array or a multicast object, and has its bindings in a tree by place. An operation
+   that covers only a part of a binding leaves it: memory is charged too long rather than not long
+   enough.  */
 
 #include "bindings.h"
 

@@ -48,14 +48,14 @@ void vcuda_unbind (uint64_t key, const struct vcuda_place *place, struct vcuda_b
 
 void vcuda_bindings_end_list (struct vcuda_binding *list);
 
-/* The array or multicast object of KEY has ended, and all that was bound to it is free.  */
+/* Ends all bindings of the array or multicast object of KEY, which has ended.  */
 void vcuda_bindings_end (uint64_t key);
 
 /* The same for all of CONTEXT.  */
 void vcuda_bindings_end_context (CUcontext context);
 
-/* CALL destroys the array of KEY. What was bound to it is taken out before: afterwards another
-   thread may be given the same handle.  */
+/* CALL destroys the array of KEY. Its bindings are taken out before the call: right after it the
+   driver may give the same handle to another thread.  */
 struct vcuda_holder;
 struct vcuda_holder *vcuda_bindings_take (uint64_t key);
 void vcuda_bindings_taken (struct vcuda_holder *holder, CUresult rc);

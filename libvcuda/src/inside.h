@@ -1,6 +1,6 @@
-/* Are we within a call to the driver? A driver whose functions call each other by their exported
-   names reaches the shim instead, when the program linked it: cuMemAllocPitch would be charged
-   again by the cuMemAlloc in it.  */
+/* Whether a thread is within a call to the driver. A driver whose functions call each other by
+   their exported names reaches the shim instead, when the program linked it: cuMemAllocPitch would
+   be charged again by the cuMemAlloc in it.  */
 
 #ifndef VCUDA_INSIDE_H
 #define VCUDA_INSIDE_H
@@ -37,8 +37,9 @@
     }                                                                                              \
   while (0)
 
-/* The locks that a launch or a look at memory may take. A signal handler that launches while its
-   own thread holds one would wait for itself: it finds itself inside and is passed on.  */
+/* The locks that a launch or a query of memory may take. A signal handler that launches while its
+   own thread holds one would deadlock. So a thread that holds one counts as in the driver, and its
+   calls are passed on.  */
 static inline void
 vcuda_lock (pthread_mutex_t *mutex)
 {

@@ -6,7 +6,8 @@
 #include "pages.h"
 #include "virtual_memory.h"
 
-/* The body of a call: NOTE is done under the lock once the driver has granted CALL.  */
+/* The body of a function that makes CALL under the lock, and then NOTE if the driver accepted it.
+ */
 #define WITH_LOCK(call, note)                                                                      \
   do                                                                                               \
     {                                                                                              \
@@ -52,7 +53,8 @@ of_handle (size_t offset, CUmemGenericAllocationHandle memory, size_t bytes)
   return list;
 }
 
-/* From one mapping to the next. Memory of pools is none: it is charged with its pool.  */
+/* One for each mapping from START on. A pool's memory has no mapping: it is charged with its pool.
+ */
 static struct vcuda_binding *
 of_addresses (size_t offset, CUdeviceptr start, size_t bytes)
 {
@@ -82,9 +84,9 @@ bind (CUmemGenericAllocationHandle object, struct vcuda_binding *list)
   vcuda_bindings_end_list (ended);
 }
 
-/* The body of a call that binds what BINDINGS finds to OBJECT. The driver waits in CALL until all
-   devices are added to the object, so the lock is not held meanwhile; the memory and the object are
-   in use already.  */
+/* The body of a function that binds what BINDINGS finds to OBJECT. The driver waits in CALL until
+   all devices are added to the object, so the lock is not held meanwhile; the memory and the object
+   are in use already.  */
 #define BIND(object, bindings, call)                                                               \
   do                                                                                               \
     {                                                                                              \

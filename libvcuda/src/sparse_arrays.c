@@ -1,7 +1,7 @@
 /* Sparse arrays: memory of cuMemCreate that a stream maps into them and unmaps.
 
-   A stream unmaps in its own time, so what it unmaps stays charged until an event behind it has
-   passed.  */
+   A stream unmaps asynchronously, so what it unmaps stays charged until an event that is recorded
+   behind it has passed.  */
 
 #include "sparse_arrays.h"
 
@@ -27,7 +27,7 @@ struct ending
 
 static struct ending *endings;
 
-/* STREAM ends the bindings of LIST once it gets there.  */
+/* Ends the bindings of LIST when STREAM has done all that is submitted to it by now.  */
 static void
 end_after (CUstream stream, CUcontext context, struct vcuda_binding *list)
 {
@@ -130,7 +130,7 @@ key_of (const CUarrayMapInfo *one)
              : VCUDA_KEY (VCUDA_MIPMAPPED_ARRAY, one->resource.mipmap);
 }
 
-/* What the driver has accepted.  */
+/* Follows the operations of LIST, which the driver has accepted.  */
 static void
 map_arrays (const CUarrayMapInfo *list, unsigned int count, CUstream stream)
 {

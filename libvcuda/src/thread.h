@@ -1,13 +1,12 @@
 /* What the shim remembers of each thread, in one variable.
 
-   The variable takes static TLS, which a thread reads without a call, only where the loader has
-   some left. glibc keeps a small reserve of it for libraries that a running program opens. A
-   library that insists on it (the initial-exec model) cannot be opened once others have used up the
-   reserve. A TLS descriptor does not insist: the loader places the variable in the reserve, or,
-   where it is full, in memory that each thread allocates at its first use.
+   A thread reads static TLS without a call, but glibc keeps only a small reserve of it for
+   libraries that a running program opens. A library of the initial-exec model cannot be opened once
+   others have used up the reserve. Through a TLS descriptor the loader places the variable in the
+   reserve, or, where that is full, in memory that each thread allocates at its first use.
 
-   A call through the descriptor costs more than a launch may. So the shim asks the descriptor once,
-   when it is loaded, whether the variable got a fixed place, and uses that place directly.  */
+   A call through the descriptor costs more than a launch may. So the shim reads the descriptor
+   once, when it is loaded, and uses the variable's fixed place directly if it has one.  */
 
 #ifndef VCUDA_THREAD_H
 #define VCUDA_THREAD_H

@@ -296,17 +296,17 @@ vcuda_cuMemUnmap (CUdeviceptr start, size_t bytes)
   struct mapping **node;
   while (rc == CUDA_SUCCESS && (node = tfind (&range, &mappings, by_range)) != NULL)
     {
-      struct mapping *gone = *node;
-      tdelete (gone, &mappings, by_start);
-      gone->block->uses--;
-      end_if_unused (gone->block);
-      free (gone);
+      struct mapping *unmapped = *node;
+      tdelete (unmapped, &mappings, by_start);
+      unmapped->block->uses--;
+      end_if_unused (unmapped->block);
+      free (unmapped);
     }
   vcuda_unlock (&mutex);
   return rc;
 }
 
-/* No lock: whoever asks may be within a charge that is made here.  */
+/* Takes no lock: a charge that is made under it may need this sum.  */
 void
 vcuda_virtual_memory_held (uint64_t *bytes)
 {

@@ -162,7 +162,7 @@ say(done=True)
     )
 
 
-def test_tiles_are_unmapped_when_their_stream_comes_to_it(gpu: SoftGpu) -> None:
+def test_tiles_are_unmapped_when_their_stream_reaches_the_operation(gpu: SoftGpu) -> None:
     gpu.virtual_client(
         SPARSE
         + """
