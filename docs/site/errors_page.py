@@ -160,7 +160,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "It starts.": (
             PLUGIN + "needed.py",
             TENDER + "certificates.py",
-            TENDER + "main.py",
+            TENDER + "serve.py",
             TENDER + "api.py",
             TENDER + "quota_limits.py",
         ),
@@ -181,6 +181,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "`vcuda simulate`": (
             HOOK + "simulate.py",
             TENDER + "simulation/command.py",
+            TENDER + "simulation/run.py",
             TENDER + "simulation/nodes.py",
             TENDER + "simulation/trace.py",
             TENDER + "simulation/rows.py",
@@ -216,7 +217,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
 # What is said on standard error when nothing is wrong.
 NO_ERRORS = {
     # How far it is.
-    TENDER + "simulation/command.py": "<come> of … pods came, <waiting> wait",
+    TENDER + "simulation/run.py": "<come> of … pods came, <waiting> wait",
 }
 # How a refusal of placement is told where it is not by a container's start.
 RETRY = ("<node>", "ask for less, or free a share: the pod is tried again by itself")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,48 @@ def test_what_a_program_names_is_what_its_packages_depend_on(program: str, tmp_p
     assert depends["deb"] - ours == named["deb"]
     ours = {"vcuda-runtime = ${VCUDA_VERSION}-1", *programs}
     assert depends["rpm"] - ours == named["rpm"]
+
+
+# Runs the extender's program where none of these modules can be imported.
+BARE = """
+import sys
+sys.path[:0] = ["oci", "plugin"]
+sys.modules.update(dict.fromkeys({modules!r}))
+from vcuda_plugin.scheduler.main import main
+sys.exit(main({words!r}))
+"""
+
+
+def without_modules(*words: str) -> subprocess.CompletedProcess[str]:
+    modules = needed.MODULES["vcuda-scheduler-extender"]
+    source = BARE.format(modules=modules, words=list(words))
+    command = [sys.executable, "-I", "-c", source]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--help",), "usage: vcuda-scheduler-extender "),
+        (("--version",), "vcuda-scheduler-extender "),
+        (("simulate", "--help"), "usage: vcuda simulate "),
+        (("certificates", "--help"), "usage: vcuda-scheduler-extender certificates "),
+    ],
+)
+def test_help_needs_no_module_that_only_the_server_imports(words: Sequence[str], line: str) -> None:
+    ran = without_modules(*words)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith(line)
+
+
+@pytest.mark.parametrize(
+    "words", [("--insecure",), ("simulate", "--generate", "fgd", "--nodes", "1x1:T4:16GiB")]
+)
+def test_program_that_lacks_a_module_ends_with_one_line(words: Sequence[str]) -> None:
+    ran = without_modules(*words)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith(f"vcuda-scheduler-extender: {sys.executable}: no module ")
 
 
 def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_distribution() -> None:

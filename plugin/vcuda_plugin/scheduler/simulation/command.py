@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
-from vcuda_oci import files
+from vcuda_oci import names
 from vcuda_oci.errors import VcudaError
-from vcuda_plugin.scheduler import json_bytes, quota_limits
+from vcuda_plugin import needed
 
-from . import fgd_trace, nodes, report, trace
-from .fragmentation import Mix
-from .policies import policies
-from .replay import Replay
-from .trace import Trace
+from . import fgd_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_plugin.scheduler.quota_limits import Limit
-
 PROGRAM = "vcuda simulate"
-_MOST_LOAD, _MOST_PODS = 100, 1_000_000
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,7 +25,12 @@ def main(argv: Sequence[str]) -> int:
     if bool(arguments.trace) == bool(arguments.generate):
         parser.error("either TRACE or --generate; name one of them")
     try:
-        return _simulate(arguments)
+        # Only now: the help is there without what a replay needs.
+        from .run import simulate
+    except ModuleNotFoundError as error:
+        needed.end_without(error, names.EXTENDER_PROGRAM)
+    try:
+        return simulate(arguments)
     except VcudaError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
@@ -71,80 +68,3 @@ def _parser() -> argparse.ArgumentParser:
     add("--save", metavar="FILE", help="write the pods there too, as JSON lines")
     add("--json", action="store_true", help="answer in JSON")
     return parser
-
-
-def _simulate(arguments: argparse.Namespace) -> int:
-    described = nodes.parse(arguments.nodes)
-    gpus = sum(len(node.usable) for node in described)
-    limits = quotas(arguments.quota) if arguments.quota else {}
-    pods, without_gpu = _trace(arguments, gpus)
-    mix = Mix(pods)
-    # Anew for each, so that its dice do not depend on which others run.
-    known = list(policies(mix, arguments.seed))
-    wanted = arguments.policy or known
-    for name in wanted:
-        if name not in known:
-            mend = f"choose one of {', '.join(known)}"
-            raise VcudaError(f"no policy '{name}'", "--policy", mend)
-    found = {}
-    for name in dict.fromkeys(wanted):
-
-        def say(come: int, waiting: int, name: str = name) -> None:
-            line = f"{name}: {come} of {len(pods)} pods came, {waiting} wait"
-            print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
-
-        replay = Replay(described, policies(mix, arguments.seed)[name], mix, limits, say)
-        found[name] = report.figures(pods, described, replay.run(pods), limits)
-    asked = round(sum(pod.gpus for pod in pods), 2)
-    if arguments.json:
-        cluster = {"nodes": len(described), "gpus": gpus}
-        told = {"pods": len(pods), "gpus": asked, "without_gpu": without_gpu}
-        tree = {"cluster": cluster, "trace": told, "policies": found}
-        print(json.dumps(tree, indent=2))
-        return 0
-    print(f"{len(pods)} pods ask for {asked:g} GPUs; there are {gpus} on {len(described)} nodes")
-    if without_gpu:
-        print(f"{without_gpu} more pods ask for no GPU and are left out")
-    print("\n".join([*report.table(found), *report.quota_lines(found)]))
-    return 0
-
-
-def quotas(path: str) -> dict[str, Limit]:
-    """By namespace, as the extender reads them. Raises VcudaError."""
-    try:
-        text = files.read(path, follow=True).decode()
-        if json_bytes.loads(text.encode()).get("kind") == "ConfigMap":
-            return quota_limits.parse(json_bytes.loads(text.encode()))
-        return quota_limits.limits(text)
-    except OSError as error:
-        raise VcudaError(f"cannot be read: {error.strerror}", path, "name a file") from error
-    except (ValueError, AttributeError) as error:
-        mend = f"write what the key {quota_limits.KEY} of the ConfigMap holds, or all of it as JSON"
-        raise VcudaError(f"no quotas: {error}"[:300], path, mend) from error
-
-
-def _trace(arguments: argparse.Namespace, gpus: int) -> Trace:
-    """Raises VcudaError."""
-    without_gpu = 0
-    if arguments.trace:
-        pods, without_gpu = trace.read(arguments.trace)
-    else:
-        if not 0 < arguments.load <= _MOST_LOAD:
-            mend = f"write a number above 0, at most {_MOST_LOAD}"
-            raise VcudaError("no such load", f"--load {arguments.load}", mend)
-        asked = arguments.load * gpus
-        if arguments.pods is None:
-            pods = fgd_trace.filling(arguments.seed, asked, arguments.generate)
-        elif 0 < arguments.pods <= _MOST_PODS:
-            mix, number = arguments.generate, arguments.pods
-            pods = fgd_trace.coming_and_going(arguments.seed, asked, number, mix)
-        else:
-            raise VcudaError("no such trace", f"--pods {arguments.pods}", f"say 1 to {_MOST_PODS}")
-    if arguments.save:
-        try:
-            with open(arguments.save, "w", encoding="utf-8") as file:
-                file.writelines(trace.dump(pods))
-        except OSError as error:
-            what = f"cannot be written: {error.strerror}"
-            raise VcudaError(what, arguments.save, "name another file") from error
-    return Trace(pods, without_gpu)
