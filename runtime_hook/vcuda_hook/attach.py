@@ -26,24 +26,27 @@ if TYPE_CHECKING:
     from vcuda_oci.edits import Edits
     from vcuda_oci.host import DeviceNode
 
+    from .created_container import Container
+
 # MOUNT_ATTR_* by the option's name. Source: mount_setattr(2).
 _ATTRIBUTES = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8}
 _MEND = "use the runtime wrapper instead of the hook"
 
 
 def attach(
-    edits: Edits, process: int, root: str, driver_root: str, again: Collection[str] = ()
+    edits: Edits, container: Container, root: str, driver_root: str, again: Collection[str] = ()
 ) -> None:
     """Give a container its mounts, nodes and device rules; twice is once.
 
-    process: a descriptor of /proc/<pid> of its first process. root: the container's root as its
-    mount namespace shows it before pivot_root. driver_root: where the nodes are on the host. again:
-    places of mounts that are laid over the same file too, as the engine gave it other options.
+    root: the container's root as its mount namespace shows it before pivot_root. driver_root: where
+    the nodes are on the host. again: places of mounts that are laid over the same file too, as the
+    engine gave it other options.
 
     Raises VcudaError; the runtime then gives the container up, with all that was mounted in it.
     """
-    container, home = _mount_namespace(process), _mount_namespace(_open_folder("/proc/self"))
-    if os.path.samestat(os.fstat(container), os.fstat(home)):
+    process = container.process
+    inner, home = _mount_namespace(process), _mount_namespace(_open_folder("/proc/self"))
+    if os.path.samestat(os.fstat(inner), os.fstat(home)):
         raise VcudaError(
             "the process is in no mount namespace of its own",
             "container state",
@@ -56,14 +59,15 @@ def attach(
     mounts = [(_source(source, options), place) for source, place, options in edits.mounts]
     nodes = [(_node_mount(driver_root, node, process), node) for node in edits.devices]
     try:
-        device_rules.change(process, edits.devices, edits.not_granted, edits.majors())
+        id, majors = container.state.id, edits.majors()
+        device_rules.change(process, id, edits.devices, edits.not_granted, majors)
     except (OSError, NotImplementedError) as error:
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _MEND) from error
     # The host's ids of the container's root.
     user, group = (kernel_tables.outside_id(process, name) for name in ("uid_map", "gid_map"))
     host_devices = root_paths.host_devices()
     shared = root_paths.shared_mounts(process)
-    syscalls.setns(container)
+    syscalls.setns(inner)
     try:
         inside = Root(_open_folder(root), host_devices, shared)
         # What is made in a user namespace's file systems belongs to somebody whom it knows.

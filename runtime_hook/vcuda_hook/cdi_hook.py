@@ -88,7 +88,7 @@ def _finish(spec: Any, settings: Config, state: State) -> None:
     container = created_container.find("createRuntime", state)
     root = rootfs.path_of(spec, state.bundle)
     again = [place for _, place, _ in writable]
-    attach.attach(more, container.process, root, facts.root, again)
+    attach.attach(more, container, root, facts.root, again)
     attach.run_hooks(more, "createRuntime", container.pid)
 
 

@@ -46,7 +46,7 @@ def _create(kind: str, settings: Config, state: State, spec: Any, asked: request
 
         try:
             root = rootfs.path_of(spec, state.bundle)
-            attach.attach(granted.edits, container.process, root, granted.driver_root)
+            attach.attach(granted.edits, container, root, granted.driver_root)
             # The runtime has read its list of hooks already.
             attach.run_hooks(granted.edits, "createRuntime", container.pid)
         except OSError as error:

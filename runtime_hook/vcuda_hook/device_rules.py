@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def change(
     process: int,
+    container_id: str,
     granted: list[DeviceNode],
     denied: list[DeviceNode],
     majors: Collection[int] = (),
@@ -29,7 +30,8 @@ def change(
         return
     folder, is_v2 = own_cgroup(process)
     if is_v2:
-        device_program.change(folder, _numbers(granted), _numbers(denied))
+        for place in up_to_scope(folder, container_id, own_folder()):
+            device_program.change(place, _numbers(granted), _numbers(denied))
         return
     if not _allows_all(folder):
         for major in sorted(majors):
@@ -64,13 +66,35 @@ def own_cgroup(process: int) -> tuple[str, bool]:
     path, folder, is_v2 = device_cgroup(process)
     if ".." in path.split("/"):
         raise PermissionError(1, "the container's cgroup is outside of this cgroup namespace")
-    ours = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if path == "/" or folder == device_cgroup(ours)[1]:
-            raise PermissionError(1, "the container has ended, or has no cgroup of its own")
-    finally:
-        os.close(ours)
+    if path == "/" or folder == own_folder():
+        raise PermissionError(1, "the container has ended, or has no cgroup of its own")
     return folder, is_v2
+
+
+def own_folder() -> str:
+    """The folder of the cgroup that judges this process's devices. Raises OSError."""
+    process = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return device_cgroup(process)[1]
+    finally:
+        os.close(process)
+
+
+def up_to_scope(folder: str, container_id: str, ours: str) -> list[str]:
+    """The container's cgroup, and those above it up to the systemd scope made for it, if any.
+
+    crun runs the container in a cgroup below its scope; since it tells systemd the device rules,
+    it leaves the device program to systemd, which attaches it to the scope. A device has to pass
+    the programs of both. Seen with crun 1.21.
+
+    ours: the folder of this hook's cgroup, whose rules and those above it are others' too.
+    """
+    found = [folder]
+    while len(above := os.path.dirname(found[-1])) > 1 and not f"{ours}/".startswith(f"{above}/"):
+        found.append(above)
+        if above.endswith(f"-{container_id}.scope"):
+            return found
+    return [folder]
 
 
 def device_cgroup(process: int) -> tuple[str, str, bool]:

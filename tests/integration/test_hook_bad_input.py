@@ -83,7 +83,7 @@ def test_a_process_that_has_ended_changes_no_rule_of_the_hosts(scratch: str) -> 
             process = os.open(f"/proc/{ended.pid}", os.O_PATH | os.O_DIRECTORY)
             wait_until(lambda: is_zombie(ended.pid), "the end of the process")
             with pytest.raises(OSError, match="has ended"):
-                device_rules.change(process, [], [node])
+                device_rules.change(process, "c", [], [node])
             os.close(process)
         number = os.makedev(node.major, node.minor)
         os.mknod(node.path, stat.S_IFCHR | 0o600, number)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from integration.doors import FILL, KINDS, LIMIT, LOW_LEVEL, Hooked, user_namespace
+from integration.doors import FILL, FILLED, KINDS, LIMIT, LOW_LEVEL, Hooked, user_namespace
 from integration.engines.base import Engine, Wanted
 from integration.engines.low_level import LowLevel
 from integration.product import MIB, Product
@@ -60,6 +60,23 @@ def test_what_a_program_sees_is_what_it_sees_behind_the_wrapper(
     assert "limits: read-only" in by_hook.stdout
     assert re.search(r"^/dev/nvidia0: (ENXIO|ok)$", by_hook.stdout, re.M)
     assert re.search(r"^/tmp/other: EPERM$", by_hook.stdout, re.M)
+
+
+@pytest.mark.parametrize("hooked", ["runc-v2", "crun-v2"], indirect=True)
+def test_rules_of_the_containers_systemd_scope_open_its_gpu_too(
+    hooked: Hooked, container: str
+) -> None:
+    """As crun 1.21 has it: systemd's device program is the scope's, the container is below."""
+    engine, scope = hooked.engine, f"test-{container}.scope"
+    assert engine.start(scope, ["sleep", "1000"]).rc == 0  # its runtime attaches a program there
+
+    def below_it(config: dict[str, Any], bundle: str) -> None:
+        config["linux"]["cgroupsPath"] = f"{engine.host.cgroup_parent}/{scope}/container"
+
+    by_hook = hooked.run(hooked.asked(container, *FILL), "createRuntime", change=below_it)
+    engine.delete(scope)
+    assert by_hook.rc == 0, by_hook.stderr
+    assert json.loads(by_hook.stdout) == FILLED
 
 
 def test_of_three_hooks_and_the_wrapper_together_one_counts(hooked: Hooked, container: str) -> None:

@@ -16,9 +16,28 @@ def test_a_container_that_is_given_no_node_may_be_in_no_cgroup(tmp_path: Any) ->
     write(f"{tmp_path}/cgroup", "0::/elsewhere\n")
     process = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
     try:
-        assert device_rules.change(process, [], []) is None  # type: ignore[func-returns-value]
+        assert device_rules.change(process, "c", [], []) is None  # type: ignore[func-returns-value]
     finally:
         os.close(process)
+
+
+@pytest.mark.parametrize(
+    ("folder", "ours", "changed"),
+    [
+        ("/cg/m.slice/crio-c.scope/container", "/cg/crio.service", 2),
+        ("/cg/m.slice/crio-c.scope", "/cg/crio.service", 1),
+        ("/cg/m.slice/crio-c.scope/a/b", "/cg/crio.service", 3),
+        ("/cg/pod.slice/c", "/cg/crio.service", 1),
+        ("/cg/m.slice/crio-d.scope/container", "/cg/crio.service", 1),
+        ("/cg/user.slice/session-c.scope/c", "/cg/user.slice/session-c.scope", 1),
+        ("/cg/user.slice/session-c.scope/c", "/cg/user.slice/session-c.scope/engine", 1),
+    ],
+)
+def test_rules_change_up_to_the_containers_own_scope_and_no_further(
+    folder: str, ours: str, changed: int
+) -> None:
+    above = [folder.rsplit("/", up)[0] if up else folder for up in range(changed)]
+    assert device_rules.up_to_scope(folder, "c", ours) == above
 
 
 @pytest.mark.parametrize("where", ["the root", "ours", "outside of our cgroup namespace"])
