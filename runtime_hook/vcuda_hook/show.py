@@ -10,7 +10,7 @@ from vcuda_oci import host, liveness, unhealthy
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger, broken_record
 
-from . import container_names, context_memory, table, usage, views
+from . import container_names, context_memory, gpu_answers, table, usage, views
 from .status import GONE, Status, statuses
 
 TYPE_CHECKING = False
@@ -103,7 +103,9 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     whole, broken = Ledger(settings.state_dir).read()
     measured = context_memory.measure(facts) if arguments.measure_context else {}
     overcommit = settings.memory_overcommit
-    sick = unhealthy.reasons(settings.state_dir)
+    library = facts.libraries.get("libnvidia-ml.so.1", "")
+    lost = gpu_answers.silent(library, facts.gpus) if library else {}
+    sick = {**lost, **unhealthy.reasons(settings.state_dir)}  # the agent may know the cause
     entries = views.gpu_entries(facts.gpus, _held(whole), overcommit, sick)
     if arguments.measure_context:
         for entry in entries:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from unit.ground import GIB, record
+from unit.ground import GIB, ROOT, record, write
 from unit.test_cli_ledger import Node, node_with
+from vcuda_hook import cli
 from vcuda_oci import unhealthy
 from vcuda_oci.allocation import GpuShare
 
@@ -78,3 +82,31 @@ def test_what_an_ended_container_held_is_free(node: Node, capsys: Any) -> None:
     first = json.loads(capsys.readouterr().out)[0]
     assert (first["free_core_percent"], first["tenants"]) == (70, 1)
     assert node.ledger.get("gone")
+
+
+SOFTGPU = ROOT + "/build/softgpu/softgpu"
+
+
+@pytest.mark.parametrize("lost", [("1",), ("0", "1")], ids=["one", "all"])
+def test_gpu_that_is_lost_is_unhealthy_although_no_agent_runs(
+    tmp_path: Path, capsys: Any, lost: tuple[str, ...]
+) -> None:
+    root, state = f"{tmp_path}/root", f"{tmp_path}/state"
+    subprocess.run([SOFTGPU, "create", root, "--gpus", "2"], check=True)
+    os.mkdir(state)
+    settings = write(f"{tmp_path}/c.toml", f'driver-root = "{root}"\nstate-dir = "{state}"\n')
+
+    def reasons() -> list[str | None]:
+        assert cli.main(["--config", settings, "gpus", "--json"]) == 0
+        return [entry["unhealthy"] for entry in json.loads(capsys.readouterr().out)]
+
+    assert reasons() == [None, None]  # and now it is known which GPUs there are
+    for index in lost:
+        subprocess.run([SOFTGPU, "fail", root, "--lost", index], check=True)
+    assert [index for index, why in enumerate(reasons()) if why and "GPU is lost" in why] == [
+        int(index) for index in lost
+    ]
+    assert cli.main(["--config", settings, "gpus"]) == 0
+    assert "GPU is lost" in capsys.readouterr().out
+    subprocess.run([SOFTGPU, "heal", root], check=True)
+    assert reasons() == [None, None]
