@@ -17,7 +17,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci import files, jsontree, liveness, names, resize
+from vcuda_oci import liveness, names, resize
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.ledger import Ledger
 
@@ -32,12 +32,6 @@ PERIOD_SECONDS = 15
 FOLLOW_SECONDS = 2.0
 # Within it the runtime's `delete` follows the end of a container.
 DELETE_SECONDS = 0.5
-# By runtime, the file of its notes and what they call the first process and its start (clock ticks
-# since boot). Source: runc libcontainer State; crun libcrun_write_container_status. Seen: 1.1, 1.8.
-_NOTES = (
-    ("state.json", "init_process_pid", "init_process_start"),
-    ("status", "pid", "process-start-time"),
-)
 
 _log = logging.getLogger(__name__)
 
@@ -127,8 +121,8 @@ class FirstProcesses:
 
 def _first_processes(record: Allocation) -> list[FirstProcess]:
     ids = (record.container_id, record.pod.get("sandbox_id", ""))
-    found = (_first_process(record.runtime, id) for id in ids if id)
-    return [process for process in found if process]
+    found = (liveness.first_process(record.runtime, id) for id in ids if id)
+    return [FirstProcess(*process) for process in found if process]
 
 
 def surely_lives(record: Allocation) -> bool:
@@ -136,37 +130,10 @@ def surely_lives(record: Allocation) -> bool:
     if record.is_named_slice or liveness.claimant_lives(record):
         return True
     ids = (record.container_id, record.pod.get("sandbox_id", ""))
-    return any(_first_process_runs(record.runtime, id) for id in ids if id)
-
-
-def _first_process_runs(runtime: list[str], container_id: str) -> bool:
-    process = _first_process(runtime, container_id)
-    return process is not None and liveness.start_time(process.pid) == process.start_time
-
-
-def _first_process(runtime: list[str], container_id: str) -> FirstProcess | None:
-    """As the runtime's notes name it; None: they don't."""
-    folder = _root(runtime)
-    for name, pid_key, start_key in _NOTES:
-        try:
-            notes = jsontree.loads(files.read(f"{folder}/{container_id}/{name}", 1 << 22).decode())
-        except (OSError, ValueError):
-            continue
-        if isinstance(notes, dict):
-            pid, started = notes.get(pid_key), notes.get(start_key)
-            if type(pid) is int and type(started) is int and started:
-                return FirstProcess(pid, started)
-    return None
+    return any(liveness.first_process_runs(record.runtime, id) for id in ids if id)
 
 
 def _sees_notes_of(runtime: list[str]) -> bool:
     """Whether a container that is not found is gone: not if an agent in a pod lacks the folder that
     its runtime keeps notes in."""
-    return os.path.isdir(_root(runtime))
-
-
-def _root(runtime: list[str]) -> str:
-    """Where it keeps its notes, root's where it was not told. Source: runc(8), crun(1)."""
-    if "--root" in runtime[:-1]:
-        return runtime[runtime.index("--root") + 1]
-    return f"/run/{os.path.basename(runtime[0])}" if runtime else ""
+    return os.path.isdir(liveness.notes_folder(runtime))

@@ -10,8 +10,12 @@ import subprocess
 import pytest
 
 from unit.ground import FakeRuntime, record, write
+from unit.ground import host as node
 from vcuda_oci import claim, files, liveness, pages
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
+from vcuda_oci.request import Request
 from vcuda_plugin import sweep
 from vcuda_plugin.records import Records
 
@@ -62,6 +66,23 @@ def test_a_container_whose_first_process_runs_costs_no_question(host, notes):
     host.notes("pause", notes, *MINE)
     assert sweep.sweep(Records(host.ledger.state_dir)) == []
     assert host.was_asked() == []
+
+
+@pytest.mark.parametrize("notes", [RUNC, CRUN], ids=["runc", "crun"])
+def test_refused_claim_asks_the_runtime_only_of_containers_that_may_be_dead(host, notes):
+    """The ledger's lock is held meanwhile, and each question starts the runtime."""
+    for number in range(20):
+        host.holds(f"lives-{number}")
+        host.notes(f"lives-{number}", notes, *MINE)
+    host.holds("no-notes-yet")
+    host.runtime.knows("no-notes-yet", "created")
+    whole, runtime = Request(100), [host.runtime.path]
+    with pytest.raises(VcudaError, match="0 of 1 GPUs are wholly free"):
+        claim.claim(
+            host.ledger, node(16), Owner("new", "new"), whole, runtime, os.getpid(), claim.Rules()
+        )
+    assert host.was_asked() == ["no-notes-yet"]
+    assert len(os.listdir(host.ledger.allocations)) == 21
 
 
 def test_while_no_record_changes_none_is_read_again(host, monkeypatch):
