@@ -55,7 +55,9 @@ def proven(annotations: Mapping[str, str], cgroups_path: object) -> dict[str, st
     CRI-O names a container's cgroup crio-ID, Podman libpod-ID, in systemd's form SLICE:crio:ID.
     Neither a pod's author nor an image chooses that name, but the one can add annotations under
     CRI-O and the other under Podman. Source: CRI-O internal/config/cgmgr, ContainerCgroupPath;
-    Podman libpod, getOCICgroupPath; seen with CRI-O 1.36.3 and Podman 5.8.2.
+    Podman libpod, getOCICgroupPath; seen with CRI-O 1.36.3 and Podman 5.8.2. CRI-O always names
+    the cgroup, and Podman not always (--cgroups=disabled): without the name, CRI-O's claim counts
+    as one that Podman makes too, so claims_two_engines holds.
     """
     path = cgroups_path if isinstance(cgroups_path, str) else ""
     if path.count(":") == 2:
@@ -69,6 +71,8 @@ def proven(annotations: Mapping[str, str], cgroups_path: object) -> dict[str, st
         return kept
     if engine == "libpod":
         return {**annotations, names.CONTAINER_MANAGER: names.CONTAINER_MANAGER_PODMAN}
+    if annotations.get(names.CONTAINER_MANAGER) == names.CONTAINER_MANAGER_CRIO:
+        return {**annotations, names.PODMAN_UNPROVEN: ""}
     return dict(annotations)
 
 

@@ -82,6 +82,8 @@ CONTAINER_MANAGER = "io.container.manager"
 CONTAINER_MANAGER_CRIO = "cri-o"
 CONTAINER_MANAGER_PODMAN = "libpod"
 PODMAN_PREFIX = "io.podman."
+# Added in memory where nothing proves that Podman did not make the container.
+PODMAN_UNPROVEN = PODMAN_PREFIX + "unproven"
 
 # Inside the container; libvcuda/vcuda_abi.h states the same paths.
 GUEST_DIR = "/usr/local/vcuda"

@@ -158,7 +158,8 @@ def _refuse_more_than_the_slice(
         page = pages_read.read_limits(page_file.read_page(limits, pages.LIMITS_SIZE))
         inside = {gpu.uuid for gpu in page.gpus}
     except ValueError as error:
-        raise VcudaError(str(error), limits, "run 'vcuda cdi generate'") from error
+        mend = "run 'vcuda cdi remove' for the slice, then 'vcuda cdi generate' with it"
+        raise VcudaError(str(error), limits, mend) from error
     driver = facts.libraries.get("libcuda.so.1")
     has_driver = driver in [
         source

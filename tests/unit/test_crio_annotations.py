@@ -54,7 +54,12 @@ def test_a_pods_own_annotations_leave_its_granted_share(
 
 @pytest.mark.parametrize(
     "cgroups_path",
-    [f"machine.slice:libpod:{ID}", f"/libpod_parent/libpod-{ID}", f"/a/libpod-payload-{ID}"],
+    [
+        f"machine.slice:libpod:{ID}",
+        *(f"/libpod_parent/libpod-{ID}", f"/a/libpod-payload-{ID}"),
+        "",  # podman run --cgroups=disabled
+        f"/system.slice/web@a:b:c.service/libpod-payload-{ID}",
+    ],
 )
 def test_an_image_under_podman_cannot_say_that_crio_made_its_container(
     node: Node, cgroups_path: str

@@ -69,7 +69,8 @@ def test_under_crio_only_the_containers_own_annotations_ask(own: str | None, exp
     }
     if own is not None:
         annotations["io.kubernetes.cri-o.Annotations"] = own
-    found = request.asked({"annotations": annotations})
+    linux = {"cgroupsPath": "/kubepods/crio-4d2f"}
+    found = request.asked({"annotations": annotations, "linux": linux})
     assert (found.words if found else None) == expected
 
 
