@@ -6,7 +6,6 @@ import os
 
 from . import files, jsontree, own_lock
 from .errors import VcudaError
-from .guest.memory import BoundedMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ CREATE_VALUES = (
 
 # Engines copy an image's variables and labels into config.json; execve takes 2 MiB of variables.
 _MOST_BYTES = 16 << 20
+# As a tree it takes up to 25 times as much: more than this is read within bounded memory.
+_SMALL_BYTES = 1 << 20
 
 
 class Command:
@@ -132,8 +133,13 @@ def _full_name(name: str, with_value: tuple[str, ...]) -> str:
 def load_config(path: str) -> Any:
     """The bundle's config.json as a tree. Raises VcudaError: unreadable, or no JSON."""
     try:
+        content = files.read(path, _MOST_BYTES, follow=True)
+        if len(content) <= _SMALL_BYTES:
+            return jsontree.loads(content.decode())
+        from .guest.memory import BoundedMemory
+
         with BoundedMemory(path):
-            return jsontree.loads(files.read(path, _MOST_BYTES, follow=True).decode())
+            return jsontree.loads(content.decode())
     except OSError as error:
         raise VcudaError(
             f"cannot be read: {error.strerror}", path, "name the bundle with --bundle"

@@ -22,7 +22,6 @@ from . import (
 from .config import OFF, REQUIRED
 from .errors import NotKnownYetError, VcudaError
 from .guest import mount_points
-from .guest.memory import BoundedMemory
 from .identity import Owner, is_pod, is_sandbox, owner_of
 from .ledger import Ledger
 
@@ -211,9 +210,8 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
             settings.extra_mounts,
             procfs_hook(spec, creation.bundle, folder + "/procfs", gpus),
         )
-        with BoundedMemory("the image"):
-            libraries = rootfs.library_folder(spec, creation.bundle)
-            own = image_libraries.find(spec, creation.bundle, facts.libraries)
+        libraries = rootfs.library_folder(spec, creation.bundle)
+        own = image_libraries.find(spec, creation.bundle, facts.libraries)
         granted.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
         if not facts.root:
             nodes.link_numbers(granted.edits.devices)

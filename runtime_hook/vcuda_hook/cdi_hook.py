@@ -26,7 +26,6 @@ from vcuda_oci import (
 )
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.guest import page_file
-from vcuda_oci.guest.memory import BoundedMemory
 from vcuda_oci.ledger import Ledger
 
 from . import created_container
@@ -71,8 +70,7 @@ def _finish(spec: Any, settings: Config, state: State) -> None:
                 "start it without --privileged",
             )
         _refuse_more_than_the_slice(limits, mounts_of(spec), gpus, facts)
-        with BoundedMemory("the image"):
-            own = image_libraries.find(spec, state.bundle, facts.libraries)
+        own = image_libraries.find(spec, state.bundle, facts.libraries)
         shim = os.path.realpath(grant.SHIM)
         for path, source in edits.over_the_images(own, facts, shim).items():
             more.mounts.append((source, path, edits.READ_ONLY))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Any
 
 import pytest
@@ -34,3 +35,31 @@ def test_image_is_refused_after_twenty_seconds(monkeypatch: Any, tmp_path: Any, 
         now = 120.1
         with pytest.raises(VcudaError, match="the image was not looked through within 20 s"):
             look(image)
+
+
+@pytest.mark.parametrize(
+    "files, size, is_bounded",
+    [(10, MIB, False), (10, MIB + 1, True), (5000, 1, True)],
+    ids=["small", "many bytes", "many names"],
+)
+def test_memory_is_bounded_once_an_image_is_large(
+    tmp_path: Any, files: int, size: int, is_bounded: bool
+) -> None:
+    for number in range(files):
+        (tmp_path / str(number)).touch()
+    with open(tmp_path / "0", "wb") as file:
+        file.truncate(size)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with tree.Tree(str(tmp_path)) as image:
+        image.names("/")
+        image.read("/0", 2 * MIB)
+        assert (resource.getrlimit(resource.RLIMIT_AS) != before) is is_bounded
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_an_image_that_takes_too_much_memory_is_refused_in_one_line(tmp_path: Any) -> None:
+    with open(tmp_path / "file", "wb") as file:
+        file.truncate(2 * MIB)
+    refused = pytest.raises(VcudaError, match=r"^the image: takes more than 256 MiB")
+    with refused, tree.Tree(str(tmp_path)) as image:
+        _ = image.read("/file", 2 * MIB) * 200

@@ -29,6 +29,7 @@ FORBIDDEN = {
     "json",
     "pathlib",
     "re",
+    "resource",
     "shutil",
     "signal",
     "subprocess",
@@ -40,6 +41,7 @@ FORBIDDEN = {
 SHOW = """
 import sys
 sys.path.insert(0, sys.argv[1])
+import vcuda_oci.packed
 from vcuda_oci import runtime
 def become(path, words):
     loaded = sorted(sys.modules)
@@ -97,6 +99,20 @@ def test_a_share_is_given_without_any_costly_import(
     assert (warm - bare) & FORBIDDEN == set()
     assert "vcuda_oci.pages_read" not in cold | warm
     assert {"vcuda_oci.runtime", "vcuda_oci.pages"} <= cold
+
+
+def test_a_packed_start_loads_no_class_of_the_real_os(
+    installed: Installed, bundle: str, python: str
+) -> None:
+    write(installed.runtime.folder + "/answers", "")
+    os.makedirs(installed.python_path + "/vcuda_oci/__pycache__", exist_ok=True)
+    subprocess.run([python, "-IS", installed.python_path + "/vcuda_oci/packed.py"], check=True)
+    words = [installed.python_path, installed.settings, installed.runtime.path]
+    words += ["create", "--bundle", bundle]
+    run(python, SHOW, *words, "first")
+    warm = json.loads(run(python, SHOW, *words, "second"))
+    assert "vcuda_oci.light_os" in warm
+    assert {"_collections_abc", "resource"} & set(warm) == set()
 
 
 EDITED: dict[str, Any] = {}

@@ -79,7 +79,10 @@ def identity(path: str) -> tuple[int, int]:
 
 def make_folder(folder: str, mode: int) -> None:
     """Make a container's folder, which its processes cannot reach. Raises OSError."""
-    os.makedirs(folder, 0o700, exist_ok=True)
+    try:
+        os.mkdir(folder, 0o700)
+    except (FileExistsError, FileNotFoundError):
+        os.makedirs(folder, 0o700, exist_ok=True)
     os.chmod(folder, mode)
 
 

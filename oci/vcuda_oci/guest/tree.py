@@ -25,6 +25,8 @@ _NOTHING = -1
 
 # Common images take some 200 steps, list 50 names and read 100 KiB.
 MOST_STEPS, MOST_NAMES, MOST_BYTES, MOST_SECONDS = 1 << 16, 1 << 16, 20 << 20, 20
+# Past one of these the process's memory is bounded too, until the end of the Tree.
+SMALL_NAMES, SMALL_BYTES = 1 << 12, 1 << 20
 HINT = "make the image smaller there"
 
 
@@ -44,6 +46,7 @@ class Tree:
         except ValueError as error:  # a NUL, or half of a character
             raise NotADirectoryError(20, str(error), path) from error
         self._steps = self._names = self._bytes = 0
+        self._memory: Any = None  # its bound, once it is set
         self._deadline = time.monotonic() + MOST_SECONDS
         self._open = {self._root}  # until the end, by descriptor
         # By path without symlinks: a folder's descriptor, a link's target, or that nothing is.
@@ -52,9 +55,11 @@ class Tree:
     def __enter__(self) -> Tree:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         for fd in self._open:
             os.close(fd)
+        if self._memory:
+            self._memory.__exit__(*error)
 
     def folder(self, path: str) -> str:
         """Where a folder is, with no symlink in its path."""
@@ -74,6 +79,7 @@ class Tree:
             with os.scandir(f"/proc/self/fd/{fd}") as entries:
                 for entry in entries:
                     self._names = self._within(self._names + 1, MOST_NAMES, "names", path)
+                    self._bound_memory(self._names > SMALL_NAMES)
                     found.append(entry.name)
             return sorted(found)
         except OSError:
@@ -117,8 +123,17 @@ class Tree:
         chunks = []
         while chunk := os.read(file, 1 << 16):
             self._bytes = self._within(self._bytes + len(chunk), MOST_BYTES, "bytes", path)
+            self._bound_memory(self._bytes > SMALL_BYTES)
             chunks.append(chunk)
         return b"".join(chunks)
+
+    def _bound_memory(self, is_large: bool) -> None:
+        if is_large and not self._memory:
+            from .memory import BoundedMemory  # its import is a fiftieth of a start
+
+            bound = BoundedMemory("the image")
+            bound.__enter__()
+            self._memory = bound
 
     def _found(self, path: str, is_kind: Any) -> str:
         fd, real = self._walk(path)
