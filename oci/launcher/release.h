@@ -149,7 +149,7 @@ static bool
 release (const struct held *held)
 {
   struct stat now = { 0 };
-  char folder[PATH_MAX], page[PATH_MAX + 8];
+  char folder[PATH_MAX];
   int lock = lock_ledger (held->state_dir);
   if (lock < 0)
     return false;
@@ -162,9 +162,7 @@ release (const struct held *held)
   if (is_same && unlink (held->record) == 0)
     {
       snprintf (folder, sizeof folder, "%s/containers/%s", held->state_dir, held->id);
-      snprintf (page, sizeof page, "%s/usage", folder);
-      retire_page (held->state_dir, page);
-      remove_tree (AT_FDCWD, folder, 0);
+      remove_pages (held->state_dir, folder);
       tell_released (held);
       is_gone = true;
     }

@@ -6,7 +6,7 @@
     <state>/containers/<id>/usage        what the shim writes
     <state>/containers/<id>/procfs/      what stands at its /proc/driver/nvidia
     <state>/containers/<id>/mount-points its root and our mounts there (guest/mount_points.py)
-    <state>/ended/                       usage pages of ended containers that a process still has
+    <state>/ended/                       handles of ended containers' usage pages that a process has
 
 A claim writes the pages first and the record last; a release removes the record first. Killed in
 between, either leaves a folder without a record, which the next `sweep` removes.
@@ -172,7 +172,7 @@ class Ledger:
         return cut
 
     def cut_ended(self) -> None:
-        """Take back what processes added to pages of ended containers, and remove those that no
+        """Take back what processes added to pages of ended containers, and forget those that no
         process has any more. Needs no lock."""
         ended_pages.cut(self.ended, pages.USAGE_SIZE)
 
@@ -203,13 +203,8 @@ class Ledger:
         self._remove_pages(id)
 
     def _remove_pages(self, id: str) -> None:
-        folder = f"{self.containers}/{id}"
         try:
-            ended_pages.retire(folder + "/usage", self.ended, pages.USAGE_SIZE)
-        except OSError:
-            pass  # frozen and leased, so that it cannot be removed either
-        try:
-            page_file.remove_pages(folder)
+            ended_pages.remove(f"{self.containers}/{id}", self.ended, pages.USAGE_SIZE)
         except OSError:
             pass  # without a record the folder counts for nothing; the next sweep removes it
 

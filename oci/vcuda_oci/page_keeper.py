@@ -2,8 +2,9 @@
 the settings.
 
 So no process can take a file lease on one of them (guest.held_files). Pages of ended containers
-stay open too, until no other process has them (guest.ended_pages): where a process opens a page
-while its name is removed, only the page keeper's descriptor still leads to that page.
+stay open too while another process has them open. Then the page keeper closes its descriptor, which
+shows whether a process has the page by an O_PATH descriptor (guest.ended_pages), and opens it again
+if so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import time
 
 from . import grant, host, pages
-from .guest import ended_pages, held_files, process
+from .guest import ended_pages, held_files, page_file, process
 from .ledger import Ledger
 
 NAME = "page_keeper"
@@ -34,7 +35,6 @@ class PageKeeper:
         self._cache = state_dir + "/host.json"
         self._held = held_files.HeldFiles()
         self._whole: dict[str, tuple[int, int]] = {}  # by id: folder with both pages held
-        self._ended: set[str] = set()  # paths of pages; a page may have lost its path
         self._read_only: tuple[str, ...] = ()
         self._full_look = float("-inf")
 
@@ -68,15 +68,14 @@ class PageKeeper:
                 held = [self._held.hold(path, os.O_RDWR) for path in self._pages_of(id)]
                 if all(held):
                     self._whole[id] = stamp
-        named = ended_pages.paths(self._ledger.ended)
-        for path in named:
+        ended = ended_pages.records(self._ledger.ended)
+        for path in ended:
             self._held.hold(path, os.O_RDWR)
-        self._ended.update(named)
         known = {path for id in folders for path in self._pages_of(id)}
-        for path in set(self._held.paths()).difference(known, self._ended, self._read_only):
+        for path in set(self._held.paths()).difference(known, ended, self._read_only):
             self._held.drop(path)
-        self._ended = {path for path in self._ended if not self._is_removed(path)}
-        return bool(self._ended)
+        left = [path for path in ended if not self._is_removed(path)]
+        return bool(left)
 
     def _pages_of(self, id: str) -> tuple[str, str]:
         folder = f"{self._ledger.containers}/{id}"
@@ -89,17 +88,20 @@ class PageKeeper:
             self._held.hold(path, os.O_RDONLY)
 
     def _is_removed(self, ended: str) -> bool:
-        """Cut a page of an ended container, and remove it if no other process has it."""
+        """Cut a page of an ended container, and forget it if no other process has it."""
         page = self._held.descriptor(ended)
         try:
-            if page < 0:
-                return not os.path.lexists(ended)
-            if not ended_pages.cut_open(ended, page, pages.USAGE_SIZE):
-                return False
+            if page >= 0:
+                page_file.put_back_open(page, pages.USAGE_SIZE)
+                if not ended_pages.is_open_once(page):
+                    return False
+                self._held.drop(ended)
+            if ended_pages.is_removed(ended):
+                return True
+            self._held.hold(ended, os.O_RDWR)
         except OSError:
-            return False  # the next look tries again
-        self._held.drop(ended)
-        return True
+            pass  # the next look tries again
+        return False
 
     def _watch_folders(self) -> None:
         """Have the kernel report changes; where it cannot, PERIOD_SECONDS bounds the delay."""

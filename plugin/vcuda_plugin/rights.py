@@ -20,22 +20,26 @@ class Rights(NamedTuple):
     """capabilities: without CAP_. uid: of the process, and its group. forbidden: system calls."""
 
     capabilities: frozenset[str]
-    forbidden: tuple[str, ...] = (*system_calls.NEVER, *system_calls.MODULES)
+    forbidden: tuple[str, ...] = (*system_calls.NEVER, *system_calls.MODULES, *system_calls.HANDLES)
     uid: int = 0
     only_threads: bool = False  # it starts no process, and its sockets are unix or IP
 
 
-AGENT = Rights(frozenset((*_PAGES, *_REPAIR, "SYS_PTRACE")))
+_NO_MODULES = (*system_calls.NEVER, *system_calls.MODULES)
+# This and the page keeper open pages of ended containers by their handles.
+AGENT = Rights(frozenset((*_PAGES, *_REPAIR, "SYS_PTRACE")), _NO_MODULES)
 OF = {
     "vcuda_plugin.door_process": Rights(
         frozenset((*_PAGES, *_REPAIR, *_DRIVER, "SYS_PTRACE")), system_calls.NEVER
     ),
-    "vcuda_plugin.gpu_probe": Rights(frozenset(_DRIVER), system_calls.NEVER),
+    "vcuda_plugin.gpu_probe": Rights(
+        frozenset(_DRIVER), (*system_calls.NEVER, *system_calls.HANDLES)
+    ),
     # NVML sets the driver's own limits for CAP_SYS_ADMIN alone.
     "vcuda_plugin.outside_watch": Rights(frozenset((*_PAGES, "KILL", "SYS_ADMIN", "SYS_PTRACE"))),
     "vcuda_plugin.http_process": Rights(
         frozenset(("DAC_READ_SEARCH", "NET_BIND_SERVICE")),
-        (*system_calls.NEVER, *system_calls.MODULES, *system_calls.OF_NO_SERVER),
+        (*_NO_MODULES, *system_calls.HANDLES, *system_calls.OF_NO_SERVER),
         HTTP_UID,
         only_threads=True,
     ),
@@ -43,7 +47,7 @@ OF = {
     "vcuda_plugin.pod_watch": Rights(frozenset(("DAC_READ_SEARCH",))),
 }
 # A child of door_process, which can't take from its bounding set.
-PAGE_KEEPER = Rights(frozenset((*_PAGES, *_REPAIR)))
+PAGE_KEEPER = Rights(frozenset((*_PAGES, *_REPAIR)), _NO_MODULES)
 # It gives each child its own, and ends one of another uid.
 FORK_SERVER = Rights(
     frozenset(("KILL", "SETGID", "SETPCAP", "SETUID")).union(

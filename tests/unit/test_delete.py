@@ -16,8 +16,9 @@ import pytest
 
 from unit.ground import record, shares_of, write
 from unit.installed import Installed
-from vcuda_oci import events
+from vcuda_oci import events, pages
 from vcuda_oci.claim import Rules, limits_page
+from vcuda_oci.guest import file_handle
 from vcuda_oci.ledger import Ledger
 
 GONE = "echo 'container does not exist' >&2; exit 1"
@@ -123,29 +124,33 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("how", ["open", "mapped", "on its way"])
-def test_a_deleted_containers_page_keeps_a_name_while_a_process_has_it(
-    node: Node, how: str
-) -> None:
+def test_a_deleted_containers_page_is_recorded_while_a_process_has_it(node: Node, how: str) -> None:
     page = node.ledger.containers + "/box/usage"
-    inode = os.stat(page).st_ino
+    handle = os.path.basename(file_handle.of(page, ""))
     words = [sys.executable, "-ISc", KEEP, page, how]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
         assert keeper.stdin and keeper.stdout and keeper.stdout.readline() == b"kept\n"
         assert node.delete() == (0, "")
         assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
-        (name,) = os.listdir(node.ledger.ended)
-        assert os.stat(f"{node.ledger.ended}/{name}").st_ino == inode
+        assert os.listdir(node.ledger.ended) == [handle]
     node.ledger.cut_ended()
     assert os.listdir(node.ledger.ended) == []
 
 
+def test_a_deleted_containers_page_that_is_opened_later_is_found(node: Node) -> None:
+    """It has no name then, and the process only an O_PATH descriptor."""
+    path = os.open(node.ledger.containers + "/box/usage", os.O_PATH)
+    assert node.delete() == (0, "")
+    assert os.fstat(path).st_nlink == 0
+    with open(f"/proc/self/fd/{path}", "r+b") as page:
+        os.close(path)
+        page.truncate(1 << 30)
+        node.ledger.cut_ended()
+        assert os.fstat(page.fileno()).st_size == pages.USAGE_SIZE
+
+
 def test_a_deleted_containers_page_that_no_process_has_is_removed(node: Node) -> None:
-    page = os.open(node.ledger.containers + "/box/usage", os.O_PATH)
-    try:
-        assert node.delete() == (0, "")
-        assert os.fstat(page).st_nlink == 0
-    finally:
-        os.close(page)
+    assert node.delete() == (0, "")
     assert (os.listdir(node.ledger.ended), node.holders()) == ([], ["other"])
 
 

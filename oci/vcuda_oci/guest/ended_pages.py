@@ -1,16 +1,13 @@
 """Usage pages of containers that have ended, while a process still has one of them.
 
-A process can receive a page from another one and write to it after the container's end. A page
-without a name is hard to find: where it is mapped, or sent over a socket and not yet received, no
-table shows it. So the page keeps a name, in a folder that root alone enters, until no process has
-it. The kernel gives a write lease only on a file that is open once (fs/locks.c,
-check_conflicting_open), so a lease shows that no other process has the page. The page then loses
-its name, and only then is frozen: the kernel removes no name of a frozen file (fs/namei.c,
-may_delete).
+A process can receive a page from another one and write to it after the container's end. Where a
+page is mapped, sent over a socket and not yet received, or held by an O_PATH descriptor, no table
+shows it. So before a page loses its name, its file handle is recorded: a symbolic link in a folder
+that root alone enters. The handle opens the page for as long as any process has it, in whatever
+way. After that the kernel knows the handle no more, and the record is removed.
 
-A page that is replaced gets its second name first, then loses the one in its container's folder. If
-the program is killed in between, the page has both names and still belongs to its container. When
-the first name is removed later, the second stays.
+A program that is killed between the record and the removal leaves the record of a page that still
+belongs to its container. No page with a name is cut to nothing.
 """
 
 from __future__ import annotations
@@ -18,122 +15,112 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import time
 
-from . import page_file
+from . import file_handle, page_file
 
 # Source: fcntl(2), signal(7). A process that opens a leased file has the kernel send this signal,
 # which by default does nothing.
 _F_SETSIG, _SIGURG = 10, 23
+# No handles on this file system, or none for this process: such a page is removed without a record.
+_NO_HANDLES = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
 
 
 def replace(page: str, folder: str, content: bytes, mode: int, size: int) -> None:
-    """Put a fresh page of `size` at `page`; an existing page keeps a name in `folder`.
+    """Put a fresh page of `size` at `page`; an existing page is recorded in `folder`.
 
-    Raises OSError as page_file.replace_page does; nothing has changed then.
+    Raises OSError as page_file.replace_page does; the page stays then.
     """
-    last = _free_name(folder) if _count_names(page) == 1 else ""
-    if last:
-        page_file.link_page(page, last)
+    record = _record(page, folder)
+    page_file.replace_page(page, content, mode, size)
+    _cut_soon(record, size)
+
+
+def remove(pages: str, folder: str, most: int) -> None:
+    """Remove the folder `pages` of a container; its usage page, if any, is recorded in `folder`.
+
+    Raises OSError; the page then has its name or a record, or both.
+    """
+    record = _record(pages + "/usage", folder)
+    page_file.remove_pages(pages)
+    _cut_soon(record, most)
+
+
+def _record(page: str, folder: str) -> str:
+    """The path of the page's record; "": there is no page, or no handle opens it."""
     try:
-        page_file.replace_page(page, content, mode, size)
-    except BaseException:
-        if last:
-            os.unlink(last)
-        raise
-    if last:
-        _cut_soon(last, size)
-
-
-def retire(page: str, folder: str, most: int) -> None:
-    """Move a usage page, if any, to `folder`, unless it has a name there. Raises OSError."""
-    if _count_names(page) == 1:
-        last = _free_name(folder)
-        page_file.move_page(page, last)
-        _cut_soon(last, most)
-
-
-def _count_names(page: str) -> int:
-    """2: a replacement was killed after it had linked the page into the folder of ended pages."""
-    try:
-        return os.lstat(page).st_nlink
+        record = file_handle.of(page, folder)
+        page_file.status(record)
+        os.symlink(".", record)
     except FileNotFoundError:
-        return 0
+        return ""
+    except FileExistsError:
+        pass
+    except OSError as error:
+        if error.errno in _NO_HANDLES:
+            return ""
+        raise
+    return record
 
 
-def _free_name(folder: str) -> str:
-    return f"{folder}/{time.time_ns():x}"
-
-
-def _cut_soon(path: str, most: int) -> None:
+def _cut_soon(record: str, most: int) -> None:
     try:
-        _cut(path, most)
+        if record:
+            _cut(record, most)
     except OSError:
         pass  # leased: the next `cut` tries again
 
 
 def cut(folder: str, most: int) -> bool:
-    """Cut each page to `most` bytes and remove those that no process has. True: room was freed."""
+    """Cut each page to `most` bytes; remove the records of those that no process has. True: a page
+    was longer."""
     freed = False
-    for path in paths(folder):
+    for record in records(folder):
         try:
-            freed = _cut(path, most) or freed
+            freed = _cut(record, most) or freed
         except OSError:
-            continue  # leased, being replaced, or removed meanwhile
+            continue  # leased, or removed meanwhile
     return freed
 
 
-def paths(folder: str) -> list[str]:
+def records(folder: str) -> list[str]:
+    """Paths of records, and of pages: an earlier version kept pages there by a name."""
     try:
         return [f"{folder}/{name}" for name in os.listdir(folder)]
     except FileNotFoundError:
         return []  # no container has ended
 
 
-def _cut(path: str, most: int) -> bool:
-    if _count_names(path) != 1:
-        return False  # still its container's
-    freed = page_file.put_back(path, most)
-    fd = page_file.open_page(path, os.O_RDWR)
-    try:
-        cut_open(path, fd, most)
-        return freed or not os.fstat(fd).st_nlink
-    finally:
-        os.close(fd)
-
-
-def cut_open(path: str, page: int, most: int) -> bool:
-    """Do as `cut` for one page that this process has open once. Raises OSError.
-
-    True: the page has lost its name, and no other process has it. This takes at least two calls:
-    between the lease and the freeze, a process with an O_PATH descriptor can open the page, and an
-    open that began before the freeze may not count yet. So a caller that keeps the descriptor calls
-    again, which cuts what such a process wrote.
-    """
-    links = os.fstat(page).st_nlink
-    if links > 1:
-        return False  # still its container's
-    if links:
-        page_file.put_back_open(page, most)
-        if not _is_open_once(page):
+def is_removed(record: str) -> bool:
+    """Remove a record if no process has its page. Raises OSError."""
+    if not file_handle.is_handle(record):
+        _record(record, os.path.dirname(record))
+    else:
+        try:
+            page_file.status(record)
             return False
-        os.unlink(path)
-        # An O_PATH descriptor, or a mount namespace that a process keeps, does not count as open.
-        page_file.freeze_open(page)
-    try:
-        os.ftruncate(page, 0)
-    except PermissionError:
-        pass  # ext4, unlike tmpfs, refuses each change of a frozen file: a late opener's too
-    return links == 0 and _is_open_once(page)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+    os.unlink(record)
+    return True
 
 
-def _is_open_once(page: int) -> bool:
-    """Whether no other process has the file open or mapped, and no socket holds it in transit."""
+def _cut(record: str, most: int) -> bool:
+    if is_removed(record) or page_file.status(record).st_nlink:
+        return False
+    return page_file.put_back(record, most)
+
+
+def is_open_once(page: int) -> bool:
+    """Whether no other process has the file open or mapped, and no socket holds it in transit.
+
+    One that has only an O_PATH descriptor does not count.
+    """
     try:
         fcntl.fcntl(page, _F_SETSIG, _SIGURG)
         fcntl.fcntl(page, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
-        # EINVAL: the host has no leases (fs.leases-enable), so this is unknown. Say yes.
+        # EINVAL: the host has no leases (fs.leases-enable), so no process can take one either.
         return error.errno == errno.EINVAL
     fcntl.fcntl(page, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return True

@@ -1,4 +1,4 @@
-"""Cut pages without a name to nothing: pages of ended containers that a process still has open.
+"""Cut pages with neither a name nor a record to nothing, where a process still has them open.
 
 No path leads to them, so they are found by the descriptors in /proc. Only a claim on a full state
 folder searches all of /proc. A page that is in no process's table of descriptors (the page keeper's
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import kernel_tables, page_file, process
+from . import kernel_tables, process
 
 # Bound on the whole search: a user can have a million descriptors.
 _MOST_SECONDS = 5.0
@@ -63,10 +63,7 @@ def _cut(file: process.Pinned, device: int) -> bool:
         return False
     if not status.blocks:
         return False
-    try:
-        fd = file.open(os.O_WRONLY)
-    except PermissionError:
-        fd = page_file.open_frozen(file.path)
+    fd = file.open(os.O_WRONLY)
     try:
         os.ftruncate(fd, 0)
     finally:

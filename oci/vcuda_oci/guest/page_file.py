@@ -6,6 +6,8 @@ the kernel ends the lease within the same time. So BlockingIOError means: no fig
 
 The container writes its usage page, so its root can also change the page's length, mode, owner,
 attributes and flags.
+
+A path is that of a page or, of a page of an ended container, its handle (file_handle).
 """
 
 from __future__ import annotations
@@ -17,16 +19,15 @@ import struct
 
 from .. import files
 from ..errors import VcudaError
+from . import file_handle
 
 USAGE_MODE = 0o666
 
 # Attributes that stay: SELinux, not the container, gives each file its label.
 _KEPT = ("security.selinux",)
-_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Source: linux/fs.h, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IMMUTABLE_FL and FS_APPEND_FL.
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
-_IMMUTABLE = 0x10
-_FROZEN = _IMMUTABLE | 0x20
+_FROZEN = 0x10 | 0x20
 
 
 def leased(path: str) -> VcudaError:
@@ -37,7 +38,7 @@ def leased(path: str) -> VcudaError:
 
 def open_page(path: str, flags: int) -> int:
     """A descriptor of a page. Raises OSError; BlockingIOError: a process holds a lease on it."""
-    fd = os.open(path, flags | _SAFE)
+    fd = _open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(22, "is not a regular file", path)
@@ -50,16 +51,21 @@ def open_without_lease(path: str, flags: int) -> int:
     Waits at most 45 s for existing leases to end. The kernel counts the waiting open, so no process
     gets another lease. Do not call in an event loop or under a lock. Raises OSError.
     """
-    safe = flags | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return os.open(path, safe)
+        return _open(path, flags)
     except PermissionError:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = _open(path, os.O_RDONLY)
         try:
             _unfreeze_open(fd)
-            return os.open(path, safe)
+            return _open(path, flags)
         finally:
             os.close(fd)
+
+
+def _open(path: str, flags: int) -> int:
+    if file_handle.is_handle(path):
+        return file_handle.open_file(path, flags)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def read_page(path: str, most: int) -> bytes:
@@ -73,8 +79,17 @@ def read_page(path: str, most: int) -> bytes:
 
 def identity(path: str) -> tuple[int, int]:
     """Device and inode of a page, which stay when it is renamed. Raises OSError."""
-    status = os.lstat(path)
-    return status.st_dev, status.st_ino
+    found = status(path)
+    return found.st_dev, found.st_ino
+
+
+def status(path: str) -> os.stat_result:
+    """As os.lstat. Raises OSError."""
+    fd = _open(path, os.O_PATH)
+    try:
+        return os.fstat(fd)
+    finally:
+        os.close(fd)
 
 
 def make_folder(folder: str, mode: int) -> None:
@@ -156,45 +171,6 @@ def _remove_attributes(page: int) -> bool:
             except OSError:
                 continue  # a kernel module refuses its removal
     return removed
-
-
-def move_page(path: str, to: str) -> None:
-    """Give a page another name. Raises OSError."""
-    try:
-        os.rename(path, to)
-    except PermissionError:
-        _unfreeze(path)
-        os.rename(path, to)
-
-
-def link_page(path: str, to: str) -> None:
-    """Give a page a second name. Raises OSError."""
-    try:
-        os.link(path, to, follow_symlinks=False)
-    except PermissionError:
-        _unfreeze(path)
-        os.link(path, to, follow_symlinks=False)
-
-
-def freeze_open(page: int) -> None:
-    """Refuse every later open for writing; a tmpfs can from Linux 6.6 on."""
-    try:
-        _set_flags(page, _flags(page) | _IMMUTABLE)
-    except OSError:
-        pass
-
-
-def open_frozen(path: str) -> int:
-    """Open a frozen page for writing and freeze it again at once. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        _unfreeze_open(fd)
-        try:
-            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        finally:
-            freeze_open(fd)
-    finally:
-        os.close(fd)
 
 
 def _unfreeze(path: str) -> bool:
