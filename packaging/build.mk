@@ -9,10 +9,10 @@ OUR_PYTHON = COLUMNS=80 SOURCE_DATE_EPOCH=0 PYTHONPATH=oci:runtime_hook:plugin $
 
 # Of each program, the module and the function that makes its parser.
 PARSER_vcuda := vcuda_hook.cli build_parser
-PARSER_vcuda-node-agent := vcuda_plugin.agent _parser
-PARSER_vcuda-scheduler-extender := vcuda_plugin.scheduler.main _parser
-PARSERS := $(wildcard runtime_hook/vcuda_hook/cli*.py) plugin/vcuda_plugin/agent.py \
-	plugin/vcuda_plugin/scheduler/main.py oci/vcuda_oci/names.py
+PARSER_vcuda-node-agent := vcuda_plugin.agent.main _parser
+PARSER_vcuda-scheduler-extender := vcuda_plugin.extender.main _parser
+PARSERS := $(wildcard runtime_hook/vcuda_hook/cli*.py) plugin/vcuda_plugin/agent/main.py \
+	plugin/vcuda_plugin/extender/main.py oci/vcuda_oci/names.py
 
 build/man/vcuda.1: DESCRIPTION = containers on slices of NVIDIA GPUs
 build/man/vcuda-node-agent.8: DESCRIPTION = shares of this node's GPUs for the kubelet and for \

@@ -16,7 +16,7 @@ Known = dict[str, list[ast.expr]]
 # Modules that others take words from.
 _TOLD_ELSEWHERE = {
     "container_state": "oci/vcuda_oci/container_state.py",
-    "needed": "plugin/vcuda_plugin/needed.py",
+    "dependencies": "plugin/vcuda_plugin/dependencies.py",
 }
 
 

@@ -30,7 +30,7 @@ below before a container does.
 """
 
 OCI, HOOK, PLUGIN = "oci/vcuda_oci/", "runtime_hook/vcuda_hook/", "plugin/vcuda_plugin/"
-TENDER = PLUGIN + "scheduler/"
+TENDER = PLUGIN + "extender/"
 
 # By program, and there by situation: the files whose lines are said in it.
 SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -125,66 +125,65 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "vcuda-node-agent": {
         "It starts.": (
-            PLUGIN + "needed.py",
-            PLUGIN + "agent.py",
-            PLUGIN + "child.py",
-            PLUGIN + "cluster.py",
-            PLUGIN + "kube_api.py",
-            PLUGIN + "listen_address.py",
-            PLUGIN + "http_child.py",
-            PLUGIN + "http_process.py",
-            PLUGIN + "http_server.py",
-            PLUGIN + "grants.py",
+            PLUGIN + "dependencies.py",
+            PLUGIN + "agent/main.py",
+            PLUGIN + "agent/process/child.py",
+            PLUGIN + "agent/pods/pod_watch_child.py",
+            PLUGIN + "agent/pods/kube_api.py",
+            PLUGIN + "agent/http/listen_address.py",
+            PLUGIN + "agent/http/http_child.py",
+            PLUGIN + "agent/http/http_process.py",
+            PLUGIN + "agent/http/http_server.py",
+            PLUGIN + "agent/compute/grants.py",
         ),
         "It speaks with the kubelet.": (
-            PLUGIN + "kubelet.py",
-            PLUGIN + "resources.py",
-            PLUGIN + "device_plugin.py",
+            PLUGIN + "agent/kubelet/registration.py",
+            PLUGIN + "agent/kubelet/resources.py",
+            PLUGIN + "agent/kubelet/device_plugin.py",
         ),
         "It looks at the GPUs and at their processes.": (
-            PLUGIN + "gpu_probe.py",
-            PLUGIN + "process_probe.py",
-            PLUGIN + "inventory.py",
-            PLUGIN + "bypass_reports.py",
-            PLUGIN + "sweep.py",
+            PLUGIN + "agent/gpus/gpu_probe.py",
+            PLUGIN + "agent/bypass/process_probe.py",
+            PLUGIN + "agent/gpus/inventory.py",
+            PLUGIN + "agent/bypass/bypass_child.py",
+            PLUGIN + "agent/ledger/sweep.py",
         ),
         "It follows its node's pods, and labels the node.": (
-            PLUGIN + "pod_watch.py",
-            PLUGIN + "pod_lookup.py",
-            PLUGIN + "pod_events.py",
-            PLUGIN + "node_metadata.py",
-            PLUGIN + "labelling.py",
+            PLUGIN + "agent/pods/pod_watch.py",
+            PLUGIN + "agent/pods/pod_lookup.py",
+            PLUGIN + "agent/pods/pod_events.py",
+            PLUGIN + "agent/pods/node_metadata.py",
+            PLUGIN + "agent/gpus/feature_file.py",
         ),
     },
     "vcuda-scheduler-extender": {
         "It starts.": (
-            PLUGIN + "needed.py",
-            TENDER + "certificates.py",
-            TENDER + "serve.py",
-            TENDER + "api.py",
-            TENDER + "quota_limits.py",
+            PLUGIN + "dependencies.py",
+            TENDER + "http/certificates.py",
+            TENDER + "main.py",
+            TENDER + "follow/api.py",
+            TENDER + "quota/quota_limits.py",
         ),
         "A node is not for a pod. kube-scheduler shows the line as the pod's event.": (
-            PLUGIN + "pod_amounts.py",
-            TENDER + "ask.py",
-            TENDER + "place.py",
-            TENDER + "fit.py",
-            TENDER + "cluster.py",
+            PLUGIN + "kube/pod_amounts.py",
+            TENDER + "model/pod_request.py",
+            TENDER + "model/place.py",
+            TENDER + "filter/fit.py",
+            TENDER + "cluster/cluster.py",
         ),
         "It runs beside others, and follows the cluster.": (
-            TENDER + "leader.py",
-            TENDER + "follow.py",
-            TENDER + "quota_follow.py",
-            TENDER + "server.py",
-            TENDER + "connections.py",
+            TENDER + "bind/leader.py",
+            TENDER + "follow/follow.py",
+            TENDER + "follow/quota_follow.py",
+            TENDER + "http/server.py",
+            TENDER + "http/connections.py",
         ),
         "`vcuda simulate`": (
             HOOK + "simulate.py",
-            TENDER + "simulation/command.py",
-            TENDER + "simulation/run.py",
-            TENDER + "simulation/nodes.py",
-            TENDER + "simulation/trace.py",
-            TENDER + "simulation/rows.py",
+            PLUGIN + "simulate/command.py",
+            PLUGIN + "simulate/nodes.py",
+            PLUGIN + "simulate/trace.py",
+            PLUGIN + "simulate/rows.py",
         ),
     },
     "The packages": {
@@ -217,7 +216,7 @@ SITUATIONS: dict[str, dict[str, tuple[str, ...]]] = {
 # What is said on standard error when nothing is wrong.
 NO_ERRORS = {
     # How far it is.
-    TENDER + "simulation/run.py": "<come> of … pods came, <waiting> wait",
+    PLUGIN + "simulate/command.py": "<come> of … pods came, <waiting> wait",
 }
 # How a refusal of placement is told where it is not by a container's start.
 RETRY = ("<node>", "ask for less, or free a share: the pod is tried again by itself")
@@ -226,9 +225,9 @@ TOLD_AS = {
         "decision for pod <pod>",
         "delete the pod if it stays so, and it is scheduled anew",
     ),
-    TENDER + "place.py": RETRY,
-    TENDER + "fit.py": RETRY,
-    TENDER + "cluster.py": RETRY,
+    TENDER + "model/place.py": RETRY,
+    TENDER + "filter/fit.py": RETRY,
+    TENDER + "cluster/cluster.py": RETRY,
 }
 
 

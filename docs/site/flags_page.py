@@ -11,9 +11,9 @@ import subprocess
 from collections.abc import Iterator
 
 from vcuda_hook.cli import build_parser
-from vcuda_plugin import agent
-from vcuda_plugin.scheduler import main as extender
-from vcuda_plugin.scheduler.simulation import command as simulation
+from vcuda_plugin.agent import main as agent
+from vcuda_plugin.extender import main as extender
+from vcuda_plugin.simulate import command as simulation
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

@@ -12,7 +12,7 @@ import re
 
 from vcuda_oci import config
 from vcuda_oci.errors import VcudaError
-from vcuda_plugin import listen_address
+from vcuda_plugin.agent.http import listen_address
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SETTINGS = REPOSITORY + "/packaging/config.toml"

@@ -19,9 +19,9 @@ has_its_own_file_system() {
 [ @PACKAGE@ != vcuda-runtime ] || rm -f /etc/vcuda/.left-behind
 
 # Both hold their source's time: bytecode of another version is never believed.
-{ /usr/bin/python3 -I -m compileall -qq --invalidation-mode timestamp "$folder" &&
-  { [ @PACKAGE@ != vcuda-runtime ] || /usr/bin/python3 -I -S "$folder/vcuda_oci/packed.py" 2>/dev/null; }; } ||
-  say "$folder: not compiled, so each start takes longer; make room, and install it again"
+{ /usr/bin/python3 -I -m compileall -qq --invalidation-mode timestamp $folders &&
+  { [ @PACKAGE@ != vcuda-runtime ] || /usr/bin/python3 -I -S "$python/vcuda_oci/packed.py" 2>/dev/null; }; } ||
+  say "$folders: not compiled, so each start takes longer; make room, and install it again"
 
 # A specification names the shim by its content, and the one of the version before is gone.
 if [ @PACKAGE@ = vcuda-runtime ]; then

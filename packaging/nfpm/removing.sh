@@ -31,5 +31,5 @@ if [ -d /run/systemd/system ]; then
 elif runs $program; then
   say "$program: runs on, since no systemd runs here; stop it by what started it"
 fi
-find "$folder" -name __pycache__ -prune -exec rm -rf {} +
+find $folders -name __pycache__ -prune -exec rm -rf {} +
 exit 0

@@ -7,9 +7,11 @@ runs() {
   done
   return 1
 }
-# The service of @PACKAGE@, what its process is called with, and whose bytecode it brought.
-unit=@PACKAGE@.service program=@PACKAGE@ folder=/usr/lib/vcuda/python/vcuda_plugin
+# The service of @PACKAGE@, what its process is called with, and the folders of its bytecode.
+unit=@PACKAGE@.service program=@PACKAGE@ python=/usr/lib/vcuda/python
 case @PACKAGE@ in
-  vcuda-runtime) unit=vcuda.service program='vcuda serve' folder=/usr/lib/vcuda/python ;;
-  vcuda-scheduler-extender) folder=$folder/scheduler ;;
+  vcuda-runtime) unit=vcuda.service program='vcuda serve' folders=$python ;;
+  vcuda-node-agent) folders=$python/vcuda_plugin/agent ;;
+  vcuda-scheduler-extender)
+    folders="$python/vcuda_plugin/extender $python/vcuda_plugin/simulate" ;;
 esac

@@ -20,7 +20,7 @@ from integration.kubelet import until
 from integration.pod_lives import Lives
 from integration.pod_node import node
 from integration.test_device_plugin import CORE, MEMORY
-from vcuda_plugin import sweep
+from vcuda_plugin.agent.ledger import sweep
 
 ROUNDS, WARM_UP = 40, 3
 ASKS = {CORE: 7, MEMORY: 2}

@@ -14,9 +14,9 @@ from unit.ground import GIB, gpus
 from unit.served import Served
 from unit.tenants import Tenants
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin import exposition, node_look
-from vcuda_plugin.event_counts import Counts
-from vcuda_plugin.node_gpus import NodeGpus
+from vcuda_plugin.agent.http import exposition, node_state
+from vcuda_plugin.agent.http.event_counts import Counts
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 GPUS, CONTAINERS, ROUNDS = 8, 16, 50
 _MIB = 1 << 20
@@ -51,8 +51,8 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
 
 def _scrapes(tenants: Tenants, known: NodeGpus) -> list[float]:
     """Seconds of CPU that each took, while every container used something else each time."""
-    node_look.FRESH_SECONDS = 0
-    node = node_look.Node("node-1", tenants.state_dir)
+    node_state.FRESH_SECONDS = 0
+    node = node_state.Node("node-1", tenants.state_dir)
     node.known = known
     pages = exposition.Pages()
 

@@ -10,7 +10,7 @@ import pytest
 
 from chart import rendering
 from chart.rendering import AGENT, CLUSTER, EXTENDER, one, pod_spec
-from vcuda_plugin.scheduler import quota_limits
+from vcuda_plugin.extender.quota import quota_limits
 
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
 

@@ -10,7 +10,7 @@ from cel_expr_python import cel
 
 from chart import rendering
 from chart.rendering import AGENT
-from vcuda_plugin import pod_event
+from vcuda_plugin.agent.pods import pod_event
 
 MINE, OTHER = "node-1", "node-2"
 ACCOUNT = f"system:serviceaccount:vcuda:{AGENT}"

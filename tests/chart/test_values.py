@@ -11,7 +11,7 @@ import yaml
 from chart import rendering
 from chart.rendering import AGENT, EXTENDER, HAMI
 from vcuda_oci import config, names
-from vcuda_plugin import listen_address
+from vcuda_plugin.agent.http import listen_address
 
 TEXTS = ['a "quoted" \\ <text> & more', "naïve", ""]
 

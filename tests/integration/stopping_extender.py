@@ -11,8 +11,8 @@ import signal
 import sys
 from pathlib import Path
 
-from vcuda_plugin.scheduler import main
-from vcuda_plugin.scheduler.leader import Leader
+from vcuda_plugin.extender import main
+from vcuda_plugin.extender.bind.leader import Leader
 
 LOOKS = Path(sys.argv[1])
 _why_not = Leader.why_not

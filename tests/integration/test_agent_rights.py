@@ -16,7 +16,7 @@ from integration.node_agent import Agent, AgentNode, children_of
 from integration.test_agent_http import asked, listening
 from unit.ground import ROOT
 from vcuda_oci import page_keeper
-from vcuda_plugin import confine, rights
+from vcuda_plugin.agent.process import confine, rights
 
 # The kernel names them by bits.
 BITS = confine._BITS
@@ -108,7 +108,7 @@ from vcuda_plugin import confine, http_process, rights
 
 state = sys.argv[1]
 libc = ctypes.CDLL(None, use_errno=True)
-confine.confine(rights.OF["vcuda_plugin.http_process"])
+confine.confine(rights.OF["vcuda_plugin.agent.http.http_process"])
 if not confine.only_files(*http_process.needed_files("127.0.0.1:0", "n", state)):
     print("no Landlock")
 

@@ -21,8 +21,8 @@ from integration.product import MIB, SOFTGPU, Product, asking
 from integration.test_device_plugin import CORE, offered
 from vcuda_hook import container_processes
 from vcuda_oci import events, liveness
-from vcuda_plugin import container_stop
-from vcuda_plugin.held_containers import Held, HeldContainers
+from vcuda_plugin.agent.bypass import container_stop
+from vcuda_plugin.agent.bypass.held_containers import Held, HeldContainers
 
 LIMIT = 1024 * MIB
 # What a program takes that loads the driver in the place of the shim.

@@ -21,7 +21,7 @@ from unit import clusters, extender
 from unit.clusters import container, pod, told
 from unit.played_api import PODS, PlayedApi, status
 from vcuda_oci import events
-from vcuda_plugin.scheduler import certificates
+from vcuda_plugin.extender.http import certificates
 
 _PATH = re.compile(
     r"/api/v1/(?:namespaces/[^/]+/)?(?P<kind>\w+)(?:/(?P<name>[^/]+))?(?P<sub>/\w+)?"

@@ -18,9 +18,9 @@ from integration.product import Product
 from integration.watched_pods import NODE
 from vcuda_oci import config
 from vcuda_oci.decision import Decision
-from vcuda_plugin import node_gpus
-from vcuda_plugin.scheduler.ask import ask_of
-from vcuda_plugin.scheduler.place import Placed, place
+from vcuda_plugin.extender.model.place import Placed, place
+from vcuda_plugin.extender.model.pod_request import ask_of
+from vcuda_plugin.kube import node_gpus
 
 GPU = "nvidia.com/gpu"
 MEMORY, PERCENT, CORES = GPU + "mem", GPU + "mem-percentage", GPU + "cores"

@@ -69,6 +69,6 @@ def test_the_scheduler_extender_names_what_is_missing_or_runs(scratch: str) -> N
     assert lacks == (asked.returncode != 0), asked.stderr
     assert len((asked.stdout + asked.stderr).splitlines()) == 1
     environment = {"PYTHONPATH": scratch + "/usr/lib/vcuda/python"}
-    command = [sys.executable, "-m", "vcuda_plugin.scheduler.main", "--version"]
+    command = [sys.executable, "-m", "vcuda_plugin.extender.main", "--version"]
     said = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=scratch)
     assert (said.returncode, said.stdout) == (0, "vcuda-scheduler-extender 0.1.0\n"), said.stderr

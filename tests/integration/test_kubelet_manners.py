@@ -21,9 +21,8 @@ from vcuda_oci import config
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.limits_in_place import Turn
 from vcuda_oci.placement import Gpu
-from vcuda_plugin import kubelet as registration
-from vcuda_plugin import resources
-from vcuda_plugin.device_plugin import DevicePlugin
+from vcuda_plugin.agent.kubelet import registration, resources
+from vcuda_plugin.agent.kubelet.device_plugin import DevicePlugin
 
 BOTH = {CORE: 30, MEMORY: 20}
 

@@ -17,9 +17,9 @@ from integration import browser
 from unit.ground import GIB, gpus
 from unit.tenants import Tenants
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin import graph_page, page_shell, usage_page
-from vcuda_plugin.node_gpus import NodeGpus
-from vcuda_plugin.node_look import Node, View
+from vcuda_plugin.agent.http import graph_page, page_frame, usage_page
+from vcuda_plugin.agent.http.node_state import Node, View
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
@@ -33,7 +33,7 @@ def serving(pages: list[bytes]) -> Iterator[tuple[str, list[str]]]:
         def do_GET(self) -> None:
             asked.append(self.path)
             self.send_response(200)
-            for header in page_shell.HEADERS:
+            for header in page_frame.HEADERS:
                 self.send_header(*header)
             self.end_headers()
             self.wfile.write(pages[min(len(asked), len(pages)) - 1])

@@ -15,8 +15,8 @@ from unit.certified import certify
 from unit.clusters import container, node, pod, told
 from unit.extender import ready
 from unit.played_api import PlayedApi
-from vcuda_plugin.scheduler.api import CONNECTIONS, Withheld
-from vcuda_plugin.scheduler.async_api import AsyncApi
+from vcuda_plugin.extender.follow.api import CONNECTIONS, Withheld
+from vcuda_plugin.extender.follow.async_api import AsyncApi
 
 ASKING = pod("asking", container(core=30, memory=16))
 

@@ -18,7 +18,7 @@ from unit import clusters, extender
 from unit.extender import Extender
 from unit.ground import ROOT
 from unit.played_api import PlayedApi
-from vcuda_plugin.scheduler import certificates
+from vcuda_plugin.extender.http import certificates
 
 POD = clusters.pod("asking", clusters.container(core=30, memory=16))
 METADATA = POD["metadata"]

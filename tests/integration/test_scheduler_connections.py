@@ -13,7 +13,7 @@ import pytest
 from integration.test_scheduler_callers import api, files  # noqa: F401
 from unit import extender
 from unit.extender import Extender
-from vcuda_plugin.scheduler.connections import MOST_CONNECTIONS
+from vcuda_plugin.extender.http.connections import MOST_CONNECTIONS
 
 # More than the descriptors that systemd gives a service without LimitNOFILE=.
 SILENT, DESCRIPTORS = 1100, 1024

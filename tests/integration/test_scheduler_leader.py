@@ -20,7 +20,7 @@ from unit.clusters import container, node, pod, told
 from unit.extender import Extender
 from unit.played_api import PODS, PlayedApi, status
 from vcuda_oci.names import ANNOTATION_DECISION
-from vcuda_plugin.scheduler.leader import LEASE_SECONDS
+from vcuda_plugin.extender.bind.leader import LEASE_SECONDS
 
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
 

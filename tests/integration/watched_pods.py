@@ -16,7 +16,7 @@ from unit.ground import ROOT
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 NODE = "node-1"
-_START = "from vcuda_plugin.pod_watch import main; import sys; main(*sys.argv[1:])"
+_START = "from vcuda_plugin.agent.pods.pod_watch import main; import sys; main(*sys.argv[1:])"
 
 
 def decided(node: str = NODE, **containers: tuple[str, int, int]) -> dict[str, str]:

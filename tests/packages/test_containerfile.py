@@ -47,9 +47,11 @@ def test_the_node_agents_image_has_what_its_pod_starts(builder: Machine) -> None
     run = ("podman", "run", "--rm", AGENT)
     assert builder.check(*run, AGENT, "--version") == f"{AGENT} {built.THIS}\n"
     # All of its processes' modules are there, and it meets the lack of a driver, not of a package.
-    modules = [path.stem for path in Path(REPOSITORY, "plugin/vcuda_plugin").glob("*.py")]
+    plugin = Path(REPOSITORY, "plugin")
+    files = sorted((plugin / "vcuda_plugin/agent").rglob("*.py"))
+    modules = [".".join(file.relative_to(plugin).with_suffix("").parts) for file in files]
     code = "import importlib, sys; sys.path.insert(0, '/usr/lib/vcuda/python')\n" + "\n".join(
-        f"importlib.import_module('vcuda_plugin.{name}')" for name in sorted(modules)
+        f"importlib.import_module('{module}')" for module in modules
     )
     builder.check(*run, "python3", "-IBc", code)
 

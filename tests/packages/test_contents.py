@@ -221,8 +221,8 @@ def test_zsh_finds_its_completions_where_each_distribution_looks() -> None:
     ("page", "parser"),
     [
         ("vcuda.1", "vcuda_hook.cli.build_parser"),
-        ("vcuda-node-agent.8", "vcuda_plugin.agent._parser"),
-        ("vcuda-scheduler-extender.8", "vcuda_plugin.scheduler.main._parser"),
+        ("vcuda-node-agent.8", "vcuda_plugin.agent.main._parser"),
+        ("vcuda-scheduler-extender.8", "vcuda_plugin.extender.main._parser"),
     ],
 )
 def test_the_manual_and_completion_tell_of_every_verb_and_option(page: str, parser: str) -> None:

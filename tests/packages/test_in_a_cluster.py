@@ -14,7 +14,7 @@ from unit import clusters
 from unit.extender import Extender, client
 from unit.played_api import PlayedApi
 from vcuda_oci import names
-from vcuda_plugin import node_gpus
+from vcuda_plugin.kube import node_gpus
 
 UNIT = "vcuda-scheduler-extender.service"
 AGENT = "vcuda-node-agent.service"

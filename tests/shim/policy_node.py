@@ -25,7 +25,7 @@ ARBITER = """
 import signal, sys, time
 if "virtual" in sys.argv:
     time.thread_time = lambda: 0.0
-from vcuda_plugin.grants import Arbiter
+from vcuda_plugin.agent.compute.grants import Arbiter
 ended = []
 signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
 print("ready", flush=True)

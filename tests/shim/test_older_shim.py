@@ -16,7 +16,7 @@ from shim.conftest import DriverRoot
 from shim.guest import GIB, MIB, SHIM, Guest
 from shim.policy_node import limits_of
 from shim.test_limit_live import Limited, asking
-from vcuda_plugin import guest_slots
+from vcuda_plugin.agent.bypass import guest_slots
 
 SLICE = """
 import json, pynvml

@@ -11,7 +11,7 @@ GIB = 1 << 30
 LOOK = """
 sys.path[:0] = ["oci", "runtime_hook", "plugin"]
 import pynvml
-from vcuda_plugin.process_probe import ProcessProbe
+from vcuda_plugin.agent.bypass.process_probe import ProcessProbe
 pynvml.nvmlInit()
 uuids = [pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(2)]
 probe = ProcessProbe("libnvidia-ml.so.1", uuids)

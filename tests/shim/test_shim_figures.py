@@ -13,7 +13,7 @@ from shim.conftest import DriverRoot
 from shim.guest import GIB, MIB, WORKLOAD
 from shim.policy_node import PolicyNode
 from unit.served import Served
-from vcuda_plugin.node_gpus import NodeGpus
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 pytestmark = pytest.mark.alone
 

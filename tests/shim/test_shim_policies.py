@@ -174,7 +174,7 @@ def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path: Pat
 SHOWN = """
 import json, sys, time
 from vcuda_oci import pages
-from vcuda_plugin.demand import TOLD_FROM, reading
+from vcuda_plugin.agent.compute.demand import TOLD_FROM, reading
 def shown():
     with open(sys.argv[1], "rb") as usage:
         usage.seek(pages.USAGE_HEAD_SIZE + TOLD_FROM)

@@ -15,7 +15,7 @@ def set_limit(gpu: SoftGpu, cgroup: Path, hard: int) -> str:
     """Why not; "": it is set. A cgroup's folder is whatever has its cgroup.procs."""
     said: str = gpu.client(f"""
 sys.path[:0] = ["oci", "runtime_hook", "plugin"]
-from vcuda_plugin.process_probe import ProcessProbe
+from vcuda_plugin.agent.bypass.process_probe import ProcessProbe
 import pynvml
 pynvml.nvmlInit()
 uuid = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))

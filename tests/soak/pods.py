@@ -25,7 +25,7 @@ from integration.kubelet import until
 from integration.pod_lives import AGENT, Lives, processes
 from integration.pod_node import node
 from vcuda_oci import page_keeper
-from vcuda_plugin import sweep
+from vcuda_plugin.agent.ledger import sweep
 
 WORKERS = 16
 MOST_GROWTH_KIB = 1024

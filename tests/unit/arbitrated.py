@@ -9,7 +9,7 @@ from unit.ground import GIB, record
 from vcuda_oci import claim, pages, pages_read
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.ledger import Ledger
-from vcuda_plugin import grants
+from vcuda_plugin.agent.compute import grants
 
 MS = 1_000_000
 START = 10**12

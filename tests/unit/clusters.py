@@ -10,10 +10,10 @@ from vcuda_oci import config, names
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.decision import Decision
 from vcuda_oci.placement import Gpu
-from vcuda_plugin.node_gpus import NodeGpus
-from vcuda_plugin.scheduler.ask import PodAsk, ask_of
-from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.objects import PodFacts, node_of, pod_of
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.cluster.objects import PodFacts, node_of, pod_of
+from vcuda_plugin.extender.model.pod_request import PodAsk, ask_of
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 SETTINGS = config.parse('gpu-resource = "nvidia.com/gpu"', "config.toml")
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"

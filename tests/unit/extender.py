@@ -20,7 +20,7 @@ from unit.clusters import node, told
 from unit.ground import ROOT
 from unit.played_api import PlayedApi
 
-PROGRAM = ("-m", "vcuda_plugin.scheduler.main")
+PROGRAM = ("-m", "vcuda_plugin.extender.main")
 
 
 def shown_by_scheduler(reason: str) -> str:

@@ -11,10 +11,10 @@ import sys
 from typing import Any
 
 from unit.ground import ROOT
-from vcuda_plugin.node_gpus import NodeGpus
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 _START = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); " + (
-    "from vcuda_plugin.http_process import main; main(*sys.argv[1:])"
+    "from vcuda_plugin.agent.http.http_process import main; main(*sys.argv[1:])"
 )
 
 

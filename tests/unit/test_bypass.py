@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unit.ground import GIB
-from vcuda_plugin import bypass
-from vcuda_plugin.bypass import Finding, Holder, Process, Share, Watch
+from vcuda_plugin.agent.bypass import detection
+from vcuda_plugin.agent.bypass.detection import Finding, Holder, Process, Share, Watch
 
 MIB = 1 << 20
 PERIOD = 2.0
@@ -47,10 +47,10 @@ def process(
 def test_more_memory_than_the_limit_and_contexts_is_found_once_and_told_in_words() -> None:
     node = Node()
     greedy = process(9 * GIB), process(MIB, pid=8, command="feed\n\x1b[31m")
-    assert node.looks(bypass.LOOKS - 1, *greedy) == []
+    assert node.looks(detection.LOOKS - 1, *greedy) == []
     assert node.look(*greedy) == [
         Finding(
-            *("it", bypass.MEMORY, "GPU-0", 9 * GIB + MIB, 4 * GIB, (7, 8)),
+            *("it", detection.MEMORY, "GPU-0", 9 * GIB + MIB, 4 * GIB, (7, 8)),
             "container it holds 9.00 GiB of GPU-0, its limit is 4.00 GiB: "
             "processes 7 (train), 8 (feed??[31m)",
             True,
@@ -64,12 +64,12 @@ def test_more_memory_than_the_limit_and_contexts_is_found_once_and_told_in_words
 def test_a_look_that_differs_neither_makes_a_finding_nor_ends_one() -> None:
     node = Node()
     for _ in range(5):
-        assert node.looks(bypass.LOOKS - 1, process(9 * GIB)) == []
+        assert node.looks(detection.LOOKS - 1, process(9 * GIB)) == []
         assert node.looks(1, process(GIB)) == []
-    assert node.looks(bypass.LOOKS, process(9 * GIB)) == ["memory"]
-    node.looks(bypass.LOOKS_UNTIL_OVER - 1)
+    assert node.looks(detection.LOOKS, process(9 * GIB)) == ["memory"]
+    node.looks(detection.LOOKS_UNTIL_OVER - 1)
     assert node.looks(10, process(9 * GIB)) == []
-    node.looks(bypass.LOOKS_UNTIL_OVER)
+    node.looks(detection.LOOKS_UNTIL_OVER)
     assert node.looks(10, process(9 * GIB)) == ["memory"]
 
 
@@ -103,7 +103,7 @@ def test_a_process_without_the_shim_is_found_where_others_share_the_gpu() -> Non
 
 def test_time_beyond_the_ceiling_is_found_after_a_whole_window_and_only_reported() -> None:
     node = Node()
-    looks = int(bypass.WINDOW_SECONDS / PERIOD)
+    looks = int(detection.WINDOW_SECONDS / PERIOD)
     assert node.looks(looks, process(busy=60)) == []
     assert node.looks(20, process(busy=60)) == ["time"]
     (finding,) = node.look(process(busy=60))
@@ -111,7 +111,7 @@ def test_time_beyond_the_ceiling_is_found_after_a_whole_window_and_only_reported
     assert finding.text == (
         "container it used 60 % of GPU-0's time, its limit is 30 %: process 7 (train)"
     )
-    assert finding.why in bypass.REPORTED_ONLY
+    assert finding.why in detection.REPORTED_ONLY
 
 
 def test_one_huge_kernel_that_is_paid_for_afterwards_is_not_found() -> None:
@@ -149,4 +149,4 @@ def test_of_a_container_that_is_gone_nothing_is_kept() -> None:
     holders, node.holders = node.holders, {}
     node.look()
     node.holders = holders
-    assert node.looks(bypass.LOOKS - 1, process(9 * GIB)) == []
+    assert node.looks(detection.LOOKS - 1, process(9 * GIB)) == []

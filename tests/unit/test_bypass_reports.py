@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from vcuda_oci import config
-from vcuda_plugin import bypass_reports, child, inventory
+from vcuda_plugin.agent.bypass import bypass_child
+from vcuda_plugin.agent.gpus import inventory
+from vcuda_plugin.agent.process import child
 
 
 class Watches:
@@ -41,8 +43,8 @@ def look(*told: str) -> str:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
-        (bypass_reports, "_LIMIT_SECONDS"),
-        (bypass_reports, "_PAUSE_SECONDS"),
+        (bypass_child, "_LIMIT_SECONDS"),
+        (bypass_child, "_PAUSE_SECONDS"),
         (inventory, "START_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.05)
@@ -53,7 +55,7 @@ def followed(watches: Watches, text: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(child, "running", watches.running)
 
     async def follow() -> None:
-        task = asyncio.ensure_future(bypass_reports.follow(config.parse(text, "/c")))
+        task = asyncio.ensure_future(bypass_child.follow(config.parse(text, "/c")))
         while len(watches.started) <= len(watches.said) and not task.done():
             await asyncio.sleep(0.005)
         task.cancel()
@@ -76,7 +78,13 @@ def test_findings_are_told_over_every_start_of_the_watch(
         *("a", "b", "c"),
         "the watch from outside: no look for 0 s; started anew",
     ]
-    assert watches.started[0] == ("vcuda_plugin.outside_watch", "/", "/s", "report", "auto")
+    assert watches.started[0] == (
+        "vcuda_plugin.agent.bypass.outside_watch",
+        "/",
+        "/s",
+        "report",
+        "auto",
+    )
 
 
 def test_the_watch_is_told_what_the_settings_say(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vcuda_plugin import container_of_pid
-from vcuda_plugin.container_of_pid import Index
+from vcuda_plugin.agent.bypass import container_of_pid
+from vcuda_plugin.agent.bypass.container_of_pid import Index
 
 ID = "4f1c" * 16
 OTHER = "09ab" * 16

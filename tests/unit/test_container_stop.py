@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from unit.ground import record
-from vcuda_plugin import container_stop
-from vcuda_plugin.held_containers import Held
+from vcuda_plugin.agent.bypass import container_stop
+from vcuda_plugin.agent.bypass.held_containers import Held
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import pytest
 from needed import cannot
 from unit import clusters
 from unit.ground import ROOT
-from vcuda_plugin import metrics
-from vcuda_plugin.scheduler.metrics import Metrics
+from vcuda_plugin.agent.http import metrics
+from vcuda_plugin.extender.http.metrics import Metrics
 
 RULES = f"{ROOT}/packaging/prometheus/vcuda.rules.yml"
 DASHBOARDS = sorted(Path(ROOT, "packaging/grafana").glob("*.json"))

@@ -10,8 +10,8 @@ from vcuda_oci import decision
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.decision import Decision
 from vcuda_oci.placement import Gpu
-from vcuda_plugin import node_gpus
-from vcuda_plugin.node_gpus import NodeGpus
+from vcuda_plugin.kube import node_gpus
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 SHARES = st.builds(
     GpuShare, st.text(max_size=100), st.integers(1, (1 << 64) - 1), st.integers(1, 100)

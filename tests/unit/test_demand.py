@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcuda_oci import pages
-from vcuda_plugin.demand import TOLD_FROM, TOLD_SIZE, Demand, Reading, reading
+from vcuda_plugin.agent.compute.demand import TOLD_FROM, TOLD_SIZE, Demand, Reading, reading
 
 MS = 1_000_000
 LOOK = 50 * MS

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from unit.ground import GIB
-from vcuda_plugin.bypass import Share
-from vcuda_plugin.driver_limits import DriverLimits, hard_bytes
-from vcuda_plugin.process_probe import NO_LIMIT
+from vcuda_plugin.agent.bypass.detection import Share
+from vcuda_plugin.agent.bypass.driver_limits import DriverLimits, hard_bytes
+from vcuda_plugin.agent.bypass.process_probe import NO_LIMIT
 
 MIB = 1 << 20
 

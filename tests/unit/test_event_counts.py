@@ -12,7 +12,7 @@ from vcuda_oci import config, events
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.placement import Refused, choose
 from vcuda_oci.request import Request
-from vcuda_plugin.event_counts import NAME, EventCounts, reason_of
+from vcuda_plugin.agent.http.event_counts import NAME, EventCounts, reason_of
 
 
 def tell(state_dir: Any, kind: str, text: str = "", **more: Any) -> None:

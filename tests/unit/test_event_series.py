@@ -8,9 +8,9 @@ import pytest
 
 from unit.ground import GIB, record
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin import event_series, pod_event
-from vcuda_plugin.event_series import AllSeries
-from vcuda_plugin.pod_event import Happened
+from vcuda_plugin.agent.pods import event_series, pod_event
+from vcuda_plugin.agent.pods.event_series import AllSeries
+from vcuda_plugin.agent.pods.pod_event import Happened
 
 UID = "0b5c5f6e-9c1d-4a7e-8f54-0d1c2b3a4f5e"
 ID = f"pod-{UID}.main"

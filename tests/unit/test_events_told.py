@@ -21,7 +21,7 @@ from vcuda_oci import events
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
-from vcuda_plugin.event_counts import EventCounts
+from vcuda_plugin.agent.http.event_counts import EventCounts
 
 WRAPPER, HOOK = "vcuda-container-runtime", "vcuda-container-hook"
 HALF = "50 % and 4.0 GiB of GPU-0, fixed"

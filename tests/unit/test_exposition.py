@@ -20,10 +20,10 @@ from unit.ground import GIB, ROOT, gpus
 from unit.tenants import Tenants
 from vcuda_oci import policies
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin import exposition, metrics
-from vcuda_plugin.event_counts import Counts
-from vcuda_plugin.node_gpus import NodeGpus
-from vcuda_plugin.node_look import Node, View
+from vcuda_plugin.agent.http import exposition, metrics
+from vcuda_plugin.agent.http.event_counts import Counts
+from vcuda_plugin.agent.http.node_state import Node, View
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -31,11 +31,12 @@ from vcuda_oci import door, pages, pages_read
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
-from vcuda_plugin import shortage_watch, sweep
-from vcuda_plugin.grants import Node
-from vcuda_plugin.guest_slots import read
-from vcuda_plugin.node_gpus import NodeGpus
-from vcuda_plugin.records import Records
+from vcuda_plugin.agent.bypass.guest_slots import read
+from vcuda_plugin.agent.compute import shortage_watch
+from vcuda_plugin.agent.compute.grants import Node
+from vcuda_plugin.agent.ledger import sweep
+from vcuda_plugin.agent.ledger.records import Records
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 MOST_SECONDS = 30
 HELD = [("usage", "write lease"), ("usage", "read lease"), ("limits", "read lease")]

@@ -13,8 +13,8 @@ from unit.arbitrated import World, elastic, fixed
 from unit.ground import record, write
 from vcuda_oci import claim
 from vcuda_oci.errors import VcudaError
-from vcuda_plugin import grants
-from vcuda_plugin.container_pages import LEASE_NS
+from vcuda_plugin.agent.compute import grants
+from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unit.arbitrated import MS, World, elastic, fixed
-from vcuda_plugin.container_pages import LEASE_NS
+from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 IDS = ["a", "b", "c"]
 # What each container does between two looks, in ms: it uses, and it waits; or nobody does anything.

@@ -13,7 +13,7 @@ import pytest
 from unit.arbitrated import MS, START, World, elastic, fixed
 from unit.ground import write
 from vcuda_oci import pages
-from vcuda_plugin.container_pages import LEASE_NS
+from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 
 @pytest.fixture

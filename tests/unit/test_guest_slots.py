@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from vcuda_oci import liveness, pages
-from vcuda_plugin import guest_slots
-from vcuda_plugin.guest_slots import Inside
+from vcuda_plugin.agent.bypass import guest_slots
+from vcuda_plugin.agent.bypass.guest_slots import Inside
 
 SLOTS_AT = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
 

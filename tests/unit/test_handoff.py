@@ -24,7 +24,7 @@ from vcuda_oci.errors import NotKnownYetError, VcudaError
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.request import Request
-from vcuda_plugin.decision_folder import DecisionFolder
+from vcuda_plugin.agent.pods.decision_folder import DecisionFolder
 
 UID = "01234567-89ab-4def-8123-456789abcdef"
 OLD = Decision({"main": [GpuShare("GPU-0", GIB, 30)]}, {"policy": "elastic"}, ["init"])

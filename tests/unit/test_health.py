@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from vcuda_oci.unhealthy import Ailment
-from vcuda_plugin.health import Health
+from vcuda_plugin.agent.gpus.health import Health
 
 UUIDS = ("a", "b")
 LOST = {"a": "GPU is lost"}

@@ -18,9 +18,9 @@ from unit.slice_users import forge, mapping
 from vcuda_oci import claim, liveness, pages
 from vcuda_oci.allocation import Allocation, GpuShare
 from vcuda_oci.ledger import Ledger
-from vcuda_plugin import held_containers
-from vcuda_plugin.bypass import Share
-from vcuda_plugin.held_containers import HeldContainers
+from vcuda_plugin.agent.bypass import held_containers
+from vcuda_plugin.agent.bypass.detection import Share
+from vcuda_plugin.agent.bypass.held_containers import HeldContainers
 
 ENGINES_ID = "4f1c" * 16
 SLOTS_AT = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE

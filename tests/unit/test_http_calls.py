@@ -24,7 +24,7 @@ listening = socket.create_server(("127.0.0.1", 0))
 address, me, info = listening.getsockname(), os.getpid(), ctypes.create_string_buffer(128)
 info[8] = b"\\xff"; info[9] = b"\\xff"; info[10] = b"\\xff"; info[11] = b"\\xff"  # SI_QUEUE
 stream = socket.socket()
-confine.confine(rights.of("vcuda_plugin.http_process"))
+confine.confine(rights.of("vcuda_plugin.agent.http.http_process"))
 try:
     exec(sys.argv[1])
     print("could")

@@ -19,8 +19,8 @@ from unit.served import Served, command, free_port, resident_bytes
 from unit.tenants import Tenants
 from vcuda_oci import events, names
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin import http_server
-from vcuda_plugin.node_gpus import NodeGpus
+from vcuda_plugin.agent.http import http_server
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.limits_in_place import Turn
 from vcuda_oci.request import Request
-from vcuda_plugin import sweep
-from vcuda_plugin.container_pages import LEASE_NS
-from vcuda_plugin.records import Records
+from vcuda_plugin.agent.compute.container_pages import LEASE_NS
+from vcuda_plugin.agent.ledger import sweep
+from vcuda_plugin.agent.ledger.records import Records
 
 OLD = GpuShare("GPU-0", 6 * GIB, 30, "elastic", 40, 30)
 # Grows in one figure and shrinks in the other.

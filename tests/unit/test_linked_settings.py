@@ -14,7 +14,7 @@ import pytest
 
 from config_map import ConfigMapVolume
 from vcuda_oci import config
-from vcuda_plugin.scheduler import quota_limits
+from vcuda_plugin.extender.quota import quota_limits
 
 
 @pytest.fixture

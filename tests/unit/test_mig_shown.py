@@ -17,10 +17,10 @@ from unit.test_top import Node as Top
 from unit.test_usage_page import Seen
 from vcuda_oci import host
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin import exposition, graph_page, usage_page
-from vcuda_plugin.event_counts import Counts
-from vcuda_plugin.node_gpus import NodeGpus
-from vcuda_plugin.node_look import Node, View
+from vcuda_plugin.agent.http import exposition, graph_page, usage_page
+from vcuda_plugin.agent.http.event_counts import Counts
+from vcuda_plugin.agent.http.node_state import Node, View
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 
 class Divided:

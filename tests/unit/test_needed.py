@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vcuda_plugin import needed
+from vcuda_plugin import dependencies
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BOOKWORM = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
@@ -39,17 +39,17 @@ def test_the_mend_is_the_distributions_own_command(
     path = tmp_path / "os-release"
     if release is not None:
         path.write_text(release)
-    assert needed.mend(["grpc", "prometheus_client"], str(path)) == said
+    assert dependencies.mend(["grpc", "prometheus_client"], str(path)) == said
 
 
-@pytest.mark.parametrize("program", sorted(needed.MODULES))
+@pytest.mark.parametrize("program", sorted(dependencies.MODULES))
 def test_what_a_program_names_is_what_its_packages_depend_on(program: str, tmp_path: Path) -> None:
     with open(f"{REPOSITORY}/packaging/nfpm/{program}.yaml") as file:
         described = yaml.safe_load(file)["overrides"]
     named = {}
     for form, release in (("deb", BOOKWORM), ("rpm", ROCKY)):
         (tmp_path / form).write_text(release)
-        words = needed.mend(needed.MODULES[program], f"{tmp_path}/{form}").split()[2:]
+        words = dependencies.mend(dependencies.MODULES[program], f"{tmp_path}/{form}").split()[2:]
         named[form] = {word.strip("'\"") for word in words[1:]}
     depends = {form: set(described[form]["depends"]) for form in named}
     programs = {"openssl"} if program == "vcuda-scheduler-extender" else set()
@@ -64,7 +64,7 @@ BARE = """
 import sys
 sys.path[:0] = ["oci", "plugin"]
 sys.modules.update(dict.fromkeys({modules!r}))
-from vcuda_plugin.scheduler.main import main
+from vcuda_plugin.extender.main import main
 sys.exit(main({words!r}))
 """
 
@@ -104,5 +104,5 @@ def test_program_that_lacks_a_module_ends_with_one_line(words: Sequence[str]) ->
 def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_distribution() -> None:
     error = ModuleNotFoundError("no module", name="vcuda_oci.ledger")
     with pytest.raises(ModuleNotFoundError) as raised:
-        needed.end_without(error, "vcuda-node-agent")
+        dependencies.end_without(error, "vcuda-node-agent")
     assert raised.value is error

@@ -10,9 +10,9 @@ import pytest
 from unit.ground import GIB, write
 from vcuda_oci import config
 from vcuda_oci.placement import Gpu
-from vcuda_plugin import node_labels
-from vcuda_plugin.inventory import Inventory
-from vcuda_plugin.labelling import Labelling
+from vcuda_plugin.agent.gpus import node_labels
+from vcuda_plugin.agent.gpus.feature_file import Labelling
+from vcuda_plugin.agent.gpus.inventory import Inventory
 
 H100 = "NVIDIA H100 80GB HBM3"
 

@@ -10,10 +10,10 @@ import pytest
 
 from unit.tenants import Tenants
 from vcuda_hook import usage
-from vcuda_plugin.event_counts import EventCounts
-from vcuda_plugin.http_server import Request
-from vcuda_plugin.node_look import Node
-from vcuda_plugin.routes import Routes
+from vcuda_plugin.agent.http.event_counts import EventCounts
+from vcuda_plugin.agent.http.http_server import Request
+from vcuda_plugin.agent.http.node_state import Node
+from vcuda_plugin.agent.http.routes import Routes
 
 
 def test_health_is_answered_while_a_page_takes_its_time_to_be_read(

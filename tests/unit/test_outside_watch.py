@@ -14,11 +14,11 @@ from unit.slice_users import forge, mapping
 from vcuda_oci import claim, events
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.ledger import Ledger
-from vcuda_plugin import outside_watch
-from vcuda_plugin.bypass import LOOKS
-from vcuda_plugin.held_containers import Held, HeldContainers
-from vcuda_plugin.outside_watch import OutsideWatch
-from vcuda_plugin.process_probe import NO_LIMIT, OnGpu
+from vcuda_plugin.agent.bypass import outside_watch
+from vcuda_plugin.agent.bypass.detection import LOOKS
+from vcuda_plugin.agent.bypass.held_containers import Held, HeldContainers
+from vcuda_plugin.agent.bypass.outside_watch import OutsideWatch
+from vcuda_plugin.agent.bypass.process_probe import NO_LIMIT, OnGpu
 
 
 class Probe:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from vcuda_oci import decision
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.parts import Amounts, Part
-from vcuda_plugin.cluster import Cluster
-from vcuda_plugin.pod_decision import of_pod
+from vcuda_plugin.agent.pods.pod_decision import of_pod
+from vcuda_plugin.agent.pods.pod_watch_child import Cluster
 
 UID = "01234567-89ab-4def-8123-456789abcdef"
 CORE, GPU = "tencent.com/vcuda-core", "nvidia.com/gpu"

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from unit.tenants import Tenants
-from vcuda_plugin.records import Records
+from vcuda_plugin.agent.ledger.records import Records
 
 
 def ids(records: Records) -> list[str]:

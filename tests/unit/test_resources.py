@@ -10,8 +10,8 @@ from unit.ground import GIB
 from unit.machines import islands
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.placement import Gpu
-from vcuda_plugin import resources
-from vcuda_plugin.resources import CORE, GPU, MEMORY, Device
+from vcuda_plugin.agent.kubelet import resources
+from vcuda_plugin.agent.kubelet.resources import CORE, GPU, MEMORY, Device
 
 
 def gpu(uuid: str, gib: float) -> Gpu:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from vcuda_plugin.event_counts import EventCounts
-from vcuda_plugin.http_server import Request
-from vcuda_plugin.node_look import Node
-from vcuda_plugin.routes import SILENCE_SECONDS, Routes
+from vcuda_plugin.agent.http.event_counts import EventCounts
+from vcuda_plugin.agent.http.http_server import Request
+from vcuda_plugin.agent.http.node_state import Node
+from vcuda_plugin.agent.http.routes import SILENCE_SECONDS, Routes
 
 
 def test_an_agent_whose_loop_has_stopped_turning_is_not_healthy(tmp_path: Any) -> None:

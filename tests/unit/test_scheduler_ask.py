@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from unit.clusters import SETTINGS, ask, container, pod
 from vcuda_oci.errors import VcudaError
 from vcuda_oci.parts import Part
-from vcuda_plugin.quantity import whole
-from vcuda_plugin.scheduler.ask import ContainerAsk, PodAsk, Wanted, ask_of
-from vcuda_plugin.scheduler.objects import node_of, pod_of
+from vcuda_plugin.extender.cluster.objects import node_of, pod_of
+from vcuda_plugin.extender.model.pod_request import ContainerAsk, PodAsk, Wanted, ask_of
+from vcuda_plugin.kube.quantity import whole
 
 MIB, BLOCK = 1 << 20, 1 << 28
 

@@ -15,9 +15,9 @@ from unit.ground import GIB
 from vcuda_oci import names
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.decision import Decision, parse
-from vcuda_plugin.scheduler.bind import Binder
-from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.extender_api import Binding
+from vcuda_plugin.extender.bind.bind import Binder
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.filter.extender_api import Binding
 
 ASKED = Binding("default", "p", "uid-p", "n")
 PENDING = clusters.pod("p", container(core=30, memory=16))

@@ -14,13 +14,13 @@ from unit.ground import GIB
 from unit.steps import steps
 from vcuda_oci import names
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin.scheduler.api import Unreachable
-from vcuda_plugin.scheduler.bind import Binder
-from vcuda_plugin.scheduler.cluster import UNKNOWN_SECONDS, Cluster
-from vcuda_plugin.scheduler.extender_api import Binding
-from vcuda_plugin.scheduler.fit import fit
-from vcuda_plugin.scheduler.objects import node_of
-from vcuda_plugin.scheduler.place import Placed
+from vcuda_plugin.extender.bind.bind import Binder
+from vcuda_plugin.extender.cluster.cluster import UNKNOWN_SECONDS, Cluster
+from vcuda_plugin.extender.cluster.objects import node_of
+from vcuda_plugin.extender.filter.extender_api import Binding
+from vcuda_plugin.extender.filter.fit import fit
+from vcuda_plugin.extender.follow.api import Unreachable
+from vcuda_plugin.extender.model.place import Placed
 
 
 def free(cluster: Cluster, name: str = "n") -> list[int]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from unit import clusters
 from unit.clusters import ask, container, node, told
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin.scheduler.annotations import CORDONED
-from vcuda_plugin.scheduler.place import Placed
+from vcuda_plugin.extender.model.annotations import CORDONED
+from vcuda_plugin.extender.model.place import Placed
 
 GPUS = 6
 PAIRS = list(combinations(range(GPUS), 2))

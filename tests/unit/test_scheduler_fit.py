@@ -13,8 +13,8 @@ from unit.clusters import container, node, told
 from unit.ground import GIB
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.placement import Refused
-from vcuda_plugin.scheduler.fit import NOT_KNOWN, OTHER_GPU, TOLD, fit
-from vcuda_plugin.scheduler.place import place
+from vcuda_plugin.extender.filter.fit import NOT_KNOWN, OTHER_GPU, TOLD, fit
+from vcuda_plugin.extender.model.place import place
 
 MODELS = ["NVIDIA H100 80GB HBM3", "Tesla T4"]
 CORES = st.sampled_from([1, 30, 50, 80, 99, 100, 150, 200, 300])

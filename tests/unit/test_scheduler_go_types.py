@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from unit import go_samples
 from unit.clusters import SETTINGS
 from unit.extender import shown_by_scheduler
-from vcuda_plugin.scheduler import extender_api, openapi
-from vcuda_plugin.scheduler.ask import Part, ask_of
-from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.extender_api import Binding, Candidates
-from vcuda_plugin.scheduler.fit import Verdict
-from vcuda_plugin.scheduler.objects import priority_of
-from vcuda_plugin.scheduler.preempt import Victims
-from vcuda_plugin.scheduler.server import Server
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.cluster.objects import priority_of
+from vcuda_plugin.extender.filter import extender_api
+from vcuda_plugin.extender.filter.extender_api import Binding, Candidates
+from vcuda_plugin.extender.filter.fit import Verdict
+from vcuda_plugin.extender.filter.preempt import Victims
+from vcuda_plugin.extender.http import openapi
+from vcuda_plugin.extender.http.server import Server
+from vcuda_plugin.extender.model.pod_request import Part, ask_of
 
 POD, NODE = json.loads(go_samples.POD), json.loads(go_samples.NODE)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vcuda_plugin.scheduler.http_client import Connection, Server
+from vcuda_plugin.extender.follow.http_client import Connection, Server
 
 ASKED = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

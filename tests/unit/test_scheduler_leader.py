@@ -16,10 +16,10 @@ from unit import clusters
 from unit.clusters import SETTINGS, container, node, told
 from unit.played_api import PlayedApi
 from vcuda_oci.errors import VcudaError
-from vcuda_plugin.scheduler.api import CALL_SECONDS, Unreachable
-from vcuda_plugin.scheduler.bind import Binder
-from vcuda_plugin.scheduler.extender_api import Binding
-from vcuda_plugin.scheduler.leader import HELD_SECONDS, LEASE_SECONDS, Leader
+from vcuda_plugin.extender.bind.bind import Binder
+from vcuda_plugin.extender.bind.leader import HELD_SECONDS, LEASE_SECONDS, Leader
+from vcuda_plugin.extender.filter.extender_api import Binding
+from vcuda_plugin.extender.follow.api import CALL_SECONDS, Unreachable
 
 WHERE = "kube-system/vcuda-scheduler-extender"
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vcuda-scheduler-extender"

@@ -16,11 +16,11 @@ from unit import clusters
 from unit.clusters import SETTINGS, facts
 from unit.played_calls import PlayedCalls
 from unit.test_scheduler_quota_races import NODES, Promises
-from vcuda_plugin.scheduler.api import CALL_SECONDS, Withheld
-from vcuda_plugin.scheduler.bind import Binder
-from vcuda_plugin.scheduler.extender_api import Binding
-from vcuda_plugin.scheduler.leader import LEASE_SECONDS, Leader
-from vcuda_plugin.scheduler.quota_limits import Limit
+from vcuda_plugin.extender.bind.bind import Binder
+from vcuda_plugin.extender.bind.leader import LEASE_SECONDS, Leader
+from vcuda_plugin.extender.filter.extender_api import Binding
+from vcuda_plugin.extender.follow.api import CALL_SECONDS, Withheld
+from vcuda_plugin.extender.quota.quota_limits import Limit
 
 which = st.integers(0, 1)
 names = st.sampled_from(["p1", "p2", "p5", "p6"])

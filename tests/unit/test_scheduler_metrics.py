@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from unit import clusters
 from unit.clusters import container, node, pod, told
-from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.metrics import Metrics
-from vcuda_plugin.scheduler.quota_limits import parse
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.http.metrics import Metrics
+from vcuda_plugin.extender.quota.quota_limits import parse
 
 
 def page(cluster: Cluster) -> dict[str, dict[tuple[str, ...], float]]:

@@ -12,8 +12,8 @@ from unit.ground import GIB, gpus
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.decision import Decision, parse
 from vcuda_oci.placement import Refused
-from vcuda_plugin.scheduler.ask import INIT
-from vcuda_plugin.scheduler.place import Placed, decided, place
+from vcuda_plugin.extender.model.place import Placed, decided, place
+from vcuda_plugin.extender.model.pod_request import INIT
 
 
 def found(answer: Placed | Refused) -> dict[str, list[tuple[str, int, int]]]:

@@ -14,9 +14,9 @@ from unit.clusters import container, told
 from unit.test_scheduler_quota import limited
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.placement import Refused
-from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.extender_api import preemption, preemption_result
-from vcuda_plugin.scheduler.preempt import Victims, preempt
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.filter.extender_api import preemption, preemption_result
+from vcuda_plugin.extender.filter.preempt import Victims, preempt
 
 NODE = clusters.node("n", told("n", 16, 16, 16))
 

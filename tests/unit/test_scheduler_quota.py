@@ -11,12 +11,12 @@ import pytest
 from unit import clusters
 from unit.clusters import SETTINGS, container, facts, node, told
 from vcuda_oci.errors import VcudaError
-from vcuda_plugin.scheduler import quota_limits
-from vcuda_plugin.scheduler.bind import Binder
-from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.extender_api import Binding
-from vcuda_plugin.scheduler.fit import Verdict, fit
-from vcuda_plugin.scheduler.quota_limits import Limit, QuotaPlace
+from vcuda_plugin.extender.bind.bind import Binder
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.filter.extender_api import Binding
+from vcuda_plugin.extender.filter.fit import Verdict, fit
+from vcuda_plugin.extender.quota import quota_limits
+from vcuda_plugin.extender.quota.quota_limits import Limit, QuotaPlace
 
 
 def labelled(name: str, model: str = "", pool: str = "", count: int = 4) -> dict[str, Any]:

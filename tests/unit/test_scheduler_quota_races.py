@@ -17,12 +17,12 @@ from unit.clusters import SETTINGS, container, facts
 from unit.test_scheduler_quota import labelled
 from vcuda_oci import decision
 from vcuda_oci.names import ANNOTATION_DECISION
-from vcuda_plugin.scheduler.api import Unreachable
-from vcuda_plugin.scheduler.bind import Binder
-from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.extender_api import Binding
-from vcuda_plugin.scheduler.fit import fit
-from vcuda_plugin.scheduler.quota_limits import Limit
+from vcuda_plugin.extender.bind.bind import Binder
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.filter.extender_api import Binding
+from vcuda_plugin.extender.filter.fit import fit
+from vcuda_plugin.extender.follow.api import Unreachable
+from vcuda_plugin.extender.quota.quota_limits import Limit
 
 LIMITS = {"team": Limit({"M40": 200, "P100": 100}, ("public",))}
 NODES = [

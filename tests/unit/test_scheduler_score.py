@@ -10,7 +10,7 @@ import pytest
 from unit import clusters
 from unit.clusters import container, node, pod, told
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin.scheduler.score import SHAPES, closeness, scores, useless
+from vcuda_plugin.extender.filter.score import SHAPES, closeness, scores, useless
 
 
 def holding(name: str, *cores: int) -> list[dict[str, Any]]:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from unit import clusters
 from unit.clusters import SETTINGS, container, facts, node, told
 from vcuda_oci.placement import Refused
-from vcuda_plugin.scheduler.bind import Binder
-from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.extender_api import Binding
-from vcuda_plugin.scheduler.fit import fit
+from vcuda_plugin.extender.bind.bind import Binder
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.filter.extender_api import Binding
+from vcuda_plugin.extender.filter.fit import fit
 
 NODE = node("n", told("n", 16, 16, 16))
 OTHER = node("m", told("m", 16))

@@ -13,9 +13,9 @@ from unit.ground import GIB
 from unit.tenants import Tenants
 from vcuda_oci import events, pages
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin import shortage_watch
-from vcuda_plugin.shortage import LAST_PAUSE_SECONDS, Finding, Reading, Share
-from vcuda_plugin.shortage_watch import ShortageWatch
+from vcuda_plugin.agent.compute import shortage_watch
+from vcuda_plugin.agent.compute.shortage import LAST_PAUSE_SECONDS, Finding, Reading, Share
+from vcuda_plugin.agent.compute.shortage_watch import ShortageWatch
 
 POD = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
 

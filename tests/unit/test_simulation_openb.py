@@ -8,9 +8,9 @@ import pytest
 
 from unit.ground import GIB
 from vcuda_oci.errors import VcudaError
-from vcuda_plugin.scheduler.simulation import nodes
-from vcuda_plugin.scheduler.simulation.trace import Trace, parse
-from vcuda_plugin.scheduler.simulation.trace_pod import TracePod
+from vcuda_plugin.simulate import nodes
+from vcuda_plugin.simulate.trace import Trace, parse
+from vcuda_plugin.simulate.trace_pod import TracePod
 
 HEADING = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,"

@@ -10,14 +10,14 @@ import pytest
 
 from unit.clusters import SETTINGS
 from unit.ground import GIB
-from vcuda_plugin.scheduler import quota_limits
-from vcuda_plugin.scheduler.ask import ask_of
-from vcuda_plugin.scheduler.cluster import Cluster
-from vcuda_plugin.scheduler.simulation import fgd_trace, nodes, replay, report
-from vcuda_plugin.scheduler.simulation.fragmentation import Mix
-from vcuda_plugin.scheduler.simulation.policies import policies
-from vcuda_plugin.scheduler.simulation.replay import Outcome, Replay
-from vcuda_plugin.scheduler.simulation.trace_pod import TracePod
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.model.pod_request import ask_of
+from vcuda_plugin.extender.quota import quota_limits
+from vcuda_plugin.simulate import fgd_trace, nodes, replay, report
+from vcuda_plugin.simulate.fragmentation import Mix
+from vcuda_plugin.simulate.policies import policies
+from vcuda_plugin.simulate.replay import Outcome, Replay
+from vcuda_plugin.simulate.trace_pod import TracePod
 
 ALL = ["binpack", "spread", "topology", "no-reserve", "first-fit", "best-fit", "fgd"]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from unit.ground import GIB
 from vcuda_oci.errors import VcudaError
-from vcuda_plugin.scheduler.simulation import command, fgd_trace, nodes, trace
-from vcuda_plugin.scheduler.simulation.trace import Trace, dump, parse
-from vcuda_plugin.scheduler.simulation.trace_pod import TracePod
+from vcuda_plugin.simulate import command, fgd_trace, nodes, trace
+from vcuda_plugin.simulate.trace import Trace, dump, parse
+from vcuda_plugin.simulate.trace_pod import TracePod
 
 PODS = [
     TracePod("a", 0, None, 30, 4 * GIB),

@@ -16,8 +16,8 @@ from vcuda_oci.errors import VcudaError
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.request import Request
-from vcuda_plugin import sweep
-from vcuda_plugin.records import Records
+from vcuda_plugin.agent.ledger import sweep
+from vcuda_plugin.agent.ledger.records import Records
 
 MINE = (os.getpid(), liveness.start_time(os.getpid()))
 RUNC = ("state.json", "init_process_pid", "init_process_start")

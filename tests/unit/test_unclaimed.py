@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from unit.ground import write
-from vcuda_plugin import unclaimed
-from vcuda_plugin.pod_decision import PodDecision
+from vcuda_plugin.agent.pods import unclaimed
+from vcuda_plugin.agent.pods.pod_decision import PodDecision
 
 UID = "01234567-89ab-4def-8123-456789abcdef"
 FOUND = PodDecision(UID, "default/web", ("main", "init"))

@@ -15,9 +15,9 @@ from unit.ground import GIB, gpus, write
 from unit.tenants import Tenants
 from vcuda_oci import policies, topology
 from vcuda_oci.allocation import GpuShare
-from vcuda_plugin import graph_page, node_look, page_shell, usage_page
-from vcuda_plugin.node_gpus import NodeGpus
-from vcuda_plugin.node_look import Node, View
+from vcuda_plugin.agent.http import graph_page, node_state, page_frame, usage_page
+from vcuda_plugin.agent.http.node_state import Node, View
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
 EVIL = "</title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\n\u202e"
@@ -152,7 +152,7 @@ def test_a_page_loads_nothing_and_its_policy_allows_no_other_script(tenants: Ten
     page = usage_page.render(_small(tenants)).decode()
     assert re.findall(r"(?:src|href|url)[=(]", page) == ["href="] * 4
     assert re.findall(r'href="(.*?)"', page) == ["data:,", "/usage", "/graph", "/metrics"]
-    policy = dict(page_shell.HEADERS)["Content-Security-Policy"]
+    policy = dict(page_frame.HEADERS)["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert "style=" not in page
 
@@ -165,7 +165,7 @@ def test_a_browser_without_script_asks_again_by_itself(tenants: Tenants) -> None
 def test_gpu_time_is_told_over_the_time_since_the_look_before(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_look, "FRESH_SECONDS", 0)
+    monkeypatch.setattr(node_state, "FRESH_SECONDS", 0)
     tenants.holds("box", shares=[GpuShare("GPU-0", GIB, 30)])
     tenants.uses("box", busy_ns=10**9)
     node = Node("node-1", tenants.state_dir)

@@ -1,0 +1,1 @@
+"""The node agent: what runs once on each node."""

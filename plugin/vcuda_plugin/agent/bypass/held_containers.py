@@ -1,0 +1,211 @@
+"""The containers that hold allocations, where their processes are, and whose a process is."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_hook import cgroup_folders, container_processes, slices
+from vcuda_oci import liveness, pages, pages_read
+from vcuda_oci.guest import page_file, process
+
+from ..ledger.records import Records
+from . import container_of_pid
+from .detection import Holder, Share
+
+if TYPE_CHECKING:
+    from vcuda_oci.allocation import Allocation
+
+    from .container_of_pid import Cgroups
+
+# A runtime that does not know a container is asked again, ever later.
+_SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 60.0
+# Of one look: runtimes that hang shall not keep it from those that don't.
+_ASKING_SECONDS = 5.0
+
+
+class Held:
+    """An allocation and its container. cgroups: {} while nobody says, and for a named slice.
+
+    folder: the container's folder in cgroup v2, on this host; "": it has none of its own there.
+    """
+
+    def __init__(self, allocation: Allocation, folder_of_pages: str) -> None:
+        self.allocation, self.folder_of_pages = allocation, folder_of_pages
+        self.init, self.started = 0, 0
+        self.cgroups: Cgroups = {}
+        self.folder = ""
+        self._holder: Holder | None = None
+        self._ask_at, self._pause = 0.0, _SOONEST_SECONDS
+
+    @property
+    def key(self) -> str:
+        """Of this very container: one that comes back begins anew."""
+        return f"{self.allocation.id} {self.allocation.container_id}"
+
+    def holder(self) -> Holder:
+        """What it may have. Raises OSError, ValueError: its pages are gone, or being written."""
+        if self._holder is None:
+            self._holder = self._read_holder()
+        return self._holder
+
+    def become(self, allocation: Allocation) -> None:
+        """Its record was written anew."""
+        self.allocation, self._holder = allocation, None
+
+    def _read_holder(self) -> Holder:
+        path = self.folder_of_pages + "/limits"
+        page = pages_read.read_limits(page_file.read_page(path, pages.LIMITS_SIZE))
+        context = {gpu.uuid: gpu.context_bytes for gpu in page.gpus}
+        shares = {
+            share.uuid: Share(
+                *(share.memory_bytes, share.core_ceiling_percent, share.core_percent == 100),
+                context.get(share.uuid, 0),
+            )
+            for share in self.allocation.shares
+        }
+        return Holder(_name(self.allocation), shares)
+
+    def look_for(self, now: float, own: Cgroups) -> None:
+        """Ask its runtime where it is, if that is not known and time to ask."""
+        if self.init and liveness.start_time(self.init) != self.started:
+            self.init = 0
+        if self.init or self.allocation.is_named_slice or now < self._ask_at:
+            return
+        try:
+            allocation = self.allocation
+            init = container_processes.init_of(allocation.runtime, allocation.container_id)
+            started = liveness.start_time(init)
+            cgroups = self._own_cgroups(init, own) if started else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            started = 0
+        if started:
+            self.init, self.started = init, started
+            self.be_in(cgroups)
+            self._pause = _SOONEST_SECONDS
+        else:
+            self._pause = min(2 * self._pause, _LATEST_SECONDS)
+        self._ask_at = now + self._pause
+
+    def _own_cgroups(self, init: int, own: Cgroups) -> Cgroups:
+        """Those that are the container's alone. Raises OSError: its first process is gone.
+
+        Where the path does not bear its name, it may be that of whoever called the runtime.
+        """
+        id = self.allocation.container_id
+        found = container_of_pid.folders_of(container_processes.cgroups(init), id, own)
+        if not found or container_of_pid.by_name(found, id):
+            return found
+        return {} if any(map(_is_the_hosts, container_processes.below(found))) else found
+
+    def be_in(self, cgroups: Cgroups) -> None:
+        self.cgroups = cgroups
+        self.folder = cgroup_folders.mounted("", cgroups["0"]) if "0" in cgroups else ""
+
+
+class HeldContainers:
+    """All of a node's, followed through the ledger."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._records = Records(state_dir)
+        self._held: dict[str, Held] = {}
+        self._index = container_of_pid.Index({})
+        self._inits: dict[int, Held] = {}
+        self._unknown: dict[str, Held] = {}
+        self._followed = 0  # the reading of the records that this one knows
+        self._own = container_processes.cgroups("self")
+
+    def follow(self) -> dict[str, Held]:
+        """By key, as of now."""
+        self._read()
+        now = time.monotonic()
+        for held in self._held.values():
+            if time.monotonic() - now < _ASKING_SECONDS:
+                held.look_for(now, self._own)
+        known = {key: held.cgroups for key, held in self._held.items() if held.cgroups}
+        self._index = container_of_pid.Index(known)
+        self._inits = {held.init: held for held in self._held.values() if held.init}
+        # Not asked yet, or their runtime is not to be asked from here.
+        self._unknown = {
+            held.allocation.container_id: held
+            for held in self._held.values()
+            if not (held.init or held.cgroups or held.allocation.is_named_slice)
+        }
+        return self._held
+
+    def of(self, pid: int) -> Held | None:
+        """Whose process it is. Raises OSError: it is gone."""
+        cgroups = container_processes.cgroups(pid)
+        key = self._index.of(cgroups)
+        if key is not None:
+            return self._held[key]
+        first = self._inits.get(pid)
+        if first and liveness.start_time(pid) == first.started:
+            return first
+        for name in container_of_pid.names_in(cgroups):
+            if name in self._unknown:
+                # Of this process alone: what its name says is not kept as the container's.
+                named = container_of_pid.by_name(cgroups, name)
+                if any(_is_roots(*each) for each in named.items()):
+                    return self._unknown[name]
+        return self._of_slice(pid)
+
+    def _of_slice(self, pid: int) -> Held | None:
+        """The named slice whose page the process has mapped, as the shim does.
+
+        No container's name is in the slice's record, and every user of the host can write into its
+        page: what stands there is no proof.
+        """
+        for held in self._held.values():
+            if held.allocation.is_named_slice:
+                try:
+                    page = page_file.identity(held.folder_of_pages + "/usage")
+                except OSError:
+                    continue  # removed meanwhile
+                if process.maps(pid, *page):
+                    return held
+        return None
+
+    def _read(self) -> None:
+        # A broken record says nothing of anybody, and nothing new is placed beside it.
+        whole, _ = self._records.read()
+        if self._records.changes == self._followed:
+            return
+        self._followed = self._records.changes
+        held = {}
+        for allocation in whole:
+            new = Held(allocation, f"{self._records.ledger.containers}/{allocation.id}")
+            known = self._held.get(new.key)
+            if known:
+                known.become(allocation)
+            held[new.key] = known or new
+        self._held = held
+
+
+def _is_roots(hierarchy: str, path: str) -> bool:
+    """Whether this cgroup and all above it belong to root: else a user may have named it."""
+    folder = cgroup_folders.mounted(hierarchy.lstrip("0123456789"), path)
+    depth = len(path.strip("/").split("/"))
+    try:
+        owners = {os.lstat(folder + "/.." * up).st_uid for up in range(depth + 1)}
+    except OSError:
+        return False
+    return bool(folder) and owners == {0}
+
+
+def _is_the_hosts(pid: int) -> bool:
+    """Whether a process is in this program's own pid namespace."""
+    try:
+        return os.path.samefile(f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
+    except OSError:
+        return False  # it has ended
+
+
+def _name(allocation: Allocation) -> str:
+    if allocation.is_named_slice:
+        return f"slice {slices.name_of(allocation)}"
+    pod = allocation.pod
+    if pod:
+        return f"pod {pod.get('namespace')}/{pod.get('name')}, container {pod.get('container')}"
+    return f"container {allocation.container_id}"

@@ -1,0 +1,242 @@
+"""Runs the arbiter on a node: who holds what from the ledger, who wants what from the usage pages,
+grants into the limits pages.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+from vcuda_oci.limits_in_place import Turn
+from vcuda_oci.policies import FIXED
+
+from ..ledger.ledger_changes import LedgerChanges
+from .container_pages import RENEWAL_NS, ContainerPages
+from .shared_gpu import SharedGpu
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator
+
+    from vcuda_oci.allocation import Allocation
+
+PERIOD_SECONDS = 0.05
+# Nobody wants or uses anything: each has its guarantee at hand, so the next look may take longer.
+IDLE_SECONDS = 0.1
+# With many containers a look is let take this part of a core, down to this pace.
+LOOKS_PART = 0.003
+LONGEST_SECONDS = 0.3
+# Where nobody's grant may change: how late who comes is seen, who has its guarantee meanwhile.
+NOBODY_SECONDS = 0.5
+# How long the end waits for another who writes pages.
+_END_SECONDS = 1.0
+
+
+class Arbiter:
+    """The one that grants on this node. At the end of the block each has what is reserved for it.
+
+    looked_at: seconds of the monotonic clock, of its last look.
+
+    Raises VcudaError: another arbiter runs here. Killed, its grants end by themselves (LEASE_NS).
+    """
+
+    def __init__(self, state_dir: str) -> None:
+        self._lock = _only_one(state_dir)
+        self._node = Node(state_dir)
+        self.looked_at = time.monotonic()
+
+    def __enter__(self) -> Arbiter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._node.close()
+        os.close(self._lock)
+
+    def keep(self, over: threading.Lock) -> None:
+        """Look again and again until `over` is free: in a thread of its own, which costs a third of
+        what it costs to wake an event loop."""
+        while not over.acquire(timeout=self.look()):
+            pass
+
+    def look(self) -> float:
+        """Look once; seconds until the next look is due."""
+        began = time.thread_time()
+        active = self._node.look()
+        self.looked_at = time.monotonic()
+        if not self._node.grants_anything:
+            return NOBODY_SECONDS
+        least = PERIOD_SECONDS if active else IDLE_SECONDS
+        return min(max(least, (time.thread_time() - began) / LOOKS_PART), LONGEST_SECONDS)
+
+
+class Node:
+    """The containers that share GPUs under a policy by which somebody's grant may change."""
+
+    def __init__(self, state_dir: str, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._ledger, self._clock = Ledger(state_dir), clock
+        self._records: dict[str, tuple[tuple[int, int], Allocation]] = {}
+        self._open: dict[str, ContainerPages] = {}
+        self._kept: list[SharedGpu] | None = None
+        self._due: dict[str, ContainerPages] = {}  # whose rates are to be written
+        self._renewal_ns = 0
+        self._changes = LedgerChanges(self._ledger.allocations)
+
+    def look(self) -> bool:
+        """Read every page, write what changed. Whether anybody wants or uses GPU time."""
+        self._follow_the_ledger()
+        moved = set()
+        for id, pages in list(self._open.items()):
+            try:
+                if pages.read(self._clock):
+                    moved.add(id)
+            except OSError:
+                self._give_up(id)
+        now, gpus = self._clock(), self._gpus()
+        for gpu in gpus:
+            if not (gpu.rests and gpu.ids.isdisjoint(moved)):
+                self._due.update(gpu.look(now))
+        if self._due or now > self._renewal_ns:
+            self._grant()
+        return any(gpu.active for gpu in gpus)
+
+    def _grant(self) -> None:
+        """What is due; and once it is time to renew them, those that stand."""
+        now = self._clock()
+        try:
+            with Turn(self._ledger.state_dir) as mine:
+                # Whoever writes now is done by the next look, and a grant lasts longer than that.
+                if mine:
+                    self._write(self._due, now, ContainerPages.grant)
+                    self._due.clear()
+                if mine and now > self._renewal_ns:
+                    self._write(self._open, now, ContainerPages.renew)
+                    self._renewal_ns = now + RENEWAL_NS
+        except OSError:
+            pass  # without the lock nothing is written: each has what is reserved
+
+    def _write(
+        self,
+        those: dict[str, ContainerPages],
+        now: int,
+        put: Callable[[ContainerPages, int], None],
+    ) -> None:
+        for id, pages in list(those.items()):
+            try:
+                put(pages, now)
+            except OSError:
+                self._give_up(id)
+
+    @property
+    def grants_anything(self) -> bool:
+        """Whether there is a container whose grant may change."""
+        return bool(self._open)
+
+    def _gpus(self) -> list[SharedGpu]:
+        """Kept until somebody comes or goes."""
+        if self._kept is None:
+            sharing: dict[str, list[tuple[str, ContainerPages, int]]] = {}
+            for id, pages in self._open.items():
+                for at, share in enumerate(pages.allocation.shares):
+                    sharing.setdefault(share.uuid, []).append((id, pages, at))
+            self._kept = [SharedGpu(those) for those in sharing.values()]
+        return self._kept
+
+    def close(self) -> None:
+        """Each has what is reserved for it."""
+        try:
+            with Turn(self._ledger.state_dir, _END_SECONDS) as mine:
+                for id in self._open if mine else ():
+                    try:
+                        self._open[id].restore()
+                    except OSError:
+                        pass  # its grant ends by itself
+        except OSError:
+            pass
+        for id in list(self._open):
+            self._close(id)
+
+    def _follow_the_ledger(self) -> None:
+        """Open the pages of who came, close those of who went or came back with fresh ones."""
+        if not self._changes.happened():
+            return
+        found = dict(self._stamps())
+        for id in [id for id, (stamp, _) in self._records.items() if found.get(id) != stamp]:
+            del self._records[id]
+            self._close(id)
+        for id, stamp in found.items():
+            if id not in self._records:
+                try:
+                    allocation = self._ledger.get(id)
+                except VcudaError:
+                    continue  # broken: nothing is known of it, and nothing new is placed beside it
+                if allocation:
+                    self._records[id] = (stamp, allocation)
+        shared = self._shared_gpus()
+        for id, (_, allocation) in self._records.items():
+            concerned = any(share.uuid in shared for share in allocation.shares)
+            if not concerned:
+                self._close(id)
+            elif id not in self._open:
+                try:
+                    folder = f"{self._ledger.containers}/{id}"
+                    self._open[id] = ContainerPages(folder, allocation)
+                    self._kept = None
+                except (OSError, ValueError):
+                    # Being released, or not whole: it keeps the rate that it has.
+                    self._changes.forget()
+
+    def _stamps(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Each record's id and what differs once it is written again, which is by rename."""
+        try:
+            entries = list(os.scandir(self._ledger.allocations))
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry.name.endswith(".json"):
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                yield entry.name[: -len(".json")], (status.st_ino, status.st_mtime_ns)
+
+    def _shared_gpus(self) -> set[str]:
+        return {
+            share.uuid
+            for _, allocation in self._records.values()
+            for share in allocation.shares
+            if share.policy != FIXED
+        }
+
+    def _give_up(self, id: str) -> None:
+        """Its pages failed: closed, and opened anew with the next look."""
+        self._close(id)
+        self._changes.forget()
+
+    def _close(self, id: str) -> None:
+        if id in self._open:
+            self._open.pop(id).close()
+            self._due.pop(id, None)
+            self._kept = None
+
+
+def _only_one(state_dir: str) -> int:
+    """The lock's descriptor; closed, it is free. Raises VcudaError."""
+    path = state_dir + "/arbiter.lock"
+    try:
+        os.makedirs(state_dir, 0o755, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        what = f"cannot be opened: {error.strerror}"
+        raise VcudaError(what, path, "run as root, or set state-dir") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise VcudaError(
+            "another arbiter grants here", path, "find it with 'fuser' and end it"
+        ) from None
+    return fd

@@ -1,0 +1,98 @@
+"""Records whose share is too small: refused memory at its limit, or waiting for its GPU time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_hook import table
+from vcuda_oci import events, names, pages_read
+from vcuda_oci.guest import page_file
+
+from ..ledger.records import Records
+from .shortage import Reading, Share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vcuda_oci.allocation import Allocation, GpuShare
+
+    from .shortage import Finding
+
+PERIOD_SECONDS = 5.0
+
+
+async def keep(state_dir: str) -> None:
+    watch = ShortageWatch(state_dir)
+    while True:
+        await asyncio.to_thread(watch.look)  # what containers hold can take its time
+        await asyncio.sleep(PERIOD_SECONDS)
+
+
+class ShortageWatch:
+    """What pages count already is of the time before; whoever comes later begins at nothing."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._records = Records(state_dir)
+        self._shares: dict[str, tuple[int, list[Share]]] = {}  # by allocation: its page's inode
+        self._is_first = True
+
+    def look(self) -> None:
+        whole, _ = self._records.read()
+        for allocation in whole:
+            try:
+                file, readings = self._read(allocation)
+            except (OSError, ValueError):
+                continue  # the page tells nothing
+            for share, finding in self._found(allocation, file, readings):
+                self._record(allocation, share, finding)
+        ids = {allocation.id for allocation in whole}
+        self._shares = {id: known for id, known in self._shares.items() if id in ids}
+        self._is_first = False
+
+    def _read(self, allocation: Allocation) -> tuple[int, list[Reading]]:
+        """The page's inode, and what it says of each GPU. Raises OSError, ValueError."""
+        path = f"{self._records.ledger.containers}/{allocation.id}/usage"
+        fd = page_file.open_page(path, os.O_RDONLY)
+        try:
+            told = pages_read.shortages(fd, len(allocation.shares))
+            at = time.monotonic_ns() / 1e9
+            readings = [Reading(at, refusals, waited_ns / 1e9) for waited_ns, refusals in told]
+            return os.fstat(fd).st_ino, readings
+        finally:
+            os.close(fd)
+
+    def _found(
+        self, allocation: Allocation, file: int, readings: list[Reading]
+    ) -> Iterator[tuple[GpuShare, Finding]]:
+        known, shares = self._shares.get(allocation.id, (0, []))
+        if len(shares) != len(readings):
+            before = [reading.refusals if self._is_first else 0 for reading in readings]
+            shares = [Share(*begun) for begun in zip(readings, before)]
+        elif known != file:
+            for share, reading in zip(shares, readings):
+                share.begin(reading)
+        self._shares[allocation.id] = file, shares
+        for held, share, reading in zip(allocation.shares, shares, readings):
+            for finding in share.see(reading):
+                yield held, finding
+
+    def _record(self, allocation: Allocation, share: GpuShare, finding: Finding) -> None:
+        if finding.kind == events.OUT_OF_MEMORY:
+            size = table.size(share.memory_bytes)
+            what = "allocation" if finding.times == 1 else "allocations"
+            text = f"{finding.times} {what} refused at its limit, {size} of {share.uuid}"
+        else:
+            text = (
+                f"its launches waited {finding.percent} % of the last minute for their "
+                f"{share.core_percent} % of {share.uuid}"
+            )
+        events.record(
+            *(self._records.ledger.state_dir, names.AGENT_PROGRAM, finding.kind),
+            *(allocation.id, text),
+            **events.about(allocation.container_id, allocation.pod),
+            gpu=share.uuid,
+            times=finding.times,
+        )

@@ -1,0 +1,1 @@
+"""The node's GPUs: found, watched for faults, named in labels."""

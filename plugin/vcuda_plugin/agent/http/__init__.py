@@ -1,0 +1,1 @@
+"""Metrics and pages over HTTP, served by a process without rights."""

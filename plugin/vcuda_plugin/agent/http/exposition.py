@@ -1,0 +1,174 @@
+"""The page that Prometheus reads, by its own client library.
+
+Names of containers come from engines and may hold anything: they are bounded, and what cannot be
+seen is a question mark.
+"""
+
+from __future__ import annotations
+
+import functools
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    Exemplar,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.openmetrics import exposition as open_metrics
+
+from vcuda_oci import names
+
+from . import metrics
+from .event_counts import KNOWN_KINDS, KNOWN_REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from prometheus_client.core import Metric as Family
+
+    from .event_counts import Counts, Start
+    from .metrics import Metric
+    from .node_state import View
+
+# What generate_latest writes where no name needs more, whatever the library's newest version is.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS_TYPE = open_metrics.CONTENT_TYPE_LATEST
+_MOST_LABEL = 256
+_MOST_EXEMPLAR = 128  # characters of its labels and their values. Source: OpenMetrics 1.0
+
+
+# A library newer than Debian 12's asks of the name of each label of each sample, 12,000 on a full
+# node's page, whether it has to be escaped: of ours once.
+if hasattr(open_metrics, "escape_label_name"):
+    open_metrics.escape_label_name = functools.lru_cache(64)(open_metrics.escape_label_name)
+
+
+class _Families:
+    """What prometheus_client asks for a page."""
+
+    def __init__(self, *families: Family) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Family]:
+        return iter(self._families)
+
+
+class Pages:
+    """The page, look after look. A family that says what it said keeps its text: limits stay."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[list[Any], bytes]] = {}
+
+    def text(self, view: View, counts: Counts) -> bytes:
+        return b"".join(map(self._text, _families(view, counts)))
+
+    def _text(self, family: Family) -> bytes:
+        samples, text = self._kept.get(family.name, ([], b""))
+        if not text or samples != family.samples:
+            text = generate_latest(_Families(family))
+            self._kept[family.name] = family.samples, text
+        return text
+
+
+def open_metrics_page(view: View, counts: Counts) -> bytes:
+    """With exemplars, which no other format has."""
+    families = _Families(*_families(view, counts))
+    page: bytes = open_metrics.generate_latest(families)  # type: ignore[no-untyped-call]
+    return page
+
+
+def _families(view: View, counts: Counts) -> Iterator[Family]:
+    return chain(_node(view, counts), _gpus(view), _tenants(view), _gpumanager(view))
+
+
+def _node(view: View, counts: Counts) -> Iterator[Family]:
+    yield _family(metrics.BUILD, [((names.VERSION,), {"": 1})])
+    yield _family(metrics.BROKEN, [((), {"": len(view.broken)})])
+    kinds, reasons = {**KNOWN_KINDS, **counts.kinds}, {**KNOWN_REASONS, **counts.reasons}
+    for metric, by_label in ((metrics.EVENTS, kinds), (metrics.REFUSALS, reasons)):
+        yield _family(metric, [((of,), {"": n}) for of, n in sorted(by_label.items())])
+    yield _family(metrics.BYPASSES, [((), {"": counts.bypasses})])
+    below = 0
+    buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+    bounds = (*map(str, counts.BOUNDS), "+Inf")
+    for bound, count, last in zip(bounds, counts.starts, counts.last_starts):
+        below += count
+        exemplar = _exemplar(last)
+        buckets.append((bound, below, exemplar) if exemplar else (bound, below))
+    start = metrics.START
+    yield HistogramMetricFamily(
+        start.name, start.help, buckets=buckets, sum_value=counts.start_seconds
+    )
+
+
+def _exemplar(last: Start | None) -> Exemplar | None:
+    if last is None or len("allocation" + last.allocation) > _MOST_EXEMPLAR:
+        return None
+    return Exemplar({"allocation": last.allocation}, last.seconds, last.time)
+
+
+def _gpus(view: View) -> Iterator[Family]:
+    gpus = [(_bounded(gpu["uuid"], gpu["name"], gpu["model"]), gpu) for gpu in view.gpus or []]
+    return (_family(metric, gpus) for metric in metrics.GPU_METRICS)
+
+
+def _tenants(view: View) -> Iterator[Family]:
+    tenants = []
+    for entry in view.tenants:
+        pod = entry["pod"] or {"container": entry["name"]}
+        of_pod = [pod.get(key, "") for key in ("namespace", "name", "container")]
+        tenants.append((_bounded(entry["id"], *of_pod, entry["gpu_uuid"]), entry))
+    return (_family(metric, tenants) for metric in metrics.TENANT_METRICS)
+
+
+def _gpumanager(view: View) -> Iterator[Family]:
+    """Of what is used each GPU's figure and their sum, of what is asked the sum."""
+    owners = _by_owner(view)
+    for metric in metrics.GPUMANAGER_METRICS:
+        family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+        each = metric in (metrics.UTILIZATION, metrics.MEMORY)
+        for owner, entries in owners.items():
+            figures = [(entry["gpu_name"], metric.value(entry)) for entry in entries]
+            known = [(name, figure) for name, figure in figures if figure is not None]
+            samples = [(f"gpu{name}", of) for name, of in known if name is not None and each]
+            if known:
+                samples.append(("total", sum(figure for _, figure in known)))
+            for of, figure in samples:
+                family.add_metric((*owner, of), figure)
+        yield family
+
+
+def _by_owner(view: View) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
+    """A pod that is made anew may meet the record of the one before: the newer counts."""
+    owners: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for entry in sorted(view.tenants, key=lambda entry: (entry["created"], entry["id"])):
+        pod = entry["pod"] or {"container": entry["name"]}
+        of_pod = [pod.get(key, "") for key in ("name", "namespace", "container")]
+        owner = _bounded(*of_pod[:2], view.node, of_pod[2])
+        if owner in owners and owners[owner][0]["id"] == entry["id"]:
+            owners[owner].append(entry)
+        else:
+            owners[owner] = [entry]
+    return owners
+
+
+def _family(metric: Metric, entries: Iterable[tuple[Sequence[str], Mapping[str, Any]]]) -> Family:
+    made = CounterMetricFamily if metric.kind == metrics.COUNTER else GaugeMetricFamily
+    family = made(metric.name, metric.help, labels=metric.labels)
+    for labels, entry in entries:
+        value = metric.value(entry)
+        if value is not None:
+            family.add_metric(labels, value)
+    return family
+
+
+def _bounded(*texts: str) -> tuple[str, ...]:
+    """Of a length that is bounded, and without what no reader of pages expects in a name."""
+    cut = (text[:_MOST_LABEL] for text in texts)
+    return tuple(
+        text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+        for text in cut
+    )

@@ -1,0 +1,143 @@
+"""The page of ``/graph``: the node's GPUs, what each serves, and what lies between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vcuda_hook import table, views
+from vcuda_oci import topology
+
+from .page_frame import escape, page
+from .usage_page import colours, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .node_state import View
+
+    _Entry = Mapping[str, Any]
+
+# All in pixels.
+_COLUMN, _GAP, _MARGIN = 224, 16, 24
+_GPU_HEIGHT, _TENANT_HEIGHT, _STEP, _HEAD = 62, 62, 72, 30
+_ABREAST = 4
+_MOST_LETTERS, _MOST_SMALL_LETTERS = 24, 29
+
+
+class _Group(NamedTuple):
+    """GPUs that are drawn in one frame; so many of them side by side."""
+
+    title: str
+    gpus: list[_Entry]
+
+
+def render(view: View) -> bytes:
+    if not view.gpus:
+        text = "This node has no GPU."
+        if view.gpus is None:
+            text = "The driver has not answered yet: the GPUs are not known."
+        content = f'<section class="card soft">{text}</section>'
+    else:
+        content = f'<section class="card wide">{_drawing(view, view.gpus)}</section>'
+        content += _ways(view.gpus, view.distances)
+    return page(view.node, "/graph", summary(view), content)
+
+
+def _drawing(view: View, gpus: Sequence[_Entry]) -> str:
+    parts, y, width = [], 4, 0
+    for group in _groups(gpus):
+        for at in range(0, len(group.gpus), _ABREAST):
+            row = group.gpus[at : at + _ABREAST]
+            tenants = [[e for e in view.tenants if e["gpu_uuid"] == gpu["uuid"]] for gpu in row]
+            most = max(len(of_gpu) for of_gpu in tenants)
+            wide = len(row) * (_COLUMN + _GAP) - _GAP + 2 * _MARGIN
+            high = _HEAD + _GPU_HEIGHT + most * _STEP + _MARGIN
+            parts.append(
+                f'<rect class="numa" x="1" y="{y}" width="{wide}" height="{high}" rx="12"/>'
+                f'<text class="small" x="{_MARGIN}" y="{y + 20}">{escape(group.title)}</text>'
+            )
+            for column, (gpu, of_gpu) in enumerate(zip(row, tenants)):
+                x = 1 + _MARGIN + column * (_COLUMN + _GAP)
+                parts.append(_gpu(gpu, of_gpu, x, y + _HEAD))
+            y, width = y + high + _GAP, max(width, wide + 2)
+    return (
+        f'<svg width="{width}" height="{y - _GAP + 4}" viewBox="0 0 {width} {y - _GAP + 4}" '
+        f'role="img" aria-label="GPUs and their containers">{"".join(parts)}</svg>'
+    )
+
+
+def _ways(gpus: Sequence[_Entry], distances: list[list[int]] | None) -> str:
+    """What lies between each two GPUs, as a table; nothing where that is not told."""
+    if distances is None or len(gpus) < 2:
+        return ""
+    head = "".join(f"<th>GPU {gpu['name']}</th>" for gpu in gpus)
+    rows = []
+    for at, gpu in enumerate(gpus):
+        ways = [escape(topology.told(far)) for far in distances[at]]
+        ways[at] = ""
+        cells = "".join(f"<td>{way}</td>" for way in ways)
+        rows.append(f"<tr><td>GPU {gpu['name']}</td>{cells}</tr>")
+    return (
+        '<section class="card wide"><h2>Between them</h2>'
+        f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        "</section>"
+    )
+
+
+def _groups(gpus: Sequence[_Entry]) -> list[_Group]:
+    by_node: dict[int | None, list[_Entry]] = {}
+    for gpu in gpus:
+        by_node.setdefault(gpu["numa"], []).append(gpu)
+    order = sorted(by_node, key=lambda numa: (numa is None, numa))
+    return [
+        _Group("NUMA node not told" if numa is None else f"NUMA node {numa}", by_node[numa])
+        for numa in order
+    ]
+
+
+def _gpu(gpu: _Entry, tenants: Sequence[_Entry], x: int, y: int) -> str:
+    sick = gpu["unhealthy"]
+    used = sum(entry["core_used_percent"] or 0 for entry in tenants)
+    says = f"{used:.0f} % used, {100 - gpu['free_core_percent']} % reserved"
+    kind, third = ("small bad", f"unhealthy: {sick}") if sick is not None else ("small", says)
+    parts = [
+        f'<rect class="gpu{" sick" if sick is not None else ""}" x="{x}" y="{y}" '
+        f'width="{_COLUMN}" height="{_GPU_HEIGHT}" rx="10"><title>{escape(gpu["uuid"])}</title>'
+        "</rect>",
+        _text("", x + 12, y + 20, f"GPU {gpu['name']}"),
+        _text("small", x + 12, y + 36, f"{gpu['model']}, {table.size(gpu['memory_bytes'])}"),
+        _text(kind, x + 12, y + 52, third),
+    ]
+    below, spine = y + _GPU_HEIGHT, x + 10
+    for number, (entry, colour) in enumerate(zip(tenants, colours(tenants))):
+        top = below + 12 + number * _STEP
+        parts.append(f'<path d="M{spine} {below}V{top + _TENANT_HEIGHT // 2}H{x + 22}"/>')
+        parts.append(_tenant(entry, colour, x + 22, top))
+    return "".join(parts)
+
+
+def _tenant(entry: _Entry, colour: str, x: int, y: int) -> str:
+    name = entry["name"]
+    core, memory = entry["core_used_percent"], entry["memory_used_bytes"]
+    busy = "" if core is None else f"{core:.0f} % of "
+    used = "" if memory is None else f"{table.size(memory)} of "
+    kind = "small"
+    lines = (f"{busy}{entry['core_percent']} %", f"{used}{table.size(entry['memory_bytes'])}")
+    if entry["usage"] == views.IMPOSSIBLE:
+        kind, lines = "small bad", ("its figures", "cannot be true")
+    return (
+        f'<rect class="tenant" x="{x}" y="{y}" width="{_COLUMN - 22}" height="{_TENANT_HEIGHT}" '
+        f'rx="8"><title>{escape(name)}</title></rect>'
+        f'<rect class="{colour}" x="{x}" y="{y + 6}" width="4" height="{_TENANT_HEIGHT - 12}"/>'
+        + _text("", x + 13, y + 20, name)
+        + _text(kind, x + 13, y + 37, lines[0])
+        + _text(kind, x + 13, y + 52, lines[1])
+    )
+
+
+def _text(kind: str, x: int, y: int, text: str) -> str:
+    """Cut in its middle where it is longer than its box: names differ at their ends."""
+    most = _MOST_SMALL_LETTERS if kind else _MOST_LETTERS
+    if len(text) > most:
+        text = f"{text[: most // 2]}…{text[1 - most // 2 :]}"
+    return f'<text class="{kind}" x="{x}" y="{y}">{escape(text)}</text>'

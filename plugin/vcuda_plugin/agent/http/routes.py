@@ -1,0 +1,128 @@
+"""What the node agent answers over HTTP, by path."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from vcuda_oci import names
+
+from . import exposition, graph_page, page_frame, usage_page
+from .http_server import Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .event_counts import EventCounts
+    from .node_state import Node, View
+
+# An agent whose loop turns says so more often.
+SILENCE_SECONDS = 30.0
+_ALWAYS = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+)
+_TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
+_JSON = (("Content-Type", "application/json"), ("Vary", "Accept"))
+# By these names a browser on this host reaches a loopback address itself; under any other name a
+# page from elsewhere would read it.
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+_OPEN_METRICS = "application/openmetrics-text"
+
+
+class Routes:
+    """heard: when the agent's loop last said that it turns (time.monotonic). only_here: the address
+    is a loopback one. exemplars: whether who understands them is told them."""
+
+    def __init__(
+        self, node: Node, counts: EventCounts, only_here: bool, exemplars: bool = False
+    ) -> None:
+        self._node, self._counts, self._only_here = node, counts, only_here
+        self._exemplars, self._pages = exemplars, exposition.Pages()
+        self.heard = time.monotonic()
+        self.no_gpu = ""  # why none was found
+        # What was made of the present view: many who ask at once are given the same.
+        self._made: tuple[float, dict[str, bytes]] = (0.0, {})
+        self._paths: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/": self._home,
+            "/metrics": self._metrics,
+            "/metric": self._metrics,  # GPUManager's name of it
+            "/usage": self._usage,
+            "/graph": self._graph,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/version": self._version,
+        }
+
+    async def answer(self, request: Request) -> Response:
+        route = self._paths.get(request.path)
+        if self._only_here and _host(request) not in _LOOPBACK_NAMES:
+            response = _text(403, "this address is asked by the name of localhost only")
+        elif route is None:
+            response = _text(404, f"no such page; there is {', '.join(self._paths)}")
+        else:
+            response = await route(request)
+        return response._replace(headers=(*response.headers, *_ALWAYS))
+
+    async def _home(self, _: Request) -> Response:
+        return Response(307, b"", (("Location", "/usage"),))
+
+    async def _metrics(self, request: Request) -> Response:
+        if self._exemplars and _OPEN_METRICS in request.headers.get("accept", ""):
+            body = await self._of_view(
+                "open", lambda v: exposition.open_metrics_page(v, self._counts.read())
+            )
+            return Response(200, body, (("Content-Type", exposition.OPEN_METRICS_TYPE),))
+        body = await self._of_view("metrics", lambda v: self._pages.text(v, self._counts.read()))
+        return Response(200, body, (("Content-Type", exposition.CONTENT_TYPE),))
+
+    async def _usage(self, request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):
+            return Response(
+                200, await self._of_view("usage", usage_page.render), page_frame.HEADERS
+            )
+        return Response(200, await self._of_view("json", lambda v: _dumped(v.as_json())), _JSON)
+
+    async def _graph(self, _: Request) -> Response:
+        return Response(200, await self._of_view("graph", graph_page.render), page_frame.HEADERS)
+
+    async def _of_view(self, what: str, make: Callable[[View], bytes]) -> bytes:
+        view = await self._node.view()
+        if self._made[0] != view.taken:
+            self._made = view.taken, {}
+        made = self._made[1]
+        if what not in made:
+            made[what] = make(view)
+        return made[what]
+
+    async def _healthz(self, _: Request) -> Response:
+        silent = time.monotonic() - self.heard
+        if silent > SILENCE_SECONDS:
+            return _text(503, f"the agent's loop has not turned for {silent:.0f} s")
+        return _text(200, "ok")
+
+    async def _readyz(self, request: Request) -> Response:
+        if self.no_gpu:
+            return _text(503, f"no GPU is offered: {self.no_gpu}")
+        return await self._healthz(request)
+
+    async def _version(self, _: Request) -> Response:
+        said = {"program": names.AGENT_PROGRAM, "version": names.VERSION}
+        return Response(200, _dumped(said), _JSON)
+
+
+def _host(request: Request) -> str:
+    """The name that the client asked for, without its port."""
+    name, _, port = request.headers.get("host", "").rpartition(":")
+    return name if name and port.isdigit() else request.headers.get("host", "")
+
+
+def _text(status: int, text: str) -> Response:
+    return Response(status, f"{text}\n".encode(), _TEXT)
+
+
+def _dumped(tree: Any) -> bytes:
+    return json.dumps(tree).encode() + b"\n"

@@ -1,0 +1,166 @@
+"""The page of ``/usage``: each GPU as two bars, what its tenants asked for and what they use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vcuda_hook import table, views
+
+from .page_frame import COLOURS, escape, page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .node_state import View
+
+    _Entries = Sequence[Mapping[str, Any]]
+
+_LEGEND = "Upper part of a bar: used. Lower part: asked for."
+
+
+def render(view: View) -> bytes:
+    parts = [_gpu(gpu, _tenants_of(view, gpu["uuid"])) for gpu in view.gpus or []]
+    known = {gpu["uuid"] for gpu in view.gpus or []}
+    others = dict.fromkeys(entry["gpu_uuid"] for entry in view.tenants)
+    parts += [_elsewhere(uuid, _tenants_of(view, uuid)) for uuid in others if uuid not in known]
+    if view.gpus is None:
+        parts.insert(0, _note("The driver has not answered yet: the GPUs are not known."))
+    elif not view.gpus:
+        parts.insert(0, _note("This node has no GPU."))
+    for name in view.broken:
+        parts.append(_note(f"{name} is not a whole record: nobody knows what it holds."))
+    return page(view.node, "/usage", f"{summary(view)}. {_LEGEND}", "".join(parts))
+
+
+def summary(view: View) -> str:
+    gpus, tenants = len(view.gpus or []), len({entry["id"] for entry in view.tenants})
+    sick = sum(gpu["unhealthy"] is not None for gpu in view.gpus or [])
+    text = f"{_count(gpus, 'GPU')}, {_count(tenants, 'container')}"
+    return text + (f", {sick} unhealthy" if sick else "")
+
+
+def colours(entries: _Entries) -> list[str]:
+    """A class for each, so that neighbours differ."""
+    return [f"c{number % COLOURS}" for number in range(len(entries))]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _tenants_of(view: View, uuid: str) -> _Entries:
+    return [entry for entry in view.tenants if entry["gpu_uuid"] == uuid]
+
+
+def _gpu(gpu: Mapping[str, Any], tenants: _Entries) -> str:
+    sick = gpu["unhealthy"]
+    state = f'<span class="state bad">unhealthy: {escape(sick)}</span>' if sick is not None else ""
+    return (
+        f'<section class="card"><h2>GPU {gpu["name"]} · {escape(gpu["model"])}'
+        f'<span class="soft">{escape(gpu["uuid"])}</span>'
+        f"{state or '<span class=state>healthy</span>'}</h2>"
+        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_table(tenants)}</section>"
+    )
+
+
+def _elsewhere(uuid: str, tenants: _Entries) -> str:
+    return (
+        f'<section class="card"><h2>{escape(uuid)}<span class="state bad">not seen on this node'
+        f"</span></h2>{_table(tenants)}</section>"
+    )
+
+
+def _note(text: str) -> str:
+    return f'<section class="card soft">{escape(text)}</section>'
+
+
+def _compute(gpu: Mapping[str, Any], tenants: _Entries) -> str:
+    asked = [entry["core_percent"] for entry in tenants]
+    used = [entry["core_used_percent"] or 0.0 for entry in tenants]
+    says = f"{sum(used):.0f} % used, {100 - gpu['free_core_percent']} % reserved"
+    return _whole("Compute", _bar(tenants, asked, used, 100, max(100, *asked, sum(used))), says)
+
+
+def _memory(gpu: Mapping[str, Any], tenants: _Entries) -> str:
+    asked = [entry["memory_bytes"] for entry in tenants]
+    used = [entry["memory_used_bytes"] or 0 for entry in tenants]
+    there = gpu["memory_bytes"]
+    says = f"{table.size(sum(used))} used, {table.size(sum(asked))} promised of {table.size(there)}"
+    return _whole("Memory", _bar(tenants, asked, used, there, max(there, sum(asked), 1)), says)
+
+
+def _whole(title: str, bar: str, says: str) -> str:
+    says = f'<span class="says">{escape(says)}</span>'
+    return f'<div class="whole"><span>{title}</span>{bar}{says}</div>'
+
+
+def _bar(
+    tenants: _Entries, asked: Sequence[float], used: Sequence[float], there: float, scale: float
+) -> str:
+    """Above what is used, below it what was asked for; a line where what is there ends, if promised
+    more than once."""
+    rects = ""
+    for figures, kind, y, height in ((used, "used", 0, 17), (asked, "asked", 17, 9)):
+        x = 0.0
+        for entry, figure, colour in zip(tenants, figures, colours(tenants)):
+            width = 100 * figure / scale
+            rects += (
+                f'<rect class="{colour} {kind}" x="{x:.2f}%" width="{width:.2f}%" y="{y}" '
+                f'height="{height}"><title>{escape(entry["name"])}</title></rect>'
+            )
+            x += width
+    if scale > there:
+        at = 100 * there / scale
+        rects += f'<line x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="26"/>'
+    return f'<svg class="bar" role="img" aria-label="bar">{rects}</svg>'
+
+
+def _table(tenants: _Entries) -> str:
+    if not tenants:
+        return '<p class="soft">Nobody holds a share of it.</p>'
+    rows = "".join(_row(*pair) for pair in zip(tenants, colours(tenants)))
+    heads = "".join(f"<th>{title}</th>" for title in ("Container", "Compute", "Memory", ""))
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _row(entry: Mapping[str, Any], colour: str) -> str:
+    core, memory = entry["core_used_percent"], entry["memory_used_bytes"]
+    return (
+        f'<tr><td class="name"><i class="{colour}"></i>{escape(entry["name"])}</td>'
+        + _cell(
+            "-" if core is None else f"{core:.0f} %",
+            f"of {entry['core_percent']} %",
+            core or 0.0,
+            entry["core_percent"],
+            colour,
+        )
+        + _cell(
+            "-" if memory is None else table.size(memory),
+            f"of {table.size(entry['memory_bytes'])}",
+            memory or 0.0,
+            entry["memory_bytes"],
+            colour,
+        )
+        + f'<td class="notes">{_notes(entry)}</td></tr>'
+    )
+
+
+def _cell(used: str, of: str, figure: float, whole: float, colour: str) -> str:
+    width = min(100.0, 100 * figure / whole)
+    return (
+        f'<td>{escape(used)} <span class="of">{escape(of)}</span><svg class="mini">'
+        f'<rect class="{colour}" width="{width:.1f}%" height="6" rx="3"/></svg></td>'
+    )
+
+
+def _notes(entry: Mapping[str, Any]) -> str:
+    if entry["usage"] == views.IMPOSSIBLE:
+        return '<span class="bad">its figures cannot be true</span>'
+    if entry["usage"] == views.UNREADABLE:
+        return '<span class="bad">its usage page cannot be read</span>'
+    notes = [views.policy(entry)]
+    if entry["waited_seconds"] >= 1:
+        notes.append(f"waited {entry['waited_seconds']:,.0f} s")
+    if entry["refusals"]:
+        notes.append(f"{entry['refusals']:,} refused allocations")
+    return escape(", ".join(notes))

@@ -1,0 +1,1 @@
+"""The kubelet's device plugin: registration, device ids, Allocate."""

@@ -1,0 +1,1 @@
+"""The agent's view of the ledger: records read on change, and what is stale removed."""

@@ -1,0 +1,292 @@
+"""``vcuda-node-agent``: what runs once on each node."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_oci import config, door, events, names, systemd
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.identity import pod_key
+
+from .bypass import bypass_child
+from .compute import shortage_watch
+from .compute.grants import Arbiter
+from .gpus import inventory
+from .gpus.feature_file import FEATURES_DIR, Labelling
+from .http import http_child, listen_address
+from .kubelet import registration, resources
+from .kubelet.device_plugin import DevicePlugin
+from .ledger import sweep
+from .pods import pod_watch_child
+from .process import child, confine, rights
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Sequence
+    from typing import Any
+
+    from vcuda_oci.config import Config
+
+    from .gpus.inventory import Inventory
+
+# How long the end may take; whoever is left then is left behind.
+_END_SECONDS = 5
+_OPEN_SECONDS = 10
+_PAUSE_SECONDS = 5
+# An arbiter that has not looked for so long looks no more.
+_STUCK_SECONDS = 5
+
+_DOOR = "vcuda_plugin.agent.process.claim_socket"
+
+_log = logging.getLogger(__name__)
+
+
+def command() -> int:
+    return main(sys.argv[1:])
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        settings = config.load_named(arguments.config)
+        offered = resources.offered(settings)
+        listen_address.check(settings.listen, settings.path)
+        with child.forked(*_modules(settings, arguments)):
+            logging.basicConfig(
+                stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
+            )
+            confine.confine(rights.AGENT)
+            with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
+                asyncio.run(_run(settings, offered, arguments, arbiter))
+    except VcudaError as error:
+        print(f"{names.AGENT_PROGRAM}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
+    """Of the children that there will be."""
+    return [
+        *([] if arguments.no_door else [_DOOR]),
+        inventory.MODULE,
+        bypass_child.MODULE,
+        *([http_child.MODULE] if settings.listen else []),
+        *(
+            [pod_watch_child.MODULE]
+            if pod_watch_child.is_there(settings, arguments.kubeconfig)
+            else []
+        ),
+    ]
+
+
+@contextlib.contextmanager
+def _told(state_dir: str) -> Iterator[None]:
+    """Its start and its end, as events."""
+    tell = functools.partial(events.record, state_dir, names.AGENT_PROGRAM)
+    tell(events.AGENT_STARTED, "", f"version {names.VERSION}")
+    why = "told to end"
+    try:
+        yield
+    except BaseException as error:
+        why = f"failed: {error}"
+        raise
+    finally:
+        tell(events.AGENT_ENDED, "", why)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        names.AGENT_PROGRAM,
+        description="Offers this node's GPUs to the kubelet in shares, lets each container have "
+        "what its policy grants it, watches that none takes more, and opens the agent's door. "
+        "SIGTERM ends it; containers go on.",
+        epilog=f"example: {names.AGENT_PROGRAM} --config /etc/vcuda/config.toml",
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", default=names.DEFAULT_CONFIG, help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--no-door",
+        action="store_true",
+        help="leave the agent's door to the host's 'vcuda serve': in a pod, which sees other files",
+    )
+    parser.add_argument(
+        "--kubelet-dir",
+        metavar="DIR",
+        default=registration.PLUGIN_DIR,
+        help="where the kubelet looks for device plugins; default: %(default)s",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        default="",
+        help="how to reach the Kubernetes API; default: as a pod does, and not at all elsewhere",
+    )
+    parser.add_argument(
+        "--node-name",
+        metavar="NAME",
+        default="",
+        help="this node's name in the cluster; default: $NODE_NAME, or the host's name",
+    )
+    parser.add_argument(
+        "--features-dir",
+        metavar="DIR",
+        default=FEATURES_DIR,
+        help="where Node Feature Discovery looks for labels; default: %(default)s",
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"{names.AGENT_PROGRAM} {names.VERSION}"
+    )
+    return parser
+
+
+async def _run(
+    settings: Config,
+    offered: dict[str, str],
+    arguments: argparse.Namespace,
+    arbiter: Arbiter,
+) -> None:
+    """Until SIGTERM or SIGINT. Raises what ends a part that must not end."""
+    api = pod_watch_child.Cluster(settings, arguments.kubeconfig, arguments.node_name)
+    labelling = Labelling(settings, arguments.features_dir)
+    stop, opened, looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    if arguments.no_door:
+        opened.set()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    plugins = [DevicePlugin(kind, settings, api.is_there) for kind in offered]
+    http = http_child.HttpChild(settings, api.node_name)
+    parts: list[Coroutine[Any, Any, Any]] = [
+        stop.wait(),
+        child.watch(),
+        _arbitrate(arbiter),
+        *([] if arguments.no_door else [_keep_door_open(settings, opened)]),
+        bypass_child.follow(settings),
+        api.keep(),
+        _follow_gpus(settings, plugins, api, labelling, http, looked),
+        sweep.keep(settings.state_dir),
+        shortage_watch.keep(settings.state_dir),
+        _tell_systemd(opened, looked, arbiter),
+        *([http.keep()] if settings.listen else []),
+        *(
+            registration.Registration(arguments.kubelet_dir, offered[p.kind], p).keep()
+            for p in plugins
+        ),
+    ]
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=_END_SECONDS)
+    for task in done:
+        task.result()
+
+
+async def _arbitrate(arbiter: Arbiter) -> None:
+    over = threading.Lock()
+    over.acquire()
+    try:
+        await asyncio.to_thread(arbiter.keep, over)
+    finally:
+        over.release()
+
+
+async def _follow_gpus(
+    settings: Config,
+    plugins: Sequence[DevicePlugin],
+    api: pod_watch_child.Cluster,
+    labelling: Labelling,
+    http: http_child.HttpChild,
+    looked: asyncio.Event,
+) -> None:
+    def changed(seen: Inventory) -> None:
+        _publish(seen, plugins, settings)
+        api.tell(seen, labelling.tell(seen))
+        http.tell(seen)
+        looked.set()
+
+    def missing(why: str) -> None:
+        looked.set()
+        why = _with_hint(why, settings.driver_root)
+        http.tell_missing(why)
+        if why:
+            _log.warning("no GPU is offered: %s", why)
+            _record_missing(settings.state_dir, why)
+
+    # The kubelet admits nobody before it is offered devices.
+    await api.known()
+    await inventory.follow(settings, changed, missing)
+
+
+def _with_hint(why: str, driver_root: str) -> str:
+    """A software GPU whose state this process cannot write is a mistake in a mount."""
+    state = os.path.join(driver_root, "softgpu.state")
+    if why and os.path.exists(state) and not os.access(state, os.W_OK):
+        hint = "mount it read-write; in the chart, set agent.softwareGpu=true"
+        return f"{why}; {state} cannot be written: {hint}"
+    return why
+
+
+def _record_missing(state_dir: str, why: str) -> None:
+    """As an event; in a pod, of the agent's own pod, so that the API shows it there."""
+    uid, namespace, name = (
+        os.environ.get(f"POD_{key}", "") for key in ("UID", "NAMESPACE", "NAME")
+    )
+    key, more = "", {}
+    if uid and namespace and name:
+        key, more = pod_key(uid, "agent"), {"pod": f"{namespace}/{name}/agent"}
+    text = f"no GPU is offered: {why}"
+    events.record(state_dir, names.AGENT_PROGRAM, events.NO_GPUS, key, text, **more)
+
+
+def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config) -> None:
+    for plugin in plugins:
+        try:
+            devices = resources.devices(
+                *(plugin.kind, seen.gpus, seen.unhealthy, seen.numa),
+                *(settings.memory_overcommit, settings.gpu_split),
+            )
+            plugin.publish(devices, seen.gpus, seen.distances)
+        except VcudaError as error:
+            _log.error("%s", error)
+    _log.info("%d GPUs, %d unhealthy", len(seen.gpus), len(seen.unhealthy))
+
+
+async def _keep_door_open(settings: Config, opened: asyncio.Event) -> None:
+    """Take the door over from whoever has it, and open it again unless another took it over."""
+    path = f"{settings.state_dir}/{door.NAME}"
+    while True:
+        async with child.running(_DOOR, settings.state_dir, settings.path) as (process, said):
+            if await said.readline():
+                opened.set()
+            status = await process.wait()
+        _log.warning("%s: closed", path)
+        await asyncio.sleep(_PAUSE_SECONDS)
+        while status == 0 and os.path.exists(path):
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _tell_systemd(opened: asyncio.Event, looked: asyncio.Event, arbiter: Arbiter) -> None:
+    """Ready once the claim socket is open and the GPUs are known, since the kubelet starts then;
+    alive for as long as this loop turns and the arbiter looks."""
+    for event, what in ((opened, "the door does not open"), (looked, "NVML has not answered yet")):
+        try:
+            await asyncio.wait_for(event.wait(), _OPEN_SECONDS)
+        except asyncio.TimeoutError:
+            _log.warning("%s; going on without", what)
+    systemd.tell("READY=1")
+    period = systemd.watchdog_seconds() / 3
+    while True:
+        await asyncio.sleep(period or 3600)
+        if time.monotonic() - arbiter.looked_at < _STUCK_SECONDS:
+            systemd.tell("WATCHDOG=1")

@@ -1,0 +1,1 @@
+"""The node's pods: placement decisions, Events, containers without their share."""

@@ -1,0 +1,141 @@
+"""From a pod as the API tells it to what its containers are to know before they are created: pure.
+
+Annotations are whatever the pod's author wrote; what makes no sense in them decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from vcuda_oci import decision, names, policies
+from vcuda_oci.decision import Decision
+from vcuda_oci.errors import VcudaError
+
+from ...kube import pod_amounts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from vcuda_oci.parts import Amounts
+
+# The kubelet's mirror of a static pod; what it says is the UID that the engine is told, an MD5 and
+# so no UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.
+_MIRROR = "kubernetes.io/config.mirror"
+_STATIC_UID = re.compile(r"[0-9a-f]{32}")
+_API_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# GPUManager's ceiling: who has one shares softly.
+_CORE_LIMIT = "tencent.com/vcuda-core-limit"
+_WORDS = {
+    "policy": "vcuda.io/policy",
+    policies.WEIGHT: "vcuda.io/weight",
+    policies.PRIORITY: "vcuda.io/priority",
+    "placement": "vcuda.io/placement",
+    policies.CORE_LIMIT: _CORE_LIMIT,
+}
+_PREDICATE_NODE = "tencent.com/predicate-node"
+# No word that means something is longer; a cut one still means nothing.
+_LONGEST_WORD = 100
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class PodDecision:
+    """uid: as the engine writes it. containers: those that ask, by name. complaint: what of the
+    annotations decides nothing, or ""."""
+
+    uid: str
+    name: str
+    containers: tuple[str, ...]
+    decision: Decision = field(default_factory=Decision)
+    complaint: str = ""
+
+
+def of_pod(
+    pod: Mapping[str, Any], node: str, resources: Collection[str], gpu_resource: str = ""
+) -> PodDecision | None:
+    """None: it asks for none of `resources`, is not this node's, or has ended. Never raises.
+
+    gpu_resource: of which the pod's object says how much of each; or "".
+    """
+    metadata, spec = _tree(pod.get("metadata")), _tree(pod.get("spec"))
+    containers = [
+        container for container in _containers(spec) if container.asked.keys() & set(resources)
+    ]
+    asking = tuple(container.name for container in containers)
+    ended = _tree(pod.get("status")).get("phase") in _ENDED
+    if not asking or ended or spec.get("nodeName") != node:
+        return None
+    annotations = _tree(metadata.get("annotations"))
+    name = f"{metadata.get('namespace')}/{metadata.get('name')}"
+    uid = str(annotations.get(_MIRROR, metadata.get("uid")))
+    is_mirror = _MIRROR in annotations
+    if not (_STATIC_UID if is_mirror else _API_UID).fullmatch(uid):
+        return None
+    words = _words(annotations)
+    init = [container.name for container in containers if container.ends_first]
+    amounts, complaint = _amounts(containers, gpu_resource)
+    undecided = Decision(words=words, init=init, amounts=amounts)
+    text = annotations.get(names.ANNOTATION_DECISION)
+    if text is None or is_mirror:  # nobody schedules a static pod
+        return PodDecision(uid, name, asking, undecided, complaint)
+    elsewhere = annotations.get(_PREDICATE_NODE, node)
+    if elsewhere != node:
+        complaint = f"decided for node '{elsewhere}'"
+        return PodDecision(uid, name, asking, undecided, complaint)
+    try:
+        decided = decision.parse(str(text)).containers
+    except ValueError as error:
+        complaint = f"{names.ANNOTATION_DECISION} is no decision: {error}"
+        return PodDecision(uid, name, asking, undecided, complaint)
+    mine = {container: shares for container, shares in decided.items() if container in asking}
+    return PodDecision(uid, name, asking, Decision(mine, words, init, amounts), complaint)
+
+
+class _Container(NamedTuple):
+    """asked: amount by resource. ends_first: an init container that is no sidecar."""
+
+    name: str
+    asked: dict[str, Any]
+    ends_first: bool
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[_Container]:
+    for kind in ("initContainers", "containers"):
+        listed = spec.get(kind)
+        for container in listed if isinstance(listed, list) else ():
+            told = _tree(container)
+            ends_first = kind == "initContainers" and told.get("restartPolicy") != "Always"
+            yield _Container(str(told.get("name")), pod_amounts.asked(told), ends_first)
+
+
+def _amounts(containers: Sequence[_Container], gpu_resource: str) -> tuple[dict[str, Amounts], str]:
+    """Of each container that asks for GPUs, and what of it makes no sense."""
+    found: dict[str, Amounts] = {}
+    complaint = ""
+    for container in containers:
+        try:
+            amounts = pod_amounts.of_gpus(container.asked, gpu_resource, container.name)
+        except VcudaError as error:
+            complaint = f"container {container.name}: {error.what}"
+            continue
+        if amounts:
+            found[container.name] = amounts
+    return found, complaint
+
+
+def _words(annotations: Mapping[str, Any]) -> dict[str, str]:
+    words = {
+        key: str(annotations[name])[:_LONGEST_WORD]
+        for key, name in _WORDS.items()
+        if name in annotations
+    }
+    if policies.CORE_LIMIT in words:
+        words.setdefault("policy", policies.ELASTIC)
+    return words
+
+
+def _tree(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

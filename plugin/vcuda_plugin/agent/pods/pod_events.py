@@ -1,0 +1,145 @@
+"""Tells the API what happened to this node's pods: one Event for each series of the same.
+
+Read from the events that programs record. What an outage left untold is told after it; how far all
+is told is kept beside them, for whoever starts anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_oci import events, files, jsontree
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.events_read import Reader
+
+from ..ledger.records import Records
+from . import pod_event
+from .event_series import LIFE_SECONDS, AllSeries
+from .kube_api import ApiError, KubeApi
+from .retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .event_series import Series
+
+NAME = "pod-events.json"
+PERIOD_SECONDS = 1.0
+# Trouble that passes. With any other (a namespace that is being removed, rights that an older chart
+# does not give) this Event is given up.
+_PASSING = (0, 401, 408, 429, 500, 502, 503, 504)
+_CONFLICT, _GONE = 409, 404
+
+_log = logging.getLogger(__name__)
+
+
+def keep(kubeconfig: str, state_dir: str, node: str) -> None:
+    """For good."""
+    retry = Retry(_log.warning)
+    teller = Teller(state_dir, node, time.monotonic)
+    api: KubeApi | None = None
+    while True:
+        pause = PERIOD_SECONDS
+        teller.hear()
+        try:
+            # Made anew after each failure: its certificates may have been renewed.
+            api = api or KubeApi(kubeconfig)
+            while teller.tell_one(api):
+                retry.forget()
+        except (ApiError, VcudaError) as error:
+            api = None
+            pause = retry.after(f"events of pods on node {node}: {error}; kept until it is over")
+        teller.remember()
+        time.sleep(pause)
+
+
+class Teller:
+    def __init__(self, state_dir: str, node: str, clock: Callable[[], float]) -> None:
+        self._node, self._clock = node, clock
+        self._reader = Reader(f"{state_dir}/{events.NAME}")
+        self._records = Records(state_dir)
+        self._series, self._lost = AllSeries(clock()), 0
+        self._mark_path = f"{state_dir}/{NAME}"
+        self._since = max(_kept(self._mark_path), time.time() - LIFE_SECONDS)
+        self._mark = self._heard = self._since
+        self._complained: set[int] = set()
+
+    def hear(self) -> None:
+        """What programs have recorded since."""
+        try:
+            for event in self._reader.new():
+                if event["time"] > self._since and event["kind"] in pod_event.REASONS:
+                    held, _ = self._records.read()
+                    for happened in pod_event.of_event(event, held):
+                        self._series.add(happened)
+                self._heard = max(self._heard, event["time"])
+        except OSError:
+            pass  # the next look sees
+        if self._series.lost != self._lost:
+            lost, self._lost = self._series.lost - self._lost, self._series.lost
+            _log.warning("events of pods on node %s: %d dropped, too many", self._node, lost)
+
+    def tell_one(self, api: KubeApi) -> bool:
+        """Whether there was one to tell. Raises ApiError: nobody was told."""
+        series = self._series.next(self._clock())
+        if series is None:
+            return False
+        self._series.tried()
+        try:
+            if series.told:
+                self._count(api, series)
+            else:
+                self._create(api, series)
+        except ApiError as error:
+            if error.status in _PASSING:
+                raise
+            if error.status == _GONE and series.told:
+                self._series.anew(series)
+                return True
+            self._give_up(series, error)
+        self._series.is_told(series, self._clock())
+        return True
+
+    def _create(self, api: KubeApi, series: Series) -> None:
+        first = series.first
+        path = f"/api/v1/namespaces/{first.namespace}/events"
+        try:
+            api.create(path, pod_event.created(first, series.last, series.count, self._node))
+        except ApiError as error:
+            if error.status != _CONFLICT:
+                raise
+            self._count(api, series)  # it was, and the answer was lost
+
+    def _count(self, api: KubeApi, series: Series) -> None:
+        name = pod_event.name_of(series.first)
+        path = f"/api/v1/namespaces/{series.first.namespace}/events/{name}"
+        api.merge(path, pod_event.counted(series.last, series.count))
+
+    def _give_up(self, series: Series, error: ApiError) -> None:
+        """Told once for each status: who lacks a right lacks it for all."""
+        if error.status not in self._complained:
+            last = series.last
+            where = f"event {last.reason} of {last.namespace}/{last.pod}"
+            _log.warning("%s (%s): given up: %s", where, last.key[1], error)
+            self._complained.add(error.status)
+
+    def remember(self) -> None:
+        """How far all is told."""
+        untold = self._series.untold_since
+        mark = self._heard if untold > self._heard else untold - 1e-6
+        if mark != self._mark:
+            try:
+                files.replace(self._mark_path, jsontree.dumps({"time": mark}).encode(), 0o644)
+                self._mark = mark
+            except OSError:
+                pass  # told again, should we start anew
+
+
+def _kept(path: str) -> float:
+    try:
+        files.only_ours(path)
+        return float(jsontree.loads(files.read(path, 1 << 10).decode())["time"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0.0

@@ -1,0 +1,260 @@
+"""What was decided for this node's pods, kept as files; and, in threads, what the API is told.
+
+A process of its own, since the API may hang and its client takes memory that only clusters need.
+One list, then a watch from there on, and a list again only where the API has forgotten that point.
+While the API is away, what is kept stays, and the API is tried again every two seconds: containers
+of unknown pods wait. A runtime wrapper that misses a pod has it looked up (pod_lookup).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_oci import events, names
+from vcuda_oci.decision import Decision
+from vcuda_oci.errors import VcudaError, with_id
+from vcuda_oci.identity import pod_key
+
+from ...kube import kube_client
+from . import node_metadata, pod_events, pod_lookup, unclaimed
+from .decision_folder import DecisionFolder
+from .kube_api import ApiError, KubeApi
+from .pod_decision import of_pod
+from .retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .pod_decision import PodDecision
+
+_PODS = "/api/v1/pods"
+_PAGE = "100"
+_WATCH_SECONDS = (240, 300)
+# Trouble after which the watch goes on where it was. With any other (410 Gone, or a version that a
+# restored API never had) it begins anew.
+_PASSING = (0, 401, 403, 429, 500, 502, 503)
+_MOST_TOLD = 100  # containers of one pod
+_NO_DECISION = "decision"
+_MOST_ENDED = 1000
+# A watch that ends sooner than this has failed.
+_SHORT_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 2.0
+# After a list that is older than this, a watch that the API has forgotten is listed anew at once.
+_LIST_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+def prepare() -> None:
+    kube_client.load()
+
+
+def main(
+    state_dir: str, node: str, kubeconfig: str, resources: str, gpu_resource: str = ""
+) -> None:
+    """Until the agent ends. resources: a JSON list of names; gpu_resource: which of them are GPUs,
+    or "". Says "known" after each whole list."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
+    )
+    prepare()  # before there are two who would
+    try:
+        asked = (json.loads(resources), gpu_resource)
+        watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
+        for task, arguments in (
+            (node_metadata.keep, (kubeconfig, node, sys.stdin.fileno())),
+            (pod_events.keep, (kubeconfig, state_dir, node)),
+            (pod_lookup.keep, (kubeconfig, state_dir, node, watch.add)),
+        ):
+            threading.Thread(target=task, args=arguments, daemon=True).start()
+        watch.follow(kubeconfig)
+    except OSError as error:
+        sys.exit(f"{names.AGENT_PROGRAM}: {error}")
+
+
+class PodWatch:
+    """Keeps `folder` as the pods of `node` are that ask for one of `resources`."""
+
+    def __init__(
+        self,
+        folder: DecisionFolder,
+        state_dir: str,
+        node: str,
+        resources: Sequence[str],
+        gpu_resource: str,
+    ) -> None:
+        self._folder, self._state_dir = folder, state_dir
+        self._node, self._resources = node, frozenset(resources)
+        self._gpu_resource = gpu_resource
+        self._version = ""
+        self._uids: dict[str, str] = {}  # as the engine is told, by the API's own
+        self._complained: set[str] = set()
+        self._lock = threading.Lock()  # pods come by the watch and by single look-ups
+        self._ended: dict[str, None] = {}  # the API's UIDs of the pods that went last
+        self._listed_at = 0.0
+
+    def add(self, pod: Any) -> None:
+        """A pod that was looked up by itself, unless the watch has seen it end since."""
+        with self._lock:
+            if str(pod["metadata"].get("uid")) not in self._ended:
+                self._see(_essence(pod))
+
+    def follow(self, kubeconfig: str) -> None:
+        """For good. Raises OSError: nothing can be kept here."""
+        retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
+        while True:
+            try:
+                # Made anew after each failure: its certificates may have been renewed.
+                api = KubeApi(kubeconfig)
+                while True:
+                    if not self._version:
+                        self._list(api)
+                        print("known", flush=True)
+                        retry.forget()
+                    began = time.monotonic()
+                    self._watch(api)
+                    if time.monotonic() - began < _SHORT_SECONDS:
+                        raise ApiError(0, "the watch ended at once")
+                    retry.forget()
+            except ApiError as error:
+                pause = retry.after(f"pods of node {self._node}: {error}; what is kept stays")
+                if error.status not in _PASSING:
+                    forgotten, self._version = self._version, ""
+                    if forgotten and time.monotonic() - self._listed_at > _LIST_SECONDS:
+                        continue
+                time.sleep(pause)
+            except VcudaError as error:
+                time.sleep(retry.after(str(error)))
+
+    def _list(self, api: KubeApi) -> None:
+        """What is there now, all of it or nothing. Asked of etcd, since an API server's memory
+        may be from before a pod was decided."""
+        query = {"fieldSelector": f"spec.nodeName={self._node}", "limit": _PAGE}
+        pods: list[Any] = []
+        while True:
+            page = api.get(_PODS, query)
+            try:
+                pods += [_essence(pod) for pod in page["items"]]
+                version = str(page["metadata"]["resourceVersion"])
+                query["continue"] = page["metadata"].get("continue") or ""
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ApiError(0, f"not a list of pods: {error!r}") from error
+            if not query["continue"]:
+                break
+        with self._lock:
+            self._uids = {}
+            # The oldest first: of two that claim to mirror one static pod, the kubelet's was there.
+            for pod in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp"))):
+                self._see(pod)
+            self._folder.keep_only(self._uids.values())
+        self._version, self._listed_at = version, time.monotonic()
+
+    def _watch(self, api: KubeApi) -> None:
+        query = {
+            "fieldSelector": f"spec.nodeName={self._node}",
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+        }
+        for kind, pod in api.events(_PODS, query, random.randint(*_WATCH_SECONDS)):  # noqa: S311
+            try:
+                version = str(pod["metadata"]["resourceVersion"])
+            except (KeyError, TypeError) as error:
+                self._version = ""  # the same would come again
+                raise ApiError(0, f"not an event of a pod: {error!r}") from error
+            with self._lock:
+                if kind == "DELETED":
+                    self._forget(pod)
+                elif kind != "BOOKMARK":
+                    self._see(pod)
+            self._version = version
+
+    def _see(self, pod: dict[str, Any]) -> None:
+        found = of_pod(pod, self._node, self._resources, self._gpu_resource)
+        if found is None:
+            self._forget(pod)
+            return
+        api_uid = str(pod["metadata"].get("uid"))
+        holders = [api for api, uid in self._uids.items() if uid == found.uid]
+        complaint = found.complaint
+        self._report_unclaimed(pod, found)
+        if holders in ([], [api_uid]):
+            self._uids[api_uid] = found.uid
+            kept = self._folder.get(found.uid)
+            if kept is None:
+                self._tell_decided(found)
+            self._folder.put(found.uid, _as_bound(kept, found.decision))
+        else:
+            complaint = "mirrors a static pod that another pod mirrors"
+        if complaint and api_uid not in self._complained:  # once, however often it is rewritten
+            where = f"pod {found.name} ({found.uid})"
+            mend = "it decides nothing here: delete the pod, and it is scheduled anew"
+            text = str(VcudaError(complaint, where, mend))
+            for container in found.containers[:_MOST_TOLD]:
+                _log.warning("%s", with_id(text, pod_key(found.uid, container)))
+                self._tell(names.AGENT_PROGRAM, _NO_DECISION, found, container, text)
+            self._complained.add(api_uid)
+
+    def _report_unclaimed(self, pod: dict[str, Any], found: PodDecision) -> None:
+        for container in unclaimed.containers(pod, found, self._state_dir):
+            key = f"{pod['metadata'].get('uid')}/{container}"
+            if key not in self._complained:
+                self._complained.add(key)
+                text = str(VcudaError(unclaimed.WHAT, f"pod {found.name}", unclaimed.HINT))
+                _log.warning("%s", with_id(text, pod_key(found.uid, container)))
+                self._tell(names.AGENT_PROGRAM, events.UNCLAIMED, found, container, text)
+
+    def _tell_decided(self, found: PodDecision) -> None:
+        decided = list(found.decision.containers.items())
+        for container, shares in decided[:_MOST_TOLD]:
+            text = "; ".join(share.amounts for share in shares)
+            self._tell(names.EXTENDER_PROGRAM, events.DECIDED, found, container, text)
+
+    def _tell(self, program: str, kind: str, found: PodDecision, container: str, text: str) -> None:
+        id, pod = pod_key(found.uid, container), f"{found.name}/{container}"
+        events.record(self._state_dir, program, kind, id, text, pod=pod)
+
+    def _forget(self, pod: dict[str, Any]) -> None:
+        api_uid = str(pod["metadata"].get("uid"))
+        self._complained = {key for key in self._complained if key.partition("/")[0] != api_uid}
+        self._ended[api_uid] = None
+        if len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+        uid = self._uids.pop(api_uid, "")
+        if uid:
+            self._folder.remove(uid)
+
+
+def _as_bound(kept: Decision | None, found: Decision) -> Decision:
+    """Return the decision that was seen first, which came with the binding.
+
+    The pod's author can rewrite the annotations afterwards. The scheduler does not follow that, so
+    the container would take a GPU that the scheduler gives to another pod. Only the amounts are
+    taken from `found`: they come from the pod's resources, which do not change.
+    """
+    if kept is None:
+        return found
+    return Decision(kept.containers, kept.words, kept.init, found.amounts)
+
+
+def _essence(pod: Any) -> dict[str, Any]:
+    """What is read of a pod: of a full node's list the rest is megabytes."""
+    return {
+        "metadata": {
+            key: pod["metadata"].get(key)
+            for key in (
+                *("name", "namespace", "uid", "annotations", "creationTimestamp"),
+                "deletionTimestamp",
+            )
+        },
+        "spec": pod.get("spec"),
+        "status": {
+            key: (pod.get("status") or {}).get(key) for key in ("phase", *unclaimed.STATUSES)
+        },
+    }

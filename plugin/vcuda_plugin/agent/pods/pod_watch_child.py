@@ -1,0 +1,107 @@
+"""The agent's end of what it has to do with the cluster: a process that it keeps running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import logging
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from vcuda_oci import config, files, names
+from vcuda_oci.errors import VcudaError
+
+from ... import dependencies
+from ...kube.node_gpus import NodeGpus
+from ..kubelet import resources
+from ..process import child
+
+if TYPE_CHECKING:
+    from vcuda_oci.config import Config
+
+    from ..gpus.inventory import Inventory
+
+# Who is admitted before the decisions are known may be placed elsewhere; an API that is away must
+# not hold up a node for long.
+_KNOWN_SECONDS = 5
+_PAUSE_SECONDS = 2
+MODULE = "vcuda_plugin.agent.pods.pod_watch"
+
+_log = logging.getLogger(__name__)
+
+
+def is_there(settings: Config, kubeconfig: str) -> bool:
+    found = kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST")
+    return settings.kubernetes == config.AUTO and bool(found)
+
+
+class Cluster:
+    """kubeconfig: a file, or "". node: the node's name, or "": as the kubelet names it by itself.
+
+    Raises VcudaError: there is a cluster, and no client for it.
+    """
+
+    def __init__(self, settings: Config, kubeconfig: str, node: str) -> None:
+        self._state_dir, self._overcommit = settings.state_dir, settings.memory_overcommit
+        self._kubeconfig = kubeconfig
+        self.node_name = node or os.environ.get("NODE_NAME") or socket.gethostname().lower()
+        self._resources = json.dumps(sorted(resources.offered(settings).values()))
+        self._gpu_resource = settings.gpu_resource
+        self._known = asyncio.Event()
+        self._process: child.Child | None = None
+        self._metadata = ""
+        self.is_there = is_there(settings, kubeconfig)
+        if self.is_there and importlib.util.find_spec("kubernetes") is None:
+            mend = f'{dependencies.mend(["kubernetes"])}, or set kubernetes = "no"'
+            raise VcudaError("no module kubernetes", sys.executable, mend)
+
+    async def keep(self) -> None:
+        """Have this node's pods followed, until cancelled; where there is no cluster, nobody waits
+        for their decisions."""
+        folder = f"{self._state_dir}/{names.DECISIONS}"
+        if not self.is_there:
+            files.remove_tree(folder)
+            self._known.set()
+            await asyncio.Event().wait()
+        os.makedirs(folder, 0o755, exist_ok=True)
+        while True:
+            arguments = (
+                *(self._state_dir, self.node_name, self._kubeconfig),
+                *(self._resources, self._gpu_resource),
+            )
+            watch = child.running(MODULE, *arguments)
+            async with watch as (self._process, said):
+                self._write()
+                while await said.readline():
+                    self._known.set()
+                await self._process.wait()
+            self._process = None
+            _log.warning("pods of node %s: nobody follows them; starting anew", self.node_name)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def known(self) -> None:
+        """Until the decisions of this node's pods are known, or the API has had its time."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._known.wait(), _KNOWN_SECONDS)
+
+    def tell(self, seen: Inventory, labels: dict[str, str | None]) -> None:
+        """What the node object shall say of the GPUs. labels: None is of one that goes."""
+        told = NodeGpus(
+            seen.gpus,
+            seen.numa,
+            seen.unhealthy,
+            getattr(seen, "distances", None),
+            self._overcommit,
+        )
+        metadata = {"annotations": {names.ANNOTATION_NODE_GPUS: told.dump()}, "labels": labels}
+        self._metadata = json.dumps(metadata)
+        self._write()
+
+    def _write(self) -> None:
+        if self._process is not None and self._metadata:
+            # To one that ends this moment it is lost, and its successor is told.
+            self._process.stdin.write(self._metadata.encode() + b"\n")

@@ -1,0 +1,1 @@
+"""The placement decision, and which of several extenders makes it."""

@@ -1,0 +1,1 @@
+"""The cluster's nodes and pods in memory."""

@@ -1,0 +1,294 @@
+"""What the cluster holds: its nodes' GPUs, and who has them. In memory, kept up to date by events.
+
+A pod holds its GPUs from the moment at which it is assumed on a node, before the API server hears
+of it, to its end. Every method is safe to call from any thread; `lock` keeps several together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.placement import Refused
+
+from ..model.gpu_arrays import WIDEST, GpuArrays
+from ..model.place import Placed, decided, place
+from ..model.pod_request import Wanted
+from ..model.tenancy import NOBODY, SliceNodes
+from ..quota.quota_usage import Quota
+from .node_entry import Assumed, Entry
+from .objects import NodeFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from vcuda_oci.placement import Gpu
+
+    from ..model.gpu_arrays import Rows
+    from ..model.pod_request import PodAsk
+    from .objects import PodFacts
+
+# A binding that nobody knows the end of counts for so long, by the monotonic clock.
+UNKNOWN_SECONDS = 120.0
+_MOST_ANSWERS = 16
+_MOST_ASKS = 1000
+_MOST_ENDED = 10_000
+_ANY = Wanted()
+
+
+class Cluster:
+    """order: "binpack" or "spread", where a pod says nothing."""
+
+    def __init__(self, order: str) -> None:
+        self.order, self.lock = order, threading.RLock()
+        self.nodes: dict[str, Entry] = {}
+        self.pods: dict[str, PodFacts] = {}
+        self.assumed: dict[str, dict[str, Assumed]] = {}
+        self.arrays, self.quota = GpuArrays(), Quota()
+        self._labelled = False  # whether there was ever a pod that may not be beside everybody
+        self.slices = SliceNodes()
+        self.wide: set[str] = set()  # the nodes that the arrays don't tell
+        self._unknown: dict[tuple[str, str], float] = {}  # until when, the earliest first
+        self._rows: dict[str, int] = {}
+        self._on: dict[str, dict[str, PodFacts]] = {}
+        self._ended: dict[str, None] = {}
+        self._numbers: dict[PodAsk, int] = {}
+        self._next_number = itertools.count()
+
+    def put_node(self, facts: NodeFacts) -> None:
+        with self.lock:
+            entry = self.nodes.get(facts.name)
+            if entry is None:
+                entry = self.nodes[facts.name] = Entry(facts, self.arrays.add())
+                self._rows[facts.name] = entry.row
+            elif entry.facts == facts:
+                return
+            entry.facts = facts
+            self.quota.put_node(facts.name, entry.row, facts.group)
+            self.wide.discard(facts.name)
+            if len(facts.usable) > WIDEST:
+                self.wide.add(facts.name)
+            self.arrays.put_gpus(entry.row, () if facts.name in self.wide else facts.usable)
+            entry.release_all()
+            pods = self._on.get(facts.name, {}).values()
+            # What was decided stands; what has to be guessed goes round it.
+            for pod in sorted(pods, key=lambda pod: (pod.decision is None, pod.uid)):
+                entry.hold(pod.uid, self._held(pod, entry))
+            for uid, places in self.assumed.items():
+                if facts.name in places:
+                    entry.hold(uid, places[facts.name].placed.holds)
+            self._settle(entry)
+
+    def drop_node(self, name: str) -> None:
+        with self.lock:
+            entry = self.nodes.pop(name, None)
+            if entry:
+                del self._rows[name]
+                self.slices.put(name, ())
+                self.quota.drop_node(name)
+                self.wide.discard(name)
+                self.arrays.remove(entry.row)
+
+    def put_pod(self, pod: PodFacts) -> None:
+        with self.lock:
+            if pod.finished:
+                self.end_pod(pod.uid)
+            if pod.uid in self._ended:
+                return
+            known = self.pods.get(pod.uid)
+            # What it got stands: whoever may write the pod may change its annotations afterwards.
+            if known and known.node:
+                return
+            self.pods[pod.uid] = pod
+            if not pod.node:
+                return
+            self._on.setdefault(pod.node, {})[pod.uid] = pod
+            entry = self.nodes.get(pod.node)
+            assumed = self.assumed.get(pod.uid, {}).get(pod.node)
+            held = self._held(pod, entry) if entry else []
+            if assumed and assumed.placed.holds == held:
+                self.confirm(pod.uid, pod.node, 0)
+                del self.assumed[pod.uid]
+                return
+            self._forget(pod.uid)
+            self._charge(pod)
+            if entry:
+                entry.hold(pod.uid, self._held(pod, entry) if assumed else held)
+                self._settle(entry)
+
+    def end_pod(self, uid: str) -> None:
+        """It is gone or over, and does not come back: a call that binds it may still be on."""
+        with self.lock:
+            self._drop_pod(uid)
+            self._ended[uid] = None
+            if len(self._ended) > _MOST_ENDED:
+                del self._ended[next(iter(self._ended))]
+
+    def keep_pods(self, uids: Collection[str], since: float) -> None:
+        """A list that was begun at `since` (monotonic) has these pods and no others."""
+        with self.lock:
+            for uid in [uid for uid in self.pods if uid not in uids]:
+                self._drop_pod(uid)
+            for uid, places in list(self.assumed.items()):
+                # Bound before the list was begun, and not bound in it: it is gone.
+                if any(each.bound is not None and each.bound < since for each in places.values()):
+                    self._forget(uid)
+
+    def keep_nodes(self, names: Collection[str]) -> None:
+        with self.lock:
+            for name in [name for name in self.nodes if name not in names]:
+                self.drop_node(name)
+
+    def assume(self, pod: PodFacts, node: str, placed: Placed, now: float) -> bool:
+        """Count `placed` from now on, of the namespace's quota too; `confirm` or `undo` must
+        follow, or it ends by itself. False: the pod has ended."""
+        uid = pod.uid
+        with self.lock:
+            if uid in self._ended:
+                return False
+            self._charge(pod, node)
+            self.pods.setdefault(uid, pod)  # what no event has told of yet
+            self.assumed.setdefault(uid, {})[node] = Assumed(placed)
+            self._unknown.pop((uid, node), None)
+            self._unknown[uid, node] = now + UNKNOWN_SECONDS
+            entry = self.nodes[node]
+            entry.hold(uid, placed.holds)
+            self._settle(entry)
+            return True
+
+    def confirm(self, uid: str, node: str, now: float) -> None:
+        """The API server has bound the pod to this node, so to no other."""
+        with self.lock:
+            for other in [name for name in self.assumed.get(uid, {}) if name != node]:
+                self.undo(uid, other)
+            if node in self.assumed.get(uid, {}):
+                self.assumed[uid][node].bound = now
+                self._unknown.pop((uid, node), None)
+
+    def undo(self, uid: str, node: str) -> None:
+        with self.lock:
+            places = self.assumed.get(uid, {})
+            if places.pop(node, None):
+                self._unknown.pop((uid, node), None)
+                self.quota.release(uid, node)
+                self._release(uid, node)
+            if not places:
+                self.assumed.pop(uid, None)
+
+    def expire(self, now: float) -> None:
+        """Give up what is assumed for too long without an answer."""
+        with self.lock:
+            while self._unknown:
+                (uid, node), until = next(iter(self._unknown.items()))
+                if until > now:
+                    break
+                self.undo(uid, node)
+
+    def find(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> Placed | Refused:
+        """Where on this node a pod goes, exactly; once the pods `gone` are, by their UIDs."""
+        taken = entry.taken if not gone else entry.taken_without(gone)
+        closed = self._closed(entry, ask, gone)
+        found = self._choose(entry, ask, taken, closed)
+        if not closed or not isinstance(found, Refused):
+            return found
+        return Refused(f"{found.reason}; by labels not beside who has {', '.join(closed)}")
+
+    def number(self, ask: PodAsk) -> int:
+        """The same for equal asks: to look up a number takes less than to look up an ask."""
+        with self.lock:
+            if len(self._numbers) >= _MOST_ASKS:
+                self._numbers.clear()
+            return self._numbers.setdefault(ask, next(self._next_number))
+
+    def answer(self, entry: Entry, ask: PodAsk, number: int) -> tuple[str, bool] | None:
+        """As `Entry.answers` says it. number: of the ask."""
+        if ask.tenancy.slice:
+            entry.answers.pop(number, None)  # what happens on another node changes it too
+        if number not in entry.answers:
+            if len(entry.answers) >= _MOST_ANSWERS:
+                entry.answers.clear()
+            found = self.find(entry, ask)
+            if isinstance(found, Refused):
+                never = isinstance(self._choose(entry, ask, []), Refused)
+                entry.answers[number] = found.reason, never
+            else:
+                entry.answers[number] = None
+        return entry.answers[number]
+
+    def rows(self, names: Iterable[str]) -> Rows:
+        """The nodes' rows of the arrays; -1 of one that is not known."""
+        return np.fromiter(map(self._rows.get, names, itertools.repeat(-1)), np.intp)
+
+    def _closed(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> list[str]:
+        """The GPUs whose tenants a pod may not be beside, or that are not its slice's."""
+        mine = ask.tenancy
+        tenants = entry.tenants(self.pods, gone) if self._labelled or any(mine) else {}
+        closed = [uuid for uuid, others in tenants.items() if not mine.beside(others)]
+        if mine.slice in self.slices.nodes:
+            own = entry.slices.get(mine.slice, set())
+            closed += [g.uuid for g in entry.facts.usable if g.uuid not in {*own, *closed}]
+        return closed
+
+    def _choose(
+        self, entry: Entry, ask: PodAsk, taken: Sequence[GpuShare], closed: Collection[str] = ()
+    ) -> Placed | Refused:
+        gpus: Sequence[Gpu] = [gpu for gpu in entry.facts.usable if gpu.uuid not in closed]
+        if ask.wanted != _ANY:
+            gpus = [gpu for gpu in gpus if ask.wanted.allows(gpu.uuid, gpu.model)]
+        told = entry.facts.told
+        return place(gpus, taken, ask, self.order, told.overcommit, told.between)
+
+    def _held(self, pod: PodFacts, entry: Entry) -> list[GpuShare]:
+        """What a pod that is bound has. One without a decision of ours is placed by the node, by
+        the same rules; where it finds no room there, it does not start either."""
+        if pod.ask is None:
+            return []
+        if pod.decision:
+            placed = decided(pod.ask, pod.decision, entry.facts.by_name)
+            if placed:
+                return placed.holds
+        found = self.find(entry, pod.ask)
+        return [] if isinstance(found, Refused) else found.holds
+
+    def _charge(self, pod: PodFacts, node: str = "") -> None:
+        core = pod.ask.most_core if pod.ask else 0
+        self._labelled |= bool(pod.ask and any(pod.ask.tenancy))
+        self.quota.charge(pod.uid, node or pod.node, pod.namespace, core)
+
+    def _drop_pod(self, uid: str) -> None:
+        pod = self.pods.pop(uid, None)
+        self._forget(uid)
+        if pod and pod.node:
+            on = self._on.get(pod.node, {})
+            on.pop(uid, None)
+            if not on:
+                self._on.pop(pod.node, None)
+            self.quota.release(uid, pod.node)
+            self._release(uid, pod.node)
+
+    def _forget(self, uid: str) -> None:
+        for node in list(self.assumed.get(uid, {})):
+            self.undo(uid, node)
+
+    def _release(self, uid: str, node: str) -> None:
+        entry = self.nodes.get(node)
+        if entry and entry.release(uid):
+            self._settle(entry)
+
+    def _settle(self, entry: Entry) -> None:
+        entry.answers.clear()
+        facts, slices = entry.facts, dict[str, set[str]]()
+        tenants = entry.tenants(self.pods) if self._labelled else {}
+        for uuid, each in tenants.items():
+            for name in {tenant.slice for tenant in each} - {""}:
+                slices.setdefault(name, set()).add(uuid)
+        entry.slices = slices
+        self.slices.put(facts.name, slices)
+        if facts.name not in self.wide:
+            closed = [uuid for uuid, others in tenants.items() if not NOBODY.beside(others)]
+            overcommit = facts.told.overcommit
+            self.arrays.put_free(entry.row, facts.usable, entry.taken, overcommit, closed)

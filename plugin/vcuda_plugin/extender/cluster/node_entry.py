@@ -1,0 +1,87 @@
+"""One node, and who has what of its GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vcuda_oci.allocation import GpuShare
+
+from ..model.tenancy import NOBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from ..model.place import Placed
+    from ..model.tenancy import Tenancy
+    from .objects import NodeFacts, PodFacts
+
+
+@dataclass
+class Assumed:
+    """A pod that is being bound. bound: since when (monotonic) it is known to be, and only the
+    event that says so is on its way; None: nobody knows yet."""
+
+    placed: Placed
+    bound: float | None = None
+
+
+@dataclass
+class Entry:
+    """holds: of each pod by its UID. answers: to asks that the arrays cannot answer, by
+    `Cluster.number`, until something changes here: (reason, whether it never fits), or None where
+    it fits. slices: the GPUs of each named slice that is here."""
+
+    facts: NodeFacts
+    row: int
+    holds: dict[str, list[GpuShare]] = field(default_factory=dict)
+    answers: dict[int, tuple[str, bool] | None] = field(default_factory=dict)
+    slices: dict[str, set[str]] = field(default_factory=dict)
+
+    _sums: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> list[GpuShare]:
+        """In all, one for each GPU that somebody has some of."""
+        return [GpuShare(uuid, memory, core) for uuid, (core, memory) in self._sums.items()]
+
+    def taken_without(self, gone: Collection[str]) -> list[GpuShare]:
+        return [share for uid, each in self.holds.items() if uid not in gone for share in each]
+
+    def hold(self, uid: str, shares: list[GpuShare]) -> None:
+        """Instead of what it had."""
+        self.release(uid)
+        self.holds[uid] = shares
+        self._count(shares, 1)
+
+    def release(self, uid: str) -> bool:
+        """Whether it held anything."""
+        shares = self.holds.pop(uid, None)
+        self._count(shares or [], -1)
+        return shares is not None
+
+    def release_all(self) -> None:
+        self._sums.clear()
+        self.holds.clear()
+
+    def _count(self, shares: list[GpuShare], times: int) -> None:
+        for share in shares:
+            core, memory = self._sums.get(share.uuid, (0, 0))
+            left = core + times * share.core_percent, memory + times * share.memory_bytes
+            if any(left):
+                self._sums[share.uuid] = left
+            else:
+                self._sums.pop(share.uuid, None)
+
+    def tenants(
+        self, pods: Mapping[str, PodFacts], gone: Collection[str] = ()
+    ) -> dict[str, list[Tenancy]]:
+        """Of each GPU that somebody has."""
+        found: dict[str, list[Tenancy]] = {}
+        for uid, shares in self.holds.items():
+            if uid not in gone:
+                pod = pods.get(uid)
+                tenancy = pod.ask.tenancy if pod and pod.ask else NOBODY
+                for share in shares:
+                    found.setdefault(share.uuid, []).append(tenancy)
+        return found

@@ -1,0 +1,182 @@
+"""Nodes and pods as the scheduler knows them, from the API server's objects: pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from vcuda_oci import decision, names
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.placement import Gpu
+
+from ...kube import node_gpus
+from ...kube.node_gpus import NodeGpus
+from ...kube.quantity import whole
+from ..model import annotations as known
+from ..model.pod_request import ask_of
+from ..quota.quota_limits import DEFAULT_PLACE
+from ..quota.quota_usage import NO_GROUP, Group
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vcuda_oci.config import Config
+    from vcuda_oci.decision import Decision
+
+    from ..model.pod_request import PodAsk
+    from ..quota.quota_limits import QuotaPlace
+
+_MOST_BYTES = 1 << 50
+_MOST_CAPACITY_GPUS = 64
+_FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """told: all its GPUs. usable: those that may get something. why: there are none of these.
+    group: by which quotas know it.
+
+    source: what it was read from; two of the same are equal.
+    """
+
+    name: str
+    source: str = ""
+    group: Group = NO_GROUP
+    told: NodeGpus = field(default_factory=lambda: NodeGpus([]), compare=False)
+    usable: tuple[Gpu, ...] = field(default=(), compare=False)
+    why: str = field(default="", compare=False)
+
+    @cached_property
+    def by_name(self) -> dict[str, Gpu]:
+        """By index too: so a decision names them that is older than the agent's word of UUIDs."""
+        named = {gpu.name: gpu for gpu in self.told.gpus}
+        return named | {gpu.uuid: gpu for gpu in self.told.gpus}
+
+
+@dataclass(frozen=True)
+class PodFacts:
+    """node: "" until it is bound. ask: None where `trouble` says why it makes no sense, too."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str = ""
+    finished: bool = False
+    ask: PodAsk | None = None
+    trouble: str = ""
+    decision: Decision | None = None
+    priority: int = 0
+
+
+def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeFacts:
+    """Never raises: of a node that says nonsense no GPU is used."""
+    metadata = _mapping(node.get("metadata"))
+    name, said = str(metadata.get("name", "")), _mapping(metadata.get("annotations"))
+    capacity = _mapping(_mapping(node.get("status")).get("capacity"))
+    labels = _mapping(metadata.get("labels"))
+    read_from = (
+        *(said.get(key) for key in (names.ANNOTATION_NODE_GPUS, known.CORDONED)),
+        *(capacity.get(key) for key in (names.GPUMANAGER_CORE, names.GPUMANAGER_MEMORY)),
+        *(labels.get(key) for key in known.MODEL_LABELS),
+    )
+    source = str(read_from)
+    group = Group(_label(labels, place.model_labels), _label(labels, place.pool_labels))
+    try:
+        if names.ANNOTATION_NODE_GPUS in said:
+            told = node_gpus.parse(said[names.ANNOTATION_NODE_GPUS])
+        else:
+            told = _counted(capacity, labels)
+        for gpu in told.gpus:
+            if not (0 < gpu.memory_bytes < _MOST_BYTES and isinstance(gpu.model, str)):
+                raise ValueError("a GPU without size or model")
+    except ValueError as error:
+        why = f"{names.ANNOTATION_NODE_GPUS} cannot be read: {error}"[:200]
+        return NodeFacts(name, source, group, why=why)
+    if not told.gpus:
+        return NodeFacts(name, source, group, why="no GPUs that vcuda shares")
+    cordoned = {word.strip() for word in str(said.get(known.CORDONED, "")).split(",")}
+    usable = tuple(
+        gpu
+        for gpu in told.gpus
+        if gpu.uuid not in told.unhealthy and not {gpu.uuid, gpu.name} & cordoned
+    )
+    return NodeFacts(name, source, group, told, usable, "" if usable else _none_usable(told))
+
+
+def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
+    """None: it asks for no GPU and has none."""
+    metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
+    said = _mapping(metadata.get("annotations"))
+    ask, trouble = None, ""
+    try:
+        ask = ask_of(pod, settings)
+    except VcudaError as error:
+        trouble = str(error)
+    if ask is None and not trouble:
+        return None
+    return PodFacts(
+        str(metadata.get("uid", "")),
+        str(metadata.get("namespace", "")),
+        str(metadata.get("name", "")),
+        str(spec.get("nodeName") or ""),
+        is_finished(pod),
+        ask,
+        trouble,
+        _decision(said, str(spec.get("nodeName") or "")),
+        priority_of(pod),
+    )
+
+
+def priority_of(pod: Mapping[str, Any]) -> int:
+    """As the API server has filled it in from the pod's class."""
+    said = _mapping(pod.get("spec")).get("priority")
+    return said if type(said) is int else 0
+
+
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    return _mapping(pod.get("status")).get("phase") in _FINISHED
+
+
+def _counted(capacity: Mapping[str, Any], labels: Mapping[str, Any]) -> NodeGpus:
+    """The GPUs of a node whose kubelet counts them and whose agent tells no more: named by index.
+
+    Raises ValueError: not so many hundredths and units.
+    """
+    core, blocks = (
+        whole(capacity.get(key, 0)) for key in (names.GPUMANAGER_CORE, names.GPUMANAGER_MEMORY)
+    )
+    count = (core or 0) // 100
+    if not count:
+        return NodeGpus([])
+    if count > _MOST_CAPACITY_GPUS or not blocks:
+        raise ValueError("its capacity is that of no GPUs")
+    model = _label(labels, known.MODEL_LABELS)
+    size = blocks * names.MEMORY_UNIT_BYTES // count
+    return NodeGpus([Gpu(str(n), n, -1, size, model) for n in range(count)])
+
+
+def _decision(said: Mapping[str, Any], node: str) -> Decision | None:
+    """Return the decision for this node; None: the node's agent uses none either."""
+    text = said.get(names.ANNOTATION_DECISION)
+    if said.get(known.PREDICATE_NODE, node) != node:
+        return None
+    try:
+        return decision.parse(text) if isinstance(text, str) else None
+    except ValueError:
+        return None  # its author wrote it, or another version
+
+
+def _label(labels: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+    return next((str(labels[key]) for key in keys if key in labels), "")
+
+
+def _none_usable(told: NodeGpus) -> str:
+    reasons = sorted(set(told.unhealthy.values()))
+    if len(told.unhealthy) == len(told.gpus):
+        return f"every GPU is unhealthy: {', '.join(reasons)}"[:200]
+    return "every GPU is cordoned or unhealthy"
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,1 @@
+"""kube-scheduler's filter, prioritize and preempt verbs, and their messages. Pure."""

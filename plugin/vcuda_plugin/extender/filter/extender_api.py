@@ -1,0 +1,182 @@
+"""What kube-scheduler sends and takes, in its own words: pure.
+
+Source: k8s.io/kube-scheduler, extender/v1, types.go. Its fields carry no JSON names, so they are
+written as they are called in Go; read they are in any case, as encoding/json does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..model import json_bytes
+from .preempt import Victims
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .fit import Verdict
+
+
+_MOST_NAMES = 100_000  # what is computed for each must fit into memory
+
+
+class Malformed(ValueError):
+    """One line on what is wrong with what was sent."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """names: the nodes in question. nodes: their objects, where the scheduler thinks that we keep
+    none; None where it sent the names."""
+
+    pod: dict[str, Any]
+    names: list[str]
+    nodes: list[dict[str, Any]] | None
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Which pod goes where."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    def __str__(self) -> str:
+        """As logs begin with it."""
+        return f"bind {self.namespace}/{self.name} ({self.uid}) to {self.node}"
+
+
+def candidates(body: bytes) -> Candidates:
+    """ExtenderArgs. Raises Malformed."""
+    said = _fields(body)
+    pod = said.get("pod")
+    if not isinstance(pod, dict):
+        raise Malformed("ExtenderArgs without a Pod")
+    names, nodes = said.get("nodenames"), said.get("nodes")
+    if isinstance(names, list):
+        if len(names) > _MOST_NAMES:
+            raise Malformed(f"more than {_MOST_NAMES} NodeNames")
+        if not {str}.issuperset(map(type, names)):
+            raise Malformed("NodeNames are not all names")
+        return Candidates(pod, names, None)
+    if names is not None:
+        raise Malformed("NodeNames are no list")
+    items = _lower(nodes).get("items") if isinstance(nodes, dict) else nodes
+    if items is not None and not isinstance(items, list):
+        raise Malformed("Nodes are no list of nodes")
+    found = [each for each in items or [] if isinstance(each, dict)]
+    return Candidates(pod, [_name(each) for each in found], found)
+
+
+def binding(body: bytes) -> Binding:
+    """ExtenderBindingArgs. Raises Malformed."""
+    said = _fields(body)
+    fields = [said.get(key) for key in ("podnamespace", "podname", "poduid", "node")]
+    if not all(isinstance(field, str) and field for field in fields):
+        raise Malformed("ExtenderBindingArgs need PodName, PodNamespace, PodUID and Node")
+    return Binding(*map(str, fields))
+
+
+def preemption(body: bytes) -> tuple[dict[str, Any], dict[str, Victims]]:
+    """ExtenderPreemptionArgs: the pod, and the victims that are proposed on each node: whole pods,
+    or where the scheduler thinks that we keep them their UIDs. Raises Malformed."""
+    said = _fields(body)
+    pod = said.get("pod")
+    if not isinstance(pod, dict):
+        raise Malformed("ExtenderPreemptionArgs without a Pod")
+    nodes = said.get("nodenametometavictims") or said.get("nodenametovictims") or {}
+    if not isinstance(nodes, dict) or len(nodes) > _MOST_NAMES:
+        raise Malformed("ExtenderPreemptionArgs without NodeNameTo(Meta)Victims")
+    return pod, {name: _victims(each) for name, each in nodes.items() if each is not None}
+
+
+def preemption_result(found: Mapping[str, Victims]) -> bytes:
+    """ExtenderPreemptionResult."""
+    nodes = {
+        name: {
+            "Pods": [{"UID": uid} for uid in victims.uids],
+            "NumPDBViolations": victims.violations,
+        }
+        for name, victims in found.items()
+    }
+    return json_bytes.dumps({"NodeNameToMetaVictims": nodes})
+
+
+def filter_result(asked: Candidates, verdict: Verdict) -> bytes:
+    """ExtenderFilterResult."""
+    nodes = None
+    if asked.nodes is not None:
+        fitting = set(verdict.fitting)
+        nodes = {"items": [each for each in asked.nodes if _name(each) in fitting]}
+    return json_bytes.dumps(
+        {
+            "Nodes": nodes,
+            "NodeNames": verdict.fitting if nodes is None else None,
+            "FailedNodes": _without_verbs(verdict.refused),
+            "FailedAndUnresolvableNodes": _without_verbs(verdict.never),
+            "Error": "",
+        }
+    )
+
+
+def filter_error(reason: str) -> bytes:
+    empty = {"Nodes": None, "NodeNames": None, "FailedNodes": None}
+    return json_bytes.dumps(
+        {**empty, "FailedAndUnresolvableNodes": None, "Error": without_verbs(reason)}
+    )
+
+
+def priorities(names: Sequence[str], scores: Sequence[int]) -> bytes:
+    """HostPriorityList."""
+    return json_bytes.dumps([{"Host": name, "Score": score} for name, score in zip(names, scores)])
+
+
+def binding_result(reason: str = "") -> bytes:
+    """ExtenderBindingResult."""
+    return json_bytes.dumps({"Error": without_verbs(reason)})
+
+
+def without_verbs(reason: str) -> str:
+    """`reason` without format verbs: kube-scheduler 1.36 formats an extender's reason as Go's
+    Sprintf does, and other readers show it as it is, so "%%" would be wrong for them."""
+    return reason.replace(" %", " percent").replace("%", " percent ") if "%" in reason else reason
+
+
+def _without_verbs(reasons: Mapping[str, str]) -> dict[str, str]:
+    return {node: without_verbs(reason) for node, reason in reasons.items()}
+
+
+def _victims(said: Any) -> Victims:
+    fields = _lower(said) if isinstance(said, dict) else {}
+    pods, violations = fields.get("pods") or [], fields.get("numpdbviolations", 0)
+    uids = []
+    for pod in pods if isinstance(pods, list) else [None]:
+        each = _lower(pod) if isinstance(pod, dict) else {}
+        metadata = each.get("metadata")
+        uid = metadata.get("uid") if isinstance(metadata, dict) else each.get("uid")
+        if not isinstance(uid, str) or type(violations) is not int:
+            raise Malformed("Victims need Pods with their UIDs, and a number of violations")
+        uids.append(uid)
+    return Victims(tuple(uids), violations if type(violations) is int else 0)
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    try:
+        said = json_bytes.loads(body)
+    except ValueError as error:
+        raise Malformed(f"not JSON: {error}") from None
+    if not isinstance(said, dict):
+        raise Malformed("not a JSON object")
+    return _lower(said)
+
+
+def _lower(said: dict[str, Any]) -> dict[str, Any]:
+    return {key.lower(): value for key, value in said.items()}
+
+
+def _name(node: dict[str, Any]) -> str:
+    metadata = node.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""

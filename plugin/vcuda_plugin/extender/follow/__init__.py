@@ -1,0 +1,1 @@
+"""Calls of the API server: lists, watches, single calls."""

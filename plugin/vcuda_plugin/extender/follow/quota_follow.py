@@ -1,0 +1,102 @@
+"""The ConfigMap of quotas, followed: what it says holds from then on; what is nonsense is told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ..quota import quota_limits
+from .api import Unreachable
+from .follow import Follower
+
+if TYPE_CHECKING:
+    from ..cluster.cluster import Cluster
+    from ..quota.quota_limits import QuotaPlace
+    from .api import Api
+
+    Object = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+class QuotaFollower(Follower):
+    def __init__(self, api: Api, cluster: Cluster, place: QuotaPlace) -> None:
+        self._cluster, self._place = cluster, place
+        self._read, self._told = False, ""
+        self._where = f"ConfigMap {place.namespace}/{place.name}"
+        folder = f"/api/v1/namespaces/{quote(place.namespace, '')}"
+        self._events_path = folder + "/events"
+        selector = f"metadata.name={place.name}"
+        super().__init__(
+            *(api, folder + "/configmaps", "name"),
+            *(self._put_map, self._drop_map, self._keep_maps),
+            fieldSelector=selector,
+        )
+
+    def _put_map(self, config_map: Object) -> None:
+        if config_map["metadata"].get("name") != self._place.name:
+            return
+        try:
+            limits = quota_limits.parse(config_map)
+        except ValueError as error:
+            self._refuse(config_map, str(error)[:300])
+            return
+        self._set(limits)
+
+    def _drop_map(self, name: str) -> None:
+        if name == self._place.name:
+            self._set({})
+
+    def _keep_maps(self, names: set[str], since: float) -> None:
+        if self._place.name not in names:
+            self._set({})
+
+    def _set(self, limits: dict[str, quota_limits.Limit]) -> None:
+        with self._cluster.lock:
+            changed = self._cluster.quota.limits != limits
+            self._cluster.quota.limits, self._cluster.quota.trouble = limits, ""
+        self._read, self._told = True, ""
+        if changed:
+            _log.info("%s: quotas of %d namespaces", self._where, len(limits))
+
+    def _refuse(self, config_map: Object, why: str) -> None:
+        """The quotas that were read last stay; where none were, nothing is placed."""
+        then = "the quotas read before stay" if self._read else "no pod gets a GPU until mended"
+        line = f"{self._where}: {why}; {then}"
+        if not self._read:
+            with self._cluster.lock:
+                self._cluster.quota.trouble = line
+        version = str(config_map["metadata"].get("resourceVersion", ""))
+        if version + line == self._told:
+            return  # listed anew
+        self._told = version + line
+        _log.warning("%s", line)
+        try:
+            status, _ = self._api.call("POST", self._events_path, event(config_map, line))
+            if status >= 300:
+                _log.warning("%s: no event was written: %d", self._where, status)
+        except Unreachable as error:
+            _log.warning("%s: no event was written: %s", self._where, error)
+
+
+def event(config_map: Object, line: str) -> Object:
+    """A Kubernetes Event about the ConfigMap."""
+    about = config_map["metadata"]
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    keys = ("name", "namespace", "uid", "resourceVersion")
+    named = {key: about[key] for key in keys if key in about}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{about['name']}.", "namespace": about["namespace"]},
+        "involvedObject": {"apiVersion": "v1", "kind": "ConfigMap", **named},
+        "reason": "QuotaNotRead",
+        "message": line,
+        "type": "Warning",
+        "source": {"component": "vcuda-scheduler-extender"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

@@ -1,0 +1,74 @@
+"""What the extender knows of a node's GPUs and of who has them, for people and programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..cluster.cluster import Cluster
+    from ..cluster.node_entry import Entry
+
+
+def nodes(cluster: Cluster) -> dict[str, Any]:
+    """Each node in short: GPUs, those that are wholly free, and percent of compute that is free;
+    and of each namespace and model what its quota is and what of that it uses, in cards."""
+    with cluster.lock:
+        found = []
+        for name, entry in sorted(cluster.nodes.items()):
+            gpus = _gpus(entry)
+            whole = sum(1 for gpu in gpus if not gpu["held"] and not gpu["unusable"])
+            free = sum(max(0, gpu["core_free"]) for gpu in gpus if not gpu["unusable"])
+            short = {"name": name, "gpus": len(gpus), "wholly_free": whole, "core_free": free}
+            found.append({**short, "why": entry.facts.why})
+        quota = cluster.quota
+        return {"nodes": found, "quota": quota.report(), "quota_trouble": quota.trouble}
+
+
+def node(cluster: Cluster, name: str) -> dict[str, Any] | None:
+    """Each GPU of a node, and each pod on it; None: no such node is known."""
+    with cluster.lock:
+        entry = cluster.nodes.get(name)
+        if entry is None:
+            return None
+        pods = [_pod(cluster, uid, entry) for uid in sorted(entry.holds)]
+        return {"name": name, "why": entry.facts.why, "gpus": _gpus(entry), "pods": pods}
+
+
+def _gpus(entry: Entry) -> list[dict[str, Any]]:
+    told, usable = entry.facts.told, {gpu.uuid for gpu in entry.facts.usable}
+    core, memory = dict.fromkeys(usable, 0), dict.fromkeys(usable, 0)
+    for share in entry.taken:
+        core[share.uuid] = core.get(share.uuid, 0) + share.core_percent
+        memory[share.uuid] = memory.get(share.uuid, 0) + share.memory_bytes
+    return [
+        {
+            "uuid": gpu.uuid,
+            "index": gpu.index,
+            "model": gpu.model,
+            "core_free": 100 - core.get(gpu.uuid, 0),
+            "memory_free_bytes": int(gpu.memory_bytes * told.overcommit) - memory.get(gpu.uuid, 0),
+            "memory_bytes": gpu.memory_bytes,
+            "held": bool(core.get(gpu.uuid, 0)),
+            "unusable": told.unhealthy.get(gpu.uuid, "")
+            or ("" if gpu.uuid in usable else "cordoned"),
+        }
+        for gpu in told.gpus
+    ]
+
+
+def _pod(cluster: Cluster, uid: str, entry: Entry) -> dict[str, Any]:
+    pod = cluster.pods.get(uid)
+    return {
+        "uid": uid,
+        "namespace": pod.namespace if pod else "",
+        "name": pod.name if pod else "",
+        "assumed": uid in cluster.assumed,
+        "holds": [
+            {
+                "uuid": share.uuid,
+                "core_percent": share.core_percent,
+                "memory_bytes": share.memory_bytes,
+            }
+            for share in entry.holds[uid]
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Values that the extender computes with: requests, free GPUs, placement on one node. Pure."""

@@ -1,0 +1,123 @@
+"""Where a whole pod goes on one node: every container by the node's own `placement.choose`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vcuda_oci import parts
+from vcuda_oci.allocation import GpuShare
+from vcuda_oci.placement import Refused
+
+from .pod_request import INIT, SIDECAR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from vcuda_oci.decision import Decision
+    from vcuda_oci.placement import Gpu
+
+    from .pod_request import PodAsk
+
+    Between = Callable[[Sequence[Gpu]], Sequence[Sequence[int]] | None]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """containers: the shares of each by its name. holds: the most that the pod has of each GPU at
+    one time, one share for each."""
+
+    containers: dict[str, list[GpuShare]] = field(default_factory=dict)
+    holds: list[GpuShare] = field(default_factory=list)
+
+
+def place(
+    gpus: Sequence[Gpu],
+    taken: Sequence[GpuShare],
+    ask: PodAsk,
+    order: str,
+    overcommit: float = 1,
+    between: Between = lambda gpus: None,
+) -> Placed | Refused:
+    """`gpus`: those that the pod may use. taken: of other pods. between: their distances, if told.
+
+    The largest container first, so that small ones take no GPU that it needs whole. An init
+    container runs before the others: it takes of their GPUs first, and counts only where it needs
+    more than they do.
+    """
+    order = ask.gpu_order or order
+    found: dict[str, list[GpuShare]] = {}
+    lasting = [each for each in ask.containers if each.stage != INIT]
+    for each in sorted(lasting, key=lambda each: -sum(part.core for part in each.parts)):
+        beside = [*taken, *(share for shares in found.values() for share in shares)]
+        answer = parts.place(gpus, beside, each.parts, None, order, overcommit, between)
+        if isinstance(answer, Refused):
+            return answer
+        found[each.name] = answer.shares
+    own = {share.uuid for shares in found.values() for share in shares}
+    for number, each in enumerate(ask.containers):
+        if each.stage == INIT:
+            beside = [*taken, *_sidecars_before(ask, number, found)]
+            mine = [gpu for gpu in gpus if gpu.uuid in own]
+            answer = (
+                parts.place(mine, beside, each.parts, None, order, overcommit, between)
+                if mine
+                else Refused("")
+            )
+            if isinstance(answer, Refused):
+                answer = parts.place(gpus, beside, each.parts, None, order, overcommit, between)
+            if isinstance(answer, Refused):
+                return answer
+            found[each.name] = answer.shares
+    ordered = {each.name: found[each.name] for each in ask.containers}
+    return Placed(ordered, holds(ask, ordered))
+
+
+def holds(ask: PodAsk, containers: Mapping[str, list[GpuShare]]) -> list[GpuShare]:
+    """The most that the pod has of each GPU at one time."""
+    times = [[share for c in ask.containers if c.stage != INIT for share in containers[c.name]]]
+    for number, each in enumerate(ask.containers):
+        if each.stage == INIT:
+            times.append(containers[each.name] + _sidecars_before(ask, number, containers))
+    most: dict[str, tuple[int, int]] = {}
+    for shares in times:
+        for uuid, (core, memory) in _sums(shares).items():
+            known_core, known_memory = most.get(uuid, (0, 0))
+            most[uuid] = max(core, known_core), max(memory, known_memory)
+    return [GpuShare(uuid, memory, core) for uuid, (core, memory) in most.items()]
+
+
+def decided(ask: PodAsk, decision: Decision, gpus: Mapping[str, Gpu]) -> Placed | None:
+    """What a pod has by its decision; None: the decision is none of this ask. gpus: by name.
+
+    A decision says where, never how much: whoever may write a pod may have written it.
+    """
+    found = {}
+    for each in ask.containers:
+        sizes = parts.sizes(each.parts)
+        shares = decision.containers.get(each.name, [])
+        if [share.core_percent for share in shares] != [core for core, _ in sizes]:
+            return None
+        if len({share.uuid for share in shares}) != len(shares):
+            return None
+        found[each.name] = [
+            GpuShare(gpu.uuid, parts.memory_of(part, core, gpu), core)
+            for share, (core, part) in zip(shares, sizes)
+            if (gpu := gpus.get(share.uuid))
+        ]
+    return Placed(found, holds(ask, found))
+
+
+def _sidecars_before(
+    ask: PodAsk, number: int, containers: Mapping[str, list[GpuShare]]
+) -> list[GpuShare]:
+    before = [each for each in ask.containers[:number] if each.stage == SIDECAR]
+    return [share for each in before for share in containers[each.name]]
+
+
+def _sums(shares: Sequence[GpuShare]) -> dict[str, tuple[int, int]]:
+    sums: dict[str, tuple[int, int]] = {}
+    for share in shares:
+        core, memory = sums.get(share.uuid, (0, 0))
+        sums[share.uuid] = core + share.core_percent, memory + share.memory_bytes
+    return sums

@@ -1,0 +1,216 @@
+"""What a pod asks for, read from its object as the API server writes it: pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vcuda_oci import names, policies
+from vcuda_oci.config import BINPACK, SPREAD
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.parts import Amounts, Part
+
+from ...kube import pod_amounts
+from . import annotations as known
+from .tenancy import NOBODY, Tenancy, tenancy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vcuda_oci.config import Config
+
+TOPOLOGY = "topology"
+# When a container runs: beside all others; from its place among the init containers on; before
+# all that come after it.
+APP, SIDECAR, INIT = "app", "sidecar", "init"
+_MOST_CONTAINERS = 100
+
+
+@dataclass(frozen=True)
+class ContainerAsk:
+    """index: among the pod's containers, -1 of an init container. parts: each on other GPUs."""
+
+    name: str
+    index: int
+    stage: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which GPUs may be used; empty: any. Of models a part in small letters, as `model_word`."""
+
+    uuids: frozenset[str] = frozenset()
+    not_uuids: frozenset[str] = frozenset()
+    models: tuple[str, ...] = ()
+    not_models: tuple[str, ...] = ()
+
+    def allows(self, uuid: str, model: str) -> bool:
+        return (
+            (not self.uuids or uuid in self.uuids)
+            and uuid not in self.not_uuids
+            and self.allows_model(model)
+        )
+
+    def allows_model(self, model: str) -> bool:
+        word = "nvidia-" + model_word(model)  # HAMi's name of a model begins so
+        return (not self.models or any(part in word for part in self.models)) and not any(
+            part in word for part in self.not_models
+        )
+
+
+@dataclass(frozen=True)
+class PodAsk:
+    """containers: in the order in which they start, those that ask for nothing left out.
+
+    gpu_order, node_order: "binpack", "spread" or "topology"; "": the settings'.
+    words: of the policy, checked. namespace, uid: whose it is; equal asks may be of any.
+    """
+
+    containers: tuple[ContainerAsk, ...]
+    wanted: Wanted = Wanted()
+    gpu_order: str = ""
+    node_order: str = ""
+    words: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    namespace: str = field(default="", compare=False)
+    uid: str = field(default="", compare=False)
+    tenancy: Tenancy = NOBODY
+
+    @property
+    def core(self) -> int:
+        """Percent of one GPU in all, of the containers that run beside each other."""
+        running = [each for each in self.containers if each.stage != INIT]
+        return sum(part.core for each in running or self.containers for part in each.parts)
+
+    @property
+    def most_core(self) -> int:
+        """The most percent of one GPU in all at one time, init containers too."""
+        most, beside = 0, 0
+        for each in self.containers:
+            if each.stage == INIT:
+                most = max(most, beside + sum(part.core for part in each.parts))
+            elif each.stage == SIDECAR:
+                beside += sum(part.core for part in each.parts)
+        running = [each for each in self.containers if each.stage != INIT]
+        return max(most, sum(part.core for each in running for part in each.parts))
+
+    @property
+    def single(self) -> Part | None:
+        """The one part that is all of it: a share of one GPU, or whole GPUs; None: it is more, or
+        may not be beside everybody."""
+        if len(self.containers) != 1 or len(self.containers[0].parts) != 1:
+            return None
+        if self.tenancy != NOBODY:
+            return None
+        part = self.containers[0].parts[0]
+        mixed = part.core > 100 and part.core % 100
+        return None if mixed or part.memory_percent is not None else part
+
+
+def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
+    """None: it asks for no GPU. Raises VcudaError: what it asks for makes no sense."""
+    spec = _mapping(pod.get("spec"))
+    inits, apps = _list(spec.get("initContainers")), _list(spec.get("containers"))
+    stages = [SIDECAR if c.get("restartPolicy") == "Always" else INIT for c in inits]
+    where = _where(pod)
+    containers, elastic = [], False
+    numbered = [*((c, -1) for c in inits), *((c, n) for n, c in enumerate(apps))]
+    for (container, index), stage in zip(numbered, [*stages, *[APP] * len(apps)]):
+        name = str(container.get("name", ""))
+        asked = pod_amounts.asked(container)
+        amounts = _amounts(asked, settings, f"{where}, container {name}")
+        if amounts:
+            elastic = elastic or amounts.any_core
+            containers.append(ContainerAsk(name, index, stage, amounts.parts))
+    if not containers:
+        return None
+    if len(containers) > _MOST_CONTAINERS:
+        raise VcudaError(f"{len(containers)} containers ask for GPUs", where, "use several pods")
+    said = _text(_mapping(_mapping(pod.get("metadata")).get("annotations")))
+    words = _words(said, elastic)
+    for core in {part.core for each in containers for part in each.parts}:
+        policies.parse(words, core, where)
+    gpu_order, node_order = _orders(said, where)
+    metadata = _mapping(pod.get("metadata"))
+    namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
+    return PodAsk(
+        *(tuple(containers), _wanted(said), gpu_order, node_order, tuple(sorted(words.items()))),
+        *(namespace, uid, tenancy_of(said, namespace)),
+    )
+
+
+def model_word(model: str) -> str:
+    """Drivers write "NVIDIA H100", labels "NVIDIA-H100"."""
+    return model.lower().replace(" ", "-")
+
+
+def _amounts(asked: dict[str, Any], settings: Config, where: str) -> Amounts | None:
+    """None: it asks for no GPU."""
+    core = pod_amounts.number(asked, settings.core_resource, where)
+    blocks = pod_amounts.number(asked, settings.memory_resource, where)
+    of_gpus = pod_amounts.of_gpus(asked, settings.gpu_resource, where)
+    if core and of_gpus:
+        raise VcudaError("whole GPUs and shares of GPUs at once", where, "ask for one kind")
+    if not core and blocks:
+        what = f"{settings.memory_resource} without {settings.core_resource}"
+        raise VcudaError(what, where, "say how much compute")
+    if (core or 0) > 100 * pod_amounts.MOST_GPUS:
+        raise VcudaError(f"more than {pod_amounts.MOST_GPUS} GPUs", where, "ask for fewer")
+    memory = (blocks or 0) * names.MEMORY_UNIT_BYTES
+    if memory > pod_amounts.MOST_MIB * pod_amounts.MIB:
+        raise VcudaError("more memory than any GPU has", where, "ask for less")
+    return Amounts((Part(core, memory or None),)) if core else of_gpus
+
+
+def _words(said: Mapping[str, str], elastic: bool) -> dict[str, str]:
+    words = {
+        word: said[key]
+        for key, word in known.POLICY_WORDS.items()
+        if key in said and len(said[key]) <= 40
+    }
+    # GPUManager's soft limit alone means this; so does a part that reserves no compute.
+    if policies.CORE_LIMIT in words or elastic:
+        words.setdefault("policy", policies.ELASTIC)
+    return words
+
+
+def _orders(said: Mapping[str, str], where: str) -> tuple[str, str]:
+    own = said.get(known.PLACEMENT, "")
+    if own not in ("", BINPACK, SPREAD, TOPOLOGY):
+        what = f"placement '{own[:40]}' is not offered"
+        raise VcudaError(what, where, "use binpack, spread or topology")
+    hamis = {BINPACK: BINPACK, SPREAD: SPREAD, "topology-aware": TOPOLOGY}
+    return (
+        own or hamis.get(said.get(known.HAMI_GPU_ORDER, ""), ""),
+        own or hamis.get(said.get(known.HAMI_NODE_ORDER, ""), ""),
+    )
+
+
+def _wanted(said: Mapping[str, str]) -> Wanted:
+    def listed(keys: tuple[str, ...]) -> list[str]:
+        parts = ",".join(said.get(key, "") for key in keys).split(",")
+        return [part.strip() for part in parts if part.strip()]
+
+    return Wanted(
+        frozenset(listed(known.USE_UUID)),
+        frozenset(listed(known.NOT_UUID)),
+        tuple(map(model_word, listed(known.USE_MODEL))),
+        tuple(map(model_word, listed(known.NOT_MODEL))),
+    )
+
+
+def _where(pod: Mapping[str, Any]) -> str:
+    metadata = _mapping(pod.get("metadata"))
+    return f"pod {metadata.get('namespace', '')}/{metadata.get('name', '')}"
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _text(said: dict[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in said.items() if isinstance(value, str)}

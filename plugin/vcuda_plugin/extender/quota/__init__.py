@@ -1,0 +1,1 @@
+"""Quotas of namespaces: their limits and what is used of them."""

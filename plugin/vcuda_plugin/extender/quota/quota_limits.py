@@ -1,0 +1,112 @@
+"""What each namespace may use of which GPUs, as the ConfigMap of quotas says it: pure.
+
+Source: GPUManager's gpu-quota-admission, docs/gpu-quota.md; its names, its places and its meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vcuda_oci import files
+from vcuda_oci.errors import VcudaError
+
+from ..model import annotations as known
+from ..model import json_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY = "gpu_quota"
+_MOST_CARDS = 1_000_000
+_EXAMPLE = '{"team": {"quota": {"M40": 8}, "pool": ["public"]}}'
+
+
+@dataclass(frozen=True)
+class QuotaPlace:
+    """Where quotas are, and which labels tell a node's model and pool: the first that it has."""
+
+    name: str = "gpuquota"
+    namespace: str = "kube-system"
+    model_labels: tuple[str, ...] = known.QUOTA_MODEL_LABELS
+    pool_labels: tuple[str, ...] = known.QUOTA_POOL_LABELS
+
+
+DEFAULT_PLACE = QuotaPlace()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Of one namespace. core: percent of one GPU by model, 100 a card; a model that is not here has
+    none. pools: where its pods may go; empty: everywhere."""
+
+    core: Mapping[str, int]
+    pools: tuple[str, ...]
+
+
+def load_place(path: str) -> QuotaPlace:
+    """As GPUManager's file says it; "": the defaults. Raises VcudaError."""
+    if not path:
+        return DEFAULT_PLACE
+    keys = ("QuotaConfigMapName", "QuotaConfigMapNamespace", "GPUModelLabel", "GPUPoolLabel")
+    mend = f"write a JSON object of {', '.join(keys)}"
+    try:
+        said = json_bytes.loads(files.read_settings(path))
+    except (OSError, ValueError) as error:
+        raise VcudaError(f"cannot be read: {error}", path, mend) from error
+    # How long it sleeps before each filter: of no use where a bind counts what it binds.
+    unknown = set(said) - {*keys, "SkipBindTime"} if isinstance(said, dict) else {"no object"}
+    if unknown:
+        raise VcudaError(f"unknown: {', '.join(sorted(unknown))}", path, mend)
+    if not all(isinstance(said.get(key, ""), str) for key in keys):
+        raise VcudaError("a value that is no text", path, mend)
+    name, namespace, model, pool = (said.get(key, "") for key in keys)
+    default = DEFAULT_PLACE
+    return QuotaPlace(
+        name or default.name,
+        namespace or default.namespace,
+        (model,) if model else default.model_labels,
+        (pool,) if pool else default.pool_labels,
+    )
+
+
+def parse(config_map: Mapping[str, Any]) -> dict[str, Limit]:
+    """The limits by namespace. Raises ValueError: one line on what is wrong."""
+    data = config_map.get("data")
+    text = data.get(KEY) if isinstance(data, dict) else None
+    if not isinstance(text, str):
+        raise ValueError(f"there is no key {KEY}; write {_EXAMPLE}")
+    return limits(text)
+
+
+def limits(text: str) -> dict[str, Limit]:
+    """By namespace, of the value of the key. Raises ValueError, as `parse`."""
+    try:
+        said = json_bytes.loads(text.encode())
+    except ValueError as error:
+        raise ValueError(f"{KEY} is not JSON: {error}") from None
+    if not isinstance(said, dict):
+        raise ValueError(f"{KEY} is no object; write {_EXAMPLE}")
+    return {namespace: _limit(namespace, each) for namespace, each in said.items()}
+
+
+def cards(core: int) -> str:
+    """Percent of one GPU, as people count cards: 130 is "1.3"."""
+    return f"{core / 100:.2f}".rstrip("0").rstrip(".")
+
+
+def _limit(namespace: str, said: Any) -> Limit:
+    if not isinstance(said, dict) or set(said) - {"quota", "pool"}:
+        raise ValueError(f"of {namespace[:60]!r}: write an object of quota and pool")
+    quota, pool = said.get("quota") or {}, said.get("pool") or []
+    if not isinstance(quota, dict):
+        raise ValueError(f"of {namespace[:60]!r}: quota is no object of cards by model")
+    if not (isinstance(pool, list) and all(isinstance(each, str) for each in pool)):
+        raise ValueError(f"of {namespace[:60]!r}: pool is no list of names")
+    core = {}
+    for model, count in quota.items():
+        right = type(count) in (int, float) and 0 <= count <= _MOST_CARDS
+        if not right or (count * 100 % 1 > 1e-6 and count * 100 % 1 < 1 - 1e-6):
+            raise ValueError(f"of {namespace[:60]!r}: {model[:60]!r} cannot have {count!r} cards")
+        core[model] = round(count * 100)
+    return Limit(core, tuple(sorted(set(pool))))

@@ -1,0 +1,171 @@
+"""What namespaces use of their quotas, and which nodes that leaves them.
+
+A pod counts from the moment at which it is assumed on a node to its end, once for each model that
+it is or may be bound to. Whoever calls holds the cluster's lock: so what is checked at a bind is
+still true when it is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .quota_limits import Limit, cards
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from ..model.gpu_arrays import Rows
+    from ..model.pod_request import PodAsk
+
+EXCEEDED = "ExceedsGPUQuota"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The nodes of one model and one pool, by their labels; "": without."""
+
+    model: str = ""
+    pool: str = ""
+
+
+NO_GROUP = Group()
+
+
+@dataclass(frozen=True)
+class Over:
+    """Why a namespace's pod may not go to a group. never: whichever of its pods ends."""
+
+    reason: str
+    never: bool
+
+
+@dataclass
+class _Charge:
+    """What a pod counts, on each node that it is or may be bound to."""
+
+    namespace: str
+    core: int
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    @property
+    def models(self) -> set[str]:
+        return {group.model for group in self.groups.values()}
+
+
+class Quota:
+    """limits: by namespace; one that is not there has none. trouble: why no limit is known, so that
+    nothing may be placed; "": they are."""
+
+    def __init__(self) -> None:
+        self.limits: Mapping[str, Limit] = {}
+        self.trouble = ""
+        self._charges: dict[str, _Charge] = {}
+        self._on: dict[str, set[str]] = {}
+        self._used: dict[tuple[str, str], int] = {}
+        self._node_groups: dict[str, Group] = {}
+        self._numbers: dict[Group, int] = {NO_GROUP: 0}
+        self._rows: NDArray[Any] = np.zeros(64, np.int32)
+
+    def put_node(self, name: str, row: int, group: Group) -> None:
+        """Of this group now; its pods count there."""
+        if row >= len(self._rows):
+            self._rows = np.append(self._rows, np.zeros(row + 1, np.int32))
+        self._rows[row] = self._numbers.setdefault(group, len(self._numbers))
+        self._node_groups[name] = group
+        for uid in self._on.get(name, ()):
+            self._set(uid, name, group)
+
+    def drop_node(self, name: str) -> None:
+        """What its pods count they count on, until they are gone too."""
+        self._node_groups.pop(name, None)
+
+    def charge(self, uid: str, node: str, namespace: str, core: int) -> None:
+        """core: percent of one GPU. Twice is once."""
+        if not core:
+            return
+        self._charges.setdefault(uid, _Charge(namespace, core))
+        self._on.setdefault(node, set()).add(uid)
+        self._set(uid, node, self._node_groups.get(node, NO_GROUP))
+
+    def release(self, uid: str, node: str) -> None:
+        if uid in self._charges:
+            self._set(uid, node, None)
+            on = self._on.get(node, set())
+            on.discard(uid)
+            if not on:
+                self._on.pop(node, None)
+
+    def used(self, namespace: str, model: str, but: str = "") -> int:
+        """Percent of one GPU. but: the UID of a pod that is not counted."""
+        used, own = self._used.get((namespace, model), 0), self._charges.get(but)
+        if own and own.namespace == namespace and model in own.models:
+            used -= own.core
+        return used
+
+    def held(self, namespace: str, uids: Collection[str]) -> int:
+        """Percent of one GPU that these pods count, as far as they are of this namespace."""
+        charges = (self._charges.get(uid) for uid in uids)
+        return sum(each.core for each in charges if each and each.namespace == namespace)
+
+    def over(self, ask: PodAsk, group: Group, freed: int = 0) -> Over | None:
+        """None: the pod may go there. freed: percent of the namespace's that end before."""
+        limit = self.limits.get(ask.namespace)
+        if limit is None:
+            return None
+        who = f"{EXCEEDED}: namespace {ask.namespace}"
+        if limit.pools and group.pool not in limit.pools:
+            return Over(f"{who} may use the GPUs of {', '.join(limit.pools)} only"[:200], True)
+        most = limit.core.get(group.model)
+        if most is None:
+            return Over(f"{who} has no quota of {group.model or 'GPUs without a model'}", True)
+        used = self.used(ask.namespace, group.model, ask.uid) - freed
+        if used + ask.most_core <= most:
+            return None
+        what = f"uses {cards(used)} of {cards(most)} cards of {group.model}"
+        return Over(f"{who} {what}; {cards(ask.most_core)} asked", ask.most_core > most)
+
+    def over_groups(self, ask: PodAsk, rows: Rows) -> tuple[NDArray[Any], list[Over | None]]:
+        """As `over`, of every group; and which of these each node is of, by its row."""
+        limited = ask.namespace in self.limits
+        found = [self.over(ask, group) if limited else None for group in self._numbers]
+        return self._rows[rows], found
+
+    def group(self, node: str) -> Group:
+        return self._node_groups.get(node, NO_GROUP)
+
+    def report(self) -> list[dict[str, Any]]:
+        """Of each namespace and model that has a limit or is used, in cards."""
+        pairs = {pair for pair, core in self._used.items() if core}
+        pairs |= {(name, model) for name, limit in self.limits.items() for model in limit.core}
+        found: list[dict[str, Any]] = []
+        for namespace, model in sorted(pairs):
+            limit = self.limits.get(namespace)
+            most = limit.core.get(model, 0) / 100 if limit else None
+            used = self.used(namespace, model) / 100
+            pools = list(limit.pools) if limit else []
+            row = {"namespace": namespace, "model": model, "used": used, "limit": most}
+            found.append({**row, "pools": pools})
+        return found
+
+    def _set(self, uid: str, node: str, group: Group | None) -> None:
+        """The pod counts in this group for this node; None: not for it any more."""
+        charge = self._charges[uid]
+        before = charge.models
+        if group is None:
+            charge.groups.pop(node, None)
+        else:
+            charge.groups[node] = group
+        after = charge.models
+        for model, sign in [*((m, 1) for m in after - before), *((m, -1) for m in before - after)]:
+            pair = charge.namespace, model
+            self._used[pair] = self._used.get(pair, 0) + sign * charge.core
+            if not self._used[pair]:
+                del self._used[pair]
+        if not charge.groups:
+            del self._charges[uid]

@@ -1,0 +1,175 @@
+"""The scheduler extender at work: from its settings to the end of its HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import ipaddress
+import logging
+import math
+import signal
+import socket
+import ssl
+import threading
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from vcuda_oci import config
+from vcuda_oci.errors import VcudaError
+
+from .bind.bind import Binder
+from .bind.leader import Leader
+from .cluster.cluster import Cluster
+from .follow.api import Api
+from .follow.async_api import AsyncApi
+from .follow.follow import BOUND, followers
+from .follow.quota_follow import QuotaFollower
+from .http import certificates
+from .http.connections import Loop
+from .http.server import Server
+from .quota.quota_limits import load_place
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from .follow.follow import Follower
+
+# Longer than kube-scheduler keeps an idle connection, so that none ends under a call of its.
+_KEEP_ALIVE_SECONDS = 120
+_END_SECONDS = 5
+# Python's own; and while all that is made stays, what takes a third less time.
+_COLLECTED, _WHILE_READING = gc.get_threshold(), (100_000, 50, 100)
+
+_log = logging.getLogger(__name__)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Until SIGTERM or SIGINT. Raises VcudaError."""
+    settings = config.load_named(arguments.config)
+    place = load_place(arguments.quota_config)
+    api = Api(arguments.kubeconfig)
+    _check_tls(arguments)
+    listening = _listen(arguments.listen)
+    host, port = listening.getsockname()[:2]
+    cluster = Cluster(settings.placement)
+    nodes, pods = followers(api, cluster, settings, place)
+    following = [nodes, pods, QuotaFollower(api, cluster, place)]
+
+    def catch_up() -> None:
+        pods.catch_up(fieldSelector=BOUND)
+        # What was assumed under an earlier lease is bound by now, or never will be.
+        cluster.expire(math.inf)
+
+    leader = Leader(api, arguments.lease, catch_up) if arguments.lease else None
+    why_not = leader.why_not if leader else None
+    # uvloop.run came with its 0.18. Python 3.9 binds a lock to the loop that is set by then.
+    loop = Loop()
+    asyncio.set_event_loop(loop)
+    binder = Binder(cluster, AsyncApi(api), settings, why_not)
+    server = Server(cluster, binder, following, settings, why_not or str)
+    server.app.hosts = _hosts(arguments.allowed_host, host)
+    for follower in following:
+        follower.start()
+    if leader:
+        leader.start()
+    gc.set_threshold(*_WHILE_READING)
+    threading.Thread(target=_freeze, args=(following,), daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn ends on them, and then sends itself once more what it had: that must not kill it.
+        signal.signal(number, lambda *_: None)
+    _log.info("listening on %s:%d", host, port)
+    serving = _UvicornServer(
+        uvicorn.Config(
+            server.app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            ssl_certfile=arguments.tls_cert,
+            ssl_keyfile=arguments.tls_key,
+            ssl_ca_certs=arguments.tls_client_ca,
+            ssl_cert_reqs=ssl.CERT_REQUIRED if arguments.tls_client_ca else ssl.CERT_NONE,
+        )
+    )
+
+    with contextlib.closing(loop):
+        loop.run_until_complete(serving.serve([listening]))
+    # Else what is still being bound would be beside what the next one binds.
+    if leader and not serving.force_exit:
+        leader.release()
+
+
+class _UvicornServer(uvicorn.Server):
+    """Whose end takes no longer than is said; what uvicorn has for that came with its 0.22."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(_END_SECONDS, setattr, self, "force_exit", True)
+        await super().shutdown(sockets)
+
+
+def _freeze(following: Sequence[Follower]) -> None:
+    """Once everything is read: what stays is not looked through again and again for garbage, which
+    holds up a call for a good part of a second where there are tens of thousands of pods."""
+    for follower in following:
+        follower.synced.wait()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED)
+
+
+def _listen(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends at once only on sockets that say TCP; else every answer waits 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host.strip("[]"), int(port)))
+        listening.listen(1024)
+        return listening
+    except (OSError, ValueError, OverflowError) as error:
+        mend = "choose another HOST:PORT, such as 127.0.0.1:3456"
+        raise VcudaError(f"cannot listen: {error}", f"--listen {address}", mend) from error
+
+
+def _hosts(allowed: Sequence[str], host: str) -> frozenset[bytes] | None:
+    """The names that a request may call it by; None: any."""
+    if not allowed and not ipaddress.ip_address(host).is_loopback:
+        return None
+    return frozenset(
+        f"[{name}]".encode() if ":" in name else name.lower().encode()
+        for name in (*allowed, *certificates.LOOPBACK_NAMES, host)
+    )
+
+
+def _check_tls(arguments: argparse.Namespace) -> None:
+    """Raises VcudaError, where uvicorn would raise what nobody reads."""
+    files = {
+        word: getattr(arguments, word.replace("-", "_"))
+        for word in ("tls-cert", "tls-key", "tls-client-ca")
+    }
+    if not (arguments.tls_client_ca or arguments.insecure):
+        what = "any client could bind any pod"
+        mend = "name --tls-cert, --tls-key and --tls-client-ca, or say --insecure"
+        raise VcudaError(what, f"--listen {arguments.listen}", mend)
+    if not any(files.values()):
+        return
+    where = " ".join(f"--{word} {path}" for word, path in files.items() if path)
+    mend = "name a certificate and its key, both PEM"
+    if not (arguments.tls_cert and arguments.tls_key):
+        raise VcudaError("needs both --tls-cert and --tls-key", where, mend)
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(arguments.tls_cert, arguments.tls_key)
+        if arguments.tls_client_ca:
+            context.load_verify_locations(arguments.tls_client_ca)
+    except OSError as error:
+        raise VcudaError(f"cannot speak TLS: {error}", where, mend) from error

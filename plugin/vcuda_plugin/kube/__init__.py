@@ -1,0 +1,1 @@
+"""What agent and extender share: the Kubernetes client, quantities, GPU annotations."""

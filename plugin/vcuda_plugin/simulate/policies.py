@@ -1,0 +1,114 @@
+"""By which rule a simulation chooses a pod's node: the extender's scores, or what they are held
+against. A rule of others chooses the node, and FGD's the GPU as well; what fits is always the
+extender's word."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vcuda_oci.config import BINPACK, SPREAD
+
+from ..extender.filter.score import free_of, rest_of, scores
+from ..extender.model.pod_request import TOPOLOGY, PodAsk, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vcuda_oci.parts import Part
+
+    from ..extender.cluster.cluster import Cluster
+    from .fragmentation import Mix
+
+    # The node of those that fit, and the ask, which may name the GPU now.
+    Pick = Callable[[Cluster, PodAsk, Sequence[str]], tuple[str, PodAsk]]
+
+NO_RESERVE, FIRST_FIT, BEST_FIT, FGD = "no-reserve", "first-fit", "best-fit", "fgd"
+# Differences of sums below this are those of floating point.
+_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Policy:
+    """order: in which the cluster's GPUs are taken where `pick` does not name one."""
+
+    name: str
+    order: str
+    pick: Pick
+
+
+def policies(mix: Mix, seed: int) -> dict[str, Policy]:
+    """By name. mix: of the trace, which FGD knows beforehand. seed: of ours, among equal scores."""
+    found = [Policy(order, order, ours(seed)) for order in (BINPACK, SPREAD, TOPOLOGY)]
+    found.append(Policy(NO_RESERVE, BINPACK, ours(seed, reserve=False)))
+    found.append(Policy(FIRST_FIT, BINPACK, first_fit))
+    found.append(Policy(BEST_FIT, BINPACK, best_fit))
+    found.append(Policy(FGD, BINPACK, steepest(mix)))
+    return {policy.name: policy for policy in found}
+
+
+def ours(seed: int, reserve: bool = True) -> Pick:
+    """The highest score, and of equal ones any, as kube-scheduler does. reserve: as of `scores`."""
+    dice = random.Random(seed)  # noqa: S311 - nothing is kept secret with it
+
+    def pick(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
+        found = scores(cluster, ask, fitting, reserve)
+        most = max(found)
+        return dice.choice([name for name, score in zip(fitting, found) if score == most]), ask
+
+    return pick
+
+
+def first_fit(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
+    return fitting[0], ask
+
+
+def best_fit(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
+    """The node with the least that is free."""
+    free = free_of(cluster, cluster.rows(fitting)).sum(axis=1).round(_DIGITS)
+    return fitting[int(free.argmin())], ask
+
+
+def steepest(mix: Mix) -> Pick:
+    """Where fragmentation grows the least. Source: as of fragmentation.py, section 4."""
+
+    def pick(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
+        part = ask.single
+        if part is None:
+            return best_fit(
+                cluster, ask, fitting
+            )  # of a pod in several parts the paper says nothing
+        if part.core >= 100:
+            return _whole(cluster, ask, part, fitting)
+        return _share(cluster, ask, part, fitting)
+
+    def _whole(
+        cluster: Cluster, ask: PodAsk, part: Part, fitting: Sequence[str]
+    ) -> tuple[str, PodAsk]:
+        rows = cluster.rows(fitting)
+        free = free_of(cluster, rows)
+        usable = cluster.arrays.allowed(rows, ask.wanted) & (free >= 1)
+        after = np.where(usable & (usable.cumsum(axis=1) <= part.core // 100), 0, free)
+        grown = mix.lost(cluster, rows, after) - mix.lost(cluster, rows, free)
+        return fitting[int(grown.round(_DIGITS).argmin())], ask
+
+    def _share(
+        cluster: Cluster, ask: PodAsk, part: Part, fitting: Sequence[str]
+    ) -> tuple[str, PodAsk]:
+        rows, arrays = cluster.rows(fitting), cluster.arrays
+        free, rest = free_of(cluster, rows), rest_of(cluster, rows, part)
+        allowed = arrays.allowed(rows, ask.wanted)
+        fits = arrays.fit_share(rows, allowed, part.core, part.memory_bytes)
+        nodes, columns = np.nonzero(fits)
+        after = free[nodes]
+        after[np.arange(len(nodes)), columns] = rest[nodes, columns]
+        grown = mix.lost(cluster, rows[nodes], after) - mix.lost(cluster, rows, free)[nodes]
+        best = int(grown.round(_DIGITS).argmin())
+        name = fitting[nodes[best]]
+        gpu = cluster.nodes[name].facts.usable[columns[best]]
+        return name, replace(ask, wanted=Wanted(frozenset((gpu.uuid,))))
+
+    return pick

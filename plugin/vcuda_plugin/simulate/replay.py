@@ -1,0 +1,194 @@
+"""A trace, replayed under one policy by the extender's filter, scores and bind.
+
+What fits nowhere waits and is tried again whenever something ends, by priority and then by arrival;
+what comes meanwhile is tried at once. Time is the trace's: a pod starts when it is bound.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from vcuda_oci import decision, names
+
+from ..extender.bind.bind import Binder
+from ..extender.cluster.cluster import Cluster
+from ..extender.cluster.objects import pod_of
+from ..extender.filter.extender_api import Binding
+from ..extender.filter.fit import fit
+from ..extender.filter.score import free_of
+from ..extender.quota.quota_usage import EXCEEDED
+from .trace_pod import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from ..extender.cluster.objects import NodeFacts
+    from ..extender.filter.fit import Verdict
+    from ..extender.model.pod_request import PodAsk
+    from ..extender.quota.quota_limits import Limit
+    from .fragmentation import Mix
+    from .policies import Policy
+    from .trace_pod import TracePod
+
+TOLD_EVERY_SECONDS = 10.0
+
+
+@dataclass
+class Outcome:
+    """waited: seconds of the trace, of each pod that was placed. placed: where, by the pod's name.
+
+    allocated, fragmented: GPUs' worth after each arrival. took: seconds of each filter, choice and
+    bind. never: the pods that fit no node of the cluster, whatever ends. forbidden: those that once
+    had room on a node, and only quota kept them off. used: the most that was counted of each quota,
+    percent of one GPU by namespace and model.
+    """
+
+    waited: list[float] = field(default_factory=list)
+    placed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    allocated: list[float] = field(default_factory=list)
+    fragmented: list[float] = field(default_factory=list)
+    took: list[float] = field(default_factory=list)
+    never: set[str] = field(default_factory=set)
+    forbidden: set[str] = field(default_factory=set)
+    used: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+class Replay:
+    """limits: the quota of each namespace. say: told now and then how many have come, and wait."""
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeFacts],
+        policy: Policy,
+        mix: Mix,
+        limits: Mapping[str, Limit] = MappingProxyType({}),
+        say: Callable[[int, int], None] = lambda come, waiting: None,
+    ) -> None:
+        self._policy, self._mix, self._names = policy, mix, [node.name for node in nodes]
+        self._say, self._told, self._come = say, time.monotonic(), 0
+        self._cluster = Cluster(policy.order)
+        self._cluster.quota.limits = limits
+        for node in nodes:
+            self._cluster.put_node(node)
+        self._api = _Api()
+        self._binder = Binder(self._cluster, self._api, SETTINGS)
+        self._ends: list[tuple[float, str]] = []
+        self._waiting: list[tuple[int, float, int, TracePod]] = []
+        self.outcome = Outcome()
+
+    def run(self, pods: Sequence[TracePod]) -> Outcome:
+        for number, pod in enumerate(pods):
+            self._end_until(pod.arrival)
+            if not self._try(pod, pod.arrival):
+                heapq.heappush(self._waiting, (-pod.priority, pod.arrival, number, pod))
+            self._come = number + 1
+            self._look()
+            self._tell()
+        self._end_until(float("inf"))
+        return self.outcome
+
+    def _tell(self) -> None:
+        if time.monotonic() - self._told >= TOLD_EVERY_SECONDS:
+            self._told = time.monotonic()
+            self._say(self._come, len(self._waiting))
+
+    def _end_until(self, now: float) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            at = self._ends[0][0]
+            while self._ends and self._ends[0][0] == at:
+                self._cluster.end_pod(heapq.heappop(self._ends)[1])
+            self._retry(at)
+            self._tell()
+
+    def _retry(self, now: float) -> None:
+        still, failed = [], set()
+        while self._waiting:
+            entry = heapq.heappop(self._waiting)
+            # One that asks for the same has just been told that there is no room.
+            kind = replace(entry[3], name="", arrival=0, duration=None, priority=0)
+            if kind in failed or not self._try(entry[3], now):
+                failed.add(kind)
+                still.append(entry)
+        self._waiting = still
+
+    def _try(self, pod: TracePod, now: float) -> bool:
+        cluster, facts = self._cluster, pod_of(pod.as_object(), SETTINGS)
+        if facts is None or facts.ask is None:
+            raise ValueError(pod)  # who reads a trace checks it
+        began = time.perf_counter()
+        verdict = fit(cluster, facts.ask, self._names)
+        node = ""
+        if not verdict.fitting and self._only_quota_forbids(facts.ask, verdict):
+            self.outcome.forbidden.add(pod.name)
+        if verdict.fitting:
+            node, ask = self._policy.pick(cluster, facts.ask, verdict.fitting)
+            facts = replace(facts, ask=ask)
+            cluster.put_pod(facts)
+            binding = Binding(facts.namespace, facts.name, facts.uid, node)
+            failure = _at_once(self._binder.bind(binding))
+            if failure:
+                raise RuntimeError(failure)  # nothing comes between the filter and this
+        self.outcome.took.append(time.perf_counter() - began)
+        if len(verdict.never) == len(self._names):
+            self.outcome.never.add(pod.name)
+        if not node:
+            return False
+        # The event that tells of the binding.
+        bound = decision.parse(self._api.annotations[names.ANNOTATION_DECISION])
+        cluster.put_pod(replace(facts, node=node, decision=bound))
+        self.outcome.placed[pod.name] = tuple(share.uuid for share in bound.containers["main"])
+        self.outcome.waited.append(now - pod.arrival)
+        self._count_quota(pod.namespace)
+        if pod.duration is not None:
+            heapq.heappush(self._ends, (now + pod.duration, facts.uid))
+        return True
+
+    def _only_quota_forbids(self, ask: PodAsk, verdict: Verdict) -> bool:
+        whys = (*verdict.refused.values(), *verdict.never.values())
+        if not any(why.startswith(EXCEEDED) for why in whys):
+            return False
+        quota = self._cluster.quota
+        limits, quota.limits = quota.limits, {}
+        try:
+            return bool(fit(self._cluster, ask, self._names).fitting)
+        finally:
+            quota.limits = limits
+
+    def _count_quota(self, namespace: str) -> None:
+        quota = self._cluster.quota
+        for model in quota.limits[namespace].core if namespace in quota.limits else ():
+            pair, used = (namespace, model), quota.used(namespace, model)
+            self.outcome.used[pair] = max(used, self.outcome.used.get(pair, 0))
+
+    def _look(self) -> None:
+        cluster = self._cluster
+        rows = cluster.rows(self._names)
+        arrays, free = cluster.arrays, free_of(cluster, rows)
+        there = arrays.at(rows, "there")
+        held = (100 - arrays.at(rows, "core"))[there].sum() / 100
+        self.outcome.allocated.append(float(held))
+        self.outcome.fragmented.append(float(self._mix.lost(cluster, rows, free).sum()))
+
+
+class _Api:
+    """An API server that binds whatever it is told to, and keeps the last one's annotations."""
+
+    def __init__(self) -> None:
+        self.annotations: dict[str, str] = {}
+
+    async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
+        self.annotations = body["metadata"]["annotations"]
+        return 201, {}
+
+
+def _at_once(bound: Coroutine[Any, Any, str]) -> str:
+    """What it returns: `_Api` makes nobody wait, so no event loop is needed."""
+    try:
+        bound.send(None)
+    except StopIteration as end:
+        return str(end.value)
+    raise RuntimeError("the binding waits for something")

@@ -1,0 +1,103 @@
+"""``vcuda simulate`` at work: from its arguments to the printed comparison."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from vcuda_oci import files
+from vcuda_oci.errors import VcudaError
+
+from ..extender.model import json_bytes
+from ..extender.quota import quota_limits
+from . import fgd_trace, nodes, report, trace
+from .fragmentation import Mix
+from .policies import policies
+from .replay import Replay
+from .trace import Trace
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ..extender.quota.quota_limits import Limit
+
+_PROGRAM = "vcuda simulate"
+_MOST_LOAD, _MOST_PODS = 100, 1_000_000
+
+
+def simulate(arguments: argparse.Namespace) -> int:
+    described = nodes.parse(arguments.nodes)
+    gpus = sum(len(node.usable) for node in described)
+    limits = quotas(arguments.quota) if arguments.quota else {}
+    pods, without_gpu = _trace(arguments, gpus)
+    mix = Mix(pods)
+    # Anew for each, so that its dice do not depend on which others run.
+    known = list(policies(mix, arguments.seed))
+    wanted = arguments.policy or known
+    for name in wanted:
+        if name not in known:
+            mend = f"choose one of {', '.join(known)}"
+            raise VcudaError(f"no policy '{name}'", "--policy", mend)
+    found = {}
+    for name in dict.fromkeys(wanted):
+
+        def say(come: int, waiting: int, name: str = name) -> None:
+            line = f"{name}: {come} of {len(pods)} pods came, {waiting} wait"
+            print(f"{_PROGRAM}: {line}", file=sys.stderr, flush=True)
+
+        replay = Replay(described, policies(mix, arguments.seed)[name], mix, limits, say)
+        found[name] = report.figures(pods, described, replay.run(pods), limits)
+    asked = round(sum(pod.gpus for pod in pods), 2)
+    if arguments.json:
+        cluster = {"nodes": len(described), "gpus": gpus}
+        told = {"pods": len(pods), "gpus": asked, "without_gpu": without_gpu}
+        tree = {"cluster": cluster, "trace": told, "policies": found}
+        print(json.dumps(tree, indent=2))
+        return 0
+    print(f"{len(pods)} pods ask for {asked:g} GPUs; there are {gpus} on {len(described)} nodes")
+    if without_gpu:
+        print(f"{without_gpu} more pods ask for no GPU and are left out")
+    print("\n".join([*report.table(found), *report.quota_lines(found)]))
+    return 0
+
+
+def quotas(path: str) -> dict[str, Limit]:
+    """By namespace, as the extender reads them. Raises VcudaError."""
+    try:
+        text = files.read(path, follow=True).decode()
+        if json_bytes.loads(text.encode()).get("kind") == "ConfigMap":
+            return quota_limits.parse(json_bytes.loads(text.encode()))
+        return quota_limits.limits(text)
+    except OSError as error:
+        raise VcudaError(f"cannot be read: {error.strerror}", path, "name a file") from error
+    except (ValueError, AttributeError) as error:
+        mend = f"write what the key {quota_limits.KEY} of the ConfigMap holds, or all of it as JSON"
+        raise VcudaError(f"no quotas: {error}"[:300], path, mend) from error
+
+
+def _trace(arguments: argparse.Namespace, gpus: int) -> Trace:
+    """Raises VcudaError."""
+    without_gpu = 0
+    if arguments.trace:
+        pods, without_gpu = trace.read(arguments.trace)
+    else:
+        if not 0 < arguments.load <= _MOST_LOAD:
+            mend = f"write a number above 0, at most {_MOST_LOAD}"
+            raise VcudaError("no such load", f"--load {arguments.load}", mend)
+        asked = arguments.load * gpus
+        if arguments.pods is None:
+            pods = fgd_trace.filling(arguments.seed, asked, arguments.generate)
+        elif 0 < arguments.pods <= _MOST_PODS:
+            mix, number = arguments.generate, arguments.pods
+            pods = fgd_trace.coming_and_going(arguments.seed, asked, number, mix)
+        else:
+            raise VcudaError("no such trace", f"--pods {arguments.pods}", f"say 1 to {_MOST_PODS}")
+    if arguments.save:
+        try:
+            with open(arguments.save, "w", encoding="utf-8") as file:
+                file.writelines(trace.dump(pods))
+        except OSError as error:
+            what = f"cannot be written: {error.strerror}"
+            raise VcudaError(what, arguments.save, "name another file") from error
+    return Trace(pods, without_gpu)
