@@ -104,7 +104,8 @@ def test_the_page_and_the_program_name_the_same_rights() -> None:
 # What a process whose reader of HTTP was taken over tries. It prints what did not fail.
 ATTEMPTS = """
 import ctypes, os, socket, subprocess, sys
-from vcuda_plugin import confine, http_process, rights
+from vcuda_plugin.agent.http import http_process
+from vcuda_plugin.agent.process import confine, rights
 
 state = sys.argv[1]
 libc = ctypes.CDLL(None, use_errno=True)

@@ -120,7 +120,7 @@ def test_while_the_api_is_away_what_is_kept_stays_and_its_return_brings_the_rest
 # Its pauses take no time; after ten minutes of them it waits for the file "back".
 LEAPS = """
 import os, time, types
-from vcuda_plugin import pod_watch
+from vcuda_plugin.agent.pods import pod_watch
 pauses = []
 def leap(seconds):
     pauses.append(seconds)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vcuda_oci import systemd
-from vcuda_plugin.agent.main import main
+from vcuda_plugin.agent import main as agent
 
 
 def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
@@ -30,7 +30,7 @@ def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
     opened.set()
     arbiter: Any = SimpleNamespace(looked_at=time.monotonic() - looked_before)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(main._tell_systemd(opened, opened, arbiter))
+        asyncio.run(agent._tell_systemd(opened, opened, arbiter))
     return said
 
 

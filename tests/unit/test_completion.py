@@ -16,12 +16,12 @@ import pytest
 from needed import cannot
 from unit.ground import write
 from vcuda_hook import cli, completion
-from vcuda_plugin.agent.main import main
+from vcuda_plugin.agent import main as agent
 from vcuda_plugin.extender import main as extender
 
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "vcuda": cli.build_parser,
-    "vcuda-node-agent": main._parser,
+    "vcuda-node-agent": agent._parser,
     "vcuda-scheduler-extender": extender._parser,
 }
 

@@ -14,7 +14,7 @@ from unit.ground import ROOT
 TRY = """
 import ctypes, os, socket, sys
 sys.path[:0] = sys.argv[2].split(":")
-from vcuda_plugin import confine, rights, system_calls as numbers
+from vcuda_plugin.agent.process import confine, rights, system_calls as numbers
 libc = ctypes.CDLL(None, use_errno=True)
 def call(name, *words):
     column = numbers._MACHINES[os.uname().machine].column

@@ -20,7 +20,8 @@ users: [{name: me, user: %s}]
 LOOK = """
 import sys
 from vcuda_oci.errors import VcudaError
-from vcuda_plugin import kube_api, kube_client
+from vcuda_plugin.agent.pods import kube_api
+from vcuda_plugin.kube import kube_client
 seldom = ("yaml", "requests", "requests_oauthlib", "oauthlib", "google.auth", "chardet")
 def there():
     return [name for name in seldom if name in sys.modules]
