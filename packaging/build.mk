@@ -8,10 +8,10 @@ BUILD_TARGETS += $(MAN) $(COMPLETION)
 OUR_PYTHON = COLUMNS=80 SOURCE_DATE_EPOCH=0 PYTHONPATH=oci:runtime_hook:plugin $(VENV)/bin/python -B
 
 # Of each program, the module and the function that makes its parser.
-PARSER_vcuda := vcuda_hook.cli build_parser
+PARSER_vcuda := vcuda_hook.cli.main build_parser
 PARSER_vcuda-node-agent := vcuda_plugin.agent.main _parser
 PARSER_vcuda-scheduler-extender := vcuda_plugin.extender.main _parser
-PARSERS := $(wildcard runtime_hook/vcuda_hook/cli*.py) plugin/vcuda_plugin/agent/main.py \
+PARSERS := $(wildcard runtime_hook/vcuda_hook/cli/*.py) plugin/vcuda_plugin/agent/main.py \
 	plugin/vcuda_plugin/extender/main.py oci/vcuda_oci/names.py
 
 build/man/vcuda.1: DESCRIPTION = containers on slices of NVIDIA GPUs
@@ -29,9 +29,9 @@ $(MAN): $(PARSERS)
 	@sed -i '1s/"1970[^"]*"/""/' $@
 
 $(COMPLETION): PARSER = $(PARSER_$(notdir $(@D)))
-$(COMPLETION): runtime_hook/vcuda_hook/completion.py $(PARSERS)
+$(COMPLETION): runtime_hook/vcuda_hook/cli/completion.py $(PARSERS)
 	@mkdir -p $(@D)
-	@$(OUR_PYTHON) -c 'from vcuda_hook.completion import script; \
+	@$(OUR_PYTHON) -c 'from vcuda_hook.cli.completion import script; \
 	  from $(word 1,$(PARSER)) import $(word 2,$(PARSER)) as parser; \
 	  print(script(parser(), "$(@F)"), end="")' >$@.new
 	@mv $@.new $@

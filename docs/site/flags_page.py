@@ -10,7 +10,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 
-from vcuda_hook.cli import build_parser
+from vcuda_hook.cli.main import build_parser
 from vcuda_plugin.agent import main as agent
 from vcuda_plugin.extender import main as extender
 from vcuda_plugin.simulate import command as simulation

@@ -1,5 +1,5 @@
 /* By which the host knows this file, on disk or in the memory of a process, from the driver's own
-   libcuda: 'vcuda doctor' looks for it (runtime_hook/vcuda_hook/shim_mark.py).  */
+   libcuda: 'vcuda doctor' looks for it (runtime_hook/vcuda_hook/live/shim_mark.py).  */
 
 #include "vcuda_abi.h"
 

@@ -1,4 +1,4 @@
-/* vcuda-container-hook, in front of runtime_hook/vcuda_hook/hook.py.
+/* vcuda-container-hook, in front of runtime_hook/vcuda_hook/hooks/main.py.
 
    runc hands a hook without an env of its own the image's variables. Static, so that no LD_PRELOAD
    of an image is loaded here, and with an environment of its own for Python. Each container with a
@@ -29,7 +29,7 @@
 
 #define START                                                                                      \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \
-  "from vcuda_hook.hook import main; main()"
+  "from vcuda_hook.hooks.main import main; main()"
 
 /* Puts a file in the place of standard input, so that it can be read twice. The size of what it
    holds; -1: nothing was touched, or not all of it came.  */

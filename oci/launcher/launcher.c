@@ -74,7 +74,7 @@ find_program (const char *name, char found[PATH_MAX])
 }
 
 /* The full path of the runtime that config.toml names. runc, the default, stands for crun on a host
-   that has only crun. runtime_hook/vcuda_hook/low_level.py finds the same.  */
+   that has only crun. runtime_hook/vcuda_hook/live/low_level.py finds the same.  */
 static const char *
 low_level_runtime (const struct whole *config)
 {

@@ -11,7 +11,7 @@ from typing import Any
 from fuzz.front_door import FrontDoor
 from fuzz.properties import MOST_LINE, check_same
 from unit.ground import left_in, record, write
-from vcuda_hook import hook
+from vcuda_hook.hooks import main
 from vcuda_oci import container_state, jsontree
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.errors import VcudaError
@@ -84,7 +84,7 @@ def call(words: list[str], settings: str, content: bytes) -> tuple[int, str]:
     sys.argv = ["vcuda-container-hook", "--config", settings, *words]
     with file_as(0, content), file_as(2, b"") as said:
         try:
-            hook.main()
+            main.main()
         except SystemExit as end:
             code = int(end.code or 0)
         finally:

@@ -11,7 +11,8 @@ from fuzz.properties import check_line
 from unit.driver_root import DriverRoot
 from unit.ground import GIB, left_in, record, write
 from unit.ground import host as some_host
-from vcuda_hook import show, status
+from vcuda_hook.live import status
+from vcuda_hook.show import show
 from vcuda_oci import (
     capabilities,
     claim,

@@ -16,7 +16,7 @@ from integration import cgroups
 from integration.private_host import PrivateHost, Result, wait_until
 from integration.test_hook_door import Hooked, hooked
 from soak import traces
-from vcuda_hook import device_rules
+from vcuda_hook.hooks import device_rules
 from vcuda_oci.nodes import DeviceNode
 
 __all__ = ["hooked"]  # a fixture

@@ -26,7 +26,7 @@ host-1,64000,262144,2,T4
 host-2,32000,262144,0,
 """
 QUOTA = '{"kind": "ConfigMap", "data": {"gpu_quota": "{\\"be\\": {\\"quota\\": {\\"T4\\": 1}}}"}}'
-VCUDA = "import sys; from vcuda_hook.cli import main; sys.exit(main())"
+VCUDA = "import sys; from vcuda_hook.cli.main import main; sys.exit(main())"
 TOLD = {"pods": 2, "without_gpu": 0}
 CLUSTER = ("--nodes", "1x1:H100:80GiB")
 

@@ -14,7 +14,7 @@ from shim.guest import GIB, MIB, PYTHON, Guest
 from shim.policy_node import PolicyNode, limits_of
 from shim.virtual_time import Clock, answer
 from unit.ground import write
-from vcuda_hook import cli
+from vcuda_hook.cli import main
 
 # Allocates as much as each line says, and answers with what the driver and the slice say.
 ASKS = """
@@ -36,7 +36,7 @@ class Limited(PolicyNode):
         return write(f"{self.folder}/config.toml", lines)
 
     def limit(self, *words: str) -> int:
-        return cli.main(["--config", self.config(), "limit", *words])
+        return main.main(["--config", self.config(), "limit", *words])
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from shim.guest import MIB, PYTHON, TOP
 
 START = (
-    "import sys; sys.path[:0] = sys.argv[1:3]; from vcuda_hook.cli import main;"
+    "import sys; sys.path[:0] = sys.argv[1:3]; from vcuda_hook.cli.main import main;"
     "sys.exit(main(sys.argv[3:]))"
 )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from unit.ground import write
-from vcuda_hook import doctor_engines, engine_settings
-from vcuda_hook.finding import OK, Finding
+from vcuda_hook.doctor import engines as doctor_engines
+from vcuda_hook.doctor.finding import OK, Finding
+from vcuda_hook.engines import engine_settings
 
 ALL_OK = {
     "nvidia-default": Finding("nvidia-default", OK, "NVIDIA's runtime is no engine's default"),

@@ -103,7 +103,7 @@ class Installed:
     def door(self, *before: str) -> Iterator[subprocess.Popen[bytes]]:
         """`vcuda serve` with these settings, until the block ends. before: what is to exec it."""
         start = f"import sys; sys.path.insert(0, {self.python_path!r}); "
-        start += "from vcuda_hook.cli import main; sys.exit(main(sys.argv[1:]))"
+        start += "from vcuda_hook.cli.main import main; sys.exit(main(sys.argv[1:]))"
         words = ["-I", "-S", "-B", "-c", start, "--config", self.settings, "serve"]
         told, notify = tempfile.mkdtemp(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify.bind(told + "/notify")

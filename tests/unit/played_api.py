@@ -27,7 +27,7 @@ import orjson
 
 from unit.played_calls import PlayedCalls
 from unit.played_objects import CONFIG_MAPS, NODES, PODS, status
-from vcuda_hook import syscalls
+from vcuda_hook.hooks import syscalls
 
 __all__ = ["CONFIG_MAPS", "NODES", "PODS", "TOKEN", "PlayedApi", "status"]
 

@@ -14,7 +14,7 @@ from unit import driver_layouts
 from unit.cdi_schema import SCHEMA
 from unit.driver_root import VERSION, DriverRoot
 from unit.ground import GIB, killed_at, left_in, script, write
-from vcuda_hook import cli
+from vcuda_hook.cli import main
 from vcuda_oci import capabilities, edits, grant, host, liveness, pages_read
 from vcuda_oci.ledger import Ledger
 
@@ -38,7 +38,7 @@ class Node:
         )
 
     def cdi(self, verb: str, *words: str) -> int:
-        return cli.main(["--config", self.settings, "cdi", verb, "--output", self.spec, *words])
+        return main.main(["--config", self.settings, "cdi", verb, "--output", self.spec, *words])
 
     def read(self) -> dict[str, Any]:
         with open(self.spec) as file:
@@ -190,7 +190,7 @@ def test_devices_get_what_the_settings_offer_of_the_driver(tmp_path: Any, shim: 
 
 
 def test_standard_output_takes_the_spec_and_no_file_is_made(node: Node, capsys: Any) -> None:
-    assert cli.main(["--config", node.settings, "cdi", "generate", "--output", "-"]) == 0
+    assert main.main(["--config", node.settings, "cdi", "generate", "--output", "-"]) == 0
     jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
     assert not os.path.exists(os.path.dirname(node.spec))
 
@@ -207,7 +207,7 @@ def test_a_slice_stays_when_it_is_not_named_again_and_dead_ones_are_swept(
     assert "train" in node.devices()
     with node.ledger:
         assert node.ledger.sweep(liveness.is_alive) == []
-    assert cli.main(["--config", node.settings, "ps", "--json"]) == 0
+    assert main.main(["--config", node.settings, "ps", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out.split("train\n")[-1])
     assert (entry["id"], entry["status"], entry["container_id"]) == ("cdi@train", "named", "")
 
@@ -215,7 +215,7 @@ def test_a_slice_stays_when_it_is_not_named_again_and_dead_ones_are_swept(
 def test_a_slice_is_released_by_its_name_alone(node: Node, capsys: Any) -> None:
     assert node.cdi("generate", "--slice", "train=core:30", "--slice", "infer=core:20") == 0
     capsys.readouterr()
-    assert cli.main(["--config", node.settings, "release", "cdi@train"]) == 1
+    assert main.main(["--config", node.settings, "release", "cdi@train"]) == 1
     assert capsys.readouterr().err == (
         "vcuda: cdi@train: is a device of the CDI spec; run 'vcuda cdi remove train'\n"
     )

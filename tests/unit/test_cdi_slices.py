@@ -9,7 +9,8 @@ import pytest
 
 from unit.ground import GIB, write
 from unit.test_cdi import Node
-from vcuda_hook import cdi_kind, cli
+from vcuda_hook.cdi import cdi_kind
+from vcuda_hook.cli import main
 from vcuda_oci import grant, names, pages_read
 
 
@@ -63,12 +64,12 @@ def test_remove_takes_a_slice_out_of_every_spec_of_vcudas(
     monkeypatch.setattr(cdi_kind, "_FOLDER", f"{tmp_path}/cdi")
     monkeypatch.setattr(names, "CDI_SPEC", f"{tmp_path}/cdi/vcuda.json")
     words = ["--config", node.settings, "cdi"]
-    assert cli.main([*words, "generate", "--slice", "train=core:30"]) == 0
-    assert cli.main([*words, "generate", "--kind", "nvidia.com/gpu"]) == 0
+    assert main.main([*words, "generate", "--slice", "train=core:30"]) == 0
+    assert main.main([*words, "generate", "--kind", "nvidia.com/gpu"]) == 0
     specs = ["vcuda-nvidia.com-gpu.json", "vcuda.json"]
     assert sorted(os.listdir(f"{tmp_path}/cdi")) == specs
     capsys.readouterr()
-    assert cli.main([*words, "remove", "train"]) == 0
+    assert main.main([*words, "remove", "train"]) == 0
     assert capsys.readouterr().out == ("removed nvidia.com/gpu=train\nremoved vcuda.io/gpu=train\n")
     for spec in specs:
         node.spec = f"{tmp_path}/cdi/{spec}"

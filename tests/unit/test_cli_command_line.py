@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from unit.ground import ROOT, write
-from vcuda_hook import cli, run
+from vcuda_hook.cli import main
+from vcuda_hook.run import command
 from vcuda_oci import grant
 
 PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
@@ -24,13 +25,13 @@ VERBS = [
 @pytest.mark.parametrize("verb", ["", *VERBS])
 def test_help_of_everything_ends_with_an_example(verb: str, capsys: Any) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main([*([verb] if verb else []), "--help"])
+        main.main([*([verb] if verb else []), "--help"])
     assert ended.value.code == 0
     assert "example: vcuda " in capsys.readouterr().out
 
 
 def test_help_of_limit_says_that_what_is_left_out_stays(capsys: Any) -> None:
-    assert cli.main(["help", "limit"]) == 0
+    assert main.main(["help", "limit"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "weighted or best-effort; default: unchanged" in shown
     assert "1 to 10000; default: unchanged, or 100" in shown
@@ -38,11 +39,11 @@ def test_help_of_limit_says_that_what_is_left_out_stays(capsys: Any) -> None:
 
 def test_version_is_told(capsys: Any) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--version"])
+        main.main(["--version"])
     assert ended.value.code == 0
     (version,) = re.findall(r"(?m)^version = \"(.*)\"$", read(PROJECT))
     assert capsys.readouterr().out == f"vcuda {version}\n"
-    assert cli.main(["version"]) == 0
+    assert main.main(["version"]) == 0
     assert capsys.readouterr().out == f"vcuda {version}\n"
 
 
@@ -50,9 +51,9 @@ def test_version_is_told(capsys: Any) -> None:
 def test_help_as_a_verb_prints_what_the_option_does(verb: str, capsys: Any) -> None:
     words = [verb] if verb else []
     with pytest.raises(SystemExit):
-        cli.main([*words, "--help"])
+        main.main([*words, "--help"])
     shown = capsys.readouterr().out
-    assert cli.main(["help", *words]) == 0
+    assert main.main(["help", *words]) == 0
     assert capsys.readouterr().out == shown
 
 
@@ -70,7 +71,7 @@ def test_an_unknown_option_prints_the_usage_of_its_verb(
     words: list[str], usage: str, capsys: Any
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(words)
+        main.main(words)
     assert ended.value.code == 2
     told = capsys.readouterr().err
     assert told.startswith(usage)
@@ -82,7 +83,7 @@ def test_named_settings_that_are_not_there_are_an_error(
     verb: str, tmp_path: Any, capsys: Any
 ) -> None:
     words = ["--core", "30", "true"] if verb == "run" else []
-    assert cli.main(["--config", f"{tmp_path}/none", verb, *words]) == 1
+    assert main.main(["--config", f"{tmp_path}/none", verb, *words]) == 1
     assert capsys.readouterr().err == (
         f"vcuda: {tmp_path}/none: is not there; name a file that is, or leave --config out\n"
     )
@@ -90,7 +91,7 @@ def test_named_settings_that_are_not_there_are_an_error(
 
 @pytest.mark.parametrize("words", [["help"], ["--help"], ["gpus", "--help"], ["version"]])
 def test_a_full_standard_output_is_one_line(words: list[str]) -> None:
-    program = "import sys; from vcuda_hook.cli import main; sys.exit(main())"
+    program = "import sys; from vcuda_hook.cli.main import main; sys.exit(main())"
     with open("/dev/full", "w") as full:
         ran = subprocess.run(
             [sys.executable, "-c", program, *words],
@@ -113,14 +114,14 @@ def test_a_full_standard_output_is_one_line(words: list[str]) -> None:
 )
 def test_a_command_line_without_sense_ends_with_2(words: list[str], capsys: Any) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(words)
+        main.main(words)
     assert ended.value.code == 2
     assert "usage: vcuda" in capsys.readouterr().err
 
 
 def test_a_wrong_setting_is_one_line_that_names_file_and_line(tmp_path: Any, capsys: Any) -> None:
     settings = write(f"{tmp_path}/config.toml", '\nstate_dir = "/run/vcuda"\n')
-    assert cli.main(["--config", settings, "ps"]) == 1
+    assert main.main(["--config", settings, "ps"]) == 1
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == (
@@ -162,11 +163,11 @@ def test_run_refuses_in_one_line_before_anything_is_started(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(grant, "SHIM", os.devnull)
-    monkeypatch.setattr(run.watch, "watch_this_process", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr(command.watch, "watch_this_process", lambda *_: pytest.fail("started"))
     settings = write(
         f"{tmp_path}/config.toml", f'state-dir = "{tmp_path}/state"\nruntime="/bin/true"'
     )
-    assert cli.main(["--config", settings, "run", *words]) == 1
+    assert main.main(["--config", settings, "run", *words]) == 1
     assert capsys.readouterr().err == f"vcuda: {complaint}\n"
     assert not os.path.exists(f"{tmp_path}/state")
 
@@ -174,7 +175,7 @@ def test_run_refuses_in_one_line_before_anything_is_started(
 def test_run_without_root_says_so(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     settings = write(f"{tmp_path}/config.toml", "")
-    assert cli.main(["--config", settings, "run", "--core", "30", "true"]) == 1
+    assert main.main(["--config", settings, "run", "--core", "30", "true"]) == 1
     assert capsys.readouterr().err == (
         "vcuda: vcuda run: starting containers takes root; run it with sudo\n"
     )
@@ -185,20 +186,20 @@ def test_what_follows_is_the_command_whatever_it_looks_like(
     dashes: list[str], monkeypatch: Any, tmp_path: Any
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(run, "run", lambda arguments, settings: seen.append(arguments) or 0)
+    monkeypatch.setattr(command, "run", lambda arguments, settings: seen.append(arguments) or 0)
     words = ["run", "--core", "30", "--gpu", "0", "--gpu", "1", *dashes, "ls", "--core", "-x", "--"]
-    assert cli.main(["--config", write(f"{tmp_path}/config.toml", ""), *words]) == 0
+    assert main.main(["--config", write(f"{tmp_path}/config.toml", ""), *words]) == 0
     assert seen[0].command == ["ls", "--core", "-x", "--"]
-    assert run.request_words(seen[0]) == {"core": "30", "gpu": "0,1"}
+    assert command.request_words(seen[0]) == {"core": "30", "gpu": "0,1"}
 
 
 def test_the_policys_options_become_the_requests_words(monkeypatch: Any, tmp_path: Any) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(run, "run", lambda arguments, settings: seen.append(arguments) or 0)
+    monkeypatch.setattr(command, "run", lambda arguments, settings: seen.append(arguments) or 0)
     words = ["--policy", "elastic", "--core-limit", "60", "--weight", "", "--priority", "0"]
     line = ["--config", write(f"{tmp_path}/config.toml", ""), "run", "--core", "30", *words, "ls"]
-    assert cli.main(line) == 0
-    assert run.request_words(seen[0]) == {
+    assert main.main(line) == 0
+    assert command.request_words(seen[0]) == {
         "core": "30",
         "policy": "elastic",
         "core-limit": "60",
@@ -216,7 +217,7 @@ def test_the_policys_options_become_the_requests_words(monkeypatch: Any, tmp_pat
     ],
 )
 def test_a_volume_is_source_destination_and_perhaps_ro(text: str, volume: Any) -> None:
-    assert run.parse_volume(text) == volume
+    assert command.parse_volume(text) == volume
 
 
 def read(path: str) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from unit.ground import ROOT, write
-from vcuda_hook import cli, show_events
+from vcuda_hook.cli import main
+from vcuda_hook.show import show_events
 from vcuda_oci import events
 
 # Imported now: the user of a test cannot read where the sources may lie.
@@ -35,7 +36,7 @@ class Told:
         events.record(self.state_dir, "vcuda", kind, allocation, text, **more)
 
     def lines(self, capsys: Any, *words: str) -> list[list[str]]:
-        assert cli.main([*self.words, *words]) == 0
+        assert main.main([*self.words, *words]) == 0
         return [re.split(r"  +", line)[1:] for line in capsys.readouterr().out.splitlines()]
 
 
@@ -76,7 +77,7 @@ def test_one_name_shows_the_whole_life_of_what_it_names(
 
 def test_a_name_of_which_nothing_is_known_is_one_line(tells: Told, capsys: Any) -> None:
     assert tells.lines(capsys) == [["EVENT", "CONTAINER", "BY", "WHAT"]]
-    assert cli.main([*tells.words, "nobody"]) == 1
+    assert main.main([*tells.words, "nobody"]) == 1
     assert capsys.readouterr() == ("", "vcuda: nobody: no event of it; see 'vcuda events'\n")
 
 
@@ -90,18 +91,18 @@ def test_since_leaves_out_what_is_older(tells: Told, capsys: Any, monkeypatch: A
         found = [line[1] for line in tells.lines(capsys, "--since", since)[1:]]
         assert found == [f"box-{age}" for age in ages]
     with pytest.raises(SystemExit) as wrong:
-        cli.main([*tells.words, "--since", "yesterday"])
+        main.main([*tells.words, "--since", "yesterday"])
     assert wrong.value.code == 2
 
 
 def test_in_json_they_are_as_they_were_written(tells: Told, capsys: Any) -> None:
     tells.happens("claimed", "box", HALF, container="box")
-    assert cli.main([*tells.words, "box", "--json"]) == 0
+    assert main.main([*tells.words, "box", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == list(events.read(tells.state_dir))
 
 
 def vcuda(tells: Told, *words: str, **options: Any) -> subprocess.Popen[str]:
-    start = "import sys; from vcuda_hook.cli import main; sys.exit(main())"
+    start = "import sys; from vcuda_hook.cli.main import main; sys.exit(main())"
     path = f"{ROOT}/oci:{ROOT}/runtime_hook"
     return subprocess.Popen(
         [sys.executable, "-c", start, *tells.words, *words],
@@ -159,7 +160,7 @@ def test_another_user_is_told_whose_they_are() -> None:
                 os.setgroups([])
                 os.setgid(65534)
                 os.setuid(65534)
-                status = cli.main(tells.words)
+                status = main.main(tells.words)
                 sys.stderr.flush()
             finally:
                 os._exit(status)

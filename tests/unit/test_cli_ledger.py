@@ -12,7 +12,9 @@ import pytest
 
 from unit.ground import GIB, FakeRuntime, gpus, record, write
 from unit.tenants import Tenants
-from vcuda_hook import cli, show, usage
+from vcuda_hook.cli import main
+from vcuda_hook.live import usage
+from vcuda_hook.show import show
 from vcuda_oci import pages
 from vcuda_oci.allocation import Allocation, GpuShare
 from vcuda_oci.claim import Rules, limits_page
@@ -48,7 +50,7 @@ class Node:
         write(f"{self.ledger.allocations}/{id}.json", '{"version":1,"id":"' + id)
 
     def vcuda(self, *words: str) -> int:
-        return cli.main(["--config", self.config, *words])
+        return main.main(["--config", self.config, *words])
 
 
 def node_with(tmp_path: Any, monkeypatch: Any) -> Node:

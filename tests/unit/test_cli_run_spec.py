@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from unit.ground import write
-from vcuda_hook import spec
+from vcuda_hook.run import spec
 from vcuda_oci.errors import VcudaError
 
 

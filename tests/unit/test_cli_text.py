@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from vcuda_hook import demo, table
+from vcuda_hook.demo import demo
+from vcuda_hook.live import table
 
 GIB = 1 << 30
 

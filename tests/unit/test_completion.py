@@ -15,12 +15,12 @@ import pytest
 
 from needed import cannot
 from unit.ground import write
-from vcuda_hook import cli, completion
+from vcuda_hook.cli import completion, main
 from vcuda_plugin.agent import main as agent
 from vcuda_plugin.extender import main as extender
 
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
-    "vcuda": cli.build_parser,
+    "vcuda": main.build_parser,
     "vcuda-node-agent": agent._parser,
     "vcuda-scheduler-extender": extender._parser,
 }
@@ -33,7 +33,7 @@ def script(line: str, shell: str) -> str:
 
 def test_vcuda_prints_its_own(capsys: Any) -> None:
     for shell in completion.SHELLS:
-        assert cli.main(["completion", shell]) == 0
+        assert main.main(["completion", shell]) == 0
         assert capsys.readouterr().out == script("vcuda", shell)
 
 

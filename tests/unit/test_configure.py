@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from unit.ground import killed_at, mode_of, script, without_space, write
-from vcuda_hook import cli
+from vcuda_hook.cli import main
 
 CRI = 'plugins."io.containerd.grpc.v1.cri".containerd'
 CRI3 = 'plugins."io.containerd.cri.v1.runtime".containerd'
@@ -30,7 +30,7 @@ class Desk:
     def run(self, *words: str, **options: str) -> int:
         path = options.get("path", self.path)
         where = ["--config", path, "--runtime-path", self.runtime]
-        return cli.main(["--config", self.settings, "configure", *words, *where])
+        return main.main(["--config", self.settings, "configure", *words, *where])
 
     def write(self, text: str, mode: int = 0o644) -> str:
         return write(self.path, text, mode)

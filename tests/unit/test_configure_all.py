@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from unit.ground import script, write
-from vcuda_hook import cli
+from vcuda_hook.cli import main
 
 
 class Host:
@@ -25,7 +25,7 @@ class Host:
             assert self.run(engine, "--config", path, "--runtime-path", self.runtime) == 0
 
     def run(self, *words: str) -> int:
-        return cli.main(["--config", self.settings, "configure", *words])
+        return main.main(["--config", self.settings, "configure", *words])
 
     def texts(self) -> list[str]:
         found = []

@@ -9,7 +9,7 @@ import pytest
 
 from unit.ground import script, write
 from unit.test_configure import Desk
-from vcuda_hook import toml_text
+from vcuda_hook.engines.texts import toml_text
 
 # As CRI-O's own packages lay it out: neither conmon nor the runtimes are in PATH.
 PACKAGED = """[crio.image]

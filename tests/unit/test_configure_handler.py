@@ -12,7 +12,8 @@ import pytest
 from needed import cannot
 from unit.ground import write
 from unit.test_configure import CRI, CRI3, REMARK, Desk, handler
-from vcuda_hook import containerd_files, toml_text
+from vcuda_hook.engines import containerd_files
+from vcuda_hook.engines.texts import toml_text
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from unit.ground import mode_of, script, write
-from vcuda_hook import cli
+from vcuda_hook.cli import main
 from vcuda_oci import grant
 
 # What oci-hooks(5) says of its version 1.0.0.
@@ -64,7 +64,7 @@ class Desk:
 
     def run(self, engine: str, *words: str) -> int:
         where = ["--hooks", "--config", self.path]
-        return cli.main(["--config", self.settings, "configure", engine, *where, *words])
+        return main.main(["--config", self.settings, "configure", engine, *where, *words])
 
     def read(self) -> Any:
         with open(self.path) as file:
@@ -152,7 +152,7 @@ def test_words_of_the_other_door_are_refused(
 
 
 def test_always_without_hooks_is_refused(desk: Desk, capsys: Any) -> None:
-    assert cli.main(["--config", desk.settings, "configure", "podman", "--always"]) == 1
+    assert main.main(["--config", desk.settings, "configure", "podman", "--always"]) == 1
     assert capsys.readouterr().err == "vcuda: --always: is about a hook; say --hooks too\n"
 
 

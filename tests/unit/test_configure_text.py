@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unit.test_toml import DOCUMENTS
-from vcuda_hook import configure_text, json_text, toml_text
-from vcuda_hook.configure_text import Done, added, digest, removed
-from vcuda_hook.toml_values import TomlError
+from vcuda_hook.engines import text_edit
+from vcuda_hook.engines.text_edit import Done, added, digest, removed
+from vcuda_hook.engines.texts import json_text, toml_text
+from vcuda_hook.engines.texts.toml_values import TomlError
 from vcuda_oci.errors import VcudaError
 
 NAMES = st.sampled_from(["runtimes", "vcuda", "default-runtime", "features", "a b", "", "é\n"])
@@ -239,7 +240,7 @@ def test_what_does_not_parse_is_told_with_its_line(
     form: str, text: str, line: int | None, what: str
 ) -> None:
     with pytest.raises(VcudaError) as raised:
-        configure_text.parse(form, text, "/etc/file")
+        text_edit.parse(form, text, "/etc/file")
     assert raised.value.where == ("/etc/file" if line is None else f"/etc/file:{line}")
     assert raised.value.what.startswith(what)
 

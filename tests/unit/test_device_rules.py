@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from unit.ground import write
-from vcuda_hook import device_rules
+from vcuda_hook.hooks import device_rules
 
 
 def test_a_container_that_is_given_no_node_may_be_in_no_cgroup(tmp_path: Any) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from unit.ground import ROOT, FakeRuntime, record, script, write
-from vcuda_hook import cli, doctor, doctor_containers, doctor_driver, doctor_state, finding
-from vcuda_hook.finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
+from vcuda_hook.cli import main
+from vcuda_hook.doctor import containers, driver, finding, report, state
+from vcuda_hook.doctor.finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
 from vcuda_oci import names
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
@@ -32,11 +33,11 @@ def root(tmp_path: Any) -> Iterator[str]:
 @pytest.fixture
 def vcuda(root: str, tmp_path: Any, monkeypatch: Any) -> Callable[..., int]:
     """`vcuda doctor` of the groups whose answer does not depend on the machine."""
-    monkeypatch.setattr(doctor, "GROUPS", (doctor_driver, doctor_containers))
+    monkeypatch.setattr(report, "GROUPS", (driver, containers))
     settings = write(
         f"{tmp_path}/config.toml", f'driver-root = "{root}"\nstate-dir = "{tmp_path}/state"\n'
     )
-    return lambda *words: cli.main(["--config", settings, "doctor", *words])
+    return lambda *words: main.main(["--config", settings, "doctor", *words])
 
 
 def test_a_host_that_is_well_gets_one_line_a_check_and_0(
@@ -114,7 +115,7 @@ def entry(name: str, severity: str, what: str, where: str = "", mend: str = "") 
 def test_settings_that_make_no_sense_are_a_finding_and_no_end(
     vcuda: Any, tmp_path: Any, capfd: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(doctor, "GROUPS", ())
+    monkeypatch.setattr(report, "GROUPS", ())
     settings = write(f"{tmp_path}/config.toml", '\nstate_dir = "/x"\n')
     assert vcuda("--json") == 2
     assert json.loads(capfd.readouterr().out) == [
@@ -130,12 +131,12 @@ def test_settings_that_make_no_sense_are_a_finding_and_no_end(
 
 
 def test_only_the_usual_settings_may_be_missing(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(doctor, "GROUPS", ())
+    monkeypatch.setattr(report, "GROUPS", ())
     path = f"{tmp_path}/no/config.toml"
-    (found,) = doctor.examine(path, 30)
+    (found,) = report.examine(path, 30)
     assert (found.severity, found.what.partition(":")[0]) == ("error", "is not there")
     monkeypatch.setattr(names, "DEFAULT_CONFIG", path)
-    assert doctor.examine(path, 30) == [
+    assert report.examine(path, 30) == [
         Finding("settings", OK, "not there, so the defaults count", path)
     ]
 
@@ -145,7 +146,7 @@ def test_a_runtime_that_hangs_makes_its_checks_unknown_and_no_other(
 ) -> None:
     holds(tmp_path, "a")
     script(f"{tmp_path}/bin/runc", "#!/bin/sh\nsleep 600\n")
-    found = doctor.examine(f"{tmp_path}/config.toml", 10)
+    found = report.examine(f"{tmp_path}/config.toml", 10)
     assert [(each.name, each.severity, each.what) for each in found[3:]] == [
         ("device-nodes", OK, "all 4 are there"),
         ("dead-containers", UNKNOWN, "not looked at: no answer in 10 s"),
@@ -158,7 +159,7 @@ def test_a_runtime_that_says_nothing_of_a_living_container_is_not_well(
 ) -> None:
     holds(tmp_path, "a")
     script(f"{tmp_path}/bin/runc", "#!/bin/sh\necho 'a loader misses a library' >&2\nexit 127\n")
-    found = doctor.examine(f"{tmp_path}/config.toml", 30)
+    found = report.examine(f"{tmp_path}/config.toml", 30)
     assert found[-2:] == [
         Finding("dead-containers", OK, "none holds a share"),
         Finding(
@@ -189,7 +190,7 @@ def test_the_worst_finding_decides_the_exit_code(
     severities: list[str], code: int, said: str
 ) -> None:
     findings = [Finding("x", severity, "y") for severity in severities]
-    assert (finding.exit_code(findings), doctor.summary(findings)) == (code, said)
+    assert (finding.exit_code(findings), report.summary(findings)) == (code, said)
 
 
 def test_a_hostile_name_stays_on_its_line() -> None:
@@ -203,9 +204,9 @@ def test_on_a_real_host_every_check_says_something_whole(
     settings = write(
         f"{tmp_path}/config.toml", f'driver-root = "{root}"\nstate-dir = "{tmp_path}/state"\n'
     )
-    code = cli.main(["--config", settings, "doctor", "--json"])
+    code = main.main(["--config", settings, "doctor", "--json"])
     told = json.loads(capfd.readouterr().out)
-    assert list(dict.fromkeys(each["name"] for each in told)) == list(doctor.CHECKS)
+    assert list(dict.fromkeys(each["name"] for each in told)) == list(report.CHECKS)
     assert {tuple(each) for each in told} == {("name", "severity", "what", "where", "mend")}
     assert {each["severity"] for each in told} <= set(SEVERITIES)
     # Whatever is wrong has a mend.
@@ -218,13 +219,13 @@ def test_the_documentation_names_every_check_and_no_other() -> None:
     with open(ROOT + "/docs/doctor.md") as file:
         rows = re.findall(r"(?m)^\| `([\w-]+)` \| (\w+) \| ", file.read())
     checks = [(name, worst) for name, worst in rows if name not in SEVERITIES]
-    assert [name for name, _ in checks] == list(doctor.CHECKS)
+    assert [name for name, _ in checks] == list(report.CHECKS)
     assert {worst for _, worst in checks} <= set(SEVERITIES)
 
 
 def test_the_state_is_looked_at_where_the_settings_say(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(doctor, "GROUPS", (doctor_state,))
+    monkeypatch.setattr(report, "GROUPS", (state,))
     settings = write(f"{tmp_path}/config.toml", f'state-dir = "{tmp_path}/elsewhere"\n')
     write(f"{tmp_path}/elsewhere/allocations/x.json", "{}")
-    found = {each.name: each for each in doctor.examine(settings, 30)}
+    found = {each.name: each for each in report.examine(settings, 30)}
     assert found["records"].where == f"{tmp_path}/elsewhere/allocations/x.json"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from unit.ground import write
-from vcuda_hook import doctor_cdi
-from vcuda_hook.finding import OK, UNKNOWN, WARNING, Finding
+from vcuda_hook.doctor import cdi_specs
+from vcuda_hook.doctor.finding import OK, UNKNOWN, WARNING, Finding
 
 
 def yaml_of(kind: str, folder: str) -> str:
@@ -92,7 +92,7 @@ def test_a_specification_of_what_is_gone_is_found(
     write(f"{tmp_path}/cdi/other.json", '{"kind": "example.com/nic", "hostPath": "/nowhere"}')
 
     def found() -> list[Finding]:
-        return doctor_cdi.stale(doctor_cdi.look([f"{tmp_path}/cdi", f"{tmp_path}/nowhere"]))
+        return cdi_specs.stale(cdi_specs.look([f"{tmp_path}/cdi", f"{tmp_path}/nowhere"]))
 
     assert found() == [
         Finding("cdi", OK, f"{kind}; whole GPUs that engines give by it have no record")
@@ -106,14 +106,14 @@ def test_a_specification_of_what_is_gone_is_found(
 
 
 def test_a_hosts_without_specifications_is_well(tmp_path: Any) -> None:
-    assert doctor_cdi.stale(doctor_cdi.look([str(tmp_path)])) == [
+    assert cdi_specs.stale(cdi_specs.look([str(tmp_path)])) == [
         Finding("cdi", OK, "no specification for GPUs")
     ]
 
 
 def test_a_specification_that_cannot_be_read_is_told(tmp_path: Any) -> None:
     os.mkdir(f"{tmp_path}/gpu.json")
-    (found,) = doctor_cdi.stale(doctor_cdi.look([str(tmp_path)]))
+    (found,) = cdi_specs.stale(cdi_specs.look([str(tmp_path)]))
     assert found == Finding(
         "cdi",
         UNKNOWN,

@@ -13,8 +13,8 @@ import pytest
 from needed import cannot
 from unit.engine_files import ALL_OK, OURS, containerd, found_below, known
 from unit.ground import script
-from vcuda_hook import engine_settings
-from vcuda_hook.finding import ERROR, OK, WARNING, Finding
+from vcuda_hook.doctor.finding import ERROR, OK, WARNING, Finding
+from vcuda_hook.engines import engine_settings
 
 
 @pytest.fixture

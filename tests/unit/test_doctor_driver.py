@@ -12,8 +12,8 @@ import pytest
 
 from unit.driver_root import DriverRoot
 from unit.ground import ROOT, write
-from vcuda_hook import doctor, doctor_driver
-from vcuda_hook.finding import ERROR, OK, UNKNOWN, WARNING, Finding
+from vcuda_hook.doctor import driver, report
+from vcuda_hook.doctor.finding import ERROR, OK, UNKNOWN, WARNING, Finding
 
 SOFTGPU = ROOT + "/build/softgpu/softgpu"
 VERSION = "580.95.05"
@@ -40,12 +40,12 @@ def examined(tmp_path: Any) -> Callable[..., list[Finding]]:
             f"{tmp_path}/config.toml",
             f'driver-root = "{root}"\nstate-dir = "{tmp_path}/state"\nruntime = "/bin/true"\n',
         )
-        return [each for each in doctor.examine(settings, seconds) if each.name in names]
+        return [each for each in report.examine(settings, seconds) if each.name in names]
 
     return examine
 
 
-DRIVER = doctor_driver.CHECKS
+DRIVER = driver.CHECKS
 NVML = ("nvml", "persistence")
 
 
@@ -154,10 +154,10 @@ def test_a_node_of_a_module_that_was_loaded_again_is_found(root: str, tmp_path: 
     os.mknod(root + "/dev/nvidia-uvm", stat.S_IFCHR | 0o666, os.makedev(510, 0))
     devices = "Character devices:\n  1 mem\n195 nvidia\n{} nvidia-uvm\n\nBlock devices:\n  7 loop\n"
     write(f"{tmp_path}/proc/devices", devices.format(510))
-    same = doctor_driver.device_nodes(doctor_driver.look(root, f"{tmp_path}/proc"))
+    same = driver.device_nodes(driver.look(root, f"{tmp_path}/proc"))
     assert same == Finding("device-nodes", OK, "all 5 are there")
     write(f"{tmp_path}/proc/devices", devices.format(508))
-    assert doctor_driver.device_nodes(doctor_driver.look(root, f"{tmp_path}/proc")) == Finding(
+    assert driver.device_nodes(driver.look(root, f"{tmp_path}/proc")) == Finding(
         "device-nodes",
         ERROR,
         "has major 510, and the kernel's module 508",

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from unit.ground import ROOT, script, write
-from vcuda_hook import doctor_denials, in_time
-from vcuda_hook.finding import ERROR, OK, UNKNOWN, WARNING, Finding
+from vcuda_hook.doctor import denials
+from vcuda_hook.live import in_time
+from vcuda_hook.doctor.finding import ERROR, OK, UNKNOWN, WARNING, Finding
 
 
 @pytest.fixture
@@ -63,10 +64,8 @@ def found_in(tmp_path: Any, audit_log: list[str] | None) -> list[Finding]:
     path = f"{tmp_path}/audit.log"
     if audit_log is not None:
         write(path, "\n".join(audit_log) + "\n")
-    lines, reasons = doctor_denials.look(path, [f"{tmp_path}/no-journal"])
-    return doctor_denials.denials(
-        [d for line in lines for d in doctor_denials.parse(line)], reasons
-    )
+    lines, reasons = denials.look(path, [f"{tmp_path}/no-journal"])
+    return denials.denials([d for line in lines for d in denials.parse(line)], reasons)
 
 
 def kernel_log(tmp_path: Any, monkeypatch: Any, *lines: str, program: str = "dmesg") -> None:
@@ -106,7 +105,7 @@ def test_denials_are_found_in_the_kernels_log_and_in_auditds(
 def test_denials_are_found_in_the_journal(tmp_path: Any, monkeypatch: Any) -> None:
     kernel_log(tmp_path, monkeypatch, SELINUX, program="journalctl")
     write(f"{tmp_path}/journal/0123/system.journal", "")
-    lines, reasons = doctor_denials.look(f"{tmp_path}/no-audit.log", [f"{tmp_path}/journal"])
+    lines, reasons = denials.look(f"{tmp_path}/no-audit.log", [f"{tmp_path}/journal"])
     assert (lines, reasons) == ([SELINUX], [])
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from unit.driver_root import DriverRoot
 from unit.ground import ROOT, script, write
-from vcuda_hook import doctor_installation
-from vcuda_hook.doctor_installation import Installation
-from vcuda_hook.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
+from vcuda_hook.doctor import installation
+from vcuda_hook.doctor.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
+from vcuda_hook.doctor.installation import Installation
 from vcuda_oci import config
 
 BUILT = ROOT + "/build/lib/libvcuda.so.1"
@@ -23,10 +23,10 @@ UPGRADE = "upgrade runc to 1.1.7 or later"
 def test_programs_that_are_missing_or_cannot_run_are_found(tmp_path: Any) -> None:
     there = script(f"{tmp_path}/there", "#!/bin/sh\n")
     no_mode = write(f"{tmp_path}/no-mode", "#!/bin/sh\n")
-    found = doctor_installation.programs(Installation([there], BUILT))
+    found = installation.programs(Installation([there], BUILT))
     assert (found.name, found.severity, found.what) == ("programs", OK, "all are there")
     expected = [there, no_mode, f"{tmp_path}/gone", str(tmp_path)]
-    assert doctor_installation.programs(Installation(expected, BUILT)) == Finding(
+    assert installation.programs(Installation(expected, BUILT)) == Finding(
         "programs",
         ERROR,
         "not there, or not executable",
@@ -36,7 +36,7 @@ def test_programs_that_are_missing_or_cannot_run_are_found(tmp_path: Any) -> Non
 
 
 def shim_found(path: str) -> Finding:
-    return doctor_installation.shim(Installation([], path))
+    return installation.shim(Installation([], path))
 
 
 def test_the_shim_as_it_was_built_is_known_by_its_version() -> None:
@@ -70,10 +70,10 @@ def driver(tmp_path: Any) -> str:
 def judged(runtime: str, driver: str, dev: str) -> list[Finding]:
     """What is found of the low-level runtime `runtime` and of its version."""
     settings = config.parse(f'runtime = "{runtime}"\ndriver-root = "{driver}"', "config.toml")
-    low_level = doctor_installation.look(settings, dev)
+    low_level = installation.look(settings, dev)
     return [
-        doctor_installation.low_level_runtime(low_level),
-        doctor_installation.runc_version(low_level),
+        installation.low_level_runtime(low_level),
+        installation.runc_version(low_level),
     ]
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from needed import cannot
 from unit.ground import FakeRuntime, record
-from vcuda_hook import doctor_containers
-from vcuda_hook.finding import ERROR, UNKNOWN, Finding
+from vcuda_hook.doctor import containers
+from vcuda_hook.doctor.finding import ERROR, UNKNOWN, Finding
 from vcuda_oci import config
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
@@ -58,7 +58,7 @@ def found(folder: Path, files: list[Path], maps: int = 1) -> Iterator[tuple[int,
                 box = record("box", runtime=runtime.words)
                 ledger.write(box, limits_page(box, Rules()))
             settings = config.parse(f'state-dir = "{folder}/state"', "config.toml")
-            _, shim = doctor_containers.examine(settings)
+            _, shim = containers.examine(settings)
             yield guest.pid, shim
         finally:
             guest.kill()

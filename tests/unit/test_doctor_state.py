@@ -14,8 +14,9 @@ import pytest
 
 from unit.ground import ROOT, FakeRuntime, record, write
 from unit.installed import Installed
-from vcuda_hook import container_processes, doctor_containers, doctor_state
-from vcuda_hook.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
+from vcuda_hook.doctor import containers, state
+from vcuda_hook.doctor.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
+from vcuda_hook.live import container_processes
 from vcuda_oci import config
 from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.ledger import Ledger
@@ -122,7 +123,7 @@ def test_a_folder_that_takes_no_record_is_found(
 
 
 def found_of(path: str) -> Finding:
-    return doctor_state.state_folder(doctor_state.look(path))
+    return state.state_folder(state.look(path))
 
 
 def test_records_that_outlive_a_reboot_are_found(tmp_path: Any) -> None:
@@ -132,8 +133,8 @@ def test_records_that_outlive_a_reboot_are_found(tmp_path: Any) -> None:
         f"3 1 0:6 / {tmp_path}x rw - tmpfs none rw\n"
         "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n",
     )
-    place = doctor_state.look(str(tmp_path), str(tmp_path))
-    assert doctor_state.state_folder(place) == Finding(
+    place = state.look(str(tmp_path), str(tmp_path))
+    assert state.state_folder(place) == Finding(
         "state-dir",
         WARNING,
         "is on xfs: records outlive a reboot that ends every container",
@@ -177,11 +178,9 @@ def settings_of(ledger: Ledger) -> config.Config:
 
 
 def test_a_broken_record_is_found(ledger: Ledger) -> None:
-    assert doctor_state.records(ledger.state_dir) == [
-        Finding("records", OK, "1 whole, none broken")
-    ]
+    assert state.records(ledger.state_dir) == [Finding("records", OK, "1 whole, none broken")]
     path = write(ledger.allocations + "/torn.json", '{"version": 1, "id": "to')
-    (found,) = doctor_state.records(ledger.state_dir)
+    (found,) = state.records(ledger.state_dir)
     assert (found.severity, found.where, found.mend) == (
         *(ERROR, path),
         "run 'vcuda release torn' if its container is gone",
@@ -192,7 +191,7 @@ def test_a_broken_record_is_found(ledger: Ledger) -> None:
 def test_records_that_cannot_be_read_are_no_sound_records(ledger: Ledger) -> None:
     os.rename(ledger.allocations, ledger.allocations + ".away")
     write(ledger.allocations, "")
-    assert doctor_state.records(ledger.state_dir) == [
+    assert state.records(ledger.state_dir) == [
         Finding(
             "records",
             UNKNOWN,
@@ -205,16 +204,14 @@ def test_records_that_cannot_be_read_are_no_sound_records(ledger: Ledger) -> Non
 
 def test_a_dead_containers_share_is_found(ledger: Ledger, tmp_path: Any) -> None:
     settings = settings_of(ledger)
-    assert doctor_containers.examine(settings)[0] == Finding(
-        "dead-containers", OK, "none holds a share"
-    )
+    assert containers.examine(settings)[0] == Finding("dead-containers", OK, "none holds a share")
     runtime = FakeRuntime(f"{tmp_path}/other")
     with ledger:
         for id in ("gone", "stopped"):
             dead = record(id, runtime=runtime.words)
             ledger.write(dead, limits_page(dead, Rules()))
     runtime.knows("stopped", "stopped")
-    assert doctor_containers.examine(settings)[0] == Finding(
+    assert containers.examine(settings)[0] == Finding(
         "dead-containers",
         WARNING,
         "dead, and shares not released",
@@ -231,7 +228,7 @@ def test_a_pods_container_between_two_starts_is_well(ledger: Ledger, tmp_path: A
         ended = record("pod-u.main", container_id="c1", pod=pod, runtime=runtime.words)
         ledger.write(ended, limits_page(ended, Rules()))
         ledger.remove("box")
-    assert doctor_containers.examine(settings_of(ledger)) == [
+    assert containers.examine(settings_of(ledger)) == [
         Finding("dead-containers", OK, "none holds a share"),
         Finding("shim-not-loaded", OK, "no program in a container goes round the shim"),
     ]
@@ -242,7 +239,7 @@ def test_a_named_slice_that_no_container_holds_is_well(ledger: Ledger) -> None:
         slice = record("cdi@train", container_id="", runtime=[])
         ledger.write(slice, limits_page(slice, Rules()))
         ledger.remove("box")
-    assert doctor_containers.examine(settings_of(ledger)) == [
+    assert containers.examine(settings_of(ledger)) == [
         Finding("dead-containers", OK, "none holds a share"),
         Finding("shim-not-loaded", OK, "no program in a container goes round the shim"),
     ]
@@ -280,22 +277,22 @@ def test_a_door_that_answers_is_told_from_a_closed_one(
 ) -> None:
     state_dir = f"{tmp_path}/state"
     closed = Finding("door", INFO, "not open: each container's start runs Python", mend=OPEN_IT)
-    assert doctor_state.door_answers(doctor_state.knock(state_dir)) == closed
+    assert state.door_answers(state.knock(state_dir)) == closed
     with installed.door():
         for _ in range(5):  # none of its workers minds
-            assert doctor_state.door_answers(doctor_state.knock(state_dir)) == Finding(
+            assert state.door_answers(state.knock(state_dir)) == Finding(
                 "door", OK, "'vcuda serve' answers"
             )
-    assert doctor_state.door_answers(doctor_state.knock(state_dir)) == closed
+    assert state.door_answers(state.knock(state_dir)) == closed
     assert capfd.readouterr().err == ""
 
 
 def test_a_door_behind_which_nobody_moves_is_found(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(doctor_state, "DOOR_SECONDS", 0.3)
+    monkeypatch.setattr(state, "DOOR_SECONDS", 0.3)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hung:
         hung.bind(f"{tmp_path}/door.sock")
         hung.listen(1)
-        assert doctor_state.door_answers(doctor_state.knock(str(tmp_path))) == Finding(
+        assert state.door_answers(state.knock(str(tmp_path))) == Finding(
             "door",
             WARNING,
             "gave no answer in 0.3 s: each start waits for it",

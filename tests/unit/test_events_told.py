@@ -16,7 +16,7 @@ from unit.driver_root import DriverRoot
 from unit.ground import GIB, record, write
 from unit.installed import Installed
 from unit.runtime_node import CONTAINERD, Node, asking
-from vcuda_hook import cli
+from vcuda_hook.cli import main
 from vcuda_oci import events
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, limits_page
@@ -154,8 +154,8 @@ def test_what_is_done_by_hand_is_told(tmp_path: Any) -> None:
         with ledger:
             ledger.write(allocation, limits_page(allocation, Rules()))
     write(f"{ledger.allocations}/odd.json", "{")
-    assert cli.main(["--config", config, "release", "box", "odd", "--force"]) == 0
-    assert cli.main(["--config", config, "release", "--all-dead"]) == 0
+    assert main.main(["--config", config, "release", "box", "odd", "--force"]) == 0
+    assert main.main(["--config", config, "release", "--all-dead"]) == 0
     assert [(e["allocation"], e["kind"], e["text"]) for e in events.read(ledger.state_dir)] == [
         ("box", "released", "released by hand, by force"),
         ("odd", "released", "released by hand, by force; it was broken"),

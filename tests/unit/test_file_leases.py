@@ -26,7 +26,7 @@ from unit.ground import GIB, ROOT, FakeRuntime, gpus, record, write
 from unit.hostile_holder import holding
 from unit.served import Served
 from unit.test_page_file import FLAGS, flags_of
-from vcuda_hook import usage
+from vcuda_hook.live import usage
 from vcuda_oci import door, pages, pages_read
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.claim import Rules, limits_page

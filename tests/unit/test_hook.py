@@ -17,7 +17,7 @@ from vcuda_oci.ledger import Ledger
 
 PROGRAM = (
     f"import sys; sys.path[:0] = [{ROOT + '/oci'!r}, {ROOT + '/runtime_hook'!r}]; "
-    "from vcuda_hook.hook import main; main()"
+    "from vcuda_hook.hooks.main import main; main()"
 )
 
 

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from unit.ground import ROOT
-from vcuda_hook import in_time
+from vcuda_hook.live import in_time
 
 
 def outcome(answer: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from needed import cannot
 from unit.ground import ROOT
-from vcuda_hook import container_processes
+from vcuda_hook.live import container_processes
 from vcuda_oci.guest import process
 
 NAMES = [b"\xff", b"a\rb", b"a\x0cb", b"a\xc2\x85b", b"a b\\"]

@@ -11,7 +11,7 @@ import pytest
 
 import arm64
 from unit.ground import write
-from vcuda_hook import syscalls
+from vcuda_hook.hooks import syscalls
 from vcuda_oci import pages_read
 
 MACHINES = pytest.mark.parametrize(

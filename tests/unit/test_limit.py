@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from unit.ground import GIB, FakeRuntime, gpus, host, pod_owner, record, write
-from vcuda_hook import cli
+from vcuda_hook.cli import main
 from vcuda_oci import claim, grant, pages, pages_read
 from vcuda_oci.allocation import Allocation, GpuShare
 from vcuda_oci.claim import Rules, limits_page
@@ -58,7 +58,7 @@ class Node:
         return usage
 
     def vcuda(self, *words: str) -> int:
-        return cli.main(["--config", self.config, *words])
+        return main.main(["--config", self.config, *words])
 
     def share(self, id: str, at: int = 0) -> GpuShare:
         """By the record and by the page, which say the same."""
@@ -289,7 +289,7 @@ def test_a_restarted_container_of_a_pod_keeps_what_it_was_given(node: Node) -> N
 
 def _grow(config: str, id: str, core: int) -> None:
     grant.host_of = lambda settings: FACTS  # type: ignore[assignment]
-    raise SystemExit(cli.main(["--config", config, "limit", id, "--core", str(core)]))
+    raise SystemExit(main.main(["--config", config, "limit", id, "--core", str(core)]))
 
 
 def test_many_that_grow_at_once_never_hold_more_than_there_is(node: Node) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from shim.softgpu_host import SoftGpu
 from unit.ground import record
-from vcuda_hook import cdi_hook
+from vcuda_hook.hooks import cdi_hook
 from vcuda_oci import cdi, edits, host, procfs
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.errors import VcudaError

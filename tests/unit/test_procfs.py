@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from unit.ground import ROOT, write
-from vcuda_hook import attach
+from vcuda_hook.hooks import attach
 from vcuda_oci import edits, files, procfs
 from vcuda_oci.edits import Edits
 from vcuda_oci.errors import VcudaError

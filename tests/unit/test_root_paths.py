@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from vcuda_hook import root_paths
+from vcuda_hook.hooks import root_paths
 
 
 class Ground:

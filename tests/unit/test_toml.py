@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needed import cannot
-from vcuda_hook import toml_text
-from vcuda_hook.toml_values import TomlError, quoted, written
+from vcuda_hook.engines.texts import toml_text
+from vcuda_hook.engines.texts.toml_values import TomlError, quoted, written
 
 if sys.version_info < (3, 11):
     cannot("tomllib came with Python 3.11")

@@ -25,7 +25,7 @@ from vcuda_oci.allocation import GpuShare
 POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
 _START = (
     f"import sys; sys.path[:0] = ['{ROOT}/oci', '{ROOT}/runtime_hook']; "
-    "from vcuda_hook.cli import main; sys.exit(main(sys.argv[1:]))"
+    "from vcuda_hook.cli.main import main; sys.exit(main(sys.argv[1:]))"
 )
 
 

@@ -27,9 +27,8 @@ from vcuda_oci.errors import VcudaError
 
 OWNED = "uid 1234 owns it and could change the settings; chown root"
 WRITABLE = "other users may write it and could change the settings; chmod go-w"
-VCUDA = (
-    "import sys; sys.path.insert(0, {path!r}); from vcuda_hook.cli import main; sys.exit(main())"
-)
+FIRST = "import sys; sys.path.insert(0, {path!r})"
+VCUDA = FIRST + "; from vcuda_hook.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from vcuda_hook import container_processes
+from vcuda_hook.live import container_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

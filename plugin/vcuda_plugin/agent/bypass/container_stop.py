@@ -6,7 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from vcuda_hook import container_processes
+from vcuda_hook.live import container_processes
 from vcuda_oci.guest import process
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_hook import cgroup_folders, container_processes, slices
+from vcuda_hook.live import cgroup_folders, container_processes, slices
 from vcuda_oci import liveness, pages, pages_read
 from vcuda_oci.guest import page_file, process
 

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_hook import table
+from vcuda_hook.live import table
 from vcuda_oci import events, names, pages_read
 from vcuda_oci.guest import page_file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vcuda_hook import table, views
+from vcuda_hook.live import table, views
 from vcuda_oci import topology
 
 from .page_frame import escape, page

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vcuda_hook import views
+from vcuda_hook.live import views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,14 +7,14 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vcuda_hook import container_names, usage, views
+from vcuda_hook.live import container_names, usage, views
 
 from ..ledger.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from vcuda_hook.usage import Look
+    from vcuda_hook.live.usage import Look
     from vcuda_oci.allocation import Allocation
 
     from ...kube.node_gpus import NodeGpus

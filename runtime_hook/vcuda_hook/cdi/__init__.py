@@ -1,0 +1,1 @@
+"""`vcuda cdi`: CDI specs of the host's GPUs and of named slices."""

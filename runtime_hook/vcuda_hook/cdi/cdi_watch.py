@@ -1,0 +1,48 @@
+"""Keep a CDI spec true while the driver, the GPUs or the slices change.
+
+Everything is looked at again each time: that costs a few milliseconds, and /proc and /dev tell
+nobody when they change.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+from vcuda_oci import grant
+from vcuda_oci.errors import VcudaError
+
+from . import spec_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from vcuda_oci.config import Config
+    from vcuda_oci.ledger import Ledger
+
+
+def watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float) -> NoReturn:
+    """Until SIGTERM or SIGINT: one line for each time the spec was written anew.
+
+    What fails, such as a driver that is just being replaced, is told once on stderr and tried
+    again; the spec stays as it is, and a container whose files are missing does not start.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    told = ""
+    while True:
+        time.sleep(seconds)
+        try:
+            facts = grant.host_of(settings)
+            with ledger:
+                changed, devices = spec_file.write(ledger, facts, settings, path, kind)
+        except VcudaError as error:
+            if str(error) != told:
+                sys.stderr.write(f"vcuda: {error}\n")
+            told = str(error)
+            continue
+        told = ""
+        if changed:
+            print(f"wrote {path}: {', '.join(devices)}", flush=True)

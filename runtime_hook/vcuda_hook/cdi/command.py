@@ -1,0 +1,94 @@
+"""``vcuda cdi``: a CDI spec of this host's GPUs and of named slices of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from vcuda_oci import events, grant, names
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+
+from ..live import slices, table
+from . import cdi_kind, cdi_watch, spec_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from vcuda_oci.config import Config
+
+STANDARD_OUTPUT = "-"
+
+
+def run(arguments: argparse.Namespace, settings: Config) -> int:
+    return (
+        remove(arguments, settings) if arguments.cdi == "remove" else generate(arguments, settings)
+    )
+
+
+def generate(arguments: argparse.Namespace, settings: Config) -> int:
+    """Claim the slices that are new and write the spec; all or nothing."""
+    wanted = dict(slices.parse(text) for text in arguments.slice)
+    output = arguments.output or cdi_kind.output_of(arguments.kind)
+    kind = arguments.kind or cdi_kind.of_file(output)
+    cdi_kind.refuse_conflict(kind, output)
+    if output == STANDARD_OUTPUT and (arguments.watch or arguments.json):
+        raise VcudaError("is standard output", "--output", "name a file, or leave --watch out")
+    ledger = Ledger(settings.state_dir)
+    facts = grant.host_of(settings)
+    made: list[str] = []
+    try:
+        for name, request in wanted.items():
+            if slices.claim_slice(ledger, facts, name, request, settings):
+                made.append(name)
+        if output == STANDARD_OUTPUT:
+            text, _ = spec_file.spec_text(ledger, facts, settings, kind)
+            sys.stdout.write(text)
+            return 0
+        with ledger:
+            changed, devices = spec_file.write(ledger, facts, settings, output, kind)
+    except BaseException:
+        with ledger:
+            for name in made:
+                ledger.remove(slices.id_of(name))
+        raise
+    if arguments.json:
+        table.print_json({"path": output, "changed": changed, "devices": devices})
+    else:
+        print(f"{'wrote' if changed else 'unchanged'} {output}: {', '.join(devices)}", flush=True)
+    if arguments.watch:
+        cdi_watch.watch(ledger, settings, output, kind, arguments.interval)
+    return 0
+
+
+def remove(arguments: argparse.Namespace, settings: Config) -> int:
+    """Take the slices out of the specs, then release them.
+
+    All are looked at before the first goes. Raises VcudaError: no such slice, or a process uses it.
+    """
+    ledger = Ledger(settings.state_dir)
+    with ledger:
+        known = {slices.name_of(allocation): allocation for allocation in slices.all_of(ledger)}
+        for name in arguments.name:
+            if name not in known:
+                raise VcudaError("no slice of this name", name, "see 'vcuda ps'")
+            if not arguments.force and slices.is_in_use(ledger, known[name]):
+                mend = "end it, or say --force: another may then get the same share"
+                raise VcudaError("a process uses it", name, mend)
+        specs = [arguments.output] if arguments.output else cdi_kind.written()
+        kinds = {path: cdi_kind.of_file(path) for path in specs if os.path.exists(path)}
+        for path, kind in kinds.items():
+            spec_file.write(ledger, grant.host_of(settings), settings, path, kind, arguments.name)
+        for name in arguments.name:
+            if not slices.is_in_use(ledger, known[name]):
+                slices.revoke(ledger, known[name])
+            ledger.remove(known[name].id)
+            ledger.tell(events.RELEASED, known[name], "removed from the CDI spec")
+    if arguments.json:
+        table.print_json(arguments.name)
+    else:
+        for name in arguments.name:
+            for kind in dict.fromkeys(kinds.values()) or [names.CDI_KIND]:
+                print(f"removed {kind}={name}")
+    return 0

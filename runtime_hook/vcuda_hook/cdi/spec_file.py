@@ -1,0 +1,77 @@
+"""The CDI spec of this host's GPUs and slices: its text, and the file that holds it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from vcuda_oci import cdi, edits, files, grant, nodes
+from vcuda_oci.errors import VcudaError
+
+from ..hooks import cdi_hook
+from ..hooks.main import CDI
+from ..live import slices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from vcuda_oci.config import Config
+    from vcuda_oci.host import Host
+    from vcuda_oci.ledger import Ledger
+    from vcuda_oci.placement import Gpu
+
+
+def write(
+    ledger: Ledger,
+    facts: Host,
+    settings: Config,
+    path: str,
+    kind: str,
+    without: Collection[str] = (),
+) -> tuple[bool, list[str]]:
+    """Replace the spec where it says something else; whether it did, and the devices' names.
+
+    Needs the ledger's lock. Raises VcudaError: it cannot be written.
+    """
+    text, devices = spec_text(ledger, facts, settings, kind, without)
+    if not facts.root:
+        nodes.link_numbers(list(facts.nodes.values()))
+    for gpus in _devices(ledger, facts):
+        cdi_hook.write_procfs(settings, gpus)
+    try:
+        if os.path.exists(path) and files.read(path, follow=True) == text.encode():
+            return False, devices
+        os.makedirs(os.path.dirname(os.path.abspath(path)), 0o755, exist_ok=True)
+        files.replace(path, text.encode(), 0o644, sync=True)
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        raise VcudaError(what, path, "run it as root, or name another --output") from error
+    return True, devices
+
+
+def _devices(ledger: Ledger, facts: Host) -> list[list[Gpu]]:
+    """The GPUs of each device."""
+    uuids = [{share.uuid for share in held.shares} for held in slices.all_of(ledger)]
+    of_slices = [[gpu for gpu in facts.gpus if gpu.uuid in held] for held in uuids]
+    usable = [gpu for gpu in facts.gpus if not gpu.divided]
+    return [*(facts.parts(gpu) for gpu in facts.gpus), usable, *of_slices]
+
+
+def spec_text(
+    ledger: Ledger, facts: Host, settings: Config, kind: str, without: Collection[str] = ()
+) -> tuple[str, list[str]]:
+    """The spec as JSON, and its devices' names. A slice whose GPU is gone is left out."""
+    grant.check_shim()
+    held = {
+        slices.name_of(allocation): (allocation, f"{ledger.containers}/{allocation.id}")
+        for allocation in slices.all_of(ledger)
+        if slices.name_of(allocation) not in without
+        and all(facts.gpu(share.uuid) for share in allocation.shares)
+    }
+    # The shim by its own name: the link will lead to the next version's.
+    shim = os.path.realpath(grant.SHIM)
+    command = [grant.HOOK, "--config", settings.path, CDI]
+    paths = edits.Paths(shim, "", command, settings.extra_mounts)
+    tree = cdi.spec(facts, paths, settings.driver_capabilities, held, kind)
+    return json.dumps(tree, indent=2) + "\n", [device["name"] for device in tree["devices"]]

@@ -1,0 +1,1 @@
+"""The `vcuda` command: its verbs and options, and the small verbs."""

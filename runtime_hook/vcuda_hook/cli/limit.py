@@ -1,0 +1,102 @@
+"""``vcuda limit``: a live container's share grows or shrinks."""
+
+from __future__ import annotations
+
+from vcuda_oci import eligible, grant, liveness, resize
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+
+from ..live import container_names, table, usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from vcuda_oci.allocation import Allocation, GpuShare
+    from vcuda_oci.config import Config
+    from vcuda_oci.host import Host
+
+WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority")
+
+
+def limit(arguments: argparse.Namespace, settings: Config) -> int:
+    """Change what is named, or with --dry-run tell what would change. Raises VcudaError: refused.
+
+    Unless --force is said, no less memory than its processes hold: they would keep it, and another
+    could be promised the same.
+    """
+    said = {key: getattr(arguments, key.replace("-", "_")) for key in WORDS}
+    words = {key: value for key, value in said.items() if value is not None}
+    if not words:
+        raise VcudaError("nothing to change", "vcuda limit", "say --core, --memory or --policy")
+    facts = grant.host_of(settings)
+    ledger = Ledger(settings.state_dir)
+    # A container can make its page slow to read, so nothing waits for this.
+    page = (
+        usage.look(ledger, container_names.find_record(ledger, arguments.id))
+        if "memory" in words
+        else None
+    )
+    with ledger:
+        if not arguments.dry_run:
+            resize.finish(ledger)
+        allocation = container_names.find_record(ledger, arguments.id)
+        at = _which(allocation, arguments.gpu, facts)
+        before = allocation.shares[at]
+        if not liveness.is_alive(allocation):
+            raise VcudaError("its container is gone", allocation.id, "see 'vcuda ps'")
+        after, crowded = resize.wanted(
+            ledger, facts, allocation, at, words, settings.memory_overcommit
+        )
+        if after.memory_bytes < before.memory_bytes and not arguments.force:
+            held = page.gpus[at].held_bytes if page else None
+            _refuse_to_go_below(held, after, allocation)
+        if after != before and not arguments.dry_run:
+            if crowded:
+                ledger.sweep(liveness.is_alive)
+            shares = list(allocation.shares)
+            shares[at] = after
+            resize.change(ledger, allocation, shares)
+    _tell(arguments, allocation.id, before, after)
+    return 0
+
+
+def _which(allocation: Allocation, name: str | None, facts: Host) -> int:
+    """The share that is meant, by the GPU's index, UUID or its beginning. Raises VcudaError."""
+    uuids = [share.uuid for share in allocation.shares]
+    if name is None and len(uuids) == 1:
+        return 0
+    by_name = {gpu.name: gpu.uuid for gpu in facts.gpus}
+    begun = eligible.begun_by(name or "", uuids)
+    uuid = begun[0] if len(begun) == 1 else by_name.get(name or "", name)
+    if uuid not in uuids:
+        what = f"has no share of '{name}'" if name else f"has shares of {len(uuids)} GPUs"
+        if len(begun) > 1:
+            what = f"'{name}' begins the UUIDs of {len(begun)} of its GPUs"
+        raise VcudaError(what, allocation.id, f"say --gpu {' or '.join(uuids)}")
+    return uuids.index(uuid)
+
+
+def _refuse_to_go_below(held: int | None, after: GpuShare, allocation: Allocation) -> None:
+    if held is not None and held > after.memory_bytes:
+        raise VcudaError(
+            f"its processes hold {table.size(held)}; {table.size(after.memory_bytes)} asked",
+            allocation.id,
+            "free memory in it, or say --force: it then gets no more until it holds less",
+        )
+
+
+def _tell(arguments: argparse.Namespace, id: str, before: GpuShare, after: GpuShare) -> None:
+    if arguments.json:
+        table.print_json(
+            {
+                "id": id,
+                "changed": before != after and not arguments.dry_run,
+                "before": before.__dict__,
+                "after": after.__dict__,
+            }
+        )
+    elif before == after:
+        print(f"{id} has {before} already")
+    else:
+        print(f"{id} {'would have' if arguments.dry_run else 'has'} {after}; it had {before}")

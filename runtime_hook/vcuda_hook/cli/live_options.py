@@ -1,0 +1,76 @@
+"""The command line of `vcuda top`, `vcuda limit` and `vcuda events`, and of policies."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..show.top_screen import ORDERS
+
+ID_HELP = "the allocation's id, how it begins, or the container's name"
+
+
+def limit_options(limit: argparse.ArgumentParser) -> None:
+    add = limit.add_argument
+    add("id", metavar="ID", help=ID_HELP)
+    add("--core", metavar="PERCENT", help="of the GPU's time, 1 to 100")
+    add("--memory", metavar="SIZE", help="such as 8GiB")
+    policy_options(limit, live=True)
+    add("--gpu", metavar="UUID|INDEX", help="whose share, where it has several")
+    add("--force", action="store_true", help="even below the memory that it holds now")
+    add("--dry-run", action="store_true", help="only tell what would change")
+
+
+def top_options(top: argparse.ArgumentParser) -> None:
+    add = top.add_argument
+    add("--once", action="store_true", help="one look, as text")
+    add(
+        "--interval",
+        metavar="SECONDS",
+        type=_interval,
+        default=1.0,
+        help="between looks, 0.1 to 3600; default 1",
+    )
+    add("--sort", choices=ORDERS, default=ORDERS[0], help="tenants; default %(default)s")
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"no such pause '{text}'; write seconds, 0.1 to 3600")
+    return seconds
+
+
+def events_options(events: argparse.ArgumentParser) -> None:
+    add = events.add_argument
+    add("name", metavar="NAME", nargs="?", default="", help="of this id, container or pod only")
+    add("--follow", action="store_true", help="go on, and tell what happens")
+    add("--since", metavar="AGE", type=_age, help="such as 90s, 10m, 3h, 2d")
+
+
+def _age(text: str) -> float:
+    """In seconds."""
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if not text[:-1].isdigit() or text[-1:] not in seconds:
+        raise argparse.ArgumentTypeError(f"no such age '{text}'; write it like 90s, 10m, 3h or 2d")
+    return float(text[:-1]) * seconds[text[-1]]
+
+
+def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:
+    """live: the container has a policy, and keeps what the command line does not name."""
+    add, kept = parser.add_argument, "default: unchanged, or " if live else "default "
+    policy = "default: unchanged" if live else "default fixed"
+    add("--policy", metavar="NAME", help=f"fixed, elastic, weighted or best-effort; {policy}")
+    add(
+        "--core-limit",
+        metavar="PERCENT",
+        help=f"the most of a GPU that elastic gets; {kept}100",
+    )
+    add("--weight", metavar="N", help=f"of weighted, 1 to 10000; {kept}100")
+    add(
+        "--priority",
+        metavar="N",
+        help=f"of elastic and weighted, 0 to 1000, higher first; {kept}0",
+    )

@@ -1,0 +1,297 @@
+"""The ``vcuda`` command: its verbs, its options, its exit codes.
+
+0: done. 1: refused or failed, with one line on stderr. 2: the command line makes no sense. `run`
+ends with the container's own exit code, or 126 or 127 where its program cannot be started, `doctor`
+with 1 for warnings and 2 for errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+from vcuda_oci import config, names
+from vcuda_oci.errors import VcudaError
+
+from . import completion, engine_options, live_options, output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        return output.flushed(_main(argv))
+    except SystemExit as end:
+        raise SystemExit(output.flushed(end.code if isinstance(end.code, int) else 0)) from None
+    except OSError as error:
+        if not output.is_of_output(error):
+            raise
+        return output.failed(error)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["simulate"]:
+        return _simulate(words[1:])
+    parser = build_parser()
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        own = words.index(unknown[0]) < words.index(arguments.verb)
+        of = parser if own else arguments.parser
+        of.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if arguments.verb == "simulate":
+        parser.error("simulate reads no settings; leave --config out")
+    if arguments.verb == "completion":
+        sys.stdout.write(completion.script(parser, arguments.shell))
+        return 0
+    if arguments.verb == "version":
+        print(f"vcuda {names.VERSION}")
+        return 0
+    if arguments.verb == "help":
+        _help(parser, arguments.of)
+        return 0
+    if arguments.verb == "doctor":
+        from ..doctor.report import doctor  # settings that make no sense are one of its findings
+
+        _end_quietly_with_the_reader()
+        return doctor(arguments, os.path.abspath(arguments.config))
+    if arguments.verb == "run" and arguments.command[:1] == ["--"]:
+        del arguments.command[0]  # argparse hands it on with what follows
+    try:
+        settings = config.load_named(os.path.abspath(arguments.config))
+        return _verb(arguments.verb)(arguments, settings)
+    except VcudaError as error:
+        sys.stderr.write(f"vcuda: {error}\n")
+        return error.exit_code
+
+
+def _help(parser: argparse.ArgumentParser, verb: str | None) -> None:
+    verbs = completion.verbs(parser)
+    if verb is not None and verb not in verbs:
+        parser.error(f"no such verb '{verb}'; 'vcuda help' lists them")
+    (verbs[verb] if verb else parser).print_help()
+
+
+def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
+    """The verb's function; only its own module is imported."""
+    if name == "run":
+        from ..run.command import run
+
+        return run
+    if name == "demo":
+        from ..demo.demo import demo
+
+        return demo
+    if name == "serve":
+        from .serve import serve
+
+        return serve
+    _end_quietly_with_the_reader()
+    if name == "release":
+        from .release import release
+
+        return release
+    if name == "limit":
+        from .limit import limit
+
+        return limit
+    if name == "top":
+        from ..show.top import top
+
+        return top
+    if name == "events":
+        from ..show.show_events import show_events
+
+        return show_events
+    if name == "configure":
+        from ..engines.configure import configure
+
+        return configure
+    if name == "cdi":
+        from ..cdi.command import run as cdi
+
+        return cdi
+    from ..show import show
+
+    if name == "inspect":
+        return show.inspect
+    return show.gpus if name == "gpus" else show.ps
+
+
+def _simulate(words: Sequence[str]) -> int:
+    """Its options are another program's."""
+    from .simulate import simulate
+
+    try:
+        simulate(words)
+    except VcudaError as error:
+        sys.stderr.write(f"vcuda: {error}\n")
+        return 1
+
+
+def _end_quietly_with_the_reader() -> None:
+    """When it has seen enough, as `head` has."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vcuda",
+        description="Containers on slices of NVIDIA GPUs.",
+        epilog="example: vcuda run --core 30 --memory 4GiB -- nvidia-smi",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"vcuda {names.VERSION}")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default=names.DEFAULT_CONFIG,
+        help="settings; default %(default)s",
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def verb(name: str, summary: str, example: str, json: bool = True) -> argparse.ArgumentParser:
+        made = verbs.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=f"example: vcuda {example}",
+            allow_abbrev=False,
+        )
+        made.set_defaults(parser=made)
+        if json:
+            made.add_argument("--json", action="store_true", help="answer in JSON")
+        return made
+
+    _run_options(
+        verb(
+            "run",
+            "start a container on a slice of a GPU and wait for its end",
+            "run --core 30 --memory 4GiB -- nvidia-smi",
+            json=False,
+        )
+    )
+    ps = verb("ps", "list the containers that hold shares, and what they use", "ps")
+    ps.add_argument("--wide", action="store_true", help="more columns, however wide it gets")
+    live_options.top_options(
+        verb("top", "show the GPUs and their tenants as bars, live", "top --sort compute")
+    )
+    inspect = verb("inspect", "show all that is known of one container's share", "inspect run-3f2a")
+    inspect.add_argument("id", metavar="ID", help=live_options.ID_HELP)
+    gpus = verb("gpus", "list the GPUs and what is free of each", "gpus --json")
+    gpus.add_argument("--wide", action="store_true", help="whole UUIDs, and more columns")
+    gpus.add_argument(
+        "--measure-context",
+        action="store_true",
+        help="make a context on each GPU and tell what it takes there",
+    )
+    live_options.limit_options(
+        verb("limit", "grow or shrink a live container's share", "limit run-3f2a --memory 8GiB")
+    )
+    live_options.events_options(
+        verb("events", "tell what happened to containers and GPUs", "events --since 10m --follow")
+    )
+    release = verb("release", "give back what a container holds", "release --all-dead")
+    release.add_argument("id", metavar="ID", nargs="*", help=live_options.ID_HELP)
+    release.add_argument(
+        "--all-dead", action="store_true", help="release whatever dead containers left behind"
+    )
+    release.add_argument("--force", action="store_true", help="even if the container lives")
+    engine_options.configure_options(
+        verb(
+            "configure",
+            "tell a container engine of vcuda, or take that back",
+            "configure docker --dry-run",
+        )
+    )
+    engine_options.cdi_options(
+        verb(
+            "cdi",
+            "describe this host's GPUs, and named slices of them, to engines that know CDI",
+            "cdi generate --slice train=core:30,memory:5GiB",
+            json=False,
+        )
+    )
+    verb(
+        "serve",
+        "answer the container runtime from a process that is awake: starts get faster",
+        "serve",
+        json=False,
+    )
+    verb("doctor", "find what keeps GPUs from being shared, and how to mend it", "doctor --json")
+    _demo_options(
+        verb(
+            "demo",
+            "show two containers sharing one GPU, and measure what each gets",
+            "demo --seconds 8",
+            json=False,
+        )
+    )
+    verb(
+        "simulate",
+        "replay a trace of pods on a described cluster; it has options of its own",
+        "simulate --generate fgd --nodes 100x8:H100:80GiB",
+        json=False,
+    )
+    complete = verb(
+        "completion",
+        "print a shell's completion script",
+        'completion bash, as in: eval "$(vcuda completion bash)"',
+        json=False,
+    )
+    complete.add_argument("shell", choices=completion.SHELLS)
+    help = verb("help", "show the options of a verb, or list the verbs", "help run", json=False)
+    help.add_argument("of", metavar="VERB", nargs="?", help="default: all of them")
+    verb("version", "print the version", "version", json=False)
+    return parser
+
+
+def _run_options(run: argparse.ArgumentParser) -> None:
+    add = run.add_argument
+    run.usage = "vcuda run --core PERCENT [options] [--] COMMAND..."
+    add("--core", metavar="PERCENT", help="of one GPU's time; 150 is one GPU and half of another")
+    add("--memory", metavar="SIZE", help="such as 4GiB; default: as much of the memory as of core")
+    add(
+        "--gpu",
+        metavar="UUID|INDEX",
+        action="append",
+        default=[],
+        help="choose among these only; may be repeated",
+    )
+    live_options.policy_options(run)
+    add("--placement", metavar="NAME", help="binpack, spread or topology")
+    add("--env", metavar="NAME=VALUE", action="append", default=[], help="may be repeated")
+    add(
+        "--volume",
+        metavar="SRC:DST[:ro]",
+        action="append",
+        default=[],
+        help="a host folder or file in the container; may be repeated",
+    )
+    add("--workdir", metavar="DIR", help="where COMMAND starts; default: here, if it is there")
+    add("--name", metavar="ID", help="the container's id; default: run-XXXXXXXX")
+    add("--runtime", metavar="NAME", help="runc, crun or a path; default: as set")
+    root = run.add_mutually_exclusive_group()
+    root.add_argument(
+        "--rootfs",
+        metavar="DIR",
+        help="its root file system, left unchanged; default: the host's own",
+    )
+    root.add_argument("--bundle", metavar="DIR", help="an OCI bundle, left unchanged")
+    add("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="program and arguments")
+
+
+def _demo_options(demo: argparse.ArgumentParser) -> None:
+    add = demo.add_argument
+    add("--runtime", metavar="NAME", help="runc, crun or a path; default: as set")
+    add("--seconds", type=float, default=8, help="how long shares are measured; default 8")
+    add("--json-out", metavar="FILE", help="write the result there too")
+    add(
+        "--softgpu-dir",
+        metavar="DIR",
+        help="where the software GPU and the workload are: /usr/lib/vcuda/softgpu, build/softgpu",
+    )

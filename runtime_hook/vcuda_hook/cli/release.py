@@ -1,0 +1,74 @@
+"""``vcuda release``: give back what a container no longer needs."""
+
+from __future__ import annotations
+
+import os
+
+from vcuda_oci import events, liveness
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+
+from ..live import container_names, slices, table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.config import Config
+
+
+def release(arguments: argparse.Namespace, settings: Config) -> int:
+    """Release by id, or what dead containers left behind.
+
+    All ids are looked at before the first is released. Raises VcudaError: no such id, or its
+    container lives and nobody said --force.
+    """
+    if not arguments.id and not arguments.all_dead:
+        raise VcudaError("nothing to release", "vcuda release", "name an id, or say --all-dead")
+    ledger = Ledger(settings.state_dir)
+    released: list[str] = []
+    with ledger:
+        ids = dict(_resolve(ledger, prefix, arguments.force) for prefix in arguments.id)
+        for id, known in ids.items():
+            ledger.remove(id)
+            text = "released by hand" + (", by force" if arguments.force else "")
+            if known:
+                ledger.tell(events.RELEASED, known, text)
+            else:
+                name = ledger.program
+                events.record(ledger.state_dir, name, events.RELEASED, id, text + "; it was broken")
+            released.append(id)
+        if arguments.all_dead:
+            released += ledger.sweep(liveness.is_alive)
+    if arguments.json:
+        table.print_json(released)
+    elif released:
+        for id in released:
+            print(f"released {id}")
+    else:
+        print("nothing to release: every container lives")
+    return 0
+
+
+def _resolve(ledger: Ledger, prefix: str, force: bool) -> tuple[str, Allocation | None]:
+    """The id to release, and its record; None: it is broken."""
+    _, broken = ledger.read()
+    broken_ids = [os.path.basename(path)[: -len(".json")] for path, _ in broken]
+    # A broken record cannot say whose it is: only its whole id will do.
+    if prefix in broken_ids:
+        return prefix, None
+    allocation = container_names.find_record(ledger, prefix)
+    if allocation.is_named_slice and not force:
+        raise VcudaError(
+            "is a device of the CDI spec",
+            allocation.id,
+            f"run 'vcuda cdi remove {slices.name_of(allocation)}'",
+        )
+    if not force and liveness.is_alive(allocation):
+        raise VcudaError(
+            "its container lives",
+            allocation.id,
+            "stop it first, or say --force: another may then get the same share",
+        )
+    return allocation.id, allocation

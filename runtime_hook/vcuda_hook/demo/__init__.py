@@ -1,0 +1,1 @@
+"""`vcuda demo`: two containers on one GPU."""

@@ -1,0 +1,246 @@
+"""``vcuda demo``: two containers on one GPU, each held to its slice, and a third is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+
+from ..live import table
+from ..run.command import find_runtime
+from ..show import show
+from . import demo_device
+from .demo_container import START_SECONDS, Container, request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from vcuda_oci.config import Config
+
+    from .demo_device import Device
+
+GIB = 1 << 30
+TOLERANCE_POINTS = 3.0
+OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+SPARE_SECONDS = 30
+LEAST_SECONDS = 4
+
+
+def demo(arguments: argparse.Namespace, settings: Config) -> int:
+    """0 when every promise held, 1 when not. Nothing stays, however it ends."""
+    if arguments.seconds < LEAST_SECONDS:
+        raise VcudaError(
+            f"{arguments.seconds:g} seconds show nothing",
+            "--seconds",
+            f"say at least {LEAST_SECONDS}",
+        )
+    # Now, so that a demo that is killed leaves no older one's success behind.
+    _write(arguments.json_out, {"ok": False, "failures": ["the demo did not end"]})
+    try:
+        result = _show_and_clean_up(arguments, settings)
+    except VcudaError as error:
+        _write(arguments.json_out, {"ok": False, "failures": [str(error)]})
+        raise
+    except KeyboardInterrupt:
+        _say("stopped")
+        return 130
+    except BrokenPipeError:  # nobody looks any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    _write(arguments.json_out, result)
+    for failure in result["failures"]:
+        _say(table.coloured(f"FAILED: {failure}", "red"))
+    if result["ok"]:
+        _say(table.coloured("ok: every promise held", "green"))
+    return 0 if result["ok"] else 1
+
+
+def _show_and_clean_up(arguments: argparse.Namespace, settings: Config) -> dict[str, Any]:
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGHUP, _stop)
+    low_level = find_runtime(arguments.runtime or settings.runtime)
+    workload = _workload(arguments.softgpu_dir)
+    demo_device.sweep()
+    folder = demo_device.private_folder()
+    containers: list[Container] = []
+    try:
+        device = demo_device.open_device(folder, settings, arguments.softgpu_dir)
+        return _show(device, low_level, workload, arguments.seconds, containers)
+    finally:
+        # From here on nothing may interrupt: what is half removed would stay.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        for container in containers:
+            container.kill()
+        _wait_until_released(Ledger(folder + "/state"), os.path.basename(low_level))
+        shutil.rmtree(folder)
+
+
+def _show(
+    device: Device, low_level: str, workload: str, seconds: float, containers: list[Container]
+) -> dict[str, Any]:
+    gpu = device.gpu()
+    engine = _engine(low_level)
+    _say(f"{device.kind} GPU: {gpu.model}, {table.size(gpu.memory_bytes)}, {gpu.uuid}")
+    _say(f"engine: {engine}")
+    vcuda = [os.path.realpath(sys.argv[0]), "--config", device.config_path]
+    # A quarter and a half of the memory where the GPU is smaller than 16 GiB.
+    a = Container("A", 30, min(4 * GIB, gpu.memory_bytes // 4), 0, allocates_during=True)
+    b = Container("B", 70, min(8 * GIB, gpu.memory_bytes // 2), GIB, allocates_during=False)
+    shared = device.folder + "/shared"
+    os.mkdir(shared)
+    for container in (a, b):
+        _say(
+            f"container {container.name}: vcuda run --core {container.core} "
+            f"--memory {table.size(container.memory).replace(' ', '')}"
+        )
+        containers.append(container)
+        container.start(vcuda, shared, gpu.uuid, workload, seconds, low_level)
+    for container in containers:
+        container.wait_for("ready", START_SECONDS)
+    time.sleep(0.5)  # the workloads load their kernels
+    _say(f"both busy for {seconds:g} s, launching kernels as fast as they may")
+    with open(shared + "/go", "w"):
+        pass
+
+    at_limit = a.wait_for("alloc", START_SECONDS)
+    _say(f"A asks for memory until it is refused: {at_limit.strip()}")
+    for container in containers:
+        seen = container.wait_for("smi", START_SECONDS)
+        _say(f"nvidia-smi inside {container.name}:\n{seen.rstrip()}")
+    _say("vcuda ps on the host:")
+    show.ps_of(device.settings)
+    _say("a third container: vcuda run --core 30 --memory 4GiB")
+    refusal = _refused(vcuda, gpu.uuid)
+    _say(f"refused: {refusal}")
+
+    for container in containers:
+        container.wait(seconds + SPARE_SECONDS)
+    result: dict[str, Any] = {
+        "device": device.kind,
+        "gpu": {"uuid": gpu.uuid, "model": gpu.model, "memory_bytes": gpu.memory_bytes},
+        "engine": engine,
+        "seconds": seconds,
+        "containers": [_measured(container) for container in containers],
+        "refusal": refusal,
+    }
+    _say("compute, asked and measured:")
+    table.print_table(
+        ("CONTAINER", "ASKED", "MEASURED", "LIMIT", "FAILED AT"),
+        [
+            (
+                entry["name"],
+                f"{entry['core_asked_percent']} %",
+                f"{entry['core_measured_percent']:.1f} %",
+                table.size(entry["memory_limit_bytes"]),
+                table.size(entry["allocation_failed_at_bytes"]),
+            )
+            for entry in result["containers"]
+        ],
+    )
+    failures = judge(result)
+    return {"ok": not failures, "failures": failures, **result}
+
+
+def judge(result: dict[str, Any]) -> list[str]:
+    """What did not hold, one line each."""
+    failures = []
+    for entry in result["containers"]:
+        name, asked = entry["name"], entry["core_asked_percent"]
+        measured = entry["core_measured_percent"]
+        if abs(measured - asked) > TOLERANCE_POINTS:
+            failures.append(f"{name} got {measured:.1f} % of the GPU's time, not {asked} %")
+        limit, failed_at = entry["memory_limit_bytes"], entry["allocation_failed_at_bytes"]
+        if failed_at != limit:
+            failures.append(f"{name} could allocate {failed_at} bytes, its limit is {limit}")
+        if entry["allocation_error"] != OUT_OF_MEMORY:
+            failures.append(f"{name}'s allocation ended with {entry['allocation_error']}")
+    if "largest free share is " not in result["refusal"]:
+        failures.append("the third container was not refused with what would fit")
+    return failures
+
+
+def _measured(container: Container) -> dict[str, Any]:
+    busy, alloc = container.report("busy.done"), container.report("alloc")
+    return {
+        "name": container.name,
+        "core_asked_percent": container.core,
+        "core_measured_percent": round(100 * busy["share"], 2),
+        "memory_limit_bytes": container.memory,
+        "allocation_failed_at_bytes": alloc["exact_bytes"],
+        "allocation_error": alloc["error"],
+        "kernels": busy["kernels"],
+        "wall_seconds": busy["wall_seconds"],
+    }
+
+
+def _refused(vcuda: list[str], gpu_uuid: str) -> str:
+    """The one line that a third container is refused with; "" where it is not refused."""
+    tried = subprocess.run(
+        [*request(vcuda, 30, 4 * GIB, gpu_uuid), "--", "true"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+    return tried.stderr.strip() if tried.returncode == 1 else ""
+
+
+def _engine(low_level: str) -> str:
+    said = subprocess.run(
+        [low_level, "--version"], stdout=subprocess.PIPE, text=True, timeout=30, check=False
+    )
+    return said.stdout.partition("\n")[0].replace(" version ", " ").strip() or low_level
+
+
+def _workload(softgpu_dir: str | None) -> str:
+    path = os.path.abspath(f"{softgpu_dir}/vcuda-workload")
+    if not softgpu_dir or not os.path.exists(path):
+        raise VcudaError(
+            "no vcuda-workload, the program that keeps the GPU busy",
+            softgpu_dir or "vcuda demo",
+            "install vcuda-softgpu and say --softgpu-dir /usr/lib/vcuda/softgpu, "
+            "or run 'make build' and say --softgpu-dir build/softgpu",
+        )
+    return path
+
+
+def _wait_until_released(ledger: Ledger, runtime: str) -> None:
+    """Until the watchers of killed containers have deleted and released them."""
+    deadline = time.monotonic() + SPARE_SECONDS
+    while time.monotonic() < deadline:
+        known = f"{ledger.state_dir}/{runtime}"
+        if ledger.read() == ([], []) and not (os.path.isdir(known) and os.listdir(known)):
+            return
+        time.sleep(0.05)
+
+
+def _write(path: str | None, result: dict[str, Any]) -> None:
+    if not path:
+        return
+    try:
+        with open(path, "w") as file:
+            file.write(json.dumps(result, indent=2) + "\n")
+    except OSError as error:
+        raise VcudaError(
+            f"cannot be written: {error.strerror}", path, "name another --json-out"
+        ) from error
+
+
+def _say(text: str) -> None:
+    print(f"{table.coloured('[demo]', 'bold')} {text}", flush=True)
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""`vcuda doctor`: one module for each group of checks."""

@@ -1,0 +1,64 @@
+"""Can the kernel deny devices to a container, by its cgroup?"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ..hooks import device_program, device_rules
+from .finding import ERROR, OK, UNKNOWN, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vcuda_oci.config import Config
+
+RULES = "device-rules"
+CHECKS = (RULES,)
+
+
+class Cgroups:
+    """version: of the hierarchy that judges devices; 0: none does.
+
+    refused: of version 2, why the kernel loads no device program, as an errno; 0: it does.
+    """
+
+    def __init__(self, version: int, refused: int = 0) -> None:
+        self.version, self.refused = version, refused
+
+
+def examine(settings: Config) -> list[Finding]:
+    return [rules(look(), os.geteuid() == 0)]
+
+
+def look() -> Cgroups:
+    process = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _, _, is_v2 = device_rules.device_cgroup(process)
+    except FileNotFoundError:
+        return Cgroups(0)
+    finally:
+        os.close(process)
+    if not is_v2:
+        return Cgroups(1)
+    try:
+        device_program.try_to_load()
+    except OSError as error:
+        return Cgroups(2, error.errno or errno.EIO)
+    return Cgroups(2)
+
+
+def rules(cgroups: Cgroups, is_root: bool) -> Finding:
+    if cgroups.version == 0:
+        what = "no cgroup judges devices: none can be denied to a container"
+        mend = "mount cgroup v1's devices controller, or boot with cgroup v2"
+        return Finding(RULES, ERROR, what, "/sys/fs/cgroup", mend)
+    if cgroups.version == 1:
+        return Finding(RULES, OK, "cgroup v1 with its devices controller")
+    if not cgroups.refused:
+        return Finding(RULES, OK, "cgroup v2, and the kernel loads device programs")
+    reason = os.strerror(cgroups.refused)
+    if cgroups.refused in (errno.EPERM, errno.EACCES) and not is_root:
+        return Finding(RULES, UNKNOWN, f"not looked at: {reason}", mend="run it as root")
+    what = f"cgroup v2, and the kernel loads no device program: {reason}"
+    mend = "boot a kernel with CONFIG_CGROUP_BPF, not locked down, or with cgroup v1"
+    return Finding(RULES, ERROR, what, "bpf(2)", mend)

@@ -1,0 +1,95 @@
+"""The containers that hold shares: do they live, and is the shim in their programs?"""
+
+from __future__ import annotations
+
+import os
+
+from vcuda_oci import liveness
+from vcuda_oci.ledger import Ledger
+
+from ..live import container_processes
+from .finding import ERROR, OK, UNKNOWN, WARNING, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.config import Config
+
+    from ..live.container_processes import Process
+
+DEAD, UNSHIMMED = "dead-containers", "shim-not-loaded"
+CHECKS = (DEAD, UNSHIMMED)
+
+
+class Container:
+    """is_alive: as a claim judges it. processes: those with a libcuda and without the shim.
+
+    hidden: whether some, or all of them, could not be looked at.
+    """
+
+    def __init__(self, id: str, is_alive: bool) -> None:
+        self.id, self.is_alive = id, is_alive
+        self.processes: list[Process] = []
+        self.hidden = False
+
+
+def examine(settings: Config) -> list[Finding]:
+    if os.geteuid() != 0:
+        return [Finding(name, UNKNOWN, "not looked at", mend="run it as root") for name in CHECKS]
+    whole, _ = Ledger(settings.state_dir).read()
+    containers = [look(allocation) for allocation in whole]
+    return [dead(containers), *shim_not_loaded(containers)]
+
+
+def look(allocation: Allocation) -> Container:
+    runs = liveness.container_lives(allocation)
+    container = Container(allocation.id, runs or liveness.is_alive(allocation))
+    # A pod's container between two starts is alive all the same, and a named slice has none.
+    if not runs or allocation.is_named_slice:
+        return container
+    try:
+        init = container_processes.init_of(allocation.runtime, allocation.container_id)
+        pids = container_processes.of(init) if init else []
+    except (OSError, ValueError, KeyError, TypeError):
+        # While it is being created the runtime does not know it yet.
+        pid, started = allocation.claimant
+        container.hidden = liveness.start_time(pid) != started
+        return container
+    for pid in pids:
+        try:
+            process = container_processes.look(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        except OSError:
+            container.hidden = True
+        else:
+            container.processes += [process] if process.foreign else []
+    return container
+
+
+def dead(containers: Sequence[Container]) -> Finding:
+    gone = [container.id for container in containers if not container.is_alive]
+    if not gone:
+        return Finding(DEAD, OK, "none holds a share")
+    what = "dead, and its share not released" if len(gone) == 1 else "dead, and shares not released"
+    mend = "run 'vcuda release --all-dead'; the next claim that needs the room does it too"
+    return Finding(DEAD, WARNING, what, ", ".join(gone), mend)
+
+
+def shim_not_loaded(containers: Sequence[Container]) -> list[Finding]:
+    found = []
+    for container in containers:
+        for process in container.processes:
+            what = (
+                f"process {process.pid} ({process.name}) has {process.foreign} and not the shim: "
+                "nothing limits it"
+            )
+            mend = "let it load libcuda.so.1 from the loader's own folders"
+            found.append(Finding(UNSHIMMED, ERROR, what, container.id, mend))
+        if container.hidden:
+            what = "its processes cannot be looked at"
+            mend = "run it as root on the host, where its runtime answers"
+            found.append(Finding(UNSHIMMED, UNKNOWN, what, container.id, mend))
+    return found or [Finding(UNSHIMMED, OK, "no program in a container goes round the shim")]

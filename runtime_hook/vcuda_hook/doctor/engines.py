@@ -1,0 +1,201 @@
+"""The engines' configuration: do they know vcuda's runtime, and hand its requests on?"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+
+from vcuda_oci import names
+
+from ..engines import engine_settings
+from ..engines.engine_settings import CONTAINERD, CRIO, DOCKER, PODMAN
+from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vcuda_oci.config import Config
+
+    from ..engines.engine_settings import Engine, Handler
+
+SETTINGS, RUNTIMES, NVIDIA = "engine-settings", "engine-runtimes", "nvidia-default"
+DROPPED, OPEN = "dropped-annotations", "pod-annotations"
+HOOK_RULES = "hook-and-systemd"
+CHECKS = (SETTINGS, RUNTIMES, NVIDIA, DROPPED, OPEN, HOOK_RULES)
+_REQUESTS = (names.ANNOTATION_CORE_UNITS, names.ANNOTATION_MEMORY_UNITS)
+_NVIDIA = "nvidia-container-runtime"  # its variants go on: .cdi, .legacy, .experimental
+_RESTART = {
+    DOCKER: "restart docker",
+    CONTAINERD: "restart containerd",
+    CRIO: "restart crio",
+    PODMAN: "",  # reads its files at each start
+}
+
+
+def examine(settings: Config) -> list[Finding]:
+    return judge(engine_settings.read(), engine_settings.nvidia_hooks(), systemd_rules_devices())
+
+
+def systemd_rules_devices(root: str = "") -> bool:
+    """Whether systemd runs on cgroup v2: it then writes device rules anew at each daemon-reload."""
+    v2 = f"{root}/sys/fs/cgroup/cgroup.controllers"
+    return os.path.isdir(f"{root}/run/systemd/system") and os.path.exists(v2)
+
+
+def judge(
+    engines: Sequence[Engine], nvidia_hooks: Sequence[str], is_systemd_v2: bool = False
+) -> list[Finding]:
+    return [
+        *readable(engines),
+        *runtimes(engines),
+        *nvidia_default(engines, nvidia_hooks),
+        *dropped_annotations(engines),
+        *pod_annotations(engines),
+        *hook_rules(engines, is_systemd_v2),
+    ]
+
+
+def readable(engines: Sequence[Engine]) -> list[Finding]:
+    broken = []
+    for engine in engines:
+        for path, error in engine.broken:
+            what = f"cannot be read: {error}"
+            if isinstance(error, PermissionError):
+                broken.append(Finding(SETTINGS, UNKNOWN, what, path, "run it as root"))
+            else:
+                broken.append(Finding(SETTINGS, ERROR, what, path, "mend it, or remove it"))
+    there = ", ".join(engine.name for engine in engines) or "no engine is here"
+    return broken or [Finding(SETTINGS, OK, there)]
+
+
+def runtimes(engines: Sequence[Engine]) -> list[Finding]:
+    """Each engine has a handler that leads to the wrapper, which is there, or calls the hook."""
+    found = []
+    for engine in engines:
+        ours = _ours(engine)
+        for handler in ours:
+            if not os.access(handler.path, os.X_OK) or os.path.isdir(handler.path):
+                what = f"{engine.name}'s runtime '{handler.name}' is {handler.path}, no program"
+                mend = "write the wrapper's path: " + _then(engine)
+                found.append(Finding(RUNTIMES, ERROR, what, handler.file, mend))
+        found += _outside_their_pods(engine, ours)
+        if not ours and not engine.hooks and not engine.broken:
+            what = f"{engine.name} does not know vcuda's runtime"
+            mend = f"run 'vcuda configure {engine.name}' to share GPUs there"
+            found.append(Finding(RUNTIMES, INFO, what, mend=mend))
+    knowing = ", ".join(engine.name for engine in engines) or "no engine is here"
+    return found or [Finding(RUNTIMES, OK, knowing)]
+
+
+def _outside_their_pods(engine: Engine, ours: Sequence[Handler]) -> list[Finding]:
+    """containerd's handlers of vcuda's with another cgroup driver than runc's has."""
+    runc = engine.handlers.get("runc")
+    found = []
+    for handler in ours:
+        if runc and runc.systemd_cgroup and not handler.systemd_cgroup:
+            what = (
+                f"{engine.name}'s runtime '{handler.name}' has no SystemdCgroup = true, and 'runc' "
+                "has: its containers run outside their pods' cgroups, without the pods' limits"
+            )
+            mend = f"run 'vcuda configure {engine.name}', then {_RESTART[engine.name]}"
+            found.append(Finding(RUNTIMES, ERROR, what, handler.file, mend))
+    return found
+
+
+def nvidia_default(engines: Sequence[Engine], hooks: Sequence[str]) -> list[Finding]:
+    what = "NVIDIA's hook gives whole GPUs, past every share, to each image that names some"
+    found = [Finding(NVIDIA, WARNING, what, path, "remove the file") for path in hooks]
+    for engine in engines:
+        handler = engine.handlers.get(engine.default)
+        path = os.path.basename(handler.path) if handler else ""
+        if path.startswith(_NVIDIA) or (not handler and engine.default == "nvidia"):
+            what = (
+                f"NVIDIA's runtime is {engine.name}'s default: who names no runtime gets whole "
+                "GPUs, past every share"
+            )
+            mend = f"make runc the default: {_then(engine)}"
+            found.append(Finding(NVIDIA, WARNING, what, engine.default_file, mend))
+    return found or [Finding(NVIDIA, OK, "NVIDIA's runtime is no engine's default")]
+
+
+def dropped_annotations(engines: Sequence[Engine]) -> list[Finding]:
+    """containerd hands on only what a handler lists."""
+    found = []
+    for engine, handler in _containerd_handlers(engines):
+        dropped = [key for key in _REQUESTS if not _lists(handler.container_annotations, key)]
+        if dropped:
+            what = f"containerd drops {' and '.join(dropped)} before '{handler.name}' sees it"
+            wanted = f'container_annotations = ["{names.ANNOTATION_PREFIX}*"]'
+            mend = f"set {wanted}: {_then(engine)}"
+            found.append(Finding(DROPPED, ERROR, what, handler.file, mend))
+    return found or [Finding(DROPPED, OK, "no handler of vcuda's drops a request")]
+
+
+def pod_annotations(engines: Sequence[Engine]) -> list[Finding]:
+    """What a pod's author writes must not reach us: he could ask past the device plugin."""
+    keys = [*_REQUESTS, *(names.ANNOTATION_PREFIX + key for key in names.REQUEST_KEYS)]
+    found = []
+    for engine, handler in _containerd_handlers(engines):
+        patterns = [
+            pattern
+            for pattern in handler.pod_annotations
+            if any(_lists([pattern], key) for key in keys)
+        ]
+        if patterns:
+            what = (
+                f"'{handler.name}' lets a pod's author ask past the device plugin, by "
+                f"pod_annotations {', '.join(patterns)}"
+            )
+            mend = f"take it out of pod_annotations: {_then(engine)}"
+            found.append(Finding(OPEN, WARNING, what, handler.file, mend))
+    return found or [Finding(OPEN, OK, "no pod's author can ask past the device plugin")]
+
+
+def hook_rules(engines: Sequence[Engine], is_systemd_v2: bool) -> list[Finding]:
+    """The hook's device rules are none of the unit's: systemd replaces them."""
+    hooked = [engine for engine in engines if engine.hooks] if is_systemd_v2 else []
+    found = []
+    for engine in hooked:
+        what = (
+            f"'systemctl daemon-reload' takes the GPU from containers that {engine.name}'s hook "
+            "serves, unless it makes cgroups without systemd"
+        )
+        mend = (
+            f"run 'vcuda configure {engine.name} --hooks --undo' and "
+            f"'vcuda configure {engine.name}'"
+        )
+        found.append(Finding(HOOK_RULES, WARNING, what, engine.hooks[0], mend))
+    return found or [Finding(HOOK_RULES, OK, "no hook's device rules that systemd replaces")]
+
+
+def _ours(engine: Engine) -> list[Handler]:
+    return [
+        handler
+        for handler in engine.handlers.values()
+        if os.path.basename(handler.path) == names.PROGRAM
+    ]
+
+
+def _containerd_handlers(engines: Sequence[Engine]) -> list[tuple[Engine, Handler]]:
+    return [
+        (engine, handler)
+        for engine in engines
+        if engine.name == CONTAINERD
+        for handler in _ours(engine)
+    ]
+
+
+def _lists(patterns: Sequence[str], key: str) -> bool:
+    """Source: Go's path.Match, by which containerd compares: no `*` crosses a slash."""
+    parts = key.split("/")
+    return any(
+        len(pattern.split("/")) == len(parts)
+        and all(map(fnmatch.fnmatchcase, parts, pattern.split("/")))
+        for pattern in patterns
+    )
+
+
+def _then(engine: Engine) -> str:
+    restart = _RESTART[engine.name]
+    return f"edit the file, then {restart}" if restart else "edit the file"

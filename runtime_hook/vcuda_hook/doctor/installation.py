@@ -1,0 +1,150 @@
+"""What was installed: the programs, the shim, and the low-level runtime that does the work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from vcuda_oci import grant, names
+
+from ..live import low_level, shim_mark
+from . import driver
+from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vcuda_oci.config import Config
+
+PROGRAMS, SHIM, RUNTIME, RUNC = "programs", "shim", "low-level-runtime", "runc-version"
+CHECKS = (PROGRAMS, SHIM, RUNTIME, RUNC)
+LAUNCHER = os.path.join(os.path.dirname(grant.HOOK), names.PROGRAM)
+_REINSTALL = "install vcuda again, whole"
+# Source: opencontainers/runc, release notes of 1.1.3 and 1.1.7.
+_LOSES_DEVICES = ((1, 1, 3), (1, 1, 6))
+
+
+class Installation:
+    """missing: of the programs `expected`, those that are not there or not executable.
+
+    shim: what its file says of itself, "" for none of ours; None where it cannot be read.
+    """
+
+    def __init__(self, expected: Sequence[str], shim_path: str) -> None:
+        self.missing = [path for path in expected if not _is_program(path)]
+        self.shim_path = shim_path
+        try:
+            self.shim: str | None = shim_mark.read(shim_path)
+        except OSError:
+            self.shim = None
+
+
+class LowLevel:
+    """name: as set. path: None where it is not found. says: its first line of --version, "" for
+    nothing.
+
+    unlinked: device nodes whose number has no link in /dev/char.
+    """
+
+    def __init__(self, name: str, path: str | None, says: str, unlinked: Sequence[str]) -> None:
+        self.name, self.path, self.says, self.unlinked = name, path, says, unlinked
+
+
+def examine(settings: Config) -> list[Finding]:
+    installation = Installation((LAUNCHER, grant.HOOK, grant.PROCFS_HOOK), grant.SHIM)
+    runtime = look(settings)
+    return [
+        programs(installation),
+        shim(installation),
+        low_level_runtime(runtime),
+        runc_version(runtime),
+    ]
+
+
+def look(settings: Config, dev: str = "/dev") -> LowLevel:
+    name = settings.runtime
+    path = low_level.find(name)
+    numbers = driver.look(settings.driver_root.rstrip("/")).numbers
+    unlinked = [
+        "/dev/" + node
+        for node, number in numbers.items()
+        if number and not os.path.lexists(f"{dev}/char/{number[0]}:{number[1]}")
+    ]
+    return LowLevel(name, path, _version(path) if path else "", unlinked)
+
+
+def programs(installation: Installation) -> Finding:
+    if installation.missing:
+        where = ", ".join(installation.missing)
+        return Finding(PROGRAMS, ERROR, "not there, or not executable", where, _REINSTALL)
+    return Finding(PROGRAMS, OK, "all are there", os.path.dirname(LAUNCHER))
+
+
+def shim(installation: Installation) -> Finding:
+    expected, path = shim_mark.expected(), installation.shim_path
+    if installation.shim is None:
+        return Finding(
+            SHIM, ERROR, "cannot be read, so no container gets a share", path, _REINSTALL
+        )
+    if not installation.shim:
+        return Finding(SHIM, ERROR, "is no shim of vcuda", path, _REINSTALL)
+    if installation.shim != expected:
+        what = f"is {installation.shim}, and this command goes with {expected}"
+        return Finding(SHIM, ERROR, what, path, _REINSTALL)
+    return Finding(SHIM, OK, installation.shim, path)
+
+
+def low_level_runtime(runtime: LowLevel) -> Finding:
+    if runtime.path is None:
+        mend = "install runc or crun, or set runtime in config.toml"
+        return Finding(RUNTIME, ERROR, "no such runtime in PATH", runtime.name, mend)
+    if os.path.basename(os.path.realpath(runtime.path)) == names.PROGRAM:
+        what = "is vcuda's own wrapper: it would call itself"
+        return Finding(RUNTIME, ERROR, what, runtime.path, "set runtime in config.toml to runc")
+    if not runtime.says:
+        what = "says nothing to --version"
+        return Finding(RUNTIME, WARNING, what, runtime.path, "reinstall it, and see that it runs")
+    return Finding(RUNTIME, OK, runtime.says, runtime.path)
+
+
+def runc_version(runtime: LowLevel) -> Finding:
+    if runtime.path is None or not runtime.says:
+        return Finding(RUNC, UNKNOWN, "not looked at: no runtime tells", mend="mend that first")
+    name, _, version = runtime.says.partition(" version ")
+    if name != "runc":
+        return Finding(RUNC, OK, "the low-level runtime is not runc")
+    least, most = _LOSES_DEVICES
+    if not least <= _numbers(version) <= most:
+        return Finding(RUNC, OK, version)
+    what = f"runc {version} takes devices away from containers at 'systemctl daemon-reload'"
+    mend = "upgrade runc to 1.1.7 or later"
+    if runtime.unlinked:
+        nodes = ", ".join(runtime.unlinked)
+        what += f", as /dev/char has no link for {nodes}"
+        return Finding(RUNC, WARNING, what, runtime.path, mend)
+    return Finding(RUNC, INFO, what + "; /dev/char has links for the GPU's", runtime.path, mend)
+
+
+def _version(path: str) -> str:
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    except OSError:
+        return ""  # no program after all
+    return done.stdout.decode(errors="replace").partition("\n")[0]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """ "1.1.5+ds1" and "1.1.5-rc.1" are 1.1.5."""
+    plain = version.replace("+", "-").partition("-")[0]
+    return tuple(int(part) for part in plain.split(".") if part.isdigit())
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -1,0 +1,110 @@
+"""``vcuda doctor``: looks for what keeps GPUs from being shared, and says how to mend it.
+
+It changes nothing. Each group of checks runs in a process of its own: what hangs is given up.
+"""
+
+from __future__ import annotations
+
+import os
+
+from vcuda_oci import config
+from vcuda_oci.errors import VcudaError
+
+from ..live import in_time, table
+from . import (
+    cdi_specs,
+    cgroups,
+    containers,
+    denials,
+    driver,
+    engines,
+    finding,
+    installation,
+    nvml_answers,
+    state,
+)
+from .finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+    from vcuda_oci.config import Config
+
+SETTINGS = "settings"
+SECONDS = 10.0
+# Each has CHECKS, their names, and examine(settings); unanswered(reason) where silence tells
+# something.
+GROUPS: tuple[Any, ...] = (
+    driver,
+    nvml_answers,
+    installation,
+    state,
+    engines,
+    cdi_specs,
+    cgroups,
+    denials,
+    containers,
+)
+CHECKS = (SETTINGS, *(name for group in GROUPS for name in group.CHECKS))
+_WIDTH = max(map(len, CHECKS))
+_COLOURS = {OK: "green", INFO: "bold", UNKNOWN: "yellow", WARNING: "yellow", ERROR: "red"}
+
+
+def doctor(arguments: argparse.Namespace, config_path: str) -> int:
+    """0: nothing to mend. 1: warnings, or a check could not look. 2: errors."""
+    findings = examine(config_path, SECONDS)
+    if arguments.json:
+        table.print_json([found.__dict__ for found in findings])
+    else:
+        for found in findings:
+            severity = table.coloured(found.severity.ljust(7), _COLOURS[found.severity])
+            print(f"{severity}  {found.name.ljust(_WIDTH)}  {found}")
+        print(summary(findings))
+    return finding.exit_code(findings)
+
+
+def examine(config_path: str, seconds: float) -> list[Finding]:
+    """At least one finding of each check, in the order of CHECKS."""
+    settings, first = _settings(config_path)
+    questions = [lambda group=group: _answer(group, settings) for group in GROUPS]
+    found = [first]
+    for group, answer in zip(GROUPS, in_time.ask(questions, seconds)):
+        if not isinstance(answer, in_time.Unanswered):
+            found += [Finding(**fields) for fields in answer]
+        elif hasattr(group, "unanswered"):
+            found += group.unanswered(answer.reason)
+        else:
+            found += [
+                Finding(name, UNKNOWN, f"not looked at: {answer.reason}") for name in group.CHECKS
+            ]
+    return found
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """ "2 errors, 1 warning, 18 ok"."""
+    counts = []
+    for severity in reversed(SEVERITIES):
+        count = sum(found.severity == severity for found in findings)
+        plural = "s" if count > 1 and severity in (ERROR, WARNING) else ""
+        counts += [f"{count} {severity}{plural}"] if count else []
+    return ", ".join(counts)
+
+
+def _answer(group: Any, settings: Config) -> list[dict[str, str]]:
+    return [found.__dict__ for found in group.examine(settings)]
+
+
+def _settings(path: str) -> tuple[Config, Finding]:
+    """The settings; the defaults where the file is wrong."""
+    try:
+        settings = config.load_named(path)
+    except VcudaError as error:
+        broken = finding.of_error(SETTINGS, error)
+    else:
+        what = "make sense" if os.path.exists(path) else "not there, so the defaults count"
+        return settings, Finding(SETTINGS, OK, what, path)
+    broken.what += ": no container gets a share, and what follows is of the defaults"
+    return config.parse("", path), broken

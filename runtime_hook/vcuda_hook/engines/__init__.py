@@ -1,0 +1,1 @@
+"""`vcuda configure`: engines' configuration files, read, edited and put back."""

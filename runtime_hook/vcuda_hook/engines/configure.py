@@ -1,0 +1,251 @@
+"""``vcuda configure``: tell an engine of vcuda, in its own file, and take it back."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+
+from vcuda_oci import grant, names, own_lock
+from vcuda_oci.errors import VcudaError
+
+from ..live import table
+from . import containerd, crio, docker, engine_file, hooks_d, podman, undo_record
+from .text_edit import Done, added, digest, parse, removed
+from .undo_record import Record
+from .wanted import EVERY, Options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from vcuda_oci.config import Config
+
+_LOCK_SECONDS = 30.0
+_ENGINES: dict[str, Any] = {
+    "docker": docker,
+    "containerd": containerd,
+    "crio": crio,
+    "podman": podman,
+}
+
+
+class Outcome:
+    """before, after: the file's text, None where there is none. left: what undo left, with why."""
+
+    def __init__(self, path: str, before: str | None, after: str | None) -> None:
+        self.path, self.before, self.after = path, before, after
+        self.notes: list[str] = []
+        self.left: list[str] = []
+        self.then_run = ""
+
+    @property
+    def diff(self) -> str:
+        old, new = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
+        made = difflib.unified_diff(old, new, self.path, self.path + " (new)")
+        return "".join(line if line.endswith("\n") else line + "\n" for line in made)
+
+
+def configure(arguments: argparse.Namespace, settings: Config) -> int:
+    """0: done, or nothing to do. 1: --undo left something, told on stderr."""
+    _refuse_what_does_not_fit(arguments)
+    if arguments.engine == EVERY:
+        return _undo_all(arguments, settings)
+    engine = hooks_d if arguments.hooks else _ENGINES[arguments.engine]
+    path = engine_file.real(arguments.engine_config or engine.FILE)
+    name = hooks_d.NAME if arguments.hooks else arguments.engine
+    record = undo_record.path_of(settings.path, name, path)
+    if arguments.undo:
+        outcome = _undo(engine, path, record, arguments.dry_run)
+    else:
+        beside = grant.HOOK if arguments.hooks else f"{os.path.dirname(grant.HOOK)}/{names.PROGRAM}"
+        program = _program(arguments.runtime_path or beside)
+        options = Options(path, program, settings.path, arguments.default, arguments.always)
+        outcome = _do(engine, options, record, arguments.dry_run)
+    if arguments.json:
+        table.print_json(_as_json(arguments.engine, outcome, arguments.dry_run))
+    else:
+        _tell(outcome, arguments.dry_run)
+    return _complain(outcome)
+
+
+def _undo_all(arguments: argparse.Namespace, settings: Config) -> int:
+    """Every edit that there is a record of; one that cannot be taken back stops no other."""
+    failed, told = False, []
+    for name, record in undo_record.all_of(settings.path):
+        try:
+            path = undo_record.edited(record)
+            outcome = _undo(_named(name, record), path, record, arguments.dry_run)
+        except VcudaError as error:
+            sys.stderr.write(f"vcuda: {error}\n")
+            failed = True
+            continue
+        told.append(_as_json(name, outcome, arguments.dry_run))
+        if not arguments.json:
+            _tell(outcome, arguments.dry_run)
+        failed = bool(_complain(outcome)) or failed
+    if arguments.json:
+        table.print_json(told)
+    elif not told and not failed:
+        print("nothing to undo: vcuda has edited no engine's file")
+    return 1 if failed else 0
+
+
+def _named(name: str, record: str) -> Any:
+    """Raises VcudaError: no door of ours has this name."""
+    if name == hooks_d.NAME:
+        return hooks_d
+    if name not in _ENGINES:
+        raise VcudaError(f"{name} is no engine", record, "remove that file")
+    return _ENGINES[name]
+
+
+def _as_json(engine: str, outcome: Outcome, dry_run: bool) -> dict[str, Any]:
+    changed = outcome.before != outcome.after
+    return {
+        "engine": engine,
+        "path": outcome.path,
+        "changed": changed and not dry_run,
+        "diff": outcome.diff,
+        "notes": outcome.notes,
+        "left": outcome.left,
+        "then_run": outcome.then_run if changed else "",
+    }
+
+
+def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outcome:
+    path = options.path
+    with _Lock(record_path, dry_run):
+        current = engine_file.read(path)
+        record = undo_record.load(record_path)
+        base, left = removed(current, record.done, path) if record else (current, [])
+        if left:
+            where = f"{path}: {left[0].where}"
+            raise VcudaError(
+                left[0].what, where, "run it with --undo, mend the file, run this again"
+            )
+        text = base or ""
+        if not text.strip() or (engine.FORM == "toml" and not parse("toml", text, path)):
+            text = engine.NEW + text.lstrip()  # comments may be all that it has
+        wanted = engine.wish(parse(engine.FORM, text, path), options)
+        after, fresh = added(engine.FORM, text, wanted.settings, path)
+        outcome = Outcome(path, current, after if fresh else current)
+        outcome.notes = wanted.notes if outcome.after != current else []
+        outcome.then_run = engine.AFTER_REMOVAL if record else engine.AFTER
+        if outcome.after != current and not dry_run:
+            folders = engine_file.missing_folders(path) or (record.folders if record else [])
+            done = Done(engine.FORM, base, [digest(current), digest(after)], fresh)
+            undo_record.save(record_path, path, Record(done, folders))
+            engine_file.replace(path, after, _staging(engine, path))
+            try:
+                engine.check(parse(engine.FORM, after, path), wanted, options)
+            except BaseException:
+                engine_file.replace(path, current, _staging(engine, path))
+                if record:
+                    undo_record.save(record_path, path, record)
+                else:
+                    engine_file.remove_folders(folders)
+                    undo_record.forget(record_path)
+                raise
+    return outcome
+
+
+def _undo(engine: Any, path: str, record_path: str, dry_run: bool) -> Outcome:
+    with _Lock(record_path, dry_run):
+        current = engine_file.read(path)
+        record = undo_record.load(record_path)
+        if record is None:
+            outcome = Outcome(path, current, current)
+            outcome.notes.append(f"nothing to undo: vcuda has not edited {path}")
+            return outcome
+        after, left = removed(current, record.done, path)
+        outcome = Outcome(path, current, after)
+        outcome.left, outcome.then_run = list(map(str, left)), engine.AFTER_REMOVAL
+        if not dry_run:
+            if after != current:
+                engine_file.replace(path, after, _staging(engine, path))
+            if after is None:
+                engine_file.remove_folders(record.folders)
+            undo_record.forget(record_path)
+    return outcome
+
+
+def _tell(outcome: Outcome, dry_run: bool) -> None:
+    sys.stdout.write(outcome.diff)
+    if outcome.before == outcome.after:
+        if not outcome.left:
+            print(outcome.notes[0] if outcome.notes else f"nothing to change in {outcome.path}")
+        return
+    if not dry_run:
+        print(f"{'removed' if outcome.after is None else 'wrote'} {outcome.path}")
+    for note in outcome.notes:
+        print(f"note: {note}")
+    if outcome.then_run and not dry_run:
+        print(f"then run: {outcome.then_run}")
+
+
+def _complain(outcome: Outcome) -> int:
+    """Of what was left; the exit code."""
+    for line in outcome.left:
+        sys.stderr.write(f"vcuda: {outcome.path}: {line}\n")
+    return 1 if outcome.left else 0
+
+
+def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
+    """Raises VcudaError: options of the other door, or of an engine that has none."""
+    if arguments.engine == EVERY:
+        for option in ("default", "hooks", "always", "engine_config", "runtime_path"):
+            if getattr(arguments, option) or not arguments.undo:
+                raise VcudaError("only takes back what was written", EVERY, "say --undo alone")
+        return
+    if not arguments.hooks:
+        if arguments.always:
+            raise VcudaError("is about a hook", "--always", "say --hooks too")
+        return
+    if arguments.engine not in hooks_d.ENGINES:
+        mend = f"leave it out; these have one: {', '.join(hooks_d.ENGINES)}"
+        raise VcudaError(f"{arguments.engine} reads no hooks.d", "--hooks", mend)
+    for option in ("default", "runtime_path"):
+        if getattr(arguments, option):
+            where = "--" + option.replace("_", "-")
+            raise VcudaError("is about a runtime", where, "leave it out, or --hooks")
+
+
+def _program(path: str) -> str:
+    """`path` in full. Raises VcudaError: it is not there."""
+    found = os.path.abspath(path)
+    if not os.access(found, os.X_OK) or os.path.isdir(found):
+        raise VcudaError("is no program", found, "install vcuda, or name it by --runtime-path")
+    return found
+
+
+def _staging(engine: Any, path: str) -> str:
+    # CRI-O takes every file of its folder, whatever its name, for configuration.
+    folder = os.path.dirname(path)
+    return os.path.dirname(folder) if engine is crio else folder
+
+
+class _Lock:
+    """One at a time for all records: read, decide and write belong together."""
+
+    def __init__(self, record_path: str, dry_run: bool) -> None:
+        self._folder = "" if dry_run else os.path.dirname(os.path.dirname(record_path))
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        if not self._folder:
+            return
+        try:
+            os.makedirs(self._folder, 0o755, exist_ok=True)
+            self._fd = own_lock.acquire(f"{self._folder}/configure.lock", _LOCK_SECONDS)
+        except BlockingIOError as error:
+            what = f"another process has held the lock for {_LOCK_SECONDS:.0f} s"
+            raise VcudaError(what, f"{self._folder}/configure.lock", "end that one") from error
+        except OSError as error:
+            what = f"cannot be opened: {error.strerror}"
+            raise VcudaError(what, self._folder, "run it as root") from error
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)

@@ -1,0 +1,205 @@
+"""containerd's config.toml: a runtime handler of the CRI plugin, for Kubernetes and crictl.
+
+The handler is made like the default one of the merged configuration, imported files included: so
+its containers land in the same cgroups. Where the files name no handler, the default one is written
+too: containerd 1.x drops its built-in runc as soon as one is named. Seen with 1.6.20 and 2.3.4.
+Source: containerd docs/cri/config.md.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+
+from vcuda_oci import names
+from vcuda_oci.errors import VcudaError
+
+from . import containerd_files
+from .containerd_files import PLUGINS, View
+from .text_edit import MISSING, at
+from .texts.toml_values import written_key
+from .wanted import NAME, Wish
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .text_edit import Path
+    from .wanted import Options
+
+FILE = containerd_files.FILE
+FORM = "toml"
+NEW = "version = 2\n"
+AFTER = AFTER_REMOVAL = "systemctl restart containerd"
+
+_RUNC = "io.containerd.runc.v2"
+_ANNOTATIONS = names.ANNOTATION_PREFIX + "*"
+# Of the handler that ours is made like. What names another program or lets annotations in is not
+# carried over.
+_NOT_CARRIED = ("container_annotations", "pod_annotations", "runtime_path", "runtime_engine")
+_NOT_CARRIED_OPTIONS = ("BinaryName",)
+_DEFAULTS = {"sandboxer": "podsandbox"}  # as the merged configuration of containerd 2 has it
+
+
+def wish(tree: dict[str, Any], options: Options) -> Wish:
+    """Raises VcudaError: the handler would not count, or a pod's author could ask through it."""
+    written = containerd_files.view(options.path, tree)
+    return wish_in(tree, written, containerd_files.dumped(options.path) or written, options)
+
+
+def wish_in(tree: dict[str, Any], written: View, merged: View, options: Options) -> Wish:
+    """written: what the files say. merged: what counts, containerd's defaults included."""
+    path = options.path
+    plugin = containerd_files.plugin_of(tree)
+    if merged.cri_is_disabled or written.cri_is_disabled:
+        raise VcudaError("disables the CRI plugin", path, "take it out of disabled_plugins")
+    containerd: Path = ("plugins", plugin, "containerd")
+    handlers = _handlers(merged)
+    _refuse_pod_annotations(handlers, options)
+    default = at(merged.cri, ("containerd", "default_runtime_name"))
+    default = default if isinstance(default, str) and default else "runc"
+    model = _model(handlers, default)
+    wanted = Wish([])
+    if not _handlers(written):
+        wanted.settings.append(((*containerd, "runtimes", default), {"runtime_type": _RUNC}))
+    wanted.settings.append(((*containerd, "runtimes", NAME), _handler(model, options.program)))
+    if options.default:
+        wanted.settings.append(((*containerd, "default_runtime_name"), NAME))
+    binary = at(model, ("options", "BinaryName"))
+    if isinstance(binary, str) and binary not in ("", "runc", options.program):
+        wanted.notes.append(f"the low-level runtime is config.toml's 'runtime', not {binary}")
+    return wanted
+
+
+def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+    """Whether what was written counts, now that it stands in the file.
+
+    Raises VcudaError: containerd does not see it, or an imported file says something else.
+    """
+    merged = containerd_files.dumped(options.path)
+    if merged is None:
+        if containerd_files.plugin_of(tree) != PLUGINS[3]:
+            _refuse_replaced_section(tree, options)
+        merged = containerd_files.view(options.path, tree)
+    for path, value in wanted.settings:
+        key = path[2:]  # below the CRI plugin, whose name differs from file to file
+        if not _says(merged.at(key), value):
+            raise _hidden(tree, key, value, options)
+
+
+def _hidden(tree: dict[str, Any], key: Path, value: Any, options: Options) -> VcudaError:
+    """The error that names the file which takes away our setting."""
+    where = os.path.realpath(options.path)
+    files = containerd_files.files(options.path, tree)
+    later = files[[path for path, _ in files].index(where) + 1 :]
+    for path, other in later:
+        for plugin in PLUGINS.values():
+            theirs = at(containerd_files.section(other, plugin), key)
+            if theirs is not MISSING and not _says(theirs, value):
+                what = (
+                    f"{path} sets {written_key(key)} to another value, and counts after this file"
+                )
+                return VcudaError(what, where, f"run this with --config {_after(path)}")
+    if containerd_files.plugin_of(tree) != PLUGINS[3]:
+        try:
+            _refuse_replaced_section(tree, options)
+        except VcudaError as error:
+            return error
+    what = f"containerd does not take {written_key(key)} from this file"
+    return VcudaError(what, where, "see 'containerd config dump', and name its file by --config")
+
+
+def _refuse_replaced_section(tree: dict[str, Any], options: Options) -> None:
+    """Raises VcudaError: an imported file has a section for the CRI, as containerd 1 reads it."""
+    plugin, where = containerd_files.plugin_of(tree), os.path.realpath(options.path)
+    files = containerd_files.files(options.path, tree)
+    for path, other in files[[path for path, _ in files].index(where) + 1 :]:
+        if containerd_files.section(other, plugin):
+            what = f"imports {path}, whose section for {plugin} replaces this file's"
+            raise VcudaError(what, options.path, f"run this with --config {path}")
+
+
+def _after(path: str) -> str:
+    """A file of our own in the same folder that counts after `path`."""
+    folder, name = os.path.split(path)
+    return f"{folder}/{'99-vcuda.toml' if name < '99-vcuda.toml' else 'zz-vcuda.toml'}"
+
+
+def _says(known: Any, value: Any) -> bool:
+    """Whether `known` is `value`, or a table that has all of it."""
+    if isinstance(value, dict):
+        return isinstance(known, dict) and all(
+            _says(known.get(name, MISSING), item) for name, item in value.items()
+        )
+    return bool(known == value)
+
+
+def _handlers(view: View) -> dict[str, Any]:
+    found = view.at(("containerd", "runtimes"))
+    return found if isinstance(found, dict) else {}
+
+
+def _model(handlers: dict[str, Any], default: str) -> dict[str, Any]:
+    """The handler that ours is made like: the default one, or runc where that is none of runc's."""
+    for name in (default, "runc"):
+        model = handlers.get(name)
+        if name == NAME or not isinstance(model, dict):
+            continue
+        binary = os.path.basename(str(at(model, ("options", "BinaryName"))))
+        if (model.get("runtime_type") or _RUNC) == _RUNC and not binary.startswith("nvidia-"):
+            return model
+    return {}
+
+
+def _handler(model: dict[str, Any], runtime: str) -> dict[str, Any]:
+    """Ours, with what the model sets to other than nothing."""
+    carried = {
+        key: value
+        for key, value in model.items()
+        if value and key not in _NOT_CARRIED and value != _DEFAULTS.get(key) and _is_plain(value)
+    }
+    options = model.get("options", {})
+    return {
+        **carried,
+        "runtime_type": _RUNC,
+        "container_annotations": [_ANNOTATIONS],
+        "options": {
+            **{
+                key: value
+                for key, value in (options if isinstance(options, dict) else {}).items()
+                if value and key not in _NOT_CARRIED_OPTIONS and _is_plain(value)
+            },
+            "BinaryName": runtime,
+        },
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, (str, int)) for item in value)
+    return isinstance(value, (str, int))
+
+
+def _refuse_pod_annotations(handlers: dict[str, Any], options: Options) -> None:
+    """A pod's author writes those: he could ask past the device plugin."""
+    for name, handler in handlers.items():
+        binary = at(handler, ("options", "BinaryName"))
+        patterns = at(handler, ("pod_annotations",))
+        leads_to_us = name == NAME or binary == options.program
+        leads_to_us |= isinstance(binary, str) and os.path.basename(binary) == names.PROGRAM
+        if not leads_to_us or not isinstance(patterns, list):
+            continue
+        for pattern in patterns:
+            if _lets_ours_through(str(pattern)):
+                raise VcudaError(
+                    f"pod_annotations of {written_key((name,))} has '{pattern}': a pod's author "
+                    "could ask for any share",
+                    options.path,
+                    "take it out",
+                )
+
+
+def _lets_ours_through(pattern: str) -> bool:
+    """Source: Go's path.Match, by which containerd compares: no `*` crosses a slash."""
+    domain, slash, _ = pattern.partition("/")
+    return bool(slash) and fnmatch.fnmatchcase(names.ANNOTATION_PREFIX[:-1], domain)

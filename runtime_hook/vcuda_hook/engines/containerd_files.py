@@ -1,0 +1,152 @@
+"""containerd's configuration: config.toml together with the files that it imports.
+
+containerd 2 merges imported files key by key, each after the file that imports it. containerd 1
+replaces a plugin's whole section by that of an imported file. `containerd config dump` prints the
+result. Source: containerd cmd/containerd/server/config, LoadConfig; seen with 1.6.20 and 2.3.4.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import subprocess
+
+from . import engine_file
+from .text_edit import at, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .text_edit import Path
+
+FILE = "/etc/containerd/config.toml"
+# The CRI plugin's name by the file's version; from 3 on it stays.
+PLUGINS = {1: "cri", 2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
+# The CRI does not start without any one of these.
+_NEEDED = {*PLUGINS.values(), "io.containerd.cri.v1.images"}
+_DUMP_SECONDS = 60
+
+
+class View:
+    """cri: the CRI plugin's section, merged."""
+
+    def __init__(self, cri: dict[str, Any], disabled_plugins: list[Any]) -> None:
+        self.cri = cri
+        self.cri_is_disabled = bool(_NEEDED.intersection(map(str, disabled_plugins)))
+
+    def at(self, path: Path) -> Any:
+        return at(self.cri, path)
+
+
+def view(path: str, tree: dict[str, Any]) -> View:
+    """The configuration with `tree` as the content of `path`, a main file or an imported one.
+
+    As containerd 2 merges it, without the defaults.
+    """
+    return _merged([each for _, each in files(path, tree)])
+
+
+def _merged(trees: list[dict[str, Any]]) -> View:
+    cri: dict[str, Any] = {}
+    disabled: list[Any] = []
+    for tree in trees:
+        for plugin in PLUGINS.values():
+            _merge(cri, section(tree, plugin))
+        said = tree.get("disabled_plugins")
+        disabled += said if isinstance(said, list) else []
+    return View(cri, disabled)
+
+
+def dumped(path: str) -> View | None:
+    """The configuration as containerd sees it, `path` being a main file or an imported one.
+
+    None: containerd is not in PATH, is of a version that does not know such files, or cannot read
+    them.
+    """
+    main = main_file(path)
+    try:
+        done = subprocess.run(
+            ["containerd", "--config", main, "config", "dump"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",  # as its service: containerd 1 looks for relative patterns from there
+            timeout=_DUMP_SECONDS,
+            check=True,
+        )
+        tree = parse("toml", done.stdout.decode(), f"containerd --config {main} config dump")
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    newer = plugin_of(_read(main)) == PLUGINS[3]
+    if newer and section(tree, PLUGINS[2]).get("containerd"):
+        return None  # containerd 1 ignores the plugin of a newer file
+    return _merged([tree])
+
+
+def files(path: str, tree: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Each file that counts, with its content, in the order in which containerd merges them.
+
+    tree: the content of `path`, which need not exist yet.
+    """
+    path = os.path.realpath(path)
+    found: dict[str, dict[str, Any]] = {}
+    pending = [os.path.realpath(main_file(path))]
+    while pending:
+        each = pending.pop(0)
+        if each not in found:
+            found[each] = tree if each == path else _read(each)
+            for pattern in patterns(found[each], each):
+                matches = {*map(os.path.realpath, glob.glob(pattern))}
+                matches.update([path] if fnmatch.fnmatchcase(path, pattern) else [])
+                pending += sorted(matches)
+    return list(found.items())
+
+
+def main_file(path: str) -> str:
+    """The main file that imports `path`; `path` itself where none does."""
+    for candidate in (f"{os.path.dirname(os.path.dirname(path))}/config.toml", FILE):
+        if os.path.isfile(candidate) and candidate != path:
+            imported = patterns(_read(candidate), candidate)
+            if any(fnmatch.fnmatchcase(path, pattern) for pattern in imported):
+                return candidate
+    return path
+
+
+def patterns(tree: dict[str, Any], path: str) -> list[str]:
+    """What `tree`, the content of `path`, imports, as full paths."""
+    said = tree.get("imports")
+    folder = os.path.dirname(path)
+    return [os.path.join(folder, str(each)) for each in said] if isinstance(said, list) else []
+
+
+def plugin_of(tree: dict[str, Any]) -> str:
+    """The CRI plugin's name in this file. An imported file may have no version."""
+    present = at(tree, ("plugins",))
+    version = tree.get("version", 0)
+    if "version" not in tree and isinstance(present, dict):
+        for plugin in reversed(PLUGINS.values()):
+            if plugin in present:
+                return plugin
+    number = version if isinstance(version, int) else 1
+    return PLUGINS[min(max(number, 1), 3)]
+
+
+def section(tree: dict[str, Any], plugin: str) -> dict[str, Any]:
+    found = at(tree, ("plugins", plugin))
+    return found if isinstance(found, dict) else {}
+
+
+def _read(path: str) -> dict[str, Any]:
+    return parse("toml", engine_file.read(path) or "", path)
+
+
+def _merge(into: dict[str, Any], other: dict[str, Any]) -> None:
+    for key, value in other.items():
+        known = into.get(key)
+        if isinstance(value, dict):
+            into[key] = dict(known) if isinstance(known, dict) else {}
+            _merge(into[key], value)
+        else:
+            into[key] = value

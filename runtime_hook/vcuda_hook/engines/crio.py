@@ -1,0 +1,124 @@
+"""CRI-O: a drop-in of its own in /etc/crio/crio.conf.d, with a runtime handler.
+
+The handler is made like CRI-O's default one: CRI-O ends at its start where the monitor (conmon) of
+any handler is not found. Source: crio.conf(5), "CRIO.RUNTIME.RUNTIMES TABLE"; crio.conf.d(5);
+CRI-O pkg/config, TranslateMonitorFields and ValidateRuntimes; seen with 1.36.3.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from vcuda_oci import config
+from vcuda_oci.errors import VcudaError
+
+from ..live import low_level
+from . import crio_files
+from .text_edit import MISSING, at
+from .texts.toml_values import written_key
+from .wanted import NAME, Wish
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .wanted import Options
+
+FILE = "/etc/crio/crio.conf.d/99-vcuda.conf"
+FORM = "toml"
+NEW = ""
+AFTER = AFTER_REMOVAL = "systemctl restart crio"
+
+_RUNTIMES = ("crio", "runtime", "runtimes")
+_DEFAULT = ("crio", "runtime", "default_runtime")
+# Of the handler that ours is made like. What names another program is not carried over.
+_NOT_CARRIED = ("runtime_path", "runtime_config_path", "inherit_default_runtime")
+# CRI-O's own default since 1.31, and the one before.
+_DEFAULT_NAMES = ("crun", "runc")
+_OCI = (None, "", "oci")  # runtime_type of a handler that calls runc or crun
+# Where packages keep the monitor when it is not in PATH.
+_MONITORS = "/usr/libexec/crio:/usr/libexec/podman:/usr/lib/podman"
+
+
+def wish(tree: dict[str, Any], options: Options) -> Wish:
+    """Raises VcudaError: CRI-O, or the wrapper, would not find a program that it needs."""
+    seen = crio_files.read(options.path)
+    default, model = _model(seen)
+    handler: dict[str, Any] = {"runtime_path": options.program, "runtime_type": "oci"}
+    for key, value in model.items():
+        if value and key not in handler and key not in _NOT_CARRIED and crio_files.is_plain(value):
+            handler[key] = value
+    # CRI-O's old setting `conmon` counts for every handler.
+    monitor = at(seen, ("crio", "runtime", "conmon"))
+    monitor = handler.get("monitor_path") if monitor in (MISSING, "") else monitor
+    handler.update(_monitor(monitor, options))
+    wanted = Wish([((*_RUNTIMES, NAME), handler)])
+    if options.default:
+        wanted.settings.append((_DEFAULT, NAME))
+    ours = _low_level_runtime(model.get("runtime_path") or low_level.find(default), options)
+    theirs = model.get("runtime_path")
+    if theirs and os.path.realpath(theirs) != os.path.realpath(ours):
+        wanted.notes.append(f"the low-level runtime is config.toml's 'runtime', not {theirs}")
+    return wanted
+
+
+def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+    """Whether what was written counts. Raises VcudaError: CRI-O refuses it or does not see it."""
+    answer = crio_files.asked(options.path, "config")
+    if answer is not None and answer.returncode != 0:
+        lines = answer.stderr.decode(errors="replace").strip().split("\n")
+        what = f"CRI-O does not take it: {lines[-1]}"
+        raise VcudaError(what, options.path, "correct what it names, and run this again")
+    files = crio_files.files(options.path)
+    later = files[[path for path, _ in files].index(options.path) + 1 :]
+    for path, other in later:
+        for key, value in wanted.settings:
+            if at(other, key) not in (MISSING, value):
+                what = (
+                    f"{path} sets {written_key(key)} to another value, and counts after this file"
+                )
+                after = f"{os.path.dirname(options.path)}/zz-vcuda.conf"
+                raise VcudaError(what, options.path, f"run this with --config {after}")
+
+
+def _model(seen: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """CRI-O's default handler and its name, or the next that runs containers as runc does."""
+    handlers = at(seen, _RUNTIMES)
+    handlers = handlers if isinstance(handlers, dict) else {}
+    default = at(seen, _DEFAULT)
+    names = [default, *_DEFAULT_NAMES] if isinstance(default, str) and default else _DEFAULT_NAMES
+    for name in names:
+        model = handlers.get(name)
+        if name != NAME and isinstance(model, dict) and model.get("runtime_type") in _OCI:
+            return name, model
+    return next(name for name in names if name != NAME), {}
+
+
+def _monitor(path: Any, options: Options) -> dict[str, str]:
+    """The field that names the monitor, where CRI-O does not find it by itself.
+
+    path: as CRI-O's files name it. Raises VcudaError: it is not on this host.
+    """
+    if isinstance(path, str) and path:
+        if not os.access(path, os.X_OK):
+            what = f"CRI-O's monitor {path} is no program"
+            raise VcudaError(what, options.path, "correct monitor_path in CRI-O's configuration")
+        return {}
+    if shutil.which("conmon"):
+        return {}
+    found = shutil.which("conmon", path=_MONITORS)
+    if not found:
+        what = "CRI-O's monitor, conmon, is not in PATH, and no handler names it by monitor_path"
+        raise VcudaError(what, options.path, "set monitor_path of CRI-O's default handler")
+    return {"monitor_path": found}
+
+
+def _low_level_runtime(theirs: str | None, options: Options) -> str:
+    """The runtime that the wrapper will run. Raises VcudaError: the wrapper does not find it."""
+    name = config.load(options.settings).runtime
+    found = low_level.find(name)
+    if not found:
+        mend = f'set runtime = "{theirs}" in {options.settings}' if theirs else "install runc"
+        raise VcudaError("no such runtime in PATH", name, mend)
+    return found

@@ -1,0 +1,107 @@
+"""CRI-O's configuration: crio.conf, the files of crio.conf.d, and what a running CRI-O says.
+
+Every file of the folder counts, in the order of their names; a handler in a later file replaces one
+of the same name whole. Source: CRI-O pkg/config, UpdateFromPath; crio.conf.d(5); seen with 1.36.3.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from . import engine_file
+from .text_edit import at, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .text_edit import Path
+
+_MAIN = "/etc/crio/crio.conf"
+_RUNTIMES = ("crio", "runtime", "runtimes")
+_SECONDS = 60
+
+
+def files(path: str) -> list[tuple[str, dict[str, Any]]]:
+    """crio.conf and each file beside `path`, a file of crio.conf.d, in the order that counts."""
+    found = [main_file(path)]
+    for folder, folders, names in os.walk(os.path.dirname(path)):
+        folders.sort()
+        found += (os.path.join(folder, name) for name in names)
+    first, *others = found
+    texts = [(each, engine_file.read(each)) for each in (first, *sorted(others))]
+    return [(each, parse("toml", text, each)) for each, text in texts if text is not None]
+
+
+def main_file(path: str) -> str:
+    return os.path.dirname(os.path.dirname(path)) + "/" + os.path.basename(_MAIN)
+
+
+def read(path: str) -> dict[str, Any]:
+    """The configuration with the files as they are now.
+
+    What a running CRI-O says fills in what no file does: it has looked up its programs.
+    """
+    merged: dict[str, Any] = {}
+    for _, tree in files(path):
+        _merge(merged, tree, ())
+    running = _running() if main_file(path) == _MAIN else {}
+    for name, handler in _handlers(merged).items():
+        known = _handlers(running).get(name)
+        if isinstance(handler, dict) and isinstance(known, dict):
+            _handlers(merged)[name] = {**known, **handler}
+    _merge(running, merged, ())
+    return running
+
+
+def asked(path: str, *words: str) -> subprocess.CompletedProcess[bytes] | None:
+    """What `crio` answers with the files at `path` as its configuration; None: it is not here."""
+    folder = ["--config-dir", os.path.dirname(path)]
+    main = main_file(path)
+    named = ["--config", main if os.path.exists(main) else ""]
+    return _crio(*named, *folder, *words)
+
+
+def is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, str) for item in value)
+    return isinstance(value, (str, int))
+
+
+def _running() -> dict[str, Any]:
+    """The configuration of the CRI-O that runs; empty: none does."""
+    answer = _crio("status", "config")
+    try:
+        if answer is None or answer.returncode != 0:
+            return {}
+        return parse("toml", answer.stdout.decode(), "crio status config")
+    except ValueError:
+        return {}
+
+
+def _crio(*words: str) -> subprocess.CompletedProcess[bytes] | None:
+    try:
+        return subprocess.run(
+            ["crio", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _handlers(tree: dict[str, Any]) -> dict[str, Any]:
+    found = at(tree, _RUNTIMES)
+    return found if isinstance(found, dict) else {}
+
+
+def _merge(into: dict[str, Any], other: dict[str, Any], here: Path) -> None:
+    for key, value in other.items():
+        if isinstance(value, dict) and here != _RUNTIMES:
+            into[key] = dict(into[key]) if isinstance(into.get(key), dict) else {}
+            _merge(into[key], value, (*here, key))
+        else:
+            into[key] = value

@@ -1,0 +1,188 @@
+"""What the engines' own configuration files say of low-level runtimes; only read here.
+
+Source: dockerd's daemon.json; containerd docs/cri/config.md; crio.conf(5), crio.conf.d(5);
+containers.conf(5).
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+
+from .texts.toml_document import Document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+DOCKER, CONTAINERD, CRIO, PODMAN = "docker", "containerd", "crio", "podman"
+_PROGRAMS = {DOCKER: "dockerd", CONTAINERD: "containerd", CRIO: "crio", PODMAN: "podman"}
+# Later ones count over earlier ones.
+_FILES = {
+    DOCKER: ("/etc/docker/daemon.json",),
+    CONTAINERD: ("/etc/containerd/config.toml",),
+    CRIO: ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/*"),
+    PODMAN: (
+        "/usr/share/containers/containers.conf",
+        "/etc/containers/containers.conf",
+        "/etc/containers/containers.conf.d/*.conf",
+    ),
+}
+# Of Podman and CRI-O. Source: oci-hooks(5).
+_HOOKS = ("/usr/share/containers/oci/hooks.d/*.json", "/etc/containers/oci/hooks.d/*.json")
+_HOOK = "vcuda-container-hook"
+_NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
+# The CRI plugin's name in containerd's files of version 3, 2 and 1.
+_CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
+
+
+class Handler:
+    """A low-level runtime as an engine names it. path: "" for the engine's own choice."""
+
+    def __init__(self, name: str, path: str, file: str) -> None:
+        self.name, self.path, self.file = name, path, file
+        # containerd's only
+        self.container_annotations: list[str] = []
+        self.pod_annotations: list[str] = []
+        self.systemd_cgroup = False
+
+
+class Engine:
+    """default: the handler of who names none, "" for the engine's own; default_file: where it says.
+
+    broken: (file, error) of each that cannot be read or is not what it should be. hooks: files in
+    hooks.d that call vcuda's hook.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.files: list[str] = []
+        self.handlers: dict[str, Handler] = {}
+        self.default, self.default_file = "", ""
+        self.broken: list[tuple[str, Exception]] = []
+        self.hooks: list[str] = []
+
+
+def read(etc: str = "") -> list[Engine]:
+    """The engines of this host: those whose program or file is there. etc: before each file."""
+    engines = []
+    for name, patterns in _FILES.items():
+        engine = Engine(name)
+        for pattern in patterns:
+            for path in sorted(glob.glob(etc + pattern)):
+                _read_file(engine, path)
+        if name in (CRIO, PODMAN):
+            engine.hooks = _hooks((_HOOK,), etc)
+        if engine.files or shutil.which(_PROGRAMS[name]):
+            engines.append(engine)
+    return engines
+
+
+def nvidia_hooks(etc: str = "") -> list[str]:
+    """The files by which Podman and CRI-O run NVIDIA's own hook."""
+    return _hooks(_NVIDIA_HOOKS, etc)
+
+
+def _hooks(programs: Sequence[str], etc: str) -> list[str]:
+    """Files in hooks.d that name one of the programs; one that is unreadable names none."""
+    found = []
+    for path in sorted(path for pattern in _HOOKS for path in glob.glob(etc + pattern)):
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, ValueError):
+            continue
+        if any(program in text for program in programs):
+            found.append(path)
+    return found
+
+
+def _read_file(engine: Engine, path: str) -> None:
+    if path in engine.files or not os.path.isfile(path):
+        return
+    engine.files.append(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        tree = json.loads(text or "{}") if engine.name == DOCKER else Document(text).tree
+    except (OSError, ValueError, RecursionError) as error:
+        engine.broken.append((path, error))
+        return
+    _ADD[engine.name](engine, tree, path)
+
+
+def _add_docker(engine: Engine, tree: Any, path: str) -> None:
+    for name, runtime in _table(tree, "runtimes").items():
+        engine.handlers[name] = Handler(name, _text(runtime, "path"), path)
+    _set_default(engine, _text(tree, "default-runtime"), path)
+
+
+def _add_containerd(engine: Engine, tree: Any, path: str) -> None:
+    for plugin in _CRI_PLUGINS:
+        containerd = _table(tree, "plugins", plugin, "containerd")
+        for name, table in _table(containerd, "runtimes").items():
+            # An imported file adds to the handler, as containerd 2 merges them.
+            handler = engine.handlers.setdefault(name, Handler(name, "", path))
+            options = _table(table, "options")
+            if _text(options, "BinaryName"):
+                handler.path, handler.file = _text(options, "BinaryName"), path
+            if isinstance(options.get("SystemdCgroup"), bool):
+                handler.systemd_cgroup = options["SystemdCgroup"]
+            for key in ("container_annotations", "pod_annotations"):
+                if isinstance(table, dict) and key in table:
+                    setattr(handler, key, _texts(table, key))
+        _set_default(engine, _text(containerd, "default_runtime_name"), path)
+    imports = tree.get("imports")
+    for pattern in imports if isinstance(imports, list) else []:
+        for imported in sorted(glob.glob(os.path.join(os.path.dirname(path), str(pattern)))):
+            _read_file(engine, imported)
+
+
+def _add_crio(engine: Engine, tree: Any, path: str) -> None:
+    runtime = _table(tree, "crio", "runtime")
+    for name, table in _table(runtime, "runtimes").items():
+        engine.handlers[name] = Handler(name, _text(table, "runtime_path"), path)
+    _set_default(engine, _text(runtime, "default_runtime"), path)
+
+
+def _add_podman(engine: Engine, tree: Any, path: str) -> None:
+    runtimes = _table(tree, "engine", "runtimes")
+    for name in runtimes:
+        # The first that is there counts.
+        places = _texts(runtimes, name)
+        there = [place for place in places if os.path.exists(place)] or places
+        engine.handlers[name] = Handler(name, there[0] if there else "", path)
+    _set_default(engine, _text(_table(tree, "engine"), "runtime"), path)
+
+
+_ADD = {
+    DOCKER: _add_docker,
+    CONTAINERD: _add_containerd,
+    CRIO: _add_crio,
+    PODMAN: _add_podman,
+}
+
+
+def _set_default(engine: Engine, name: str, path: str) -> None:
+    if name:
+        engine.default, engine.default_file = name, path
+
+
+def _table(tree: Any, *names: str) -> dict[str, Any]:
+    """The table at this path; an empty one where there is something else."""
+    for name in names:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree if isinstance(tree, dict) else {}
+
+
+def _text(tree: Any, name: str) -> str:
+    value = tree.get(name) if isinstance(tree, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _texts(tree: Any, name: str) -> list[str]:
+    value = tree.get(name) if isinstance(tree, dict) else None
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

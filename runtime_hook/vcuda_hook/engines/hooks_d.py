@@ -1,0 +1,51 @@
+"""hooks.d: the hook for Podman and CRI-O, in place of a runtime of ours.
+
+One file, read by every engine that looks in the folder; so its record names no engine. Source:
+oci-hooks(5), "1.0.0 Hook Schema".
+"""
+
+from __future__ import annotations
+
+from vcuda_oci import edits, names
+
+from ..hooks.main import BY_STATUS
+from .wanted import Wish
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .wanted import Options
+
+ENGINES = ("crio", "podman")
+NAME = "hooks"
+# /etc/containers/oci/hooks.d is not read by default: seen with Podman 4.3.
+FILE = "/usr/share/containers/oci/hooks.d/vcuda.json"
+FORM = "json"
+NEW = "{}\n"
+AFTER = AFTER_REMOVAL = ""  # both see the folder change
+
+_ASKED = "^" + names.ANNOTATION_PREFIX.replace(".", "\\.")
+
+
+def wish(tree: dict[str, Any], options: Options) -> Wish:
+    called = edits.as_hook([options.program, "--config", options.settings, BY_STATUS])
+    when = {"always": True} if options.always else {"annotations": {_ASKED: ".*"}}
+    wanted = Wish(
+        [
+            (("version",), "1.0.0"),
+            (("hook",), called),
+            (("when",), when),
+            (("stages",), ["createRuntime", "poststop"]),
+        ]
+    )
+    wanted.notes.append("an engine that sets hooks_dir looks only there: say --config")
+    wanted.notes.append(
+        "with systemd on cgroup v2, 'systemctl daemon-reload' takes the GPU from every container "
+        "that the hook serves; the runtime ('vcuda configure' without --hooks) keeps it"
+    )
+    return wanted
+
+
+def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+    """One file of its own: nothing in other files can take it away."""

@@ -1,0 +1,144 @@
+"""What `vcuda configure` does to a text, and back: pure.
+
+A setting is (path, value). A form, "json" or "toml", is a module with parse, put, take and raw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from vcuda_oci.errors import VcudaError
+
+from .texts import json_text, toml_text
+from .texts.toml_values import TomlError, written_key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Path = tuple[str, ...]
+    Setting = tuple[Path, Any]
+
+MISSING = object()
+_FORMATS: dict[str, Any] = {"json": json_text, "toml": toml_text}
+
+
+class Done:
+    """What was done to one file, enough to take it back.
+
+    before: the text without our settings; None: there was no file. states: digests of the texts
+    that `before` stands for, byte for byte. settings: those that `before` had not.
+    """
+
+    def __init__(
+        self, form: str, before: str | None, states: list[str], settings: list[Setting]
+    ) -> None:
+        self.form, self.before, self.states, self.settings = form, before, states, settings
+
+
+def parse(form: str, text: str, where: str) -> dict[str, Any]:
+    """The tree. Raises VcudaError: it does not parse, with the line."""
+    try:
+        tree = _FORMATS[form].parse(text)
+    except TomlError as error:
+        where = f"{where}:{toml_text.line_of(text, error)}"
+        raise VcudaError(f"is not TOML: {error.what}", where, "mend that line first") from None
+    except ValueError as error:  # JSON's, or its nesting
+        where = f"{where}:{getattr(error, 'lineno', 1)}"
+        what = f"is not JSON: {getattr(error, 'msg', error)}"
+        raise VcudaError(what, where, "mend that line first") from None
+    except RecursionError:
+        raise VcudaError("is nested too deeply", where, "mend it first") from None
+    if not isinstance(tree, dict):
+        raise VcudaError("is not an object", where, "put it in { and }")
+    return tree
+
+
+def at(tree: Any, path: Path) -> Any:
+    """The value at `path`, or MISSING."""
+    for name in path:
+        if not isinstance(tree, dict) or name not in tree:
+            return MISSING
+        tree = tree[name]
+    return tree
+
+
+def added(form: str, text: str, settings: list[Setting], where: str) -> tuple[str, list[Setting]]:
+    """The text with all settings in it, and those that were not there before.
+
+    Raises VcudaError: another value than ours stands there, or the text can't be added to.
+    """
+    fresh = []
+    for path, value in settings:
+        tree = parse(form, text, where)
+        known = at(tree, path)
+        if known == value and type(known) is type(value):
+            continue
+        name = written_key(path)
+        if known is not MISSING and (isinstance(value, dict) or isinstance(known, (dict, list))):
+            raise VcudaError(
+                f"{name} is there, but not as it has to be", where, "remove it, and run this again"
+            )
+        for end in range(1, len(path)):
+            if at(tree, path[:end]) is not MISSING and not isinstance(at(tree, path[:end]), dict):
+                what = f"{written_key(path[:end])} is no table"
+                raise VcudaError(what, where, "make it one, or remove it")
+        text = _FORMATS[form].put(text, path, value)
+        if not _has_only(form, text, tree, path, value):
+            what = f"{written_key(path[:-1])} is written in a form that can't be added to"
+            raise VcudaError(what, where, f"write it as a table [{written_key(path[:-1])}]")
+        fresh.append((path, value))
+    return text, fresh
+
+
+def removed(current: str | None, done: Done, where: str) -> tuple[str | None, list[VcudaError]]:
+    """The text without what was done, None for no file, and what was left as it is, with why.
+
+    A text of `states` goes back byte for byte. Of any other, which somebody has edited since, each
+    setting goes that is still as it was set; what stood there before comes back.
+    """
+    if current is None or current == done.before or digest(current) in done.states:
+        return (None if current is None else done.before), []
+    text, left = current, list[VcudaError]()
+    form = _FORMATS[done.form]
+    for path, value in reversed(done.settings):
+        key, known = written_key(path), at(parse(done.form, text, where), path)
+        if known is MISSING:
+            continue
+        if known != value:
+            left.append(VcudaError("was changed since, and stays", key, "remove it by hand"))
+            continue
+        former = form.raw(done.before, path) if done.before else None
+        try:
+            text = form.take(text, path) if former is None else form.put(text, path, None, former)
+            text = _pruned(done, text, path)
+        except toml_text.NotPossible:
+            left.append(VcudaError("can't be cut out", key, "remove it by hand"))
+    return text, left
+
+
+def digest(text: str | None) -> str:
+    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _pruned(done: Done, text: str, path: Path) -> str:
+    """Without the empty parents that our setting brought."""
+    form = _FORMATS[done.form]
+    before = form.parse(done.before) if (done.before or "").strip() else {}
+    for end in range(len(path) - 1, 0, -1):
+        if at(before, path[:end]) is MISSING and at(form.parse(text), path[:end]) == {}:
+            text = form.take(text, path[:end])
+    return str(text)
+
+
+def _has_only(form: str, text: str, tree: dict[str, Any], path: Path, value: Any) -> bool:
+    """Whether `text` says what `tree` says and, besides, `value` at `path`."""
+    try:
+        return bool(_FORMATS[form].parse(text) == _with(tree, path, value))
+    except ValueError:
+        return False
+
+
+def _with(tree: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    below = value if len(path) == 1 else _with(tree.get(path[0], {}), path[1:], value)
+    return {**tree, path[0]: below}

@@ -1,0 +1,1 @@
+"""Edits of TOML and JSON texts that keep every other byte. Pure."""

@@ -1,0 +1,35 @@
+"""What one engine's file should say, as its module answers."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .text_edit import Setting
+
+# What `vcuda configure` takes; EVERY with --undo only.
+ENGINES = ("docker", "containerd", "crio", "podman")
+EVERY = "all"
+# The runtime's name in every engine, as in `docker run --runtime=vcuda`.
+NAME = "vcuda"
+
+
+class Options:
+    """path: the engine's file. program: vcuda's runtime, or hook, by its full path.
+
+    settings: vcuda's own settings file. default: make it the engine's default runtime. always: call
+    the hook for each container, not only where an annotation asks.
+    """
+
+    def __init__(
+        self, path: str, program: str, settings: str, default: bool = False, always: bool = False
+    ) -> None:
+        self.path, self.program, self.settings = path, program, settings
+        self.default, self.always = default, always
+
+
+class Wish:
+    """settings: in the order to be added. notes: what the operator should know."""
+
+    def __init__(self, settings: list[Setting]) -> None:
+        self.settings = settings
+        self.notes: list[str] = []

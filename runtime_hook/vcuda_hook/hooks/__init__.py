@@ -1,0 +1,1 @@
+"""The OCI hooks: edits laid into a container that is being created."""

@@ -1,0 +1,150 @@
+"""The container that a hook is called for, found in /proc."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+
+from vcuda_oci import bundle, container_state, files, report
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.guest import process
+
+from ..live import cgroup_folders
+from . import syscalls
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vcuda_oci.container_state import State
+
+CREATE_CONTAINER = "createContainer"
+_MOST_ANCESTORS = 16
+
+
+class Container:
+    """A container between its namespaces and pivot_root.
+
+    pid: its first process, and `process` a descriptor of its /proc folder. runtime: the command
+    line that asks the low-level runtime for a container's state, up to the verb.
+    """
+
+    def __init__(self, state: State, pid: int, runtime: list[str]) -> None:
+        self.state, self.pid, self.runtime = state, pid, runtime
+        self.process = _proc(pid)
+
+
+def tell_engine(line: str, allocation: str) -> None:
+    """Write the line where the runtime that called this hook writes its own errors.
+
+    That is its log, and, where it throws away what hooks write (crun), its standard error: Podman
+    shows that one if the log holds more than one error.
+    """
+    try:
+        pid, _, command = _runtime_above(int(os.readlink("/proc/self")))
+        report.log(command, line, allocation, process.working_folder(pid))
+        if _is_null(2):
+            _write_to_stderr_of(pid, line)
+    except (OSError, ValueError):
+        pass  # called by hand: nobody has a log
+
+
+def _is_null(descriptor: int) -> bool:
+    status = os.fstat(descriptor)
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 3)
+
+
+def _write_to_stderr_of(pid: int, line: str) -> None:
+    """Raises OSError: it has none, or is not ours to look into."""
+    descriptor = syscalls.descriptor_of(pid, 2)
+    try:
+        ready = select.poll()
+        ready.register(descriptor, select.POLLOUT)
+        if ready.poll(0):  # a pipe that nobody reads must not hold the container up
+            os.write(descriptor, (line + "\n").encode(errors="replace")[: select.PIPE_BUF])
+    finally:
+        os.close(descriptor)
+
+
+def bundle_of(state: State) -> str:
+    """The container's bundle.
+
+    crun names "/" where the container has a user namespace of its own: it has changed its working
+    folder by then. Then the runtime's own command line tells, if it is about this container.
+    """
+    if state.bundle != "/":
+        return state.bundle
+    try:
+        _, _, command = _runtime_above(int(os.readlink("/proc/self")))
+    except (OSError, ValueError):
+        return state.bundle
+    is_about_it = command.container_id == state.id and command.bundle.startswith("/")
+    return command.bundle if is_about_it else state.bundle
+
+
+def is_kept() -> bool:
+    """Whether the runtime that called this hook leaves the ended container to its caller."""
+    try:
+        _, _, command = _runtime_above(int(os.readlink("/proc/self")))
+    except (OSError, ValueError):
+        return False
+    return command.is_kept
+
+
+def find(kind: str, state: State) -> Container:
+    """The container that a hook of this kind is called for. Raises VcudaError.
+
+    A createContainer hook runs in the container's namespaces and cgroup, and the pid it is told is
+    0 or 1. It goes back to those of the runtime first, or the container's limits and device rules
+    would be its own; /proc is still the host's there. Source: runc 1.1, crun 1.8.
+    """
+    try:
+        if kind == CREATE_CONTAINER:
+            pid = _parent(int(os.readlink("/proc/self")))
+            host, query, _ = _runtime_above(pid)
+            for name in ("mnt", "cgroup"):
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                syscalls.setns(os.open(f"/proc/{host}/ns/{name}", flags))
+            cgroup_folders.join(_proc(host))
+        else:
+            pid = state.pid
+            _, query, _ = _runtime_above(int(os.readlink("/proc/self")))
+        if pid <= 1:
+            raise ProcessLookupError(3, f"no process {pid}")
+        return Container(state, pid, query)
+    except (OSError, ValueError) as error:
+        raise VcudaError(
+            f"its process is gone: {error}", container_state.WHERE, container_state.MEND
+        ) from error
+
+
+def _runtime_above(pid: int) -> tuple[int, list[str], bundle.Command]:
+    """The nearest ancestor that is creating a container.
+
+    Its pid, the command line that asks it for states up to the verb, and what it was called with.
+    """
+    for _ in range(_MOST_ANCESTORS):
+        pid = _parent(pid)
+        if pid <= 0:
+            break
+        words = files.read(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")[:-1]
+        command = bundle.Command(words[1:])
+        if command.creates:
+            folder = process.working_folder(pid)
+            return pid, command.state_query(_program(pid, words[0]), folder), command
+    raise ProcessLookupError(3, "no runtime called this")
+
+
+def _program(pid: int, called: str) -> str:
+    """The runtime's file. crun may run a copy of itself, whose path is none ("/")."""
+    path = os.readlink(f"/proc/{pid}/exe")
+    return path if os.path.isfile(path) else called
+
+
+def _parent(pid: int) -> int:
+    """Source: proc(5), field 4 of /proc/<pid>/stat, counted after the name in parentheses."""
+    stat = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return int(stat[1])
+
+
+def _proc(pid: int) -> int:
+    return process.open_folder(pid)

@@ -1,0 +1,4 @@
+"""Live containers as this host sees them: names, usage, processes, state.
+
+The node agent reads them too.
+"""

@@ -1,0 +1,1 @@
+"""`vcuda run`: a container on a share without an engine."""

@@ -1,0 +1,129 @@
+"""``vcuda run``: a container on a slice of a GPU, with runc or crun and no daemon.
+
+This process becomes the low-level runtime, as the OCI runtime wrapper does: signals, terminal and
+exit code are the runtime's own work, and what the container sees is what any engine's would. The
+wrapper's own function edits the config; its native front door is left out, because that one has its
+config.toml and its runtime compiled in, while here the command line chooses both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+
+from vcuda_oci import bundle, config, liveness, names, request, runtime
+from vcuda_oci.errors import VcudaError
+
+from ..live import low_level
+from . import overlay, program, spec, watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import NoReturn
+
+REQUEST_WORDS = ("core", "memory", "placement", "policy", "core-limit", "weight", "priority")
+
+
+def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
+    """Exec the low-level runtime. Raises VcudaError: refused, with nothing claimed."""
+    if os.geteuid() != 0:
+        raise VcudaError("starting containers takes root", "vcuda run", "run it with sudo")
+    container_id = arguments.name or f"run-{secrets.token_hex(4)}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}", container_id):
+        raise VcudaError(
+            f"'{container_id[:80]}' cannot name a container",
+            "--name",
+            "use up to 64 letters, digits and _.+-",
+        )
+    low_level = find_runtime(arguments.runtime or settings.runtime)
+    words = request_words(arguments)
+    volumes = [parse_volume(text) for text in arguments.volume]
+    for pair in arguments.env:
+        if not re.match(r"[^=]+=", pair):
+            raise VcudaError(f"'{pair}' is no variable", "--env", "write NAME=value")
+    if not arguments.command and not arguments.bundle:
+        raise VcudaError("no command", "vcuda run", "end it like: -- nvidia-smi")
+
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:  # whoever calls stands in a folder that was removed
+        folder = "/"
+    scratch = settings.state_dir + "/run"
+    claimant = [os.getpid(), liveness.start_time(os.getpid())]
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if arguments.bundle:
+        source = os.path.abspath(arguments.bundle)
+        tree, lower = spec.from_bundle(
+            source, scratch + "/root", arguments.command, arguments.env, volumes, terminal
+        )
+    else:
+        lower = os.path.abspath(arguments.rootfs or "/")
+        cwd = arguments.workdir or (folder if _is_inside(folder, lower) else "/")
+        tree = spec.plain(
+            container_id,
+            spec.cgroup_of(container_id, claimant),
+            scratch + "/root",
+            arguments.command,
+            arguments.env,
+            volumes,
+            cwd,
+            terminal,
+        )
+    spec.ask(tree, words)
+
+    root = f"{settings.state_dir}/{os.path.basename(low_level)}"
+    command = bundle.Command(["--root", root, "run", "--bundle", scratch, container_id])
+    watch.watch_this_process(claimant, settings.state_dir, root, container_id)
+    overlay.private_scratch(scratch)
+    overlay.mount_above(lower, scratch)
+    mounted = [destination for _, destination in settings.extra_mounts]
+    program.check(tree, scratch + "/root", mounted)
+    spec.write(tree, command.config_path)
+    asked = request.Asked(words, "command line", False)
+    runtime.share_gpu(command, tree, asked, settings, low_level, os.getpid(), program=names.COMMAND)
+    os.chdir("/")
+    runtime.become(low_level, command.words)
+
+
+def find_runtime(name: str) -> str:
+    """The low-level runtime's full path. Raises VcudaError: there is none of this name."""
+    if "/" in name:
+        found = os.path.abspath(name) if os.access(name, os.X_OK) else None
+    else:
+        found = low_level.find(name)
+    if found is None:
+        raise VcudaError("no such runtime", name, "install runc or crun, or name one by --runtime")
+    if os.path.basename(os.path.realpath(found)) == names.PROGRAM:
+        raise VcudaError("is vcuda's own wrapper", found, "name the runtime below it: runc, crun")
+    return found
+
+
+def request_words(arguments: argparse.Namespace) -> dict[str, str]:
+    """The request as an engine would pass it on, by annotation key."""
+    if not arguments.core:
+        raise VcudaError("no --core", "vcuda run", "say how much compute: --core 30 is 30 %")
+    said = {key: getattr(arguments, key.replace("-", "_")) for key in REQUEST_WORDS}
+    words = {key: value for key, value in said.items() if value is not None}
+    if arguments.gpu:
+        words["gpu"] = ",".join(arguments.gpu)
+    return words
+
+
+def parse_volume(text: str) -> tuple[str, str, bool]:
+    """ "SRC:DST[:ro]" as (source, destination, read-only). Raises VcudaError: it is not that."""
+    source, _, rest = text.partition(":")
+    destination, _, option = rest.partition(":")
+    if not source or not destination.startswith("/") or option not in ("", "ro", "rw"):
+        raise VcudaError(f"'{text}' is no volume", "--volume", "write /host/folder:/folder[:ro]")
+    source = os.path.abspath(source)
+    if not os.path.exists(source):
+        raise VcudaError("does not exist", source, "make it, or name another --volume")
+    return source, destination, option == "ro"
+
+
+def _is_inside(folder: str, lower: str) -> bool:
+    """Whether `folder` is in the container under the same name: not on a file system of its own."""
+    return lower == "/" and os.stat(folder).st_dev == os.stat("/").st_dev

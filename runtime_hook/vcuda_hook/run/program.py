@@ -1,0 +1,72 @@
+"""The program that `vcuda run` is to start: looked for in the container's root before anything is
+claimed, so that the exit code says what a shell's would."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from vcuda_oci import driver_files, request
+from vcuda_oci.errors import VcudaError
+
+from ..hooks import root_paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+_HINT = "name a program of the container's root file system"
+
+
+def check(tree: Any, root: str, mounted: Sequence[str]) -> None:
+    """Raises VcudaError with an exit code. What a volume or the driver may bring is left to the
+    runtime: nvidia-smi is mounted into the container with its share.
+
+    tree: a config.json. root: the folder that becomes the container's root. mounted: where the
+    settings' extra mounts go.
+    """
+    process = tree["process"]
+    program, cwd = str(process["args"][0]), str(process.get("cwd") or "/")
+    if os.path.basename(program) in driver_files.BINARIES:
+        return
+    folders = [cwd]
+    if "/" not in program:
+        folders = request.environment_of(tree).get("PATH", "").split(":")
+    paths = [os.path.normpath(os.path.join("/", folder or cwd, program)) for folder in folders]
+    volumes = [
+        str(mount.get("destination"))
+        for mount in tree.get("mounts", ())
+        if str(mount.get("source")).startswith("/")
+    ]
+    for volume in (*volumes, *mounted):
+        folder = volume.rstrip("/") + "/"
+        if any((path + "/").startswith(folder) for path in paths):
+            return
+    found = [_mode_of(path, root) for path in paths]
+    if any(stat.S_ISREG(mode) and mode & 0o111 for mode in found):
+        return
+    error = VcudaError("no such program in the container", program, _HINT)
+    error.exit_code = NOT_FOUND
+    if any(found):
+        error = VcudaError("cannot be executed", program, _HINT)
+        error.exit_code = NOT_EXECUTABLE
+    raise error
+
+
+def _mode_of(path: str, root: str) -> int:
+    """0: it is not there."""
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fd = root_paths.Root(folder).open_path(path)
+        if fd is None:
+            return 0
+        try:
+            return os.fstat(fd).st_mode
+        finally:
+            os.close(fd)
+    except OSError:
+        return 0
+    finally:
+        os.close(folder)

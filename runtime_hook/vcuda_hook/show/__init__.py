@@ -1,0 +1,1 @@
+"""`vcuda ps`, `inspect`, `gpus`, `top`, `events`: what is shown, and how."""

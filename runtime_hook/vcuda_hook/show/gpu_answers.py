@@ -1,0 +1,41 @@
+"""Which GPUs answer NVML now: the cached facts about a host also have a GPU that is lost since."""
+
+from __future__ import annotations
+
+from vcuda_oci import nvml
+from vcuda_oci.errors import VcudaError
+
+from ..live import in_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from vcuda_oci.gpu import Gpu
+
+_SECONDS = 2 * nvml.FIRST_ANSWER_SECONDS
+
+
+def silent(library: str, gpus: Sequence[Gpu]) -> dict[str, str]:
+    """Why NVML, the file `library`, does not know each of these GPUs now, by UUID."""
+    (answer,) = in_time.ask([lambda: _inventory(library)], _SECONDS)
+    if isinstance(answer, in_time.Unanswered):
+        return {gpu.uuid: f"unknown: {answer.reason}" for gpu in gpus}
+    reasons: dict[str, str] = answer["silent"]
+    every = reasons.get("", "NVML does not list it")
+    return {
+        gpu.uuid: reasons.get(str(gpu.index), every)
+        for gpu in gpus
+        if gpu.uuid not in answer["uuids"]
+    }
+
+
+def _inventory(library: str) -> dict[str, Any]:
+    """UUIDs of the GPUs that answer; why others do not, by index, or by "" where none does."""
+    try:
+        told = nvml.inventory(library)
+    except VcudaError as error:
+        return {"uuids": [], "silent": {"": error.what}}
+    silent = {str(index): error.what for index, error in told.silent.items()}
+    return {"uuids": [gpu.uuid for gpu in told.gpus], "silent": silent}

@@ -1,0 +1,61 @@
+"""The host's GPUs and their tenants, looked at again and again: what is used between two looks."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from vcuda_oci import host, unhealthy
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger
+
+from ..live import container_names, usage, views
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from vcuda_oci.config import Config
+
+    from ..live.usage import Look
+
+
+class LiveView:
+    """One who looks at the ledger of `settings`."""
+
+    def __init__(self, settings: Config) -> None:
+        self._settings, self._ledger = settings, Ledger(settings.state_dir)
+        self._before: dict[str, Look | None] = {}
+
+    def look(self) -> dict[str, Any]:
+        """ "time" in seconds since 1970; "gpus" as `vcuda gpus --json` has them, "tenants" as
+        `vcuda ps --json`, without status; "broken_records", their files' names. The first look
+        knows no use of time. GPUs are none where the driver is gone."""
+        whole, broken = self._ledger.read()
+        try:
+            cache = self._settings.state_dir + "/host.json"
+            gpus = host.load(self._settings.driver_root, cache).gpus
+        except VcudaError:
+            gpus = []
+        looks = {allocation.id: usage.look(self._ledger, allocation) for allocation in whole}
+        by_uuid = {gpu.uuid: gpu for gpu in gpus}
+        names = container_names.of(whole)
+        tenants = [
+            entry
+            for allocation in whole
+            for entry in views.tenant_entries(
+                allocation,
+                usage.between(allocation, self._before.get(allocation.id), looks[allocation.id]),
+                by_uuid,
+                names.get(allocation.id, ""),
+            )
+        ]
+        self._before = looks
+        overcommit = self._settings.memory_overcommit
+        sick = unhealthy.reasons(self._settings.state_dir)
+        return {
+            "time": time.time(),
+            "gpus": views.gpu_entries(gpus, whole, overcommit, sick),
+            "tenants": tenants,
+            "broken_records": [os.path.basename(path) for path, _ in broken],
+        }

@@ -1,0 +1,227 @@
+"""``vcuda ps``, ``inspect`` and ``gpus``: who holds what, how much is in use, what is free."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from vcuda_oci import host, liveness, unhealthy
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import Ledger, broken_record
+
+from ..live import container_names, table, usage, views
+from ..live.status import GONE, Status, statuses
+from . import context_memory, gpu_answers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.config import Config
+    from vcuda_oci.placement import Gpu
+
+
+_PS = ("CONTAINER", "GPU", "CORE", "USED", "MEMORY", "POLICY", "STATE", "AGE")
+_PS_WIDE = (
+    *("CONTAINER", "GPU", "CORE", "USED", "WAITS", "MEMORY", "CONTEXTS", "POLICY", "STATE", "AGE"),
+)
+
+
+def ps(arguments: argparse.Namespace, settings: Config) -> int:
+    """1 where a record is broken, each told on stderr."""
+    return ps_of(settings, arguments.json, arguments.wide)
+
+
+def ps_of(settings: Config, json: bool = False, wide: bool = False) -> int:
+    ledger = Ledger(settings.state_dir)
+    whole, broken = ledger.read()
+    gpus, names = _gpus(settings), container_names.of(whole)
+    states = statuses(whole)
+    entries = [
+        {**entry, "status": status.word}
+        for allocation, status, used in zip(
+            whole, states, usage.sample(ledger, whole, usage.SAMPLE_SECONDS)
+        )
+        for entry in views.tenant_entries(allocation, used, gpus, names.get(allocation.id, ""))
+    ]
+    if json:
+        table.print_json(entries)
+    else:
+        rows = [_row(entry, wide) for entry in entries]
+        table.print_table(_PS_WIDE if wide else _PS, rows, None if wide else 0)
+    for path, reason in broken:
+        sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
+    unknown = unknown_figures(states, entries)
+    if unknown:
+        sys.stderr.write(f"vcuda: {unknown}\n")
+    return 1 if broken or unknown else 0
+
+
+def unknown_figures(states: Sequence[Status], entries: Sequence[Any]) -> VcudaError | None:
+    """What this user could not find out of the containers, and why; None: everything is known."""
+    reasons = [status.reason for status in states if status.reason]
+    if reasons:
+        what = f"the state of {len(reasons)} of {len(states)} containers is unknown: {reasons[0]}"
+    elif os.geteuid() != 0 and any(entry["usage"] == views.UNREADABLE for entry in entries):
+        what = "what containers use is unknown: only root may read their usage pages"
+    else:
+        return None
+    hint = "run it as root" if os.geteuid() != 0 else "run 'vcuda doctor'"
+    return VcudaError(what, "ps", hint)
+
+
+def inspect(arguments: argparse.Namespace, settings: Config) -> int:
+    """The whole record of one allocation, what it uses of it, and what its pages say."""
+    ledger = Ledger(settings.state_dir)
+    allocation = container_names.find_record(ledger, arguments.id)
+    name = container_names.name_of(allocation) or views.short_id(allocation.id)
+    record = {"name": name, **allocation.as_json()}
+    (status,) = statuses([allocation])
+    record["status"] = status.word
+    (used,) = usage.sample(ledger, [allocation], usage.SAMPLE_SECONDS)
+    entries = views.tenant_entries(allocation, used, _gpus(settings))
+    record["use"] = [_use_of(entry) for entry in entries]
+    record["limits"] = usage.limits(ledger, allocation)
+    record["usage"] = usage.whole_page(ledger, allocation)
+    if arguments.json:
+        table.print_json(record)
+    else:
+        for line in _lines(record):
+            print(line)
+    unknown = unknown_figures([status], entries)
+    if unknown:
+        sys.stderr.write(f"vcuda: {unknown}\n")
+    return 1 if unknown else 0
+
+
+def gpus(arguments: argparse.Namespace, settings: Config) -> int:
+    """The host's GPUs, what is free of each and, if asked, what a context takes there."""
+    facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
+    whole, broken = Ledger(settings.state_dir).read()
+    measured = context_memory.measure(facts) if arguments.measure_context else {}
+    overcommit = settings.memory_overcommit
+    library = facts.libraries.get("libnvidia-ml.so.1", "")
+    lost = gpu_answers.silent(library, facts.gpus) if library else {}
+    sick = {**lost, **unhealthy.reasons(settings.state_dir)}  # the agent may know the cause
+    entries = views.gpu_entries(facts.gpus, _held(whole), overcommit, sick)
+    if arguments.measure_context:
+        for entry in entries:
+            entry["context_memory_bytes"] = measured.get(entry["uuid"])
+    if arguments.json:
+        table.print_json(entries)
+    else:
+        headings: tuple[str, ...] = _GPUS_WIDE if arguments.wide else _GPUS
+        headings += ("CONTEXT",) if arguments.measure_context else ()
+        headings += ("UNHEALTHY",) if sick else ()
+        rows = [_gpu_row(entry, arguments.wide, bool(sick)) for entry in entries]
+        table.print_table(headings, rows, None if arguments.wide else headings.index("MODEL"))
+    for path, reason in broken:
+        sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
+    return 1 if broken else 0
+
+
+def _held(whole: Sequence[Allocation]) -> list[Allocation]:
+    """Those that a claim would count too: it releases what ended containers left behind."""
+    told = zip(whole, statuses(whole))
+    ended = [allocation for allocation, status in told if status.word in (GONE, "stopped")]
+    dead = {allocation.id for allocation in ended if not liveness.is_alive(allocation)}
+    return [allocation for allocation in whole if allocation.id not in dead]
+
+
+def _use_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """Of one GPU, in percent: of its time, of the time since a look before, of the limit."""
+    held = entry["memory_used_bytes"]
+    return {
+        "gpu_uuid": entry["gpu_uuid"],
+        "core_used_percent": entry["core_used_percent"],
+        "waited_percent": entry["waited_percent"],
+        "memory_used_percent": None if held is None else 100 * held / entry["memory_bytes"],
+        "usage": entry["usage"],
+    }
+
+
+_GPUS = ("INDEX", "UUID", "MODEL", "MEMORY", "FREE CORE", "FREE MEMORY", "TENANTS")
+_GPUS_WIDE = (
+    *("INDEX", "UUID", "MODEL", "MEMORY", "PROMISED", "FREE CORE", "FREE MEMORY", "TENANTS"),
+)
+
+
+def _gpu_row(entry: dict[str, Any], wide: bool, with_health: bool) -> tuple[str, ...]:
+    context = entry.get("context_memory_bytes")
+    measured = ("-" if context is None else table.size(context),)
+    uuid, model = str(entry["uuid"]), str(entry["model"])
+    return (
+        str(entry["name"]),
+        uuid if wide else table.short(uuid),
+        model if wide else model.removeprefix("NVIDIA "),
+        table.size(entry["memory_bytes"]),
+        *((table.size(entry["promised_memory_bytes"]),) if wide else ()),
+        *(("MIG", "MIG") if entry["mig_mode"] else _free(entry)),
+        str(entry["tenants"]),
+        *(measured if "context_memory_bytes" in entry else ()),
+        *((str(entry["unhealthy"] or "-"),) if with_health else ()),
+    )
+
+
+def _free(entry: dict[str, Any]) -> tuple[str, str]:
+    return f"{entry['free_core_percent']} %", table.size(entry["free_memory_bytes"])
+
+
+def _row(entry: dict[str, Any], wide: bool) -> tuple[str, ...]:
+    gpu, memory = entry["gpu_name"] or "?", entry["memory_used_bytes"]
+    held = f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}"
+    held += " managed" if entry["memory_managed"] else ""
+    age = table.age(time.time() - entry["created"])
+    core, used = f"{entry['core_percent']} %", _percent(entry["core_used_percent"])
+    if not wide:
+        said = entry["policy"]
+        return (entry["name"], gpu, core, used, held, said, entry["status"], age)
+    return (
+        *(entry["name"], f"{gpu} {table.short(entry['gpu_uuid'])}", core, used),
+        *(_percent(entry["waited_percent"]), held),
+        *(_contexts(entry["contexts"], entry["context_bytes"]), views.policy(entry)),
+        *(entry["status"], age),
+    )
+
+
+def _percent(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:.0f} %"
+
+
+def _contexts(count: int | None, charged: int | None) -> str:
+    if count is None:
+        return "-"
+    return f"{count}, {table.size(charged)}" if charged else str(count)
+
+
+def _gpus(settings: Config) -> dict[str, Gpu]:
+    """By UUID; none where the driver is gone: what is held is shown all the same."""
+    try:
+        facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
+    except VcudaError:
+        return {}
+    return {gpu.uuid: gpu for gpu in facts.gpus}
+
+
+def _lines(value: Any, indent: str = "") -> list[str]:
+    """A JSON tree as `key: value` lines for people."""
+    lines: list[str] = []
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        if isinstance(item, (dict, list)) and item:
+            lines += [f"{indent}{key}:", *_lines(item, indent + "  ")]
+        elif str(key).endswith("_bytes") and isinstance(item, int):
+            lines.append(f"{indent}{key}: {item} ({table.size(item)})")
+        elif str(key).endswith("_percent"):
+            lines.append(f"{indent}{key}: {'-' if item is None else f'{item:.3g} %'}")
+        elif str(key).endswith("_ppm"):
+            lines.append(f"{indent}{key}: {item} ({item / 10_000:.3g} %)")
+        elif isinstance(item, bool):
+            lines.append(f"{indent}{key}: {'yes' if item else 'no'}")
+        else:
+            lines.append(f"{indent}{key}: {'-' if item is None else item}")
+    return lines

@@ -1,0 +1,136 @@
+"""``vcuda events``: what happened to allocations, and what happens."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+
+from vcuda_oci import events
+from vcuda_oci.errors import VcudaError
+from vcuda_oci.events_read import Reader
+
+from ..live import container_names, table, views
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from typing import Any
+
+    from vcuda_oci.config import Config
+
+FOLLOW_SECONDS = 0.2
+_HEADINGS = ("TIME", "EVENT", "CONTAINER", "BY", "WHAT")
+# Wide enough for what may follow a short table; the container's name is as long as it is.
+_WIDTHS = (19, 13, 12, 23, 0)
+_COLOURS = {
+    events.REFUSED: "red",
+    events.GPU_UNHEALTHY: "red",
+    events.CLAIMED: "green",
+    events.GPU_HEALTHY: "green",
+    events.LIMIT_CHANGED: "yellow",
+}
+
+
+class Concerned:
+    """The events that concern what `name` says: an allocation's or container's id, or how it
+    begins, its name, or a pod by its name, with namespace and container or without; "": all."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._ids: set[str] = set()
+        self._engines: dict[str, dict[str, str]] = {}
+
+    def among(self, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Each with "name", as its engine calls the container, where that is known."""
+        for event in told:
+            engine = event.pop("engine", None)
+            if isinstance(engine, dict):
+                self._engines[event["allocation"]] = engine
+        for event in told:
+            noted = self._engines.get(event["allocation"], {})
+            name = container_names.from_engine(str(event.get("container", "")), noted)
+            if name:
+                event["name"] = name
+        # An allocation outlives containers: what is named by one of them concerns it as a whole.
+        self._ids |= {event["allocation"] for event in told if self._is_named(event)} - {""}
+        return [e for e in told if e["allocation"] in self._ids or self._is_named(e)]
+
+    def _is_named(self, event: dict[str, Any]) -> bool:
+        ids = (event["allocation"], str(event.get("container", "")))
+        pod = str(event.get("pod", ""))
+        _, _, without_namespace = pod.partition("/")
+        names = (
+            event.get("name", ""),
+            pod,
+            pod.rpartition("/")[0],
+            without_namespace.partition("/")[0],
+        )
+        return self._name in names or any(id.startswith(self._name) for id in ids)
+
+
+def show_events(arguments: argparse.Namespace, settings: Config) -> int:
+    """Those there are; with --follow those that come, until it is interrupted.
+
+    Raises VcudaError: they are not for this user, or nothing is known of what is named.
+    """
+    path = f"{settings.state_dir}/{events.NAME}"
+    concerned, since = Concerned(arguments.name), time.time() - (arguments.since or time.time())
+    looks = _looks(Reader(path), path, arguments.follow)
+    first = sorted(concerned.among(next(looks)), key=lambda event: event["time"])
+    if arguments.name and not first and not arguments.follow:
+        raise VcudaError("no event of it", arguments.name, "see 'vcuda events'")
+    first = [event for event in first if event["time"] >= since]
+    if arguments.follow:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if arguments.json and not arguments.follow:
+        table.print_json(first)
+        return 0
+    rows = [_row(event) for event in first]
+    widths = [
+        max(least, *(len(row[at]) for row in (_HEADINGS, *rows)))
+        for at, least in enumerate(_WIDTHS)
+    ]
+    if not arguments.json:
+        print(table.coloured(table.line(_HEADINGS, widths), "bold"))
+    _tell(first, widths, arguments.json)
+    for told in looks:
+        _tell(concerned.among(told), widths, arguments.json)
+    return 0
+
+
+def _looks(reader: Reader, path: str, follow: bool) -> Iterator[list[dict[str, Any]]]:
+    while True:
+        try:
+            yield list(reader.new())
+        except OSError as error:
+            mend = "run it as root: events name the containers of all"
+            raise VcudaError(f"cannot be read: {error.strerror}", path, mend) from error
+        if not follow:
+            return
+        time.sleep(FOLLOW_SECONDS)
+
+
+def _tell(told: list[dict[str, Any]], widths: list[int], as_json: bool) -> None:
+    for event in told:
+        if as_json:
+            print(json.dumps(event))
+        else:
+            line = table.line(_row(event), widths)
+            colour = _COLOURS.get(event["kind"])
+            print(table.coloured(line, colour) if colour else line)
+    sys.stdout.flush()
+
+
+def _row(event: dict[str, Any]) -> tuple[str, ...]:
+    cells = (
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["time"])),
+        event["kind"],
+        str(event.get("pod") or event.get("name") or views.short_id(event["allocation"]) or "-"),
+        event["from"],
+        event["text"],
+    )
+    # A name from a hostile file must not write on the terminal.
+    return tuple("".join(c if c.isprintable() else "?" for c in cell) for cell in cells)

@@ -1,0 +1,110 @@
+"""``vcuda top``: the GPUs and their tenants, live."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+
+from vcuda_oci.errors import VcudaError
+
+from ..live import table, views
+from . import top_screen
+from .live_view import LiveView
+from .terminal import Ended, Terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+    from vcuda_oci.config import Config
+
+    from .top_screen import Line
+
+_WIDTH = 100  # where nobody says it
+_KEYS = {order[0]: order for order in top_screen.ORDERS}
+_HELP = "q quit   sort: n name, c compute, m memory, w waits   arrows, space: scroll"
+
+
+def top(arguments: argparse.Namespace, settings: Config) -> int:
+    """Until q or a signal; with --once one look. Raises VcudaError: there is no terminal.
+
+    1 after --once where a record is broken.
+    """
+    live = LiveView(settings)
+    if arguments.json or arguments.once:
+        return _print(live, arguments)
+    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        raise VcudaError("shows nothing without a terminal", "vcuda top", "say --once or --json")
+    ended = 0
+    try:
+        with Terminal() as terminal:
+            _live(live, terminal, arguments)
+    except Ended as end:
+        ended = end.number
+    if ended:
+        # As who sent it expects to see it.
+        signal.signal(ended, signal.SIG_DFL)
+        os.kill(os.getpid(), ended)
+    return 0
+
+
+def _print(live: LiveView, arguments: argparse.Namespace) -> int:
+    """The use of time is of the interval before each look."""
+    live.look()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    while True:
+        time.sleep(arguments.interval)
+        view = live.look()
+        if arguments.json and not arguments.once:
+            print(json.dumps(view), flush=True)
+            continue
+        if arguments.json:
+            table.print_json(view)
+        else:
+            width = shutil.get_terminal_size((_WIDTH, 0)).columns
+            body = top_screen.screen(view, width, arguments.sort)
+            for line in (top_screen.title(view, arguments.sort), [], *body):
+                print(top_screen.drawn(line, width, _with_colour()))
+        unread = any(entry["usage"] == views.UNREADABLE for entry in view["tenants"])
+        return 1 if view["broken_records"] or (unread and os.geteuid() != 0) else 0
+
+
+def _live(live: LiveView, terminal: Terminal, arguments: argparse.Namespace) -> None:
+    """Raises Ended."""
+    order, above = arguments.sort, 0
+    view = live.look()
+    # The first look knows no use of time: the second comes soon.
+    due = time.monotonic() + min(0.2, arguments.interval)
+    while True:
+        width, height = terminal.size()
+        body = top_screen.screen(view, width, order)
+        room = max(1, height - 3)
+        above = max(0, min(above, len(body) - room))
+        terminal.show(_page(view, body[above : above + room], order, width, height))
+        key = terminal.key(due)
+        if key is None:
+            view, due = live.look(), time.monotonic() + arguments.interval
+        elif key in ("q", "Q"):
+            return
+        order = _KEYS.get(key or "", order)
+        above += {"up": -1, "down": 1, "page up": -room, "page down": room}.get(key or "", 0)
+
+
+def _page(
+    view: dict[str, Any], body: Sequence[Line], order: str, width: int, height: int
+) -> list[str]:
+    """As many lines as the terminal has."""
+    lines = [top_screen.title(view, order), [], *body]
+    lines += [[] for _ in range(height - 1 - len(lines))]
+    lines = [*lines[: height - 1], [(_HELP, "2")]]
+    return [top_screen.drawn(line, width, _with_colour()) for line in lines]
+
+
+def _with_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -1,0 +1,168 @@
+"""What ``vcuda top`` shows of one look, as lines of text with their colours: pure.
+
+A tenant has a letter on each GPU: in the bars A is what A uses, a what it was promised beside. So a
+picture without colours, or seen by who cannot tell them apart, says the same.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..live import table, views
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    _Entry = Mapping[str, Any]
+    # A text and its colour (SGR parameters, or "").
+    Line = list[tuple[str, str]]
+
+NAME, COMPUTE, MEMORY, WAITS = "name", "compute", "memory", "waits"
+ORDERS = (NAME, COMPUTE, MEMORY, WAITS)
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+# Okabe and Ito's colours, which few people mistake for each other, in xterm's 256.
+_COLOURS = ("38;5;214", "38;5;74", "38;5;36", "38;5;227", "38;5;32", "38;5;166", "38;5;175")
+_BOLD, _DIM, _BAD, _USED = "1", "2", "1;31", "7;"
+_HEADINGS = ("COMPUTE", "MEMORY", "WAITS", "POLICY")
+_LEAST_NAME, _LEAST_BAR = 9, 10
+
+
+def screen(view: _Entry, width: int, order: str) -> list[Line]:
+    """Each GPU with its bars and its tenants, then what else is to be told."""
+    lines: list[Line] = []
+    known = [gpu["uuid"] for gpu in view["gpus"]]
+    for gpu in view["gpus"]:
+        tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == gpu["uuid"]], order)
+        lines += [*_gpu(gpu, tenants, width), *_table(tenants, width), []]
+    for uuid in dict.fromkeys(entry["gpu_uuid"] for entry in view["tenants"]):
+        if uuid not in known:
+            tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == uuid], order)
+            lines += [[(f"{_seen(uuid)} is not seen on this host", _BOLD)]]
+            lines += [*_table(tenants, width), []]
+    unread = {entry["id"] for entry in view["tenants"] if entry["usage"] == views.UNREADABLE}
+    if unread:
+        of = _count(len(unread), "container")
+        lines += [[(f"The use of {of} is unknown: only root may read a usage page.", _BAD)], []]
+    if not known:
+        lines += [[("No GPU is known: 'vcuda gpus' says why.", "")], []]
+    for name in view["broken_records"]:
+        lines += [[(f"{_seen(name)} is not a whole record: see 'vcuda ps'", _BAD)], []]
+    return lines[:-1]
+
+
+def title(view: _Entry, order: str) -> Line:
+    containers = len({entry["id"] for entry in view["tenants"]})
+    when = time.strftime("%H:%M:%S", time.localtime(view["time"]))
+    counts = f"{_count(len(view['gpus']), 'GPU')}, {_count(containers, 'container')}"
+    return [("vcuda top", _BOLD), (f"  {when}  {counts}, by {order}", "")]
+
+
+def drawn(line: Line, width: int, with_colour: bool) -> str:
+    """The line as a terminal takes it, no wider than `width`."""
+    text = ""
+    for part, colour in line:
+        part = part[: max(0, width)]
+        width -= len(part)
+        text += f"\x1b[{colour}m{part}\x1b[0m" if with_colour and colour and part else part
+    return text if with_colour else text.rstrip()
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _sorted(tenants: list[_Entry], order: str) -> list[_Entry]:
+    keys: dict[str, Callable[[_Entry], float]] = {
+        COMPUTE: lambda entry: entry["core_used_percent"] or 0,
+        MEMORY: lambda entry: entry["memory_used_bytes"] or 0,
+        WAITS: lambda entry: entry["waited_percent"] or 0,
+    }
+    by_name = sorted(tenants, key=lambda entry: (entry["name"], entry["id"]))
+    return sorted(by_name, key=keys[order], reverse=True) if order in keys else by_name
+
+
+def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int) -> list[Line]:
+    head: Line = [(f"GPU {gpu['name']}", _BOLD)]
+    head.append((f"  {_seen(gpu['model'])}  {table.short(_seen(gpu['uuid']))}", ""))
+    if gpu["unhealthy"] is not None:
+        head.append((f"  UNHEALTHY: {_seen(gpu['unhealthy'])}", _BAD))
+    unread = any(entry["usage"] == views.UNREADABLE for entry in tenants)
+    busy = [(e["core_used_percent"] or 0, e["core_percent"]) for e in tenants]
+    held = [(e["memory_used_bytes"] or 0, e["memory_bytes"]) for e in tenants]
+    reserved, promised = 100 - gpu["free_core_percent"], gpu["promised_memory_bytes"]
+    used_core = "unknown" if unread else f"{sum(used for used, _ in busy):.0f} %"
+    used_memory = "unknown" if unread else table.size(sum(used for used, _ in held))
+    says = (
+        f" {used_core} used, {reserved} % reserved",
+        f" {used_memory} of {table.size(gpu['memory_bytes'])} used, "
+        f"{table.size(promised)} promised",
+    )
+    wide = max(_LEAST_BAR, width - 11 - max(map(len, says)))
+    return [
+        head,
+        [("compute [", ""), *_bar(busy, 100, wide), (f"]{says[0]}", "")],
+        [("memory  [", ""), *_bar(held, gpu["memory_bytes"], wide), (f"]{says[1]}", "")],
+    ]
+
+
+def _bar(parts: Sequence[tuple[float, float]], whole: float, width: int) -> Line:
+    """Of each part what it uses and what it has: as much of `width` as of the whole, or of the sum
+    where that is more."""
+    whole = max(whole, sum(max(part) for part in parts), 1)
+    bar: Line = []
+    begin, drawn_to = 0.0, 0
+    for number, (used, has) in enumerate(parts):
+        letter, colour = _LETTERS[number % len(_LETTERS)], _COLOURS[number % len(_COLOURS)]
+        for end, text, how in (
+            (begin + used, letter, _USED + colour),
+            (begin + max(used, has), letter.lower(), colour),
+        ):
+            to = round(end * width / whole)
+            bar.append((text * (to - drawn_to), how))
+            drawn_to = to
+        begin += max(used, has)
+    return [*bar, ("." * (width - drawn_to), _DIM)]
+
+
+def _table(tenants: Sequence[_Entry], width: int) -> list[Line]:
+    if not tenants:
+        return []
+    rows = [_row(entry) for entry in tenants]
+    widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(len(_HEADINGS))]
+    names = [_seen(entry["name"]) for entry in tenants]
+    room = max(_LEAST_NAME, width - 4 - sum(w + 2 for w in widths))
+    longest = min(room, max(map(len, ("CONTAINER", *names))))
+    shown = [table.cut(name, longest).ljust(longest) for name in names]
+    lines: list[Line] = [
+        [(f"  {'CONTAINER'.ljust(longest)}  {table.line(_HEADINGS, widths)}", _DIM)]
+    ]
+    for number, (name, row) in enumerate(zip(shown, rows)):
+        letter, colour = _LETTERS[number % len(_LETTERS)], _COLOURS[number % len(_COLOURS)]
+        lines.append([(letter, _USED + colour), (f" {name}  {table.line(row, widths)}", "")])
+    return lines
+
+
+def _row(entry: _Entry) -> tuple[str, ...]:
+    core, memory, waited = (
+        entry[key] for key in ("core_used_percent", "memory_used_bytes", "waited_percent")
+    )
+    notes = [views.policy(entry)]
+    if entry["memory_managed"]:
+        notes.append("managed memory")
+    if entry["refusals"]:
+        notes.append(f"{entry['refusals']} refusals")
+    if entry["usage"] == views.IMPOSSIBLE:
+        notes.append("its figures cannot be true")
+    return (
+        f"{'-' if core is None else f'{core:.0f}'} of {entry['core_percent']} %",
+        f"{'-' if memory is None else table.size(memory)} of {table.size(entry['memory_bytes'])}",
+        "-" if waited is None else f"{waited:.0f} %",
+        "; ".join(notes),
+    )
+
+
+def _seen(text: str) -> str:
+    """Of one column a character: a name must neither write on the terminal nor shift its line."""
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
