@@ -48,7 +48,7 @@ packages: prepare-packages build ## debs and rpms, into build/packages
 release: arm64 ## what is published of a version: packages, SBOM, notes, checksums
 	@packaging/release
 
-MADE_PAGES := settings flags errors
+MADE_PAGES := settings flags
 
 .PHONY: pages
 pages: prepare-check build ## write the pages of docs/ that are made of the code

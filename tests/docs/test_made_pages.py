@@ -14,7 +14,7 @@ from needed import cannot
 PARTS = ("oci", "runtime_hook", "plugin")
 
 
-@pytest.mark.parametrize("page", ["settings", "flags", "errors"])
+@pytest.mark.parametrize("page", ["settings", "flags"])
 def test_a_page_that_is_made_of_the_code_is_as_new_as_the_code(page: str) -> None:
     if not os.path.exists(REPOSITORY + "/build/softgpu/softgpu"):
         cannot("build/softgpu/softgpu not built; run 'make build'")

@@ -49,8 +49,8 @@ def names_of(capabilities: str) -> set[str]:
 def processes(agent: Agent) -> dict[str, int]:
     server = agent.fork_server()
     found = {name: agent.child(name) for name in table() if name in agent_children(server)}
-    if "door_process" in found:
-        below = {status(pid)["Name"]: pid for pid in children_of(found["door_process"])}
+    if "claim_socket" in found:
+        below = {status(pid)["Name"]: pid for pid in children_of(found["claim_socket"])}
         found |= {name: pid for name, pid in below.items() if name == page_keeper.NAME}
     return {"vcuda-node-agen": agent.process.pid, "fork_server": server, **found}
 
@@ -75,13 +75,13 @@ def test_each_process_has_the_rights_of_the_table(node: AgentNode) -> None:
             until(lambda: processes(agent).keys() == table().keys())
             for name, pid in processes(agent).items():
                 uid, capabilities = table()[name]
-                for each in (pid, *(workers(pid) if name == "door_process" else ())):
+                for each in (pid, *(workers(pid) if name == "claim_socket" else ())):
                     had = status(each)
                     assert set(had["Uid"].split()) == set(had["Gid"].split()) == {str(uid)}, name
                     for mask in ("CapPrm", "CapEff"):
                         assert names_of(had[mask]) == capabilities, (name, mask)
                     # Only a process with CAP_SETPCAP can take from its bounding set.
-                    bounding = table()["door_process"][1] if name == page_keeper.NAME else None
+                    bounding = table()["claim_socket"][1] if name == page_keeper.NAME else None
                     assert names_of(had["CapBnd"]) == (bounding or capabilities), name
                     assert names_of(had["CapInh"]) == names_of(had["CapAmb"]) == set(), name
                     assert (had["NoNewPrivs"], had["Seccomp"]) == ("1", "2"), name

@@ -109,7 +109,7 @@ def test_a_door_that_dies_is_opened_again(box: Node, new_agent: Callable[[], Age
     agent = new_agent()
     path = box.ledger.state_dir + "/door.sock"
     before = os.stat(path).st_ino
-    door = agent.child("door_process")
+    door = agent.child("claim_socket")
     os.kill(door, 9)
     until(lambda: os.path.exists(path) and os.stat(path).st_ino != before)
     assert box.create(asking()) == (0, "")

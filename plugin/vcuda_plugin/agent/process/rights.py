@@ -48,7 +48,7 @@ OF = {
     # The kubeconfig and what it names may be of another owner.
     "vcuda_plugin.agent.pods.pod_watch": Rights(frozenset(("DAC_READ_SEARCH",))),
 }
-# A child of door_process, which can't take from its bounding set.
+# A child of claim_socket, which cannot take from its bounding set.
 PAGE_KEEPER = Rights(frozenset((*_PAGES, *_REPAIR)), _NO_MODULES)
 # It gives each child its own, and ends one of another uid.
 FORK_SERVER = Rights(
