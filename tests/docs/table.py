@@ -223,8 +223,6 @@ IN_PROSE = {
     "helm uninstall hami": THEIRS,
     "nvidia-ctk cdi generate": THEIRS,
     "nvidia-ctk runtime configure --runtime=docker": THEIRS,
-    "mount /proc": A_MEND,
-    "runc spec": A_MEND,
     "systemctl status run-vcuda.mount": A_MEND,
     "make arm64": "make packages does so",
     "make install": "tests/packages/test_contents.py does so",
