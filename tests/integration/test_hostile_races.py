@@ -79,7 +79,9 @@ class Swapping:
 # is mounted, takes them off. Says each mount that is not of ours, and each file that came through.
 STEP = """
 import os, sys
-from vcuda_hook import attach, root_paths, syscalls
+from vcuda_hook.hooks import attach
+from vcuda_hook.hooks import root_paths
+from vcuda_hook.hooks import syscalls
 from vcuda_oci import image_libraries
 root, shim, secret, steps = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 spec = {"root": {"path": root}, "process": {"env": []}}

@@ -92,7 +92,7 @@ def test_the_page_inside_says_the_new_rate_as_soon_as_the_command_has_ended(node
 # what each has by its usage page.
 CHANGES = """
 import json, sys, time
-from vcuda_hook import cli
+from vcuda_hook.cli import main as cli
 from vcuda_oci import pages_read
 config, cores, settle, *usages = sys.argv[1:]
 said, sys.stdout = sys.stdout, sys.stderr

@@ -153,7 +153,7 @@ def test_logs_that_show_only_their_own_lines_to_others_than_root_prove_nothing(
 LOOK = f"""
 import json, sys
 sys.path[:0] = ["{ROOT}/oci", "{ROOT}/runtime_hook"]
-from vcuda_hook import doctor_cgroups
+from vcuda_hook.doctor import cgroups as doctor_cgroups
 print(json.dumps([found.__dict__ for found in doctor_cgroups.examine(None)]))
 """
 NO_CGROUPS = "umount -l -R /sys/fs/cgroup; "

@@ -25,7 +25,7 @@ from vcuda_oci.ledger import Ledger
 LOOK = f"""
 import json, sys
 sys.path[:0] = ["{ROOT}/oci", "{ROOT}/runtime_hook"]
-from vcuda_hook import doctor_state
+from vcuda_hook.doctor import state as doctor_state
 print(json.dumps(doctor_state.state_folder(doctor_state.look(sys.argv[1])).__dict__))
 """
 OPEN_IT = "run 'vcuda serve' as a service for faster starts"

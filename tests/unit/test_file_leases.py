@@ -44,14 +44,14 @@ HELD = [("usage", "write lease"), ("usage", "read lease"), ("limits", "read leas
 VCUDA = """
 import sys; sys.path[:0] = sys.argv.pop(1).split(':')
 from vcuda_oci import host
-from vcuda_hook import show
+from vcuda_hook.show import show
 from vcuda_oci.host import Host
 from vcuda_oci.placement import Gpu
 facts = Host("", "600.1", "/usr/lib", [Gpu("GPU-0", 0, 0, 16 << 30, "Soft")])
 host.load = lambda root, cache: facts
 from vcuda_oci import grant
 grant.host_of = lambda settings: facts
-from vcuda_hook import cli
+from vcuda_hook.cli import main as cli
 sys.exit(cli.main(sys.argv[1:]))
 """
 

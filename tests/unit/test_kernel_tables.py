@@ -17,7 +17,10 @@ from vcuda_oci.guest import process
 
 NAMES = [b"\xff", b"a\rb", b"a\x0cb", b"a\xc2\x85b", b"a b\\"]
 READERS = """
-from vcuda_hook import cgroup_folders, doctor_state, root_paths, watch
+from vcuda_hook.live import cgroup_folders
+from vcuda_hook.doctor import state as doctor_state
+from vcuda_hook.hooks import root_paths
+from vcuda_hook.run import watch
 from vcuda_oci.guest import left_open
 root_paths.host_devices()
 root_paths.shared_mounts(os.open("/proc/self", os.O_PATH))

@@ -12,7 +12,7 @@ from needed import cannot
 from unit.front_door import Door
 from unit.ground import ROOT
 
-FIND = "import sys; from vcuda_hook import low_level; print(low_level.find(sys.argv[1]))"
+FIND = "import sys; from vcuda_hook.live import low_level; print(low_level.find(sys.argv[1]))"
 
 
 def without(hidden: list[str], *command: str) -> str:
