@@ -22,7 +22,7 @@ from integration import cgroups, rootfs, spec
 from integration.engines.base import Engine, Files, Result, wait_until
 from integration.engines.low_level import LowLevel
 from integration.product import Product
-from vcuda_hook import table
+from vcuda_hook.live import table
 
 GIB = 1 << 30
 SLEEPS = ["--", "sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.05; done"]
