@@ -70,7 +70,7 @@ sys.exit(main({words!r}))
 
 
 def without_modules(*words: str) -> subprocess.CompletedProcess[str]:
-    modules = needed.MODULES["vcuda-scheduler-extender"]
+    modules = dependencies.MODULES["vcuda-scheduler-extender"]
     source = BARE.format(modules=modules, words=list(words))
     command = [sys.executable, "-I", "-c", source]
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
