@@ -183,6 +183,8 @@ class Door:
         with connection:
             try:
                 connection.sendall(_answer(connection))
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the caller has ended; a sweep returns what it claimed
             except Exception:
                 # The caller starts Python, which fails alike if this was not by chance.
                 traceback.print_exc()
@@ -256,7 +258,10 @@ def _go_where(pid: int, connection: socket.socket) -> bool:
 
     While it asks, its pid is its own; had it ended before, another could have the pid.
     """
-    process = guest_process.open_folder(pid)
+    try:
+        process = guest_process.open_folder(pid)
+    except FileNotFoundError:
+        return False  # it has ended
     try:
         if _has_left(connection) or not guest_process.sees_our_files(process):
             return False

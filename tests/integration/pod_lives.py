@@ -166,10 +166,14 @@ class Lives:
                 self.faults.append(f"promised: {over}")
 
     def _kill(self) -> None:
-        """Wrappers and hooks die at work all the time, the agent or a child of it now and then."""
+        """Wrappers and hooks die at work all the time, the agent or a child of it now and then.
+
+        The shell that starts the agent again stands for systemd and stays.
+        """
         dice, agent_at = random.Random(1), 0.0
         while not self._over.wait(0.1):
             ours = [(pid, line) for pid, line in processes() if self.product.prefix in line]
+            ours = [(pid, line) for pid, line in ours if not line.startswith("sh -c while")]
             agents = [pid for pid, line in ours if any(word in line for word in AGENT)]
             others = [pid for pid, _ in ours if pid not in agents]
             # One that has not come back yet, on a machine that is busy, would never come back.

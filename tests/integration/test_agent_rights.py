@@ -96,7 +96,7 @@ def test_the_page_and_the_program_name_the_same_rights() -> None:
         "vcuda-node-agen": rights.AGENT,
         "fork_server": rights.FORK_SERVER,
         page_keeper.NAME: rights.PAGE_KEEPER,
-        **{module.partition(".")[2]: each for module, each in rights.OF.items()},
+        **{module.rpartition(".")[2]: each for module, each in rights.OF.items()},
     }
     assert table() == {name: (each.uid, set(each.capabilities)) for name, each in said.items()}
 

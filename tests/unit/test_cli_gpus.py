@@ -12,7 +12,7 @@ import pytest
 
 from unit.ground import GIB, ROOT, record, write
 from unit.test_cli_ledger import Node, node_with
-from vcuda_hook import cli
+from vcuda_hook.cli import main as cli
 from vcuda_oci import unhealthy
 from vcuda_oci.allocation import GpuShare
 

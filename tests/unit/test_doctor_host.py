@@ -15,8 +15,8 @@ import pytest
 
 from unit.ground import ROOT, script, write
 from vcuda_hook.doctor import denials
-from vcuda_hook.live import in_time
 from vcuda_hook.doctor.finding import ERROR, OK, UNKNOWN, WARNING, Finding
+from vcuda_hook.live import in_time
 
 
 @pytest.fixture

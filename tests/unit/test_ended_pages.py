@@ -19,7 +19,7 @@ from vcuda_oci.guest import ended_pages, file_handle
 from vcuda_oci.identity import Owner
 from vcuda_oci.ledger import Ledger
 from vcuda_oci.request import Request
-from vcuda_plugin import confine, rights
+from vcuda_plugin.agent.process import confine, rights
 
 # A process that was handed a page fills the file system by it, again with each line that it reads.
 # No table of the kernel shows which file is mapped or on its way.
@@ -247,7 +247,7 @@ def test_pages_on_other_file_systems_end_too(tmp_path: Path, kind: str) -> None:
         subprocess.run(["umount", "-l", state], check=True)
 
 
-@pytest.mark.parametrize("name", ["agent", "door_process", "page_keeper"])
+@pytest.mark.parametrize("name", ["agent", "claim_socket", "page_keeper"])
 def test_processes_of_the_agent_reach_pages_of_ended_containers(
     ledger: Ledger, gone: str, name: str
 ) -> None:
