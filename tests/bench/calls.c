@@ -105,6 +105,14 @@ one_info (void)
   must (info (&free_bytes, &total), "cuMemGetInfo");
 }
 
+/* What one call costs without the call: the loop, and the check of its result.  */
+static void
+no_call (void)
+{
+  static volatile CUresult success = CUDA_SUCCESS;
+  must (success, "no call");
+}
+
 static void
 one_address (void)
 {
@@ -233,6 +241,7 @@ main (int argc, char **argv)
   free_async = find (library, "cuMemFreeAsync");
   measure ("cuMemAlloc + cuMemFree", one_alloc, 1000);
   measure ("cuMemAllocAsync + cuMemFreeAsync", one_alloc_async, 1000);
+  measure ("no call", no_call, 1000);
   measure ("cuMemGetInfo", one_info, 1000);
   measure ("cuGetProcAddress", one_address, 1000);
   CUdeviceptr *many = calloc (10000, sizeof *many);
