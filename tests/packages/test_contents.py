@@ -220,7 +220,7 @@ def test_zsh_finds_its_completions_where_each_distribution_looks() -> None:
 @pytest.mark.parametrize(
     ("page", "parser"),
     [
-        ("vcuda.1", "vcuda_hook.cli.build_parser"),
+        ("vcuda.1", "vcuda_hook.cli.main.build_parser"),
         ("vcuda-node-agent.8", "vcuda_plugin.agent.main._parser"),
         ("vcuda-scheduler-extender.8", "vcuda_plugin.extender.main._parser"),
     ],

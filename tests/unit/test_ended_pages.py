@@ -252,7 +252,8 @@ def test_processes_of_the_agent_reach_pages_of_ended_containers(
     ledger: Ledger, gone: str, name: str
 ) -> None:
     """With the capabilities and the filter of system calls that each gives itself."""
-    others = {"agent": rights.AGENT, "page_keeper": rights.PAGE_KEEPER}
+    own = {"agent": rights.AGENT, "page_keeper": rights.PAGE_KEEPER}
+    own["claim_socket"] = rights.OF["vcuda_plugin.agent.process.claim_socket"]
     with open(gone, "r+b") as page:
         end_container(ledger, "gone")
         page.truncate(1 << 20)
@@ -260,7 +261,7 @@ def test_processes_of_the_agent_reach_pages_of_ended_containers(
         if not child:
             try:
                 confine.confine(rights.FORK_SERVER)
-                confine.confine(others.get(name) or rights.of("vcuda_plugin." + name))
+                confine.confine(own[name])
                 ledger.cut_ended()
             finally:
                 os._exit(0)

@@ -68,7 +68,7 @@ def test_what_is_left_behind_holds_nobodys_output_open(tmp_path: Any) -> None:
     leave = ["setsid", "sh", "-c", f"echo $$ >{pid_file}; exec sleep 600"]
     line = (
         f"import subprocess, sys; sys.path[:0] = {[ROOT + '/oci', ROOT + '/runtime_hook']}; "
-        f"from vcuda_hook.doctor import in_time; in_time.ask([lambda: subprocess.run({leave})], 1)"
+        f"from vcuda_hook.live import in_time; in_time.ask([lambda: subprocess.run({leave})], 1)"
     )
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, timeout=60)
     with open(pid_file) as file:

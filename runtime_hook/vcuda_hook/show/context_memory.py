@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _START = """
 import sys
 sys.path[:0] = sys.argv.pop(1).split(":")
-from vcuda_hook.context_probe import main
+from vcuda_hook.show.context_probe import main
 main(*sys.argv[1:])
 """
 SECONDS = 120
