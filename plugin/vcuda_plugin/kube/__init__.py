@@ -1,1 +1,1 @@
-"""What agent and extender share: the Kubernetes client, quantities, GPU annotations."""
+"""Code of agent and extender: the Kubernetes client, quantities, GPU annotations."""

@@ -1,6 +1,6 @@
-"""Modules that are imported when something in them is called, and not before.
+"""Placeholders for modules that are imported only when something in them is called.
 
-For what a package imports for uses of it that this process does not make.
+They save memory for modules that a package imports, but that this process never uses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def imported(*modules: str) -> Iterator[None]:
-    """While it lasts, who imports one of `modules` gets what stands for it."""
+    """Within the context, an import of one of `modules` returns a placeholder."""
     before = {name: sys.modules[name] for name in modules if name in sys.modules}
     sys.modules.update({name: _Later(name) for name in modules})
     try:
@@ -30,7 +30,7 @@ def imported(*modules: str) -> Iterator[None]:
 
 
 class _Later(types.ModuleType):
-    """A module, or what is in one: called, it is imported."""
+    """Placeholder for a module or one of its members; a call imports the real one."""
 
     def __getattr__(self, name: str) -> _Later:
         if name.startswith("__"):

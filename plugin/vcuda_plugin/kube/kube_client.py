@@ -1,7 +1,8 @@
-"""Of the official client its configuration and its transport: the rest is 24 MiB of classes.
+"""Load only the configuration and the transport of the official Kubernetes client.
 
-Its packages import all of it when they are loaded, so they stand here as empty ones. For a process
-that needs no more of it. Seen with kubernetes 22.6 and 37.0.
+The rest is 24 MiB of classes, which the client's packages import when they are loaded. Empty
+packages take their place here, so nothing else of the client works in this process. Tested with
+kubernetes 22.6 and 37.0.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _EMPTY = ("kubernetes", "kubernetes.client", "kubernetes.utils")
-# What only a file needs (a pod has none), one that names gcp or oidc, or a proxy: 7 MiB.
+# 7 MiB that only a kubeconfig file, its gcp or oidc logins, or a proxy need; a pod has none.
 _LATER = (
     *("yaml", "requests_oauthlib", "oauthlib", "oauthlib.oauth2", "requests", "requests.utils"),
     *("google", "google.auth", "google.auth.transport.requests"),
@@ -27,7 +28,7 @@ _LATER = (
 
 
 class KubeClient(NamedTuple):
-    """The client's own class and modules."""
+    """The loaded class and modules of the official client."""
 
     Configuration: Any
     config: Any
@@ -36,7 +37,7 @@ class KubeClient(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def load() -> KubeClient:
-    """Raises ImportError: it is not installed."""
+    """Load the client once. Raises ImportError if it is not installed."""
     found = find_spec("kubernetes")
     if found is None or not found.submodule_search_locations:
         raise ImportError("no module kubernetes")
@@ -47,7 +48,7 @@ def load() -> KubeClient:
         sys.modules[name] = package
     configuration = importlib.import_module("kubernetes.client.configuration").Configuration
     client: Any = sys.modules["kubernetes.client"]
-    # What kubernetes.config takes from there; the second is for callers that we are not.
+    # kubernetes.config imports both names from there; nothing here uses ApiClient.
     client.Configuration, client.ApiClient = configuration, None
     with deferred_import.imported(*_LATER):
         rest = importlib.import_module("kubernetes.client.rest")

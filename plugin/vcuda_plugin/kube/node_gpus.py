@@ -1,10 +1,10 @@
-"""A node's GPUs as one annotation: the agent tells them, the scheduler extender reads them.
+"""A node's GPUs as one annotation: the agent writes it, the scheduler extender reads it.
 
 ``{"gpus": [{"uuid", "index", "model", "memory_bytes", "numa", "unhealthy"}], "distances": [[0]]}``.
-parent, mig: of a MIG device its GPU's UUID, and its numbers as vcuda_oci.gpu has them.
-numa: -1 where the host does not say. unhealthy: the reason; absent while the GPU is healthy.
-distances: between the GPUs in the order of "gpus", smaller is nearer (vcuda_oci.topology); absent
-where the host does not say. overcommit: how many times memory is promised; absent for once.
+parent, mig: only for a MIG device: its GPU's UUID, and its numbers as in vcuda_oci.gpu.
+numa: -1 if unknown. unhealthy: the reason; absent while the GPU is healthy. distances: between the
+GPUs in the order of "gpus", smaller is nearer (vcuda_oci.topology); absent if unknown.
+overcommit: how many times the memory is promised; absent for once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _MOST_GPUS = 1024
 
-# Begins a line to the HTTP process that says why there is no GPU; others are JSON or empty.
+# First byte of a line to the HTTP process that says why no GPU is listed; others: JSON or empty.
 NO_GPU = b"-"
 
 
 @dataclass(frozen=True)
 class NodeGpus:
-    """gpus: in the node's order; minor is unknown here (-1). unhealthy: reason by UUID."""
+    """GPUs of a node. gpus: in its order, with minor -1 (unknown). unhealthy: reason by UUID."""
 
     gpus: list[Gpu]
     numa: dict[str, int] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class NodeGpus:
     overcommit: float = 1
 
     def between(self, gpus: Sequence[Gpu]) -> list[list[int]] | None:
-        """The distances between these of its GPUs, in their order."""
+        """Return the distances between some of the GPUs, in the order of `gpus`."""
         return topology.between(gpus, self.gpus, self.distances)
 
     def dump(self) -> str:
@@ -59,7 +59,7 @@ class NodeGpus:
 
 
 def parse(text: str) -> NodeGpus:
-    """Raises ValueError: not what `dump` writes."""
+    """Parse what `dump` writes. Raises ValueError."""
     try:
         tree = json.loads(text)
         gpus, numa, unhealthy = [], {}, {}

@@ -1,7 +1,7 @@
-"""How much of GPUs a container of a pod asks for, as its object says it: pure.
+"""Read a container's GPU request from its pod object: pure.
 
-The scheduler extender counts it so, and the node agent tells it the claim: of HAMi's resources the
-kubelet knows nothing but how many GPUs.
+The scheduler extender counts it. The node agent passes it to the claim, because the kubelet passes
+only the number of GPUs and drops HAMi's other resources.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from .quantity import whole
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Beside a resource of whole GPUs, such as nvidia.com/gpu: MiB, percent and percent of each.
+# Suffixes of a resource of GPUs, such as nvidia.com/gpu. Per GPU: MiB, percent and percent.
 HAMI_MEMORY, HAMI_MEMORY_PERCENT, HAMI_CORES = "mem", "mem-percentage", "cores"
 MOST_GPUS = 64  # of one container; decision.py reads no more
 MIB = 1 << 20
-MOST_MIB = 1 << 30  # and sums of bytes stay in 64 bits
+MOST_MIB = 1 << 30  # so that sums of bytes fit in 64 bits
 
 
 def asked(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Amount by resource. Of extended ones limits and requests are the same, or the requests were
-    left out."""
+    """Return the amount by resource.
+
+    Limits override requests: for extended resources both are equal, or the requests are left out.
+    """
     resources = container.get("resources")
     resources = resources if isinstance(resources, dict) else {}
     both = (resources.get(key) for key in ("requests", "limits"))
@@ -33,7 +35,7 @@ def asked(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def number(asked: Mapping[str, Any], resource: str, where: str) -> int | None:
-    """None: not asked for, or the resource is off (""). Raises VcudaError: no whole number."""
+    """Return an amount; None if not requested or resource is "". Raises VcudaError: not whole."""
     if not resource or resource not in asked:
         return None
     value = whole(asked[resource])
@@ -44,10 +46,10 @@ def number(asked: Mapping[str, Any], resource: str, where: str) -> int | None:
 
 
 def of_gpus(asked: Mapping[str, Any], resource: str, where: str) -> Amounts | None:
-    """What is asked for of each of so many of `resource`; None: of none.
+    """Return the request for GPUs of `resource`, one part per GPU; None if it asks for none.
 
-    Raises VcudaError: it makes no sense. Source: HAMi, docs/config.md: left out, all of the memory
-    and any of the compute.
+    Raises VcudaError if the amounts contradict each other. Without an amount, a container gets all
+    of the memory and any of the compute. Source: HAMi, docs/config.md.
     """
     cards = number(asked, resource, where) or 0
     memory, percent, cores = (

@@ -1,4 +1,4 @@
-"""Kubernetes' amounts: "30", "10k" and "4Gi" are numbers."""
+"""Parse Kubernetes quantities, such as "30", "10k" and "4Gi"."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOST = 1 << 62
 
 
 def whole(amount: object) -> int | None:
-    """The whole number that is meant, from 0; None: none is.
+    """Return a quantity as a whole number from 0; None if it is not one.
 
-    An API server says 10000 as "10k". Source: k8s.io/apimachinery, pkg/api/resource, "Quantity".
+    An API server writes 10000 as "10k". Source: k8s.io/apimachinery, pkg/api/resource, "Quantity".
     """
     if type(amount) is int:
         return amount if 0 <= amount < _MOST else None

@@ -1,4 +1,4 @@
-"""The decisions that this node keeps: <state-dir>/decisions/<pod uid>.json, one a pod."""
+"""Placement decisions of this node's pods: one file <state-dir>/decisions/<pod uid>.json each."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _SUFFIX = ".json"
 
 
 class DecisionFolder:
-    """Its one writer's. A kill at any moment leaves whole records, and what `keep_only` removes.
+    """Write, read and remove decision files; only one process may write.
 
-    That the folder is there tells containers that somebody follows the pods. Raises OSError, also
-    when somebody emptied the state-dir: whoever starts anew has it whole again.
+    A kill at any moment leaves only complete decision files, and temporary files that `keep_only`
+    removes. While the folder exists, containers know that the agent watches the pods. Methods raise
+    OSError, also when the state-dir was emptied: the next start of the process creates it again.
     """
 
     def __init__(self, state_dir: str) -> None:
@@ -36,7 +37,7 @@ class DecisionFolder:
         files.replace(path, content, 0o644)
 
     def get(self, uid: str) -> Decision | None:
-        """Return what is kept for a pod; None if there is nothing, or the file is damaged."""
+        """Return the decision of a pod; None if there is no file, or it is damaged."""
         try:
             return decision.parse(files.read(f"{self.path}/{uid}{_SUFFIX}").decode())
         except (OSError, ValueError):

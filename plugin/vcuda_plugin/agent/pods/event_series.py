@@ -1,7 +1,7 @@
-"""What has to be told of, counted by what it is the same as, and when it may be told: pure.
+"""Group equal Kubernetes Events into counted series and limit how often they are reported: pure.
 
-A container in a loop is one series, told of after pauses that grow; all series together are told at
-a pace that is bounded, and so is what is kept of them.
+A container in a crash loop is one series, which is reported after pauses that grow. The rate of all
+reports together is bounded, and so is the number of series in memory.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ if TYPE_CHECKING:
 
 MOST_SERIES = 1000
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 5.0, 300.0
-# Of all series: so many at once, and then so many a second.
+# Token bucket of all series together: BURST reports at once, then PER_SECOND.
 BURST, PER_SECOND = 20.0, 1.0
-# One of which nothing was heard for so long begins anew: the API has forgotten it.
+# A series without an occurrence for this long starts again: the API server has deleted its Event.
 LIFE_SECONDS = 3600.0
 
 
 class Series:
-    """first, last: of what it counts. count: all of it; told: how much of that the API knows.
-    untold_at: when the first of the rest happened, in seconds since 1970."""
+    """Occurrences of one Event.
+
+    first, last: the first and the latest occurrence. count: how many there were; told: how many of
+    them the API server knows. untold_at: when the first of the others happened, in seconds since
+    1970. due: when the next report is allowed. pause: seconds between reports.
+    """
 
     def __init__(self, first: Happened) -> None:
         self.first = self.last = first
@@ -31,12 +35,12 @@ class Series:
 
 
 class AllSeries:
-    """now: seconds on any clock that never goes back."""
+    """All series, the latest occurrence last. now: seconds of any monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._of: dict[tuple[str, str, str], Series] = {}
         self._tokens, self._filled = BURST, now
-        self.lost = 0  # series that were dropped with something untold
+        self.lost = 0  # series that were dropped before they were fully reported
 
     def add(self, happened: Happened) -> None:
         series = self._of.pop(happened.key, None)
@@ -46,19 +50,19 @@ class AllSeries:
             series.untold_at = happened.at
         series.count += happened.times
         series.last = happened
-        self._of[happened.key] = series  # the one heard of last is at the end
+        self._of[happened.key] = series  # the series with the latest occurrence is at the end
         if len(self._of) > MOST_SERIES:
             self._drop_one()
 
     def _drop_one(self) -> None:
-        """The longest unheard of whose all is told, or the longest unheard of."""
+        """Drop the oldest series that is fully reported; if there is none, the oldest."""
         told = (key for key, series in self._of.items() if series.count == series.told)
         key = next(told, next(iter(self._of)))
         dropped = self._of.pop(key)
         self.lost += dropped.count != dropped.told
 
     def next(self, now: float) -> Series | None:
-        """The one to tell of now; None: there is none, or it is too soon."""
+        """Return the series to report now; None if none is due or the rate limit is reached."""
         self._tokens = min(BURST, self._tokens + (now - self._filled) * PER_SECOND)
         self._filled = now
         if self._tokens < 1:
@@ -67,7 +71,7 @@ class AllSeries:
         return min(due, key=lambda series: series.untold_at, default=None)
 
     def tried(self) -> None:
-        """The API was asked for something: that counts, whatever it answered."""
+        """Count a call of the API against the rate limit, whether it succeeded or not."""
         self._tokens -= 1
 
     def is_told(self, series: Series, now: float) -> None:
@@ -76,7 +80,7 @@ class AllSeries:
         series.pause = min(2 * series.pause, LAST_PAUSE_SECONDS)
 
     def anew(self, series: Series) -> None:
-        """The API has forgotten it: what is untold is the beginning of another."""
+        """Start a new series with the unreported rest: the API server has deleted the Event."""
         count = series.count - series.told
         other = Series(series.last)
         other.count, other.untold_at, other.pause = count, series.untold_at, series.pause
@@ -84,6 +88,6 @@ class AllSeries:
 
     @property
     def untold_since(self) -> float:
-        """When the first that is untold happened, in seconds since 1970; infinity: all is told."""
+        """Time of the first unreported occurrence, in seconds since 1970; infinity if none."""
         untold = (s.untold_at for s in self._of.values() if s.count != s.told)
         return min(untold, default=float("inf"))

@@ -1,6 +1,6 @@
 """The few calls of the Kubernetes API that the agent makes.
 
-The official client's configuration, TLS and tokens, and plain JSON.
+Uses the official client's configuration, TLS and tokens, but plain JSON instead of its classes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 30
-# A list of a node's pods is megabytes, an object at most 1.5 MiB in etcd.
+# A list of a node's pods has megabytes; an object has at most 1.5 MiB in etcd.
 _MOST_BYTES = 256 << 20
 _LONGEST_LINE = 16 << 20
-# So that a server that vanished without a word is missed within half a minute.
+# Detect a server that vanished without closing the connection within half a minute.
 _KEEPALIVE = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -37,7 +37,7 @@ _KEEPALIVE = [
 
 
 class ApiError(Exception):
-    """The API did not do it. status: HTTP's, or 0 where none came."""
+    """A call of the API failed. status: the HTTP status, or 0 without an answer."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -45,7 +45,10 @@ class ApiError(Exception):
 
 
 class KubeApi:
-    """kubeconfig: a file, or "" for what a pod is given. Raises VcudaError: neither serves."""
+    """Client of one API server.
+
+    kubeconfig: a file, or "" for the pod's service account. Raises VcudaError if it is unusable.
+    """
 
     def __init__(self, kubeconfig: str) -> None:
         client = kube_client.load()
@@ -55,7 +58,7 @@ class KubeApi:
                 client.config.load_kube_config(kubeconfig, client_configuration=self._settings)
             else:
                 client.config.load_incluster_config(self._settings)
-        except Exception as error:  # a file of anybody's making, read by many hands
+        except Exception as error:  # a malformed file raises errors of several libraries
             raise VcudaError(
                 f"leads to no cluster: {error}",
                 kubeconfig or "service account",
@@ -65,7 +68,7 @@ class KubeApi:
         self._pool = client.rest.RESTClientObject(self._settings).pool_manager
 
     def get(self, path: str, query: Mapping[str, str], read_seconds: float = READ_SECONDS) -> Any:
-        """The answer's tree. Raises ApiError."""
+        """Return the parsed JSON answer. Raises ApiError."""
         try:
             with self._open("GET", path, query, read_seconds=read_seconds) as response:
                 text = response.read(_MOST_BYTES)
@@ -76,27 +79,27 @@ class KubeApi:
     def events(
         self, path: str, query: Mapping[str, str], seconds: int
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """A watch's events (type, object) until the server ends it. Raises ApiError."""
+        """Yield the events (type, object) of a watch until the server ends it. Raises ApiError."""
         query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
         try:
             with self._open("GET", path, query, read_seconds=seconds + READ_SECONDS) as response:
                 for line in _lines(response):
                     event = json.loads(line)
-                    kind, told = event["type"], event["object"]
+                    kind, subject = event["type"], event["object"]
                     if kind == "ERROR":
-                        raise ApiError(int(told.get("code", 0)), str(told.get("message")))
-                    yield kind, told
+                        raise ApiError(int(subject.get("code", 0)), str(subject.get("message")))
+                    yield kind, subject
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(0, _reason(error)) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ApiError(0, f"not an event: {error!r}") from error
 
     def merge(self, path: str, patch: Mapping[str, Any]) -> None:
-        """A JSON merge patch. Raises ApiError."""
+        """Send a JSON merge patch. Raises ApiError."""
         self._write("PATCH", path, patch, "application/merge-patch+json")
 
     def create(self, path: str, tree: Mapping[str, Any]) -> None:
-        """An object. Raises ApiError: 409 where there is one of its name."""
+        """Create an object. Raises ApiError: status 409 if one of that name exists."""
         self._write("POST", path, tree, "application/json")
 
     def _write(self, method: str, path: str, tree: Mapping[str, Any], kind: str) -> None:
@@ -116,7 +119,7 @@ class KubeApi:
         read_seconds: float = READ_SECONDS,
     ) -> Any:
         headers = {"Accept": "application/json", "User-Agent": "vcuda-node-agent"}
-        # Asked each time: a service account's token is renewed.
+        # Read the token for each call: a service account's token is renewed.
         for setting in self._settings.auth_settings().values():
             if setting["in"] == "header":
                 headers[setting["key"]] = setting["value"]
@@ -139,12 +142,12 @@ class KubeApi:
 
 
 def _reason(error: Exception) -> str:
-    """The same for the same trouble: urllib3 1.26 says at which address its connection is."""
+    """Remove memory addresses, which urllib3 1.26 prints, so that equal errors have equal texts."""
     return re.sub(r"<\S+ object at 0x[0-9a-f]+>: ", "", str(error))
 
 
 def _lines(response: Any) -> Iterator[bytes]:
-    """Whole lines as they come; what a server cuts off in the middle of one is none."""
+    """Yield complete lines as they arrive; drop a last line that the server cut off."""
     rest_of = bytearray()
     for part in response.stream(65536):
         rest_of += part

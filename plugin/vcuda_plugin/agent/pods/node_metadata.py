@@ -1,4 +1,4 @@
-"""Tells this node's GPUs on the node object: an annotation that a scheduler reads, and labels."""
+"""Write this node's GPUs on the node object: an annotation for the scheduler, and labels."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class PodWatch:
                 break
         with self._lock:
             self._uids = {}
-            # The oldest first: of two that claim to mirror one static pod, the kubelet's was there.
+            # Oldest first: if two pods claim to mirror one static pod, the kubelet's is the older.
             for pod in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp"))):
                 self._see(pod)
             self._folder.keep_only(self._uids.values())
@@ -166,7 +166,7 @@ class PodWatch:
             try:
                 version = str(pod["metadata"]["resourceVersion"])
             except (KeyError, TypeError) as error:
-                self._version = ""  # the same would come again
+                self._version = ""  # resuming from it would bring the same event again
                 raise ApiError(0, f"not an event of a pod: {error!r}") from error
             with self._lock:
                 if kind == "DELETED":
@@ -192,7 +192,7 @@ class PodWatch:
             self._folder.put(found.uid, _as_bound(kept, found.decision))
         else:
             complaint = "mirrors a static pod that another pod mirrors"
-        if complaint and api_uid not in self._complained:  # once, however often it is rewritten
+        if complaint and api_uid not in self._complained:  # once, even if it is rewritten
             where = f"pod {found.name} ({found.uid})"
             mend = "it decides nothing here: delete the pod, and it is scheduled anew"
             text = str(VcudaError(complaint, where, mend))
@@ -244,7 +244,7 @@ def _as_bound(kept: Decision | None, found: Decision) -> Decision:
 
 
 def _essence(pod: Any) -> dict[str, Any]:
-    """What is read of a pod: of a full node's list the rest is megabytes."""
+    """Return the fields of a pod that are read; the rest has megabytes on a full node."""
     return {
         "metadata": {
             key: pod["metadata"].get(key)

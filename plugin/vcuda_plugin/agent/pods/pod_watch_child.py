@@ -1,4 +1,4 @@
-"""The agent's end of what it has to do with the cluster: a process that it keeps running."""
+"""Agent side of the pod watcher: starts and restarts its process."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ..gpus.inventory import Inventory
 
-# Who is admitted before the decisions are known may be placed elsewhere; an API that is away must
-# not hold up a node for long.
+# A pod that is admitted before its decision is known may get another GPU than the scheduler chose;
+# but an unreachable API must not delay the node for long.
 _KNOWN_SECONDS = 5
 _PAUSE_SECONDS = 2
 MODULE = "vcuda_plugin.agent.pods.pod_watch"
@@ -40,9 +40,10 @@ def is_there(settings: Config, kubeconfig: str) -> bool:
 
 
 class Cluster:
-    """kubeconfig: a file, or "". node: the node's name, or "": as the kubelet names it by itself.
+    """Run the pod watcher and pass node metadata to it.
 
-    Raises VcudaError: there is a cluster, and no client for it.
+    kubeconfig: a file, or "". node: the node's name, or "" for the kubelet's default. Raises
+    VcudaError if there is a cluster, but the Python client is not installed.
     """
 
     def __init__(self, settings: Config, kubeconfig: str, node: str) -> None:
@@ -56,12 +57,14 @@ class Cluster:
         self._metadata = ""
         self.is_there = is_there(settings, kubeconfig)
         if self.is_there and importlib.util.find_spec("kubernetes") is None:
-            mend = f'{dependencies.mend(["kubernetes"])}, or set kubernetes = "no"'
-            raise VcudaError("no module kubernetes", sys.executable, mend)
+            hint = f'{dependencies.mend(["kubernetes"])}, or set kubernetes = "no"'
+            raise VcudaError("no module kubernetes", sys.executable, hint)
 
     async def keep(self) -> None:
-        """Have this node's pods followed, until cancelled; where there is no cluster, nobody waits
-        for their decisions."""
+        """Keep the pod watcher running until cancelled.
+
+        Without a cluster, remove the decision folder, so that containers wait for no decision.
+        """
         folder = f"{self._state_dir}/{names.DECISIONS}"
         if not self.is_there:
             files.remove_tree(folder)
@@ -74,9 +77,9 @@ class Cluster:
                 *(self._resources, self._gpu_resource),
             )
             watch = child.running(MODULE, *arguments)
-            async with watch as (self._process, said):
+            async with watch as (self._process, reports):
                 self._write()
-                while await said.readline():
+                while await reports.readline():
                     self._known.set()
                 await self._process.wait()
             self._process = None
@@ -84,24 +87,24 @@ class Cluster:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def known(self) -> None:
-        """Until the decisions of this node's pods are known, or the API has had its time."""
+        """Wait until the decisions of this node's pods are known, at most _KNOWN_SECONDS."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._known.wait(), _KNOWN_SECONDS)
 
     def tell(self, seen: Inventory, labels: dict[str, str | None]) -> None:
-        """What the node object shall say of the GPUs. labels: None is of one that goes."""
-        told = NodeGpus(
+        """Set the GPUs and labels to write on the node object. A label with None is removed."""
+        node_gpus = NodeGpus(
             seen.gpus,
             seen.numa,
             seen.unhealthy,
             getattr(seen, "distances", None),
             self._overcommit,
         )
-        metadata = {"annotations": {names.ANNOTATION_NODE_GPUS: told.dump()}, "labels": labels}
+        metadata = {"annotations": {names.ANNOTATION_NODE_GPUS: node_gpus.dump()}, "labels": labels}
         self._metadata = json.dumps(metadata)
         self._write()
 
     def _write(self) -> None:
         if self._process is not None and self._metadata:
-            # To one that ends this moment it is lost, and its successor is told.
+            # If the process is just ending, this is lost; the next process gets it at its start.
             self._process.stdin.write(self._metadata.encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Pauses between tries that grow, with chance in them: a cluster's agents must not come at once."""
+"""Growing, random pauses between retries: agents of a cluster must not retry at the same time."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 
 
 class Retry:
-    """tell: hears of each trouble, and of the same again only after it was over. longest: seconds
-    between two tries."""
+    """State of one retried action.
+
+    tell: called with each new error text, and with the same text again only after a success.
+    longest: the longest pause in seconds.
+    """
 
     def __init__(self, tell: Callable[[str], object], longest: float = LONGEST_SECONDS) -> None:
-        self._tell, self._told, self._pause = tell, "", SHORTEST_SECONDS
+        self._tell, self._reported, self._pause = tell, "", SHORTEST_SECONDS
         self._longest = longest
 
     def after(self, trouble: str) -> float:
-        """Seconds to wait before the next try."""
-        if trouble != self._told:
+        """Report an error if it is new; return the seconds to wait before the next try."""
+        if trouble != self._reported:
             self._tell(trouble)
-        self._told, pause = trouble, self._pause
+        self._reported, pause = trouble, self._pause
         self._pause = min(2 * pause, self._longest)
         return pause * random.uniform(0.5, 1)  # noqa: S311
 
     def forget(self) -> None:
-        """It is over."""
-        self._told, self._pause = "", SHORTEST_SECONDS
+        """Note a success: the next error is reported, and the pause is short again."""
+        self._reported, self._pause = "", SHORTEST_SECONDS

@@ -1,7 +1,7 @@
 """Find containers that run without the share that the kubelet counts for them.
 
-The device plugin allocates, and the runtime wrapper gives the share when the container is created.
-A pod without the RuntimeClass runs on the plain runtime: counted, and without a GPU.
+The device plugin allocates the share; the runtime wrapper gives it when the container is created.
+A pod without the RuntimeClass runs on the plain runtime: it is counted, but gets no GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HINT = "give the pod the RuntimeClass whose handler is vcuda-container-runtime, 
 
 
 def containers(pod: Mapping[str, Any], found: PodDecision, state_dir: str) -> Iterator[str]:
-    """The names of those that run now. Never raises: the status may be of any form."""
+    """Yield the names of such containers. Never raises: a malformed status yields nothing."""
     metadata, status = pod.get("metadata"), pod.get("status")
     if not isinstance(status, dict) or not isinstance(metadata, dict):
         return
@@ -42,7 +42,7 @@ def containers(pod: Mapping[str, Any], found: PodDecision, state_dir: str) -> It
 
 
 def _runs_since_boot(status: Mapping[str, Any]) -> bool:
-    """Whether it runs by its status, and that is not from before this host's boot."""
+    """Return whether the status shows a running container that started after this host's boot."""
     state = status.get("state")
     running = state.get("running") if isinstance(state, dict) else None
     started_at = running.get("startedAt") if isinstance(running, dict) else None

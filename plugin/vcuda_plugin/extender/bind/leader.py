@@ -1,12 +1,13 @@
-"""Which of several extenders binds: the one that holds a Lease of the API server.
+"""Leader election: only the extender that holds a Lease of the API server binds pods.
 
-The holder stops to bind long before another may take the Lease: HELD_SECONDS after it began the
-last renewal that it knows of. What it sent then has ended before LEASE_SECONDS have passed, which
-the others wait from when they saw that renewal; the API server sees to that by its own clock,
-`AsyncApi.call`. So whoever takes the Lease reads what is bound once more, and then knows of every
-binding of those before. Each counts by its own clock that only goes forward, also while the machine
-sleeps; what time a Lease tells is for people. So the official client's helper does not serve: it
-compares times of day.
+The holder stops binding HELD_SECONDS after it began its last successful renewal. The others take
+the Lease only when LEASE_SECONDS have passed since they saw that renewal. The calls that the old
+holder sent have ended by then: `AsyncApi.call` has the API server limit them by its own clock. The
+new holder then reads all bindings once, and so knows every binding of the holders before it.
+
+Each process measures with its own monotonic clock, which also runs while the machine sleeps. The
+times in a Lease are for people only. The official client's helper compares times of day, so it
+cannot be used.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..follow.api import Api
 
 HELD_SECONDS = 10.0
-# A call takes CALL_SECONDS at most to connect, and as long to be answered.
+# A call takes at most CALL_SECONDS to connect and CALL_SECONDS to be answered.
 LEASE_SECONDS = int(HELD_SECONDS + 2 * CALL_SECONDS) + 2
 RENEW_SECONDS = 2.0
 
@@ -42,7 +43,7 @@ def clock() -> float:
 
 
 class Leader:
-    """where: "NAMESPACE/NAME" of the Lease. identity: of this process, and of none before it."""
+    """One candidate. where: NAMESPACE/NAME of the Lease. identity: unique to this process."""
 
     def __init__(
         self,
@@ -52,9 +53,9 @@ class Leader:
         identity: str = "",
         now: Callable[[], float] = clock,
     ) -> None:
-        """catch_up: reads what others have bound; raises Unreachable.
+        """Raises VcudaError if `where` is malformed.
 
-        Raises VcudaError: `where` names nothing.
+        catch_up: reads the bindings of other extenders; raises Unreachable.
         """
         namespace, _, name = where.partition("/")
         if not namespace or not name or "/" in name:
@@ -65,13 +66,13 @@ class Leader:
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._lock = threading.Lock()  # one step at a time
         self._holder, self._ended = "", False
-        # Since when it is held; and the same, once what was bound before has been read.
+        # _since: when this process took the Lease. _caught_up: the same, once `catch_up` has run.
         self._since = self._caught_up = self._renewed = float("-inf")
         self._taken = threading.Event()
         self._seen, self._seen_at = "", 0.0
 
     def why_not(self) -> str:
-        """Why this process may not bind; "": it may, now."""
+        """Return why this process may not bind now; "" if it may."""
         now = self._now()
         if now >= self._renewed + HELD_SECONDS:
             holder = self._holder if self._holder not in ("", self.identity) else "nobody known"
@@ -81,7 +82,7 @@ class Leader:
         return ""
 
     def start(self) -> None:
-        """In threads that end with the process, and the process with them."""
+        """Start two daemon threads; the process exits if one of them fails."""
 
         def renew() -> None:
             self.try_step()
@@ -110,7 +111,7 @@ class Leader:
             _log.warning("%s", error)
 
     def try_settle(self) -> None:
-        """Where the Lease was taken, read what the holders before have bound: they bind no more."""
+        """After taking the Lease, read the bindings of earlier holders, which no longer bind."""
         since = self._since
         try:
             if since != self._caught_up:
@@ -120,7 +121,7 @@ class Leader:
             _log.warning("%s", error)
 
     def step(self) -> None:
-        """Take the Lease, renew it, or see who has it. Raises Unreachable: nobody knows."""
+        """Take the Lease, renew it, or note its holder. Raises Unreachable: no answer."""
         with self._lock:
             if self._ended:
                 return
@@ -145,7 +146,7 @@ class Leader:
                 self._lose("another")
 
     def release(self) -> None:
-        """Nobody waits for it to end. Nothing may be being bound any more."""
+        """Release the Lease, so that others need not wait. No binding may be in progress."""
         with self._lock:
             self._ended = True
             held, self._renewed = self._holder == self.identity, float("-inf")
@@ -157,12 +158,12 @@ class Leader:
                 _log.warning("%s: not released: %s", self._name, error)
 
     def _is_over(self, lease: Any, spec: Any) -> bool:
-        """Whether nobody has written the Lease for as long as it is good for."""
+        """Return whether the Lease expired: it stayed unchanged for its whole duration."""
         now, version = self._now(), str(lease["metadata"].get("resourceVersion"))
         if version != self._seen:
             self._seen, self._seen_at = version, now
-        said = spec.get("leaseDurationSeconds")
-        return now - self._seen_at > max(LEASE_SECONDS, said if type(said) is int else 0)
+        duration = spec.get("leaseDurationSeconds")
+        return now - self._seen_at > max(LEASE_SECONDS, duration if type(duration) is int else 0)
 
     def _lose(self, holder: str) -> None:
         if self._holder != holder:
@@ -170,7 +171,7 @@ class Leader:
         self._holder, self._renewed = holder, float("-inf")
 
     def _write(self, lease: Any, before: str, holder: str, new: bool) -> bool:
-        """Whether it is written as `holder`'s; False: somebody else was faster."""
+        """Write the Lease for `holder`. Return False if another extender wrote it first."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         spec = dict(lease.get("spec") or {})
         changes = spec.get("leaseTransitions")
