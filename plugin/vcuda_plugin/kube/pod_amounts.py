@@ -16,7 +16,8 @@ from .quantity import whole
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Suffixes of a resource of GPUs, such as nvidia.com/gpu. Per GPU: MiB, percent and percent.
+# Suffixes of a resource of GPUs, such as nvidia.com/gpu. Per GPU: memory in MiB, memory in percent,
+# compute in percent.
 HAMI_MEMORY, HAMI_MEMORY_PERCENT, HAMI_CORES = "mem", "mem-percentage", "cores"
 MOST_GPUS = 64  # of one container; decision.py reads no more
 MIB = 1 << 20

@@ -14,7 +14,7 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 class Retry:
     """State of one retried action.
 
-    tell: called with each new error text, and with the same text again only after a success.
+    tell: called with each error text that differs from the one before, and again after a success.
     longest: the longest pause in seconds.
     """
 
