@@ -13,7 +13,7 @@ from packages.ways import Way
 DOCKER = "/etc/docker/daemon.json"
 PODMAN = "/etc/containers/containers.conf.d/99-vcuda.conf"
 FRONT_DOOR = "/usr/bin/vcuda-container-runtime"
-COMPILED = "/usr/lib/vcuda/python/vcuda_hook/__pycache__"
+COMPILED = "/usr/lib/vcuda/python/vcuda_hook/engines/__pycache__"
 
 
 def status(machine: Machine, package: str = "vcuda-runtime") -> str:

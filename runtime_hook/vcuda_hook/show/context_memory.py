@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import vcuda_hook
 import vcuda_oci
 from vcuda_oci.errors import VcudaError
 
@@ -31,7 +32,7 @@ def measure(facts: Host) -> dict[str, int | None]:
     # One folder as installed, two as they are in the source.
     places = [
         os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
-        for path in (vcuda_oci.__file__, __file__)
+        for path in (vcuda_oci.__file__, vcuda_hook.__file__)
     ]
     # The shell's own choice of GPUs must not hide one.
     environment = {key: os.environ[key] for key in os.environ if key != "CUDA_VISIBLE_DEVICES"}
