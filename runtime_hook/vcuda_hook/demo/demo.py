@@ -222,7 +222,8 @@ def _wait_until_released(ledger: Ledger, runtime: str) -> None:
     while time.monotonic() < deadline:
         known = f"{ledger.state_dir}/{runtime}"
         if ledger.read() == ([], []) and not (os.path.isdir(known) and os.listdir(known)):
-            return
+            with ledger:  # a release records its event under the lock, after it removed the record
+                return
         time.sleep(0.05)
 
 
