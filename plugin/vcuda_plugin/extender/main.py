@@ -1,4 +1,4 @@
-"""``vcuda-scheduler-extender``: what runs beside kube-scheduler."""
+"""``vcuda-scheduler-extender``: the command line of the program that runs beside kube-scheduler."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"{PROGRAM}: %(message)s")
     try:
-        # Only now: the help and the version are there without what the server needs.
+        # Imported late: --help and --version work without the server's dependencies.
         from .serve import run
     except ModuleNotFoundError as error:
         dependencies.end_without(error, PROGRAM)

@@ -1,4 +1,4 @@
-"""The scheduler extender at work: from its settings to the end of its HTTP server."""
+"""Run the scheduler extender, from reading its settings to the end of its HTTP server."""
 
 from __future__ import annotations
 
@@ -37,17 +37,18 @@ if TYPE_CHECKING:
 
     from .follow.follow import Follower
 
-# Longer than kube-scheduler keeps an idle connection, so that none ends under a call of its.
+# Longer than kube-scheduler keeps an idle connection, so that no connection ends during a call.
 _KEEP_ALIVE_SECONDS = 120
 _END_SECONDS = 5
-# Python's own; and while all that is made stays, what takes a third less time.
+# Python's own thresholds, and those for the first read. Everything created then stays, and the
+# higher thresholds make it take a third less time.
 _COLLECTED, _WHILE_READING = gc.get_threshold(), (100_000, 50, 100)
 
 _log = logging.getLogger(__name__)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Until SIGTERM or SIGINT. Raises VcudaError."""
+    """Serve until SIGTERM or SIGINT. Raises VcudaError."""
     settings = config.load_named(arguments.config)
     place = load_place(arguments.quota_config)
     api = Api(arguments.kubeconfig)
@@ -60,12 +61,13 @@ def run(arguments: argparse.Namespace) -> None:
 
     def catch_up() -> None:
         pods.catch_up(fieldSelector=BOUND)
-        # What was assumed under an earlier lease is bound by now, or never will be.
+        # Drop what was assumed under an earlier lease: it is bound by now, or never will be.
         cluster.expire(math.inf)
 
     leader = Leader(api, arguments.lease, catch_up) if arguments.lease else None
     why_not = leader.why_not if leader else None
-    # uvloop.run came with its 0.18. Python 3.9 binds a lock to the loop that is set by then.
+    # uvloop before 0.18 has no `run`. Set the loop first: Python 3.9 binds a lock to the loop that
+    # is set when the lock is created.
     loop = Loop()
     asyncio.set_event_loop(loop)
     binder = Binder(cluster, AsyncApi(api), settings, why_not)
@@ -78,7 +80,8 @@ def run(arguments: argparse.Namespace) -> None:
     gc.set_threshold(*_WHILE_READING)
     threading.Thread(target=_freeze, args=(following,), daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # uvicorn ends on them, and then sends itself once more what it had: that must not kill it.
+        # uvicorn ends on these signals and then sends itself the same signal again. This handler
+        # keeps the second one from killing the process.
         signal.signal(number, lambda *_: None)
     _log.info("listening on %s:%d", host, port)
     serving = _UvicornServer(
@@ -102,13 +105,14 @@ def run(arguments: argparse.Namespace) -> None:
 
     with contextlib.closing(loop):
         loop.run_until_complete(serving.serve([listening]))
-    # Else what is still being bound would be beside what the next one binds.
+    # Keep the lease after a forced exit: a bind may still be running, and the next leader must not
+    # bind at the same time.
     if leader and not serving.force_exit:
         leader.release()
 
 
 class _UvicornServer(uvicorn.Server):
-    """Whose end takes no longer than is said; what uvicorn has for that came with its 0.22."""
+    """uvicorn's server with a limit on its shutdown, which uvicorn itself has only since 0.22."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().call_later(_END_SECONDS, setattr, self, "force_exit", True)
@@ -116,8 +120,11 @@ class _UvicornServer(uvicorn.Server):
 
 
 def _freeze(following: Sequence[Follower]) -> None:
-    """Once everything is read: what stays is not looked through again and again for garbage, which
-    holds up a call for a good part of a second where there are tens of thousands of pods."""
+    """Exempt the objects of the first read from garbage collection.
+
+    With tens of thousands of pods a collection over them would delay a call by a good part of a
+    second.
+    """
     for follower in following:
         follower.synced.wait()
     gc.collect()
@@ -128,7 +135,7 @@ def _freeze(following: Sequence[Follower]) -> None:
 def _listen(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once only on sockets that say TCP; else every answer waits 40 ms.
+    # Name IPPROTO_TCP: asyncio sets TCP_NODELAY only then; without it each answer waits 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -141,7 +148,7 @@ def _listen(address: str) -> socket.socket:
 
 
 def _hosts(allowed: Sequence[str], host: str) -> frozenset[bytes] | None:
-    """The names that a request may call it by; None: any."""
+    """Return the allowed values of a request's Host header; None: any."""
     if not allowed and not ipaddress.ip_address(host).is_loopback:
         return None
     return frozenset(
@@ -151,7 +158,7 @@ def _hosts(allowed: Sequence[str], host: str) -> frozenset[bytes] | None:
 
 
 def _check_tls(arguments: argparse.Namespace) -> None:
-    """Raises VcudaError, where uvicorn would raise what nobody reads."""
+    """Check the TLS files. Raises VcudaError, with a clearer line than uvicorn's."""
     files = {
         word: getattr(arguments, word.replace("-", "_"))
         for word in ("tls-cert", "tls-key", "tls-client-ca")

@@ -1,4 +1,4 @@
-"""``vcuda simulate``: its command line."""
+"""The command line of ``vcuda simulate``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PROGRAM = "vcuda simulate"
 
 
 def main(argv: Sequence[str]) -> int:
-    """0: done. 1: refused, with one line. 2: the command line makes no sense."""
+    """Run the command. Return 0: done; 1: refused, with one line. Exit with 2: bad arguments."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     if bool(arguments.trace) == bool(arguments.generate):
         parser.error("either TRACE or --generate; name one of them")
     try:
-        # Only now: the help is there without what a replay needs.
+        # Imported late: --help works without the replay's dependencies.
         from .run import simulate
     except ModuleNotFoundError as error:
         dependencies.end_without(error, names.EXTENDER_PROGRAM)

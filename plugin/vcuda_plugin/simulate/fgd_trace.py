@@ -1,8 +1,8 @@
-"""Pods of the shape of a public trace of a cluster of shared GPUs, as many as are wanted.
+"""Generate pods with the distribution of a public trace of a cluster of shared GPUs.
 
-How many GPUs a pod asks for: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, table 1, the
-pods without a GPU left out. How large a share is: counted in 450 rows of the trace that comes with
-it (alibaba/clusterdata, cluster-trace-gpu-v2023, openb_pod_list_default.csv), to the percent.
+Number of GPUs of a pod: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, table 1, without
+the pods that have no GPU. Size of a share: counted to the percent in 450 rows of the paper's trace
+(alibaba/clusterdata, cluster-trace-gpu-v2023, openb_pod_list_default.csv).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import replace
 from .trace_pod import TracePod
 
 FGD, MULTI = "fgd", "multi"
-# GPUs and how many of a thousand pods; 0: a share of one. MULTI is of no source: the public trace
-# has few pods with several GPUs, and for these a scheduler has to keep GPUs together.
+# Number of GPUs, and relative frequency; 0: a share of one GPU. MULTI has no source: the public
+# trace has few pods with several GPUs, the case in which a scheduler must keep GPUs together.
 _GPUS = {FGD: {0: 378, 1: 480, 2: 2, 4: 2, 8: 5}, MULTI: {0: 600, 1: 200, 2: 80, 4: 60, 8: 60}}
 MIXES = tuple(_GPUS)
-# Percent of one GPU, and how often.
+# Percent of one GPU, and its number of rows.
 _SHARES = {
     **{5: 3, 11: 4, 16: 8, 22: 15, 23: 13, 27: 1, 32: 27, 44: 1, 46: 17, 47: 60},
     **{48: 2, 55: 3, 59: 2, 65: 3, 81: 13},
@@ -25,8 +25,8 @@ _SHARES = {
 
 
 def filling(seed: int, gpus: float, mix: str = FGD) -> list[TracePod]:
-    """Pods that ask for at least `gpus` GPUs in all: one a second, and none ends."""
-    dice = random.Random(seed)  # noqa: S311 - nothing is kept secret with it
+    """Return pods that request at least `gpus` GPUs in all. One arrives each second; none ends."""
+    dice = random.Random(seed)  # noqa: S311 - not used for secrets
     pods: list[TracePod] = []
     asked = 0.0
     while asked < gpus:
@@ -36,11 +36,12 @@ def filling(seed: int, gpus: float, mix: str = FGD) -> list[TracePod]:
 
 
 def coming_and_going(seed: int, gpus: float, number: int, mix: str = FGD) -> list[TracePod]:
-    """So many pods, one a second, that ask for `gpus` GPUs at a time once the first have ended.
+    """Return `number` pods that request `gpus` GPUs at a time once the first have ended.
 
-    How long each lives is exponentially distributed, and the same for all sizes.
+    One pod arrives each second. Durations are exponentially distributed, with the same mean for all
+    sizes.
     """
-    dice = random.Random(seed)  # noqa: S311 - nothing is kept secret with it
+    dice = random.Random(seed)  # noqa: S311 - not used for secrets
     pods = [_pod(dice, each, mix) for each in range(number)]
     mean = gpus * number / sum(pod.gpus for pod in pods)
     return [replace(pod, duration=round(dice.expovariate(1 / mean), 3)) for pod in pods]

@@ -1,7 +1,7 @@
-"""How much of the free GPUs is of no use to the pods of a trace, as the FGD paper counts it.
+"""How much of the free GPUs the pods of a trace cannot use, as the FGD paper counts it.
 
-Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 3. Of memory a pod is taken
-to ask for no more than of compute.
+Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 3. A pod is assumed to
+request no larger part of the memory than of the compute.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Mix:
-    """What the pods of a trace ask for, and how likely the next one asks for it."""
+    """The requests of a trace's pods, and the probability of each."""
 
     def __init__(self, pods: Iterable[TracePod]) -> None:
         counted = Counter((pod.model, _size(pod)) for pod in pods)
@@ -36,17 +36,17 @@ class Mix:
             self._shapes.setdefault(wanted, []).append((size, count / number))
 
     def lost(self, cluster: Cluster, rows: Rows, free: Floats) -> Floats:
-        """(rows): GPUs' worth. free: (rows, columns), of the GPUs of these nodes."""
+        """(rows): lost capacity in GPUs. free: (rows, columns), the free part of each GPU."""
         lost: Floats = np.zeros(len(free))
         for wanted, shapes in self._shapes.items():
             allowed = cluster.arrays.allowed(rows, wanted)
             usable: Floats = np.where(allowed, free, 0)
             lost += useless(usable, shapes)
-            # What the pod may not use is lost to it, too.
+            # GPUs that the pod may not use are lost to it, too.
             lost += sum(likely for _, likely in shapes) * (free - usable).sum(axis=1)
         return lost
 
 
 def _size(pod: TracePod) -> float:
-    """In GPUs. Of several in part each is as large, and of one and a half the next takes two."""
+    """Return the size in GPUs: below one GPU each: the size of one share; else all, rounded up."""
     return pod.core / 100 if pod.core < 100 else -(-pod.core * pod.count // 100)

@@ -1,4 +1,4 @@
-"""The cluster that is described: `100x8:H100:80GiB` is 100 nodes of 8 GPUs."""
+"""Read the description of a cluster: `100x8:H100:80GiB` is 100 nodes of 8 GPUs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _GROUP = re.compile(
     r"(\d{1,6})x(\d{1,2}):([^:@]{1,60}):(\w{1,20})(?::(\d{1,2}))?(?:@(.{1,60}))?", re.ASCII
 )
 _MOST_NODES = 20_000
-_MOST_GPUS = 32  # of one node: so many are compared at once
-# The public trace does not tell the size of a GPU's memory, and none of its pods asks for any.
+_MOST_GPUS = 32  # of one node: the width of the extender's arrays
+# The public trace has no size of a GPU's memory, and none of its pods requests memory.
 _UNTOLD_BYTES = 16 << 30
-# As vcuda_oci.topology counts: joined by NVLink, and by no more than the system.
+# Distances as in vcuda_oci.topology: joined by NVLink, and joined only through the system.
 LINKED, FAR = 1, 600
 
 
 def parse(groups: list[str]) -> list[NodeFacts]:
-    """Each group is COUNTxGPUS:MODEL:MEMORY[:LINKED][@POOL], LINKED so many GPUs that are near
-    each other, or a CSV file as the public trace has it.
+    """Read the nodes of all groups. Raises VcudaError.
 
-    Raises VcudaError.
+    A group is COUNTxGPUS:MODEL:MEMORY[:LINKED][@POOL], where LINKED is how many GPUs are near each
+    other, or the name of a CSV file in the format of the public trace.
     """
     nodes: list[NodeFacts] = []
     for group in groups:
@@ -47,7 +47,7 @@ def parse(groups: list[str]) -> list[NodeFacts]:
 
 
 def _described(group: str, before: int) -> list[NodeFacts]:
-    """before: how many nodes have a number already."""
+    """Read one described group. before: how many nodes have a number already."""
     found = _GROUP.fullmatch(group)
     size = parse_bytes(found[4]) if found else None
     if not found or not size:
@@ -64,7 +64,7 @@ def _described(group: str, before: int) -> list[NodeFacts]:
 
 
 def _listed(path: str) -> list[NodeFacts]:
-    """The nodes of a file that have GPUs."""
+    """Read the nodes with GPUs from a CSV file."""
     nodes, columns = [], ", ".join(openb.NODE_COLUMNS)
     for line, fields in rows(read(path), path, "sn", columns):
         try:

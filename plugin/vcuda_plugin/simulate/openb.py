@@ -1,4 +1,4 @@
-"""Pods and nodes as the public trace of Alibaba's cluster of shared GPUs writes them.
+"""Read pods and nodes of the public trace of Alibaba's cluster of shared GPUs.
 
 Source: alibaba/clusterdata, cluster-trace-gpu-v2023, README.md and csv/openb_*_list_*.csv.
 """
@@ -16,7 +16,7 @@ POD_COLUMNS = (
     *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec"),
     *("qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"),
 )
-# By which a line of that trace is known from one of ours.
+# Columns that only the public trace has; they distinguish its lines from ours.
 OWN = frozenset(POD_COLUMNS[1:])
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _MOST_SECONDS = 1e12
@@ -24,10 +24,11 @@ _NAME = re.compile(r"[\w.-]{1,63}", re.ASCII)
 
 
 def pod(fields: dict[str, Any]) -> TracePod | None:
-    """None: it asks for no GPU. Raises ValueError.
+    """Read a pod; None: it requests no GPU. Raises ValueError.
 
-    It comes when it was created and runs as long as it did; one that never ran, as long as it was
-    waited for. Its namespace is its class of service, in small letters.
+    The pod arrives at its creation time and runs as long as it ran in the trace. A pod that never
+    ran there runs from its creation to its deletion. Its namespace is its class of service, in
+    small letters.
     """
     _known(fields, POD_COLUMNS)
     count = number(fields, "num_gpu", int, 0, 64)
@@ -52,7 +53,7 @@ def pod(fields: dict[str, Any]) -> TracePod | None:
 
 
 def node(fields: dict[str, Any]) -> tuple[str, int, str]:
-    """Its name, how many GPUs it has, and their model; "" where it has none. Raises ValueError."""
+    """Read a node: its name, number of GPUs, and model, "" without GPUs. Raises ValueError."""
     _known(fields, NODE_COLUMNS)
     gpus = number(fields, "gpu", int, 0, 1000)
     return _text(fields, "sn"), gpus, _text(fields, "model") if gpus else ""

@@ -1,6 +1,9 @@
-"""By which rule a simulation chooses a pod's node: the extender's scores, or what they are held
-against. A rule of others chooses the node, and FGD's the GPU as well; what fits is always the
-extender's word."""
+"""Policies by which a simulation chooses a pod's node: the extender's scores, and other policies to
+compare them with.
+
+The extender always decides which nodes fit. The other policies choose the node; FGD chooses the GPU
+too.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,17 @@ if TYPE_CHECKING:
     from ..extender.cluster.cluster import Cluster
     from .fragmentation import Mix
 
-    # The node of those that fit, and the ask, which may name the GPU now.
+    # Takes the nodes that fit. Returns one, and the request, which may now name the GPU.
     Pick = Callable[[Cluster, PodAsk, Sequence[str]], tuple[str, PodAsk]]
 
 NO_RESERVE, FIRST_FIT, BEST_FIT, FGD = "no-reserve", "first-fit", "best-fit", "fgd"
-# Differences of sums below this are those of floating point.
+# Digits to round to: smaller differences of sums come from floating point.
 _DIGITS = 9
 
 
 @dataclass(frozen=True)
 class Policy:
-    """order: in which the cluster's GPUs are taken where `pick` does not name one."""
+    """order: of the cluster's GPUs, used where `pick` names no GPU."""
 
     name: str
     order: str
@@ -41,7 +44,10 @@ class Policy:
 
 
 def policies(mix: Mix, seed: int) -> dict[str, Policy]:
-    """By name. mix: of the trace, which FGD knows beforehand. seed: of ours, among equal scores."""
+    """Return the policies by name.
+
+    mix: of the whole trace, which FGD knows beforehand. seed: for the choice among equal scores.
+    """
     found = [Policy(order, order, ours(seed)) for order in (BINPACK, SPREAD, TOPOLOGY)]
     found.append(Policy(NO_RESERVE, BINPACK, ours(seed, reserve=False)))
     found.append(Policy(FIRST_FIT, BINPACK, first_fit))
@@ -51,8 +57,11 @@ def policies(mix: Mix, seed: int) -> dict[str, Policy]:
 
 
 def ours(seed: int, reserve: bool = True) -> Pick:
-    """The highest score, and of equal ones any, as kube-scheduler does. reserve: as of `scores`."""
-    dice = random.Random(seed)  # noqa: S311 - nothing is kept secret with it
+    """Pick a random node among those with the highest score, as kube-scheduler does.
+
+    reserve: passed to `scores`.
+    """
+    dice = random.Random(seed)  # noqa: S311 - not used for secrets
 
     def pick(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
         found = scores(cluster, ask, fitting, reserve)
@@ -67,20 +76,20 @@ def first_fit(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[st
 
 
 def best_fit(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
-    """The node with the least that is free."""
+    """Pick the node with the least free capacity."""
     free = free_of(cluster, cluster.rows(fitting)).sum(axis=1).round(_DIGITS)
     return fitting[int(free.argmin())], ask
 
 
 def steepest(mix: Mix) -> Pick:
-    """Where fragmentation grows the least. Source: as of fragmentation.py, section 4."""
+    """Pick the GPU where fragmentation grows least. Source: as in fragmentation.py, section 4."""
 
     def pick(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
         part = ask.single
         if part is None:
             return best_fit(
                 cluster, ask, fitting
-            )  # of a pod in several parts the paper says nothing
+            )  # the paper has no rule for pods in several parts
         if part.core >= 100:
             return _whole(cluster, ask, part, fitting)
         return _share(cluster, ask, part, fitting)

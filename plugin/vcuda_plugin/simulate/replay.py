@@ -1,7 +1,8 @@
-"""A trace, replayed under one policy by the extender's filter, scores and bind.
+"""Replay a trace under one policy with the extender's filter, scores and bind.
 
-What fits nowhere waits and is tried again whenever something ends, by priority and then by arrival;
-what comes meanwhile is tried at once. Time is the trace's: a pod starts when it is bound.
+A pod that fits nowhere waits. Whenever a pod ends, the waiting pods are tried again, by priority
+and then by arrival. A pod that arrives is tried at once, even while others wait. Time is that of
+the trace: a pod starts when it is bound.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ TOLD_EVERY_SECONDS = 10.0
 
 @dataclass
 class Outcome:
-    """waited: seconds of the trace, of each pod that was placed. placed: where, by the pod's name.
+    """The result of a replay.
 
-    allocated, fragmented: GPUs' worth after each arrival. took: seconds of each filter, choice and
-    bind. never: the pods that fit no node of the cluster, whatever ends. forbidden: those that once
-    had room on a node, and only quota kept them off. used: the most that was counted of each quota,
-    percent of one GPU by namespace and model.
+    waited: seconds of the trace, for each placed pod. placed: GPU UUIDs, by the pod's name.
+    allocated, fragmented: in GPUs, after each arrival. took: seconds of each filter, choice and
+    bind. never: pods that fit no node even once all others have ended. forbidden: pods that once
+    had room on a node but were refused by quota alone. used: the most that was counted of each
+    quota, in percent of one GPU, by namespace and model.
     """
 
     waited: list[float] = field(default_factory=list)
@@ -58,7 +60,7 @@ class Outcome:
 
 
 class Replay:
-    """limits: the quota of each namespace. say: told now and then how many have come, and wait."""
+    """limits: the quota of each namespace. say: called now and then with how many came and wait."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class Replay:
         still, failed = [], set()
         while self._waiting:
             entry = heapq.heappop(self._waiting)
-            # One that asks for the same has just been told that there is no room.
+            # Skip a pod if an equal request was refused in this round.
             kind = replace(entry[3], name="", arrival=0, duration=None, priority=0)
             if kind in failed or not self._try(entry[3], now):
                 failed.add(kind)
@@ -118,7 +120,7 @@ class Replay:
     def _try(self, pod: TracePod, now: float) -> bool:
         cluster, facts = self._cluster, pod_of(pod.as_object(), SETTINGS)
         if facts is None or facts.ask is None:
-            raise ValueError(pod)  # who reads a trace checks it
+            raise ValueError(pod)  # reading the trace has checked it
         began = time.perf_counter()
         verdict = fit(cluster, facts.ask, self._names)
         node = ""
@@ -131,13 +133,13 @@ class Replay:
             binding = Binding(facts.namespace, facts.name, facts.uid, node)
             failure = _at_once(self._binder.bind(binding))
             if failure:
-                raise RuntimeError(failure)  # nothing comes between the filter and this
+                raise RuntimeError(failure)  # nothing changes between filter and bind
         self.outcome.took.append(time.perf_counter() - began)
         if len(verdict.never) == len(self._names):
             self.outcome.never.add(pod.name)
         if not node:
             return False
-        # The event that tells of the binding.
+        # Apply the event that would report the binding.
         bound = decision.parse(self._api.annotations[names.ANNOTATION_DECISION])
         cluster.put_pod(replace(facts, node=node, decision=bound))
         self.outcome.placed[pod.name] = tuple(share.uuid for share in bound.containers["main"])
@@ -175,7 +177,7 @@ class Replay:
 
 
 class _Api:
-    """An API server that binds whatever it is told to, and keeps the last one's annotations."""
+    """A fake API server that accepts every binding and keeps the annotations of the last one."""
 
     def __init__(self) -> None:
         self.annotations: dict[str, str] = {}
@@ -186,7 +188,7 @@ class _Api:
 
 
 def _at_once(bound: Coroutine[Any, Any, str]) -> str:
-    """What it returns: `_Api` makes nobody wait, so no event loop is needed."""
+    """Run the coroutine to its end without an event loop; `_Api` never waits."""
     try:
         bound.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""What came of a simulation, as a table and as JSON."""
+"""The results of a simulation, as a table and as figures for JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def figures(
     outcome: Outcome,
     limits: Mapping[str, Limit] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Of `latency_ms` alone a second run says something else. limits: of quotas."""
+    """Return the figures of a policy. Only `latency_ms` differs in a second run. limits: quotas."""
     gpus = sum(len(node.usable) for node in nodes)
     most = max(outcome.allocated)
     full = outcome.allocated.index(most)
@@ -85,7 +85,7 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def quota_lines(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Of each policy, what was the most that each namespace used of each model's cards."""
+    """Return one line for each policy, namespace and model: the most cards used at a time."""
     return [
         f"{policy}: namespace {row['namespace']} used at most {row['most']:g} of "
         f"{row['limit']:g} cards of {row['model']}"
@@ -95,7 +95,7 @@ def quota_lines(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _quota(outcome: Outcome, limits: Mapping[str, Limit]) -> dict[str, Any]:
-    """refused: pods that once had room, and only their quota kept them off. used: in cards."""
+    """refused: pods that once had room but were refused by quota alone. used: in cards."""
     used = [
         {
             "namespace": namespace,
@@ -115,7 +115,7 @@ def _said(percent: float | None) -> str:
 
 
 def _linked(nodes: Sequence[NodeFacts], outcome: Outcome) -> float | None:
-    """Of the pods with several GPUs on nodes that tell distances, those whose GPUs are linked."""
+    """Return the percent of pods with linked GPUs, among those with several GPUs and distances."""
     told = {gpu.uuid: node.told for node in nodes for gpu in node.usable}
     farthest = []
     for uuids in outcome.placed.values():
@@ -136,7 +136,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _quantiles(values: Sequence[float], times: float) -> dict[str, float]:
-    """The smallest value that so many percent do not exceed, and the greatest; 0 of none."""
+    """Return the 50th and 99th percentile and the maximum; 0 without values."""
     ordered = sorted(values) or [0.0]
     found = {"p50": 50, "p99": 99, "most": 100}
     return {

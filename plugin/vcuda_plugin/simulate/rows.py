@@ -1,4 +1,4 @@
-"""Lines of a file as fields by name: JSON lines, or CSV with a heading."""
+"""Read the lines of a file as fields by name: JSON lines, or CSV with a heading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read(path: str) -> list[str]:
-    """The lines of a file. Raises VcudaError."""
+    """Return the lines of a file. Raises VcudaError."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             return file.readlines()
@@ -24,9 +24,10 @@ def read(path: str) -> list[str]:
 
 
 def rows(lines: Iterable[str], path: str, key: str, mend: str) -> Iterator[tuple[int, Any]]:
-    """The number of each line, from 1, and its fields. An empty field is one left out.
+    """Yield the number of each line, from 1, and its fields without the empty ones.
 
-    key: a column that a heading has. mend: what else a heading has. Raises VcudaError.
+    key: a column that the heading must have. mend: the columns that an error line names.
+    Raises VcudaError.
     """
     heading: list[str] = []
     as_json = None
@@ -57,7 +58,7 @@ def rows(lines: Iterable[str], path: str, key: str, mend: str) -> Iterator[tuple
 
 
 def number(fields: dict[str, Any], key: str, kind: Any, least: float, most: float) -> Any:
-    """The field as `kind`. Raises ValueError: it is no number of that kind, from least to most."""
+    """Return the field as `kind`. Raises ValueError: it is not one, or not from least to most."""
     said = fields.get(key)
     if said is None:
         raise ValueError(f"no {key}")
@@ -65,7 +66,7 @@ def number(fields: dict[str, Any], key: str, kind: Any, least: float, most: floa
         if isinstance(said, bool):
             raise ValueError
         value = kind(said)
-        # A float in JSON that int would cut, and what is no number at all.
+        # Refuse a float that int would truncate, a NaN, and a value out of range.
         if value != float(said) or not least <= value <= most:
             raise ValueError
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""``vcuda simulate`` at work: from its arguments to the printed comparison."""
+"""Run ``vcuda simulate``, from its arguments to the printed comparison."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def simulate(arguments: argparse.Namespace) -> int:
     limits = quotas(arguments.quota) if arguments.quota else {}
     pods, without_gpu = _trace(arguments, gpus)
     mix = Mix(pods)
-    # Anew for each, so that its dice do not depend on which others run.
+    # Only for the names: each replay below makes its policy again, so that its random numbers do
+    # not depend on which others run.
     known = list(policies(mix, arguments.seed))
     wanted = arguments.policy or known
     for name in wanted:
@@ -63,7 +64,7 @@ def simulate(arguments: argparse.Namespace) -> int:
 
 
 def quotas(path: str) -> dict[str, Limit]:
-    """By namespace, as the extender reads them. Raises VcudaError."""
+    """Read quotas by namespace, as the extender does. Raises VcudaError."""
     try:
         text = files.read(path, follow=True).decode()
         if json_bytes.loads(text.encode()).get("kind") == "ConfigMap":
@@ -77,7 +78,7 @@ def quotas(path: str) -> dict[str, Limit]:
 
 
 def _trace(arguments: argparse.Namespace, gpus: int) -> Trace:
-    """Raises VcudaError."""
+    """Read or generate the pods, and save them if requested. Raises VcudaError."""
     without_gpu = 0
     if arguments.trace:
         pods, without_gpu = trace.read(arguments.trace)

@@ -1,4 +1,4 @@
-"""A trace of pods: JSON lines, or CSV with a heading; a line is a pod."""
+"""Read and write a trace of pods: JSON lines, or CSV with a heading; a line is a pod."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _MOST = 1 << 31
 
 
 class Trace(NamedTuple):
-    """pods: in the order of arrival. without_gpu: how many more ask for none, and are left out."""
+    """pods: in the order of arrival. without_gpu: how many were left out as they request no GPU."""
 
     pods: list[TracePod]
     without_gpu: int = 0
 
 
 def read(path: str) -> Trace:
-    """Raises VcudaError, with the line."""
+    """Read a file. Raises VcudaError, with the line."""
     return parse(read_lines(path), path)
 
 
 def parse(lines: Iterable[str], path: str) -> Trace:
-    """Lines of ours or of the public trace. Raises VcudaError, with the line."""
+    """Read lines of our format or of the public trace. Raises VcudaError, with the line."""
     pods: list[TracePod] = []
     without_gpu = 0
     line_of: dict[str, int] = {}
@@ -68,7 +68,7 @@ def parse(lines: Iterable[str], path: str) -> Trace:
 
 
 def dump(pods: Iterable[TracePod]) -> Iterator[str]:
-    """The lines that `parse` reads."""
+    """Yield the lines that `parse` reads."""
     plain = TracePod("")
     for pod in pods:
         said = {key: value for key, value in asdict(pod).items() if value != getattr(plain, key)}
@@ -76,7 +76,7 @@ def dump(pods: Iterable[TracePod]) -> Iterator[str]:
 
 
 def _pod(fields: dict[str, Any]) -> TracePod:
-    """Raises ValueError."""
+    """Read a pod of our format. Raises ValueError."""
     for key in fields:
         if key not in COLUMNS:
             raise ValueError(f"unknown field '{key[:40]}'")

@@ -1,4 +1,4 @@
-"""A pod of a trace, and as the API server would write it."""
+"""A pod of a trace, and its object as the API server would write it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class TracePod:
-    """core, memory: percent and bytes of each of `count` GPUs; of one, core may be above 100.
+    """A pod of a trace.
 
-    memory None: as much as of compute. arrival, duration: seconds; None: it stays.
-    priority: the higher waits the less. model: parts of names, a comma between; "": any.
-    namespace: whose quota counts.
+    core, memory: percent and bytes of each of `count` GPUs; core may be above 100 with a count of
+    1. memory None: the same part as of compute. arrival, duration: seconds; None: it never ends.
+    priority: higher ones are tried first. model: parts of names, separated by commas; "": any.
+    namespace: the one with the quota that counts.
     """
 
     name: str
@@ -37,11 +38,11 @@ class TracePod:
 
     @property
     def gpus(self) -> float:
-        """How many GPUs' worth of compute it asks for."""
+        """Requested compute, in GPUs."""
         return self.core * self.count / 100
 
     def as_object(self) -> dict[str, Any]:
-        """As the API server writes it."""
+        """Return the pod object as the API server writes it."""
         if self.count == 1 or self.core == 100:
             limits = {names.GPUMANAGER_CORE: self.core * self.count}
             if self.memory is not None and self.core != 100:

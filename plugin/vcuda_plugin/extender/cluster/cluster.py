@@ -1,7 +1,8 @@
-"""What the cluster holds: its nodes' GPUs, and who has them. In memory, kept up to date by events.
+"""The cluster's GPUs and the pods that hold them, in memory, kept up to date by events.
 
-A pod holds its GPUs from the moment at which it is assumed on a node, before the API server hears
-of it, to its end. Every method is safe to call from any thread; `lock` keeps several together.
+A pod holds its GPUs from the moment at which it is assumed on a node, before the API server gets
+the binding, to its end. Every method is safe to call from any thread; hold `lock` to make several
+calls atomic.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ..model.pod_request import PodAsk
     from .objects import PodFacts
 
-# A binding that nobody knows the end of counts for so long, by the monotonic clock.
+# How long a binding with an unknown outcome counts, by the monotonic clock.
 UNKNOWN_SECONDS = 120.0
 _MOST_ANSWERS = 16
 _MOST_ASKS = 1000
@@ -41,7 +42,7 @@ _ANY = Wanted()
 
 
 class Cluster:
-    """order: "binpack" or "spread", where a pod says nothing."""
+    """order: "binpack" or "spread", for pods that name no order."""
 
     def __init__(self, order: str) -> None:
         self.order, self.lock = order, threading.RLock()
@@ -49,10 +50,10 @@ class Cluster:
         self.pods: dict[str, PodFacts] = {}
         self.assumed: dict[str, dict[str, Assumed]] = {}
         self.arrays, self.quota = GpuArrays(), Quota()
-        self._labelled = False  # whether there was ever a pod that may not be beside everybody
+        self._labelled = False  # whether any pod ever had labels that restrict its neighbours
         self.slices = SliceNodes()
-        self.wide: set[str] = set()  # the nodes that the arrays don't tell
-        self._unknown: dict[tuple[str, str], float] = {}  # until when, the earliest first
+        self.wide: set[str] = set()  # nodes with too many GPUs for the arrays
+        self._unknown: dict[tuple[str, str], float] = {}  # expiry, the earliest first
         self._rows: dict[str, int] = {}
         self._on: dict[str, dict[str, PodFacts]] = {}
         self._ended: dict[str, None] = {}
@@ -75,7 +76,7 @@ class Cluster:
             self.arrays.put_gpus(entry.row, () if facts.name in self.wide else facts.usable)
             entry.release_all()
             pods = self._on.get(facts.name, {}).values()
-            # What was decided stands; what has to be guessed goes round it.
+            # Pods with a decision first: the others are placed on what is left.
             for pod in sorted(pods, key=lambda pod: (pod.decision is None, pod.uid)):
                 entry.hold(pod.uid, self._held(pod, entry))
             for uid, places in self.assumed.items():
@@ -100,7 +101,7 @@ class Cluster:
             if pod.uid in self._ended:
                 return
             known = self.pods.get(pod.uid)
-            # What it got stands: whoever may write the pod may change its annotations afterwards.
+            # Ignore later changes: any client that may write the pod may change its annotations.
             if known and known.node:
                 return
             self.pods[pod.uid] = pod
@@ -121,7 +122,7 @@ class Cluster:
                 self._settle(entry)
 
     def end_pod(self, uid: str) -> None:
-        """It is gone or over, and does not come back: a call that binds it may still be on."""
+        """Drop a deleted or finished pod, and refuse it from now on: a bind of it may still run."""
         with self.lock:
             self._drop_pod(uid)
             self._ended[uid] = None
@@ -129,12 +130,12 @@ class Cluster:
                 del self._ended[next(iter(self._ended))]
 
     def keep_pods(self, uids: Collection[str], since: float) -> None:
-        """A list that was begun at `since` (monotonic) has these pods and no others."""
+        """Drop all pods but `uids`, the result of a list that began at `since` (monotonic)."""
         with self.lock:
             for uid in [uid for uid in self.pods if uid not in uids]:
                 self._drop_pod(uid)
             for uid, places in list(self.assumed.items()):
-                # Bound before the list was begun, and not bound in it: it is gone.
+                # Bound before the list began, but not in it: the pod was deleted.
                 if any(each.bound is not None and each.bound < since for each in places.values()):
                     self._forget(uid)
 
@@ -144,14 +145,16 @@ class Cluster:
                 self.drop_node(name)
 
     def assume(self, pod: PodFacts, node: str, placed: Placed, now: float) -> bool:
-        """Count `placed` from now on, of the namespace's quota too; `confirm` or `undo` must
-        follow, or it ends by itself. False: the pod has ended."""
+        """Count `placed` from now on, in the namespace's quota too. False: the pod has ended.
+
+        The caller follows with `confirm` or `undo`; otherwise it expires.
+        """
         uid = pod.uid
         with self.lock:
             if uid in self._ended:
                 return False
             self._charge(pod, node)
-            self.pods.setdefault(uid, pod)  # what no event has told of yet
+            self.pods.setdefault(uid, pod)  # no event has reported it yet
             self.assumed.setdefault(uid, {})[node] = Assumed(placed)
             self._unknown.pop((uid, node), None)
             self._unknown[uid, node] = now + UNKNOWN_SECONDS
@@ -161,7 +164,7 @@ class Cluster:
             return True
 
     def confirm(self, uid: str, node: str, now: float) -> None:
-        """The API server has bound the pod to this node, so to no other."""
+        """Record that the API server has bound the pod to this node, and undo all other nodes."""
         with self.lock:
             for other in [name for name in self.assumed.get(uid, {}) if name != node]:
                 self.undo(uid, other)
@@ -180,7 +183,7 @@ class Cluster:
                 self.assumed.pop(uid, None)
 
     def expire(self, now: float) -> None:
-        """Give up what is assumed for too long without an answer."""
+        """Undo what was assumed too long ago without an answer."""
         with self.lock:
             while self._unknown:
                 (uid, node), until = next(iter(self._unknown.items()))
@@ -189,7 +192,7 @@ class Cluster:
                 self.undo(uid, node)
 
     def find(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> Placed | Refused:
-        """Where on this node a pod goes, exactly; once the pods `gone` are, by their UIDs."""
+        """Place the pod on this node exactly, as if the pods with the UIDs `gone` had ended."""
         taken = entry.taken if not gone else entry.taken_without(gone)
         closed = self._closed(entry, ask, gone)
         found = self._choose(entry, ask, taken, closed)
@@ -198,16 +201,16 @@ class Cluster:
         return Refused(f"{found.reason}; by labels not beside who has {', '.join(closed)}")
 
     def number(self, ask: PodAsk) -> int:
-        """The same for equal asks: to look up a number takes less than to look up an ask."""
+        """Return the same number for equal requests. A number is a faster key than a request."""
         with self.lock:
             if len(self._numbers) >= _MOST_ASKS:
                 self._numbers.clear()
             return self._numbers.setdefault(ask, next(self._next_number))
 
     def answer(self, entry: Entry, ask: PodAsk, number: int) -> tuple[str, bool] | None:
-        """As `Entry.answers` says it. number: of the ask."""
+        """Return the cached answer of `Entry.answers`, or compute it. number: of the request."""
         if ask.tenancy.slice:
-            entry.answers.pop(number, None)  # what happens on another node changes it too
+            entry.answers.pop(number, None)  # other nodes' changes affect it too
         if number not in entry.answers:
             if len(entry.answers) >= _MOST_ANSWERS:
                 entry.answers.clear()
@@ -220,11 +223,11 @@ class Cluster:
         return entry.answers[number]
 
     def rows(self, names: Iterable[str]) -> Rows:
-        """The nodes' rows of the arrays; -1 of one that is not known."""
+        """Return the nodes' rows in the arrays; -1 for an unknown node."""
         return np.fromiter(map(self._rows.get, names, itertools.repeat(-1)), np.intp)
 
     def _closed(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> list[str]:
-        """The GPUs whose tenants a pod may not be beside, or that are not its slice's."""
+        """Return the GPUs whose tenants the pod may not join, or that are outside its slice."""
         mine = ask.tenancy
         tenants = entry.tenants(self.pods, gone) if self._labelled or any(mine) else {}
         closed = [uuid for uuid, others in tenants.items() if not mine.beside(others)]
@@ -243,8 +246,11 @@ class Cluster:
         return place(gpus, taken, ask, self.order, told.overcommit, told.between)
 
     def _held(self, pod: PodFacts, entry: Entry) -> list[GpuShare]:
-        """What a pod that is bound has. One without a decision of ours is placed by the node, by
-        the same rules; where it finds no room there, it does not start either."""
+        """Return what a bound pod holds.
+
+        The node places a pod without a decision by the same rules. Where the pod has no room, it
+        does not start on the node either.
+        """
         if pod.ask is None:
             return []
         if pod.decision:

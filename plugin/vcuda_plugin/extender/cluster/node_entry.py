@@ -1,4 +1,4 @@
-"""One node, and who has what of its GPUs."""
+"""One node, and what each pod holds of its GPUs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Assumed:
-    """A pod that is being bound. bound: since when (monotonic) it is known to be, and only the
-    event that says so is on its way; None: nobody knows yet."""
+    """A pod that is being bound.
+
+    bound: when (monotonic) the API server confirmed the binding, while its event is still expected;
+    None: not confirmed yet.
+    """
 
     placed: Placed
     bound: float | None = None
@@ -28,9 +31,12 @@ class Assumed:
 
 @dataclass
 class Entry:
-    """holds: of each pod by its UID. answers: to asks that the arrays cannot answer, by
-    `Cluster.number`, until something changes here: (reason, whether it never fits), or None where
-    it fits. slices: the GPUs of each named slice that is here."""
+    """A node's state.
+
+    holds: the shares of each pod, by its UID. answers: a cache for requests that the arrays cannot
+    answer, by `Cluster.number`, cleared when the node changes: (reason, whether it never fits), or
+    None where the pod fits. slices: the GPUs of each named slice on this node.
+    """
 
     facts: NodeFacts
     row: int
@@ -42,20 +48,20 @@ class Entry:
 
     @property
     def taken(self) -> list[GpuShare]:
-        """In all, one for each GPU that somebody has some of."""
+        """The sum of all shares, one for each GPU that is held at least in part."""
         return [GpuShare(uuid, memory, core) for uuid, (core, memory) in self._sums.items()]
 
     def taken_without(self, gone: Collection[str]) -> list[GpuShare]:
         return [share for uid, each in self.holds.items() if uid not in gone for share in each]
 
     def hold(self, uid: str, shares: list[GpuShare]) -> None:
-        """Instead of what it had."""
+        """Replace what the pod holds."""
         self.release(uid)
         self.holds[uid] = shares
         self._count(shares, 1)
 
     def release(self, uid: str) -> bool:
-        """Whether it held anything."""
+        """Drop what the pod holds; return whether the pod was known here."""
         shares = self.holds.pop(uid, None)
         self._count(shares or [], -1)
         return shares is not None
@@ -76,7 +82,7 @@ class Entry:
     def tenants(
         self, pods: Mapping[str, PodFacts], gone: Collection[str] = ()
     ) -> dict[str, list[Tenancy]]:
-        """Of each GPU that somebody has."""
+        """Return the labels of the pods on each held GPU, by UUID. gone: UIDs that are left out."""
         found: dict[str, list[Tenancy]] = {}
         for uid, shares in self.holds.items():
             if uid not in gone:

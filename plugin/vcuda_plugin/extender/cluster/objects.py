@@ -1,4 +1,4 @@
-"""Nodes and pods as the scheduler knows them, from the API server's objects: pure."""
+"""Nodes and pods as the extender uses them, read from the API server's objects. Pure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ _FINISHED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """told: all its GPUs. usable: those that may get something. why: there are none of these.
-    group: by which quotas know it.
+    """A node's GPUs.
 
-    source: what it was read from; two of the same are equal.
+    told: all GPUs that the node reports. usable: those that may get pods. why: the reason for no
+    usable GPU. group: its group for quotas. source: the text that it was read from; equality
+    compares name, source and group.
     """
 
     name: str
@@ -49,14 +50,14 @@ class NodeFacts:
 
     @cached_property
     def by_name(self) -> dict[str, Gpu]:
-        """By index too: so a decision names them that is older than the agent's word of UUIDs."""
+        """GPUs by UUID and by index: decisions older than the reported UUIDs name indexes."""
         named = {gpu.name: gpu for gpu in self.told.gpus}
         return named | {gpu.uuid: gpu for gpu in self.told.gpus}
 
 
 @dataclass(frozen=True)
 class PodFacts:
-    """node: "" until it is bound. ask: None where `trouble` says why it makes no sense, too."""
+    """A pod. node: "" until it is bound. ask: None also for an invalid request, see `trouble`."""
 
     uid: str
     namespace: str
@@ -70,7 +71,7 @@ class PodFacts:
 
 
 def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeFacts:
-    """Never raises: of a node that says nonsense no GPU is used."""
+    """Read a node. Never raises: a node with invalid annotations has no usable GPU."""
     metadata = _mapping(node.get("metadata"))
     name, said = str(metadata.get("name", "")), _mapping(metadata.get("annotations"))
     capacity = _mapping(_mapping(node.get("status")).get("capacity"))
@@ -105,7 +106,7 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
 
 
 def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
-    """None: it asks for no GPU and has none."""
+    """Read a pod; None: it requests no GPU."""
     metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
     said = _mapping(metadata.get("annotations"))
     ask, trouble = None, ""
@@ -129,7 +130,7 @@ def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
 
 
 def priority_of(pod: Mapping[str, Any]) -> int:
-    """As the API server has filled it in from the pod's class."""
+    """Return the priority, which the API server copies from the pod's priority class."""
     said = _mapping(pod.get("spec")).get("priority")
     return said if type(said) is int else 0
 
@@ -139,9 +140,9 @@ def is_finished(pod: Mapping[str, Any]) -> bool:
 
 
 def _counted(capacity: Mapping[str, Any], labels: Mapping[str, Any]) -> NodeGpus:
-    """The GPUs of a node whose kubelet counts them and whose agent tells no more: named by index.
+    """Return the GPUs, named by index, of a node that has the kubelet's capacity but no annotation.
 
-    Raises ValueError: not so many hundredths and units.
+    Raises ValueError: the capacity is not that of whole GPUs with memory.
     """
     core, blocks = (
         whole(capacity.get(key, 0)) for key in (names.GPUMANAGER_CORE, names.GPUMANAGER_MEMORY)
@@ -164,7 +165,7 @@ def _decision(said: Mapping[str, Any], node: str) -> Decision | None:
     try:
         return decision.parse(text) if isinstance(text, str) else None
     except ValueError:
-        return None  # its author wrote it, or another version
+        return None  # written by the pod's author or by another version
 
 
 def _label(labels: Mapping[str, Any], keys: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
-"""What kube-scheduler sends and takes, in its own words: pure.
+"""kube-scheduler's extender messages: read calls, write answers. Pure.
 
-Source: k8s.io/kube-scheduler, extender/v1, types.go. Its fields carry no JSON names, so they are
-written as they are called in Go; read they are in any case, as encoding/json does.
+Source: k8s.io/kube-scheduler, extender/v1, types.go. Its fields have no JSON names, so answers use
+the Go names. Calls are read without regard to case, as encoding/json does.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ if TYPE_CHECKING:
     from .fit import Verdict
 
 
-_MOST_NAMES = 100_000  # what is computed for each must fit into memory
+_MOST_NAMES = 100_000  # bounds the memory for the results
 
 
 class Malformed(ValueError):
-    """One line on what is wrong with what was sent."""
+    """A call that is not a valid message; its text is one line on the fault."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """names: the nodes in question. nodes: their objects, where the scheduler thinks that we keep
-    none; None where it sent the names."""
+    """The nodes that a call names.
+
+    nodes: their objects, from a scheduler configured for an extender without a node cache; None:
+    it sent names only.
+    """
 
     pod: dict[str, Any]
     names: list[str]
@@ -37,7 +40,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Binding:
-    """Which pod goes where."""
+    """A pod, and the node that it is bound to."""
 
     namespace: str
     name: str
@@ -45,12 +48,12 @@ class Binding:
     node: str
 
     def __str__(self) -> str:
-        """As logs begin with it."""
+        """Format the start of a log line."""
         return f"bind {self.namespace}/{self.name} ({self.uid}) to {self.node}"
 
 
 def candidates(body: bytes) -> Candidates:
-    """ExtenderArgs. Raises Malformed."""
+    """Read ExtenderArgs. Raises Malformed."""
     said = _fields(body)
     pod = said.get("pod")
     if not isinstance(pod, dict):
@@ -72,7 +75,7 @@ def candidates(body: bytes) -> Candidates:
 
 
 def binding(body: bytes) -> Binding:
-    """ExtenderBindingArgs. Raises Malformed."""
+    """Read ExtenderBindingArgs. Raises Malformed."""
     said = _fields(body)
     fields = [said.get(key) for key in ("podnamespace", "podname", "poduid", "node")]
     if not all(isinstance(field, str) and field for field in fields):
@@ -81,8 +84,11 @@ def binding(body: bytes) -> Binding:
 
 
 def preemption(body: bytes) -> tuple[dict[str, Any], dict[str, Victims]]:
-    """ExtenderPreemptionArgs: the pod, and the victims that are proposed on each node: whole pods,
-    or where the scheduler thinks that we keep them their UIDs. Raises Malformed."""
+    """Read ExtenderPreemptionArgs: the pod, and the victims proposed on each node.
+
+    Victims are whole pods, or UIDs from a scheduler configured for an extender with a cache.
+    Raises Malformed.
+    """
     said = _fields(body)
     pod = said.get("pod")
     if not isinstance(pod, dict):
@@ -94,7 +100,7 @@ def preemption(body: bytes) -> tuple[dict[str, Any], dict[str, Victims]]:
 
 
 def preemption_result(found: Mapping[str, Victims]) -> bytes:
-    """ExtenderPreemptionResult."""
+    """Write ExtenderPreemptionResult."""
     nodes = {
         name: {
             "Pods": [{"UID": uid} for uid in victims.uids],
@@ -106,7 +112,7 @@ def preemption_result(found: Mapping[str, Victims]) -> bytes:
 
 
 def filter_result(asked: Candidates, verdict: Verdict) -> bytes:
-    """ExtenderFilterResult."""
+    """Write ExtenderFilterResult."""
     nodes = None
     if asked.nodes is not None:
         fitting = set(verdict.fitting)
@@ -130,18 +136,21 @@ def filter_error(reason: str) -> bytes:
 
 
 def priorities(names: Sequence[str], scores: Sequence[int]) -> bytes:
-    """HostPriorityList."""
+    """Write HostPriorityList."""
     return json_bytes.dumps([{"Host": name, "Score": score} for name, score in zip(names, scores)])
 
 
 def binding_result(reason: str = "") -> bytes:
-    """ExtenderBindingResult."""
+    """Write ExtenderBindingResult; "": bound."""
     return json_bytes.dumps({"Error": without_verbs(reason)})
 
 
 def without_verbs(reason: str) -> str:
-    """`reason` without format verbs: kube-scheduler 1.36 formats an extender's reason as Go's
-    Sprintf does, and other readers show it as it is, so "%%" would be wrong for them."""
+    """Return `reason` without format verbs.
+
+    kube-scheduler 1.36 formats an extender's reason as Go's Sprintf does. Other readers show it
+    unchanged, so "%%" would be wrong for them.
+    """
     return reason.replace(" %", " percent").replace("%", " percent ") if "%" in reason else reason
 
 

@@ -1,4 +1,4 @@
-"""Which nodes have room for a pod, and why the others have none: changes nothing."""
+"""Find the nodes that have room for a pod, and why the others have none. Reads only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..model.gpu_arrays import Bools, Rows
     from ..model.pod_request import PodAsk
 
-# The scheduler writes every reason that differs into the pod's status: of thousands of nodes only
-# so many are told with their GPU.
+# How many nodes get a reason of their own, which names GPUs: the scheduler writes every distinct
+# reason into the pod's status.
 TOLD = 20
 _MOST_CHARACTERS = 200
 NOT_KNOWN = "not known to the scheduler extender yet"
@@ -31,7 +31,11 @@ OTHER_GPU = "no GPU here that the pod may use"
 
 @dataclass
 class Verdict:
-    """fitting: in the order asked. refused: the reason by node. never: of these, whatever ends."""
+    """The result for each node.
+
+    fitting: in the order of the call. refused: the reason by node. never: the reason by node, where
+    the pod does not fit even once other pods have ended.
+    """
 
     fitting: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -60,7 +64,7 @@ def fit(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> Verdict:
 
 
 def said(ask: PodAsk) -> str:
-    """What is asked, in a few words that are the same for every node."""
+    """Describe the request briefly, with the same words for every node."""
     memory = sum(part.memory_bytes or 0 for each in ask.containers for part in each.parts)
     return f"{ask.core} %" + (f" and {memory >> 20} MiB" if memory else "")
 
@@ -68,7 +72,7 @@ def said(ask: PodAsk) -> str:
 def _over_quota(
     cluster: Cluster, ask: PodAsk, names: Sequence[str], rows: Rows, which: Bools, verdict: Verdict
 ) -> Bools:
-    """Those of `which` that the namespace's quota refuses; the verdict is told why."""
+    """Return those of `which` that the namespace's quota refuses; add the reasons to `verdict`."""
     groups, found = cluster.quota.over_groups(ask, rows)
     if not any(found):
         return np.zeros(len(rows), np.bool_)
@@ -106,7 +110,7 @@ def _at_once(
 
 
 def _surely(cluster: Cluster, ask: PodAsk, rows: Rows) -> Bools:
-    """The nodes that have room for several parts without a look at how they are placed."""
+    """(rows): the nodes that certainly have room for several parts, found without placing them."""
     if ask.tenancy != NOBODY:
         return np.zeros(len(rows), np.bool_)
     parts = [part for each in ask.containers for part in each.parts]
@@ -123,7 +127,7 @@ def _one_by_one(
     fits: Bools,
     never: Bools,
 ) -> None:
-    """Fill in the verdict on those of `names` that the arrays cannot answer for."""
+    """Fill `fits` and `never` for the nodes that the arrays cannot answer for."""
     ask_number = cluster.number(ask)
     for number in which:
         entry = cluster.nodes.get(names[number])

@@ -1,8 +1,8 @@
-"""Who must go so that a pod fits: on each node the fewest pods, of the lowest priority.
+"""Choose the pods to evict so that a pod fits: on each node the fewest, of the lowest priority.
 
-kube-scheduler names victims by sums over the whole node, which seldom frees one GPU. So of the pods
-that hold GPUs others may be named here; those of its victims that hold none stay victims, for what
-else they free.
+kube-scheduler chooses victims by sums over the whole node, which seldom frees one GPU. This module
+may therefore replace its victims among the pods that hold GPUs. Victims that hold no GPU stay,
+because they free other resources.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
     Fits = Callable[[Collection[str]], bool]
 
-# Of one call: a node that would take more is left out, and the scheduler takes another.
+# Tries in one call. The remaining nodes are left out, and the scheduler uses another node.
 MOST_TRIES = 10_000
 
 
 @dataclass(frozen=True)
 class Victims:
-    """uids: of pods. violations: of how many PodDisruptionBudgets at most, as the scheduler
-    counted."""
+    """The pods to evict on one node.
+
+    uids: of pods. violations: the most PodDisruptionBudgets violated, by the scheduler's count.
+    """
 
     uids: tuple[str, ...]
     violations: int = 0
@@ -41,12 +43,12 @@ class _TooManyTries(Exception):
 def preempt(
     cluster: Cluster, ask: PodAsk, priority: int, given: Mapping[str, Victims]
 ) -> dict[str, Victims]:
-    """The victims on each of the given nodes on which the pod then fits, within its quota."""
+    """Return the victims by node, for the given nodes on which the pod then fits in its quota."""
     found, tries = {}, [0]
     if cluster.quota.trouble:
         return {}
     for name, victims in given.items():
-        # Not for all nodes at once: bindings go on between them.
+        # Lock for each node separately, so that binds can run in between.
         with cluster.lock:
             entry = cluster.nodes.get(name)
             try:
@@ -79,20 +81,20 @@ def _on_node(
         return not isinstance(cluster.find(entry, ask, gone), Refused)
 
     if fits(()):
-        return given if given.uids else None  # for something else than GPUs
+        return given if given.uids else None  # victims for other resources than GPUs
     steps = (lowest(lower, most) for most in sorted(set(lower.values())))
     may = next((uids for uids in steps if fits(uids)), None)
     if may is None:
         return None
 
     def cost(uids: Collection[str]) -> tuple[int, int, int, int, list[str]]:
-        """Of these the least is best. All of one priority at most: that is what `may` says."""
+        """Return a sort key; the smallest is best. `may` bounds the highest priority evicted."""
         most = max(lower[uid] for uid in uids)
         new = sum(1 for uid in uids if uid not in given.uids)
         return most, len(uids), new, sum(lower[uid] for uid in uids), sorted(uids)
 
     def keeping(uid: str) -> tuple[int, bool, str]:
-        """Which may stay first: the most important, and whom the scheduler would let stay."""
+        """Sort key: pods of high priority stay first, then pods that are not among the victims."""
         return -lower[uid], uid in given.uids, uid
 
     holders: dict[str, set[str]] = {}
@@ -102,7 +104,7 @@ def _on_node(
     dear = {uid: max(cost(on) for on in holders.values() if uid in on) for uid in may}
     choices = [
         least(may, sorted(may, key=keeping), fits),
-        # Keep whole GPUs' worth of pods, the dearest first: what is freed is then together.
+        # Keep the pods of the costliest GPUs first, so that what is freed is on one GPU.
         least(may, sorted(sorted(may, key=keeping), key=dear.__getitem__, reverse=True), fits),
     ]
     for on in holders.values():
@@ -120,7 +122,7 @@ def lowest(priorities: Mapping[str, int], most: int) -> list[str]:
 
 
 def least(may: Collection[str], keep_first: Iterable[str], fits: Fits) -> set[str]:
-    """Of `may`, who must go: as many as can be kept, in this order, are."""
+    """Return the pods of `may` to evict, after keeping as many as possible in the given order."""
     gone = set(may)
     for uid in keep_first:
         if fits(gone - {uid}):

@@ -1,8 +1,8 @@
-"""How good a node is for a pod that fits there, from 0 to 10.
+"""Score the nodes that have room for a pod, from 0 to 10.
 
-Two things count. How full the node is afterwards, which binpack likes and spread does not. And what
-the pod leaves behind: the expected part of the free GPUs that is of no use to the next pod, before
-and after; so a share goes beside other shares, and whole GPUs stay whole.
+Two things count. The first is how full the node is afterwards: binpack prefers full nodes, spread
+empty ones. The second is fragmentation: how much the pod grows the expected part of the free GPUs
+that the next pod cannot use. So a share goes beside other shares, and whole GPUs stay whole.
 Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023.
 """
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MOST = 10
-# What the next pod may ask for, in GPUs, and how likely; where nothing is known of it.
+# Assumed requests of the next pod, in GPUs, and their probabilities.
 SHAPES = ((0.1, 0.1), (0.25, 0.2), (0.5, 0.2), (1, 0.3), (2, 0.1), (4, 0.05), (8, 0.05))
-# How much the node's fullness counts; the rest is what is left behind.
+# Weight of the node's fullness; the rest is the weight of fragmentation.
 _FULLNESS = {SPREAD: 0.8}
 _STEEPNESS = 3.0
 
 
 def scores(cluster: Cluster, ask: PodAsk, names: Sequence[str], reserve: bool = True) -> list[int]:
-    """In the order of `names`; 0 of a node that is not known.
+    """Return the scores in the order of `names`; 0 for an unknown node.
 
-    reserve: whether what is left behind counts, which keeps GPUs whole for pods that take such.
+    reserve: whether fragmentation counts, which keeps GPUs whole for pods that need whole ones.
     """
     with cluster.lock:
         rows, part = cluster.rows(names), ask.single
@@ -67,9 +67,9 @@ def scores(cluster: Cluster, ask: PodAsk, names: Sequence[str], reserve: bool = 
 
 
 def useless(free: Floats, shapes: Iterable[tuple[float, float]] = SHAPES) -> Floats:
-    """(rows): how many GPUs' worth of what is free the next pod cannot use, on average.
+    """(rows): the free capacity, in GPUs, that the next pod cannot use on average.
 
-    free: (rows, columns), of each GPU from 0 to 1. shapes: as `SHAPES`.
+    free: (rows, columns), the free part of each GPU from 0 to 1. shapes: as `SHAPES`.
     """
     untouched = free >= 1
     whole = untouched.sum(axis=1)
@@ -85,19 +85,19 @@ def useless(free: Floats, shapes: Iterable[tuple[float, float]] = SHAPES) -> Flo
 
 
 def free_of(cluster: Cluster, rows: Rows) -> Floats:
-    """(rows, columns): of each GPU what is free, of the scarcer of compute and memory."""
+    """(rows, columns): the free part of each GPU, of compute or memory, whichever is scarcer."""
     arrays = cluster.arrays
     size = np.maximum(arrays.at(rows, "size"), 1)
     free = np.minimum(arrays.at(rows, "core") / 100, arrays.at(rows, "memory") / size)
     free[~arrays.at(rows, "there")] = 0
     found: Floats = np.clip(free, 0, 1)
-    # Whole is whole only while nobody is there.
+    # A GPU counts as wholly free only while no pod holds any of it.
     found[~arrays.at(rows, "untouched") & (found >= 1)] = 0.99
     return found
 
 
 def rest_of(cluster: Cluster, rows: Rows, part: Part) -> Floats:
-    """(rows, columns): what would be free of each GPU that `part`, below a whole one, is put on."""
+    """(rows, columns): what would stay free of each GPU with `part`, a share below 100 %, on it."""
     arrays = cluster.arrays
     size = np.maximum(arrays.at(rows, "size"), 1)
     needed = part.memory_bytes if part.memory_bytes is not None else size * part.core // 100
@@ -106,9 +106,9 @@ def rest_of(cluster: Cluster, rows: Rows, part: Part) -> Floats:
 
 
 def closeness(entry: Entry | None, count: int) -> float:
-    """From 0 to 1: how near to each other `count` GPUs are that are wholly free.
+    """Return from 0 to 1 how near to each other the best `count` wholly free GPUs are.
 
-    A half where the node does not tell distances.
+    0.5 where the node reports no distances.
     """
     distances = entry.facts.told.distances if entry else None
     if entry is None or distances is None:
@@ -132,7 +132,7 @@ def closeness(entry: Entry | None, count: int) -> float:
 
 
 def _after(cluster: Cluster, rows: Rows, free: Floats, ask: PodAsk, part: Part) -> Floats:
-    """`free` once the pod is there, on the GPU that placement will choose."""
+    """Return `free` as it is with the pod on the GPU that placement will choose."""
     arrays = cluster.arrays
     after: Floats = free.copy()
     allowed = arrays.allowed(rows, ask.wanted)

@@ -1,7 +1,7 @@
-"""``vcuda-scheduler-extender certificates``: who may call the extender, as files.
+"""``vcuda-scheduler-extender certificates``: make the TLS files of the extender and its client.
 
 Makes an authority for one extender, a certificate for the extender and one for its client,
-kube-scheduler. The authority's key is not kept, so that nobody else is ever certified by it.
+kube-scheduler. The authority's key is deleted, so that it can sign no further certificate.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def make(folder: str, server_names: Sequence[str]) -> None:
-    """Raises VcudaError: openssl is missing or fails, or the folder cannot be written."""
+    """Make the files unless all exist.
+
+    Raises VcudaError: openssl is missing or fails, or the folder cannot be written.
+    """
     if all(os.path.exists(f"{folder}/{name}") for name in FILES):
         return
     openssl = shutil.which("openssl")
@@ -62,7 +65,7 @@ def make(folder: str, server_names: Sequence[str]) -> None:
         raise VcudaError("is not in PATH", "openssl", "install the package openssl")
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
-        # Beside the files, so that a rename puts each there whole.
+        # In the same file system, so that a rename puts each file in place whole.
         with tempfile.TemporaryDirectory(prefix=".new.", dir=folder) as new:
             _sign(openssl, new, server_names)
             for name in FILES:
@@ -76,7 +79,7 @@ def _sign(openssl: str, folder: str, server_names: Sequence[str]) -> None:
     known_as = ",".join(f"{'IP' if _is_address(name) else 'DNS'}:{name}" for name in server_names)
     by_authority = ("-CA", "ca.crt", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:false")
     certificates = {
-        # -x509 makes an authority unless it is told otherwise.
+        # openssl req -x509 makes an authority by default.
         "ca": ("-addext", "keyUsage=critical,keyCertSign"),
         "server": (
             *(*by_authority, "-addext", f"subjectAltName={known_as}"),

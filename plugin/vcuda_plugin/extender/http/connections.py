@@ -4,10 +4,10 @@ asyncio's own servers take every connection and hand it to uvicorn after its TLS
 minute: until then, silent clients hold all descriptors that the process may have. uvicorn waits
 without end for a request's body, and for a client that does not read its answer.
 
-Each second the listener looks at all connections. It closes one whose request is not answered
-REQUEST_SECONDS after it was first seen. When MOST_CONNECTIONS are open, the next one takes the
-place of, in this order: the oldest without a request, the oldest whose request is answered, and the
-one that has kept its request's body back longest.
+Each second the listener checks all connections. It closes a connection when its request has no
+answer REQUEST_SECONDS after it was first seen. When MOST_CONNECTIONS are open, the next one takes
+the place of, in this order: the oldest without a request, the oldest with an answered request, and
+the one that has been sending its request's body longest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 600
 HANDSHAKE_SECONDS = 5.0
-# Longer than a bind takes when its calls of the API server time out.
+# Longer than a bind takes when its calls to the API server time out.
 REQUEST_SECONDS = 30
 _ACCEPTED_AT_ONCE = 64
 _AGAIN_SECONDS = 0.1
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Loop(uvloop.Loop):
-    """Whose servers are bounded."""
+    """uvloop's loop with a bounded server."""
 
     async def create_server(  # type: ignore[override]
         self,
@@ -44,12 +44,12 @@ class Loop(uvloop.Loop):
         ssl: ssl.SSLContext | None = None,
         backlog: int = 100,
     ) -> Listener:
-        """As uvicorn calls it, with a socket that listens already."""
+        """Return a `Listener`. uvicorn passes a socket that is listening already."""
         return Listener(self, protocol_factory, sock, ssl)
 
 
 class Listener:
-    """What uvicorn closes as it would close a server of asyncio's."""
+    """Accept connections; uvicorn closes it like an asyncio server."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Listener:
                 del self._open[client]
 
     def _make_room(self) -> bool:
-        """Whether one more connection may be taken, if need be after another was closed."""
+        """Return whether one more connection may be taken; close another one if needed."""
         if len(self._open) < MOST_CONNECTIONS:
             return True
         self._drop_closed()
@@ -147,12 +147,12 @@ class Listener:
             client.transport, _ = await self._loop.connect_accepted_socket(
                 make, client.socket, ssl=self._tls, ssl_handshake_timeout=seconds
             )
-        except (OSError, asyncio.TimeoutError):  # ssl's errors are of the former
+        except (OSError, asyncio.TimeoutError):  # ssl's errors are OSErrors
             self._open.pop(client, None)
 
 
 class _Client:
-    """task: that of its handshake. transport: from then on. protocol: uvicorn's.
+    """A connection. task: its handshake. transport: set after the handshake. protocol: uvicorn's.
 
     seconds: for how many checks its present request has had no answer.
     """
@@ -167,14 +167,14 @@ class _Client:
         self.socket = accepted
 
     def has_asked_nothing(self) -> bool:
-        """No handshake yet, or no whole header."""
+        """Return whether the handshake or the first request's header is incomplete."""
         return getattr(self.protocol, "cycle", None) is None
 
     def is_idle(self) -> bool:
         return bool(self.protocol.cycle.response_complete)
 
     def is_sending(self) -> bool:
-        """Whether the request's header is complete and its body is not."""
+        """Return whether the request's header is complete and its body is not."""
         return bool(self.protocol.cycle.more_body)
 
     def count_second(self) -> int:
@@ -187,11 +187,11 @@ class _Client:
         return self.seconds
 
     def end(self) -> None:
-        """Closes the connection; before its handshake is done, the transport sees its end later."""
+        """Close the connection. During the handshake, shut down the socket to end the transport."""
         if self.transport:
             self.transport.abort()
             return
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it has ended by itself
+            pass  # the client has closed it already

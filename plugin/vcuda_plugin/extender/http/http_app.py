@@ -1,4 +1,4 @@
-"""HTTP as uvicorn hands it over, by path, without a framework's layers between.
+"""Route HTTP requests from uvicorn by path, without a framework.
 
 Source: the ASGI specification, "HTTP & WebSocket ASGI Message Format".
 """
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    # Of the body; None: there was more of it than MOST_BODY_BYTES.
+    # Takes the body; None: it was longer than MOST_BODY_BYTES.
     Post = Callable[[bytes | None], Awaitable["Answer"]]
-    # Of what follows the path, without the slash.
+    # Takes what follows the path, without the slash.
     Get = Callable[[str], "Answer"]
     Scope = Mapping[str, Any]
     Receive = Callable[[], Awaitable[Mapping[str, Any]]]
     Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
-# A thousand nodes as whole objects; of five thousand the scheduler sends the names.
+# Fits a thousand nodes as whole objects. For more, nodeCacheCapable makes the scheduler send names.
 MOST_BODY_BYTES = 32 << 20
 JSON, TEXT, PROMETHEUS = b"application/json", b"text/plain", b"text/plain; version=0.0.4"
 
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     body: bytes
     status: int = 200
     kind: bytes = JSON
-    allow: bytes = b""  # the methods that would have been right
+    allow: bytes = b""  # the methods that the path accepts
 
 
 def line(text: str, status: int) -> Answer:
@@ -35,9 +35,10 @@ def line(text: str, status: int) -> Answer:
 
 
 class HttpApp:
-    """posts: by path. gets: by path or, with a slash at its end, by how it begins.
+    """An ASGI application.
 
-    hosts: the names that a request's Host may have, its port aside; None: any.
+    posts: by path. gets: by path or, for a path that ends with a slash, by prefix.
+    hosts: the allowed values of a request's Host, without its port; None: any.
     """
 
     hosts: frozenset[bytes] | None = None
@@ -54,7 +55,7 @@ class HttpApp:
             try:
                 answer = await post(await _body(scope, receive))
             except ConnectionError:
-                return  # nobody is there to be answered
+                return  # the client has disconnected
         elif found and scope["method"] in ("GET", "HEAD"):
             answer = found[0](found[1])
         elif post or found:
@@ -70,8 +71,11 @@ class HttpApp:
         await send({"type": "http.response.body", "body": answer.body})
 
     def _refusal(self, scope: Scope, has_body: bool) -> Answer | None:
-        """What a web page from elsewhere cannot send: the extender's own name as Host, because the
-        browser writes the page's, and JSON, because the browser asks first whether it may."""
+        """Refuse requests that a web page of another site could send.
+
+        Such a page cannot send the extender's own name as Host, because the browser writes the
+        page's name. It cannot send JSON either, because the browser first requests permission.
+        """
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if self.hosts is not None and (
             len(hosts) != 1 or _without_port(hosts[0]) not in self.hosts
@@ -97,7 +101,7 @@ def _without_port(host: bytes) -> bytes:
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """None: it is too long; what came of it is not kept. Raises ConnectionError: it broke off."""
+    """Return the body; None: it is too long. Raises ConnectionError: the client disconnected."""
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > MOST_BODY_BYTES:
             return None

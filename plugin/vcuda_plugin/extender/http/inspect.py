@@ -1,4 +1,4 @@
-"""What the extender knows of a node's GPUs and of who has them, for people and programs."""
+"""The extender's view of the nodes' GPUs and of the pods that hold them, for /inspect."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ if TYPE_CHECKING:
 
 
 def nodes(cluster: Cluster) -> dict[str, Any]:
-    """Each node in short: GPUs, those that are wholly free, and percent of compute that is free;
-    and of each namespace and model what its quota is and what of that it uses, in cards."""
+    """Summarise each node and each quota.
+
+    Of a node: its number of GPUs, how many are wholly free, and the free percent of compute. Of a
+    namespace and model: quota and usage, in cards.
+    """
     with cluster.lock:
         found = []
         for name, entry in sorted(cluster.nodes.items()):
@@ -25,7 +28,7 @@ def nodes(cluster: Cluster) -> dict[str, Any]:
 
 
 def node(cluster: Cluster, name: str) -> dict[str, Any] | None:
-    """Each GPU of a node, and each pod on it; None: no such node is known."""
+    """Describe each GPU of a node and each pod on it; None: the node is not known."""
     with cluster.lock:
         entry = cluster.nodes.get(name)
         if entry is None:

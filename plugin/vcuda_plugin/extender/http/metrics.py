@@ -1,4 +1,4 @@
-"""What the extender counts of itself, for Prometheus."""
+"""The extender's own metrics, for Prometheus."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """As prometheus_client asks its collectors."""
+        """Return the gauges; prometheus_client calls this for each page."""
         now = time.monotonic()
         with self._cluster.lock:
             quotas, trouble = self._cluster.quota.report(), self._cluster.quota.trouble
@@ -65,7 +65,7 @@ class Metrics:
 
 
 def _quotas(rows: Sequence[Mapping[str, Any]], trouble: str) -> Iterator[GaugeMetricFamily]:
-    """Of namespaces that have one: so many series as the ConfigMap names, and no more."""
+    """Return the quota gauges, only for namespaces with a quota, to bound the number of series."""
     told = "Whether quotas are known; while they are not, no pod gets a GPU."
     yield GaugeMetricFamily("vcuda_extender_quota_known", told, value=float(not trouble))
     for key, meaning in (("limit", "may have"), ("used", "have")):

@@ -1,6 +1,6 @@
-"""The extender's HTTP in OpenAPI's words, as it serves it at /openapi.json: data.
+"""The OpenAPI description of the extender, served at /openapi.json.
 
-Source: OpenAPI 3.1.0; what kube-scheduler sends and takes as extender_api.py says it.
+Source: OpenAPI 3.1.0. extender_api.py names the source of kube-scheduler's messages.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def _map(schema: Schema) -> Schema:
 
 
 def _object(required: bool = True, /, **properties: Schema) -> Schema:
-    """Of these properties and no others."""
+    """Return the schema of an object with these properties and no others."""
     found: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**found, "required": list(properties)} if required else found
 
 
 def _kubernetes(kind: str, **properties: Schema) -> Schema:
-    """An object of Kubernetes' own: of the rest nothing is read."""
+    """Return the schema of a Kubernetes object; only these properties are read."""
     return {"type": "object", "description": f"v1.{kind} of Kubernetes", "properties": properties}
 
 

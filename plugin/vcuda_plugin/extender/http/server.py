@@ -1,4 +1,4 @@
-"""The extender's HTTP: kube-scheduler's four verbs, and what people and probes ask."""
+"""The extender's HTTP paths: kube-scheduler's four verbs, probes, metrics and /inspect."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ class Server:
         return all(follower.synced.is_set() for follower in self._followers)
 
     def _post(self, verb: str, answer: Verb) -> Post:
-        # Both from the start: of a series that begins with its first 1, nobody sees it grow.
+        # Create both series at the start: Prometheus cannot see the increase of a series that
+        # begins at 1.
         seconds, failures = self._metrics.seconds.labels(verb), self._metrics.failures.labels(verb)
 
         async def call(body: bytes | None) -> Answer:
@@ -101,7 +102,7 @@ class Server:
     def _filter(self, body: bytes) -> bytes:
         asked = extender_api.candidates(body)
         if not self.ready:
-            # The scheduler shows this to the pod's owner; a status other than 200 it would not.
+            # Status 200: only then does the scheduler show the reason to the pod's owner.
             self._metrics.failures.labels("predicates").inc()
             return extender_api.filter_error(NOT_READY)
         self._cluster.expire(time.monotonic())
@@ -146,10 +147,10 @@ class Server:
         try:
             ask = ask_of(pod, self._settings)
         except VcudaError:
-            given, ask = {}, None  # it is refused whoever goes
+            given, ask = {}, None  # no eviction can make it fit
         if ask is None:
             return extender_api.preemption_result(given)
-        # In a thread: it looks at every victim of every node.
+        # Run in a thread: it checks every victim of every node.
         look = partial(preempt, self._cluster, ask, priority_of(pod), given)
         return extender_api.preemption_result(await asyncio.to_thread(look))
 

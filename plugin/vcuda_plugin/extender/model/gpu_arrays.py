@@ -1,7 +1,7 @@
-"""What is free of every GPU of the cluster, as arrays: a row is a node, a column one of its GPUs.
+"""Free capacity of every GPU of the cluster, as arrays: a row is a node, a column one of its GPUs.
 
-Exact for one share of one GPU and for whole GPUs; it answers for a thousand nodes in the time in
-which `placement.choose` answers for ten. Which GPU it is, is still decided by `choose`.
+The arrays are exact for one share of one GPU and for whole GPUs. They answer for a thousand nodes
+in the time in which `placement.choose` answers for ten. `choose` still decides which GPU is used.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
     Rows = NDArray[np.intp]
 
-# A node with more GPUs is not told in columns: for all others' sake.
+# A node with more GPUs is kept out of the arrays, because each column widens every row.
 WIDEST = 32
 _LEAST_CORE = -10_000
 
 
 class GpuArrays:
-    """core: percent left. memory: bytes that one container can still be promised. size: bytes.
+    """The arrays by name, and the row of each node.
 
-    there: a GPU that may be used. untouched: nobody has any of it.
+    core: free percent. memory: bytes that one more container can get. size: bytes of the GPU.
+    there: the GPU may be used. untouched: no pod holds any of the GPU.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class GpuArrays:
         self._uuids: dict[int, list[str]] = {}
 
     def add(self) -> int:
-        """A row for one more node, without GPUs."""
+        """Reserve a row for one more node, without GPUs, and return its number."""
         if not self._free_rows:
             self._free_rows = list(range(2 * self._height - 1, self._height - 1, -1))
             self._height *= 2
@@ -58,7 +59,7 @@ class GpuArrays:
         self._free_rows.append(row)
 
     def put_gpus(self, row: int, gpus: Sequence[Gpu]) -> None:
-        """These are the node's GPUs now; nothing of them is free until `put_free` says so."""
+        """Replace the node's GPUs. Nothing of them is free until `put_free` is called."""
         if len(gpus) > self._width:
             self._width = min(WIDEST, max(len(gpus), 2 * self._width))
             self._shape()
@@ -86,8 +87,10 @@ class GpuArrays:
         overcommit: float,
         closed: Collection[str] = (),
     ) -> None:
-        """What `taken` leaves of the node's GPUs, as `placement` counts it. closed: those whose
-        tenants want nobody beside them who does not say so."""
+        """Store what `taken` leaves of the node's GPUs, as `placement` counts it.
+
+        closed: UUIDs of GPUs whose tenants exclude a pod without matching labels.
+        """
         core, memory = dict.fromkeys(self._uuids[row], 0), dict.fromkeys(self._uuids[row], 0)
         for share in taken:
             if share.uuid in core:
@@ -106,7 +109,7 @@ class GpuArrays:
         arrays["untouched"][row, :count] = [gpu.uuid not in held for gpu in gpus]
 
     def at(self, rows: Rows, name: str) -> NDArray[Any]:
-        """One of the arrays at these rows."""
+        """Return the array `name` at these rows."""
         return self._arrays[name][rows]
 
     def allowed(self, rows: Rows, wanted: Wanted) -> Bools:
@@ -131,13 +134,13 @@ class GpuArrays:
         return fits & allowed
 
     def could_fit_share(self, rows: Rows, allowed: Bools, core: int, memory: int | None) -> Bools:
-        """(rows): whether a GPU would have that much if nobody had any of it."""
+        """(rows): whether a GPU would have that much if no pod held any of it."""
         enough: Bools = self.at(rows, "size") >= self._needed(rows, core, memory)
         could: Bools = np.asarray((enough & allowed).any(axis=1))
         return could
 
     def fit_whole(self, rows: Rows, allowed: Bools, count: int, memory: int | None) -> Bools:
-        """(rows): whether `count` GPUs are wholly free that have `memory` bytes in all."""
+        """(rows): whether `count` wholly free GPUs have `memory` bytes in all."""
         return self._enough(rows, allowed & self.at(rows, "untouched"), count, memory)
 
     def could_fit_whole(self, rows: Rows, allowed: Bools, count: int, memory: int | None) -> Bools:
@@ -146,8 +149,9 @@ class GpuArrays:
     def surely_fit(self, rows: Rows, allowed: Bools, parts: Sequence[Part], apart: bool) -> Bools:
         """(rows): whether the parts fit however each is placed. They may fit on other nodes too.
 
-        There are as many GPUs with room for the largest as there are parts; or, unless some have to
-        be `apart`, one has room for all. So there is room for each, whatever became of the others.
+        True where as many GPUs have room for the largest part as there are parts, or where one GPU
+        has room for all parts and none has to be `apart`. Each part then has room, wherever the
+        others were placed.
         """
         size, core, memory = (self.at(rows, name) for name in ("size", "core", "memory"))
         bytes_of = [part.memory_bytes or 0 for part in parts]
@@ -166,7 +170,7 @@ class GpuArrays:
         return surely
 
     def _enough(self, rows: Rows, usable: Bools, count: int, memory: int | None) -> Bools:
-        if count > 1:  # which are no MIG devices: see vcuda_oci.placement
+        if count > 1:  # several GPUs are never MIG devices: see vcuda_oci.placement
             usable = usable & ~self.at(rows, "mig")
         enough: Bools = usable.sum(axis=1) >= count
         if memory:
@@ -181,7 +185,7 @@ class GpuArrays:
         return needed
 
     def _shape(self) -> None:
-        """Make the arrays as wide and high as is said, with what they hold."""
+        """Resize the arrays to `_height` and `_width`, and keep their content."""
         kinds: dict[str, Any] = {"core": np.int32, "memory": np.int64, "size": np.int64}
         kinds |= {"model": np.int32, "there": np.bool_, "untouched": np.bool_, "mig": np.bool_}
         for name, kind in kinds.items():
@@ -193,7 +197,7 @@ class GpuArrays:
 
 
 def _memory_percent(part: Part) -> int:
-    """Of a GPU's memory, where bytes are not said."""
+    """Return the part's percent of a GPU's memory; 0 where the part names bytes."""
     if part.memory_bytes is not None:
         return 0
     return part.core if part.memory_percent is None else part.memory_percent

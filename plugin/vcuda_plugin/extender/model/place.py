@@ -1,4 +1,4 @@
-"""Where a whole pod goes on one node: every container by the node's own `placement.choose`."""
+"""Place a whole pod on one node: each container by the node's own `placement.choose`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placed:
-    """containers: the shares of each by its name. holds: the most that the pod has of each GPU at
-    one time, one share for each."""
+    """A pod's placement on one node.
+
+    containers: the shares of each container, by its name. holds: for each GPU one share with the
+    most that the pod holds of it at one time.
+    """
 
     containers: dict[str, list[GpuShare]] = field(default_factory=dict)
     holds: list[GpuShare] = field(default_factory=list)
@@ -39,11 +42,14 @@ def place(
     overcommit: float = 1,
     between: Between = lambda gpus: None,
 ) -> Placed | Refused:
-    """`gpus`: those that the pod may use. taken: of other pods. between: their distances, if told.
+    """Place each container of the pod, or return why one does not fit.
 
-    The largest container first, so that small ones take no GPU that it needs whole. An init
-    container runs before the others: it takes of their GPUs first, and counts only where it needs
-    more than they do.
+    gpus: those that the pod may use. taken: shares of other pods. between: returns the distances of
+    GPUs, or None where they are not known.
+
+    The largest container is placed first, so that small ones take no GPU that it needs whole. An
+    init container runs before the others: it reuses their GPUs where it can, and counts only where
+    it needs more than they do.
     """
     order = ask.gpu_order or order
     found: dict[str, list[GpuShare]] = {}
@@ -74,7 +80,7 @@ def place(
 
 
 def holds(ask: PodAsk, containers: Mapping[str, list[GpuShare]]) -> list[GpuShare]:
-    """The most that the pod has of each GPU at one time."""
+    """Return the most that the pod holds of each GPU at one time."""
     times = [[share for c in ask.containers if c.stage != INIT for share in containers[c.name]]]
     for number, each in enumerate(ask.containers):
         if each.stage == INIT:
@@ -88,9 +94,10 @@ def holds(ask: PodAsk, containers: Mapping[str, list[GpuShare]]) -> list[GpuShar
 
 
 def decided(ask: PodAsk, decision: Decision, gpus: Mapping[str, Gpu]) -> Placed | None:
-    """What a pod has by its decision; None: the decision is none of this ask. gpus: by name.
+    """Return what a pod holds by its decision; None: the decision does not match the request.
 
-    A decision says where, never how much: whoever may write a pod may have written it.
+    gpus: by UUID and by index. A decision only names the GPUs. The amounts come from the request,
+    because any client that may write the pod may have written the decision.
     """
     found = {}
     for each in ask.containers:

@@ -1,4 +1,4 @@
-"""What a pod asks for, read from its object as the API server writes it: pure."""
+"""A pod's GPU request, read from the pod object of the API server. Pure."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from vcuda_oci.config import Config
 
 TOPOLOGY = "topology"
-# When a container runs: beside all others; from its place among the init containers on; before
-# all that come after it.
+# When a container runs. APP: together with all others. SIDECAR: from its place among the init
+# containers on. INIT: it ends before the next container starts.
 APP, SIDECAR, INIT = "app", "sidecar", "init"
 _MOST_CONTAINERS = 100
 
 
 @dataclass(frozen=True)
 class ContainerAsk:
-    """index: among the pod's containers, -1 of an init container. parts: each on other GPUs."""
+    """One container's request.
+
+    index: its place among the pod's containers; -1: an init container. parts: each goes to a
+    different GPU.
+    """
 
     name: str
     index: int
@@ -38,7 +42,7 @@ class ContainerAsk:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which GPUs may be used; empty: any. Of models a part in small letters, as `model_word`."""
+    """Which GPUs may be used; empty: any. models: parts of names, written as by `model_word`."""
 
     uuids: frozenset[str] = frozenset()
     not_uuids: frozenset[str] = frozenset()
@@ -53,7 +57,7 @@ class Wanted:
         )
 
     def allows_model(self, model: str) -> bool:
-        word = "nvidia-" + model_word(model)  # HAMi's name of a model begins so
+        word = "nvidia-" + model_word(model)  # HAMi's model names have this prefix
         return (not self.models or any(part in word for part in self.models)) and not any(
             part in word for part in self.not_models
         )
@@ -61,10 +65,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class PodAsk:
-    """containers: in the order in which they start, those that ask for nothing left out.
+    """A pod's request.
 
-    gpu_order, node_order: "binpack", "spread" or "topology"; "": the settings'.
-    words: of the policy, checked. namespace, uid: whose it is; equal asks may be of any.
+    containers: those that request a GPU, in the order in which they start.
+    gpu_order, node_order: "binpack", "spread" or "topology"; "": the order from the settings.
+    words: checked settings of the policy. namespace, uid: of the pod; not part of the comparison,
+    so that equal requests of different pods are equal.
     """
 
     containers: tuple[ContainerAsk, ...]
@@ -78,13 +84,13 @@ class PodAsk:
 
     @property
     def core(self) -> int:
-        """Percent of one GPU in all, of the containers that run beside each other."""
+        """Compute of all containers that run at the same time, in percent of one GPU."""
         running = [each for each in self.containers if each.stage != INIT]
         return sum(part.core for each in running or self.containers for part in each.parts)
 
     @property
     def most_core(self) -> int:
-        """The most percent of one GPU in all at one time, init containers too."""
+        """The most compute held at one time, init containers included, in percent of one GPU."""
         most, beside = 0, 0
         for each in self.containers:
             if each.stage == INIT:
@@ -96,8 +102,10 @@ class PodAsk:
 
     @property
     def single(self) -> Part | None:
-        """The one part that is all of it: a share of one GPU, or whole GPUs; None: it is more, or
-        may not be beside everybody."""
+        """The only part of the request: a share of one GPU, or whole GPUs.
+
+        None: the request has more parts, or labels restrict its neighbours.
+        """
         if len(self.containers) != 1 or len(self.containers[0].parts) != 1:
             return None
         if self.tenancy != NOBODY:
@@ -108,7 +116,7 @@ class PodAsk:
 
 
 def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
-    """None: it asks for no GPU. Raises VcudaError: what it asks for makes no sense."""
+    """Read a pod's request; None: it requests no GPU. Raises VcudaError: an invalid request."""
     spec = _mapping(pod.get("spec"))
     inits, apps = _list(spec.get("initContainers")), _list(spec.get("containers"))
     stages = [SIDECAR if c.get("restartPolicy") == "Always" else INIT for c in inits]
@@ -140,12 +148,12 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
 
 
 def model_word(model: str) -> str:
-    """Drivers write "NVIDIA H100", labels "NVIDIA-H100"."""
+    """Normalise a model name: drivers write "NVIDIA H100", labels "NVIDIA-H100"."""
     return model.lower().replace(" ", "-")
 
 
 def _amounts(asked: dict[str, Any], settings: Config, where: str) -> Amounts | None:
-    """None: it asks for no GPU."""
+    """Read one container's amounts; None: it requests no GPU."""
     core = pod_amounts.number(asked, settings.core_resource, where)
     blocks = pod_amounts.number(asked, settings.memory_resource, where)
     of_gpus = pod_amounts.of_gpus(asked, settings.gpu_resource, where)
@@ -168,7 +176,8 @@ def _words(said: Mapping[str, str], elastic: bool) -> dict[str, str]:
         for key, word in known.POLICY_WORDS.items()
         if key in said and len(said[key]) <= 40
     }
-    # GPUManager's soft limit alone means this; so does a part that reserves no compute.
+    # GPUManager's soft limit alone selects the elastic policy; so does a part that reserves no
+    # compute.
     if policies.CORE_LIMIT in words or elastic:
         words.setdefault("policy", policies.ELASTIC)
     return words

@@ -1,6 +1,6 @@
-"""Beside whom a pod may be on a GPU, by KubeShare's annotations: pure.
+"""Which pods may share a GPU with each other, by KubeShare's annotations. Pure.
 
-A label means something among the pods of one namespace: nobody else can write it to get near them.
+A label applies within one namespace: pods of other namespaces cannot use it to get on the same GPU.
 Source: KubeShare, README.md, "SharePod Specification".
 """
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class Tenancy(NamedTuple):
-    """Labels with their namespace before them; "": none.
+    """A pod's four labels, each as "namespace/label"; "": none.
 
-    slice: all that name it are on the same GPU. affinity: alone, or beside another of this label.
-    anti: beside nobody of this label. exclusion: beside nobody of another, or without one.
+    slice: all pods that name it are on the same GPU. affinity: an empty GPU, or one that has a pod
+    with this label. anti: no GPU that has a pod with this label. exclusion: only GPUs on which
+    every pod has the same exclusion label, or none if this pod has none.
     """
 
     slice: str = ""
@@ -27,7 +28,7 @@ class Tenancy(NamedTuple):
     exclusion: str = ""
 
     def beside(self, others: Sequence[Tenancy]) -> bool:
-        """Whether it may come to a GPU that these have; it is not empty."""
+        """Return whether the pod may join `others` on a GPU. `others` is not empty."""
         return (
             (not self.affinity or any(self.affinity == each.affinity for each in others))
             and (not self.anti or all(self.anti != each.anti for each in others))
@@ -39,14 +40,14 @@ NOBODY = Tenancy()
 
 
 class SliceNodes:
-    """nodes: where each named slice is: on one, as a rule."""
+    """nodes: the nodes that have each named slice; usually one."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, set[str]] = {}
         self._on: dict[str, set[str]] = {}
 
     def put(self, node: str, slices: Iterable[str]) -> None:
-        """These are on the node now, and no others."""
+        """Replace the slices that are on the node."""
         new, old = set(slices), self._on.pop(node, set())
         for name in old - new:
             self.nodes[name].discard(node)
@@ -59,7 +60,7 @@ class SliceNodes:
 
 
 def tenancy_of(said: Mapping[str, str], namespace: str) -> Tenancy:
-    """said: a pod's annotations."""
+    """Read the labels from `said`, a pod's annotations."""
     labels = []
     for word in known.TENANCY_WORDS:
         given = (said.get(prefix + word, "").strip() for prefix in known.TENANCY_PREFIXES)

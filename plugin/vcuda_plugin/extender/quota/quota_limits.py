@@ -1,6 +1,6 @@
-"""What each namespace may use of which GPUs, as the ConfigMap of quotas says it: pure.
+"""GPU quotas of namespaces, read from the ConfigMap of quotas. Pure.
 
-Source: GPUManager's gpu-quota-admission, docs/gpu-quota.md; its names, its places and its meaning.
+Source: GPUManager's gpu-quota-admission, docs/gpu-quota.md, for names, defaults and meaning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXAMPLE = '{"team": {"quota": {"M40": 8}, "pool": ["public"]}}'
 
 @dataclass(frozen=True)
 class QuotaPlace:
-    """Where quotas are, and which labels tell a node's model and pool: the first that it has."""
+    """The ConfigMap of quotas, and a node's labels of model and pool; the first found counts."""
 
     name: str = "gpuquota"
     namespace: str = "kube-system"
@@ -37,15 +37,18 @@ DEFAULT_PLACE = QuotaPlace()
 
 @dataclass(frozen=True)
 class Limit:
-    """Of one namespace. core: percent of one GPU by model, 100 a card; a model that is not here has
-    none. pools: where its pods may go; empty: everywhere."""
+    """The quota of one namespace.
+
+    core: percent of one GPU by model, 100 for a card; a missing model means no quota of it.
+    pools: the pools that its pods may use; empty: all.
+    """
 
     core: Mapping[str, int]
     pools: tuple[str, ...]
 
 
 def load_place(path: str) -> QuotaPlace:
-    """As GPUManager's file says it; "": the defaults. Raises VcudaError."""
+    """Read GPUManager's quota settings from `path`; "": the defaults. Raises VcudaError."""
     if not path:
         return DEFAULT_PLACE
     keys = ("QuotaConfigMapName", "QuotaConfigMapNamespace", "GPUModelLabel", "GPUPoolLabel")
@@ -54,7 +57,7 @@ def load_place(path: str) -> QuotaPlace:
         said = json_bytes.loads(files.read_settings(path))
     except (OSError, ValueError) as error:
         raise VcudaError(f"cannot be read: {error}", path, mend) from error
-    # How long it sleeps before each filter: of no use where a bind counts what it binds.
+    # SkipBindTime, GPUManager's sleep before each filter, is ignored: a bind here counts at once.
     unknown = set(said) - {*keys, "SkipBindTime"} if isinstance(said, dict) else {"no object"}
     if unknown:
         raise VcudaError(f"unknown: {', '.join(sorted(unknown))}", path, mend)
@@ -71,7 +74,7 @@ def load_place(path: str) -> QuotaPlace:
 
 
 def parse(config_map: Mapping[str, Any]) -> dict[str, Limit]:
-    """The limits by namespace. Raises ValueError: one line on what is wrong."""
+    """Read the limits by namespace from a ConfigMap. Raises ValueError: one line on the fault."""
     data = config_map.get("data")
     text = data.get(KEY) if isinstance(data, dict) else None
     if not isinstance(text, str):
@@ -80,7 +83,7 @@ def parse(config_map: Mapping[str, Any]) -> dict[str, Limit]:
 
 
 def limits(text: str) -> dict[str, Limit]:
-    """By namespace, of the value of the key. Raises ValueError, as `parse`."""
+    """Read the limits by namespace from the value of the key. Raises ValueError as `parse` does."""
     try:
         said = json_bytes.loads(text.encode())
     except ValueError as error:
@@ -91,7 +94,7 @@ def limits(text: str) -> dict[str, Limit]:
 
 
 def cards(core: int) -> str:
-    """Percent of one GPU, as people count cards: 130 is "1.3"."""
+    """Format percent of one GPU as a number of cards: 130 is "1.3"."""
     return f"{core / 100:.2f}".rstrip("0").rstrip(".")
 
 

@@ -1,8 +1,8 @@
-"""What namespaces use of their quotas, and which nodes that leaves them.
+"""What namespaces use of their quotas, and which groups of nodes they may still use.
 
-A pod counts from the moment at which it is assumed on a node to its end, once for each model that
-it is or may be bound to. Whoever calls holds the cluster's lock: so what is checked at a bind is
-still true when it is counted.
+A pod counts from the moment at which it is assumed on a node to its end, once for each GPU model
+that it is or may be bound to. The caller holds the cluster's lock, so that a quota checked at a
+bind still holds when the pod is counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXCEEDED = "ExceedsGPUQuota"
 
 @dataclass(frozen=True)
 class Group:
-    """The nodes of one model and one pool, by their labels; "": without."""
+    """The nodes with one model and one pool, by their labels; "": no label."""
 
     model: str = ""
     pool: str = ""
@@ -39,7 +39,7 @@ NO_GROUP = Group()
 
 @dataclass(frozen=True)
 class Over:
-    """Why a namespace's pod may not go to a group. never: whichever of its pods ends."""
+    """Why a namespace's pod may not go to a group. never: not even once other pods have ended."""
 
     reason: str
     never: bool
@@ -47,7 +47,7 @@ class Over:
 
 @dataclass
 class _Charge:
-    """What a pod counts, on each node that it is or may be bound to."""
+    """What a pod counts, and the group of each node that it is or may be bound to."""
 
     namespace: str
     core: int
@@ -59,8 +59,11 @@ class _Charge:
 
 
 class Quota:
-    """limits: by namespace; one that is not there has none. trouble: why no limit is known, so that
-    nothing may be placed; "": they are."""
+    """Limits and usage of all namespaces.
+
+    limits: by namespace; a missing namespace has no limit. trouble: why the limits are not known,
+    in which case nothing may be placed; "": they are known.
+    """
 
     def __init__(self) -> None:
         self.limits: Mapping[str, Limit] = {}
@@ -73,7 +76,7 @@ class Quota:
         self._rows: NDArray[Any] = np.zeros(64, np.int32)
 
     def put_node(self, name: str, row: int, group: Group) -> None:
-        """Of this group now; its pods count there."""
+        """Set the node's group, and count its pods there."""
         if row >= len(self._rows):
             self._rows = np.append(self._rows, np.zeros(row + 1, np.int32))
         self._rows[row] = self._numbers.setdefault(group, len(self._numbers))
@@ -82,11 +85,11 @@ class Quota:
             self._set(uid, name, group)
 
     def drop_node(self, name: str) -> None:
-        """What its pods count they count on, until they are gone too."""
+        """Forget the node. Its pods still count until they end."""
         self._node_groups.pop(name, None)
 
     def charge(self, uid: str, node: str, namespace: str, core: int) -> None:
-        """core: percent of one GPU. Twice is once."""
+        """Count the pod on this node; repeating it changes nothing. core: percent of one GPU."""
         if not core:
             return
         self._charges.setdefault(uid, _Charge(namespace, core))
@@ -102,19 +105,22 @@ class Quota:
                 self._on.pop(node, None)
 
     def used(self, namespace: str, model: str, but: str = "") -> int:
-        """Percent of one GPU. but: the UID of a pod that is not counted."""
+        """Return the usage in percent of one GPU. but: the UID of a pod that is left out."""
         used, own = self._used.get((namespace, model), 0), self._charges.get(but)
         if own and own.namespace == namespace and model in own.models:
             used -= own.core
         return used
 
     def held(self, namespace: str, uids: Collection[str]) -> int:
-        """Percent of one GPU that these pods count, as far as they are of this namespace."""
+        """Return what these pods count in the namespace, in percent of one GPU."""
         charges = (self._charges.get(uid) for uid in uids)
         return sum(each.core for each in charges if each and each.namespace == namespace)
 
     def over(self, ask: PodAsk, group: Group, freed: int = 0) -> Over | None:
-        """None: the pod may go there. freed: percent of the namespace's that end before."""
+        """Return why the pod may not go to the group; None: it may.
+
+        freed: percent that the namespace gets back first, from pods that end.
+        """
         limit = self.limits.get(ask.namespace)
         if limit is None:
             return None
@@ -131,7 +137,7 @@ class Quota:
         return Over(f"{who} {what}; {cards(ask.most_core)} asked", ask.most_core > most)
 
     def over_groups(self, ask: PodAsk, rows: Rows) -> tuple[NDArray[Any], list[Over | None]]:
-        """As `over`, of every group; and which of these each node is of, by its row."""
+        """Return each row's index into the groups, and the answer of `over` for each group."""
         limited = ask.namespace in self.limits
         found = [self.over(ask, group) if limited else None for group in self._numbers]
         return self._rows[rows], found
@@ -140,7 +146,7 @@ class Quota:
         return self._node_groups.get(node, NO_GROUP)
 
     def report(self) -> list[dict[str, Any]]:
-        """Of each namespace and model that has a limit or is used, in cards."""
+        """Return usage and limit in cards, for each namespace and model that has either."""
         pairs = {pair for pair, core in self._used.items() if core}
         pairs |= {(name, model) for name, limit in self.limits.items() for model in limit.core}
         found: list[dict[str, Any]] = []
@@ -154,7 +160,7 @@ class Quota:
         return found
 
     def _set(self, uid: str, node: str, group: Group | None) -> None:
-        """The pod counts in this group for this node; None: not for it any more."""
+        """Count the pod in this group for this node; None: stop counting it for the node."""
         charge = self._charges[uid]
         before = charge.models
         if group is None:
