@@ -56,8 +56,8 @@ def test_pods_of_one_slice_are_on_one_gpu_of_the_cluster() -> None:
     assert put(cluster, "a", 30, slice="s") == "1"
     assert put(cluster, "b", 30, slice="s") == "1"
     assert put(cluster, "c", 10, slice="t") == "0"
-    assert "by labels not beside" in put(cluster, "d", node="m", slice="s")
-    assert "by labels not beside" in put(cluster, "e", 60, slice="s")
+    assert "labels exclude GPU-" in put(cluster, "d", node="m", slice="s")
+    assert "labels exclude GPU-" in put(cluster, "e", 60, slice="s")
     for uid in "ab":
         cluster.end_pod(uid)
     assert put(cluster, "f", node="m", slice="s") == "0"
@@ -69,9 +69,7 @@ def test_affinity_goes_to_its_own_or_to_an_empty_gpu() -> None:
     assert put(cluster, "a", affinity="red") == "1"
     assert put(cluster, "b", affinity="red") == "1"
     assert put(cluster, "c", affinity="blue") == "2"
-    assert "by labels not beside who has GPU-n-0, GPU-n-1, GPU-n-2" in put(
-        cluster, "d", affinity="green"
-    )
+    assert "labels exclude GPU-n-0, GPU-n-1, GPU-n-2" in put(cluster, "d", affinity="green")
     # Who says nothing may come to it.
     assert put(cluster, "e", 75) == "1"
 
@@ -79,7 +77,7 @@ def test_affinity_goes_to_its_own_or_to_an_empty_gpu() -> None:
 def test_anti_affinity_keeps_the_same_label_apart() -> None:
     cluster = clusters.cluster(NODE)
     assert [put(cluster, name, anti="x") for name in "abc"] == ["0", "1", "2"]
-    assert "by labels not beside" in put(cluster, "d", anti="x")
+    assert "labels exclude GPU-" in put(cluster, "d", anti="x")
     assert put(cluster, "e", anti="y") in "012"
 
 
@@ -92,7 +90,7 @@ def test_exclusion_shares_a_gpu_with_its_own_label_only() -> None:
     assert put(cluster, "e") == "1"
     assert put(cluster, "f", 90).startswith("node n: ")
     # Another namespace's label is another one, whatever it says.
-    assert "by labels" in put(cluster, "g", namespace="spy", exclusion="mine")
+    assert "labels exclude GPU-" in put(cluster, "g", namespace="spy", exclusion="mine")
     cluster.end_pod("d")
     assert put(cluster, "h", 90) == "2"
 

@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--insecure",
         action="store_true",
-        help="ask clients for no certificate: whoever reaches the address can bind any pod",
+        help="require no client certificate: any client that reaches the address can bind any pod",
     )
     parser.add_argument(
         "--allowed-host",

@@ -143,8 +143,8 @@ def _listen(address: str) -> socket.socket:
         listening.listen(1024)
         return listening
     except (OSError, ValueError, OverflowError) as error:
-        mend = "choose another HOST:PORT, such as 127.0.0.1:3456"
-        raise VcudaError(f"cannot listen: {error}", f"--listen {address}", mend) from error
+        hint = "choose another HOST:PORT, such as 127.0.0.1:3456"
+        raise VcudaError(f"cannot listen: {error}", f"--listen {address}", hint) from error
 
 
 def _hosts(allowed: Sequence[str], host: str) -> frozenset[bytes] | None:
@@ -165,18 +165,18 @@ def _check_tls(arguments: argparse.Namespace) -> None:
     }
     if not (arguments.tls_client_ca or arguments.insecure):
         what = "any client could bind any pod"
-        mend = "name --tls-cert, --tls-key and --tls-client-ca, or say --insecure"
-        raise VcudaError(what, f"--listen {arguments.listen}", mend)
+        hint = "name --tls-cert, --tls-key and --tls-client-ca, or say --insecure"
+        raise VcudaError(what, f"--listen {arguments.listen}", hint)
     if not any(files.values()):
         return
     where = " ".join(f"--{word} {path}" for word, path in files.items() if path)
-    mend = "name a certificate and its key, both PEM"
+    hint = "name a certificate and its key, both PEM"
     if not (arguments.tls_cert and arguments.tls_key):
-        raise VcudaError("needs both --tls-cert and --tls-key", where, mend)
+        raise VcudaError("needs both --tls-cert and --tls-key", where, hint)
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(arguments.tls_cert, arguments.tls_key)
         if arguments.tls_client_ca:
             context.load_verify_locations(arguments.tls_client_ca)
     except OSError as error:
-        raise VcudaError(f"cannot speak TLS: {error}", where, mend) from error
+        raise VcudaError(f"cannot speak TLS: {error}", where, hint) from error

@@ -39,8 +39,8 @@ def parse(groups: list[str]) -> list[NodeFacts]:
         else:
             nodes += _described(group, len(nodes))
         if len(nodes) > _MOST_NODES:
-            mend = f"name at most {_MOST_NODES} nodes"
-            raise VcudaError("no such cluster", f"--nodes {group}", mend)
+            hint = f"name at most {_MOST_NODES} nodes"
+            raise VcudaError("no such cluster", f"--nodes {group}", hint)
     if len({node.name for node in nodes}) != len(nodes):
         raise VcudaError("a node twice", " ".join(groups), "name each file once")
     return nodes
@@ -51,12 +51,12 @@ def _described(group: str, before: int) -> list[NodeFacts]:
     found = _GROUP.fullmatch(group)
     size = parse_bytes(found[4]) if found else None
     if not found or not size:
-        mend = "write COUNTxGPUS:MODEL:MEMORY, such as 100x8:H100:80GiB, or name a .csv"
-        raise VcudaError("describes no nodes", f"--nodes {group}", mend)
+        hint = "write COUNTxGPUS:MODEL:MEMORY, such as 100x8:H100:80GiB, or name a .csv"
+        raise VcudaError("describes no nodes", f"--nodes {group}", hint)
     count, gpus, linked = int(found[1]), int(found[2]), int(found[5] or 0)
     if not (0 < count <= _MOST_NODES and 0 < gpus <= _MOST_GPUS):
-        mend = f"name at most {_MOST_NODES} nodes of 1 to {_MOST_GPUS} GPUs"
-        raise VcudaError("no such cluster", f"--nodes {group}", mend)
+        hint = f"name at most {_MOST_NODES} nodes of 1 to {_MOST_GPUS} GPUs"
+        raise VcudaError("no such cluster", f"--nodes {group}", hint)
     return [
         _node(f"node-{before + number:05}", gpus, found[3], size, linked, found[6] or "")
         for number in range(count)

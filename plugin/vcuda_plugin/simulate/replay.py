@@ -88,12 +88,12 @@ class Replay:
             if not self._try(pod, pod.arrival):
                 heapq.heappush(self._waiting, (-pod.priority, pod.arrival, number, pod))
             self._come = number + 1
-            self._look()
-            self._tell()
+            self._sample()
+            self._report()
         self._end_until(float("inf"))
         return self.outcome
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if time.monotonic() - self._told >= TOLD_EVERY_SECONDS:
             self._told = time.monotonic()
             self._say(self._come, len(self._waiting))
@@ -104,7 +104,7 @@ class Replay:
             while self._ends and self._ends[0][0] == at:
                 self._cluster.end_pod(heapq.heappop(self._ends)[1])
             self._retry(at)
-            self._tell()
+            self._report()
 
     def _retry(self, now: float) -> None:
         still, failed = [], set()
@@ -166,7 +166,7 @@ class Replay:
             pair, used = (namespace, model), quota.used(namespace, model)
             self.outcome.used[pair] = max(used, self.outcome.used.get(pair, 0))
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         cluster = self._cluster
         rows = cluster.rows(self._names)
         arrays, free = cluster.arrays, free_of(cluster, rows)

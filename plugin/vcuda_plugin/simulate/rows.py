@@ -23,10 +23,10 @@ def read(path: str) -> list[str]:
         raise VcudaError("not UTF-8", path, "write JSON lines or CSV") from error
 
 
-def rows(lines: Iterable[str], path: str, key: str, mend: str) -> Iterator[tuple[int, Any]]:
+def rows(lines: Iterable[str], path: str, key: str, hint: str) -> Iterator[tuple[int, Any]]:
     """Yield the number of each line, from 1, and its fields without the empty ones.
 
-    key: a column that the heading must have. mend: the columns that an error line names.
+    key: a column that the heading must have. hint: the columns that an error line names.
     Raises VcudaError.
     """
     heading: list[str] = []
@@ -49,7 +49,7 @@ def rows(lines: Iterable[str], path: str, key: str, mend: str) -> Iterator[tuple
             heading = cells
             if key not in heading or len(set(heading)) != len(heading):
                 what = "neither JSON nor a heading of CSV"
-                raise VcudaError(what, where, f"begin with a heading, of {mend}")
+                raise VcudaError(what, where, f"begin with a heading, of {hint}")
             continue
         if len(cells) != len(heading):
             what = f"{len(cells)} fields below a heading of {len(heading)}"

@@ -38,8 +38,8 @@ def simulate(arguments: argparse.Namespace) -> int:
     wanted = arguments.policy or known
     for name in wanted:
         if name not in known:
-            mend = f"choose one of {', '.join(known)}"
-            raise VcudaError(f"no policy '{name}'", "--policy", mend)
+            hint = f"choose one of {', '.join(known)}"
+            raise VcudaError(f"no policy '{name}'", "--policy", hint)
     found = {}
     for name in dict.fromkeys(wanted):
 
@@ -73,8 +73,8 @@ def quotas(path: str) -> dict[str, Limit]:
     except OSError as error:
         raise VcudaError(f"cannot be read: {error.strerror}", path, "name a file") from error
     except (ValueError, AttributeError) as error:
-        mend = f"write what the key {quota_limits.KEY} of the ConfigMap holds, or all of it as JSON"
-        raise VcudaError(f"no quotas: {error}"[:300], path, mend) from error
+        hint = f"write what the key {quota_limits.KEY} of the ConfigMap holds, or all of it as JSON"
+        raise VcudaError(f"no quotas: {error}"[:300], path, hint) from error
 
 
 def _trace(arguments: argparse.Namespace, gpus: int) -> Trace:
@@ -84,8 +84,8 @@ def _trace(arguments: argparse.Namespace, gpus: int) -> Trace:
         pods, without_gpu = trace.read(arguments.trace)
     else:
         if not 0 < arguments.load <= _MOST_LOAD:
-            mend = f"write a number above 0, at most {_MOST_LOAD}"
-            raise VcudaError("no such load", f"--load {arguments.load}", mend)
+            hint = f"write a number above 0, at most {_MOST_LOAD}"
+            raise VcudaError("no such load", f"--load {arguments.load}", hint)
         asked = arguments.load * gpus
         if arguments.pods is None:
             pods = fgd_trace.filling(arguments.seed, asked, arguments.generate)

@@ -58,8 +58,8 @@ def parse(lines: Iterable[str], path: str) -> Trace:
             continue
         if pod.name in line_of:
             what = f"a second pod '{pod.name}'"
-            mend = f"name it otherwise: the first is in line {line_of[pod.name]}"
-            raise VcudaError(what, where, mend)
+            hint = f"name it otherwise: the first is in line {line_of[pod.name]}"
+            raise VcudaError(what, where, hint)
         line_of[pod.name] = line
         pods.append(pod)
     if not pods:

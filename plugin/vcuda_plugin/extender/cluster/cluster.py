@@ -19,7 +19,7 @@ from vcuda_oci.placement import Refused
 from ..model.gpu_arrays import WIDEST, GpuArrays
 from ..model.place import Placed, decided, place
 from ..model.pod_request import Wanted
-from ..model.tenancy import NOBODY, SliceNodes
+from ..model.tenancy import NO_TENANCY, SliceNodes
 from ..quota.quota_usage import Quota
 from .node_entry import Assumed, Entry
 from .objects import NodeFacts
@@ -198,7 +198,7 @@ class Cluster:
         found = self._choose(entry, ask, taken, closed)
         if not closed or not isinstance(found, Refused):
             return found
-        return Refused(f"{found.reason}; by labels not beside who has {', '.join(closed)}")
+        return Refused(f"{found.reason}; labels exclude {', '.join(closed)}")
 
     def number(self, ask: PodAsk) -> int:
         """Return the same number for equal requests. A number is a faster key than a request."""
@@ -295,6 +295,6 @@ class Cluster:
         entry.slices = slices
         self.slices.put(facts.name, slices)
         if facts.name not in self.wide:
-            closed = [uuid for uuid, others in tenants.items() if not NOBODY.beside(others)]
+            closed = [uuid for uuid, others in tenants.items() if not NO_TENANCY.beside(others)]
             overcommit = facts.told.overcommit
             self.arrays.put_free(entry.row, facts.usable, entry.taken, overcommit, closed)

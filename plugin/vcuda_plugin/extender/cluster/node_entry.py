@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vcuda_oci.allocation import GpuShare
 
-from ..model.tenancy import NOBODY
+from ..model.tenancy import NO_TENANCY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -87,7 +87,7 @@ class Entry:
         for uid, shares in self.holds.items():
             if uid not in gone:
                 pod = pods.get(uid)
-                tenancy = pod.ask.tenancy if pod and pod.ask else NOBODY
+                tenancy = pod.ask.tenancy if pod and pod.ask else NO_TENANCY
                 for share in shares:
                     found.setdefault(share.uuid, []).append(tenancy)
         return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from vcuda_oci.placement import Refused
 
-from ..model.tenancy import NOBODY
+from ..model.tenancy import NO_TENANCY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,7 +111,7 @@ def _at_once(
 
 def _surely(cluster: Cluster, ask: PodAsk, rows: Rows) -> Bools:
     """(rows): the nodes that certainly have room for several parts, found without placing them."""
-    if ask.tenancy != NOBODY:
+    if ask.tenancy != NO_TENANCY:
         return np.zeros(len(rows), np.bool_)
     parts = [part for each in ask.containers for part in each.parts]
     apart = any(len(each.parts) > 1 for each in ask.containers)

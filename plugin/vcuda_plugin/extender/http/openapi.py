@@ -191,18 +191,20 @@ PAGE: Schema = {
             "decide the GPUs, and bind", "ExtenderBindingArgs", "ExtenderBindingResult"
         ),
         "/scheduler/preempt": _post(
-            *("whose end makes room", "ExtenderPreemptionArgs", "ExtenderPreemptionResult"),
+            *("choose the pods to evict", "ExtenderPreemptionArgs", "ExtenderPreemptionResult"),
             {"503": _NOT_READY},
         ),
-        "/healthz": _get("does it run", ("200", _line("ok"))),
-        "/readyz": _get("may it be called", ("200", _line("ok")), ("503", _NOT_READY)),
-        "/version": _get("which it is", ("200", _answer("its version", _object(version=_TEXT)))),
+        "/healthz": _get("liveness probe", ("200", _line("ok"))),
+        "/readyz": _get("readiness probe", ("200", _line("ok")), ("503", _NOT_READY)),
+        "/version": _get(
+            "version of the extender", ("200", _answer("its version", _object(version=_TEXT)))
+        ),
         "/metrics": _get("for Prometheus", ("200", _answer("metrics", _TEXT, "text/plain"))),
         "/inspect": _get(
             "every node in short", ("200", _answer("nodes and quotas", _ref("Nodes")))
         ),
         "/inspect/{node}": _get(
-            "who has what of a node's GPUs",
+            "a node's GPUs, and what each pod holds of them",
             ("200", _answer("the node", _ref("Node"))),
             ("404", _line("no such node is known")),
             parameters=[_NODE],

@@ -151,8 +151,8 @@ class Server:
         if ask is None:
             return extender_api.preemption_result(given)
         # Run in a thread: it checks every victim of every node.
-        look = partial(preempt, self._cluster, ask, priority_of(pod), given)
-        return extender_api.preemption_result(await asyncio.to_thread(look))
+        search = partial(preempt, self._cluster, ask, priority_of(pod), given)
+        return extender_api.preemption_result(await asyncio.to_thread(search))
 
     def _readyz(self, _: str) -> Answer:
         why = self._why_not() if self.ready else NOT_READY

@@ -12,7 +12,7 @@ from vcuda_oci.parts import Amounts, Part
 
 from ...kube import pod_amounts
 from . import annotations as known
-from .tenancy import NOBODY, Tenancy, tenancy_of
+from .tenancy import NO_TENANCY, Tenancy, tenancy_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,7 @@ class PodAsk:
     words: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     namespace: str = field(default="", compare=False)
     uid: str = field(default="", compare=False)
-    tenancy: Tenancy = NOBODY
+    tenancy: Tenancy = NO_TENANCY
 
     @property
     def core(self) -> int:
@@ -108,7 +108,7 @@ class PodAsk:
         """
         if len(self.containers) != 1 or len(self.containers[0].parts) != 1:
             return None
-        if self.tenancy != NOBODY:
+        if self.tenancy != NO_TENANCY:
             return None
         part = self.containers[0].parts[0]
         mixed = part.core > 100 and part.core % 100

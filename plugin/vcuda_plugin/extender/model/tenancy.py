@@ -36,7 +36,7 @@ class Tenancy(NamedTuple):
         )
 
 
-NOBODY = Tenancy()
+NO_TENANCY = Tenancy()
 
 
 class SliceNodes:

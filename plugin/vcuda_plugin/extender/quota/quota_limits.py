@@ -52,17 +52,17 @@ def load_place(path: str) -> QuotaPlace:
     if not path:
         return DEFAULT_PLACE
     keys = ("QuotaConfigMapName", "QuotaConfigMapNamespace", "GPUModelLabel", "GPUPoolLabel")
-    mend = f"write a JSON object of {', '.join(keys)}"
+    hint = f"write a JSON object of {', '.join(keys)}"
     try:
         said = json_bytes.loads(files.read_settings(path))
     except (OSError, ValueError) as error:
-        raise VcudaError(f"cannot be read: {error}", path, mend) from error
+        raise VcudaError(f"cannot be read: {error}", path, hint) from error
     # SkipBindTime, GPUManager's sleep before each filter, is ignored: a bind here counts at once.
     unknown = set(said) - {*keys, "SkipBindTime"} if isinstance(said, dict) else {"no object"}
     if unknown:
-        raise VcudaError(f"unknown: {', '.join(sorted(unknown))}", path, mend)
+        raise VcudaError(f"unknown: {', '.join(sorted(unknown))}", path, hint)
     if not all(isinstance(said.get(key, ""), str) for key in keys):
-        raise VcudaError("a value that is no text", path, mend)
+        raise VcudaError("a value that is no text", path, hint)
     name, namespace, model, pool = (said.get(key, "") for key in keys)
     default = DEFAULT_PLACE
     return QuotaPlace(
