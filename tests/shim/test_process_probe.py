@@ -15,9 +15,9 @@ from vcuda_plugin.agent.bypass.process_probe import ProcessProbe
 pynvml.nvmlInit()
 uuids = [pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(2)]
 probe = ProcessProbe("libnvidia-ml.so.1", uuids)
-probe.look()
+probe.poll()
 time.sleep(0.1)
-say(uuids=uuids, seen=[list(process) for process in probe.look()])
+say(uuids=uuids, seen=[list(process) for process in probe.poll()])
 """
 
 
@@ -50,7 +50,7 @@ def test_a_gpu_that_is_lost_hides_no_other(tmp_path: Path) -> None:
 import subprocess
 subprocess.run([{str(BUILT / "softgpu")!r}, "fail", {str(gpu.root)!r}, "--lost", "0"], check=True)
 time.sleep(0.1)
-say(seen=[list(process) for process in probe.look()], lost=uuids[0])
+say(seen=[list(process) for process in probe.poll()], lost=uuids[0])
 """
     told = gpu.client(LOOK.rpartition("say(")[0] + lose)
     holder.kill()

@@ -26,7 +26,7 @@ class Node:
     def look(self, *processes: Process, uuid: str = "GPU-0") -> list[Finding]:
         self.now += PERIOD
         seen = {("it", uuid): list(processes)} if processes else {}
-        return self.watch.look(self.now, self.holders, seen)
+        return self.watch.update(self.now, self.holders, seen)
 
     def looks(self, count: int, *processes: Process, uuid: str = "GPU-0") -> list[str]:
         """Why it is found anew, look by look."""
@@ -47,7 +47,7 @@ def process(
 def test_more_memory_than_the_limit_and_contexts_is_found_once_and_told_in_words() -> None:
     node = Node()
     greedy = process(9 * GIB), process(MIB, pid=8, command="feed\n\x1b[31m")
-    assert node.looks(detection.LOOKS - 1, *greedy) == []
+    assert node.looks(detection.REPORT_AFTER_POLLS - 1, *greedy) == []
     assert node.look(*greedy) == [
         Finding(
             *("it", detection.MEMORY, "GPU-0", 9 * GIB + MIB, 4 * GIB, (7, 8)),
@@ -64,12 +64,12 @@ def test_more_memory_than_the_limit_and_contexts_is_found_once_and_told_in_words
 def test_a_look_that_differs_neither_makes_a_finding_nor_ends_one() -> None:
     node = Node()
     for _ in range(5):
-        assert node.looks(detection.LOOKS - 1, process(9 * GIB)) == []
+        assert node.looks(detection.REPORT_AFTER_POLLS - 1, process(9 * GIB)) == []
         assert node.looks(1, process(GIB)) == []
-    assert node.looks(detection.LOOKS, process(9 * GIB)) == ["memory"]
-    node.looks(detection.LOOKS_UNTIL_OVER - 1)
+    assert node.looks(detection.REPORT_AFTER_POLLS, process(9 * GIB)) == ["memory"]
+    node.looks(detection.CLEAR_AFTER_POLLS - 1)
     assert node.looks(10, process(9 * GIB)) == []
-    node.looks(detection.LOOKS_UNTIL_OVER)
+    node.looks(detection.CLEAR_AFTER_POLLS)
     assert node.looks(10, process(9 * GIB)) == ["memory"]
 
 
@@ -149,4 +149,4 @@ def test_of_a_container_that_is_gone_nothing_is_kept() -> None:
     holders, node.holders = node.holders, {}
     node.look()
     node.holders = holders
-    assert node.looks(detection.LOOKS - 1, process(9 * GIB)) == []
+    assert node.looks(detection.REPORT_AFTER_POLLS - 1, process(9 * GIB)) == []

@@ -76,7 +76,7 @@ def test_findings_are_told_over_every_start_of_the_watch(
     followed(watches, 'state-dir = "/s"', monkeypatch)
     assert [entry.getMessage() for entry in caplog.records] == [
         *("a", "b", "c"),
-        "the watch from outside: no look for 0 s; started anew",
+        "the watch from outside: no poll for 0 s; restarting it",
     ]
     assert watches.started[0] == (
         "vcuda_plugin.agent.bypass.outside_watch",

@@ -75,7 +75,7 @@ def test_a_process_is_its_containers_while_the_record_stands(world: World) -> No
 def test_a_runtime_that_does_not_know_its_container_yet_is_asked_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_containers, "_SOONEST_SECONDS", 0)
+    monkeypatch.setattr(held_containers, "_FIRST_PAUSE_SECONDS", 0)
     world.holds("box")
     assert world.owner() is None
     world.runs("box")

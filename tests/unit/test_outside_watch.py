@@ -15,7 +15,7 @@ from vcuda_oci import claim, events
 from vcuda_oci.allocation import GpuShare
 from vcuda_oci.ledger import Ledger
 from vcuda_plugin.agent.bypass import outside_watch
-from vcuda_plugin.agent.bypass.detection import LOOKS
+from vcuda_plugin.agent.bypass.detection import REPORT_AFTER_POLLS
 from vcuda_plugin.agent.bypass.held_containers import Held, HeldContainers
 from vcuda_plugin.agent.bypass.outside_watch import OutsideWatch
 from vcuda_plugin.agent.bypass.process_probe import NO_LIMIT, OnGpu
@@ -28,7 +28,7 @@ class Probe:
         self.processes: list[OnGpu] = []
         self.limits: list[tuple[str, str, int]] = []
 
-    def look(self) -> list[OnGpu]:
+    def poll(self) -> list[OnGpu]:
         return self.processes
 
     def set_limit(self, uuid: str, cgroup: str, hard: int) -> str:
@@ -63,8 +63,8 @@ class World:
         with self.ledger:
             self.ledger.write(held, claim.limits_page(held, claim.Rules()))
 
-    def told(self, looks: int) -> list[str]:
-        return [line for _ in range(looks) for line in self.watch.look()]
+    def told(self, polls: int) -> list[str]:
+        return [line for _ in range(polls) for line in self.watch.poll()]
 
     def events(self) -> list[tuple[str, str, bool]]:
         told = events.read(self.ledger.state_dir, "box")
@@ -87,8 +87,8 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_process_of_the_host_is_told_once_and_never_stopped(world: World, sleeper: Any) -> None:
     world.watch.stops = True
     world.sees((sleeper.pid, "GPU-0", 15 * GIB), (os.getpid(), "GPU-1", GIB))
-    who = f"GPU-0 is shared, and used by who holds no share: processes {sleeper.pid}"
-    assert world.told(4 * LOOKS) == [who]
+    line = f"GPU-0 is shared, and processes without a share use it: {sleeper.pid}"
+    assert world.told(4 * REPORT_AFTER_POLLS) == [line]
     assert (sleeper.poll(), world.events()) == (None, [])
 
 
@@ -98,7 +98,7 @@ def test_a_container_on_a_gpu_that_it_was_not_given_is_stopped_and_told_of_first
     world.watch.stops = True
     world.owners[sleeper.pid] = "box"
     world.sees((sleeper.pid, "GPU-1", GIB))
-    assert world.told(LOOKS - 1) == []
+    assert world.told(REPORT_AFTER_POLLS - 1) == []
     assert world.told(1) == [
         f"box: container box holds 1.00 GiB of GPU-1, which it was not given: "
         f"process {sleeper.pid} (sleep); 1 processes killed"
@@ -110,7 +110,7 @@ def test_a_container_on_a_gpu_that_it_was_not_given_is_stopped_and_told_of_first
 def test_who_is_only_reported_runs_on(world: World, sleeper: Any) -> None:
     world.owners[sleeper.pid] = "box"
     world.sees((sleeper.pid, "GPU-0", 9 * GIB))
-    assert len(world.told(4 * LOOKS)) == 2
+    assert len(world.told(4 * REPORT_AFTER_POLLS)) == 2
     assert sleeper.poll() is None
     assert world.events() == [("memory", "GPU-0", False), ("shim", "GPU-0", False)]
 
@@ -144,7 +144,7 @@ def test_forged_slots_of_a_slice_end_no_process_and_blame_no_slice(
     forge(f"{world.ledger.containers}/cdi@team/usage", sleeper.pid)
     world.watch.stops = True
     world.sees((sleeper.pid, "GPU-1", 15 * GIB))
-    world.told(2 * LOOKS)
+    world.told(2 * REPORT_AFTER_POLLS)
     assert sleeper.poll() is None
     assert list(events.read(world.ledger.state_dir)) == []
 
@@ -156,7 +156,7 @@ def test_a_slices_own_process_that_takes_more_is_reported_and_runs_on(world: Wor
         world.owners[user.pid] = "cdi@team"
         world.watch.stops = True
         world.sees((user.pid, "GPU-1", 15 * GIB))
-        told = world.told(2 * LOOKS)
+        told = world.told(2 * REPORT_AFTER_POLLS)
         assert user.poll() is None
     assert [line.split(":")[0] for line in told] == ["cdi@team"]
     found = events.read(world.ledger.state_dir, "cdi@team")

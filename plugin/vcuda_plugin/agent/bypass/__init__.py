@@ -1,1 +1,1 @@
-"""The watch from outside: processes that use more of a GPU than their container holds."""
+"""The watch from outside: finds processes that use more of a GPU than their container holds."""

@@ -1,4 +1,4 @@
-"""The agent's end of the watch from outside: it keeps it running, and logs what it tells."""
+"""Agent side of the watch from outside: starts and restarts its process, logs what it reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vcuda_oci.config import Config
 
 MODULE = "vcuda_plugin.agent.bypass.outside_watch"
-# The longest pause between two looks, and what NVML may take.
+# The longest pause between two polls, plus the time that NVML may take.
 _LIMIT_SECONDS = 30
 _PAUSE_SECONDS = 1
 
@@ -24,21 +24,21 @@ _log = logging.getLogger(__name__)
 
 
 async def follow(settings: Config) -> None:
-    """For ever."""
-    words = (
+    """Run the watch's process and log its lines until cancelled."""
+    arguments = (
         *(settings.driver_root, settings.state_dir),
         STOP if settings.stop_bypass else REPORT,
         AUTO if settings.driver_limits else OFF,
     )
     while True:
-        async with child.running(MODULE, *words) as (_, said):
+        async with child.running(MODULE, *arguments) as (_, output):
             limit = inventory.START_SECONDS
             try:
-                # One that is killed may leave half a line.
-                while (line := await asyncio.wait_for(said.readline(), limit)).endswith(b"\n"):
+                # A process that is killed may leave half a line.
+                while (line := await asyncio.wait_for(output.readline(), limit)).endswith(b"\n"):
                     limit = _LIMIT_SECONDS
                     for text in json.loads(line):
                         _log.warning("%s", text)
             except asyncio.TimeoutError:
-                _log.warning("the watch from outside: no look for %d s; started anew", limit)
+                _log.warning("the watch from outside: no poll for %d s; restarting it", limit)
         await asyncio.sleep(_PAUSE_SECONDS)

@@ -1,9 +1,9 @@
-"""Which container a process of the host belongs to, by its cgroups: pure.
+"""Find the container of a process by the process's cgroup paths. Pure functions, no I/O.
 
-A cgroup's path names its container in every engine's own way: ``/docker/<id>``,
+Each engine writes the container's id into the path in its own way: ``/docker/<id>``,
 ``…/cri-containerd-<id>.scope``, ``…/crio-<id>.scope``, ``/libpod_parent/libpod-<id>/container``,
-``/kubepods/besteffort/pod<uid>/<id>``. What the low-level runtime says of the container's first
-process is more certain, and serves where the path says nothing.
+``/kubepods/besteffort/pod<uid>/<id>``. Where the path names no container, the caller uses the
+cgroups of the first process that the low-level runtime reports.
 """
 
 from __future__ import annotations
@@ -16,41 +16,45 @@ from vcuda_hook.live import container_processes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# In v1, v2 and both at once: by hierarchy, as container_processes.cgroups answers.
+# Path by hierarchy, as container_processes.cgroups returns it; "0" is cgroup v2.
 Cgroups = dict[str, str]
 
 _V2 = "0"
-# By systemd's driver an engine's word stands before the id: "session-1.scope" is no container's.
+# The systemd cgroup driver writes a prefix before the id. Scopes without a known prefix, such as
+# "session-1.scope", belong to no container.
 _SCOPE = re.compile(r"(?:docker|cri-containerd|nerdctl|crio|libpod|runc|crun)-(.+?)(?:\.scope)?")
 
-_ENGINES_ID = re.compile(r"[0-9a-f]{32,}")
+# An id that an engine has generated; people choose shorter ones.
+_GENERATED_ID = re.compile(r"[0-9a-f]{32,}")
 
 
 def folders_of(init: Mapping[str, str], container_id: str, own: Mapping[str, str]) -> Cgroups:
-    """The cgroups of the container whose first process is in `init`; {}: it has none of its own.
+    """Return the cgroups of a container; {} if it has none of its own.
 
-    An init system inside moves into a folder below the container's: as far as a path names the
-    container, the folder with its name is meant. own: of this program.
+    init: the cgroups of the container's first process. own: those of this program.
+    An init system in the container may move itself into a sub-cgroup. A path that contains the
+    container's id is therefore cut behind the id.
     """
     named = by_name(init, container_id)
     if named:
         return named
     found = {h: path for h, path in init.items() if path not in ("/", own.get(h))}
-    # Where v1 rules, runtimes leave v2 alone: in it the container is where its engine is.
+    # Under cgroup v1 runtimes do not move containers in the v2 hierarchy: the container's v2 path
+    # is that of its engine.
     return {h: path for h, path in found.items() if h != _V2 or len(init) == 1}
 
 
 def by_name(cgroups: Mapping[str, str], container_id: str) -> Cgroups:
-    """The cgroups above, or of, a process that carry the container's name."""
+    """Return the cgroups of a process that contain the container's id, each cut behind the id."""
     found = {hierarchy: _named(path, container_id) for hierarchy, path in cgroups.items()}
     return {hierarchy: path for hierarchy, path in found.items() if path}
 
 
 class Index:
-    """Containers by their cgroups, so that each process costs no look at each container."""
+    """Find a container by cgroup path without comparing every process with every container."""
 
     def __init__(self, containers: Mapping[str, Cgroups]) -> None:
-        """containers: by a key of the caller's."""
+        """containers: the cgroups of each container, by a key that the caller chooses."""
         self._containers = containers
         self._at: dict[tuple[str, str], list[str]] = {}
         for key, folders in containers.items():
@@ -58,9 +62,9 @@ class Index:
                 self._at.setdefault(place, []).append(key)
 
     def of(self, cgroups: Mapping[str, str]) -> str | None:
-        """The key of the container that a process in these cgroups belongs to.
+        """Return the key of the container that a process in these cgroups belongs to.
 
-        Of containers inside one another it is the outer: what is inside, it started itself.
+        For nested containers this is the outermost one, since it started the inner ones.
         """
         for hierarchy, path in cgroups.items():
             parts = path.split("/")
@@ -72,26 +76,28 @@ class Index:
 
 
 def names_in(cgroups: Mapping[str, str]) -> Iterator[str]:
-    """The ids of containers that the paths of a process may name, the outer before the inner."""
+    """Yield possible container ids from the cgroup paths of a process, outermost first."""
     for path in dict.fromkeys(cgroups.values()):
         for part in path.split("/"):
             yield from _ids(part)
 
 
 def _named(path: str, container_id: str) -> str:
-    """The path up to the folder that is named after the container; "": there is none.
+    """Cut the path behind the folder that is named after the container; "" if there is none.
 
-    Of several it is the outermost where an engine made up the id: a process inside may copy it.
-    A person's "default" may be the name of a folder above, that others' containers are in too.
+    Several folders may match. A generated id is taken from the outermost, because a process in the
+    container may create a cgroup with the same name. An id that a person chose, such as "default",
+    is taken from the innermost, because an outer cgroup with that name may hold other containers.
     """
     parts = path.split("/")
     found = [at for at, part in enumerate(parts) if container_id in _ids(part)]
     if not found:
         return ""
-    return "/".join(parts[: found[0 if _ENGINES_ID.fullmatch(container_id) else -1] + 1])
+    return "/".join(parts[: found[0 if _GENERATED_ID.fullmatch(container_id) else -1] + 1])
 
 
 def _ids(part: str) -> list[str]:
     scope = _SCOPE.fullmatch(part)
-    # "system.slice:docker:<id>" is how a path for systemd reads where systemd is not asked.
+    # Without the systemd driver, runtimes use a systemd path such as "system.slice:docker:<id>"
+    # as a folder name.
     return [part, part.rpartition(":")[2], *(scope.groups() if scope else ())]

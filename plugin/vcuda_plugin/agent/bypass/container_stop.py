@@ -1,4 +1,4 @@
-"""SIGKILL to every process of a container, and to nobody else's."""
+"""Send SIGKILL to every process of a container and to no other process."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 
     from .held_containers import Held
 
-# A process that forks as fast as it is killed: its container's first process dies in the first
-# round, and a pid namespace does not outlive that.
+# A process may fork as fast as it is killed. The first round kills the container's first process,
+# and the kernel then ends its whole pid namespace.
 _ROUNDS = 20
 
 
 def stop(held: Held, pids: Collection[int], owner: Callable[[int], Held | None]) -> int:
-    """How many were killed. pids: these alone where the container has no cgroup of its own.
+    """Kill the container's processes; return how many were killed.
 
-    owner: whose process a pid is now; it raises OSError: it is gone.
+    pids: the processes to kill if the container has no cgroup of its own.
+    owner: returns the container that a pid belongs to now; raises OSError if the process has ended.
     """
     killed: set[int] = set()
     for _ in range(_ROUNDS):
         members = _members(held, pids)
-        # The first process of the container takes those of its pid namespace along.
+        # First the container's first process: when it dies, the kernel ends its pid namespace.
         new = sorted(set(members) - killed, key=lambda pid: (pid != held.init, pid))
         sent = {pid for pid in new if _kill(pid, held, owner)}
         if not sent:
@@ -37,18 +38,18 @@ def stop(held: Held, pids: Collection[int], owner: Callable[[int], Held | None])
 
 
 def _members(held: Held, pids: Collection[int]) -> Collection[int]:
-    """All that may be the container's."""
+    """Return the pids of all processes that may belong to the container."""
     if held.cgroups:
         return container_processes.below(held.cgroups)
-    # While its runtime says nothing, each process is judged by itself.
+    # The runtime has not reported the first process yet: check every process of the node.
     return pids if held.init else process.pids()
 
 
 def _kill(pid: int, held: Held, owner: Callable[[int], Held | None]) -> bool:
-    """Kill a process if it is the container's.
+    """Kill a process if it belongs to the container; return whether the signal was sent.
 
-    The descriptor is of the process that had the pid when it was opened. If another has it since,
-    that one is looked at, and the signal goes to the one that has ended.
+    The descriptor refers to the process that had the pid when it was opened. If the pid is reused
+    before the owner is checked, the signal goes to the ended process and kills nothing.
     """
     try:
         descriptor = os.pidfd_open(pid)

@@ -1,7 +1,8 @@
-"""Who takes of a GPU what it was not given, from what NVML shows: pure.
+"""Find containers that use more of a GPU than their share, from NVML's samples. Pure, no I/O.
 
-A finding stands when looks in a row agree, and is over when several in a row don't: a process that
-begins or ends, and a sample that comes late, make none.
+One sample proves little: processes start and end, and NVML's figures may be late. A finding is
+reported after REPORT_AFTER_POLLS polls in a row show it, and cleared after CLEAR_AFTER_POLLS polls
+in a row do not. GPU time is averaged over WINDOW_SECONDS and reported at once.
 """
 
 from __future__ import annotations
@@ -13,26 +14,27 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Why: more memory than its limit, a GPU that is not its own, a process without the shim, more time
-# than its ceiling.
+# Kinds of findings: more memory than the limit, a GPU outside the share, a process without the
+# shim, more GPU time than the ceiling.
 MEMORY, ELSEWHERE, UNKNOWN, TIME = "memory", "gpu", "shim", "time"
-# One huge kernel may hold the GPU for long, and is paid for afterwards. How NVML counts a process's
-# time where several share the GPU is not measured on hardware yet: who is over is not stopped.
+# Findings that never stop a container. One long kernel may use the GPU beyond the ceiling and is
+# charged afterwards. How NVML counts the time of processes that share a GPU is not yet measured.
 REPORTED_ONLY = (TIME,)
 
-LOOKS = 3
-LOOKS_UNTIL_OVER = 5
+REPORT_AFTER_POLLS = 3
+CLEAR_AFTER_POLLS = 5
 WINDOW_SECONDS = 60.0
 MARGIN_PERCENT = 20
-# What a process takes beside its allocations where contexts are not charged: context and code.
+# Room for context and code of one process, where contexts are not charged to the share.
 CONTEXT_BYTES = 1 << 30
 _MOST_NAMED = 5
 
 
 class Share(NamedTuple):
-    """What may be had of one GPU. ceiling_percent: of its time; 100: all of it, and alone.
+    """A container's share of one GPU.
 
-    context_bytes: what each context counts against memory_bytes; 0: nothing.
+    ceiling_percent: the most GPU time; 100 is no limit. is_whole: the share is the whole GPU.
+    context_bytes: memory charged for each context; 0 if contexts are not charged.
     """
 
     memory_bytes: int
@@ -41,19 +43,19 @@ class Share(NamedTuple):
     context_bytes: int
 
     def most_bytes(self, processes: int) -> int:
-        """What so many processes may show in NVML, whose figures hold contexts and code."""
+        """Return the most memory that NVML may show: its figures include contexts and code."""
         return self.memory_bytes + processes * (self.context_bytes or CONTEXT_BYTES)
 
 
 class Holder(NamedTuple):
-    """A container, or a named slice. name: for people. shares: by the GPU's UUID."""
+    """A container or named slice. name: as people read it. shares: by GPU UUID."""
 
     name: str
     shares: Mapping[str, Share]
 
 
 class Process(NamedTuple):
-    """Of a holder, on one GPU. has_shim: its container's usage page has a slot for it."""
+    """A holder's process on one GPU. has_shim: its container's usage page has a slot for it."""
 
     pid: int
     command: str
@@ -63,7 +65,11 @@ class Process(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """key: the holder's. used, limit: bytes or percent, as `why` says. pids: as the host counts."""
+    """Use of a GPU beyond a share.
+
+    key: the holder's. why: the kind. used, limit: percent for TIME, else bytes. pids: on the host.
+    is_new: this poll is the first that reports it.
+    """
 
     key: str
     why: str
@@ -77,62 +83,62 @@ class Finding(NamedTuple):
 
 @dataclass
 class _Case:
-    against: int = 0  # looks in a row that say so
-    for_it: int = 0  # and that don't
-    stands: bool = False
+    over: int = 0  # polls in a row that show it
+    within: int = 0  # polls in a row that do not
+    reported: bool = False
 
 
 class Watch:
-    """One node's cases. Times are in seconds."""
+    """The findings of one node. Times are in seconds."""
 
     def __init__(self) -> None:
         self._cases: dict[tuple[str, str, str], _Case] = {}
         self._times: dict[tuple[str, str], deque[tuple[float, int]]] = {}
 
-    def look(
+    def update(
         self,
         now: float,
         holders: Mapping[str, Holder],
         seen: Mapping[tuple[str, str], list[Process]],
     ) -> list[Finding]:
-        """The findings that stand. seen: by holder's key and GPU, everybody that NVML listed."""
+        """Add one poll; return the current findings. seen: processes by holder's key and GPU."""
         signs = {
-            (key, uuid, why): (used, limit, guilty)
+            (key, uuid, why): (used, limit, culprits)
             for (key, uuid), processes in seen.items()
-            for why, used, limit, guilty in self._signs(now, key, uuid, holders[key], processes)
+            for why, used, limit, culprits in self._signs(now, key, uuid, holders[key], processes)
         }
         for place in [place for place in self._times if place not in seen]:
             del self._times[place]
         found = []
         for case in self._cases.keys() | signs.keys():
-            is_new = self._judge(case, case in signs)
-            if case in signs and self._cases[case].stands:
+            is_new = self._count(case, case in signs)
+            if case in signs and self._cases[case].reported:
                 key, uuid, why = case
-                used, limit, guilty = signs[case]
-                text = _text(holders[key].name, uuid, why, used, limit, guilty)
-                pids = tuple(process.pid for process in guilty)
+                used, limit, culprits = signs[case]
+                text = _text(holders[key].name, uuid, why, used, limit, culprits)
+                pids = tuple(process.pid for process in culprits)
                 found.append(Finding(key, why, uuid, used, limit, pids, text, is_new))
         for case in [case for case in self._cases if case[0] not in holders]:
             del self._cases[case]
         return sorted(found)
 
-    def _judge(self, case: tuple[str, str, str], is_against: bool) -> bool:
-        """Whether the case stands from now on."""
+    def _count(self, case: tuple[str, str, str], is_over: bool) -> bool:
+        """Count one poll of a case; return whether the case is reported from now on."""
         state = self._cases.setdefault(case, _Case())
-        state.against = state.against + 1 if is_against else 0
-        state.for_it = 0 if is_against else state.for_it + 1
-        if state.for_it >= LOOKS_UNTIL_OVER:
+        state.over = state.over + 1 if is_over else 0
+        state.within = 0 if is_over else state.within + 1
+        if state.within >= CLEAR_AFTER_POLLS:
             del self._cases[case]
-        # Time has been looked at for a whole window already.
-        elif not state.stands and state.against >= (1 if case[2] == TIME else LOOKS):
-            state.stands = True
+        # GPU time is already an average over a whole window.
+        elif not state.reported and state.over >= (1 if case[2] == TIME else REPORT_AFTER_POLLS):
+            state.reported = True
             return True
         return False
 
     def _signs(
         self, now: float, key: str, uuid: str, holder: Holder, processes: list[Process]
     ) -> Iterator[tuple[str, int, int, list[Process]]]:
-        """(why, used, limit, who) of what this look shows."""
+        """Yield (why, used, limit, processes) of each excess that this poll shows."""
         used = sum(process.memory_bytes for process in processes)
         share = holder.shares.get(uuid)
         if share is None:
@@ -141,7 +147,7 @@ class Watch:
         if used > share.most_bytes(len(processes)):
             yield MEMORY, used, share.memory_bytes, processes
         unknown = [process for process in processes if not process.has_shim]
-        # Who has the GPU alone takes nothing from anybody.
+        # A container that has the GPU alone takes nothing from others.
         if unknown and not share.is_whole:
             yield UNKNOWN, sum(p.memory_bytes for p in unknown), share.memory_bytes, unknown
         most = share.ceiling_percent + MARGIN_PERCENT
@@ -151,7 +157,7 @@ class Watch:
                 yield TIME, percent, share.ceiling_percent, processes
 
     def _average(self, now: float, place: tuple[str, str], percent: int) -> int:
-        """Of the last WINDOW_SECONDS; 0 before there are as many."""
+        """Add a sample; return the mean of the last WINDOW_SECONDS, 0 before they have passed."""
         samples = self._times.setdefault(place, deque())
         samples.append((now, min(percent, 100)))
         begin = now - WINDOW_SECONDS
@@ -159,7 +165,7 @@ class Watch:
             samples.popleft()
         if samples[0][0] > begin:
             return 0
-        # Each sample tells of the time since the one before.
+        # Each sample covers the time since the previous one.
         later = list(samples)[1:]
         busy = sum(
             (late[0] - max(early[0], begin)) * late[1] for early, late in zip(samples, later)
@@ -168,9 +174,9 @@ class Watch:
 
 
 def _text(name: str, uuid: str, why: str, used: int, limit: int, processes: list[Process]) -> str:
-    who = ", ".join(f"{process.pid} ({process.command})" for process in processes[:_MOST_NAMED])
+    named = ", ".join(f"{process.pid} ({process.command})" for process in processes[:_MOST_NAMED])
     if len(processes) > _MOST_NAMED:
-        who += f" and {len(processes) - _MOST_NAMED} more"
+        named += f" and {len(processes) - _MOST_NAMED} more"
     what = {
         MEMORY: f"holds {_size(used)} of {uuid}, its limit is {_size(limit)}",
         ELSEWHERE: f"holds {_size(used)} of {uuid}, which it was not given",
@@ -178,8 +184,8 @@ def _text(name: str, uuid: str, why: str, used: int, limit: int, processes: list
         f"its limit is {_size(limit)}",
         TIME: f"used {used} % of {uuid}'s time, its limit is {limit} %",
     }[why]
-    text = f"{name} {what}: {'process' if len(processes) == 1 else 'processes'} {who}"
-    # A process's name is its own choice.
+    text = f"{name} {what}: {'process' if len(processes) == 1 else 'processes'} {named}"
+    # A process chooses its own name, which may hold control characters.
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

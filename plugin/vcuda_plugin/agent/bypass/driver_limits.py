@@ -1,8 +1,8 @@
-"""The limits that the driver itself holds, by cgroup, where it can: from driver 615 on, cgroup v2.
+"""Memory limits that the driver enforces by cgroup: driver 615 and later, cgroup v2.
 
-They hold a program that goes round the shim too. They count what the driver takes for contexts and
-code, which the shim counts only where `context-memory` says so: then there is room for one process
-more than there are, so that the shim's limit is met first.
+They also limit a program that goes round the shim. The driver counts contexts and code; the shim
+counts them only with the setting `context-memory`. Without it, the driver's limit leaves room for
+one more process than there are, so that a program reaches the shim's limit first.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ if TYPE_CHECKING:
 
     from .detection import Share
 
-# What one refusal may pass by until it is asked again, in looks.
-_PATIENCE = 30
+# Polls to wait after a refusal before the driver is asked again.
+_RETRY_POLLS = 30
 
 
 def hard_bytes(share: Share, processes: int, gpu_bytes: int) -> int:
-    """The driver's limit of a share that so many processes use; NO_LIMIT: the GPU is the limit."""
+    """Return the driver's limit for a share in bytes; NO_LIMIT if the GPU is no larger."""
     hard = share.memory_bytes if share.context_bytes else share.most_bytes(processes + 1)
     return hard if hard < gpu_bytes and not share.is_whole else NO_LIMIT
 
 
 class DriverLimits:
-    """Those that were set. set_limit: as process_probe.ProcessProbe's."""
+    """The limits that are set in the driver. set_limit: as ProcessProbe.set_limit."""
 
     def __init__(self, set_limit: Callable[[str, str, int], str]) -> None:
         self._set_limit = set_limit
-        self._are: dict[tuple[str, str], int] = {}
+        self._current: dict[tuple[str, str], int] = {}
         self._refused: dict[tuple[str, str], int] = {}
-        self._told = ""
+        self._reported = ""
 
     def hold(self, wanted: Mapping[tuple[str, str], int]) -> str:
-        """Set what differs. wanted: bytes by the cgroup's folder and the GPU's UUID.
+        """Set each limit that has changed. wanted: bytes by cgroup folder and GPU UUID.
 
-        Returns a line for the log once where the driver refuses; "": there is nothing to tell.
+        Returns a line for the log when the driver first refuses for a reason, else "".
         """
         reason = ""
         for place, hard in wanted.items():
-            if self._are.get(place) != hard:
+            if self._current.get(place) != hard:
                 reason = self._set(place, hard) or reason
-        for place in [place for place in self._are if place not in wanted]:
-            # With its cgroup a limit goes by itself.
+        for place in [place for place in self._current if place not in wanted]:
+            # The driver drops a limit itself when the cgroup is removed.
             if os.path.isdir(place[0]):
                 self._set_limit(place[1], place[0], NO_LIMIT)
-            del self._are[place]
+            del self._current[place]
         for place in [place for place in self._refused if place not in wanted]:
             del self._refused[place]
-        if not reason or reason == self._told:
+        if not reason or reason == self._reported:
             return ""
-        self._told = reason
+        self._reported = reason
         return f"the driver holds no limits itself: {reason}"
 
     def _set(self, place: tuple[str, str], hard: int) -> str:
@@ -64,10 +64,10 @@ class DriverLimits:
             return ""
         reason = self._set_limit(uuid, folder, hard)
         if not reason:
-            self._are[place] = hard
+            self._current[place] = hard
             self._refused.pop(place, None)
         elif os.path.isdir(folder):
-            self._refused[place] = _PATIENCE
+            self._refused[place] = _RETRY_POLLS
         else:
             reason = ""  # its container has just ended
         return reason

@@ -1,7 +1,7 @@
-"""Whether the shim knows a process: has it a slot in its container's usage page?
+"""Check whether a process uses the shim: the shim gives it a slot in the usage page.
 
-The page is the container's to write. A slot that is a lie hides a process from this question and
-from no other.
+The container can write the page. A forged slot hides a process from this check only; the checks of
+memory, GPU and time do not read the page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from vcuda_oci import pages
 from vcuda_oci.guest import kernel_tables, page_file
 
-# Of a process in a time namespace of its own the host cannot say when it believes to have started.
+# The host cannot tell the start time that a process in another time namespace sees.
 _ANY_TIME = -1
 _AT = {name: at for name, at, _ in pages.offsets()}
 _SLOT = struct.Struct("=IIQ")  # pid, generation, start_time: as a slot begins
@@ -28,7 +28,7 @@ class Inside(NamedTuple):
 
 
 def inside(pid: int) -> Inside | None:
-    """None: it is gone, or ends and has no memory any more."""
+    """Return the process as its container sees it; None if it has ended or is ending."""
     try:
         status = kernel_tables.status(f"/proc/{pid}")
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -37,7 +37,7 @@ def inside(pid: int) -> Inside | None:
     except (OSError, ValueError):
         return None
     pids = status.get("NSpid")
-    # One that ends has given up its memory first.
+    # A process that is ending has no memory, and so no VmSize, but may still be listed.
     if not pids or "VmSize" not in status:
         return None
     innermost = int(pids.rpartition("\t")[2])
@@ -48,19 +48,19 @@ def _time_namespace(pid: str) -> str:
     try:
         return os.readlink(f"/proc/{pid}/ns/time")
     except FileNotFoundError:
-        return ""  # this kernel has none
+        return ""  # the kernel has no time namespaces
 
 
 def read(folder: str) -> frozenset[tuple[int, int]]:
-    """(pid, start time) of each slot of a container's usage page; none of one that was cut short.
+    """Return (pid, start time) of each slot of a container's usage page, without truncated slots.
 
-    A program that closed every descriptor has lost its slot's lock and keeps the slot for as long
-    as nobody takes it: the locks are not asked. Raises OSError: there is no page, or it is leased.
+    Slot locks are ignored: a program that closes every descriptor loses its lock but keeps its slot
+    until another process takes it. Raises OSError: there is no page, or the page is leased.
     """
     fd = page_file.open_page(folder + "/usage", os.O_RDONLY)
     try:
         used = int.from_bytes(os.pread(fd, 4, _AT["usage.slots_used"]), sys.byteorder)
-        # Of a page that is whole there are seldom more than a few.
+        # Read only the used slots: there are seldom more than a few.
         room = min(used, pages.MAX_PROCESSES) * pages.USAGE_SLOT_SIZE
         table = os.pread(fd, room, _AT["usage.slot"])
     finally:
@@ -71,7 +71,8 @@ def read(folder: str) -> frozenset[tuple[int, int]]:
 
 
 def knows(slots: frozenset[tuple[int, int]], process: Inside) -> bool:
+    """Whether a process has one of these slots."""
     if process.start_time == _ANY_TIME:
         return any(pid == process.pid for pid, _ in slots)
-    # Where no /proc is mounted the shim writes no time.
+    # The shim writes start time 0 if the container has no /proc.
     return (process.pid, process.start_time) in slots or (process.pid, 0) in slots

@@ -1,4 +1,9 @@
-"""The containers that hold allocations, where their processes are, and whose a process is."""
+"""The containers that hold allocations: their cgroups, and the container of a given process.
+
+`HeldContainers.of` finds the container of a pid in this order: by the cgroups of containers that
+are known, by the first process that a runtime reports, by a container id in the cgroup's path, and
+for a named slice by the page that the process has mapped.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +24,18 @@ if TYPE_CHECKING:
 
     from .container_of_pid import Cgroups
 
-# A runtime that does not know a container is asked again, ever later.
-_SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 60.0
-# Of one look: runtimes that hang shall not keep it from those that don't.
+# A runtime that does not know a container is asked again after a pause that doubles.
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+# The most time that one poll spends on runtimes: one that hangs must not stop the watch.
 _ASKING_SECONDS = 5.0
 
 
 class Held:
-    """An allocation and its container. cgroups: {} while nobody says, and for a named slice.
+    """An allocation and its container.
 
-    folder: the container's folder in cgroup v2, on this host; "": it has none of its own there.
+    init: the container's first process; 0 if not known. started: the start time of that process.
+    cgroups: {} while not known, and for a named slice. folder: the container's folder in cgroup v2
+    on this host; "" if it has none of its own. folder_of_pages: holds its limits and usage pages.
     """
 
     def __init__(self, allocation: Allocation, folder_of_pages: str) -> None:
@@ -37,21 +44,21 @@ class Held:
         self.cgroups: Cgroups = {}
         self.folder = ""
         self._holder: Holder | None = None
-        self._ask_at, self._pause = 0.0, _SOONEST_SECONDS
+        self._ask_at, self._pause = 0.0, _FIRST_PAUSE_SECONDS
 
     @property
     def key(self) -> str:
-        """Of this very container: one that comes back begins anew."""
+        """Identify this container: a new container with the same allocation id has another key."""
         return f"{self.allocation.id} {self.allocation.container_id}"
 
     def holder(self) -> Holder:
-        """What it may have. Raises OSError, ValueError: its pages are gone, or being written."""
+        """Return name and shares. Raises OSError, ValueError: a page is removed or incomplete."""
         if self._holder is None:
             self._holder = self._read_holder()
         return self._holder
 
-    def become(self, allocation: Allocation) -> None:
-        """Its record was written anew."""
+    def update(self, allocation: Allocation) -> None:
+        """Take over a changed record."""
         self.allocation, self._holder = allocation, None
 
     def _read_holder(self) -> Holder:
@@ -67,8 +74,8 @@ class Held:
         }
         return Holder(_name(self.allocation), shares)
 
-    def look_for(self, now: float, own: Cgroups) -> None:
-        """Ask its runtime where it is, if that is not known and time to ask."""
+    def locate(self, now: float, own: Cgroups) -> None:
+        """Ask the runtime for the first process, if that is not known and the pause is over."""
         if self.init and liveness.start_time(self.init) != self.started:
             self.init = 0
         if self.init or self.allocation.is_named_slice or now < self._ask_at:
@@ -82,30 +89,31 @@ class Held:
             started = 0
         if started:
             self.init, self.started = init, started
-            self.be_in(cgroups)
-            self._pause = _SOONEST_SECONDS
+            self.set_cgroups(cgroups)
+            self._pause = _FIRST_PAUSE_SECONDS
         else:
-            self._pause = min(2 * self._pause, _LATEST_SECONDS)
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
         self._ask_at = now + self._pause
 
     def _own_cgroups(self, init: int, own: Cgroups) -> Cgroups:
-        """Those that are the container's alone. Raises OSError: its first process is gone.
+        """Return the cgroups that only this container uses. Raises OSError: init has ended.
 
-        Where the path does not bear its name, it may be that of whoever called the runtime.
+        A path without the container's id may be the cgroup of the program that called the runtime.
+        It is the container's own only if it holds no process of the host's pid namespace.
         """
         id = self.allocation.container_id
         found = container_of_pid.folders_of(container_processes.cgroups(init), id, own)
         if not found or container_of_pid.by_name(found, id):
             return found
-        return {} if any(map(_is_the_hosts, container_processes.below(found))) else found
+        return {} if any(map(_in_host_pid_namespace, container_processes.below(found))) else found
 
-    def be_in(self, cgroups: Cgroups) -> None:
+    def set_cgroups(self, cgroups: Cgroups) -> None:
         self.cgroups = cgroups
         self.folder = cgroup_folders.mounted("", cgroups["0"]) if "0" in cgroups else ""
 
 
 class HeldContainers:
-    """All of a node's, followed through the ledger."""
+    """All containers of the node that hold allocations, read from the ledger."""
 
     def __init__(self, state_dir: str) -> None:
         self._records = Records(state_dir)
@@ -113,20 +121,20 @@ class HeldContainers:
         self._index = container_of_pid.Index({})
         self._inits: dict[int, Held] = {}
         self._unknown: dict[str, Held] = {}
-        self._followed = 0  # the reading of the records that this one knows
+        self._followed = 0  # Records.changes when the records were last taken over
         self._own = container_processes.cgroups("self")
 
     def follow(self) -> dict[str, Held]:
-        """By key, as of now."""
+        """Read the ledger, locate new containers; return all containers by key."""
         self._read()
         now = time.monotonic()
         for held in self._held.values():
             if time.monotonic() - now < _ASKING_SECONDS:
-                held.look_for(now, self._own)
+                held.locate(now, self._own)
         known = {key: held.cgroups for key, held in self._held.items() if held.cgroups}
         self._index = container_of_pid.Index(known)
         self._inits = {held.init: held for held in self._held.values() if held.init}
-        # Not asked yet, or their runtime is not to be asked from here.
+        # The runtime has not been asked yet, or the agent cannot call it.
         self._unknown = {
             held.allocation.container_id: held
             for held in self._held.values()
@@ -135,7 +143,7 @@ class HeldContainers:
         return self._held
 
     def of(self, pid: int) -> Held | None:
-        """Whose process it is. Raises OSError: it is gone."""
+        """Return the container of a process, or None. Raises OSError: the process has ended."""
         cgroups = container_processes.cgroups(pid)
         key = self._index.of(cgroups)
         if key is not None:
@@ -145,17 +153,17 @@ class HeldContainers:
             return first
         for name in container_of_pid.names_in(cgroups):
             if name in self._unknown:
-                # Of this process alone: what its name says is not kept as the container's.
+                # Use the path for this process only; do not store it as the container's cgroup.
                 named = container_of_pid.by_name(cgroups, name)
-                if any(_is_roots(*each) for each in named.items()):
+                if any(_belongs_to_root(*each) for each in named.items()):
                     return self._unknown[name]
         return self._of_slice(pid)
 
     def _of_slice(self, pid: int) -> Held | None:
-        """The named slice whose page the process has mapped, as the shim does.
+        """Find the named slice by its usage page, which the shim maps into the process.
 
-        No container's name is in the slice's record, and every user of the host can write into its
-        page: what stands there is no proof.
+        The slice's record names no container. The page's contents prove nothing, because every
+        user of the host can write them.
         """
         for held in self._held.values():
             if held.allocation.is_named_slice:
@@ -168,7 +176,7 @@ class HeldContainers:
         return None
 
     def _read(self) -> None:
-        # A broken record says nothing of anybody, and nothing new is placed beside it.
+        # Skip broken records: their containers are unknown, and no new share is placed beside them.
         whole, _ = self._records.read()
         if self._records.changes == self._followed:
             return
@@ -178,13 +186,13 @@ class HeldContainers:
             new = Held(allocation, f"{self._records.ledger.containers}/{allocation.id}")
             known = self._held.get(new.key)
             if known:
-                known.become(allocation)
+                known.update(allocation)
             held[new.key] = known or new
         self._held = held
 
 
-def _is_roots(hierarchy: str, path: str) -> bool:
-    """Whether this cgroup and all above it belong to root: else a user may have named it."""
+def _belongs_to_root(hierarchy: str, path: str) -> bool:
+    """Whether root owns this cgroup and all above it; otherwise a user may have named it."""
     folder = cgroup_folders.mounted(hierarchy.lstrip("0123456789"), path)
     depth = len(path.strip("/").split("/"))
     try:
@@ -194,7 +202,7 @@ def _is_roots(hierarchy: str, path: str) -> bool:
     return bool(folder) and owners == {0}
 
 
-def _is_the_hosts(pid: int) -> bool:
+def _in_host_pid_namespace(pid: int) -> bool:
     """Whether a process is in this program's own pid namespace."""
     try:
         return os.path.samefile(f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")

@@ -1,6 +1,7 @@
-"""The watch from outside: a process of its own, since NVML can hang for as long as a GPU pleases.
+"""The watch from outside: polls NVML, reports and stops containers that exceed their shares.
 
-Each look it says a line, a JSON list of lines for the log.
+It runs as its own process, because a call of NVML can hang for as long as the GPU does. After each
+poll it prints one line, a JSON list of lines for the agent's log.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ if TYPE_CHECKING:
     from .process_probe import OnGpu
 
 PERIOD_SECONDS = 2.0
-# With many processes looks are let take five thousandths of a core, down to this pace.
+# Polls may use this part of a core. With many processes they become rarer, but never more so than
+# one each LONGEST_SECONDS.
+_CPU_PART = 0.005
 LONGEST_SECONDS = 10.0
-_LOOKS_PART = 0.005
-_STRANGERS_SECONDS = 60.0
+# The shortest time between two reports of processes outside containers, for each GPU.
+_OUTSIDERS_SECONDS = 60.0
 
 
 def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> None:
-    """Until nobody reads, or NVML has to be opened anew. The last two as the settings say them."""
+    """Poll until the agent has ended or the driver has changed. policy, driver_limits: settings."""
     try:
         facts = host.load(driver_root, state_dir + "/host.json")
         library = facts.libraries.get("libnvidia-ml.so.1", "")
@@ -41,18 +44,18 @@ def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> N
         watch.stops, watch.sets_limits = policy == STOP, driver_limits == AUTO
         while host.gpus_key(facts.root, library) == key:
             began = time.process_time()
-            sys.stdout.write(json.dumps(watch.look()) + "\n")
+            sys.stdout.write(json.dumps(watch.poll()) + "\n")
             sys.stdout.flush()
-            due = (time.process_time() - began) / _LOOKS_PART
+            due = (time.process_time() - began) / _CPU_PART
             time.sleep(min(max(PERIOD_SECONDS, due), LONGEST_SECONDS))
     except VcudaError:
-        time.sleep(LONGEST_SECONDS)  # gpu_probe.py meets the same, and says so
+        time.sleep(LONGEST_SECONDS)  # gpu_probe.py gets the same error and reports it
     except BrokenPipeError:
-        os._exit(0)  # nobody to tell
+        os._exit(0)  # the agent has ended
 
 
 class OutsideWatch:
-    """stops: whether who is found is stopped. sets_limits: whether the driver is told limits."""
+    """stops: kill containers that exceed a share. sets_limits: set limits in the driver too."""
 
     stops = sets_limits = False
 
@@ -63,23 +66,24 @@ class OutsideWatch:
         self._containers = HeldContainers(state_dir)
         self._watch = detection.Watch()
         self._limits = DriverLimits(self._probe.set_limit)
-        self._strangers: dict[str, tuple[float, frozenset[int]]] = {}  # when told, and of whom
+        # By GPU UUID: when processes outside containers were last reported, and their pids.
+        self._outsiders: dict[str, tuple[float, frozenset[int]]] = {}
 
-    def look(self) -> list[str]:
-        """Lines for the log; each finding that is new is an event too."""
-        processes = self._probe.look()
+    def poll(self) -> list[str]:
+        """Sample all GPUs once; return lines for the log. Each new finding is also an event."""
+        processes = self._probe.poll()
         all_held = self._containers.follow()
         holders = {}
         for key, held in all_held.items():
             try:
                 holders[key] = held.holder()
             except (OSError, ValueError):
-                continue  # released, or not whole: the next look sees
-        seen, strangers = self._sort(processes, holders)
-        told = self._tell_strangers(strangers, holders)
+                continue  # released or being written: the next poll reads it
+        seen, outsiders = self._sort(processes, holders)
+        lines = self._report_outsiders(outsiders, holders)
         if self.sets_limits:
-            told += self._hold(all_held, holders, seen)
-        for finding in self._watch.look(time.monotonic(), holders, seen):
+            lines += self._set_limits(all_held, holders, seen)
+        for finding in self._watch.update(time.monotonic(), holders, seen):
             held = all_held[finding.key]
             stops = self.stops and _may_stop(held, finding)
             if finding.is_new:
@@ -87,16 +91,16 @@ class OutsideWatch:
             killed = container_stop.stop(held, finding.pids, self._containers.of) if stops else 0
             if finding.is_new:
                 what = f"; {killed} processes killed" if stops else ""
-                told.append(f"{held.allocation.id}: {finding.text}{what}")
-        return told
+                lines.append(f"{held.allocation.id}: {finding.text}{what}")
+        return lines
 
     def _sort(
         self, processes: list[OnGpu], holders: dict[str, detection.Holder]
     ) -> tuple[dict[tuple[str, str], list[detection.Process]], list[OnGpu]]:
-        """Processes by holder and GPU, and those of nobody who holds a share."""
+        """Return the processes of holders, by holder's key and GPU, and all other processes."""
         seen: dict[tuple[str, str], list[detection.Process]] = {}
         slots: dict[str, frozenset[tuple[int, int]] | None] = {}
-        strangers = []
+        outsiders = []
         for process in processes:
             try:
                 held = self._containers.of(process.pid)
@@ -104,7 +108,7 @@ class OutsideWatch:
             except OSError:
                 continue  # it has ended
             if held is None:
-                strangers.append(process)
+                outsiders.append(process)
             elif held.key in holders:
                 if held.key not in slots:
                     slots[held.key] = _slots(held)
@@ -114,10 +118,10 @@ class OutsideWatch:
                     *(process.busy_percent, has_shim),
                 )
                 seen.setdefault((held.key, process.uuid), []).append(one)
-        return seen, strangers
+        return seen, outsiders
 
     def _record(self, held: Held, finding: detection.Finding, stops: bool) -> None:
-        """stops: whether the container will be stopped. Told first: it may be the last word."""
+        """Record the finding as an event. stops: whether the container is stopped next."""
         allocation = held.allocation
         events.record(
             *(self._state_dir, names.AGENT_PROGRAM, events.BYPASS_FOUND),
@@ -131,29 +135,29 @@ class OutsideWatch:
             stops=stops,
         )
 
-    def _tell_strangers(
-        self, strangers: list[OnGpu], holders: dict[str, detection.Holder]
+    def _report_outsiders(
+        self, outsiders: list[OnGpu], holders: dict[str, detection.Holder]
     ) -> list[str]:
-        """Who uses a GPU that is shared, and is of no container that holds a share: only told."""
+        """Return lines about processes without a share on shared GPUs; these are never stopped."""
         shared = {uuid for holder in holders.values() for uuid in holder.shares}
-        now, told = time.monotonic(), []
-        for uuid in sorted({process.uuid for process in strangers} & shared):
-            pids = {process.pid for process in strangers if process.uuid == uuid}
-            since, known = self._strangers.get(uuid, (-_STRANGERS_SECONDS, frozenset()))
-            if now - since < _STRANGERS_SECONDS or pids <= known:
+        now, lines = time.monotonic(), []
+        for uuid in sorted({process.uuid for process in outsiders} & shared):
+            pids = {process.pid for process in outsiders if process.uuid == uuid}
+            since, known = self._outsiders.get(uuid, (-_OUTSIDERS_SECONDS, frozenset()))
+            if now - since < _OUTSIDERS_SECONDS or pids <= known:
                 continue
-            self._strangers[uuid] = now, frozenset(pids)
-            who = ", ".join(map(str, sorted(pids)[:5]))
-            told.append(f"{uuid} is shared, and used by who holds no share: processes {who}")
-        return told
+            self._outsiders[uuid] = now, frozenset(pids)
+            some = ", ".join(map(str, sorted(pids)[:5]))
+            lines.append(f"{uuid} is shared, and processes without a share use it: {some}")
+        return lines
 
-    def _hold(
+    def _set_limits(
         self,
         all_held: dict[str, Held],
         holders: dict[str, detection.Holder],
         seen: dict[tuple[str, str], list[detection.Process]],
     ) -> list[str]:
-        """Have the driver hold each container that has a cgroup of its own."""
+        """Set the driver's limit for each container that has its own cgroup; return log lines."""
         wanted = {
             (held.folder, uuid): hard_bytes(
                 share, len(seen.get((key, uuid), ())), self._gpu_bytes.get(uuid, 0)
@@ -167,7 +171,7 @@ class OutsideWatch:
 
 
 def _may_stop(held: Held, finding: detection.Finding) -> bool:
-    """A named slice has no container of its own: several share it, and who overstepped is told."""
+    """Whether to stop the container; never for a named slice, which several containers may use."""
     return finding.why not in detection.REPORTED_ONLY and not held.allocation.is_named_slice
 
 
@@ -179,7 +183,10 @@ def _slots(held: Held) -> frozenset[tuple[int, int]] | None:
 
 
 def _has_shim(process: OnGpu, slots: frozenset[tuple[int, int]] | None) -> bool:
-    """Also of one that only draws: the shim is libcuda's; and where nothing can be said."""
+    """Whether a process uses the shim.
+
+    True also if that cannot be found out, and for a process that only draws: the shim is for CUDA.
+    """
     if slots is None or not process.computes:
         return True
     inside = guest_slots.inside(process.pid)

@@ -1,4 +1,4 @@
-"""What NVML says of the processes on each GPU, and the limits that the driver itself holds."""
+"""Read the processes on each GPU from NVML, and set the driver's own memory limits."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class _Limits(ctypes.Structure):
 
 
 class OnGpu(NamedTuple):
-    """One process on one GPU. pid: as this host counts. memory_bytes: None where NVML cannot say.
+    """One process on one GPU. pid: on this host. memory_bytes: None if NVML does not know it.
 
-    busy_percent: of the GPU's time, lately. computes: it has a CUDA context, and not only draws.
+    busy_percent: of the GPU's time since the last poll. computes: it has a CUDA context.
     """
 
     pid: int
@@ -53,7 +53,7 @@ class OnGpu(NamedTuple):
 
 
 class ProcessProbe:
-    """NVML, open. Raises VcudaError: it does not load or start."""
+    """An open NVML library. Raises VcudaError: NVML does not load or start."""
 
     def __init__(self, library: str, uuids: Sequence[str]) -> None:
         self._uuids, self._seen_us = uuids, dict.fromkeys(uuids, 0)
@@ -68,8 +68,8 @@ class ProcessProbe:
         if status:
             raise VcudaError(self._reason(status), library, "check the driver with nvidia-smi")
 
-    def look(self) -> list[OnGpu]:
-        """Every process on every GPU that answers."""
+    def poll(self) -> list[OnGpu]:
+        """Return every process on every GPU that answers."""
         found = []
         for uuid in self._uuids:
             device = ctypes.c_void_p()
@@ -80,16 +80,16 @@ class ProcessProbe:
             pids = drawing.keys() | computing.keys()
             busy = self._busy(uuid, device) if pids else {}
             for pid in sorted(pids):
-                # One that does both is in both lists, with the same figure.
+                # A process that computes and draws is in both lists with the same figure.
                 memory = computing.get(pid, drawing.get(pid))
                 found.append(OnGpu(pid, uuid, memory, busy.get(pid, 0), pid in computing))
         return found
 
     def set_limit(self, uuid: str, cgroup: str, hard_bytes: int) -> str:
-        """Let the driver hold the processes of a cgroup to so much of a GPU; NO_LIMIT ends it.
+        """Limit the GPU memory of a cgroup's processes in the driver; NO_LIMIT removes the limit.
 
-        cgroup: its folder. Returns why it does not; "": it does. Source: nvml.h,
-        nvmlDeviceSetMemoryLimits_v1, of drivers from 615 on.
+        cgroup: its folder. Returns the reason if the driver refuses, else "".
+        Source: nvml.h, nvmlDeviceSetMemoryLimits_v1, of driver 615 and later.
         """
         device = ctypes.c_void_p()
         function = self._function("nvmlDeviceSetMemoryLimits_v1")
@@ -102,7 +102,7 @@ class ProcessProbe:
         return self._reason(status) if status else ""
 
     def _list(self, name: str, device: ctypes.c_void_p) -> dict[int, int | None]:
-        """Bytes by pid, of the processes that a function of NVML lists."""
+        """Return bytes by pid of the processes that an NVML function lists."""
         function = self._function(name + "_v3") or self._function(name + "_v2")
         count = ctypes.c_uint(MOST_PROCESSES)
         if function is None or function(device, ctypes.byref(count), self._processes):
@@ -114,11 +114,11 @@ class ProcessProbe:
         return found
 
     def _busy(self, uuid: str, device: ctypes.c_void_p) -> dict[int, int]:
-        """Percent by pid, since the last look; of nobody where there is nothing new."""
+        """Return busy percent by pid since the last poll; {} if NVML has no new samples."""
         count = ctypes.c_uint(MOST_PROCESSES)
         since = ctypes.c_ulonglong(self._seen_us[uuid])
-        ask = self._nvml.nvmlDeviceGetProcessUtilization
-        if ask(device, self._utilisations, ctypes.byref(count), since):
+        get = self._nvml.nvmlDeviceGetProcessUtilization
+        if get(device, self._utilisations, ctypes.byref(count), since):
             return {}
         found: dict[int, int] = {}
         for sample in self._utilisations[: count.value]:
