@@ -62,7 +62,7 @@ def test_of_an_agent_or_a_fork_server_that_was_killed_no_process_is_left_and_ano
         agent.end()
     if who == "fork server":
         # systemd and the kubelet start again what has failed.
-        said = "vcuda-node-agent: fork server: has ended; see the kernel's log for who killed it"
+        said = "vcuda-node-agent: fork server: has ended; see the kernel's log for what killed it"
         assert (ended, log[-1]) == (1, said)
     with node.agent():
         offered(node, CORE)

@@ -128,7 +128,7 @@ def test_of_a_fork_server_that_was_killed_no_child_is_left_and_the_agent_is_told
             return str(told.value), await process.wait()
 
     assert asyncio.run(kill()) == (
-        "fork server: has ended; see the kernel's log for who killed it",
+        "fork server: has ended; see the kernel's log for what killed it",
         1,
     )
 

@@ -1,1 +1,1 @@
-"""The agent's child processes: how they are forked, and the rights that each keeps."""
+"""The agent's child processes: how they are forked, and the rights that each retains."""

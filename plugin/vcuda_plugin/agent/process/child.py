@@ -1,4 +1,8 @@
-"""Processes of the agent that do what must not be able to hold it up, or what only some need."""
+"""Child processes for work that may block or needs heavy optional imports.
+
+`forked` starts the fork server, which starts and reaps the children. Each child has three pipes:
+its stdin, its stdout, and one on which the fork server writes the child's exit status.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +35,16 @@ _servers: list[socket.socket] = []
 
 @contextlib.contextmanager
 def forked(*modules: str) -> Iterator[None]:
-    """While it lasts, children of these modules can be had.
+    """Start the fork server for children of these modules; end it with the block.
 
-    No thread may have been started, and nothing been opened that no child may hold.
+    Enter before any thread is started and before anything is opened that no child may inherit.
     """
     for module in modules:
-        # What fails here the child meets too, and says it.
+        # A child that fails in the same way reports the error itself.
         with contextlib.suppress(Exception):
             getattr(importlib.import_module(module), "prepare", bool)()
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    gc.freeze()  # whoever collects garbage writes to nothing that is here now, and shared
+    gc.freeze()  # garbage collection must not write to memory that is shared
     pid = os.fork()
     if pid == 0:
         try:
@@ -62,13 +66,16 @@ def forked(*modules: str) -> Iterator[None]:
 
 
 async def watch() -> None:
-    """Until cancelled. Raises VcudaError: who starts the children has ended, and they with it."""
+    """Wait until cancelled. Raises VcudaError: the fork server has ended, and all children too."""
     await asyncio.get_running_loop().sock_recv(_servers[-1], 1)
-    raise VcudaError("has ended", "fork server", "see the kernel's log for who killed it")
+    raise VcudaError("has ended", "fork server", "see the kernel's log for what killed it")
 
 
 class Child:
-    """stdin: what tells it. returncode: None while it lives; negative: the signal that ended it."""
+    """A running child. stdin: the pipe to it.
+
+    returncode: None while it runs; negative: the number of the signal that ended it.
+    """
 
     def __init__(
         self, name: int, stdin: asyncio.WriteTransport, status: asyncio.StreamReader
@@ -85,7 +92,7 @@ class Child:
         _ask({"name": self._name, "signal": number})
 
     async def _follow(self, status: asyncio.StreamReader) -> int:
-        # Nothing comes where it could not be started, or nobody is left who would tell.
+        # The pipe closes empty if the child could not be started or the fork server has ended.
         self.returncode = int(await status.read() or 1)
         return self.returncode
 
@@ -94,25 +101,25 @@ class Child:
 async def running(
     module: str, *arguments: str
 ) -> AsyncIterator[tuple[Child, asyncio.StreamReader]]:
-    """The child whose `main` is called with `arguments`, and what it says; ended with the block.
+    """Run `main(*arguments)` of a module in a child; yield the child and its stdout.
 
-    One that the kernel holds in an ioctl cannot be ended: it is waited for, since a second would
-    only be held too.
+    The child is ended with the block. A child that the kernel holds in an ioctl cannot be ended and
+    is waited for, since a second child would block in the same way.
     """
     name = next(_names)
     (stdin, to_it), (from_it, stdout), (from_server, status) = _pipe(), _pipe(), _pipe()
     with contextlib.ExitStack() as open_pipes:
         with stdin, stdout, status:
             loop = asyncio.get_running_loop()
-            ear, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, to_it)
-            open_pipes.callback(ear.close)
-            said = await _read(from_it, open_pipes)
+            to_child, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, to_it)
+            open_pipes.callback(to_child.close)
+            output = await _read(from_it, open_pipes)
             ended = await _read(from_server, open_pipes)
             request = {"name": name, "module": module, "arguments": arguments}
             _ask(request, (stdin.fileno(), stdout.fileno(), status.fileno()))
-        child = Child(name, ear, ended)
+        child = Child(name, to_child, ended)
         try:
-            yield child, said
+            yield child, output
         finally:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 if child.returncode is None:
@@ -123,7 +130,7 @@ async def running(
 
 
 def _ask(request: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """One that is not there is missed by watch()."""
+    """Send a request to the fork server. If that has ended, watch() raises, so ignore it here."""
     with contextlib.suppress(OSError):
         socket.send_fds(_servers[-1], [json.dumps(request).encode()], descriptors)
 

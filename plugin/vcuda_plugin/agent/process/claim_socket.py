@@ -1,4 +1,7 @@
-"""The agent's door, a process of its own: its workers are forks, and grpc must not be forked."""
+"""The process that serves the claim socket.
+
+It is separate from the agent because it forks workers, and a process that uses grpc must not fork.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from . import confine, rights
 
 
 def main(state_dir: str, settings: str) -> None:
-    """Says "open" once it is, and ends when another takes over or the agent has ended."""
+    """Print "open" and serve until another process takes over the socket or the agent has ended."""
     try:
         opened = door.Door(state_dir, settings, lambda: confine.confine(rights.PAGE_KEEPER))
     except VcudaError as error:

@@ -1,4 +1,4 @@
-"""Gives up rights of the calling process, for ever: capabilities, uid, system calls, files.
+"""Drop rights of the calling process for ever: capabilities, uid, system calls, files.
 
 Source: capabilities(7), prctl(2), seccomp(2), landlock(7).
 """
@@ -41,7 +41,7 @@ _PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 8, 2
 _SECCOMP_MODE_FILTER = 2
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 _LANDLOCK_RULE_PATH_BENEATH, _LANDLOCK_CREATE_RULESET_VERSION = 1, 1
-# LANDLOCK_ACCESS_FS_*: all that its first version knows; of these for a folder, and for a file.
+# LANDLOCK_ACCESS_FS_*: all rights of Landlock's first version, then those used here.
 _ALL_FILE_RIGHTS = (1 << 13) - 1
 _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_FILE, _MAKE_REG = 1 << 1, 1 << 2, 1 << 3, 1 << 5, 1 << 8
 _READ, _WRITE = _READ_FILE | _READ_DIR, _WRITE_FILE | _REMOVE_FILE | _MAKE_REG
@@ -50,12 +50,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def confine(rights: Rights) -> None:
-    """Keep of what the process has what `rights` names. Raises OSError."""
+    """Drop every right of this process that `rights` does not name. Raises OSError."""
     kept = sum(1 << _BITS[name] for name in rights.capabilities)
     permitted = _permitted()
     if permitted >> _BITS["SETPCAP"] & 1:
         for bit in range(64):
-            # It fails from the first capability on that the kernel does not know.
+            # prctl fails at the first capability that the kernel does not know.
             if not kept >> bit & 1 and _libc.prctl(_PR_CAPBSET_DROP, bit, 0, 0, 0):
                 break
     if rights.uid and permitted >> _BITS["SETUID"] & 1:
@@ -71,7 +71,7 @@ def confine(rights: Rights) -> None:
 
 
 def only_files(reads: Iterable[str], writes: Collection[str]) -> bool:
-    """Of the file system these alone, and what is below them. False: the kernel has no Landlock."""
+    """Allow access only to these paths and below; return False if the kernel has no Landlock."""
     version = _libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_CREATE_RULESET_VERSION)
     if version < 1:
         return False

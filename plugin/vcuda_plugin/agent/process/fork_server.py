@@ -1,12 +1,13 @@
-"""The process that the agent's children are forked from, so that what they import is shared.
+"""The process that the agent's children are forked from, so that they share imported modules.
 
-A child with an interpreter of its own has 5 to 20 MiB that others have as well. This process is
-forked itself, before the agent has begun anything: grpc must not be forked at work, and no child
-may hold a lock of the agent's.
+A child with its own interpreter needs 5 to 20 MiB for modules that all children import. The agent
+forks this process before it does anything else: a process that uses grpc must not fork, and a child
+must not inherit a held lock.
 
-A packet that it reads is a JSON object. To start a child: name (the agent's number for it), module,
-arguments, and three descriptors: its stdin, its stdout, and where its exit status is written when
-it has ended (negative: the signal that ended it). To send one a signal: name and signal.
+Each request is one packet with a JSON object. A request that starts a child has `name` (the agent's
+number for it), `module`, `arguments` and three descriptors: the child's stdin, its stdout, and the
+pipe for its exit status (negative: the signal that ended it). A request that signals a child has
+`name` and `signal`.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 65536
 _DESCRIPTORS = 3
-# Whoever ends the agent's whole group means the agent, which then ends its children.
+# A signal to the agent's process group is for the agent, which then ends its children.
 _IGNORED = (signal.SIGTERM, signal.SIGINT)
-_HELD_BACK = (*_IGNORED, signal.SIGCHLD)
+_BLOCKED = (*_IGNORED, signal.SIGCHLD)
 # Source: prctl(2).
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 class ForkServer:
-    """requests: a socket of packets, whose other end is the agent's."""
+    """Starts, signals and reaps children. requests: the packet socket to the agent."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
-        self._children: dict[int, tuple[int, int]] = {}  # name and descriptor for the end, by pid
+        self._children: dict[int, tuple[int, int]] = {}  # name and status pipe, by pid
 
     def serve(self) -> None:
-        """Until the agent has closed its end, or has ended."""
-        _call_it(__name__)
+        """Answer requests until the agent closes its end or ends."""
+        _set_process_name(__name__)
         confine.confine(rights.FORK_SERVER)
         for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
@@ -54,29 +55,29 @@ class ForkServer:
             packet, descriptors, _, _ = socket.recv_fds(self._requests, _MOST_BYTES, _DESCRIPTORS)
             if not packet:
                 return
-            # Nobody is reaped between a look for him and what is done with his pid, and what a
-            # child is sent waits until it is one.
-            signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+            # Block SIGCHLD: a child must not be reaped between finding its pid and signalling it.
+            # Block the others too: a signal to a new child must wait until its handlers are set.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
             request = json.loads(packet)
             if "signal" in request:
                 self._send_signal(request)
             else:
                 self._start(request, descriptors)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _BLOCKED)
 
     def _start(self, request: dict[str, Any], descriptors: list[int]) -> None:
-        stdin, stdout, tell = descriptors
+        stdin, stdout, status = descriptors
         server = os.getpid()
         try:
             pid = os.fork()
         except OSError:
-            os.close(tell)  # unwritten: nothing has ended
+            os.close(status)  # closed empty: the child could not be started
         else:
             if pid == 0:
-                others = [tell, *(tell for _, tell in self._children.values())]
+                others = [status, *(pipe for _, pipe in self._children.values())]
                 self._requests.close()
                 _become(request["module"], request["arguments"], (stdin, stdout), others, server)
-            self._children[pid] = request["name"], tell
+            self._children[pid] = request["name"], status
         os.close(stdin)
         os.close(stdout)
 
@@ -91,18 +92,19 @@ class ForkServer:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if not pid:
                     return
-                _, tell = self._children.pop(pid)
+                _, pipe = self._children.pop(pid)
                 with contextlib.suppress(BrokenPipeError):
-                    os.write(tell, b"%d" % os.waitstatus_to_exitcode(status))
-                os.close(tell)
+                    os.write(pipe, b"%d" % os.waitstatus_to_exitcode(status))
+                os.close(pipe)
 
 
 def _become(
     module: str, arguments: list[str], streams: tuple[int, int], others: list[int], server: int
 ) -> NoReturn:
-    """The child whose `main` is called; it ends as a program of its own would.
+    """Run `main` of a module in the forked child, then exit as a separate program would.
 
-    streams: its stdin and stdout. others: what is not for it. server: the fork server's pid.
+    streams: the child's stdin and stdout. others: descriptors to close. server: the fork server's
+    pid.
     """
     status = 1
     try:
@@ -110,16 +112,16 @@ def _become(
             os.dup2(descriptor, number)
         for descriptor in (*streams, *others):
             os.close(descriptor)
-        # Anew: what waits in the agent's buffer is not the child's to write.
+        # Reopen both: the child must not write what the agent left in its own output buffer.
         sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
-        _call_it(module)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _BLOCKED)
+        _set_process_name(module)
         _confine(module, arguments)
-        # It does not outlive the fork server, which does not outlive the agent. The kernel forgets
-        # this signal when a process changes its uid.
+        # End the child with the fork server, which ends with the agent. Set this after the uid: the
+        # kernel clears the signal when a process changes its uid.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() == server:
             importlib.import_module(module).main(*arguments)
@@ -145,6 +147,6 @@ def _confine(module: str, arguments: list[str]) -> None:
         confine.only_files(*needed_files(*arguments))
 
 
-def _call_it(module: str) -> None:
-    """By the module's own name, of which the kernel keeps 15 letters."""
+def _set_process_name(module: str) -> None:
+    """Name the process after the module's last part; the kernel retains 15 bytes."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, module.rpartition(".")[2].encode())

@@ -6,27 +6,31 @@ from typing import NamedTuple
 
 from . import system_calls
 
-# No account and no DynamicUser= has it. Source: systemd, "Users, Groups, UIDs and GIDs on systemd
-# systems": 65520…65533 are unused.
+# Neither accounts nor DynamicUser= use this uid. Source: systemd, "Users, Groups, UIDs and GIDs on
+# systemd systems": 65520…65533 are unused.
 HTTP_UID = 65523
 
 _PAGES = ("DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER")
 _REPAIR = ("CHOWN", "LINUX_IMMUTABLE")
-# The driver loads its modules and makes its nodes when NVML is asked first.
+# The first call of NVML loads the driver's modules and creates its device nodes.
 _DRIVER = ("CHOWN", "MKNOD", "SYS_MODULE")
 
 
 class Rights(NamedTuple):
-    """capabilities: without CAP_. uid: of the process, and its group. forbidden: system calls."""
+    """What a process retains. capabilities: names without CAP_. forbidden: system calls.
+
+    uid: of the process and its group. only_threads: it starts no process, and its sockets are unix
+    or IP sockets.
+    """
 
     capabilities: frozenset[str]
     forbidden: tuple[str, ...] = (*system_calls.NEVER, *system_calls.MODULES, *system_calls.HANDLES)
     uid: int = 0
-    only_threads: bool = False  # it starts no process, and its sockets are unix or IP
+    only_threads: bool = False
 
 
 _NO_MODULES = (*system_calls.NEVER, *system_calls.MODULES)
-# This and the page keeper open pages of ended containers by their handles.
+# The agent and the page keeper open pages of ended containers by file handle.
 AGENT = Rights(frozenset((*_PAGES, *_REPAIR, "SYS_PTRACE")), _NO_MODULES)
 OF = {
     "vcuda_plugin.agent.process.claim_socket": Rights(
@@ -35,22 +39,23 @@ OF = {
     "vcuda_plugin.agent.gpus.gpu_probe": Rights(
         frozenset(_DRIVER), (*system_calls.NEVER, *system_calls.HANDLES)
     ),
-    # NVML sets the driver's own limits for CAP_SYS_ADMIN alone.
+    # NVML needs CAP_SYS_ADMIN to set the driver's own limits.
     "vcuda_plugin.agent.bypass.outside_watch": Rights(
         frozenset((*_PAGES, "KILL", "SYS_ADMIN", "SYS_PTRACE"))
     ),
     "vcuda_plugin.agent.http.http_process": Rights(
         frozenset(("DAC_READ_SEARCH", "NET_BIND_SERVICE")),
-        (*_NO_MODULES, *system_calls.HANDLES, *system_calls.OF_NO_SERVER),
+        (*_NO_MODULES, *system_calls.HANDLES, *system_calls.UNUSED_BY_SERVERS),
         HTTP_UID,
         only_threads=True,
     ),
-    # The kubeconfig and what it names may be of another owner.
+    # Another user may own the kubeconfig and the files that it names.
     "vcuda_plugin.agent.pods.pod_watch": Rights(frozenset(("DAC_READ_SEARCH",))),
 }
-# A child of claim_socket, which cannot take from its bounding set.
+# A child of claim_socket. Without CAP_SETPCAP it cannot reduce its bounding set.
 PAGE_KEEPER = Rights(frozenset((*_PAGES, *_REPAIR)), _NO_MODULES)
-# It gives each child its own, and ends one of another uid.
+# The fork server holds the rights of all children to pass them on, and needs KILL to end a child of
+# another uid.
 FORK_SERVER = Rights(
     frozenset(("KILL", "SETGID", "SETPCAP", "SETUID")).union(
         AGENT.capabilities, *(rights.capabilities for rights in OF.values())
@@ -60,4 +65,5 @@ FORK_SERVER = Rights(
 
 
 def of(module: str) -> Rights:
+    """Return the rights of the child that runs this module."""
     return OF.get(module, AGENT)

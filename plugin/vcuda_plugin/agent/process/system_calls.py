@@ -1,6 +1,7 @@
 """System calls that the agent's processes do not make, and the filter that refuses them.
 
-A list of what is refused, because NVML, low-level runtimes and credential plugins run under it too.
+The filter lists refused calls, not allowed ones, because it also applies to NVML, low-level
+runtimes and credential plugins.
 Source: the kernel's tables arch/x86/entry/syscalls/syscall_64.tbl and
 include/uapi/asm-generic/unistd.h; seccomp(2); linux/filter.h.
 """
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 _NONE = -1
-# By name, the number on x86_64 and on aarch64.
+# Numbers on x86_64 and aarch64, by name.
 _NUMBERS = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -91,19 +92,19 @@ _NUMBERS = {
 }
 MODULES = ("init_module", "finit_module", "delete_module")
 HANDLES = ("open_by_handle_at",)
-# A server that starts no process, sends no signal and opens no connection.
-OF_NO_SERVER = (
+# Calls that a server does not need if it starts no process, signals none and connects to nothing.
+UNUSED_BY_SERVERS = (
     *("execve", "execveat", "fork", "vfork", "connect", "sendmmsg"),
-    # libc's abort then ends the process by an instruction that no processor runs.
+    # Without these, libc's abort() ends the process with an invalid instruction.
     *("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"),
 )
 _WITH_ARGUMENTS = ("clone", "clone3", "socket", "socketpair", "sendto", "sendmsg")
-_FOR_SOME = {*MODULES, *HANDLES, *OF_NO_SERVER, *_WITH_ARGUMENTS}
-NEVER = tuple(sorted(_NUMBERS.keys() - _FOR_SOME))
+_FOR_SOME_PROCESSES = {*MODULES, *HANDLES, *UNUSED_BY_SERVERS, *_WITH_ARGUMENTS}
+NEVER = tuple(sorted(_NUMBERS.keys() - _FOR_SOME_PROCESSES))
 
 
 class _Machine(NamedTuple):
-    """audit: its number in the filter's data. column: of _NUMBERS."""
+    """A processor architecture. audit: AUDIT_ARCH_*. column: its place in _NUMBERS."""
 
     audit: int
     column: int
@@ -115,8 +116,9 @@ _CLONE_THREAD = 0x00010000
 # mount, cgroup, UTS, IPC, user, pid, network and time namespaces
 _CLONE_NEW = 0x7E020080
 _FAMILIES = (1, 2, 10)  # unix, IPv4, IPv6
-_STREAM, _TYPE_BITS = 1, 0xF  # the others are SOCK_CLOEXEC and SOCK_NONBLOCK
-# Connects, and to the address that comes with the data. Of a stream nothing else looks at that.
+_STREAM, _TYPE_BITS = 1, 0xF  # the higher bits are SOCK_CLOEXEC and SOCK_NONBLOCK
+# MSG_FASTOPEN: a send with this flag connects the socket to the address in the call. Without the
+# flag, a stream socket ignores that address.
 _FASTOPEN = 0x20000000
 _FLAGS_AT = {"sendto": 3, "sendmsg": 2}
 
@@ -128,9 +130,10 @@ _NUMBER_AT, _MACHINE_AT, _ARGUMENT_AT = 0, 4, 16  # seccomp_data; the low half o
 
 
 def filter_program(forbidden: Collection[str], only_threads: bool) -> bytes | None:
-    """The filter as the kernel takes it; None: this machine's numbers are not known.
+    """Return the seccomp filter for the kernel; None if the architecture is not known.
 
-    New namespaces are refused to every process. Another machine's calls do not exist.
+    The filter refuses new namespaces to every process. Calls of another architecture fail with
+    ENOSYS.
     """
     machine = _MACHINES.get(os.uname().machine)
     if machine is None:
@@ -151,12 +154,12 @@ def _program(machine: _Machine, forbidden: Collection[str], only_threads: bool) 
     for name in forbidden:
         if number(name) != _NONE:
             yield from _return_if(_EQUAL, number(name), _ERROR | errno.EPERM)
-    # Its flags lie in memory, where no filter sees them; libc then takes clone.
+    # A filter cannot read clone3's flags, which lie in memory. On ENOSYS libc uses clone.
     yield from _return_if(_EQUAL, number("clone3"), missing)
     flags = [_step(_LOAD, _ARGUMENT_AT), *_return_if(_ANY_BIT, _CLONE_NEW, _ERROR | errno.EPERM)]
     if only_threads:
         flags += _return_unless(_ANY_BIT, _CLONE_THREAD, _ERROR | errno.EPERM)
-        for name, checks in _of_streams().items():
+        for name, checks in _stream_checks().items():
             yield _step(_EQUAL, number(name), 0, len(checks))
             yield from checks
     flags.append(_step(_RETURN, _ALLOW))
@@ -165,8 +168,8 @@ def _program(machine: _Machine, forbidden: Collection[str], only_threads: bool) 
     yield _step(_RETURN, _ALLOW)
 
 
-def _of_streams() -> dict[str, list[bytes]]:
-    """By system call, what lets a process have streams that others connect to, and no more."""
+def _stream_checks() -> dict[str, list[bytes]]:
+    """Return steps by system call that allow only stream sockets that accept connections."""
     is_stream = [_argument(1), _step(_AND, _TYPE_BITS)]
     is_stream += _return_unless(_EQUAL, _STREAM, _ERROR | errno.ESOCKTNOSUPPORT)
     is_stream.append(_step(_RETURN, _ALLOW))
@@ -185,14 +188,14 @@ def _argument(index: int) -> bytes:
     return _step(_LOAD, _ARGUMENT_AT + 8 * index)
 
 
-def _return_if(test: int, value: int, answer: int) -> list[bytes]:
-    return [_step(test, value, 0, 1), _step(_RETURN, answer)]
+def _return_if(test: int, value: int, result: int) -> list[bytes]:
+    return [_step(test, value, 0, 1), _step(_RETURN, result)]
 
 
-def _return_unless(test: int, value: int, answer: int) -> list[bytes]:
-    return [_step(test, value, 1, 0), _step(_RETURN, answer)]
+def _return_unless(test: int, value: int, result: int) -> list[bytes]:
+    return [_step(test, value, 1, 0), _step(_RETURN, result)]
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """One sock_filter. if_true, if_false: how many of the next ones are skipped."""
+    """Return one sock_filter. if_true, if_false: how many of the next steps to skip."""
     return struct.pack("=HBBI", code, if_true, if_false, value)
