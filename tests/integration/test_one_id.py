@@ -44,7 +44,7 @@ def test_a_pods_lines_and_events_have_one_id_from_its_binding_to_its_end(
     assert "30 % was decided; 40 % is asked; " in said
     assert said.endswith(f" (allocation {allocation})")
     about = [line for line in log() if container in line or uid in line]
-    assert about == [f"{AGENT}: {allocation}: released; its container was gone"]
+    assert about == [f"{AGENT}: {allocation}: released; its container has ended"]
     vcuda = [handoff.product.prefix + "/bin/vcuda", "--config", handoff.product.config]
     for name in (allocation, f"pod-{uid}", f"default/{container}"):
         told = json.loads(handoff.cri.host.check([*vcuda, "events", name, "--json"]))

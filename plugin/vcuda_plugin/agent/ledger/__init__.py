@@ -1,1 +1,1 @@
-"""The agent's view of the ledger: records read on change, and what is stale removed."""
+"""The agent's view of the ledger: reads records on change and removes stale ones."""

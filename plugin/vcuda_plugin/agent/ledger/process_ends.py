@@ -1,4 +1,4 @@
-"""Tells when processes end, by pidfd: nothing is asked again and again."""
+"""Wait for the end of processes by pidfd, without polling."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class FirstProcess(NamedTuple):
-    """start_time: clock ticks since boot, so that no other with this pid is meant."""
+    """The first process of a container. start_time: clock ticks since boot; it tells pids apart."""
 
     pid: int
     start_time: int
 
 
 class ProcessEnds:
-    """Of the processes that are followed."""
+    """Collects the ends of the processes that it follows."""
 
     def __init__(self) -> None:
         self._ended: set[str] = set()
@@ -28,14 +28,17 @@ class ProcessEnds:
         self._one_ended = asyncio.Event()
 
     def follow(self, wanted: Mapping[FirstProcess, str]) -> None:
-        """These from now on, and no others. One that has ended before is not told of."""
+        """Follow exactly these processes, each with the caller's name for it.
+
+        A process that has already ended is not reported.
+        """
         for process in self._followed.keys() - wanted.keys():
             self._forget(process)
         for process in wanted.keys() - self._followed.keys():
             try:
                 pidfd = os.pidfd_open(process.pid)
             except OSError:
-                continue  # it has ended, or no descriptor is free: the next sweep sees
+                continue  # it has ended, or no descriptor is free: the next sweep finds it
             if liveness.start_time(process.pid) != process.start_time:
                 os.close(pidfd)
                 continue
@@ -44,12 +47,12 @@ class ProcessEnds:
             loop.add_reader(pidfd, self._end, process, wanted[process])
 
     def take(self) -> set[str]:
-        """What the caller knows the processes by that have ended since this was last asked."""
+        """Return the names of the processes that have ended since the last call."""
         ended, self._ended = self._ended, set()
         return ended
 
     async def wait(self, seconds: float) -> bool:
-        """Until one ends, or the time is over; whether one ended."""
+        """Wait until a process ends or the time is over; return whether one ended."""
         try:
             await asyncio.wait_for(self._one_ended.wait(), seconds)
         except asyncio.TimeoutError:

@@ -1,4 +1,4 @@
-"""The ledger's records for who looks again and again: read once for each change."""
+"""Cache of the ledger's records for code that polls them: reads them once per change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """ledger: for what else is asked of it. changes: how many readings found other records."""
+    """Cached records. ledger: for all other operations. changes: how often they were read again."""
 
     def __init__(self, state_dir: str) -> None:
         self.ledger = Ledger(state_dir)
@@ -22,11 +22,11 @@ class Records:
         self._read: tuple[list[Allocation], list[tuple[str, str]]] = [], []
 
     def read(self) -> tuple[list[Allocation], list[tuple[str, str]]]:
-        """As Ledger.read: every whole record, and (path, reason) of each that is not."""
+        """Return all valid records, and (path, reason) of each broken one, as Ledger.read."""
         if self._since.happened():
             self._read = self.ledger.read()
             self.changes += 1
             if self._read[1]:
-                # What is wrong with a broken one may be mended without a change of the folder.
+                # A broken record may be repaired without a change of the folder: read again.
                 self._since.forget()
         return self._read

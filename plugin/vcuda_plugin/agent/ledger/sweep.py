@@ -1,11 +1,13 @@
-"""Gives back what containers left behind: who was killed at its release, whose pod is gone; and
-ends a change of a share that was cut short.
+"""Release the allocations of ended containers, and complete interrupted changes of shares.
 
-Again and again the records are held against the kernel alone: a container lives whose runtime's
-own notes name a first process that does. Only of the others is the runtime asked, under the lock.
+A record is stale if its release was interrupted, or if its pod was removed without a release. A
+sweep works in two steps. First it reads the state files of the low-level runtimes and asks the
+kernel whether the first processes in them run: those containers are alive. Then it takes the lock
+and asks the runtime about the remaining ones.
 
-Between two sweeps the kernel tells of each first process that ends (pidfd). Where the runtime's own
-`delete` has not released the record a moment later, the next sweep comes at once.
+A sweep starts every PERIOD_SECONDS. A pidfd reports the end of a first process between sweeps. The
+runtime's `delete` then has DELETE_SECONDS to release the record; otherwise the next sweep starts at
+once.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ if TYPE_CHECKING:
     from vcuda_oci.allocation import Allocation
 
 PERIOD_SECONDS = 15
-# How soon the first process of a container that has come is followed.
+# The longest time until the first process of a new container is followed.
 FOLLOW_SECONDS = 2.0
-# Within it the runtime's `delete` follows the end of a container.
+# The time that the runtime's `delete` may take after the end of a container.
 DELETE_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
 
 async def keep(state_dir: str) -> None:
-    """Sweep, in a thread: a runtime may take its time to answer."""
+    """Sweep until cancelled, in a thread because a runtime may answer slowly."""
     records, ends = Records(state_dir), ProcessEnds()
     first = FirstProcesses(records)
     due = 0.0
@@ -45,10 +47,10 @@ async def keep(state_dir: str) -> None:
         while True:
             try:
                 ended = ends.take()
-                if time.monotonic() >= due or (ended and first.still_stands(ended)):
+                if time.monotonic() >= due or (ended and first.any_recorded(ended)):
                     due = time.monotonic() + PERIOD_SECONDS
                     for id in await asyncio.to_thread(sweep, records):
-                        _log.info("%s: released; its container was gone", id)
+                        _log.info("%s: released; its container has ended", id)
                     _return_free_memory()
                 ends.follow(await asyncio.to_thread(first.find))
             except (VcudaError, OSError) as error:
@@ -60,39 +62,44 @@ async def keep(state_dir: str) -> None:
 
 
 def _return_free_memory() -> None:
-    """What calls of the kubelet and threads leave free lies between what lives: without this the
-    process grows by a page now and then, as long as pods come and go. Source: malloc_trim(3)."""
+    """Return free heap memory to the kernel: fragmentation would let the process grow slowly.
+
+    Source: malloc_trim(3).
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
         trim(0)
 
 
 def sweep(known: Records) -> list[str]:
-    """The ids that were released. Raises VcudaError, OSError."""
+    """Release stale records; return their ids. Raises VcudaError, OSError."""
     ledger = Ledger(known.ledger.state_dir, names.AGENT_PROGRAM)
     if os.path.isdir(ledger.containers):
         for id in ledger.cut_back():
-            _log.warning("%s: its usage page was longer than it is made; cut back", id)
+            _log.warning("%s: its usage page was too long; truncated", id)
         ledger.cut_ended()
     records = known.read()[0]
     suspects = {
         record.id
         for record in records
-        if not surely_lives(record) and _sees_notes_of(record.runtime)
+        if not surely_lives(record) and _can_read_state_of(record.runtime)
     }
-    # Under way, or cut short: whoever changes a share has the lock until he is done.
+    # A change of a share is in progress or was interrupted. One in progress holds the lock, so a
+    # change that is still recorded when this sweep has the lock was interrupted.
     changing = any(record.becoming for record in records)
     if not suspects and not changing:
         return []
     with ledger:
-        gone = ledger.sweep(lambda record: record.id not in suspects or liveness.is_alive(record))
+        released = ledger.sweep(
+            lambda record: record.id not in suspects or liveness.is_alive(record)
+        )
         if changing:
             resize.finish(ledger)
-        return gone
+        return released
 
 
 class FirstProcesses:
-    """The first processes of the containers that hold records, and of their pods' sandboxes."""
+    """Finds the first processes of recorded containers and of their pods' sandboxes."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -101,7 +108,10 @@ class FirstProcesses:
         self._missing: list[Allocation] = []
 
     def find(self) -> dict[FirstProcess, str]:
-        """Each one's record. A runtime that has not written its notes yet is asked again."""
+        """Return the record id of each first process.
+
+        A container without a state file is tried again with the next call.
+        """
         whole = self._records.read()[0]
         if self._records.changes != self._changes:
             self._changes, self._found = self._records.changes, {}
@@ -110,12 +120,12 @@ class FirstProcesses:
         for record in asked:
             found = dict.fromkeys(_first_processes(record), record.id)
             self._found.update(found)
-            if not found and _sees_notes_of(record.runtime):
+            if not found and _can_read_state_of(record.runtime):
                 self._missing.append(record)
         return self._found
 
-    def still_stands(self, ids: set[str]) -> bool:
-        """Whether a record of these ids does, though a first process of it has ended."""
+    def any_recorded(self, ids: set[str]) -> bool:
+        """Whether a record with one of these ids exists."""
         return any(record.id in ids for record in self._records.read()[0])
 
 
@@ -126,14 +136,16 @@ def _first_processes(record: Allocation) -> list[FirstProcess]:
 
 
 def surely_lives(record: Allocation) -> bool:
-    """Whether the container's first process, or its pod's, runs; False proves nothing."""
+    """Whether the container's first process, or its pod's, runs; False does not prove its end."""
     if record.is_named_slice or liveness.claimant_lives(record):
         return True
     ids = (record.container_id, record.pod.get("sandbox_id", ""))
     return any(liveness.first_process_runs(record.runtime, id) for id in ids if id)
 
 
-def _sees_notes_of(runtime: list[str]) -> bool:
-    """Whether a container that is not found is gone: not if an agent in a pod lacks the folder that
-    its runtime keeps notes in."""
+def _can_read_state_of(runtime: list[str]) -> bool:
+    """Whether the runtime's state folder exists here; an agent in a pod may not see it.
+
+    Without it, a container that is not found may still be alive.
+    """
     return os.path.isdir(liveness.notes_folder(runtime))
