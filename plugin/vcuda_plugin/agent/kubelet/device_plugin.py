@@ -1,7 +1,7 @@
-"""The kubelet's calls for one resource. Each is answered from what is in memory.
+"""The device plugin of one resource: answers the kubelet's calls from memory.
 
-The kubelet makes them in its one admission loop and waits without end: nothing here waits for
-anything, the stream of devices aside.
+The kubelet calls from its only admission loop and sets no time limit. No call may therefore wait
+for anything; only the stream of devices does.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _log = logging.getLogger(__name__)
 
 
 class DevicePlugin:
-    """kind: of `resources`. followed: whether the agent knows the pods.
+    """The gRPC service of one resource.
 
-    streams: how many kubelets watch the devices now.
+    kind: one of CORE, MEMORY and GPU of `resources`. followed: whether the agent watches the pods.
+    streams: number of device streams (ListAndWatch) that are open.
     """
 
     def __init__(self, kind: str, settings: Config, followed: bool) -> None:
         self.kind, self.streams = kind, 0
         self._state_dir, self._order = os.path.normpath(settings.state_dir), settings.placement
         self._split = settings.gpu_split
-        self._says = resources.said_of(kind, self._split, followed)
+        self._allocate_as = resources.said_of(kind, self._split, followed)
         self._known: frozenset[str] = frozenset()
         self._list = b""
         self._gpus: Sequence[Gpu] = ()
@@ -58,7 +59,7 @@ class DevicePlugin:
         gpus: Sequence[Gpu],
         distances: Sequence[Sequence[int]] | None,
     ) -> None:
-        """From now on these are what there is. distances: between the GPUs, or None."""
+        """Offer these devices from now on. distances: between the GPUs, or None if unknown."""
         self._gpus, self._distances = gpus, distances
         message = api.message("ListAndWatchResponse")()
         for device in devices:
@@ -77,7 +78,7 @@ class DevicePlugin:
         )
 
     def service(self) -> Any:
-        """The calls as grpc takes them."""
+        """The gRPC handler of the calls."""
 
         def unary(call: Any, request: str) -> Any:
             return grpc.unary_unary_rpc_method_handler(
@@ -104,7 +105,7 @@ class DevicePlugin:
         return self.options()
 
     async def _list_and_watch(self, request: Any, context: Any) -> None:
-        """The whole list, now and at each change; who reads slowly misses what lies between."""
+        """Send the whole list now and at each change; a slow reader skips intermediate lists."""
         self.streams += 1
         try:
             while True:
@@ -135,14 +136,14 @@ class DevicePlugin:
         for asked in request.container_requests:
             try:
                 answer = resources.answer(
-                    self._says, asked.devices_ids, self._known, self._state_dir
+                    self._allocate_as, asked.devices_ids, self._known, self._state_dir
                 )
             except VcudaError as error:
                 _log.warning("%s", error)
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             source, destination = answer.mount
             try:
-                # Engines make a source that is missing, but not each of them always.
+                # Some engines do not create a missing mount source.
                 os.makedirs(source, 0o755, exist_ok=True)
             except OSError as error:
                 _log.warning("%s: cannot be made: %s", source, error.strerror)
@@ -151,5 +152,5 @@ class DevicePlugin:
         return response
 
     async def _pre_start(self, request: Any, context: Any) -> Any:
-        """Not asked for: what has to be done at a start, the runtime wrapper does."""
+        """Do nothing: the runtime wrapper prepares containers; the options disable this call."""
         return api.message("PreStartContainerResponse")()

@@ -1,7 +1,7 @@
-"""The kubelet's device plugin interface v1beta1: names, and its messages, made at import.
+"""The kubelet's device plugin interface v1beta1: names, and message classes built at import.
 
-No generated code: that runs only with a protobuf at least as new as its compiler, and this runs
-with what the distribution has. Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1, api.proto.
+Generated code needs a protobuf library at least as new as its compiler; classes built at import run
+with the distribution's library. Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1, api.proto.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ REGISTER = "/v1beta1.Registration/Register"
 DEVICE_PLUGIN = "v1beta1.DevicePlugin"
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
-# The fields of each message, numbered from 1 as they stand.
+# The fields of each message, numbered from 1 in this order.
 _MESSAGES = {
     "Empty": (),
     "DevicePluginOptions": ("bool pre_start_required", "bool get_preferred_allocation_available"),
@@ -85,7 +85,7 @@ def _add_field(message: Any, number: int, text: str) -> None:
     repeated = many == "repeated" or kind == "map"
     field.label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
     if kind == "map":
-        # A map<string, string> is pairs of a message of its own.
+        # A map<string, string> is encoded as a repeated message of key and value.
         pair = message.nested_type.add(name=name.capitalize() + "Entry")
         pair.options.map_entry = True
         _add_field(pair, 1, "string key")

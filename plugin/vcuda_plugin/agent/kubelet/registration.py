@@ -1,4 +1,4 @@
-"""Keeps one device plugin registered with the kubelet, whoever of both starts anew."""
+"""Keeps one device plugin registered with the kubelet when either of them restarts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .device_plugin import DevicePlugin
 
 PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
-LOOK_SECONDS = 1.0
-# A kubelet that registered us watches our devices at once; it never comes back by itself.
+CHECK_SECONDS = 1.0
+# A kubelet opens its device stream right after a registration and never reopens it by itself:
+# without a stream for this time, register again.
 WATCH_SECONDS = 10.0
 _REGISTER_SECONDS = 10.0
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -49,31 +50,31 @@ class Registration:
         self._waits = False
 
     async def keep(self) -> None:
-        """Until cancelled; then the socket is gone."""
+        """Register, and again whenever needed, until cancelled; then remove the socket."""
         failed: tuple[int, ...] = ()
-        pause, again_at = LOOK_SECONDS, 0.0
+        pause, again_at = CHECK_SECONDS, 0.0
         try:
             while True:
                 kubelet = _identity(f"{self._folder}/{api.KUBELET_SOCKET}")
-                # One that refused is asked again ever more rarely, another one at once.
+                # Retry a kubelet that refused after growing pauses, a new kubelet at once.
                 if kubelet != failed or time.monotonic() >= again_at:
                     try:
-                        if not await self._look(kubelet):
+                        if not await self._ensure_registered(kubelet):
                             await asyncio.sleep(_SOCKET_CHECK_SECONDS)
                             continue
-                        failed, pause, self._complaint = (), LOOK_SECONDS, ""
+                        failed, pause, self._complaint = (), CHECK_SECONDS, ""
                     except (VcudaError, OSError, grpc.aio.AioRpcError) as error:
                         self._complain(error)
                         failed, pause = kubelet, min(2 * pause, _LONGEST_PAUSE_SECONDS)
                         again_at = time.monotonic() + pause
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(CHECK_SECONDS)
         finally:
             await self._close()
 
-    async def _look(self, kubelet: tuple[int, ...]) -> bool:
-        """Whether it is registered as far as can be; False: a socket changed meanwhile, try again.
+    async def _ensure_registered(self, kubelet: tuple[int, ...]) -> bool:
+        """Register if needed. Returns False if a socket changed meanwhile: try again at once.
 
-        kubelet: what tells the one that is there from another; empty: there is none.
+        kubelet: identity of the kubelet's socket (see _identity); empty: there is none.
         """
         if not self._plugin.ready:
             return True
@@ -100,14 +101,15 @@ class Registration:
         return True
 
     def _is_same(self, kubelet: tuple[int, ...]) -> bool:
-        """Whether the own socket and the kubelet's are still those of before."""
+        """Whether neither our socket nor the kubelet's was replaced since."""
         return self._is_ours() and _identity(f"{self._folder}/{api.KUBELET_SOCKET}") == kubelet
 
     async def _listen(self) -> None:
         await self._close()
         server = grpc.aio.server()
         server.add_generic_rpc_handlers((self._plugin.service(),))
-        # By a rename, so that what grpc removes when it ends is never the next one's.
+        # Bind under another name, then rename: at its end gRPC removes the name that it bound,
+        # which must not be the next server's socket.
         beside = f"{self._path}.new"
         before = os.umask(0o177)
         try:
@@ -131,7 +133,7 @@ class Registration:
             resource_name=self._resource,
             options=self._plugin.options(),
         )
-        # A path is no authority that every server takes.
+        # Not every server accepts a path as the authority.
         options = [("grpc.default_authority", "localhost")]
         target = f"unix:{self._folder}/{api.KUBELET_SOCKET}"
         async with grpc.aio.insecure_channel(target, options=options) as channel:
@@ -167,7 +169,7 @@ class Registration:
         return bool(identity) and identity[1] == self._inode
 
     def _complain(self, error: Exception) -> None:
-        """Once for each trouble, not each second."""
+        """Log an error, unless it is the same as the last one."""
         text = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
         if text != self._complaint:
             _log.warning("%s: cannot register: %s; trying again", self._endpoint, text)
@@ -179,7 +181,7 @@ async def _answer_of(call: Any) -> None:
 
 
 def _identity(path: str) -> tuple[int, ...]:
-    """What differs once the file at `path` was made anew; empty: there is none."""
+    """Values that change when the file at `path` is created again; empty: no file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,7 +1,7 @@
-"""What the kubelet counts, and what an Allocate of it means: pure.
+"""Device IDs offered to the kubelet, and the answers to its Allocate calls. Pure: no I/O.
 
-An ID is "<GPU's UUID>.<number>", or the UUID alone of a GPU that none shares. IDs are only
-counted: which GPU a container gets is decided when it is created, and known to be right then.
+An ID is "<GPU UUID>.<number>", or only the UUID for a GPU that is not shared. IDs serve for
+counting only: placement chooses a container's GPU when the container is created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vcuda_oci.placement import Gpu
 
 CORE, MEMORY, GPU = "vcuda-core", "vcuda-memory", "gpu"
-# What a GPU is in an answer where the pod's object says how much of it: see `said_of`.
+# Kind of an Allocate answer for a GPU whose amount the pod's annotations give: see `said_of`.
 VIRTUAL = "vgpu"
 # An ID with its health and NUMA node is 80 bytes at most, and the kubelet reads 4 MiB. Source:
 # grpc-go, defaultClientMaxReceiveMessageSize.
@@ -38,7 +38,7 @@ _ANNOTATIONS = {
 
 @dataclass(frozen=True)
 class Device:
-    """One ID. numa: the node of the GPU's memory, where the kubelet shall know it."""
+    """One ID. numa: the GPU's NUMA node, or None if it is unknown or not for the kubelet."""
 
     id: str
     healthy: bool = True
@@ -47,17 +47,14 @@ class Device:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a container that was given IDs gets. mount: (on the host, in the container)."""
+    """The answer to an Allocate. mount: (path on the host, path in the container)."""
 
     annotations: dict[str, str]
     mount: tuple[str, str]
 
 
 def offered(settings: Config) -> dict[str, str]:
-    """The kubelet's name of each kind that is switched on.
-
-    Raises VcudaError: two kinds have one name.
-    """
+    """The resource name of each kind that is enabled. Raises VcudaError: two have the same name."""
     called = {
         CORE: settings.core_resource,
         MEMORY: settings.memory_resource,
@@ -70,16 +67,15 @@ def offered(settings: Config) -> dict[str, str]:
 
 
 def said_of(kind: str, split: int, followed: bool) -> str:
-    """What an Allocate of it answers: a GPU that is whole, or as much of one as the pod asks for.
+    """The kind of the Allocate answer: VIRTUAL if the pod gives the amount of GPU, else `kind`.
 
-    followed: whether the agent knows the pods. Where several share a GPU, none is ever whole by the
-    kubelet's word alone.
+    followed: whether the agent watches the pods. With split > 1, one ID is never a whole GPU.
     """
     return VIRTUAL if kind == GPU and (followed or split > 1) else kind
 
 
 def units(kind: str, gpu: Gpu, overcommit: float, split: int = 1) -> int:
-    """How many IDs of this kind a GPU has: as many as placement may promise in all.
+    """How many IDs of this kind a GPU has: the most that placement may promise in total.
 
     split: how many containers may share a GPU of the kind GPU.
     """
@@ -96,10 +92,10 @@ def devices(
     overcommit: float,
     split: int = 1,
 ) -> list[Device]:
-    """All IDs. unhealthy: UUIDs. numa: the node of each GPU that has one, by UUID.
+    """All device IDs. unhealthy: UUIDs. numa: NUMA node by UUID, of GPUs that have one.
 
-    NUMA nodes go on cores and whole GPUs only: the kubelet's hints for thousands of memory units
-    take it a tenth of a second for each container. Raises VcudaError: more than the kubelet reads.
+    Memory units carry no NUMA node: with thousands of them, the kubelet needs a tenth of a second
+    for each container to compute its topology hints. Raises VcudaError: more IDs than MOST_IDS.
     """
     count = sum(units(kind, gpu, overcommit, split) for gpu in gpus)
     if count > MOST_IDS:
@@ -116,7 +112,7 @@ def devices(
 
 
 def answer(kind: str, ids: Sequence[str], known: Collection[str], state_dir: str) -> Answer:
-    """kind: as `said_of` has it. Raises VcudaError: an ID twice, never given, or none."""
+    """Answer an Allocate. kind: from `said_of`. Raises VcudaError: no, unknown or repeated IDs."""
     strange = next((id for id in ids if id not in known), "")
     if strange or not ids or len(set(ids)) < len(ids):
         what = f"no device '{strange}' here" if strange else "not a set of devices"
@@ -138,11 +134,11 @@ def preferred(
     distances: Sequence[Sequence[int]] | None = None,
     split: int = 1,
 ) -> list[str]:
-    """Of the available IDs `size`, those in `must` among them, from as few GPUs as can be.
+    """Choose `size` IDs, including `must`, from as few GPUs as possible; fewer if no more exist.
 
-    Those of the GPUs that placement would choose; memory, and what is added to IDs that it has
-    anyway, from the fullest GPU that has it (binpack) or the emptiest (spread). Fewer than `size`
-    where there are no more. gpus, distances: the node's, as placement has them.
+    Cores and whole GPUs come from the GPUs that placement would choose. Memory, and IDs added to
+    `must`, come from the fullest GPU that has enough (binpack) or the emptiest (spread).
+    gpus, distances: the node's, as placement takes them.
     """
     chosen = list(dict.fromkeys(must))
     free: dict[str, list[str]] = {}
@@ -151,7 +147,7 @@ def preferred(
     if (kind == CORE or (kind == GPU and split == 1)) and not chosen:
         for uuid, count in _as_placed(kind, free, size, order, gpus, distances).items():
             chosen += free.pop(uuid)[:count]
-    # What is beside IDs that it has anyway comes first.
+    # Prefer more IDs of the GPUs chosen so far.
     for uuid in dict.fromkeys(map(_gpu_of, chosen)):
         chosen += free.pop(uuid, [])[: max(0, size - len(chosen))]
     while len(chosen) < size and free:
@@ -169,7 +165,7 @@ def _as_placed(
     gpus: Sequence[Gpu],
     distances: Sequence[Sequence[int]] | None,
 ) -> dict[str, int]:
-    """How many IDs of each GPU the container would get now; empty: it would be refused."""
+    """Number of IDs per GPU that placement would choose now; empty: it would refuse."""
     each = 100 if kind == CORE else 1
     held = {gpu.uuid: each - len(free.get(gpu.uuid, ())) for gpu in gpus}
     taken = [GpuShare(uuid, 0, 100 * count // each) for uuid, count in held.items() if count > 0]
