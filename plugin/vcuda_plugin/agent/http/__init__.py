@@ -1,1 +1,1 @@
-"""Metrics and pages over HTTP, served by a process without rights."""
+"""Metrics and pages over HTTP, served by an unprivileged process."""

@@ -1,7 +1,7 @@
-"""The page that Prometheus reads, by its own client library.
+"""The metrics page, written with Prometheus's own client library.
 
-Names of containers come from engines and may hold anything: they are bounded, and what cannot be
-seen is a question mark.
+Container names come from engines and may hold any text: long names are cut, and each unprintable
+character becomes a question mark.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from .metrics import Metric
     from .node_state import View
 
-# What generate_latest writes where no name needs more, whatever the library's newest version is.
+# The format that generate_latest writes when no name needs escaping, in every library version.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE = open_metrics.CONTENT_TYPE_LATEST
 _MOST_LABEL = 256
-_MOST_EXEMPLAR = 128  # characters of its labels and their values. Source: OpenMetrics 1.0
+_MOST_EXEMPLAR = 128  # characters in an exemplar's label names and values. Source: OpenMetrics 1.0
 
 
-# A library newer than Debian 12's asks of the name of each label of each sample, 12,000 on a full
-# node's page, whether it has to be escaped: of ours once.
+# Libraries newer than Debian 12's check every label name of every sample for escaping, 12,000 times
+# on a full node's page. A cache checks each of our few names once.
 if hasattr(open_metrics, "escape_label_name"):
     open_metrics.escape_label_name = functools.lru_cache(64)(open_metrics.escape_label_name)
 
 
 class _Families:
-    """What prometheus_client asks for a page."""
+    """Metric families as a collector, the form that generate_latest takes."""
 
     def __init__(self, *families: Family) -> None:
         self._families = families
@@ -57,24 +57,27 @@ class _Families:
 
 
 class Pages:
-    """The page, look after look. A family that says what it said keeps its text: limits stay."""
+    """Renders the text page; reuses the text of each family whose samples have not changed.
+
+    Limits rarely change, so most of a page is reused.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[list[Any], bytes]] = {}
+        self._rendered: dict[str, tuple[list[Any], bytes]] = {}
 
     def text(self, view: View, counts: Counts) -> bytes:
         return b"".join(map(self._text, _families(view, counts)))
 
     def _text(self, family: Family) -> bytes:
-        samples, text = self._kept.get(family.name, ([], b""))
+        samples, text = self._rendered.get(family.name, ([], b""))
         if not text or samples != family.samples:
             text = generate_latest(_Families(family))
-            self._kept[family.name] = family.samples, text
+            self._rendered[family.name] = family.samples, text
         return text
 
 
 def open_metrics_page(view: View, counts: Counts) -> bytes:
-    """With exemplars, which no other format has."""
+    """The page in OpenMetrics, the only format with exemplars."""
     families = _Families(*_families(view, counts))
     page: bytes = open_metrics.generate_latest(families)  # type: ignore[no-untyped-call]
     return page
@@ -125,7 +128,7 @@ def _tenants(view: View) -> Iterator[Family]:
 
 
 def _gpumanager(view: View) -> Iterator[Family]:
-    """Of what is used each GPU's figure and their sum, of what is asked the sum."""
+    """GPUManager's metrics: usage per GPU and in total, requests in total only."""
     owners = _by_owner(view)
     for metric in metrics.GPUMANAGER_METRICS:
         family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
@@ -142,7 +145,10 @@ def _gpumanager(view: View) -> Iterator[Family]:
 
 
 def _by_owner(view: View) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
-    """A pod that is made anew may meet the record of the one before: the newer counts."""
+    """Tenant entries by pod and container.
+
+    A recreated pod may have the same name as one whose record still exists: the newer record wins.
+    """
     owners: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for entry in sorted(view.tenants, key=lambda entry: (entry["created"], entry["id"])):
         pod = entry["pod"] or {"container": entry["name"]}
@@ -166,7 +172,7 @@ def _family(metric: Metric, entries: Iterable[tuple[Sequence[str], Mapping[str, 
 
 
 def _bounded(*texts: str) -> tuple[str, ...]:
-    """Of a length that is bounded, and without what no reader of pages expects in a name."""
+    """Cut each text to _MOST_LABEL characters and replace unprintable characters with "?"."""
     cut = (text[:_MOST_LABEL] for text in texts)
     return tuple(
         text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -1,4 +1,4 @@
-"""The page of ``/graph``: the node's GPUs, what each serves, and what lies between them."""
+"""The ``/graph`` page: the node's GPUs, the tenants of each, and the links between GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     _Entry = Mapping[str, Any]
 
-# All in pixels.
+# Sizes in pixels; the limits on text in characters.
 _COLUMN, _GAP, _MARGIN = 224, 16, 24
 _GPU_HEIGHT, _TENANT_HEIGHT, _STEP, _HEAD = 62, 62, 72, 30
 _ABREAST = 4
@@ -25,7 +25,7 @@ _MOST_LETTERS, _MOST_SMALL_LETTERS = 24, 29
 
 
 class _Group(NamedTuple):
-    """GPUs that are drawn in one frame; so many of them side by side."""
+    """GPUs of one NUMA node, drawn in frames of up to _ABREAST GPUs."""
 
     title: str
     gpus: list[_Entry]
@@ -39,7 +39,7 @@ def render(view: View) -> bytes:
         content = f'<section class="card soft">{text}</section>'
     else:
         content = f'<section class="card wide">{_drawing(view, view.gpus)}</section>'
-        content += _ways(view.gpus, view.distances)
+        content += _links(view.gpus, view.distances)
     return page(view.node, "/graph", summary(view), content)
 
 
@@ -66,16 +66,16 @@ def _drawing(view: View, gpus: Sequence[_Entry]) -> str:
     )
 
 
-def _ways(gpus: Sequence[_Entry], distances: list[list[int]] | None) -> str:
-    """What lies between each two GPUs, as a table; nothing where that is not told."""
+def _links(gpus: Sequence[_Entry], distances: list[list[int]] | None) -> str:
+    """A table of the link between each two GPUs; "" where the distances are unknown."""
     if distances is None or len(gpus) < 2:
         return ""
     head = "".join(f"<th>GPU {gpu['name']}</th>" for gpu in gpus)
     rows = []
     for at, gpu in enumerate(gpus):
-        ways = [escape(topology.told(far)) for far in distances[at]]
-        ways[at] = ""
-        cells = "".join(f"<td>{way}</td>" for way in ways)
+        links = [escape(topology.told(far)) for far in distances[at]]
+        links[at] = ""
+        cells = "".join(f"<td>{link}</td>" for link in links)
         rows.append(f"<tr><td>GPU {gpu['name']}</td>{cells}</tr>")
     return (
         '<section class="card wide"><h2>Between them</h2>'
@@ -98,8 +98,8 @@ def _groups(gpus: Sequence[_Entry]) -> list[_Group]:
 def _gpu(gpu: _Entry, tenants: Sequence[_Entry], x: int, y: int) -> str:
     sick = gpu["unhealthy"]
     used = sum(entry["core_used_percent"] or 0 for entry in tenants)
-    says = f"{used:.0f} % used, {100 - gpu['free_core_percent']} % reserved"
-    kind, third = ("small bad", f"unhealthy: {sick}") if sick is not None else ("small", says)
+    usage = f"{used:.0f} % used, {100 - gpu['free_core_percent']} % reserved"
+    kind, third = ("small bad", f"unhealthy: {sick}") if sick is not None else ("small", usage)
     parts = [
         f'<rect class="gpu{" sick" if sick is not None else ""}" x="{x}" y="{y}" '
         f'width="{_COLUMN}" height="{_GPU_HEIGHT}" rx="10"><title>{escape(gpu["uuid"])}</title>'
@@ -136,7 +136,7 @@ def _tenant(entry: _Entry, colour: str, x: int, y: int) -> str:
 
 
 def _text(kind: str, x: int, y: int, text: str) -> str:
-    """Cut in its middle where it is longer than its box: names differ at their ends."""
+    """A line of text, shortened in the middle if too long for its box: names differ at the ends."""
     most = _MOST_SMALL_LETTERS if kind else _MOST_LETTERS
     if len(text) > most:
         text = f"{text[: most // 2]}…{text[1 - most // 2 :]}"

@@ -1,4 +1,4 @@
-"""The agent's HTTP server, a process of its own: whatever a client does, the rest goes on."""
+"""The agent's HTTP server, in its own process so that no client can disturb the agent."""
 
 from __future__ import annotations
 
@@ -23,25 +23,28 @@ if TYPE_CHECKING:
 
 _MOST_LINE = 1 << 20
 _MODULES = ("h11", "prometheus_client")
-# Where what Python loads later is linked with.
+# Python's libraries, and /dev/urandom: modules imported later need them.
 _CODE = ("/usr/lib", "/lib", "/lib64", sys.base_prefix + "/lib", "/dev/urandom")
 
 
 def prepare() -> None:
-    """Raises ModuleNotFoundError: a package is missing; main() says so."""
+    """Import the modules before the fork. Raises ModuleNotFoundError, which main() reports."""
     from . import event_counts, http_server, node_state, routes  # noqa: F401
 
 
 def needed_files(address: str, node: str, state_dir: str, *_: str) -> tuple[list[str], list[str]]:
-    """What it may read and what it may write: its own code, the records and pages, its counts."""
+    """Paths that the process may read (code, state folder) and write (its event counts)."""
     code = [path for path in (*sys.path, *_CODE) if os.path.isabs(path) and path != "/"]
     return [*code, state_dir], [f"{state_dir}/{event_counts.FOLDER}"]
 
 
 def main(address: str, node: str, state_dir: str, exemplars: str = config.NO) -> None:
-    """Serves until it is told to end or the agent is gone, whose lines on standard input tell the
-    node's GPUs (node_gpus) or, empty, that its loop turns. Says "open" once it listens.
-    exemplars: as the settings say it."""
+    """Serve until SIGTERM, or until the agent ends and closes standard input.
+
+    Each line on standard input holds the node's GPUs (node_gpus) or is empty: a heartbeat of the
+    agent's event loop. Writes "open" to standard output once the server listens.
+    exemplars: the value of the setting, config.YES or config.NO.
+    """
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: http: %(message)s"
     )
@@ -67,28 +70,28 @@ async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> No
     try:
         server = await Server(routes.answer).listen(host, port)
     except OSError as error:
-        what = f"cannot listen: {os.strerror(error.errno or 0)}"
-        raise VcudaError(what, address, "free the address, or set listen") from error
+        reason = f"cannot listen: {os.strerror(error.errno or 0)}"
+        raise VcudaError(reason, address, "free the address, or set listen") from error
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     try:
         os.write(1, b"open\n")
     except BrokenPipeError:
-        return  # the agent has ended meanwhile
-    hearing = asyncio.ensure_future(_hear(node, routes))
+        return  # the agent has already ended
+    reading = asyncio.ensure_future(_read_agent(node, routes))
     stopped = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((hearing, stopped), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
     server.close()
-    if hearing.done():
-        hearing.result()
+    if reading.done():
+        reading.result()
 
 
-async def _hear(node: Node, routes: Routes) -> None:
-    """Until the agent has ended."""
-    said = asyncio.StreamReader(limit=_MOST_LINE)
+async def _read_agent(node: Node, routes: Routes) -> None:
+    """Apply the agent's lines on standard input until it ends."""
+    lines = asyncio.StreamReader(limit=_MOST_LINE)
     loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), sys.stdin)
-    while line := await said.readline():
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while line := await lines.readline():
         routes.heard = time.monotonic()
         if line.startswith(node_gpus.NO_GPU):
             routes.no_gpu = line[1:].decode(errors="replace").strip()

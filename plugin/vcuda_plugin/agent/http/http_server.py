@@ -1,6 +1,7 @@
-"""HTTP/1.1 for whoever reads figures, with bounds on what any client can hold: GET and HEAD only.
+"""An HTTP/1.1 server for GET and HEAD that bounds what a client can occupy.
 
-h11 knows the protocol; here are the socket, the time that a step may take, and how many may wait.
+h11 implements the protocol. This module owns the sockets and enforces three limits: open
+connections, large answers in memory, and the time for each step of an exchange.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
 MOST_CONNECTIONS = 600
-# So many large answers lie in memory at once, each until its client has taken it. Small ones wait
-# for nobody: a probe is answered whoever else is deaf.
+# At most so many large answers are in memory at once, each until its client has read it. Answers
+# of up to SMALL_BYTES need no such place: health probes are answered even if other clients stall.
 MOST_ANSWERS = 32
 SMALL_BYTES = 4096
 MOST_HEADER_BYTES = 16 << 10
-# For a request to arrive whole, and for an answer to be taken.
+# Limit for a complete request to arrive, and for a client to read its answer.
 STEP_SECONDS = 5.0
 IDLE_SECONDS = 75.0
 
@@ -29,7 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 class Request(NamedTuple):
-    """path: without the query. headers: names in small letters; of equal ones the last."""
+    """A parsed request.
+
+    path: without the query. headers: names in lower case; the last value of a repeated name.
+    """
 
     path: str
     headers: Mapping[str, str]
@@ -42,21 +46,24 @@ class Response(NamedTuple):
 
 
 class Server:
-    """Answers with what `answer` says; what it raises is a 500 that tells nothing, and logged."""
+    """Serves what `answer` returns; its exceptions are logged and answered with a plain 500."""
 
     def __init__(self, answer: Callable[[Request], Awaitable[Response]]) -> None:
         self.answer = answer
         self.answers = asyncio.Semaphore(MOST_ANSWERS)
-        self._waiting: dict[Connection, None] = {}  # the longest at the front
+        self._waiting: dict[Connection, None] = {}  # in order of waiting time, longest first
         self._open = 0
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
-        """Raises OSError: the address is taken, or none of this host."""
+        """Listen. Raises OSError: the address is in use or not one of this host."""
         loop = asyncio.get_running_loop()
         return await loop.create_server(lambda: Connection(self), host, port, backlog=512)
 
     def enter(self) -> bool:
-        """Room for one more, if need be by closing who has kept us waiting longest."""
+        """Count one more connection; if there are too many, close the one that waits longest.
+
+        Returns False if none is waiting: the new connection must then be closed.
+        """
         if self._open >= MOST_CONNECTIONS:
             longest = next(iter(self._waiting), None)
             if longest is None:
@@ -76,7 +83,7 @@ class Server:
 
 
 class Connection(asyncio.Protocol):
-    """One request after the other: nothing is read while one is answered."""
+    """One client connection: reads the next request only after answering the last."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -84,13 +91,13 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._deadline: asyncio.TimerHandle | None = None
         self._answering: asyncio.Task[None] | None = None
-        self._taken = asyncio.Event()
-        self._taken.set()
+        self._written = asyncio.Event()
+        self._written.set()
         self._entered = self._begun = self._without_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
-        # resume_writing then says that the client took everything.
+        # resume_writing is then called once everything is written out.
         transport.set_write_buffer_limits(high=0)
         self._entered = self._server.enter()
         if self._entered:
@@ -104,22 +111,22 @@ class Connection(asyncio.Protocol):
             self._server.leave(self)
         self._entered = False
         self._end_within(None)
-        self._taken.set()
+        self._written.set()
         if self._answering:
             self._answering.cancel()
 
     def abort(self) -> None:
-        """At once: what waits on this connection is not told."""
+        """Close at once, discarding what is not sent."""
         self._transport.abort()
         if self._entered:
             self._server.leave(self)
             self._entered = False
 
     def pause_writing(self) -> None:
-        self._taken.clear()
+        self._written.clear()
 
     def resume_writing(self) -> None:
-        self._taken.set()
+        self._written.set()
 
     def data_received(self, data: bytes) -> None:
         if not self._begun:
@@ -131,10 +138,10 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._http.receive_data(b"")
         self._next()
-        return True  # who says no more may still be told
+        return True  # a client may close its sending side and still read the answer
 
     def _next(self) -> None:
-        """Begin to answer if a whole header has come."""
+        """Begin to answer if a complete header has arrived."""
         if self._answering:
             return
         try:
@@ -170,7 +177,7 @@ class Connection(asyncio.Protocol):
         self._after()
 
     async def _send(self, response: Response) -> None:
-        """Until the client has taken it."""
+        """Send the response and wait until it is written out."""
         self._end_within(STEP_SECONDS)
         headers = [
             ("Date", email.utils.formatdate(usegmt=True)),
@@ -183,24 +190,24 @@ class Connection(asyncio.Protocol):
             if not self._without_body:
                 self._write(self._http.send(h11.Data(data=response.body)))
             self._write(self._http.send(h11.EndOfMessage()))
-        await self._taken.wait()
+        await self._written.wait()
 
     def _write(self, data: bytes | None) -> None:
         if data and not self._transport.is_closing():
             self._transport.write(data)
 
     def _after(self) -> None:
-        """The next request of a client that sent a whole one and may go on."""
+        """Wait for the next request if the last one is complete, else close the connection."""
         if self._transport.is_closing():
             return
         try:
-            whole = isinstance(self._http.next_event(), h11.EndOfMessage)
-            if whole and self._http.our_state is h11.DONE:
+            complete = isinstance(self._http.next_event(), h11.EndOfMessage)
+            if complete and self._http.our_state is h11.DONE:
                 self._http.start_next_cycle()
                 self._transport.resume_reading()
                 self._begun = False
                 self._wait(IDLE_SECONDS)
-                self._next()  # it may have come already
+                self._next()  # it may have arrived already
                 return
         except h11.ProtocolError:
             pass

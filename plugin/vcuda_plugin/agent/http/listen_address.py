@@ -1,4 +1,4 @@
-"""``listen``: where a server of ours listens, as "address:port", "[address]:port"."""
+"""The ``listen`` setting: a server's address as "address:port" or "[address]:port"."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from vcuda_oci.errors import VcudaError
 
 
 def check(text: str, path: str) -> None:
-    """Raises VcudaError: `text`, set in `path`, is neither empty nor an address and a port."""
+    """Raise VcudaError unless `text`, set in the file `path`, is empty or an address and a port."""
     try:
         if text:
             parse(text)
     except ValueError as error:
-        mend = 'write an address and a port such as "127.0.0.1:5678", or ""'
-        raise VcudaError(f"listen cannot be '{text}': {error}", path, mend) from error
+        hint = 'write an address and a port such as "127.0.0.1:5678", or ""'
+        raise VcudaError(f"listen cannot be '{text}': {error}", path, hint) from error
 
 
 def parse(text: str) -> tuple[str, int]:
-    """Raises ValueError: not a numeric address and a port. Names would be whoever DNS says."""
+    """Split into address and port. Raises ValueError unless the address is numeric.
+
+    Host names are refused: the address would depend on DNS.
+    """
     host, colon, port = text.rpartition(":")
     family = socket.AF_INET
     if host.startswith("[") and host.endswith("]"):

@@ -1,6 +1,6 @@
-"""The node's figures for Prometheus: each one's name, kind, meaning and labels, once.
+"""The node's Prometheus metrics: name, kind, help and labels of each.
 
-docs/metrics.md says the same, and a test compares them.
+A test compares them with docs/metrics.md.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _MIB = 1 << 20
 
 TENANT_LABELS = ("allocation", "namespace", "pod", "container", "gpu")
 GPU_LABELS = ("gpu", "index", "model")
-# GPUManager's. Source: tkestack/gpu-manager, pkg/services/display.
+# Labels of GPUManager's metrics. Source: tkestack/gpu-manager, pkg/services/display.
 OWNER_LABELS = ("pod_name", "namespace", "node", "container_name")
 
 
 class Metric(NamedTuple):
-    """value: of one entry of the view; None: not known, so there is no sample."""
+    """One metric. value: computes it from an entry of the view; None (unknown) gives no sample."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ def _figure(key: str, part: float = 1) -> _Value:
 
 
 def _of_node(name: str, kind: str, help: str, *labels: str) -> Metric:
-    """Its entry holds nothing but its figure."""
+    """A metric of the node; its entry is {"": value}."""
     return Metric(f"vcuda_{name}", kind, help, labels, _figure(""))
 
 

@@ -1,4 +1,4 @@
-"""What GPUs and tenants look like now: read when somebody asks, at most once a second."""
+"""The present state of GPUs and tenants, read on request and at most once a second."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ if TYPE_CHECKING:
 
     from ...kube.node_gpus import NodeGpus
 
-# Who asks again within it is told the same: 500 that ask at once cost what one does.
+# Requests within this time share one view: 500 at once cost as much as one.
 FRESH_SECONDS = 1.0
-# GPU time is told over the time since the look before, if that is no older.
+# Usage is averaged since the previous sample, unless that sample is older than this.
 LONGEST_WINDOW_NS = 60_000_000_000
 
 
 class View(NamedTuple):
-    """taken: when, in seconds since 1970. gpus: None until NVML has answered; else as `vcuda gpus
-    --json` has them, with "numa" and "unhealthy", the reason, or null. tenants: as `vcuda ps
-    --json` has them, without status. broken: file names of records that are not whole.
-    distances: between the GPUs in their order (vcuda_oci.topology); None: not told."""
+    """The state of the node at one moment.
+
+    taken: when, in seconds since 1970. gpus: None until NVML has answered, else the entries of
+    `vcuda gpus --json` with "numa" and "unhealthy" (the reason, or None) added.
+    tenants: the entries of `vcuda ps --json` without status. broken: file names of damaged records.
+    distances: between the GPUs, in the order of `gpus` (vcuda_oci.topology); None: unknown.
+    """
 
     node: str
     taken: float
@@ -49,44 +52,46 @@ class View(NamedTuple):
         }
 
 
-class _Looks(NamedTuple):
+class _Samples(NamedTuple):
+    """The usage pages of all allocations, read at `at_ns`."""
+
     at_ns: int
     of: Mapping[str, Look | None]  # by allocation
 
 
 class Node:
-    """known: the node's GPUs as the agent says them; None before it does."""
+    """Reads the node's state. known: the GPUs as last reported by the agent; None before that."""
 
     def __init__(self, name: str, state_dir: str) -> None:
         self.name, self._records = name, Records(state_dir)
         self.known: NodeGpus | None = None
-        self._last: _Looks | None = None
+        self._last: _Samples | None = None
         self._view: tuple[float, View] | None = None
-        self._looking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def view(self) -> View:
-        async with self._looking:
+        async with self._lock:
             if self._view and time.monotonic() - self._view[0] < FRESH_SECONDS:
                 return self._view[1]
-            # In a thread: a container can make its page slow to read, and others are answered
-            # meanwhile.
-            if self._before() is None and await asyncio.to_thread(self._look):
-                # Nobody asked lately: there is nothing to compare with.
+            # In a thread: a container can make its page slow to read, and other requests must not
+            # wait for it.
+            if self._before() is None and await asyncio.to_thread(self._take_first):
+                # There was no recent sample; two samples are needed for a rate.
                 await asyncio.sleep(usage.SAMPLE_SECONDS)
             view = await asyncio.to_thread(self._read)
             self._view = time.monotonic(), view
             return view
 
-    def _look(self) -> bool:
-        """Whether anybody holds anything."""
+    def _take_first(self) -> bool:
+        """Take a first sample; return whether there are any allocations."""
         whole, _ = self._records.read()
-        self._last = self._looks_at(whole)
+        self._last = self._sample(whole)
         return bool(whole)
 
     def _read(self) -> View:
         whole, broken = self._records.read()
-        looks, before = self._looks_at(whole), self._before()
-        self._last = looks
+        samples, before = self._sample(whole), self._before()
+        self._last = samples
         earlier: Mapping[str, Look | None] = before.of if before else {}
         gpus = {gpu.uuid: gpu for gpu in self.known.gpus} if self.known else {}
         names = container_names.of(whole)
@@ -95,7 +100,7 @@ class Node:
             for allocation in whole
             for entry in views.tenant_entries(
                 allocation,
-                usage.between(allocation, earlier.get(allocation.id), looks.of[allocation.id]),
+                usage.between(allocation, earlier.get(allocation.id), samples.of[allocation.id]),
                 gpus,
                 names.get(allocation.id, ""),
             )
@@ -111,12 +116,12 @@ class Node:
         entries = views.gpu_entries(known.gpus, whole, known.overcommit, known.unhealthy)
         return [{**entry, "numa": known.numa.get(entry["uuid"])} for entry in entries]
 
-    def _looks_at(self, whole: Sequence[Allocation]) -> _Looks:
+    def _sample(self, whole: Sequence[Allocation]) -> _Samples:
         known, ledger = self._last.of if self._last else {}, self._records.ledger
         of = {each.id: usage.look(ledger, each, known.get(each.id)) for each in whole}
-        return _Looks(time.monotonic_ns(), of)
+        return _Samples(time.monotonic_ns(), of)
 
-    def _before(self) -> _Looks | None:
-        """The looks before, if they are not too old."""
+    def _before(self) -> _Samples | None:
+        """The previous sample, unless it is too old."""
         last = self._last
         return last if last and time.monotonic_ns() - last.at_ns <= LONGEST_WINDOW_NS else None

@@ -1,7 +1,7 @@
-"""What the pages for browsers have in common: frame, style, refresh, and what holds them.
+"""The common part of the browser pages: frame, style, refresh script and security headers.
 
-A page loads nothing: style and script lie in it, and the policy allows just these two by their
-hashes. So a name that got through unescaped would still run nothing.
+A page loads no other file: its style and script are inline, and the Content-Security-Policy allows
+only these two, by hash. A script in a name that escaped escaping would therefore not run.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ tr{display:grid;grid-template-columns:1fr 1fr;gap:4px 14px;border-top:1px solid 
 padding:8px 0}td{border:0;padding:0}td.name,td.notes{grid-column:1/3}}
 """
 )
-# The server draws; the script only puts the new drawing in the old one's place.
+# The server renders each page; the script only replaces the old content with the new.
 _SCRIPT = """
 async function again(){
   if(!document.hidden)try{
@@ -110,7 +110,7 @@ HEADERS = (
 
 
 def page(node: str, here: str, summary: str, content: str) -> bytes:
-    """here: this page's path. content: markup, its names escaped by whoever wrote it."""
+    """A complete page. here: its path. content: HTML in which the caller has escaped all names."""
     links = "".join(
         f'<a href="{path}"{" aria-current=page" if path == here else ""}>{title}</a>'
         for path, title in (("/usage", "Usage"), ("/graph", "Graph"), ("/metrics", "Metrics"))
@@ -129,6 +129,6 @@ def page(node: str, here: str, summary: str, content: str) -> bytes:
 
 
 def escape(text: object) -> str:
-    """For markup and for attributes; what cannot be seen is shown as ?."""
+    """Escape for HTML text and attributes, cut to 256 characters; unprintable ones become "?"."""
     shown = "".join(c if c.isprintable() else "?" for c in str(text)[:256])
     return html.escape(shown)

@@ -1,4 +1,4 @@
-"""What the node agent answers over HTTP, by path."""
+"""The node agent's HTTP paths and their answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .event_counts import EventCounts
     from .node_state import Node, View
 
-# An agent whose loop turns says so more often.
+# The agent's event loop sends a heartbeat more often than this while it runs.
 SILENCE_SECONDS = 30.0
 _ALWAYS = (
     ("Cache-Control", "no-store"),
@@ -26,16 +26,19 @@ _ALWAYS = (
 )
 _TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 _JSON = (("Content-Type", "application/json"), ("Vary", "Accept"))
-# By these names a browser on this host reaches a loopback address itself; under any other name a
-# page from elsewhere would read it.
+# Host headers accepted on a loopback address. Refusing all others prevents DNS rebinding: a foreign
+# page whose name resolves to 127.0.0.1 cannot read the answers.
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 _OPEN_METRICS = "application/openmetrics-text"
 
 
 class Routes:
-    """heard: when the agent's loop last said that it turns (time.monotonic). only_here: the address
-    is a loopback one. exemplars: whether who understands them is told them."""
+    """Answers requests by path.
+
+    heard: time of the agent's last heartbeat (time.monotonic). only_here: the server listens on a
+    loopback address. exemplars: whether OpenMetrics clients get exemplars.
+    """
 
     def __init__(
         self, node: Node, counts: EventCounts, only_here: bool, exemplars: bool = False
@@ -43,13 +46,13 @@ class Routes:
         self._node, self._counts, self._only_here = node, counts, only_here
         self._exemplars, self._pages = exemplars, exposition.Pages()
         self.heard = time.monotonic()
-        self.no_gpu = ""  # why none was found
-        # What was made of the present view: many who ask at once are given the same.
-        self._made: tuple[float, dict[str, bytes]] = (0.0, {})
+        self.no_gpu = ""  # why no GPU was found; "": one was
+        # Time of the present view and the bodies rendered from it, shared by all its requests.
+        self._rendered: tuple[float, dict[str, bytes]] = (0.0, {})
         self._paths: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/": self._home,
             "/metrics": self._metrics,
-            "/metric": self._metrics,  # GPUManager's name of it
+            "/metric": self._metrics,  # GPUManager's path
             "/usage": self._usage,
             "/graph": self._graph,
             "/healthz": self._healthz,
@@ -91,12 +94,12 @@ class Routes:
 
     async def _of_view(self, what: str, make: Callable[[View], bytes]) -> bytes:
         view = await self._node.view()
-        if self._made[0] != view.taken:
-            self._made = view.taken, {}
-        made = self._made[1]
-        if what not in made:
-            made[what] = make(view)
-        return made[what]
+        if self._rendered[0] != view.taken:
+            self._rendered = view.taken, {}
+        rendered = self._rendered[1]
+        if what not in rendered:
+            rendered[what] = make(view)
+        return rendered[what]
 
     async def _healthz(self, _: Request) -> Response:
         silent = time.monotonic() - self.heard
@@ -110,12 +113,12 @@ class Routes:
         return await self._healthz(request)
 
     async def _version(self, _: Request) -> Response:
-        said = {"program": names.AGENT_PROGRAM, "version": names.VERSION}
-        return Response(200, _dumped(said), _JSON)
+        version = {"program": names.AGENT_PROGRAM, "version": names.VERSION}
+        return Response(200, _dumped(version), _JSON)
 
 
 def _host(request: Request) -> str:
-    """The name that the client asked for, without its port."""
+    """The Host header without its port."""
     name, _, port = request.headers.get("host", "").rpartition(":")
     return name if name and port.isdigit() else request.headers.get("host", "")
 
