@@ -79,7 +79,7 @@ def test_a_gpu_shows_its_tenants_with_what_they_asked_for_and_use(tenants: Tenan
     [
         (None, "The driver has not answered yet: the GPUs are not known."),
         (NodeGpus([]), "This node has no GPU."),
-        (NodeGpus(gpus(16)), "Nobody holds a share of it."),
+        (NodeGpus(gpus(16)), "It has no tenants."),
         (NodeGpus(gpus(16), unhealthy={"GPU-0": "Xid 79"}), "unhealthy: Xid 79"),
     ],
     ids=["just started", "no GPU", "no container", "unhealthy"],
@@ -96,7 +96,7 @@ def test_a_share_of_a_gpu_that_is_gone_and_a_broken_record_are_shown(tenants: Te
     write(f"{tenants.ledger.allocations}/half.json", "{")
     text = Seen(usage_page.render(look(tenants, NodeGpus(gpus(16))))).text()
     assert "GPU-7 not seen on this node" in text and "box 0 % of 10 %" in text
-    assert "half.json is not a whole record: nobody knows what it holds." in text
+    assert "half.json is not a whole record: what it holds is unknown." in text
 
 
 def test_the_graph_says_what_lies_between_gpus(tenants: Tenants) -> None:

@@ -1,4 +1,4 @@
-"""The page of ``/usage``: each GPU as two bars, what its tenants asked for and what they use."""
+"""The ``/usage`` page: per GPU, bars for compute and memory with each tenant's usage and share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def render(view: View) -> bytes:
     elif not view.gpus:
         parts.insert(0, _note("This node has no GPU."))
     for name in view.broken:
-        parts.append(_note(f"{name} is not a whole record: nobody knows what it holds."))
+        parts.append(_note(f"{name} is not a whole record: what it holds is unknown."))
     return page(view.node, "/usage", f"{summary(view)}. {_LEGEND}", "".join(parts))
 
 
@@ -40,7 +40,7 @@ def summary(view: View) -> str:
 
 
 def colours(entries: _Entries) -> list[str]:
-    """A class for each, so that neighbours differ."""
+    """A CSS class for each entry; neighbours get different colours."""
     return [f"c{number % COLOURS}" for number in range(len(entries))]
 
 
@@ -77,28 +77,33 @@ def _note(text: str) -> str:
 def _compute(gpu: Mapping[str, Any], tenants: _Entries) -> str:
     asked = [entry["core_percent"] for entry in tenants]
     used = [entry["core_used_percent"] or 0.0 for entry in tenants]
-    says = f"{sum(used):.0f} % used, {100 - gpu['free_core_percent']} % reserved"
-    return _whole("Compute", _bar(tenants, asked, used, 100, max(100, *asked, sum(used))), says)
+    figures = f"{sum(used):.0f} % used, {100 - gpu['free_core_percent']} % reserved"
+    return _whole("Compute", _bar(tenants, asked, used, 100, max(100, *asked, sum(used))), figures)
 
 
 def _memory(gpu: Mapping[str, Any], tenants: _Entries) -> str:
     asked = [entry["memory_bytes"] for entry in tenants]
     used = [entry["memory_used_bytes"] or 0 for entry in tenants]
     there = gpu["memory_bytes"]
-    says = f"{table.size(sum(used))} used, {table.size(sum(asked))} promised of {table.size(there)}"
-    return _whole("Memory", _bar(tenants, asked, used, there, max(there, sum(asked), 1)), says)
+    figures = (
+        f"{table.size(sum(used))} used, {table.size(sum(asked))} promised of {table.size(there)}"
+    )
+    return _whole("Memory", _bar(tenants, asked, used, there, max(there, sum(asked), 1)), figures)
 
 
-def _whole(title: str, bar: str, says: str) -> str:
-    says = f'<span class="says">{escape(says)}</span>'
-    return f'<div class="whole"><span>{title}</span>{bar}{says}</div>'
+def _whole(title: str, bar: str, figures: str) -> str:
+    figures = f'<span class="says">{escape(figures)}</span>'
+    return f'<div class="whole"><span>{title}</span>{bar}{figures}</div>'
 
 
 def _bar(
     tenants: _Entries, asked: Sequence[float], used: Sequence[float], there: float, scale: float
 ) -> str:
-    """Above what is used, below it what was asked for; a line where what is there ends, if promised
-    more than once."""
+    """A bar with usage in its upper part and shares in its lower part.
+
+    there: what the GPU has. scale: the value at the right edge; if it is larger than `there`, a
+    line marks where the GPU's own capacity ends.
+    """
     rects = ""
     for figures, kind, y, height in ((used, "used", 0, 17), (asked, "asked", 17, 9)):
         x = 0.0
@@ -117,7 +122,7 @@ def _bar(
 
 def _table(tenants: _Entries) -> str:
     if not tenants:
-        return '<p class="soft">Nobody holds a share of it.</p>'
+        return '<p class="soft">It has no tenants.</p>'
     rows = "".join(_row(*pair) for pair in zip(tenants, colours(tenants)))
     heads = "".join(f"<th>{title}</th>" for title in ("Container", "Compute", "Memory", ""))
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
