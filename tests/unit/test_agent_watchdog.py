@@ -30,7 +30,7 @@ def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
     opened.set()
     arbiter: Any = SimpleNamespace(looked_at=time.monotonic() - looked_before)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(agent._tell_systemd(opened, opened, arbiter))
+        asyncio.run(agent._notify_systemd(opened, opened, arbiter))
     return said
 
 

@@ -89,25 +89,25 @@ def test_where_feature_discovery_has_its_folder_a_file_says_it_and_goes_with_the
     tmp_path: Any,
 ) -> None:
     made = labelling(tmp_path)
-    assert made.tell(SEEN) == {}
+    assert made.update(SEEN) == {}
     with open(tmp_path / "vcuda") as file:
         assert dict(line.rstrip("\n").split("=") for line in file) == SHARED
-    assert made.tell(Inventory([])) == {} and os.listdir(tmp_path) == []
+    assert made.update(Inventory([])) == {} and os.listdir(tmp_path) == []
 
 
 def test_elsewhere_the_api_is_told_and_told_what_goes(tmp_path: Any) -> None:
     made = labelling(tmp_path / "none")
-    assert made.tell(SEEN) == SHARED
-    assert made.tell(Inventory([])) == dict.fromkeys(SHARED)
+    assert made.update(SEEN) == SHARED
+    assert made.update(Inventory([])) == dict.fromkeys(SHARED)
 
 
 def test_switched_off_nobody_is_told(tmp_path: Any) -> None:
-    assert labelling(tmp_path, "no").tell(SEEN) == {} and os.listdir(tmp_path) == []
+    assert labelling(tmp_path, "no").update(SEEN) == {} and os.listdir(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_stops_nothing(
     tmp_path: Any, caplog: Any
 ) -> None:
     folder = write(str(tmp_path / "file"), "")
-    assert labelling(folder, "nfd").tell(SEEN) == {}
+    assert labelling(folder, "nfd").update(SEEN) == {}
     assert caplog.messages == [f"{folder}: labels not written: Not a directory"]

@@ -1,4 +1,4 @@
-"""``vcuda-node-agent``: what runs once on each node."""
+"""``vcuda-node-agent``: runs once on each node; starts and supervises the agent's parts."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
     from .gpus.inventory import Inventory
 
-# How long the end may take; whoever is left then is left behind.
+# Time limit for the parts to end; the agent then exits without waiting for the rest.
 _END_SECONDS = 5
 _OPEN_SECONDS = 10
 _PAUSE_SECONDS = 5
-# An arbiter that has not looked for so long looks no more.
+# An arbiter without a new sample for this time is stuck.
 _STUCK_SECONDS = 5
 
-_DOOR = "vcuda_plugin.agent.process.claim_socket"
+_CLAIM_SOCKET = "vcuda_plugin.agent.process.claim_socket"
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
                 stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
             )
             confine.confine(rights.AGENT)
-            with Arbiter(settings.state_dir) as arbiter, _told(settings.state_dir):
+            with Arbiter(settings.state_dir) as arbiter, _recorded(settings.state_dir):
                 asyncio.run(_run(settings, offered, arguments, arbiter))
     except VcudaError as error:
         print(f"{names.AGENT_PROGRAM}: {error}", file=sys.stderr)
@@ -74,9 +74,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
-    """Of the children that there will be."""
+    """Modules of the child processes that these settings need."""
     return [
-        *([] if arguments.no_door else [_DOOR]),
+        *([] if arguments.no_door else [_CLAIM_SOCKET]),
         inventory.MODULE,
         bypass_child.MODULE,
         *([http_child.MODULE] if settings.listen else []),
@@ -89,10 +89,10 @@ def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
 
 
 @contextlib.contextmanager
-def _told(state_dir: str) -> Iterator[None]:
-    """Its start and its end, as events."""
-    tell = functools.partial(events.record, state_dir, names.AGENT_PROGRAM)
-    tell(events.AGENT_STARTED, "", f"version {names.VERSION}")
+def _recorded(state_dir: str) -> Iterator[None]:
+    """Record the agent's start and end as events."""
+    record = functools.partial(events.record, state_dir, names.AGENT_PROGRAM)
+    record(events.AGENT_STARTED, "", f"version {names.VERSION}")
     why = "told to end"
     try:
         yield
@@ -100,7 +100,7 @@ def _told(state_dir: str) -> Iterator[None]:
         why = f"failed: {error}"
         raise
     finally:
-        tell(events.AGENT_ENDED, "", why)
+        record(events.AGENT_ENDED, "", why)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -155,10 +155,10 @@ async def _run(
     arguments: argparse.Namespace,
     arbiter: Arbiter,
 ) -> None:
-    """Until SIGTERM or SIGINT. Raises what ends a part that must not end."""
+    """Run all parts until SIGTERM or SIGINT, or until one ends; raise the error of that one."""
     api = pod_watch_child.Cluster(settings, arguments.kubeconfig, arguments.node_name)
     labelling = Labelling(settings, arguments.features_dir)
-    stop, opened, looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    stop, opened, gpus_known = asyncio.Event(), asyncio.Event(), asyncio.Event()
     if arguments.no_door:
         opened.set()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -169,13 +169,13 @@ async def _run(
         stop.wait(),
         child.watch(),
         _arbitrate(arbiter),
-        *([] if arguments.no_door else [_keep_door_open(settings, opened)]),
+        *([] if arguments.no_door else [_run_claim_socket(settings, opened)]),
         bypass_child.follow(settings),
         api.keep(),
-        _follow_gpus(settings, plugins, api, labelling, http, looked),
+        _follow_gpus(settings, plugins, api, labelling, http, gpus_known),
         sweep.keep(settings.state_dir),
         shortage_watch.keep(settings.state_dir),
-        _tell_systemd(opened, looked, arbiter),
+        _notify_systemd(opened, gpus_known, arbiter),
         *([http.keep()] if settings.listen else []),
         *(
             registration.Registration(arguments.kubelet_dir, offered[p.kind], p).keep()
@@ -207,29 +207,29 @@ async def _follow_gpus(
     api: pod_watch_child.Cluster,
     labelling: Labelling,
     http: http_child.HttpChild,
-    looked: asyncio.Event,
+    gpus_known: asyncio.Event,
 ) -> None:
     def changed(seen: Inventory) -> None:
         _publish(seen, plugins, settings)
-        api.tell(seen, labelling.tell(seen))
-        http.tell(seen)
-        looked.set()
+        api.tell(seen, labelling.update(seen))
+        http.send_gpus(seen)
+        gpus_known.set()
 
     def missing(why: str) -> None:
-        looked.set()
+        gpus_known.set()
         why = _with_hint(why, settings.driver_root)
-        http.tell_missing(why)
+        http.send_missing(why)
         if why:
             _log.warning("no GPU is offered: %s", why)
             _record_missing(settings.state_dir, why)
 
-    # The kubelet admits nobody before it is offered devices.
+    # Know the pods before offering devices: the kubelet then starts to admit pods that use them.
     await api.known()
     await inventory.follow(settings, changed, missing)
 
 
 def _with_hint(why: str, driver_root: str) -> str:
-    """A software GPU whose state this process cannot write is a mistake in a mount."""
+    """Add a hint if the software GPU's state file is read-only, which is a mistake in a mount."""
     state = os.path.join(driver_root, "softgpu.state")
     if why and os.path.exists(state) and not os.access(state, os.W_OK):
         hint = "mount it read-write; in the chart, set agent.softwareGpu=true"
@@ -238,7 +238,7 @@ def _with_hint(why: str, driver_root: str) -> str:
 
 
 def _record_missing(state_dir: str, why: str) -> None:
-    """As an event; in a pod, of the agent's own pod, so that the API shows it there."""
+    """Record that there is no GPU; in a pod, as an event of the agent's own pod."""
     uid, namespace, name = (
         os.environ.get(f"POD_{key}", "") for key in ("UID", "NAMESPACE", "NAME")
     )
@@ -262,12 +262,15 @@ def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config)
     _log.info("%d GPUs, %d unhealthy", len(seen.gpus), len(seen.unhealthy))
 
 
-async def _keep_door_open(settings: Config, opened: asyncio.Event) -> None:
-    """Take the door over from whoever has it, and open it again unless another took it over."""
+async def _run_claim_socket(settings: Config, opened: asyncio.Event) -> None:
+    """Run the claim socket's process; run it again unless another process took the socket over."""
     path = f"{settings.state_dir}/{door.NAME}"
     while True:
-        async with child.running(_DOOR, settings.state_dir, settings.path) as (process, said):
-            if await said.readline():
+        async with child.running(_CLAIM_SOCKET, settings.state_dir, settings.path) as (
+            process,
+            output,
+        ):
+            if await output.readline():
                 opened.set()
             status = await process.wait()
         _log.warning("%s: closed", path)
@@ -276,10 +279,17 @@ async def _keep_door_open(settings: Config, opened: asyncio.Event) -> None:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _tell_systemd(opened: asyncio.Event, looked: asyncio.Event, arbiter: Arbiter) -> None:
-    """Ready once the claim socket is open and the GPUs are known, since the kubelet starts then;
-    alive for as long as this loop turns and the arbiter looks."""
-    for event, what in ((opened, "the door does not open"), (looked, "NVML has not answered yet")):
+async def _notify_systemd(
+    opened: asyncio.Event, gpus_known: asyncio.Event, arbiter: Arbiter
+) -> None:
+    """Notify systemd: ready, then alive as long as this event loop and the arbiter run.
+
+    Ready means that the claim socket is open and the GPUs are known: the kubelet starts after that.
+    """
+    for event, what in (
+        (opened, "the door does not open"),
+        (gpus_known, "NVML has not answered yet"),
+    ):
         try:
             await asyncio.wait_for(event.wait(), _OPEN_SECONDS)
         except asyncio.TimeoutError:

@@ -1,1 +1,1 @@
-"""The node's GPUs: found, watched for faults, named in labels."""
+"""The node's GPUs: discovery, health and labels."""

@@ -1,8 +1,7 @@
-"""How the labels of the node's GPUs get onto the node: by a file that Node Feature Discovery makes
-labels of, or by the API.
+"""Sets the node's GPU labels, through a file for Node Feature Discovery or through the API.
 
-Source: node-feature-discovery, "Customization guide", "Local feature source": a line is key=value,
-and a file whose name begins with a dot is passed over.
+Source: node-feature-discovery, "Customization guide", "Local feature source": each line is
+key=value, and files with a leading dot in their name are ignored.
 """
 
 from __future__ import annotations
@@ -28,20 +27,22 @@ _log = logging.getLogger(__name__)
 
 
 class Labelling:
-    """folder: where Node Feature Discovery looks."""
+    """Sets the node's labels. folder: the folder from which Node Feature Discovery reads files."""
 
     def __init__(self, settings: Config, folder: str) -> None:
         self._folder = folder
         split = settings.gpu_split if settings.gpu_resource else 1
         self._replicas = _CORE_UNITS if settings.core_resource else split
-        way = settings.labels
-        if way == config.AUTO:
-            way = config.NFD if os.path.isdir(folder) else config.API
-        self._by_file, self._by_api = way == config.NFD, way == config.API
+        method = settings.labels
+        if method == config.AUTO:
+            method = config.NFD if os.path.isdir(folder) else config.API
+        self._by_file, self._by_api = method == config.NFD, method == config.API
 
-    def tell(self, seen: Inventory) -> dict[str, str | None]:
-        """Write the file if it is by file; what the API is to be told otherwise, None of a label
-        that goes."""
+    def update(self, seen: Inventory) -> dict[str, str | None]:
+        """Update the file, or return the labels for the API if they are set through the API.
+
+        A value of None removes the label. Empty if nothing is to be set through the API.
+        """
         labels = node_labels.labels(seen.gpus, seen.driver, seen.cuda, self._replicas)
         if self._by_file:
             try:
@@ -52,12 +53,12 @@ class Labelling:
 
 
 def _write(folder: str, labels: dict[str, str]) -> None:
-    """The labels there are; without any, no file. Raises OSError."""
+    """Write the labels; without any, remove the file. Raises OSError."""
     path, draft = f"{folder}/{NAME}", f"{folder}/.{NAME}"
     if not labels:
         files.remove(path)
         return
     lines = "".join(f"{key}={value}\n" for key, value in sorted(labels.items()))
-    # Written under a name that is passed over, and then there as a whole.
+    # Write under an ignored name, then rename: Node Feature Discovery never reads half a file.
     files.replace(draft, lines.encode(), 0o644)
     os.replace(draft, path)

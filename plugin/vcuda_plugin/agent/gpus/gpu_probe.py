@@ -1,11 +1,18 @@
-"""What NVML says of this host's GPUs, a line every two seconds: a process of its own.
+"""The GPU probe: a process that samples the GPUs through NVML and prints a line every two seconds.
 
-NVML can hang for as long as a broken GPU pleases. Each GPU is asked in a thread of its own, so that
-the others answer meanwhile; where NVML hangs for all, only this process does. Each line is a JSON
-object: gpus (placement.Gpu's fields), driver and cuda (version and cuda of host.Host), distances
-(see vcuda_oci.topology), numa (node by UUID), failing (reason by UUID), xids ([UUID, number] of
-each Xid event since the last line), silent (why a GPU is none of these, by index). Where NVML
-cannot be asked at all it is cannot alone, which says why, and the last line.
+A broken GPU can make an NVML call hang forever. Each GPU is therefore queried in its own thread, so
+that the others still answer; and if NVML hangs for all GPUs, only this process hangs.
+
+Each line is a JSON object:
+  gpus        list of placement.Gpu's fields
+  driver      version of host.Host
+  cuda        cuda of host.Host
+  distances   see vcuda_oci.topology
+  numa        NUMA node by UUID
+  failing     reason by UUID, of GPUs that do not answer
+  xids        [UUID, number] of each Xid event since the last line
+  silent      reason by index, of GPUs that did not answer at first and are not in gpus
+If NVML cannot be used at all, the last line is {"cannot": reason}.
 """
 
 from __future__ import annotations
@@ -24,8 +31,8 @@ from vcuda_oci.errors import VcudaError
 from vcuda_oci.nvml import HANGS
 
 PERIOD_MS = 2000
-# A GPU that has said nothing for so long hangs; together with the period less than what the agent
-# waits for a line.
+# A GPU that does not answer within this time hangs. This and the period together must be less than
+# inventory.LIMIT_SECONDS, the time that the agent waits for a line.
 ANSWER_SECONDS = 2
 _XID_CRITICAL = 8  # nvmlEventTypeXidCriticalError
 _TIMEOUT = 10  # NVML_ERROR_TIMEOUT: no event came
@@ -44,24 +51,24 @@ class _EventData(ctypes.Structure):
 
 
 def main(driver_root: str, cache: str) -> None:
-    """Until nobody reads, or NVML has to be opened anew."""
+    """Print samples until the reader ends, or until NVML has to be opened again."""
     try:
         facts = host.load(driver_root, cache)
         library = facts.libraries.get("libnvidia-ml.so.1", "")
         probe, key = Probe(library, facts), host.gpus_key(facts.root, library)
-        # NVML that is open knows of no other driver and no other GPUs: the next process does.
+        # An open NVML does not see a new driver or new GPUs. End: the next process sees them.
         while host.gpus_key(facts.root, library) == key:
-            _say(probe.look())
+            _print(probe.sample())
             if probe.one_is_back:
                 break
     except VcudaError as error:
-        _say({"cannot": str(error)})
+        _print({"cannot": str(error)})
     except BrokenPipeError:
-        os._exit(0)  # nobody to tell
+        os._exit(0)  # the agent has ended
 
 
 class Probe:
-    """NVML, open. Raises VcudaError: it does not load or start."""
+    """An open NVML and one thread per GPU. Raises VcudaError: NVML does not load or start."""
 
     def __init__(self, library: str, facts: host.Host) -> None:
         self.gpus: list[dict[str, Any]] = [gpu.__dict__ for gpu in facts.gpus]
@@ -80,22 +87,22 @@ class Probe:
         self._events = ctypes.c_void_p()
         self._nvml.nvmlEventSetCreate(ctypes.byref(self._events))
         self._handles: dict[str, int] = {}
-        self._askers = {gpu.uuid: _Asker(self._ask, gpu.uuid) for gpu in facts.gpus}
+        self._queries = {gpu.uuid: _Query(self._ask, gpu.uuid) for gpu in facts.gpus}
         self._silent = [
-            _Asker(lambda index: nvml.why_silent(library, int(index)), str(index))
+            _Query(lambda index: nvml.why_silent(library, int(index)), str(index))
             for index in facts.silent
         ]
-        self.one_is_back = False  # a GPU that did not answer when its facts were asked
+        self.one_is_back = False  # whether a GPU of facts.silent answers now
 
-    def look(self) -> dict[str, Any]:
-        """Wait for events, then ask each GPU. The first look does not wait."""
+    def sample(self) -> dict[str, Any]:
+        """Wait for events, then query each GPU. The first sample does not wait."""
         xids = [] if self._first else self._wait()
         self._first = False
-        for asker in (*self._askers.values(), *self._silent):
-            asker.begin()
+        for query in (*self._queries.values(), *self._silent):
+            query.begin()
         end = time.monotonic() + ANSWER_SECONDS
-        answers = {uuid: asker.answer(end) for uuid, asker in self._askers.items()}
-        self.one_is_back = not all(asker.answer(end) for asker in self._silent)
+        answers = {uuid: query.answer(end) for uuid, query in self._queries.items()}
+        self.one_is_back = not all(query.answer(end) for query in self._silent)
         return {
             "gpus": self.gpus,
             "driver": self._facts.version,
@@ -108,12 +115,12 @@ class Probe:
         }
 
     def _ask(self, uuid: str) -> str:
-        """Why the GPU does not answer; "": it does."""
+        """Query the GPU; return why it does not answer, "" if it does."""
         device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
         status = self._nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device))
         if not status:
             if uuid not in self._handles:
-                # Not every GPU has events: then its answers are all that is known.
+                # Fails on a GPU without events; its health is then known from its answers only.
                 self._nvml.nvmlDeviceRegisterEvents(
                     device, ctypes.c_ulonglong(_XID_CRITICAL), self._events
                 )
@@ -122,7 +129,7 @@ class Probe:
         return self._reason(status) if status else ""
 
     def _wait(self) -> list[tuple[str, int]]:
-        """The Xid events of the time until the next look."""
+        """Wait one period or until an Xid event; return the events as (UUID, number)."""
         xids, data = [], _EventData()
         end = time.monotonic() + PERIOD_MS / 1000
         while (left := end - time.monotonic()) > 0:
@@ -131,15 +138,15 @@ class Probe:
             if status == 0:
                 uuids = [uuid for uuid, handle in self._handles.items() if handle == data.device]
                 if data.type == _XID_CRITICAL:
-                    whose = self._mig_devices_of(uuids, data.gpu_instance) or uuids
-                    xids += [(uuid, data.data) for uuid in whose]
-                break  # told at once; more come with the next look
+                    affected = self._mig_devices_of(uuids, data.gpu_instance) or uuids
+                    xids += [(uuid, data.data) for uuid in affected]
+                break  # report it at once; further events are in the next sample
             if status != _TIMEOUT:
                 time.sleep(left)
         return xids
 
     def _mig_devices_of(self, uuids: list[str], instance: int) -> list[str]:
-        """Those of this GPU instance of these GPUs; an event of a whole GPU is of none."""
+        """The MIG devices on this GPU instance of these GPUs; none for an event of a whole GPU."""
         return [
             gpu.uuid
             for gpu in self._facts.gpus
@@ -151,38 +158,41 @@ class Probe:
         return text.decode("utf-8", "replace")
 
 
-class _Asker:
-    """Asks for one GPU in a thread of its own, which may never come back."""
+class _Query:
+    """Queries one GPU in its own thread, which may hang forever."""
 
     def __init__(self, ask: Callable[[str], str], gpu: str) -> None:
         self._ask, self._gpu = ask, gpu
-        self._asked, self._answered = threading.Event(), threading.Event()
+        self._requested, self._answered = threading.Event(), threading.Event()
         self._answered.set()
         self._reason, self._hangs = "", False
         threading.Thread(target=self._run, daemon=True).start()
 
     def begin(self) -> None:
-        """Ask, unless the last answer is still awaited."""
+        """Start a query, unless the last one is still running."""
         if self._answered.is_set():
             self._answered.clear()
-            self._asked.set()
+            self._requested.set()
 
     def answer(self, end: float) -> str:
-        """Why it does not answer, "" where it does; waits until `end`, unless it hangs anyway."""
+        """Return why the GPU does not answer, "" if it does.
+
+        Waits until `end`, but not at all for a GPU that already hung in the last sample.
+        """
         left = 0 if self._hangs else max(0, end - time.monotonic())
         self._hangs = not self._answered.wait(left)
         return HANGS if self._hangs else self._reason
 
     def _run(self) -> None:
         while True:
-            self._asked.wait()
-            self._asked.clear()
+            self._requested.wait()
+            self._requested.clear()
             self._reason = self._ask(self._gpu)
             self._answered.set()
 
 
 def _numa_node(driver_root: str, bus_id: str) -> int:
-    """The NUMA node of a PCI device; -1: the host does not say. Source: the kernel's sysfs."""
+    """The NUMA node of a PCI device; -1 if unknown. Source: the kernel's sysfs."""
     path = f"{driver_root}/sys/bus/pci/devices/{bus_id}/numa_node"
     try:
         return int(files.read(path, 64, follow=True)) if bus_id else -1
@@ -190,6 +200,6 @@ def _numa_node(driver_root: str, bus_id: str) -> int:
         return -1
 
 
-def _say(look: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(look) + "\n")
+def _print(sample: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(sample) + "\n")
     sys.stdout.flush()

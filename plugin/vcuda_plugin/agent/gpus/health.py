@@ -1,8 +1,8 @@
-"""Whether a GPU is fit for new containers, from what NVML said over time: pure.
+"""Decides whether a GPU is fit for new containers, from NVML's answers over time. Pure: no I/O.
 
-A GPU that fails to answer is unhealthy when it has failed for a while, and healthy again when it
-has answered for a while: neither a hiccup nor a GPU that comes and goes makes the kubelet think
-anew each second. An Xid event counts at once.
+A GPU becomes unhealthy after failing to answer for DOWN_SECONDS and healthy again after answering
+for UP_SECONDS, so that a short failure or an unstable GPU does not change the kubelet's device list
+each second. An Xid event makes a GPU unhealthy at once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 DOWN_SECONDS = 4.0
 UP_SECONDS = 8.0
-# An Xid that does not last: after so long without another the GPU counts as healthy.
+# After an Xid that is not lasting, a GPU is healthy again if this time passes without another.
 XID_SECONDS = 60.0
 
 
 @dataclass
 class _State:
-    """failing_since, answering_since: of the present run of looks. reason: why it is unhealthy by
-    looks. xid: the last that counts; it does so until xid_until, or a reset."""
+    """The health of one GPU.
+
+    failing_since, answering_since: start of the present run of failing or answering samples.
+    reason: why it is unhealthy by its samples. xid: the last Xid that makes it unhealthy, until
+    xid_until, or until it fails and recovers, as in a reset, if the Xid is lasting.
+    """
 
     failing_since: float | None = None
     answering_since: float | None = None
@@ -34,9 +38,10 @@ class _State:
 
 
 class Health:
-    """ignored, lasting: Xids by their class, as the settings say. Times are in seconds.
+    """The health of all GPUs. Times are in seconds.
 
-    known: what is wrong with GPUs already, by UUID.
+    ignored, lasting: Xid numbers of these two classes, from the settings.
+    known: ailments saved by an earlier agent, by UUID.
     """
 
     def __init__(
@@ -58,7 +63,7 @@ class Health:
         failing: Mapping[str, str],
         xids: Iterable[tuple[str, int]] = (),
     ) -> None:
-        """One look: which GPUs there are, what those that fail answered, what events came."""
+        """Add a sample. uuids: all GPUs. failing: reason by UUID. xids: (UUID, number) events."""
         self._states = {uuid: self._states.get(uuid, _State()) for uuid in uuids}
         for uuid, state in self._states.items():
             if uuid in failing:
@@ -68,16 +73,16 @@ class Health:
         for uuid, xid in xids:
             if uuid in self._states and xid not in self._ignored:
                 state = self._states[uuid]
-                # One that lasts is not made to pass by one that does not.
+                # An Xid that is not lasting must not replace a lasting one.
                 if state.xid not in self._lasting:
                     state.xid, state.xid_until = xid, now + XID_SECONDS
 
     def unhealthy(self, now: float) -> dict[str, str]:
-        """The reason of each GPU that is, by UUID."""
+        """The reason of each unhealthy GPU, by UUID."""
         return {uuid: ailment.why(now) for uuid, ailment in self.ailments(now).items()}
 
     def ailments(self, now: float) -> dict[str, Ailment]:
-        """What is wrong with each GPU that is unhealthy, by UUID."""
+        """The ailment of each unhealthy GPU, by UUID."""
         found = {}
         for uuid, state in self._states.items():
             lasts = state.xid in self._lasting
@@ -100,5 +105,5 @@ class Health:
         if state.answering_since is None:
             state.answering_since = now
         if state.reason and now - state.answering_since >= UP_SECONDS:
-            # It was lost and is back: what an Xid said of it before is over.
+            # The GPU failed and recovered, as after a reset: its earlier Xid is void.
             state.reason, state.xid = "", 0

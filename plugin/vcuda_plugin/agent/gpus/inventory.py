@@ -1,4 +1,4 @@
-"""The GPUs of this node and their health, followed by asking a process that may hang."""
+"""Follows the node's GPUs and their health through the GPU probe, a process that may hang."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from vcuda_oci.config import Config
 
-# NVML that has said nothing for so long hangs.
+# Without a line from the probe for this time, NVML hangs.
 LIMIT_SECONDS = 8
-# To open it may wake each GPU from sleep, a second or two each.
+# Opening NVML may wake each GPU from sleep, which takes a second or two per GPU.
 START_SECONDS = 60
 MODULE = "vcuda_plugin.agent.gpus.gpu_probe"
-# Between two processes that ask; where NVML cannot be asked, up to the longest.
+# Pause before the next probe; it doubles up to the longest while NVML cannot be used.
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1, 16
 
 _log = logging.getLogger(__name__)
@@ -35,11 +35,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Inventory:
-    """gpus: those that are not in MIG mode, and MIG devices. unhealthy: the reason, by UUID.
+    """The node's GPUs at one moment.
 
-    numa: the node of each GPU that has one, by UUID.
-    distances: between the GPUs in their order, see vcuda_oci.topology; None: not told.
-    driver: its version; cuda: the newest CUDA that it serves, "13.0"; "": not told.
+    gpus: MIG devices, and GPUs that are not in MIG mode. unhealthy: reason by UUID.
+    numa: NUMA node by UUID, of GPUs that have one.
+    distances: between the GPUs, in the order of `gpus` (vcuda_oci.topology); None: unknown.
+    driver: its version. cuda: the newest CUDA version it supports, such as "13.0". "": unknown.
     """
 
     gpus: list[Gpu] = field(default_factory=list)
@@ -53,12 +54,11 @@ class Inventory:
 async def follow(
     settings: Config, changed: Callable[[Inventory], None], missing: Callable[[str], None]
 ) -> None:
-    """Call `changed` with what is there, first once NVML has answered and then at each change.
+    """Run the probe forever and report what it finds.
 
-    Call `missing` with the reason whenever no GPU is found for another reason, and with "" when one
-    is found again.
-
-    What is unhealthy is kept for the claims, and for the next agent.
+    Calls `changed` with the inventory after NVML's first answer and at each change. Calls `missing`
+    with the reason when no GPU is found and whenever that reason changes, and with "" when a GPU is
+    found again. Saves the unhealthy GPUs to a file for claims and for the next agent.
     """
     watch = _Watch(settings, changed)
     known: dict[str, Any] | None = None
@@ -66,26 +66,26 @@ async def follow(
     while True:
         cache = settings.state_dir + "/host.json"
         probe = child.running(MODULE, settings.driver_root, cache)
-        async with probe as (_, said):
+        async with probe as (_, lines):
             trouble, limit = "", START_SECONDS
             while not trouble:
                 try:
-                    line = await asyncio.wait_for(said.readline(), limit)
+                    line = await asyncio.wait_for(lines.readline(), limit)
                     limit = LIMIT_SECONDS
-                    # One that is killed may leave half a line.
-                    look = json.loads(line) if line.endswith(b"\n") else {}
-                    if "gpus" in look:
-                        known, cannot, pause = look, "", _PAUSE_SECONDS
+                    # A killed probe may leave a partial line.
+                    sample = json.loads(line) if line.endswith(b"\n") else {}
+                    if "gpus" in sample:
+                        known, cannot, pause = sample, "", _PAUSE_SECONDS
                     else:
                         trouble = "NVML does not answer"
-                    if look.get("cannot", cannot) != cannot:  # told once, however often it is tried
-                        cannot = look["cannot"]
+                    if sample.get("cannot", cannot) != cannot:  # report each reason once
+                        cannot = sample["cannot"]
                         if known:  # else `missing` reports it
                             _log.warning("%s", cannot)
                 except asyncio.TimeoutError:
                     trouble = HANGS
                     _log.warning("NVML: no answer for %d s; asking anew", limit)
-                before, why = why, _why_none(known, cannot or trouble)
+                before, why = why, _missing_reason(known, cannot or trouble)
                 if why != before:
                     missing(why)
                 if known:
@@ -94,42 +94,42 @@ async def follow(
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-def _why_none(known: dict[str, Any] | None, trouble: str) -> str:
-    """Why there is no GPU; "": there is one. known: what NVML said last."""
+def _missing_reason(known: dict[str, Any] | None, trouble: str) -> str:
+    """Why there is no GPU; "" if there is one. known: the last sample, if any."""
     if known is None:
         return trouble
     return "" if known["gpus"] else "NVML counts no GPU"
 
 
 class _Watch:
-    """What was seen of the GPUs, and what of it was told and kept."""
+    """Derives the inventory from samples; reports changes and saves the unhealthy GPUs."""
 
     def __init__(self, settings: Config, changed: Callable[[Inventory], None]) -> None:
         self._settings, self._changed = settings, changed
-        self._kept = unhealthy.read(settings.state_dir)
-        self._health = Health(settings.ignored_xids, settings.lasting_xids, self._kept)
-        self._told: Inventory | None = None
-        self._ailing: dict[str, str] = {}  # as it was told last
+        self._saved = unhealthy.read(settings.state_dir)
+        self._health = Health(settings.ignored_xids, settings.lasting_xids, self._saved)
+        self._reported: Inventory | None = None
+        self._ailing: dict[str, str] = {}  # reasons as last logged, by UUID
         self._silent: dict[str, str] = {}
 
-    def see(self, look: dict[str, Any], trouble: str) -> None:
-        """look: what the probe said last. trouble: why it says no more."""
-        self._forget_what_was_removed()
+    def see(self, sample: dict[str, Any], trouble: str) -> None:
+        """Process a sample. sample: the probe's last one. trouble: why no newer one came, or ""."""
+        self._reset_if_removed()
         now = time.monotonic()
-        gpus = [Gpu(**gpu) for gpu in look["gpus"]]
+        gpus = [Gpu(**gpu) for gpu in sample["gpus"]]
         uuids = [gpu.uuid for gpu in gpus]
         if trouble:
-            # Of one that hangs nothing is known since it was asked.
+            # If NVML hangs, the GPUs have been failing since the probe's last line.
             since = now - LIMIT_SECONDS if trouble == HANGS else now
             for when in (since, now):
                 self._health.see(when, uuids, dict.fromkeys(uuids, trouble))
         else:
-            self._health.see(now, uuids, look["failing"], look["xids"])
-        self._keep(self._health.ailments(now))
+            self._health.see(now, uuids, sample["failing"], sample["xids"])
+        self._save(self._health.ailments(now))
         sick = self._health.unhealthy(now)
-        versions = (look["driver"], look["cuda"])
-        seen = _shared(Inventory(gpus, look["numa"], sick, look["distances"], *versions))
-        # A GPU in MIG mode is offered to nobody, and tells of its own trouble all the same.
+        versions = (sample["driver"], sample["cuda"])
+        seen = _shared(Inventory(gpus, sample["numa"], sick, sample["distances"], *versions))
+        # A GPU in MIG mode is not offered, but its own health is still reported.
         ailing = {**sick, **seen.unhealthy}
         for uuid in uuids:
             before, after = self._ailing.get(uuid), ailing.get(uuid)
@@ -137,35 +137,35 @@ class _Watch:
                 _log.warning("%s is %s", uuid, f"unhealthy: {after}" if after else "healthy again")
                 events.record_health(self._settings.state_dir, uuid, after or "")
         self._ailing = ailing
-        for index, why in look["silent"].items():
+        for index, why in sample["silent"].items():
             if index not in self._silent:
                 _log.warning("GPU %s is left out: %s", index, why)
-        self._silent = look["silent"]
-        if self._told is None or _facts(seen) != _facts(self._told):
+        self._silent = sample["silent"]
+        if self._reported is None or _facts(seen) != _facts(self._reported):
             self._changed(seen)
-        self._told = seen
+        self._reported = seen
 
-    def _forget_what_was_removed(self) -> None:
-        """Who removes the file says that its GPUs are fit."""
+    def _reset_if_removed(self) -> None:
+        """Reset all health if an administrator removed the file to declare the GPUs fit."""
         path = unhealthy.path_in(self._settings.state_dir)
-        if self._kept and not os.path.lexists(path):
+        if self._saved and not os.path.lexists(path):
             _log.warning("%s: removed; what it said of GPUs is forgotten", path)
-            self._kept = {}
+            self._saved = {}
             self._health = Health(self._settings.ignored_xids, self._settings.lasting_xids)
 
-    def _keep(self, ailments: dict[str, unhealthy.Ailment]) -> None:
-        if ailments == self._kept:
+    def _save(self, ailments: dict[str, unhealthy.Ailment]) -> None:
+        if ailments == self._saved:
             return
         try:
             unhealthy.write(self._settings.state_dir, ailments)
-            self._kept = ailments
+            self._saved = ailments
         except OSError as error:
             path = unhealthy.path_in(self._settings.state_dir)
             _log.warning("%s: cannot be written: %s", path, error.strerror)
 
 
 def _shared(inventory: Inventory) -> Inventory:
-    """Without GPUs in MIG mode; what ails one ails its MIG devices."""
+    """The inventory without GPUs in MIG mode; a GPU's fault makes its MIG devices unhealthy."""
     at = [at for at, gpu in enumerate(inventory.gpus) if not gpu.divided]
     if len(at) == len(inventory.gpus):
         return inventory

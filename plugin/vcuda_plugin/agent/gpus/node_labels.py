@@ -1,6 +1,6 @@
-"""What a node's labels say of its GPUs, under the names of GPU Feature Discovery: pure.
+"""Computes a node's GPU labels, under the names of GPU Feature Discovery. Pure: no I/O.
 
-Of a node with several models they tell of the one that it has most of. Source: k8s-device-plugin,
+A node with several GPU models is labelled with its most frequent one. Source: k8s-device-plugin,
 "GPU Feature Discovery", "Generated Labels"; kube-apimachinery, IsValidLabelValue.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vcuda_oci.placement import Gpu
 
 _GPU, _CUDA = "nvidia.com/gpu.", "nvidia.com/cuda."
-_MODEL = "gaia.tencent.com/gpu-model"  # by which quotas count
+_MODEL = "gaia.tencent.com/gpu-model"  # quotas count by this label
 KEYS = (
     *(f"{_GPU}{key}" for key in ("product", "count", "memory", "family", "replicas")),
     *(f"{_GPU}{key}" for key in ("compute.major", "compute.minor", "sharing-strategy")),
@@ -33,10 +33,10 @@ _FAMILIES = {
 
 
 def labels(gpus: Sequence[Gpu], driver: str, cuda: str, replicas: int) -> dict[str, str]:
-    """None of KEYS where there is no GPU; a key whose value nobody tells is left out.
+    """The labels by key; empty without a GPU. Keys with an unknown value are left out.
 
-    driver: its version, "580.95.05"; cuda: the newest CUDA that it serves, "13.0"; or "". replicas:
-    how many containers may share a GPU.
+    driver: its version, such as "580.95.05". cuda: the newest CUDA version it supports, such as
+    "13.0". Both "" if unknown. replicas: how many containers may share a GPU.
     """
     if not gpus:
         return {}
@@ -61,7 +61,7 @@ def labels(gpus: Sequence[Gpu], driver: str, cuda: str, replicas: int) -> dict[s
 
 
 def legal_value(text: str) -> str:
-    """The nearest to it that may be a label's value; "" where nothing of it may."""
+    """The text with all characters removed or replaced that a label's value may not have."""
     text = re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip("._-")
     return text[:_MOST_LETTERS].rstrip("._-")
 

@@ -1,7 +1,7 @@
-"""How often what happened, since the machine started: counted from the events that programs append.
+"""Event counts since the machine started, read from the event file that programs append to.
 
-What is counted, and up to where the file is read, is kept beside it: an agent that starts anew goes
-on where the last one was.
+The counts and the position in the event file are saved together in the HTTP process's folder, so
+that a restarted agent continues where the previous one stopped.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from vcuda_oci import events, files, jsontree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The folder is the HTTP process's own: it writes nothing else.
+# The only folder that the HTTP process may write to.
 FOLDER, NAME = "http", "event-counts.json"
 OTHER = "other"
 _MOST_WORDS = 32
 _WORD = re.compile(r"[a-z][a-z-]{0,31}")
-# Words of placement's refusals, and what they are counted as.
+# Text in placement's refusals, and the reason that each is counted under.
 REASONS = (
     ("unhealthy", "unhealthy"),
     ("wholly free", "whole-gpus"),
@@ -30,7 +30,7 @@ REASONS = (
     ("is left beside the whole ones", "share"),
     ("no GPU '", "unknown-gpu"),
 )
-# Counted from the start, from 0: of a series that begins with its first 1, nobody sees it grow.
+# Exported as 0 from the start: Prometheus sees no increase in a series that begins at 1.
 KNOWN_REASONS = dict.fromkeys([*(reason for _, reason in REASONS), OTHER], 0)
 KNOWN_KINDS = dict.fromkeys(
     [
@@ -44,7 +44,7 @@ KNOWN_KINDS = dict.fromkeys(
 
 
 class Start(NamedTuple):
-    """One allocation's. time: when, in seconds since 1970."""
+    """One container start. seconds: its duration. time: its end, in seconds since 1970."""
 
     allocation: str
     seconds: float
@@ -52,9 +52,13 @@ class Start(NamedTuple):
 
 
 class Counts:
-    """kinds, reasons: events and refusals by what they are. starts: by the bound that each was
-    within; the last is of those above all. start_seconds: their sum. last_starts: of each bound the
-    last, if this agent saw it."""
+    """Event counts and the histogram of start times.
+
+    kinds: events by kind. reasons: refusals by reason. bypasses: bypasses found.
+    starts: starts per bucket of BOUNDS; the last bucket holds those above every bound.
+    start_seconds: sum of all start times. last_starts: the newest start in each bucket, or None if
+    this process has not seen one.
+    """
 
     BOUNDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -87,7 +91,7 @@ class Counts:
 
 
 def reason_of(word: object, text: str) -> str:
-    """What the program said itself, or what its words are known to mean."""
+    """A refusal's reason: `word`, from the event, if it is valid; else the one in `text`."""
     if isinstance(word, str) and _WORD.fullmatch(word):
         return word
     return next((reason for words, reason in REASONS if words in text), OTHER)
@@ -98,17 +102,20 @@ def _bounded(word: str, known: dict[str, int]) -> str:
 
 
 class EventCounts:
-    """Follows the events of one state folder."""
+    """Counts the events of one state folder and saves the counts."""
 
     def __init__(self, state_dir: str) -> None:
-        self._events, self._kept = f"{state_dir}/{events.NAME}", f"{state_dir}/{FOLDER}/{NAME}"
+        self._events, self._saved_path = (
+            f"{state_dir}/{events.NAME}",
+            f"{state_dir}/{FOLDER}/{NAME}",
+        )
         with contextlib.suppress(OSError):
-            os.mkdir(os.path.dirname(self._kept), 0o700)
-        self._file, self._at = 0, 0  # the inode that is read, and up to which byte
+            os.mkdir(os.path.dirname(self._saved_path), 0o700)
+        self._file, self._at = 0, 0  # inode of the file being read; bytes of it already counted
         self._counts = self._load()
 
     def read(self) -> Counts:
-        """The counts up to now."""
+        """Count the events appended since the last call; return the totals."""
         changed = False
         for line in self._unread():
             changed = True
@@ -119,22 +126,22 @@ class EventCounts:
             if isinstance(event, dict):
                 self._counts.add(event)
         if changed:
-            self._keep()
+            self._save()
         return self._counts
 
     def _unread(self) -> Iterator[bytes]:
-        """Whole lines only: the rest of one is there with the next look."""
+        """Yield the complete lines not counted yet; a partial line waits for the next call."""
         paths = [f"{self._events}.1", self._events]
         inodes = [_inode(path) for path in paths]
         if self._file in inodes:
             paths = paths[inodes.index(self._file) :]
         else:
-            self._at = 0  # nothing was read, or both are newer
+            self._at = 0  # nothing is read yet, or both files are newer than the one read last
         for path in paths:
             try:
                 with open(path, "rb") as file:
                     status = os.fstat(file.fileno())
-                    # A file system may give a new file the number of one that is gone.
+                    # A file system may reuse the inode number of a removed file.
                     if status.st_ino != self._file or status.st_size < self._at:
                         self._file, self._at = status.st_ino, 0
                     file.seek(self._at)
@@ -148,25 +155,25 @@ class EventCounts:
     def _load(self) -> Counts:
         counts = Counts()
         try:
-            files.only_ours(self._kept)
-            kept = jsontree.loads(files.read(self._kept, 1 << 20).decode())
-            counts.kinds = {str(kind): int(n) for kind, n in kept["kinds"].items()}
-            counts.reasons = {str(reason): int(n) for reason, n in kept["reasons"].items()}
-            counts.bypasses = int(kept["bypasses"])
-            counts.starts = [int(kept["starts"][i]) for i in range(len(counts.starts))]
-            counts.start_seconds = float(kept["start_seconds"])
-            self._file, self._at = int(kept["file"]), int(kept["at"])
+            files.only_ours(self._saved_path)
+            saved = jsontree.loads(files.read(self._saved_path, 1 << 20).decode())
+            counts.kinds = {str(kind): int(n) for kind, n in saved["kinds"].items()}
+            counts.reasons = {str(reason): int(n) for reason, n in saved["reasons"].items()}
+            counts.bypasses = int(saved["bypasses"])
+            counts.starts = [int(saved["starts"][i]) for i in range(len(counts.starts))]
+            counts.start_seconds = float(saved["start_seconds"])
+            self._file, self._at = int(saved["file"]), int(saved["at"])
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
-            return Counts()  # none, or not whole: from the beginning of what there is
+            return Counts()  # missing or damaged: count again from the oldest event on file
         return counts
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         content = {**self._counts.__dict__, "file": self._file, "at": self._at}
         del content["last_starts"]
         try:
-            files.replace(self._kept, jsontree.dumps(content).encode(), 0o644)
+            files.replace(self._saved_path, jsontree.dumps(content).encode(), 0o644)
         except OSError:
-            pass  # counted on from an older place, should we start anew
+            pass  # after a restart, counting continues from an older position
 
 
 def _inode(path: str) -> int:

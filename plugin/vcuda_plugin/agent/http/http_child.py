@@ -1,4 +1,4 @@
-"""Keeps the HTTP process running, and tells it what the agent knows: GPUs, and that it lives."""
+"""Runs the HTTP process and sends it the node's GPUs and a heartbeat of the agent."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ MODULE = "vcuda_plugin.agent.http.http_process"
 _BEAT_SECONDS = 5
 _PAUSE_SECONDS = 5
 _LONGEST_PAUSE_SECONDS = 300
-# A process that reads nothing is told no more.
+# Send nothing more to a process that leaves so many bytes unread.
 _MOST_UNREAD = 4 << 20
 
 _log = logging.getLogger(__name__)
 
 
-def _give_folder(state_dir: str) -> None:
-    """The HTTP process keeps its counts in a folder of its own: the state folder is root's."""
+def _create_folder(state_dir: str) -> None:
+    """Create the folder of the event counts and give it to the HTTP process.
+
+    The HTTP process cannot write to the state folder itself, which belongs to root.
+    """
     folder = f"{state_dir}/{event_counts.FOLDER}"
     try:
         with contextlib.suppress(FileExistsError):
@@ -41,56 +44,60 @@ def _give_folder(state_dir: str) -> None:
 
 
 class HttpChild:
-    """node: the node's name, as figures carry it."""
+    """The HTTP process as the agent sees it: starts it, restarts it, sends it lines.
+
+    node: the node's name, as it stands in the metrics.
+    """
 
     def __init__(self, settings: Config, node: str) -> None:
         self._settings, self._node = settings, node
         self._gpus = b""
         self._missing = b""
-        self._ear: asyncio.WriteTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
 
-    def tell(self, seen: Inventory) -> None:
+    def send_gpus(self, seen: Inventory) -> None:
+        """Send the node's GPUs and their health."""
         overcommit = self._settings.memory_overcommit
         gpus = NodeGpus(seen.gpus, seen.numa, seen.unhealthy, seen.distances, overcommit)
         self._gpus = gpus.dump().encode() + b"\n"
-        self._say(self._gpus)
+        self._send(self._gpus)
 
-    def tell_missing(self, why: str) -> None:
-        """why: no GPU is found; "": one is."""
+    def send_missing(self, why: str) -> None:
+        """Send the reason why no GPU is found; "" once one is found."""
         self._missing = NO_GPU + why.replace("\n", " ").encode(errors="replace") + b"\n"
-        self._say(self._missing)
+        self._send(self._missing)
 
     async def keep(self) -> None:
-        """Start it again when it ends: soon if it had served, else later each time."""
+        """Run the process forever; double the pause before each restart until one has served."""
         pause = _PAUSE_SECONDS
         settings = self._settings
         exemplars = config.YES if settings.exemplars else config.NO
         arguments = (settings.listen, self._node, settings.state_dir, exemplars)
         while True:
-            _give_folder(settings.state_dir)
+            _create_folder(settings.state_dir)
             server = child.running(MODULE, *arguments)
-            async with server as (process, said):
-                self._ear = process.stdin
-                if await said.readline():
+            async with server as (process, output):
+                self._stdin = process.stdin
+                if await output.readline():
                     pause = _PAUSE_SECONDS
-                    self._say(self._gpus)
-                    self._say(self._missing)
+                    self._send(self._gpus)
+                    self._send(self._missing)
                     await self._beat(process)
-                self._ear = None
+                self._stdin = None
             _log.warning("%s: not served; trying again in %d s", self._settings.listen, pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def _beat(self, process: child.Child) -> None:
-        """Until it ends."""
+        """Send an empty line every _BEAT_SECONDS until the process ends."""
         while process.returncode is None:
-            self._say(b"\n")
+            self._send(b"\n")
             try:
                 await asyncio.wait_for(process.wait(), _BEAT_SECONDS)
             except asyncio.TimeoutError:
                 pass
 
-    def _say(self, line: bytes) -> None:
-        ear = self._ear
-        if ear and line and ear.get_write_buffer_size() < _MOST_UNREAD:
-            ear.write(line)
+    def _send(self, line: bytes) -> None:
+        stdin = self._stdin
+        if stdin and line and stdin.get_write_buffer_size() < _MOST_UNREAD:
+            stdin.write(line)
