@@ -1,11 +1,11 @@
 # The shim, $(OUT)/lib/libvcuda.so.1, and build/abi_print.
 
-VCUDA_SOURCES := $(wildcard libvcuda/src/*.c)
-VCUDA_OBJECTS := $(VCUDA_SOURCES:libvcuda/src/%.c=$(OUT)/obj/vcuda/%.o) $(OUT)/obj/vcuda/entries.o
+VCUDA_SOURCES := $(wildcard libvcuda/shim/*/*.c)
+VCUDA_OBJECTS := $(VCUDA_SOURCES:libvcuda/shim/%.c=$(OUT)/obj/vcuda/%.o) $(OUT)/obj/vcuda/entries.o
 VCUDA_VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 VCUDA_GENERATED := build/generated/entries.S build/generated/real.h build/generated/vcuda.map
 # Aligned, so that code elsewhere in the shim does not move its hot path: 15 ns of an allocation.
-VCUDA_CFLAGS = $(CFLAGS_COMMON) -falign-functions=64 -D_GNU_SOURCE -fvisibility=hidden -fPIC -Ilibvcuda -Ilibvcuda/src \
+VCUDA_CFLAGS = $(CFLAGS_COMMON) -falign-functions=64 -D_GNU_SOURCE -fvisibility=hidden -fPIC -Ilibvcuda -Ilibvcuda/shim \
 	-Ibuild/generated -isystem $(CUDA_INCLUDE) -DVCUDA_VERSION='"$(VCUDA_VERSION)"'
 
 # SONAME: a program's dlopen("libcuda.so.1") is then answered with the shim whatever was loaded
@@ -17,7 +17,7 @@ VCUDA_LDFLAGS := -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=build/gen
 	-Wl,--disable-new-dtags,-rpath,'$$ORIGIN' -pthread \
 	-Wl,--no-as-needed -l:libdl.so.2
 
-build/generated/.made: libvcuda/policy.list libvcuda/exports.list libvcuda/src/undeclared.h $(wildcard libvcuda/generate/*.py)
+build/generated/.made: libvcuda/policy.list libvcuda/exports.list libvcuda/undeclared.h $(wildcard libvcuda/generate/*.py)
 	@echo "generate  the table of entry points"
 	@CC="$(CC)" PYTHONPATH=libvcuda python3 -m generate $(CUDA_INCLUDE) libvcuda build/generated
 	@touch $@
@@ -25,18 +25,18 @@ build/generated/.made: libvcuda/policy.list libvcuda/exports.list libvcuda/src/u
 $(VCUDA_GENERATED): build/generated/.made ;
 
 # The flags are this file's: a change of it compiles all anew.
-VCUDA_NEEDS := $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/src/*.h) libvcuda/build.mk
+VCUDA_NEEDS := $(VCUDA_GENERATED) $(wildcard libvcuda/*.h libvcuda/shim/*/*.h) libvcuda/build.mk
 
-$(OUT)/obj/vcuda/%.o: libvcuda/src/%.c $(VCUDA_NEEDS)
+$(OUT)/obj/vcuda/%.o: libvcuda/shim/%.c $(VCUDA_NEEDS)
 	@mkdir -p $(@D)
 	@echo "cc        $<"
 	@$(CC) $(VCUDA_CFLAGS) -c -o $@ $<
 
-$(OUT)/obj/vcuda/mark.o: pyproject.toml
+$(OUT)/obj/vcuda/entry/version_mark.o: pyproject.toml
 
-$(OUT)/obj/vcuda/entries.o: build/generated/entries.S libvcuda/src/entries.inc libvcuda/build.mk
+$(OUT)/obj/vcuda/entries.o: build/generated/entries.S libvcuda/shim/entry/entries.inc libvcuda/build.mk
 	@mkdir -p $(@D)
-	@$(CC) -Ilibvcuda/src -c -o $@ $<
+	@$(CC) -Ilibvcuda/shim -c -o $@ $<
 
 # Made beside and renamed: a process that has the old file mapped keeps it.
 $(OUT)/lib/libvcuda.so.1: $(VCUDA_OBJECTS) libvcuda/build.mk
@@ -51,11 +51,11 @@ SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 SANITIZE_thread := -fsanitize=thread -Wno-tsan
 
 define sanitized_shim
-build/sanitize/$(1)/%.o: libvcuda/src/%.c $$(VCUDA_NEEDS)
+build/sanitize/$(1)/%.o: libvcuda/shim/%.c $$(VCUDA_NEEDS)
 	@mkdir -p $$(@D)
 	@$$(CC) $$(VCUDA_CFLAGS) -O1 -fno-omit-frame-pointer $$(SANITIZE_$(1)) -c -o $$@ $$<
 
-build/sanitize/$(1)/libvcuda.so.1: $$(VCUDA_SOURCES:libvcuda/src/%.c=build/sanitize/$(1)/%.o) $$(OUT)/obj/vcuda/entries.o
+build/sanitize/$(1)/libvcuda.so.1: $$(VCUDA_SOURCES:libvcuda/shim/%.c=build/sanitize/$(1)/%.o) $$(OUT)/obj/vcuda/entries.o
 	@$$(CC) -o $$@.new $$(SANITIZE_$(1)) $$^ $$(VCUDA_LDFLAGS)
 	@mv -f $$@.new $$@
 endef
@@ -67,9 +67,9 @@ FUZZ := tests/shim/fuzz
 FUZZ_CFLAGS = $(filter-out -fvisibility=hidden,$(VCUDA_CFLAGS)) -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined -Wno-gnu -Dclock_gettime=fuzz_clock_gettime \
 	-Dclock_nanosleep=fuzz_clock_nanosleep -Dusleep=fuzz_usleep -Dwrite=fuzz_write
-FUZZ_SOURCES := $(filter-out libvcuda/src/pages.c,$(VCUDA_SOURCES)) $(wildcard $(FUZZ)/*.c)
+FUZZ_SOURCES := $(filter-out libvcuda/shim/pages/pages.c,$(VCUDA_SOURCES)) $(wildcard $(FUZZ)/*.c)
 
-build/fuzz/$(FUZZ)/pages.o: libvcuda/src/pages.c
+build/fuzz/$(FUZZ)/pages.o: libvcuda/shim/pages/pages.c
 
 build/fuzz/%.o: %.c $(VCUDA_NEEDS) $(wildcard $(FUZZ)/*.h)
 	@mkdir -p $(@D)

@@ -1,6 +1,6 @@
 """python3 -m generate INCLUDE LIBVCUDA OUT: writes entries.S, real.h and vcuda.map to OUT.
 
-LIBVCUDA is the folder of policy.list, exports.list and src/undeclared.h.
+LIBVCUDA is the folder of policy.list, exports.list and undeclared.h.
 """
 
 from __future__ import annotations

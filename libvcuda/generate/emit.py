@@ -20,7 +20,7 @@ def assembly(entries: list[Entry], rules: dict[str, Rule]) -> str:
     """One export, one lazy stub and one slot of `real` per entry."""
     lines = [
         f"/* {BANNER}  */",
-        '#include "entries.inc"',
+        '#include "entry/entries.inc"',
         "",
         "\t.text",
     ]

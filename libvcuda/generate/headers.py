@@ -124,7 +124,7 @@ def all_entries(include: str, folder: str, compiler: str) -> list[Entry]:
     entries = cuda_entries(include, compiler) + nvml_entries(include, compiler)
     known = {entry.name for entry in entries}
     more = undeclared_entries(
-        os.path.join(folder, "exports.list"), os.path.join(folder, "src", "undeclared.h")
+        os.path.join(folder, "exports.list"), os.path.join(folder, "undeclared.h")
     )
     entries += [entry for entry in more if entry.name not in known]
     return sorted(entries, key=lambda entry: (entry.library, entry.name))

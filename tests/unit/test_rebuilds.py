@@ -21,5 +21,5 @@ def test_a_change_of_the_shims_build_file_compiles_each_source_again() -> None:
     ).stdout
     compiled = {line.split()[-1].strip('"') for line in listed.splitlines() if '"cc  ' in line}
     assert {
-        os.path.relpath(path, ROOT) for path in glob.glob(f"{ROOT}/libvcuda/src/*.c")
+        os.path.relpath(path, ROOT) for path in glob.glob(f"{ROOT}/libvcuda/shim/*/*.c")
     } <= compiled

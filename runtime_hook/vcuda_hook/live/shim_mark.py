@@ -1,4 +1,4 @@
-"""By which a file is known as the shim, and of which version: libvcuda/src/mark.c."""
+"""Recognise the shim's file and its version: see libvcuda/shim/entry/version_mark.c."""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@
 #include <stdio.h>
 
 /* For its lock on being mapped once.  */
-#include "../../../libvcuda/src/pages.c"
+#include "../../../libvcuda/shim/pages/pages.c"
 
-#include "asking.h"
-#include "charge.h"
-#include "current.h"
 #include "fuzz.h"
-#include "slot.h"
-#include "slot_file.h"
+#include "memory/charge.h"
+#include "pages/decisions.h"
+#include "pages/slot.h"
+#include "pages/slot_file.h"
+#include "thread/current_context.h"
 
 /* A refusal waits for a second, a look-up of a GPU for a tenth.  */
 #define PATIENCE_NS 1200000000ull

@@ -1,0 +1,149 @@
+/* How much memory an array's texels take, in bytes.  */
+
+#include "allocate/array_size.h"
+
+#include <stdbool.h>
+
+/* A format's texels come in blocks of SIDE by SIDE, each of BYTES; 0 bytes is one we don't know.
+   PER_CHANNEL: the descriptor's NumChannels counts, else the format says it all.  */
+struct format
+{
+  unsigned int code, bytes, side;
+  bool per_channel;
+};
+
+static const struct format formats[] = {
+  { CU_AD_FORMAT_UNSIGNED_INT8, 1, 1, true },
+  { CU_AD_FORMAT_SIGNED_INT8, 1, 1, true },
+  { CU_AD_FORMAT_UNSIGNED_INT16, 2, 1, true },
+  { CU_AD_FORMAT_SIGNED_INT16, 2, 1, true },
+  { CU_AD_FORMAT_HALF, 2, 1, true },
+  { CU_AD_FORMAT_UNSIGNED_INT32, 4, 1, true },
+  { CU_AD_FORMAT_SIGNED_INT32, 4, 1, true },
+  { CU_AD_FORMAT_FLOAT, 4, 1, true },
+  { CU_AD_FORMAT_UNORM_INT8X1, 1, 1, false },
+  { CU_AD_FORMAT_SNORM_INT8X1, 1, 1, false },
+  { CU_AD_FORMAT_UNORM_INT8X2, 2, 1, false },
+  { CU_AD_FORMAT_SNORM_INT8X2, 2, 1, false },
+  { CU_AD_FORMAT_UNORM_INT16X1, 2, 1, false },
+  { CU_AD_FORMAT_SNORM_INT16X1, 2, 1, false },
+  { CU_AD_FORMAT_UNORM_INT8X4, 4, 1, false },
+  { CU_AD_FORMAT_SNORM_INT8X4, 4, 1, false },
+  { CU_AD_FORMAT_UNORM_INT16X2, 4, 1, false },
+  { CU_AD_FORMAT_SNORM_INT16X2, 4, 1, false },
+  { CU_AD_FORMAT_UNORM_INT16X4, 8, 1, false },
+  { CU_AD_FORMAT_SNORM_INT16X4, 8, 1, false },
+  { CU_AD_FORMAT_UNORM_INT_101010_2, 4, 1, false },
+  { CU_AD_FORMAT_BC1_UNORM, 8, 4, false },
+  { CU_AD_FORMAT_BC1_UNORM_SRGB, 8, 4, false },
+  { CU_AD_FORMAT_BC4_UNORM, 8, 4, false },
+  { CU_AD_FORMAT_BC4_SNORM, 8, 4, false },
+  { CU_AD_FORMAT_BC2_UNORM, 16, 4, false },
+  { CU_AD_FORMAT_BC2_UNORM_SRGB, 16, 4, false },
+  { CU_AD_FORMAT_BC3_UNORM, 16, 4, false },
+  { CU_AD_FORMAT_BC3_UNORM_SRGB, 16, 4, false },
+  { CU_AD_FORMAT_BC5_UNORM, 16, 4, false },
+  { CU_AD_FORMAT_BC5_SNORM, 16, 4, false },
+  { CU_AD_FORMAT_BC6H_UF16, 16, 4, false },
+  { CU_AD_FORMAT_BC6H_SF16, 16, 4, false },
+  { CU_AD_FORMAT_BC7_UNORM, 16, 4, false },
+  { CU_AD_FORMAT_BC7_UNORM_SRGB, 16, 4, false },
+  /* Video frames: a full plane of brightness and planes of colour of a half or a quarter, here
+     per two by two texels.  */
+  { CU_AD_FORMAT_NV12, 6, 2, false },
+  { CU_AD_FORMAT_P010, 12, 2, false },
+  { CU_AD_FORMAT_P016, 12, 2, false },
+  { CU_AD_FORMAT_UINT8_SEMIPLANAR_420, 6, 2, false },
+  { CU_AD_FORMAT_UINT16_SEMIPLANAR_420, 12, 2, false },
+  { CU_AD_FORMAT_UINT8_PLANAR_420, 6, 2, false },
+  { CU_AD_FORMAT_UINT16_PLANAR_420, 12, 2, false },
+  { CU_AD_FORMAT_NV16, 8, 2, false },
+  { CU_AD_FORMAT_P210, 16, 2, false },
+  { CU_AD_FORMAT_P216, 16, 2, false },
+  { CU_AD_FORMAT_YUY2, 8, 2, false },
+  { CU_AD_FORMAT_Y210, 16, 2, false },
+  { CU_AD_FORMAT_Y216, 16, 2, false },
+  { CU_AD_FORMAT_UINT8_PACKED_422, 8, 2, false },
+  { CU_AD_FORMAT_UINT8_SEMIPLANAR_422, 8, 2, false },
+  { CU_AD_FORMAT_UINT8_PLANAR_422, 8, 2, false },
+  { CU_AD_FORMAT_UINT16_SEMIPLANAR_422, 16, 2, false },
+  { CU_AD_FORMAT_UINT16_PLANAR_422, 16, 2, false },
+  { CU_AD_FORMAT_UINT8_PACKED_444, 3, 1, false },
+  { CU_AD_FORMAT_UINT8_SEMIPLANAR_444, 3, 1, false },
+  { CU_AD_FORMAT_UINT8_PLANAR_444, 3, 1, false },
+  { CU_AD_FORMAT_Y444_PLANAR8, 3, 1, false },
+  { CU_AD_FORMAT_YUV444_8bit_SemiPlanar, 3, 1, false },
+  { CU_AD_FORMAT_UINT16_SEMIPLANAR_444, 6, 1, false },
+  { CU_AD_FORMAT_UINT16_PLANAR_444, 6, 1, false },
+  { CU_AD_FORMAT_Y444_PLANAR10, 6, 1, false },
+  { CU_AD_FORMAT_YUV444_16bit_SemiPlanar, 6, 1, false },
+  { CU_AD_FORMAT_AYUV, 4, 1, false },
+  { CU_AD_FORMAT_Y410, 4, 1, false },
+  { CU_AD_FORMAT_Y416, 8, 1, false },
+};
+
+/* A format of a newer driver is taken for its widest kin: nothing may be free of charge.  */
+static const struct format unknown = { 0, 4, 1, true };
+
+static const struct format *
+format_of (CUarray_format code)
+{
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    if (formats[i].code == (unsigned int) code)
+      return &formats[i];
+  return &unknown;
+}
+
+static uint64_t
+at_level (uint64_t extent, unsigned int level)
+{
+  uint64_t smaller = level < 64 ? extent >> level : 0;
+  return smaller ? smaller : 1; /* an extent that isn't used is 0 and counts as 1 */
+}
+
+static uint64_t
+blocks (uint64_t extent, unsigned int side)
+{
+  return extent / side + (extent % side != 0);
+}
+
+static bool
+level_bytes (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int level, uint64_t *bytes)
+{
+  const struct format *format = format_of (wanted->Format);
+  /* Layers and the faces of a cube don't get fewer.  */
+  bool layered = wanted->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+  uint64_t unit = format->bytes;
+  if (format->per_channel && __builtin_mul_overflow (unit, wanted->NumChannels, &unit))
+    return false;
+  return !__builtin_mul_overflow (unit, blocks (at_level (wanted->Width, level), format->side),
+                                  bytes)
+         && !__builtin_mul_overflow (
+             *bytes, blocks (at_level (wanted->Height, level), wanted->Height ? format->side : 1),
+             bytes)
+         && !__builtin_mul_overflow (*bytes, at_level (wanted->Depth, layered ? 0 : level), bytes);
+}
+
+static bool
+is_last (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int level)
+{
+  bool layered = wanted->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+  return at_level (wanted->Width, level) == 1 && at_level (wanted->Height, level) == 1
+         && (layered || at_level (wanted->Depth, level) == 1);
+}
+
+uint64_t
+vcuda_array_bytes (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int levels)
+{
+  uint64_t sum = 0;
+  /* The driver makes no more levels than there are sizes.  */
+  for (unsigned int level = 0; level < levels; level++)
+    {
+      uint64_t bytes;
+      if (!level_bytes (wanted, level, &bytes) || __builtin_add_overflow (sum, bytes, &sum))
+        return UINT64_MAX;
+      if (is_last (wanted, level))
+        break;
+    }
+  return sum;
+}

@@ -1,0 +1,122 @@
+/* CUDA arrays. The descriptor's size is reserved, and then what the driver says that it took above
+   that; most drivers say so only for arrays that have no memory of their own (sparse, or mapped
+   later). Those are not charged: what is mapped into them was, when cuMemCreate made it.  */
+
+#include "allocate/array_size.h"
+#include "memory/bindings.h"
+#include "memory/settle.h"
+#include "thread/own_calls.h"
+
+#define HAS_NO_MEMORY (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
+
+static uint64_t
+size_of (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int levels)
+{
+  /* The driver has an error for a descriptor that is missing or empty.  */
+  bool takes_memory = wanted && wanted->Width && !(wanted->Flags & HAS_NO_MEMORY);
+  return takes_memory ? vcuda_array_bytes (wanted, levels) : 0;
+}
+
+/* Charges what ARRAY takes above its descriptor; without room for that it is destroyed again. The
+   KIND says which of the driver's two kinds of array it is.  */
+static CUresult
+settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, void *array)
+{
+  CUDA_ARRAY_MEMORY_REQUIREMENTS told = { 0 };
+  CUdevice device;
+  bool is_plain = kind == VCUDA_ARRAY;
+  if (rc == CUDA_SUCCESS && charge->bytes && real.cuCtxGetDevice (&device) == CUDA_SUCCESS
+      && (is_plain ? real.cuArrayGetMemoryRequirements (&told, array, device)
+                   : real.cuMipmappedArrayGetMemoryRequirements (&told, array, device))
+             == CUDA_SUCCESS
+      && told.size > charge->bytes
+      && vcuda_charge_more (charge, told.size - charge->bytes) != CUDA_SUCCESS)
+    {
+      struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
+      if (is_plain)
+        VCUDA_WITHIN (real.cuArrayDestroy (array));
+      else
+        VCUDA_WITHIN (real.cuMipmappedArrayDestroy (array));
+      vcuda_own_calls_end (mode);
+      rc = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  return vcuda_settle (charge, rc, VCUDA_KEY (kind, array), VCUDA_OF_CONTEXT);
+}
+
+#define CREATE(bytes, call, kind)                                                                  \
+  do                                                                                               \
+    {                                                                                              \
+      struct vcuda_charge charge;                                                                  \
+      if (vcuda_thread ()->in_driver)                                                              \
+        return call;                                                                               \
+      CUresult rc = vcuda_charge_current (&charge, bytes);                                         \
+      if (rc != CUDA_SUCCESS)                                                                      \
+        return rc;                                                                                 \
+      rc = VCUDA_WITHIN (call);                                                                    \
+      return settle_array (&charge, rc, kind, rc == CUDA_SUCCESS ? *array : NULL);                 \
+    }                                                                                              \
+  while (0)
+
+/* A flat array's descriptor, of 32 or 64 bits, as that of a deep one.  */
+#define FLAT(wanted)                                                                               \
+  ((wanted) ? (CUDA_ARRAY3D_DESCRIPTOR){ .Width = (wanted)->Width,                                 \
+                                         .Height = (wanted)->Height,                               \
+                                         .Format = (wanted)->Format,                               \
+                                         .NumChannels = (wanted)->NumChannels }                    \
+            : (CUDA_ARRAY3D_DESCRIPTOR){ 0 })
+
+CUresult
+vcuda_cuArrayCreate (CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *wanted)
+{
+  CUDA_ARRAY3D_DESCRIPTOR flat = FLAT (wanted);
+  CREATE (size_of (&flat, 1), real.cuArrayCreate (array, wanted), VCUDA_ARRAY);
+}
+
+CUresult
+vcuda_cuArrayCreate_v2 (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted)
+{
+  CUDA_ARRAY3D_DESCRIPTOR flat = FLAT (wanted);
+  CREATE (size_of (&flat, 1), real.cuArrayCreate_v2 (array, wanted), VCUDA_ARRAY);
+}
+
+CUresult
+vcuda_cuArray3DCreate (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *wanted)
+{
+  CUDA_ARRAY3D_DESCRIPTOR wide = { 0 };
+  if (wanted)
+    wide = (CUDA_ARRAY3D_DESCRIPTOR){ .Width = wanted->Width,
+                                      .Height = wanted->Height,
+                                      .Depth = wanted->Depth,
+                                      .Format = wanted->Format,
+                                      .NumChannels = wanted->NumChannels,
+                                      .Flags = wanted->Flags };
+  CREATE (size_of (&wide, 1), real.cuArray3DCreate (array, wanted), VCUDA_ARRAY);
+}
+
+CUresult
+vcuda_cuArray3DCreate_v2 (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
+{
+  CREATE (size_of (wanted, 1), real.cuArray3DCreate_v2 (array, wanted), VCUDA_ARRAY);
+}
+
+CUresult
+vcuda_cuMipmappedArrayCreate (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted,
+                              unsigned int levels)
+{
+  CREATE (size_of (wanted, levels), real.cuMipmappedArrayCreate (array, wanted, levels),
+          VCUDA_MIPMAPPED_ARRAY);
+}
+
+CUresult
+vcuda_cuArrayDestroy (CUarray array)
+{
+  const uint64_t key = VCUDA_KEY (VCUDA_ARRAY, array);
+  VCUDA_RELEASE (key, VCUDA_WITH_BINDINGS (key, real.cuArrayDestroy (array)));
+}
+
+CUresult
+vcuda_cuMipmappedArrayDestroy (CUmipmappedArray array)
+{
+  const uint64_t key = VCUDA_KEY (VCUDA_MIPMAPPED_ARRAY, array);
+  VCUDA_RELEASE (key, VCUDA_WITH_BINDINGS (key, real.cuMipmappedArrayDestroy (array)));
+}

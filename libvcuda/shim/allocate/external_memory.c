@@ -1,0 +1,20 @@
+/* Memory that another API made (Vulkan, OpenGL, Direct3D) and this process imports. Nothing else
+   of ours sees it being allocated, so it is charged to whoever imports it, whole and until the
+   import is destroyed; what is mapped from it is part of it.  */
+
+#include "memory/settle.h"
+
+CUresult
+vcuda_cuImportExternalMemory (CUexternalMemory *memory,
+                              const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *wanted)
+{
+  VCUDA_ALLOCATE (vcuda_charge_current (&charge, wanted ? wanted->size : 0),
+                  real.cuImportExternalMemory (memory, wanted),
+                  VCUDA_KEY (VCUDA_EXTERNAL_MEMORY, *memory), VCUDA_OF_CONTEXT);
+}
+
+CUresult
+vcuda_cuDestroyExternalMemory (CUexternalMemory memory)
+{
+  VCUDA_RELEASE (VCUDA_KEY (VCUDA_EXTERNAL_MEMORY, memory), real.cuDestroyExternalMemory (memory));
+}

@@ -1,0 +1,104 @@
+/* Stream-ordered allocations, from the device's current pool or one that the program names. The
+   pool is charged (pools.h).  */
+
+#include "compute/metered_call.h"
+#include "memory/charge.h"
+#include "memory/pools.h"
+#include "memory/settle.h"
+#include "pages/device.h"
+
+/* What is captured is allocated when the graph runs, and charged then.  */
+static bool
+is_captured (CUstream stream)
+{
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return stream && stream != CU_STREAM_LEGACY
+         && real.cuStreamIsCapturing (stream, &status) == CUDA_SUCCESS
+         && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Which pool BYTES come from: HANDLE, or the current one of STREAM's device.  */
+static CUresult
+find_pool (struct vcuda_pool_charge *charge, CUmemoryPool handle, bool named, CUstream stream,
+           uint64_t bytes)
+{
+  int gpu;
+  *charge = (struct vcuda_pool_charge){ .stream = stream, .bytes = bytes };
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  CUresult rc = vcuda_gpu_of_stream (stream, &gpu, &charge->context);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  charge->pool = named ? vcuda_pool_of (handle, gpu) : vcuda_current_pool (gpu, charge->context);
+  return charge->pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Twice at most: what this process's pools keep goes back to the driver before a refusal.  */
+#define ALLOCATE(handle, named, stream, call)                                                      \
+  do                                                                                               \
+    {                                                                                              \
+      struct vcuda_pool_charge charge;                                                             \
+      if (vcuda_thread ()->in_driver || is_captured (stream))                                      \
+        return VCUDA_WITHIN (call);                                                                \
+      CUresult rc = find_pool (&charge, handle, named, stream, bytes);                             \
+      if (rc != CUDA_SUCCESS)                                                                      \
+        return rc;                                                                                 \
+      if (charge.pool->on_host)                                                                    \
+        return VCUDA_WITHIN (call);                                                                \
+      for (bool trimmed = false;; trimmed = true)                                                  \
+        {                                                                                          \
+          rc = vcuda_pool_begin (&charge);                                                         \
+          if (rc == CUDA_SUCCESS)                                                                  \
+            {                                                                                      \
+              rc = VCUDA_WITHIN (call);                                                            \
+              rc = vcuda_pool_end (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0);                   \
+            }                                                                                      \
+          if (rc != CUDA_ERROR_OUT_OF_MEMORY || trimmed || !vcuda_pools_trim (charge.pool->gpu))   \
+            break;                                                                                 \
+        }                                                                                          \
+      if (charge.refused)                                                                          \
+        vcuda_count_refusal (charge.pool->gpu);                                                    \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
+
+CUresult
+vcuda_cuMemAllocAsync (CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+  ALLOCATE (NULL, false, stream, real.cuMemAllocAsync (dptr, bytes, stream));
+}
+
+CUresult
+vcuda_cuMemAllocAsync_ptsz (CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+  ALLOCATE (NULL, false, vcuda_per_thread (stream),
+            real.cuMemAllocAsync_ptsz (dptr, bytes, stream));
+}
+
+CUresult
+vcuda_cuMemAllocFromPoolAsync (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+  ALLOCATE (pool, true, stream, real.cuMemAllocFromPoolAsync (dptr, bytes, pool, stream));
+}
+
+CUresult
+vcuda_cuMemAllocFromPoolAsync_ptsz (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                    CUstream stream)
+{
+  ALLOCATE (pool, true, vcuda_per_thread (stream),
+            real.cuMemAllocFromPoolAsync_ptsz (dptr, bytes, pool, stream));
+}
+
+/* The pool keeps it at least until the next wait; work that comes later in the stream may use it
+   again.  */
+CUresult
+vcuda_cuMemFreeAsync (CUdeviceptr dptr, CUstream stream)
+{
+  VCUDA_RELEASE (dptr, real.cuMemFreeAsync (dptr, stream));
+}
+
+CUresult
+vcuda_cuMemFreeAsync_ptsz (CUdeviceptr dptr, CUstream stream)
+{
+  VCUDA_RELEASE (dptr, real.cuMemFreeAsync_ptsz (dptr, stream));
+}

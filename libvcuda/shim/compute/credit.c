@@ -1,0 +1,220 @@
+/* A thread that ends gives back what it has left; one that is killed keeps at most a portion and a
+   half, about 1.5 ms of GPU time.  */
+
+#include "compute/credit.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "compute/time_bucket.h"
+#include "pages/pages.h"
+#include "thread/clock.h"
+#include "thread/old_glibc.h"
+
+int vcuda_sampling;
+int vcuda_credit_threads;
+
+/* In glibc before 2.34 these are libpthread's, which a program without threads may not have; the
+   old version keeps the shim loadable there.  */
+VCUDA_OLD_GLIBC (pthread_key_create);
+VCUDA_OLD_GLIBC (pthread_setspecific);
+#pragma weak pthread_key_create
+#pragma weak pthread_setspecific
+
+static pthread_key_t key;
+static bool key_made;
+
+/* What a thread has in hand for the GPUs that it is not launching on.  */
+struct purse
+{
+  int64_t ns, counted, sampled, waited;
+  uint32_t launches;
+  bool known, waits;
+};
+
+static void
+put_away (struct purse *purse)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  *purse = (struct purse){ credit->ns,     credit->counted,  credit->sampled,
+                           credit->waited, credit->launches, true,
+                           credit->waits };
+}
+
+static void
+take_out (int gpu, const struct purse *purse)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  credit->gpu = (int16_t) gpu;
+  credit->ns = purse->ns;
+  credit->counted = purse->counted;
+  credit->sampled = purse->sampled;
+  credit->waited = purse->waited;
+  credit->launches = purse->launches;
+  credit->waits = purse->waits;
+}
+
+static void
+give_back (void)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  vcuda_credit_count ();
+  if (credit->ns > 0 && vcuda_paced (credit->gpu))
+    vcuda_spend (credit->gpu, -credit->ns);
+  credit->ns = credit->counted = credit->sampled = credit->waited = 0;
+}
+
+/* The first portion ends at random as all do, or a thread's first launch would always be a sample.
+ */
+static void
+take_first_portion (void)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  int64_t portion = vcuda_credit_portion ();
+  if (vcuda_paced (credit->gpu))
+    vcuda_spend (credit->gpu, portion);
+  vcuda_credit_add (portion);
+  credit->waits = true;
+}
+
+static void
+change_gpu (int gpu)
+{
+  static const struct purse empty;
+  struct vcuda_thread *thread = vcuda_thread ();
+  struct vcuda_credit *credit = &thread->credit;
+  bool first = true;
+  if (credit->gpu < 0)
+    take_out (gpu, &empty);
+  else if (thread->purses || (thread->purses = calloc (VCUDA_MAX_GPUS, sizeof *thread->purses)))
+    {
+      put_away (&thread->purses[credit->gpu]);
+      first = !thread->purses[gpu].known;
+      take_out (gpu, &thread->purses[gpu]);
+    }
+  else
+    {
+      give_back ();
+      take_out (gpu, &empty);
+    }
+  if (first)
+    take_first_portion ();
+}
+
+/* The thread may still launch in a later destructor, and joins again then.  */
+static void
+leave (void *ignored)
+{
+  (void) ignored;
+  struct vcuda_thread *thread = vcuda_thread ();
+  struct vcuda_credit *credit = &thread->credit;
+  if (!credit->joined)
+    return;
+  give_back ();
+  for (int gpu = 0; thread->purses && gpu < VCUDA_MAX_GPUS; gpu++)
+    if (thread->purses[gpu].known && gpu != credit->gpu)
+      {
+        take_out (gpu, &thread->purses[gpu]);
+        give_back ();
+      }
+  free (thread->purses);
+  thread->purses = NULL;
+  credit->joined = false;
+  credit->context = VCUDA_NO_CONTEXT;
+  credit->gpu = -1;
+  __atomic_fetch_sub (&vcuda_credit_threads, 1, __ATOMIC_RELAXED);
+}
+
+__attribute__ ((constructor)) static void
+make_key (void)
+{
+  key_made = pthread_key_create && pthread_setspecific && pthread_key_create (&key, leave) == 0;
+}
+
+/* The thread that ends the process gets no call of its key.  */
+__attribute__ ((destructor)) static void
+at_exit (void)
+{
+  leave (NULL);
+}
+
+static void
+join (void)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  credit->joined = true;
+  credit->random = (uint32_t) (vcuda_now () ^ (uintptr_t) credit) | 1;
+  __atomic_fetch_add (&vcuda_credit_threads, 1, __ATOMIC_RELAXED);
+  if (key_made)
+    pthread_setspecific (key, credit);
+}
+
+void
+vcuda_credit_follow (int gpu, CUstream stream)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  if (!credit->joined)
+    join ();
+  if (credit->gpu != gpu || credit->stream != stream)
+    credit->mixed = true;
+  if (credit->gpu != gpu)
+    change_gpu (gpu);
+  credit->stream = stream;
+  credit->context = vcuda_thread ()->current.context;
+}
+
+int64_t
+vcuda_credit_portion (void)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  uint32_t x = credit->random;
+  x ^= x << 13;
+  x ^= x >> 17;
+  x ^= x << 5;
+  credit->random = x;
+  return VCUDA_SAMPLE_NS / 2 + (int64_t) (x % (uint32_t) VCUDA_SAMPLE_NS);
+}
+
+void
+vcuda_credit_add (int64_t ns)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  credit->ns += ns;
+  credit->counted += ns;
+  credit->sampled += ns;
+  credit->waited += ns;
+}
+
+int64_t
+vcuda_credit_used (void)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  int64_t used = credit->counted - credit->ns;
+  credit->counted = credit->ns;
+  return used;
+}
+
+void
+vcuda_credit_count (void)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  if (credit->gpu < 0)
+    return;
+  if (credit->launches)
+    __atomic_fetch_add (&vcuda_pages.usage->gpu[credit->gpu].launches, credit->launches,
+                        __ATOMIC_RELAXED);
+  credit->launches = 0;
+  int64_t used = vcuda_credit_used ();
+  if (used)
+    vcuda_count_busy (credit->gpu, used);
+}
+
+void
+vcuda_credit_forget (void)
+{
+  struct vcuda_thread *thread = vcuda_thread ();
+  thread->credit = (struct vcuda_credit){ .gpu = -1 };
+  thread->purses = NULL;
+  vcuda_sampling = 0;
+  vcuda_credit_threads = 0;
+}

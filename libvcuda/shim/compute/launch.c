@@ -1,0 +1,178 @@
+/* Every way to start GPU work, and the calls that wait for it.  */
+
+#include "compute/metered_call.h"
+#include "compute/non_gpu_work.h"
+#include "memory/graph_memory.h"
+
+#define KERNEL_PARAMETERS                                                                          \
+  CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,                \
+      unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters,   \
+      void **extra
+#define KERNEL_ARGUMENTS f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra
+
+/* The two that programs launch with jump to the driver, with the caller's arguments where they are;
+   so the way that needs a frame is a function of its own.  */
+static __attribute__ ((noinline)) CUresult
+launch_kernel_slowly (KERNEL_PARAMETERS)
+{
+  VCUDA_METER (f, stream, real.cuLaunchKernel (KERNEL_ARGUMENTS));
+}
+
+CUresult
+vcuda_cuLaunchKernel (KERNEL_PARAMETERS)
+{
+  if (vcuda_launch_at_once (f, stream))
+    return real.cuLaunchKernel (KERNEL_ARGUMENTS);
+  return launch_kernel_slowly (KERNEL_ARGUMENTS);
+}
+
+static __attribute__ ((noinline)) CUresult
+launch_kernel_ptsz_slowly (KERNEL_PARAMETERS)
+{
+  VCUDA_METER (f, vcuda_per_thread (stream), real.cuLaunchKernel_ptsz (KERNEL_ARGUMENTS));
+}
+
+CUresult
+vcuda_cuLaunchKernel_ptsz (KERNEL_PARAMETERS)
+{
+  if (vcuda_launch_at_once (f, vcuda_per_thread (stream)))
+    return real.cuLaunchKernel_ptsz (KERNEL_ARGUMENTS);
+  return launch_kernel_ptsz_slowly (KERNEL_ARGUMENTS);
+}
+
+CUresult
+vcuda_cuLaunchKernelEx (const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra)
+{
+  VCUDA_METER (f, config ? config->hStream : NULL,
+               real.cuLaunchKernelEx (config, f, parameters, extra));
+}
+
+CUresult
+vcuda_cuLaunchKernelEx_ptsz (const CUlaunchConfig *config, CUfunction f, void **parameters,
+                             void **extra)
+{
+  VCUDA_METER (f, vcuda_per_thread (config ? config->hStream : NULL),
+               real.cuLaunchKernelEx_ptsz (config, f, parameters, extra));
+}
+
+CUresult
+vcuda_cuLaunchCooperativeKernel (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
+                                 unsigned int bx, unsigned int by, unsigned int bz,
+                                 unsigned int shared, CUstream stream, void **parameters)
+{
+  VCUDA_METER (
+      f, stream,
+      real.cuLaunchCooperativeKernel (f, gx, gy, gz, bx, by, bz, shared, stream, parameters));
+}
+
+CUresult
+vcuda_cuLaunchCooperativeKernel_ptsz (CUfunction f, unsigned int gx, unsigned int gy,
+                                      unsigned int gz, unsigned int bx, unsigned int by,
+                                      unsigned int bz, unsigned int shared, CUstream stream,
+                                      void **parameters)
+{
+  VCUDA_METER (
+      f, vcuda_per_thread (stream),
+      real.cuLaunchCooperativeKernel_ptsz (f, gx, gy, gz, bx, by, bz, shared, stream, parameters));
+}
+
+CUresult
+vcuda_cuLaunch (CUfunction f)
+{
+  VCUDA_METER (f, NULL, real.cuLaunch (f));
+}
+
+CUresult
+vcuda_cuLaunchGrid (CUfunction f, int width, int height)
+{
+  VCUDA_METER (f, NULL, real.cuLaunchGrid (f, width, height));
+}
+
+CUresult
+vcuda_cuLaunchGridAsync (CUfunction f, int width, int height, CUstream stream)
+{
+  VCUDA_METER (f, stream, real.cuLaunchGridAsync (f, width, height, stream));
+}
+
+static inline bool
+graph_at_once (CUgraphExec graph, CUstream stream)
+{
+  return !__atomic_load_n (&vcuda_graph_memory_used, __ATOMIC_RELAXED)
+         && vcuda_launch_at_once (graph, stream);
+}
+
+static __attribute__ ((noinline)) CUresult
+launch_graph_slowly (CUgraphExec graph, CUstream stream)
+{
+  /* The lock on the books of memory may be this thread's.  */
+  if (vcuda_thread ()->in_driver)
+    return real.cuGraphLaunch (graph, stream);
+  VCUDA_METER (graph, stream, VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch (graph, stream)));
+}
+
+CUresult
+vcuda_cuGraphLaunch (CUgraphExec graph, CUstream stream)
+{
+  if (graph_at_once (graph, stream))
+    return real.cuGraphLaunch (graph, stream);
+  return launch_graph_slowly (graph, stream);
+}
+
+static __attribute__ ((noinline)) CUresult
+launch_graph_ptsz_slowly (CUgraphExec graph, CUstream stream)
+{
+  if (vcuda_thread ()->in_driver)
+    return real.cuGraphLaunch_ptsz (graph, stream);
+  VCUDA_METER (graph, vcuda_per_thread (stream),
+               VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch_ptsz (graph, stream)));
+}
+
+CUresult
+vcuda_cuGraphLaunch_ptsz (CUgraphExec graph, CUstream stream)
+{
+  if (graph_at_once (graph, vcuda_per_thread (stream)))
+    return real.cuGraphLaunch_ptsz (graph, stream);
+  return launch_graph_ptsz_slowly (graph, stream);
+}
+
+#define WAIT(call)                                                                                 \
+  do                                                                                               \
+    {                                                                                              \
+      VCUDA_PASS_ON (call);                                                                        \
+      uint64_t began = vcuda_wait_begin ();                                                        \
+      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      vcuda_wait_end (began);                                                                      \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
+
+CUresult
+vcuda_cuCtxSynchronize (void)
+{
+  WAIT (real.cuCtxSynchronize ());
+}
+
+CUresult
+vcuda_cuCtxSynchronize_v2 (CUcontext context)
+{
+  WAIT (real.cuCtxSynchronize_v2 (context));
+}
+
+CUresult
+vcuda_cuStreamSynchronize (CUstream stream)
+{
+  WAIT (real.cuStreamSynchronize (stream));
+}
+
+CUresult
+vcuda_cuStreamSynchronize_ptsz (CUstream stream)
+{
+  WAIT (real.cuStreamSynchronize_ptsz (stream));
+}
+
+CUresult
+vcuda_cuEventSynchronize (CUevent event)
+{
+  vcuda_off_gpu_event (event);
+  WAIT (real.cuEventSynchronize (event));
+}

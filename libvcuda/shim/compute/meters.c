@@ -1,0 +1,108 @@
+/* Which meter belongs to which context. Few contexts live at a time, so a short list serves; the
+   meter of one that has ended waits for the next, so that a program may make and destroy any
+   number.  */
+
+#include "compute/meters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/credit.h"
+
+#define METERS 64
+
+static pthread_mutex_t meters_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct meter *meters[METERS];
+static unsigned meter_count;
+
+static struct meter *
+make_meter (void)
+{
+  struct meter *meter = calloc (1, sizeof *meter);
+  if (meter)
+    pthread_mutex_init (&meter->mutex, NULL);
+  return meter;
+}
+
+struct meter *
+vcuda_meter_of (CUcontext context, int gpu, bool make)
+{
+  struct meter *found = NULL;
+  unsigned room = METERS;
+  vcuda_lock (&meters_mutex);
+  for (unsigned i = 0; i < METERS && !found; i++)
+    if (!meters[i] || !meters[i]->context)
+      room = room < i ? room : i;
+    else if (meters[i]->context == context)
+      found = meters[i];
+  if (!found && make && room < METERS && (meters[room] || (meters[room] = make_meter ())))
+    {
+      found = meters[room];
+      found->context = context;
+      found->gpu = gpu;
+      __atomic_fetch_add (&meter_count, 1, __ATOMIC_RELAXED);
+    }
+  vcuda_unlock (&meters_mutex);
+  return found;
+}
+
+bool
+vcuda_meters_exist (void)
+{
+  return __atomic_load_n (&meter_count, __ATOMIC_RELAXED) != 0;
+}
+
+/* The events died with their context. A thread may still hold a pointer to the meter or to an entry
+   of it, which is no longer OPEN then.  */
+static void
+empty (struct meter *meter)
+{
+  vcuda_lock (&meter->mutex);
+  memset (meter->ring, 0, sizeof meter->ring);
+  meter->head = meter->count = 0;
+  meter->in_flight_ns = 0;
+  meter->anchor = NULL;
+  meter->anchor_ms = 0;
+  meter->covered = (struct vcuda_intervals){ 0 };
+  meter->context = NULL;
+  vcuda_unlock (&meter->mutex);
+}
+
+void
+vcuda_meter_drop (CUcontext context)
+{
+  vcuda_lock (&meters_mutex);
+  for (unsigned i = 0; i < METERS; i++)
+    if (meters[i] && meters[i]->context && meters[i]->context == context)
+      {
+        empty (meters[i]);
+        __atomic_fetch_sub (&meter_count, 1, __ATOMIC_RELAXED);
+      }
+  vcuda_unlock (&meters_mutex);
+}
+
+void
+vcuda_meters_forget (void)
+{
+  pthread_mutex_init (&meters_mutex, NULL);
+  for (unsigned i = 0; i < METERS; i++)
+    meters[i] = NULL;
+  meter_count = 0;
+  vcuda_estimates_forget ();
+  vcuda_credit_forget ();
+}
+
+bool
+vcuda_enter_context (CUcontext context)
+{
+  return context != vcuda_thread ()->current.context
+         && real.cuCtxPushCurrent_v2 (context) == CUDA_SUCCESS;
+}
+
+void
+vcuda_leave_context (bool entered)
+{
+  CUcontext ignored;
+  if (entered)
+    real.cuCtxPopCurrent_v2 (&ignored);
+}

@@ -1,0 +1,240 @@
+/* Which launches are measured, and which wait.
+
+   A thread's credit is the distance to its next sample: each launch takes what its function costs
+   on average, and the one that the credit does not reach is measured. So a launch is sampled with
+   the probability COST / VCUDA_SAMPLE_NS, and what a sample took beyond COST is charged as often as
+   there are such launches to one sample. In the long run exactly what runs is paid, whatever COST
+   says; what runs nothing (into a capture, refused by the driver) is a sample that took 0. What is
+   long, erratic or new is measured each time.  */
+
+#include "compute/credit.h"
+#include "compute/meters.h"
+#include "compute/time_bucket.h"
+#include "pages/device.h"
+#include "pages/pages.h"
+#include "thread/clock.h"
+
+#define LONG_WORK_NS 20000000ull
+
+/* What other threads launched while someone measured.  */
+static int64_t foreign_ns;
+
+static bool
+capturing (CUstream stream)
+{
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult rc = real.cuStreamIsCapturing (stream, &status);
+  return rc == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+         || (rc == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* A sample into a capture: it, and those that it speaks for, ran nothing.  */
+static void
+sample_of_nothing (int gpu, int64_t cost)
+{
+  int64_t portion = vcuda_credit_portion ();
+  vcuda_credit_add (portion);
+  vcuda_thread ()->credit.ns -= cost;
+  vcuda_charge_time (gpu, portion - VCUDA_SAMPLE_NS);
+  vcuda_count_busy (gpu, vcuda_credit_used () - VCUDA_SAMPLE_NS);
+  vcuda_thread ()->credit.sampled = vcuda_thread ()->credit.ns;
+}
+
+/* Opens the sample that ends the thread's credit, and takes the next portion. The thread waits for
+   it before its next launch, not now: after a pause the GPU is idle, and the sample would take
+   longer than those that it speaks for.  */
+static struct entry *
+begin_sample (struct meter *meter, CUstream stream, int64_t cost)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  bool alone = !credit->mixed && __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) == 1;
+  int64_t sampled = credit->sampled - credit->ns, uncounted = vcuda_credit_used ();
+  struct entry *entry = vcuda_meter_open (meter, stream, alone);
+  int64_t portion = vcuda_credit_portion ();
+  vcuda_charge_time (meter->gpu, portion);
+  vcuda_credit_add (portion);
+  credit->ns -= cost;
+  credit->sampled = credit->counted = credit->ns;
+  credit->mixed = false;
+  credit->waits = true;
+  credit->context = VCUDA_NO_CONTEXT;
+  if (!entry)
+    {
+      vcuda_count_busy (meter->gpu, uncounted + cost);
+      return NULL;
+    }
+  entry->weight = (double) VCUDA_SAMPLE_NS / (double) cost;
+  entry->sampled_ns = sampled;
+  entry->uncounted_ns = uncounted;
+  entry->estimate_ns = (uint64_t) cost;
+  return entry;
+}
+
+/* The host looks some twenty times a second: what is longer looks idle meanwhile if nobody says so.
+ */
+static void
+tell_host (int gpu, uint64_t under_way)
+{
+  __atomic_store_n (&vcuda_pages.usage->gpu[gpu].long_until_ns, vcuda_now () + under_way,
+                    __ATOMIC_RELAXED);
+}
+
+/* Opens the entry of a launch that stands for itself.  */
+static struct entry *
+begin_whole (struct meter *meter, CUstream stream, const void *function)
+{
+  vcuda_wait_for_share (meter, vcuda_estimate (function));
+  /* What was learnt while waiting counts.  */
+  uint64_t estimate = vcuda_estimate (function);
+  vcuda_charge_time (meter->gpu, (int64_t) estimate);
+  vcuda_thread ()->credit.waited += (int64_t) estimate;
+  if (estimate >= LONG_WORK_NS)
+    tell_host (meter->gpu, meter->in_flight_ns + estimate);
+  struct entry *entry = vcuda_meter_open (meter, stream, false);
+  if (entry)
+    entry->estimate_ns = estimate;
+  else
+    vcuda_count_busy (meter->gpu, (int64_t) estimate);
+  return entry;
+}
+
+/* Marks the start. Other threads' launches that are already on their way into the driver shall come
+   before it: recording twice lets them pass.  */
+static bool
+mark_start (struct vcuda_launch *launch)
+{
+  CUevent start = launch->entry->start;
+  launch->contended = __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) > 1;
+  if (launch->contended)
+    {
+      __atomic_fetch_add (&vcuda_sampling, 1, __ATOMIC_SEQ_CST);
+      real.cuEventRecord (start, launch->stream);
+      launch->foreign_ns = __atomic_load_n (&foreign_ns, __ATOMIC_RELAXED);
+    }
+  return real.cuEventRecord (start, launch->stream) == CUDA_SUCCESS;
+}
+
+static void
+unmark (struct vcuda_launch *launch)
+{
+  if (launch->contended)
+    __atomic_fetch_sub (&vcuda_sampling, 1, __ATOMIC_SEQ_CST);
+}
+
+/* A thread that launches while another one measures records that.  */
+static void
+tell_samplers (int64_t cost)
+{
+  if (__atomic_load_n (&vcuda_sampling, __ATOMIC_RELAXED))
+    __atomic_fetch_add (&foreign_ns, cost, __ATOMIC_RELAXED);
+}
+
+static void
+wait_for_portion (int gpu, CUcontext context, CUstream stream)
+{
+  struct meter *meter = vcuda_meter_of (context, gpu, true);
+  if (!meter || capturing (stream))
+    {
+      vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT;
+      return;
+    }
+  vcuda_lock (&meter->mutex);
+  vcuda_wait_for_share (meter, (uint64_t) VCUDA_PORTION_NS);
+  vcuda_unlock (&meter->mutex);
+  vcuda_thread ()->credit.waits = false;
+}
+
+bool
+vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream stream)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  CUcontext context;
+  if (vcuda_gpu_of_stream (stream, &launch->gpu, &context) != CUDA_SUCCESS || launch->gpu < 0)
+    return false;
+  vcuda_credit_follow (launch->gpu, stream);
+  credit->launches++;
+  if (credit->waits)
+    wait_for_portion (launch->gpu, context, stream);
+  int64_t cost = vcuda_cost (function);
+  if (credit->measure)
+    {
+      credit->measure--;
+      credit->context = VCUDA_NO_CONTEXT; /* the next one comes here as well */
+      cost = VCUDA_MEASURE;
+    }
+  if (cost <= credit->ns)
+    {
+      credit->ns -= cost;
+      tell_samplers (cost);
+      return false;
+    }
+  bool whole = cost == VCUDA_MEASURE;
+  if (capturing (stream))
+    {
+      if (!whole)
+        sample_of_nothing (launch->gpu, cost);
+      return false;
+    }
+  launch->meter = vcuda_meter_of (context, launch->gpu, true);
+  if (!launch->meter)
+    return false;
+  launch->stream = stream;
+  bool entered = vcuda_enter_context (context);
+  vcuda_lock (&launch->meter->mutex);
+  launch->entry = whole ? begin_whole (launch->meter, stream, function)
+                        : begin_sample (launch->meter, stream, cost);
+  if (launch->entry)
+    {
+      launch->entry->function = function;
+      launch->charged_ns = (int64_t) launch->entry->estimate_ns;
+      launch->weight = launch->entry->weight;
+      launch->meter->in_flight_ns
+          += launch->entry->estimate_ns + (uint64_t) launch->entry->sampled_ns;
+    }
+  vcuda_unlock (&launch->meter->mutex);
+  vcuda_leave_context (entered);
+  if (!launch->entry)
+    return false;
+  tell_samplers (launch->charged_ns);
+  if (!mark_start (launch))
+    launch->weight = 0; /* stays as charged */
+  return true;
+}
+
+/* Nothing ran: the charge goes back, for those too that the sample speaks for.  */
+static void
+refund (struct vcuda_launch *launch)
+{
+  int64_t too_much = (int64_t) ((double) launch->charged_ns * launch->weight);
+  vcuda_charge_time (launch->gpu, -too_much);
+  vcuda_count_busy (launch->gpu, launch->entry->uncounted_ns + launch->charged_ns - too_much);
+}
+
+void
+vcuda_launch_end (struct vcuda_launch *launch, CUresult rc)
+{
+  struct meter *meter = launch->meter;
+  struct entry *entry = launch->entry;
+  bool measured = launch->weight > 0 && rc == CUDA_SUCCESS
+                  && real.cuEventRecord (entry->end, launch->stream) == CUDA_SUCCESS;
+  unmark (launch);
+  vcuda_lock (&meter->mutex);
+  /* If not, another thread has destroyed the context meanwhile.  */
+  bool there = entry->state == OPEN;
+  if (there && measured)
+    {
+      if (launch->contended)
+        entry->foreign_ns = __atomic_load_n (&foreign_ns, __ATOMIC_RELAXED) - launch->foreign_ns;
+      entry->state = IN_FLIGHT;
+    }
+  else if (there)
+    {
+      if (rc != CUDA_SUCCESS)
+        refund (launch);
+      else
+        vcuda_count_busy (launch->gpu, entry->uncounted_ns + launch->charged_ns);
+      meter->in_flight_ns -= entry->estimate_ns + (uint64_t) entry->sampled_ns;
+      vcuda_meter_abandon (meter, entry);
+    }
+  vcuda_unlock (&meter->mutex);
+}

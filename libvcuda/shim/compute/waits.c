@@ -1,0 +1,122 @@
+/* Calls that wait for the GPU, and the end of contexts: what has ended is charged.  */
+
+#include "allocate/sparse_arrays.h"
+#include "compute/credit.h"
+#include "compute/meters.h"
+#include "compute/non_gpu_work.h"
+#include "compute/time_bucket.h"
+#include "memory/pools.h"
+#include "pages/device.h"
+#include "pages/slot.h"
+#include "thread/clock.h"
+#include "thread/own_calls.h"
+
+/* A wait that is longer, by so much and so many times what was charged, than is known of makes the
+   next launches suspect. A very long one is charged itself, and more launches are suspect if it
+   comes again.  */
+#define LONG_WAIT_NS 1000000
+#define VERY_LONG_WAIT_NS 5000000
+#define LONG_WAIT_TIMES 4
+#define LEAST_SUSPECTS 64
+#define MOST_SUSPECTS 4096
+#define SUSPICION_ENDS_NS 60000000000ull
+
+/* True: every launch that is measured has been charged.  */
+static bool
+reap (CUcontext context)
+{
+  struct meter *meter = vcuda_meter_of (context, -1, false);
+  if (!meter)
+    return true;
+  vcuda_lock (&meter->mutex);
+  vcuda_meter_reap (meter);
+  bool all = meter->count == 0;
+  vcuda_unlock (&meter->mutex);
+  return all;
+}
+
+/* Its destruction waits for the context's work anyway; then it is charged as well.  */
+void
+vcuda_meter_settle (CUcontext context)
+{
+  if (!vcuda_meter_of (context, -1, false))
+    return;
+  bool entered = vcuda_enter_context (context);
+  struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
+  real.cuCtxSynchronize ();
+  vcuda_own_calls_end (mode);
+  reap (context);
+  vcuda_leave_context (entered);
+  vcuda_credit_count ();
+}
+
+uint64_t
+vcuda_wait_begin (void)
+{
+  return vcuda_thread ()->credit.joined ? vcuda_now () : 0;
+}
+
+static void
+suspect (struct vcuda_credit *credit, unsigned launches)
+{
+  if (credit->measure < launches)
+    credit->measure = (uint16_t) launches;
+  credit->context = VCUDA_NO_CONTEXT;
+}
+
+static void
+suspect_more (struct vcuda_credit *credit, uint64_t now)
+{
+  bool again = credit->suspects && now - credit->suspected_ns < SUSPICION_ENDS_NS;
+  unsigned suspects = again ? credit->suspects * 2u : LEAST_SUSPECTS;
+  credit->suspects = (uint16_t) (suspects < MOST_SUSPECTS ? suspects : MOST_SUSPECTS);
+  credit->suspected_ns = now;
+  suspect (credit, credit->suspects);
+}
+
+static uint64_t
+busy_of_process (int gpu)
+{
+  struct vcuda_usage_slot *slot = gpu >= 0 ? vcuda_slot () : NULL;
+  return slot ? __atomic_load_n (&slot->busy_ns[gpu], __ATOMIC_RELAXED) : 0;
+}
+
+/* Much has ended now: charging it at once keeps the statistics fresh. A wait that took far longer
+   than what was charged hints at a kernel that was not what it was taken for, and that nobody
+   measured: the next launches are, for another of its kind may be among them. A very long wait is
+   charged itself; not every one, because it holds the turns of other tenants too.  */
+void
+vcuda_wait_end (uint64_t began)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  CUcontext context;
+  int gpu;
+  vcuda_thread ()->current.unclocked = 0; /* time has passed */
+  vcuda_pools_waited ();
+  vcuda_sparse_arrays_settle ();
+  uint64_t now = began ? vcuda_now () : 0;
+  int64_t charged = credit->waited - credit->ns;
+  bool unseen = credit->sampled > credit->ns;
+  int64_t unexpected = unseen ? (int64_t) (now - began) - LONG_WAIT_TIMES * charged : 0;
+  /* The host's and the bus's part, which the GPU need not have been at work in.  */
+  int64_t off_gpu = began ? (int64_t) vcuda_off_gpu_within (began, now) : 0;
+  bool very_long = unexpected - off_gpu > VERY_LONG_WAIT_NS;
+  if (very_long)
+    suspect_more (credit, now);
+  else if (unexpected > LONG_WAIT_NS)
+    suspect (credit, LEAST_SUSPECTS);
+  credit->waited = credit->ns;
+  vcuda_credit_count ();
+  if (!vcuda_meters_exist () || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
+    return;
+  bool all = reap (context);
+  uint64_t busy = busy_of_process (credit->gpu);
+  int64_t beyond = (int64_t) (now - began - (busy - credit->paid)) - off_gpu; /* BUSY: the page's */
+  if (very_long && all && beyond > 0)
+    {
+      vcuda_charge_time (credit->gpu, beyond);
+      vcuda_count_busy (credit->gpu, (uint64_t) beyond);
+      busy += (uint64_t) beyond;
+    }
+  credit->paid = busy;
+}

@@ -1,0 +1,173 @@
+/* Limits of a context: a stack for every thread that the GPU can run at a time, the buffer of
+   printf and the heap of malloc in kernels take device memory. What is set above the usual is
+   charged when it is set; the usual is part of what a context takes. The heap and the buffer a
+   driver may take later, with the first kernel that needs them.  */
+
+#include "context/context_limits.h"
+
+#include <pthread.h>
+
+#include "memory/charge.h"
+#include "memory/settle.h"
+#include "pages/device.h"
+
+#define KINDS 3
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* What the driver told before the first change on each GPU, and 1 more; 0 is not asked yet.  */
+static size_t usual[VCUDA_MAX_GPUS][KINDS];
+
+/* -1: a limit that takes nothing that the driver tells.  */
+static int
+kind_of (CUlimit limit)
+{
+  switch (limit)
+    {
+    case CU_LIMIT_STACK_SIZE:
+      return VCUDA_STACK;
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+      return VCUDA_PRINTF_FIFO;
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+      return VCUDA_MALLOC_HEAP;
+    default:
+      return -1;
+    }
+}
+
+/* How many of the current GPU's threads each have what the limit says.  */
+static uint64_t
+threads_with (int kind)
+{
+  CUdevice device;
+  int units = 0, each = 0;
+  if (kind != VCUDA_STACK)
+    return 1;
+  if (real.cuCtxGetDevice (&device) != CUDA_SUCCESS
+      || real.cuDeviceGetAttribute (&units, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device)
+      || real.cuDeviceGetAttribute (&each, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+                                    device))
+    return 0;
+  return (uint64_t) units * (uint64_t) each;
+}
+
+/* One context's limit, with the mutex held.  */
+struct limit
+{
+  CUlimit limit;
+  int kind;
+  size_t usual;
+  uint64_t threads;
+  struct vcuda_allocation held;
+};
+
+static bool
+look_up (struct limit *limit, CUcontext context, int gpu)
+{
+  size_t told;
+  size_t *known = &usual[gpu][limit->kind - VCUDA_STACK];
+  if (!*known)
+    {
+      if (real.cuCtxGetLimit (&told, limit->limit) != CUDA_SUCCESS)
+        return false;
+      *known = told + 1;
+    }
+  limit->usual = *known - 1;
+  limit->threads = threads_with (limit->kind);
+  uint64_t key = VCUDA_KEY (limit->kind, context);
+  if (vcuda_map_take (key, &limit->held))
+    vcuda_map_put (&limit->held);
+  else
+    limit->held = (struct vcuda_allocation){
+      .key = key, .context = context, .gpu = (int8_t) gpu, .owner = VCUDA_OF_CONTEXT
+    };
+  return true;
+}
+
+static uint64_t
+bytes_for (const struct limit *limit, size_t value)
+{
+  uint64_t bytes;
+  if (value <= limit->usual)
+    return 0;
+  return __builtin_mul_overflow (value - limit->usual, limit->threads, &bytes) ? UINT64_MAX : bytes;
+}
+
+/* From now on LIMIT holds BYTES. Entered first: who lost its slot enters what is in the map.  */
+static void
+keep (struct limit *limit, uint64_t bytes)
+{
+  struct vcuda_allocation before;
+  limit->held.bytes = bytes;
+  vcuda_map_take (limit->held.key, &before);
+  if (bytes)
+    vcuda_map_put (&limit->held);
+}
+
+/* A driver rounds what it is given: what that takes above the RESERVED bytes must fit as well, or
+   the limit is set to WAS again. Answers what the limit holds.  */
+static uint64_t
+settle (struct limit *limit, size_t was, uint64_t reserved, CUresult *rc)
+{
+  size_t told;
+  uint64_t before = limit->held.bytes;
+  if (*rc != CUDA_SUCCESS)
+    return before;
+  if (real.cuCtxGetLimit (&told, limit->limit) != CUDA_SUCCESS)
+    return reserved;
+  uint64_t now = bytes_for (limit, told);
+  if (now <= reserved || vcuda_reserve (limit->held.gpu, now - reserved) == CUDA_SUCCESS)
+    return now;
+  VCUDA_WITHIN (real.cuCtxSetLimit (limit->limit, was));
+  *rc = CUDA_ERROR_OUT_OF_MEMORY;
+  return before;
+}
+
+static CUresult
+set (struct limit *limit, size_t value)
+{
+  int gpu = limit->held.gpu;
+  uint64_t before = limit->held.bytes, wanted = bytes_for (limit, value);
+  uint64_t reserved = wanted > before ? wanted : before;
+  size_t was;
+  CUresult rc = real.cuCtxGetLimit (&was, limit->limit);
+  if (rc == CUDA_SUCCESS && reserved > before)
+    rc = vcuda_reserve (gpu, reserved - before);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  rc = VCUDA_WITHIN (real.cuCtxSetLimit (limit->limit, value));
+  uint64_t now = settle (limit, was, reserved, &rc);
+  keep (limit, now);
+  if (now < reserved)
+    vcuda_give_back (gpu, reserved - now);
+  return rc;
+}
+
+CUresult
+vcuda_cuCtxSetLimit (CUlimit limit, size_t value)
+{
+  int gpu;
+  CUcontext context;
+  struct limit own = { .limit = limit, .kind = kind_of (limit) };
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  if (vcuda_thread ()->in_driver || own.kind < 0
+      || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
+    return real.cuCtxSetLimit (limit, value);
+  size_t told;
+  if (gpu < 0) /* a slice of 0 */
+    return real.cuCtxGetLimit (&told, limit) == CUDA_SUCCESS && value > told
+               ? CUDA_ERROR_OUT_OF_MEMORY
+               : real.cuCtxSetLimit (limit, value);
+  pthread_mutex_lock (&mutex);
+  CUresult rc
+      = look_up (&own, context, gpu) ? set (&own, value) : real.cuCtxSetLimit (limit, value);
+  pthread_mutex_unlock (&mutex);
+  return rc;
+}
+
+void
+vcuda_limits_forget (void)
+{
+  pthread_mutex_init (&mutex, NULL);
+}

@@ -1,0 +1,7 @@
+#ifndef VCUDA_CONTEXT_LIMITS_H
+#define VCUDA_CONTEXT_LIMITS_H
+
+/* In the child after a fork.  */
+void vcuda_limits_forget (void);
+
+#endif

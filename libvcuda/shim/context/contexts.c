@@ -1,0 +1,238 @@
+/* Contexts: each that begins is counted, and one that ends gives back what it held, and takes its
+   meter with it.  */
+
+#include "context/contexts.h"
+
+#include <pthread.h>
+
+#include "allocate/sparse_arrays.h"
+#include "compute/meter.h"
+#include "context/context_count.h"
+#include "context/loaded_images.h"
+#include "memory/alloc_map.h"
+#include "memory/charge.h"
+#include "memory/graph_memory.h"
+#include "memory/pools.h"
+#include "pages/pages.h"
+#include "thread/current_context.h"
+
+#define DEVICES 64
+
+static void
+context_gone (CUcontext context, bool with_pools)
+{
+  vcuda_current_forget_all ();
+  vcuda_meter_drop (context);
+  uint64_t bytes[VCUDA_MAX_GPUS] = { 0 };
+  vcuda_map_take_context (context, with_pools, bytes);
+  vcuda_images_take_context (context, bytes);
+  vcuda_sparse_arrays_end_context (context);
+  for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
+    if (bytes[gpu])
+      vcuda_give_back (gpu, bytes[gpu]);
+  if (with_pools)
+    vcuda_pools_settle ();
+  vcuda_graph_memory_settle ();
+}
+
+/* The thread's current context is then the new one.  */
+#define CREATE(name, parameters, arguments)                                                        \
+  CUresult vcuda_##name parameters                                                                 \
+  {                                                                                                \
+    struct vcuda_charge charge;                                                                    \
+    VCUDA_PASS_ON (real.name arguments);                                                           \
+    CUresult rc = vcuda_context_begin (&charge, device);                                           \
+    if (rc != CUDA_SUCCESS)                                                                        \
+      return rc;                                                                                   \
+    rc = VCUDA_WITHIN (real.name arguments);                                                       \
+    vcuda_current_forget ();                                                                       \
+    return vcuda_context_begun (&charge, rc,                                                       \
+                                rc == CUDA_SUCCESS ? VCUDA_KEY (VCUDA_CONTEXT, *context) : 0);     \
+  }
+
+CREATE (cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
+        (context, flags, device))
+CREATE (cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
+        (context, flags, device))
+CREATE (cuCtxCreate_v3,
+        (CUcontext * context, CUexecAffinityParam *affinity, int count, unsigned int flags,
+         CUdevice device),
+        (context, affinity, count, flags, device))
+CREATE (cuCtxCreate_v4,
+        (CUcontext * context, CUctxCreateParams *params, unsigned int flags, CUdevice device),
+        (context, params, flags, device))
+
+/* As with memory, the entry leaves the map before the driver may give the handle to another.  */
+#define DESTROY(context, call)                                                                     \
+  do                                                                                               \
+    {                                                                                              \
+      struct vcuda_allocation gone;                                                                \
+      VCUDA_PASS_ON (call);                                                                        \
+      vcuda_meter_settle (context);                                                                \
+      bool known = vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &gone);                     \
+      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      if (known)                                                                                   \
+        vcuda_context_ended (&gone, rc);                                                           \
+      if (rc == CUDA_SUCCESS)                                                                      \
+        context_gone (context, false);                                                             \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
+
+CUresult
+vcuda_cuCtxDestroy (CUcontext context)
+{
+  DESTROY (context, real.cuCtxDestroy (context));
+}
+
+CUresult
+vcuda_cuCtxDestroy_v2 (CUcontext context)
+{
+  DESTROY (context, real.cuCtxDestroy_v2 (context));
+}
+
+/* The old way to give a context up; the last one to detach destroys it.  */
+CUresult
+vcuda_cuCtxDetach (CUcontext context)
+{
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  unsigned int version;
+  vcuda_meter_settle (context);
+  CUresult rc = real.cuCtxDetach (context);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  vcuda_current_forget_all ();
+  struct vcuda_allocation gone;
+  if (real.cuCtxGetApiVersion (context, &version) == CUDA_SUCCESS)
+    return rc;
+  if (vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &gone))
+    vcuda_context_ended (&gone, rc);
+  context_gone (context, false);
+  return rc;
+}
+
+/* A device's primary context. It begins with the first retain and ends when the driver says that it
+   is no longer active. The lock keeps that order where threads retain and release at once.  */
+static struct primary
+{
+  pthread_mutex_t mutex;
+  CUcontext handle; /* as the program was last told; it may have ended since */
+  bool live;
+} primaries[DEVICES] = {
+  [0 ... DEVICES - 1] = { .mutex = PTHREAD_MUTEX_INITIALIZER },
+};
+
+static struct primary *
+primary_of (CUdevice device)
+{
+  return device >= 0 && device < DEVICES ? &primaries[device] : NULL;
+}
+
+static CUresult
+retain (struct primary *primary, CUcontext *context, CUdevice device)
+{
+  struct vcuda_charge charge;
+  bool begins = !primary->live;
+  CUresult rc = begins ? vcuda_context_begin (&charge, device) : CUDA_SUCCESS;
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  rc = VCUDA_WITHIN (real.cuDevicePrimaryCtxRetain (context, device));
+  if (begins)
+    vcuda_context_begun (&charge, rc, VCUDA_KEY (VCUDA_PRIMARY_CONTEXT, device + 1));
+  if (rc == CUDA_SUCCESS)
+    {
+      primary->live = true;
+      primary->handle = *context;
+    }
+  return rc;
+}
+
+CUresult
+vcuda_cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)
+{
+  struct primary *primary = primary_of (device);
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  if (vcuda_thread ()->in_driver || !primary)
+    return real.cuDevicePrimaryCtxRetain (context, device);
+  pthread_mutex_lock (&primary->mutex);
+  CUresult rc = retain (primary, context, device);
+  pthread_mutex_unlock (&primary->mutex);
+  return rc;
+}
+
+/* After a release or a reset. Neither need be the end: others may retain it still, and the driver
+   says whether a reset context stays active.  */
+static void
+after_primary (struct primary *primary, CUdevice device, bool reset)
+{
+  unsigned int flags;
+  int active = 1;
+  struct vcuda_allocation gone;
+  vcuda_current_forget_all ();
+  if (real.cuDevicePrimaryCtxGetState (device, &flags, &active) != CUDA_SUCCESS)
+    active = 1;
+  if (primary->handle && (reset || !active))
+    context_gone (primary->handle, true);
+  if (active || !primary->live)
+    return;
+  primary->live = false;
+  if (vcuda_map_take (VCUDA_KEY (VCUDA_PRIMARY_CONTEXT, device + 1), &gone))
+    vcuda_context_ended (&gone, CUDA_SUCCESS);
+}
+
+#define LET_GO(reset, call)                                                                        \
+  do                                                                                               \
+    {                                                                                              \
+      struct primary *primary = primary_of (device);                                               \
+      if (!vcuda_ready ())                                                                         \
+        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      if (vcuda_thread ()->in_driver || !primary)                                                  \
+        return call;                                                                               \
+      pthread_mutex_lock (&primary->mutex);                                                        \
+      /* Before its end, which waits for its work anyway.  */                                      \
+      if (reset && primary->handle)                                                                \
+        vcuda_meter_settle (primary->handle);                                                      \
+      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      if (rc == CUDA_SUCCESS)                                                                      \
+        after_primary (primary, device, reset);                                                    \
+      pthread_mutex_unlock (&primary->mutex);                                                      \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
+
+CUresult
+vcuda_cuDevicePrimaryCtxRelease (CUdevice device)
+{
+  LET_GO (false, real.cuDevicePrimaryCtxRelease (device));
+}
+
+CUresult
+vcuda_cuDevicePrimaryCtxRelease_v2 (CUdevice device)
+{
+  LET_GO (false, real.cuDevicePrimaryCtxRelease_v2 (device));
+}
+
+CUresult
+vcuda_cuDevicePrimaryCtxReset (CUdevice device)
+{
+  LET_GO (true, real.cuDevicePrimaryCtxReset (device));
+}
+
+CUresult
+vcuda_cuDevicePrimaryCtxReset_v2 (CUdevice device)
+{
+  LET_GO (true, real.cuDevicePrimaryCtxReset_v2 (device));
+}
+
+void
+vcuda_primaries_forget (void)
+{
+  for (int device = 0; device < DEVICES; device++)
+    {
+      pthread_mutex_init (&primaries[device].mutex, NULL);
+      primaries[device].handle = NULL;
+      primaries[device].live = false;
+    }
+}

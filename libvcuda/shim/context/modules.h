@@ -1,0 +1,16 @@
+#ifndef VCUDA_MODULES_H
+#define VCUDA_MODULES_H
+
+#include "memory/settle.h"
+
+/* Reserves BYTES in the current context; without one nothing, and then CHARGE has no context.  */
+CUresult vcuda_image_reserve (struct vcuda_charge *charge, uint64_t bytes);
+
+/* The driver named the variable at START of an image that told nothing. Its memory is taken, so it
+   counts whether or not it fits.  */
+void vcuda_variable_named (const void *handle, CUdeviceptr start, uint64_t bytes);
+
+/* In the child after a fork.  */
+void vcuda_libraries_forget (void);
+
+#endif

@@ -1,0 +1,41 @@
+/* Copies of rectangles and boxes, each end of which may be anything.  */
+
+#include "copy/copy_cost.h"
+
+#define END(side)                                                                                  \
+  (struct vcuda_end)                                                                               \
+  {                                                                                                \
+    copy->side##MemoryType, copy->side##MemoryType == CU_MEMORYTYPE_ARRAY ? 0 : copy->side##Device \
+  }
+
+#define BOX(depth)                                                                                 \
+  copy ? vcuda_copy_within (VCUDA_COPY_BOX, END (dst), END (src),                                  \
+                            (uint64_t) copy->WidthInBytes * copy->Height * (depth))                \
+       : NULL
+
+/* One call in its forms: of 32-bit addresses, of today, of a thread's own stream.  */
+#define PLAIN(name, type, depth)                                                                   \
+  VCUDA_COPY (name, (const type##_v1 *copy), (copy), BOX (depth), NULL)                            \
+  VCUDA_COPY (name##_v2, (const type *copy), (copy), BOX (depth), NULL)                            \
+  VCUDA_COPY (name##_v2_ptds, (const type *copy), (copy), BOX (depth), CU_STREAM_PER_THREAD)
+
+#define QUEUED(name, type, depth)                                                                  \
+  VCUDA_COPY (name, (const type##_v1 *copy, CUstream stream), (copy, stream), BOX (depth), stream) \
+  VCUDA_COPY (name##_v2, (const type *copy, CUstream stream), (copy, stream), BOX (depth), stream) \
+  VCUDA_COPY (name##_v2_ptsz, (const type *copy, CUstream stream), (copy, stream), BOX (depth),    \
+              vcuda_per_thread (stream))
+
+PLAIN (cuMemcpy2D, CUDA_MEMCPY2D, 1)
+PLAIN (cuMemcpy2DUnaligned, CUDA_MEMCPY2D, 1)
+QUEUED (cuMemcpy2DAsync, CUDA_MEMCPY2D, 1)
+PLAIN (cuMemcpy3D, CUDA_MEMCPY3D, copy->Depth)
+QUEUED (cuMemcpy3DAsync, CUDA_MEMCPY3D, copy->Depth)
+
+#define PEERS (const CUDA_MEMCPY3D_PEER *copy)
+#define QUEUED_PEERS (const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+
+VCUDA_COPY (cuMemcpy3DPeer, PEERS, (copy), BOX (copy->Depth), NULL)
+VCUDA_COPY (cuMemcpy3DPeer_ptds, PEERS, (copy), BOX (copy->Depth), CU_STREAM_PER_THREAD)
+VCUDA_COPY (cuMemcpy3DPeerAsync, QUEUED_PEERS, (copy, stream), BOX (copy->Depth), stream)
+VCUDA_COPY (cuMemcpy3DPeerAsync_ptsz, QUEUED_PEERS, (copy, stream), BOX (copy->Depth),
+            vcuda_per_thread (stream))

@@ -1,0 +1,91 @@
+/* Copies and sets that take the GPU's time, where the host says that they are metered.
+
+   What one is expected to cost is known by its kind and by the power of two of its bytes. A copy to
+   or from host memory is none of them: it runs on a copy engine, at the speed of the bus.  */
+
+#ifndef VCUDA_COPY_COST_H
+#define VCUDA_COPY_COST_H
+
+#include "compute/metered_call.h"
+
+enum vcuda_copy_kind
+{
+  VCUDA_COPY_ROW,
+  VCUDA_COPY_BOX,
+  VCUDA_COPY_BATCH,
+  VCUDA_SET_ROW,
+  VCUDA_SET_BOX,
+  VCUDA_COPY_KINDS
+};
+
+/* Only the addresses count: each is the key of one kind and size.  */
+extern const char vcuda_copy_keys[VCUDA_COPY_KINDS][65];
+
+/* Read anew each time: what the host writes counts for the next copy. Without the page no: who then
+   goes on to the driver finds that nothing is allowed.  */
+static inline bool
+vcuda_copies_metered (void)
+{
+  const struct vcuda_limits *limits = __atomic_load_n (&vcuda_pages.limits, __ATOMIC_ACQUIRE);
+  return limits && __atomic_load_n (&limits->meter_copies, __ATOMIC_RELAXED);
+}
+
+static inline const void *
+vcuda_copy_key (enum vcuda_copy_kind kind, uint64_t bytes)
+{
+  return &vcuda_copy_keys[kind][bytes ? 64 - __builtin_clzll (bytes) : 0];
+}
+
+/* One end of a copy; of an array ADDRESS is 0.  */
+struct vcuda_end
+{
+  CUmemorytype type;
+  CUdeviceptr address;
+};
+
+#define VCUDA_ADDRESS(end_address)                                                                 \
+  (struct vcuda_end) { CU_MEMORYTYPE_UNIFIED, end_address }
+
+/* The key of a copy of BYTES; NULL when it isn't within one GPU's memory, or when the driver, which
+   would have to be asked, is the caller.  */
+const void *vcuda_copy_within (enum vcuda_copy_kind kind, struct vcuda_end to,
+                               struct vcuda_end from, uint64_t bytes);
+
+/* False for a copy between two GPUs, which goes over the bus between them. Address 0 is an array,
+   on the GPU of the context that copies it.  */
+bool vcuda_copy_on_one_gpu (CUdeviceptr to, CUdeviceptr from);
+
+/* The key of a copy whose ends the caller says are device memory: with one GPU nobody is asked.  */
+static inline const void *
+vcuda_copy_on_device (CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
+{
+  if (vcuda_gpu_count () > 1 && !vcuda_copy_on_one_gpu (to, from))
+    return NULL;
+  return vcuda_copy_key (VCUDA_COPY_ROW, bytes);
+}
+
+/* The policy function of one export; KEY is NULL for what is passed on. Where copies are not
+   metered the arguments go on where they are, so what needs a frame is a function of its own.  */
+#define VCUDA_COPY(name, parameters, arguments, key, copy_stream)                                  \
+  static __attribute__ ((noinline)) CUresult name##_slowly parameters                              \
+  {                                                                                                \
+    VCUDA_METER (key, copy_stream, real.name arguments);                                           \
+  }                                                                                                \
+  static __attribute__ ((noinline)) CUresult name##_metered parameters                             \
+  {                                                                                                \
+    struct vcuda_thread *thread = vcuda_thread ();                                                 \
+    const void *copy_key = key;                                                                    \
+    if (!copy_key)                                                                                 \
+      return real.name arguments;                                                                  \
+    if (!vcuda_launch_at_once_of (thread, copy_key, copy_stream))                                  \
+      return name##_slowly arguments;                                                              \
+    return VCUDA_WITHIN_OF (thread, real.name arguments);                                          \
+  }                                                                                                \
+  CUresult vcuda_##name parameters                                                                 \
+  {                                                                                                \
+    if (!vcuda_copies_metered ())                                                                  \
+      return real.name arguments;                                                                  \
+    return name##_metered arguments;                                                               \
+  }
+
+#endif

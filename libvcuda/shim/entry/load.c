@@ -1,0 +1,149 @@
+/* Loads the real libraries at first use, from the folder that the limits page names.  */
+
+#include "entry/load.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "pages/pages.h"
+#include "real.h"
+#include "thread/old_glibc.h"
+
+VCUDA_OLD_GLIBC (dlopen);
+VCUDA_OLD_GLIBC (dlsym);
+VCUDA_OLD_GLIBC (dlclose);
+
+extern const char vcuda_entry_names[];
+extern const uint32_t vcuda_entry_name_offsets[];
+
+static const char *const file_names[] = {
+  [VCUDA_LIBCUDA] = "libcuda.so.1",
+  [VCUDA_LIBNVML] = "libnvidia-ml.so.1",
+};
+static const char *const private_names[] = {
+  [VCUDA_LIBCUDA] = VCUDA_DRIVER_CUDA,
+  [VCUDA_LIBNVML] = VCUDA_DRIVER_NVML,
+};
+static const char *const probes[] = { [VCUDA_LIBCUDA] = "cuInit", [VCUDA_LIBNVML] = "nvmlInit_v2" };
+
+const char *
+vcuda_entry_name (unsigned index)
+{
+  return vcuda_entry_names + vcuda_entry_name_offsets[index];
+}
+
+static CUresult
+cuda_not_ready (void)
+{
+  return CUDA_ERROR_SYSTEM_NOT_READY;
+}
+
+static CUresult
+cuda_not_found (void)
+{
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult
+cuda_error_text (CUresult code, const char **text)
+{
+  *text = code == CUDA_ERROR_SYSTEM_NOT_READY ? "CUDA_ERROR_SYSTEM_NOT_READY" : NULL;
+  return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static nvmlReturn_t
+nvml_not_ready (void)
+{
+  return NVML_ERROR_UNKNOWN;
+}
+
+static nvmlReturn_t
+nvml_not_found (void)
+{
+  return NVML_ERROR_FUNCTION_NOT_FOUND;
+}
+
+static const char *
+nvml_error_text (nvmlReturn_t code)
+{
+  (void) code;
+  return "vcuda: this container's limits or driver are missing";
+}
+
+/* glibc recognises a library by its soname too. Once the real libnvidia-ml.so.1 is loaded, a
+   program's dlopen ("libnvidia-ml.so.1") would be answered with it, unless an older entry of the
+   list has that name. Opening both public names first (they are one file, so one library) gives
+   them to the shim for good; DT_RPATH $ORIGIN finds them beside us.  */
+static void
+claim_public_names (void)
+{
+  for (size_t i = 0; i < sizeof file_names / sizeof *file_names; i++)
+    {
+      void *handle = dlopen (file_names[i], RTLD_LAZY | RTLD_LOCAL);
+      /* A stranger under this name is what the program would have got without us.  */
+      if (handle && dlsym (handle, "cuInit") != (void *) cuInit)
+        dlclose (handle);
+    }
+}
+
+void *
+vcuda_library (enum vcuda_library which)
+{
+  static void *handles[2];
+  static void *const failed = (void *) -1;
+  void *handle = __atomic_load_n (&handles[which], __ATOMIC_ACQUIRE);
+  if (handle)
+    return handle == failed ? NULL : handle;
+
+  /* No lock over dlopen: a caller may already hold the loader's lock, in a constructor.  */
+  char path[sizeof vcuda_pages.limits->driver_dir + 32];
+  snprintf (path, sizeof path, "%s/%s", vcuda_pages.limits->driver_dir, private_names[which]);
+  claim_public_names ();
+  handle = dlopen (path, RTLD_LAZY | RTLD_LOCAL);
+  void *own = which == VCUDA_LIBCUDA ? (void *) cuInit : (void *) nvmlInit_v2;
+  /* The shim mounted over its own driver would call itself for ever.  */
+  if (!handle || dlsym (handle, probes[which]) == own)
+    handle = failed;
+  __atomic_store_n (&handles[which], handle, __ATOMIC_RELEASE);
+  return handle == failed ? NULL : handle;
+}
+
+void *
+vcuda_driver_symbol (unsigned index)
+{
+  void *handle = vcuda_library (index < VCUDA_FIRST_NVML ? VCUDA_LIBCUDA : VCUDA_LIBNVML);
+  return handle ? dlsym (handle, vcuda_entry_name (index)) : NULL;
+}
+
+static void *
+refusal (unsigned index, bool loaded)
+{
+  if (index == VCUDA_INDEX_nvmlErrorString)
+    return (void *) nvml_error_text;
+  if (index >= VCUDA_FIRST_NVML)
+    return loaded ? (void *) nvml_not_found : (void *) nvml_not_ready;
+  if (index == VCUDA_INDEX_cuGetErrorName || index == VCUDA_INDEX_cuGetErrorString)
+    return (void *) cuda_error_text;
+  return loaded ? (void *) cuda_not_found : (void *) cuda_not_ready;
+}
+
+void *
+vcuda_resolve (unsigned index)
+{
+  int saved = errno;
+  void *function = NULL;
+  bool loaded = false;
+  if (vcuda_ready ())
+    {
+      loaded = vcuda_library (index < VCUDA_FIRST_NVML ? VCUDA_LIBCUDA : VCUDA_LIBNVML) != NULL;
+      function = loaded ? vcuda_driver_symbol (index) : NULL;
+    }
+  if (!function)
+    function = refusal (index, loaded);
+  __atomic_store_n ((void **) &real + index, function, __ATOMIC_RELEASE);
+  errno = saved;
+  return function;
+}

@@ -1,0 +1,211 @@
+/* cuGetProcAddress: the driver answers, and what it answers is mapped to ours. So the rules of
+   versions and per-thread streams are the driver's own.  */
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "entry/load.h"
+#include "entry/names.h"
+#include "pages/pages.h"
+#include "real.h"
+
+struct policy
+{
+  unsigned index;
+  void *ours;
+};
+
+static const struct policy policies[] = {
+#define POLICY(index, function) { index, (void *) function },
+  VCUDA_POLICIES (POLICY)
+};
+
+#define POLICY_COUNT (sizeof policies / sizeof *policies)
+#define BUCKETS 512 /* a power of two, well above POLICY_COUNT */
+
+_Static_assert (POLICY_COUNT * 2 < BUCKETS, "the table must stay half empty");
+
+struct mapping
+{
+  void *driver;
+  void *ours;
+};
+
+static unsigned
+bucket_of (const void *pointer)
+{
+  return (unsigned) (((uintptr_t) pointer * 0x9e3779b97f4a7c15ull) >> 55) & (BUCKETS - 1);
+}
+
+static struct mapping *
+build (void)
+{
+  struct mapping *table = calloc (BUCKETS, sizeof *table);
+  for (size_t i = 0; table && i < POLICY_COUNT; i++)
+    {
+      void *driver = vcuda_driver_symbol (policies[i].index);
+      if (!driver)
+        continue;
+      unsigned at = bucket_of (driver);
+      while (table[at].driver && table[at].driver != driver)
+        at = (at + 1) & (BUCKETS - 1);
+      /* Where a driver gives one function several names, the newest version's types are right.  */
+      const char *suffix = strrchr (vcuda_entry_name (policies[i].index), '_');
+      if (!table[at].driver || (suffix && suffix[1] == 'v'))
+        table[at] = (struct mapping){ driver, policies[i].ours };
+    }
+  return table;
+}
+
+static const struct mapping *
+mappings (void)
+{
+  static struct mapping *built;
+  struct mapping *table = __atomic_load_n (&built, __ATOMIC_ACQUIRE);
+  if (table)
+    return table;
+  int saved = errno;
+  struct mapping *expected = NULL;
+  table = build ();
+  if (table
+      && !__atomic_compare_exchange_n (&built, &expected, table, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE))
+    {
+      free (table); /* another thread was first */
+      table = expected;
+    }
+  errno = saved;
+  return table;
+}
+
+/* How well the policy of entry INDEX answers a question for SYMBOL: 0 not at all.  */
+static unsigned
+rank (unsigned index, const char *symbol, cuuint64_t flags)
+{
+  const char *name = vcuda_entry_name (index);
+  size_t length = strlen (symbol);
+  if (strncmp (name, symbol, length))
+    return 0;
+  unsigned version = 1;
+  bool per_thread = false;
+  for (const char *suffix = name + length; *suffix;)
+    {
+      if (suffix[0] == '_' && suffix[1] == 'v' && suffix[2] >= '2' && suffix[2] <= '9')
+        {
+          version = (unsigned) (suffix[2] - '0');
+          suffix += 3;
+        }
+      else if (!strcmp (suffix, "_ptsz") || !strcmp (suffix, "_ptds"))
+        {
+          per_thread = true;
+          suffix += 5;
+        }
+      else
+        return 0;
+    }
+  bool wanted = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  return version + (wanted == per_thread ? 16 : 0);
+}
+
+/* A driver whose answer is not its own export would otherwise hand out a way round us. The version
+   is then taken from the name: the newest, and for cuGetProcAddress by the version asked for.  */
+static void *
+by_name (const char *symbol, int version, cuuint64_t flags)
+{
+  void *best = NULL;
+  unsigned best_rank = 0;
+  if (!strcmp (symbol, "cuGetProcAddress"))
+    return version >= 12000 ? (void *) vcuda_cuGetProcAddress_v2 : (void *) vcuda_cuGetProcAddress;
+  for (size_t i = 0; i < POLICY_COUNT; i++)
+    {
+      unsigned how_well = rank (policies[i].index, symbol, flags);
+      if (how_well > best_rank)
+        {
+          best_rank = how_well;
+          best = policies[i].ours;
+        }
+    }
+  return best;
+}
+
+/* Is POINTER what the driver exports under SYMBOL's name, in any version?  */
+static bool
+is_export (const char *symbol, const void *pointer)
+{
+  size_t length = strlen (symbol);
+  for (unsigned i = 0; i < VCUDA_FIRST_NVML; i++)
+    {
+      const char *name = vcuda_entry_name (i);
+      if (!strncmp (name, symbol, length) && (!name[length] || name[length] == '_')
+          && vcuda_driver_symbol (i) == pointer)
+        return true;
+    }
+  return false;
+}
+
+static CUresult
+hand_out (CUresult rc, const char *symbol, void **function, int version, cuuint64_t flags)
+{
+  if (rc != CUDA_SUCCESS || !function || !*function)
+    return rc;
+  const struct mapping *table = mappings ();
+  if (!table)
+    {
+      *function = NULL; /* no memory: better nothing than a way round */
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  for (unsigned at = bucket_of (*function); table[at].driver; at = (at + 1) & (BUCKETS - 1))
+    if (table[at].driver == *function)
+      {
+        *function = table[at].ours;
+        return rc;
+      }
+  enum vcuda_name name = vcuda_name_of (symbol);
+  if (name == VCUDA_NAME_NEWER)
+    __atomic_fetch_add (&vcuda_pages.usage->newer_symbols, 1, __ATOMIC_RELAXED);
+  /* A version that we pass on is the driver's export, and stays so.  */
+  void *ours = name == VCUDA_NAME_OURS && !is_export (symbol, *function)
+                   ? by_name (symbol, version, flags)
+                   : NULL;
+  if (ours)
+    *function = ours;
+  return rc;
+}
+
+CUresult
+vcuda_cuGetProcAddress (const char *symbol, void **function, int version, cuuint64_t flags)
+{
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  CUresult rc = real.cuGetProcAddress (symbol, function, version, flags);
+  return hand_out (rc, symbol, function, version, flags);
+}
+
+CUresult
+vcuda_cuGetProcAddress_v2 (const char *symbol, void **function, int version, cuuint64_t flags,
+                           CUdriverProcAddressQueryResult *status)
+{
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  CUresult rc = real.cuGetProcAddress_v2 (symbol, function, version, flags, status);
+  return hand_out (rc, symbol, function, version, flags);
+}
+
+/* The private tables are passed on: CUDA's own libraries don't work without. Which ones were handed
+   out is noted where the host can read it, in a ring of the last few.  */
+CUresult
+vcuda_cuGetExportTable (const void **table, const CUuuid *id)
+{
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  CUresult rc = real.cuGetExportTable (table, id);
+  if (rc == CUDA_SUCCESS && id)
+    {
+      struct vcuda_usage *usage = vcuda_pages.usage;
+      uint32_t turn = __atomic_fetch_add (&usage->export_tables, 1, __ATOMIC_RELAXED);
+      memcpy (usage->export_table_ids + turn % VCUDA_EXPORT_TABLE_IDS * sizeof *id, id, sizeof *id);
+    }
+  return rc;
+}

@@ -1,0 +1,139 @@
+/* The limit on memory, over all processes of the container, without a stored total.
+
+   A process adds what it wants to its own slot and then sums all slots. Two that do so at the same
+   time both see both, so the sum of what is granted never passes the limit; but both may see too
+   much where one would have fitted. So nobody refuses on that: a loser takes its bytes off again
+   and decides alone, under a lock, and only on a sum in which every other slot stood still.  */
+
+#include "memory/charge.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "allocate/sparse_arrays.h"
+#include "memory/pools.h"
+#include "pages/decisions.h"
+#include "pages/pages.h"
+#include "pages/slot.h"
+#include "thread/clock.h"
+#include "thread/in_driver.h"
+
+/* A process that was stopped in the middle of asking could make others wait for ever: after this
+   its bytes count as held.  */
+#define PATIENCE_NS 1000000000ull
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static bool
+try_to_hold (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
+{
+  uint32_t *word = vcuda_asking_begin (slot);
+  vcuda_slot_hold (slot, gpu, (int64_t) bytes);
+  bool fits = vcuda_held_bytes (gpu) <= vcuda_memory_limit (gpu);
+  if (!fits)
+    vcuda_slot_hold (slot, gpu, (int64_t) -bytes);
+  vcuda_asking_end (slot, word);
+  return fits;
+}
+
+static __attribute__ ((noinline)) bool
+hold_or_refuse (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
+{
+  int saved = errno;
+  uint64_t deadline = vcuda_now () + PATIENCE_NS, pause = 50000;
+  vcuda_lock (&mutex);
+  bool locked = vcuda_refuse_lock (deadline);
+  vcuda_slots_reclaim ();
+  bool granted;
+  for (;;)
+    {
+      struct vcuda_decisions before, after;
+      vcuda_decisions_read (&before);
+      granted = try_to_hold (slot, gpu, bytes);
+      vcuda_decisions_read (&after);
+      if (granted || vcuda_stood_still (&before, &after, slot) || vcuda_now () >= deadline)
+        break;
+      vcuda_sleep_ns (pause);
+      pause = pause < 1000000 ? pause * 2 : pause;
+      vcuda_slots_reclaim (); /* who was asking may have been killed */
+    }
+  if (locked)
+    vcuda_refuse_unlock ();
+  vcuda_unlock (&mutex);
+  errno = saved;
+  return granted;
+}
+
+CUresult
+vcuda_try_reserve (int gpu, uint64_t bytes)
+{
+  if (gpu < 0)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  struct vcuda_usage_slot *slot = vcuda_slot ();
+  if (!slot)
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  if (bytes <= vcuda_memory_limit (gpu)
+      && (try_to_hold (slot, gpu, bytes) || hold_or_refuse (slot, gpu, bytes)))
+    return CUDA_SUCCESS;
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void
+vcuda_count_refusal (int gpu)
+{
+  if (gpu >= 0)
+    __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].refusals, 1, __ATOMIC_RELAXED);
+}
+
+static __attribute__ ((noinline)) CUresult
+reserve_what_pools_keep (int gpu, uint64_t bytes)
+{
+  CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
+  if (gpu >= 0 && bytes <= vcuda_memory_limit (gpu))
+    {
+      bool freed = vcuda_sparse_arrays_settle ();
+      if (vcuda_pools_trim (gpu) || freed)
+        rc = vcuda_try_reserve (gpu, bytes);
+    }
+  if (rc == CUDA_ERROR_OUT_OF_MEMORY)
+    vcuda_count_refusal (gpu);
+  return rc;
+}
+
+CUresult
+vcuda_reserve (int gpu, uint64_t bytes)
+{
+  CUresult rc = vcuda_try_reserve (gpu, bytes);
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? reserve_what_pools_keep (gpu, bytes) : rc;
+}
+
+/* Who lost the slot takes another and enters there what is held, with this change.  */
+static void
+change_held (int gpu, int64_t bytes)
+{
+  struct vcuda_usage_slot *slot = __atomic_load_n (&vcuda_own_slot.slot, __ATOMIC_ACQUIRE);
+  if (gpu < 0)
+    return;
+  if (vcuda_slot_is_own (slot))
+    vcuda_slot_hold (slot, gpu, bytes);
+  else
+    vcuda_slot_take ();
+}
+
+void
+vcuda_give_back (int gpu, uint64_t bytes)
+{
+  change_held (gpu, (int64_t) -bytes);
+}
+
+void
+vcuda_hold_anyway (int gpu, uint64_t bytes)
+{
+  change_held (gpu, (int64_t) bytes);
+}
+
+void
+vcuda_charge_forget (void)
+{
+  pthread_mutex_init (&mutex, NULL);
+}

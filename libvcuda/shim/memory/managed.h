@@ -1,0 +1,28 @@
+/* Where the host promised more memory than a GPU has, programs get managed memory: the driver moves
+   its pages between GPU and host.  */
+
+#ifndef VCUDA_MANAGED_H
+#define VCUDA_MANAGED_H
+
+#include <stdbool.h>
+
+#include "pages/pages.h"
+#include "real.h"
+
+/* Whether the host wants GPU's memory (an index of the limits page; -1 has none) to be managed.  */
+static inline bool
+vcuda_managed (int gpu)
+{
+  return gpu >= 0
+         && __atomic_load_n (&vcuda_pages.limits->gpu[gpu].managed_memory, __ATOMIC_RELAXED);
+}
+
+/* cuMemAlloc_v2 in managed memory, on the current context's GPU. CUDA_ERROR_NOT_SUPPORTED, with one
+   line on stderr, where the driver cannot move its pages.  */
+CUresult vcuda_alloc_managed (CUdeviceptr *dptr, size_t bytes);
+
+/* The same for cuMemAllocPitch_v2, with the pitch that the driver would choose.  */
+CUresult vcuda_alloc_managed_pitch (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                                    unsigned int element);
+
+#endif

@@ -1,0 +1,189 @@
+/* What pools are charged.  */
+
+#include "memory/pools.h"
+
+#include "memory/alloc_map.h"
+#include "memory/charge.h"
+#include "thread/in_driver.h"
+#include "thread/own_calls.h"
+
+bool vcuda_pools_keep;
+
+/* With the pool's mutex held. A driver before CUDA 11.3 does not tell what a pool has reserved, nor
+   does any of a pool that was destroyed: then it is what is allocated.  */
+static uint64_t
+reserved_by (struct vcuda_pool *pool)
+{
+  cuuint64_t bytes = 0;
+  bool told
+      = pool->handle
+        && real.cuMemPoolGetAttribute (pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes)
+               == CUDA_SUCCESS;
+  __atomic_store_n (&pool->told, told, __ATOMIC_RELAXED);
+  return told ? bytes : __atomic_load_n (&pool->used, __ATOMIC_RELAXED);
+}
+
+/* With the pool's mutex held. Stored before the slot changes: who lost its slot enters what stands
+   here.  */
+static void
+set_charge (struct vcuda_pool *pool, uint64_t bytes)
+{
+  uint64_t before = pool->charged;
+  if (bytes == before)
+    return;
+  __atomic_store_n (&pool->charged, bytes, __ATOMIC_RELAXED);
+  if (bytes > before)
+    vcuda_hold_anyway (pool->gpu, bytes - before);
+  else
+    vcuda_give_back (pool->gpu, before - bytes);
+}
+
+/* With the pool's mutex held: charges it BYTES if they fit.  */
+static bool
+grow_charge (struct vcuda_pool *pool, uint64_t bytes)
+{
+  if (bytes <= pool->charged)
+    return true;
+  if (vcuda_try_reserve (pool->gpu, bytes - pool->charged) != CUDA_SUCCESS)
+    return false;
+  __atomic_store_n (&pool->charged, bytes, __ATOMIC_RELAXED);
+  return true;
+}
+
+CUresult
+vcuda_pool_begin (struct vcuda_pool_charge *charge)
+{
+  struct vcuda_pool *pool = charge->pool;
+  uint64_t need;
+  vcuda_lock (&pool->mutex);
+  charge->before = pool->charged;
+  bool absurd = __builtin_add_overflow (__atomic_load_n (&pool->used, __ATOMIC_RELAXED),
+                                        charge->bytes, &need);
+  charge->refused = absurd || pool->gpu < 0 || !grow_charge (pool, need);
+  if (!charge->refused)
+    return CUDA_SUCCESS;
+  vcuda_unlock (&pool->mutex);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void
+remember (const struct vcuda_pool_charge *charge, CUdeviceptr pointer)
+{
+  struct vcuda_allocation allocation = { .key = pointer,
+                                         .bytes = charge->bytes,
+                                         .context = charge->context,
+                                         .gpu = (int8_t) charge->pool->gpu,
+                                         .owner = VCUDA_OF_POOL,
+                                         .pool = charge->pool->index };
+  vcuda_map_put (&allocation);
+}
+
+CUresult
+vcuda_pool_end (struct vcuda_pool_charge *charge, CUresult rc, CUdeviceptr pointer)
+{
+  struct vcuda_pool *pool = charge->pool;
+  if (rc == CUDA_SUCCESS)
+    __atomic_fetch_add (&pool->used, charge->bytes, __ATOMIC_RELAXED);
+  /* An imported pool gives no memory, and may tell what its exporter has reserved.  */
+  uint64_t reserved = rc == CUDA_SUCCESS || charge->before ? reserved_by (pool) : 0;
+  charge->refused = rc == CUDA_SUCCESS && !grow_charge (pool, reserved);
+  if (charge->refused)
+    {
+      /* The driver took more than was expected: it rounds up, or could not use what it kept.  */
+      struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
+      VCUDA_WITHIN (real.cuMemFreeAsync (pointer, charge->stream));
+      VCUDA_WITHIN (real.cuMemPoolTrimTo (pool->handle, 0));
+      vcuda_own_calls_end (mode);
+      __atomic_fetch_sub (&pool->used, charge->bytes, __ATOMIC_RELAXED);
+      __atomic_store_n (&vcuda_pools_keep, true, __ATOMIC_RELAXED);
+      reserved = reserved_by (pool);
+      rc = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  else if (rc == CUDA_SUCCESS)
+    remember (charge, pointer);
+  set_charge (pool, reserved);
+  vcuda_unlock (&pool->mutex);
+  return rc;
+}
+
+void
+vcuda_pool_lost (uint16_t index, uint64_t bytes)
+{
+  __atomic_fetch_sub (&vcuda_pool_at (index)->used, bytes, __ATOMIC_RELAXED);
+}
+
+void
+vcuda_pool_freed (uint16_t index, uint64_t bytes)
+{
+  struct vcuda_pool *pool = vcuda_pool_at (index);
+  vcuda_pool_lost (index, bytes);
+  if (!__atomic_load_n (&pool->told, __ATOMIC_RELAXED))
+    vcuda_pool_settle (pool);
+  else if (!__atomic_load_n (&vcuda_pools_keep, __ATOMIC_RELAXED))
+    __atomic_store_n (&vcuda_pools_keep, true, __ATOMIC_RELAXED); /* until a wait */
+}
+
+void
+vcuda_pool_settle_locked (struct vcuda_pool *pool)
+{
+  if (pool->charged)
+    set_charge (pool, reserved_by (pool));
+}
+
+void
+vcuda_pool_settle (struct vcuda_pool *pool)
+{
+  vcuda_lock (&pool->mutex);
+  vcuda_pool_settle_locked (pool);
+  vcuda_unlock (&pool->mutex);
+}
+
+void
+vcuda_pools_settle (void)
+{
+  __atomic_store_n (&vcuda_pools_keep, false, __ATOMIC_RELAXED);
+  bool keep = false;
+  for (unsigned i = 0; i < vcuda_pool_count (); i++)
+    {
+      struct vcuda_pool *pool = vcuda_pool_at (i);
+      vcuda_pool_settle (pool);
+      keep |= __atomic_load_n (&pool->charged, __ATOMIC_RELAXED)
+              > __atomic_load_n (&pool->used, __ATOMIC_RELAXED);
+    }
+  if (keep)
+    __atomic_store_n (&vcuda_pools_keep, true, __ATOMIC_RELAXED);
+}
+
+bool
+vcuda_pools_trim (int gpu)
+{
+  bool freed = false;
+  if (vcuda_thread ()->in_driver)
+    return false;
+  for (unsigned i = 0; i < vcuda_pool_count (); i++)
+    {
+      struct vcuda_pool *pool = vcuda_pool_at (i);
+      vcuda_lock (&pool->mutex);
+      uint64_t before = pool->charged;
+      struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
+      if (pool->gpu == gpu && before && pool->handle)
+        real.cuMemPoolTrimTo (pool->handle, 0);
+      vcuda_own_calls_end (mode);
+      vcuda_pool_settle_locked (pool);
+      freed |= pool->charged < before;
+      vcuda_unlock (&pool->mutex);
+    }
+  return freed;
+}
+
+/* No lock: whoever asks may be within a charge that is made here.  */
+void
+vcuda_pools_held (uint64_t *bytes)
+{
+  for (unsigned i = 0; i < vcuda_pool_count (); i++)
+    {
+      struct vcuda_pool *pool = vcuda_pool_at (i);
+      if (pool->gpu >= 0)
+        bytes[pool->gpu] += __atomic_load_n (&pool->charged, __ATOMIC_RELAXED);
+    }
+}

@@ -1,0 +1,88 @@
+/* Reserve, call, settle: what every charged call is made of.  */
+
+#ifndef VCUDA_SETTLE_H
+#define VCUDA_SETTLE_H
+
+#include "memory/alloc_map.h"
+#include "memory/graph_memory.h"
+#include "pages/pages.h"
+#include "real.h"
+#include "thread/in_driver.h"
+
+struct vcuda_charge
+{
+  CUcontext context;
+  int gpu;
+  uint64_t bytes;
+};
+
+/* What a handle names, in bits that no user address has: handles of two kinds may be equal.  */
+enum vcuda_kind
+{
+  VCUDA_POINTER,
+  VCUDA_ARRAY,
+  VCUDA_MIPMAPPED_ARRAY,
+  VCUDA_EXTERNAL_MEMORY,
+  VCUDA_CONTEXT,
+  VCUDA_PRIMARY_CONTEXT, /* of a device: its number + 1 */
+  VCUDA_STACK,           /* limits of a context, and so the next two */
+  VCUDA_PRINTF_FIFO,
+  VCUDA_MALLOC_HEAP,
+  VCUDA_MEMORY_POOL,  /* a name, which holds nothing itself */
+  VCUDA_OTHERS_EVENT, /* likewise: of an event that another process made */
+};
+
+#define VCUDA_KEY(kind, handle) ((uint64_t) (handle) ^ (uint64_t) (kind) << 60)
+
+/* Reserves BYTES on the current context's GPU. On failure nothing is held.  */
+CUresult vcuda_charge_current (struct vcuda_charge *charge, uint64_t bytes);
+
+/* Reserves what the driver turned out to take above CHARGE. On failure CHARGE is as before.  */
+CUresult vcuda_charge_more (struct vcuda_charge *charge, uint64_t bytes);
+
+/* Keeps CHARGE under KEY when the driver granted it, else gives it back. Answers RC.  */
+CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t key,
+                       enum vcuda_owner owner);
+
+/* The body of a call that allocates: TAKE reserves into `charge`, CALL asks the driver, KEY is
+   read when it granted.  */
+#define VCUDA_ALLOCATE(take, call, key, owner)                                                     \
+  do                                                                                               \
+    {                                                                                              \
+      struct vcuda_charge charge;                                                                  \
+      struct vcuda_thread *thread = vcuda_thread ();                                               \
+      if (thread->in_driver)                                                                       \
+        return call;                                                                               \
+      CUresult rc = take;                                                                          \
+      if (rc != CUDA_SUCCESS)                                                                      \
+        return rc;                                                                                 \
+      rc = VCUDA_WITHIN_OF (thread, call);                                                         \
+      return vcuda_settle (&charge, rc, rc == CUDA_SUCCESS ? (key) : 0, owner);                    \
+    }                                                                                              \
+  while (0)
+
+/* The body of a call that frees. The entry leaves the map before the driver frees: after it
+   another thread may be given the same handle.  */
+#define VCUDA_RELEASE(key, call)                                                                   \
+  do                                                                                               \
+    {                                                                                              \
+      struct vcuda_allocation gone;                                                                \
+      struct vcuda_thread *thread = vcuda_thread ();                                               \
+      if (thread->in_driver)                                                                       \
+        return call;                                                                               \
+      if (!vcuda_ready ())                                                                         \
+        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      bool known = vcuda_map_take (key, &gone);                                                    \
+      CUresult rc = VCUDA_WITHIN_OF (thread, call);                                                \
+      if (known)                                                                                   \
+        vcuda_settle_free (&gone, rc);                                                             \
+      else                                                                                         \
+        vcuda_graph_memory_settle ();                                                              \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
+
+/* GONE was taken out of the map and the driver's free answered RC.  */
+void vcuda_settle_free (const struct vcuda_allocation *gone, CUresult rc);
+
+#endif

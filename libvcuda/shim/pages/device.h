@@ -1,0 +1,34 @@
+/* Which entry of the limits page a CUDA device or context is.  */
+
+#ifndef VCUDA_DEVICE_H
+#define VCUDA_DEVICE_H
+
+#include "real.h"
+#include "thread/current_context.h"
+
+/* Index into limits.gpu, or -1: this container has no slice of that device.  */
+int vcuda_gpu_of_device (CUdevice device);
+
+/* For what follows alone: asks the driver, and remembers.  */
+CUresult vcuda_gpu_ask_current (int *gpu, CUcontext *context);
+
+/* The same for the current context, which is answered too. On failure the driver's own error.  */
+static inline CUresult
+vcuda_gpu_current (int *gpu, CUcontext *context)
+{
+  const struct vcuda_current *current = vcuda_current_known ();
+  if (__builtin_expect (!current, 0))
+    return vcuda_gpu_ask_current (gpu, context);
+  *gpu = current->gpu;
+  *context = current->context;
+  return CUDA_SUCCESS;
+}
+
+/* The same for the context that STREAM belongs to; the default streams are the current context's.
+ */
+CUresult vcuda_gpu_of_stream (CUstream stream, int *gpu, CUcontext *context);
+
+/* The entry whose UUID is TEXT, as NVML prints it; -1 when there is none.  */
+int vcuda_gpu_of_uuid (const char *text);
+
+#endif

@@ -1,0 +1,211 @@
+/* A slot's life is an OFD lock on one byte of the page's file: the kernel drops it when the last
+   copy of the descriptor goes, so it says who died without pids, namespaces or a watcher.  */
+
+#include "pages/slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "context/context_count.h"
+#include "context/loaded_images.h"
+#include "memory/alloc_map.h"
+#include "memory/blocks.h"
+#include "memory/graph_memory.h"
+#include "memory/pools.h"
+#include "pages/decisions.h"
+#include "pages/pages.h"
+#include "pages/slot_file.h"
+#include "thread/clock.h"
+#include "thread/in_driver.h"
+#include "thread/message.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+struct vcuda_own_slot vcuda_own_slot;
+static uint64_t last_reclaim_ns;
+
+/* With the byte's lock held. What a kill leaves half cleared is cleared again by the next.  */
+static void
+clear_slot (struct vcuda_usage_slot *slot)
+{
+  for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
+    {
+      __atomic_store_n (&slot->held_bytes[gpu], 0, __ATOMIC_SEQ_CST);
+      __atomic_store_n (&slot->busy_ns[gpu], 0, __ATOMIC_RELAXED);
+      __atomic_store_n (&slot->contexts[gpu], 0, __ATOMIC_RELAXED);
+    }
+  vcuda_asking_clear (slot);
+  __atomic_store_n (&slot->pid, 0, __ATOMIC_SEQ_CST);
+}
+
+static bool
+is_clear (const struct vcuda_usage_slot *slot)
+{
+  /* Numbers without a pid: what a program that scribbled on the page left behind.  */
+  uint64_t any = __atomic_load_n (&slot->pid, __ATOMIC_SEQ_CST);
+  for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
+    any |= __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_SEQ_CST)
+           | __atomic_load_n (&slot->contexts[gpu], __ATOMIC_RELAXED);
+  return any == 0 && vcuda_asking_is_clear (slot);
+}
+
+static void
+reclaim_locked (void)
+{
+  struct vcuda_usage *usage = vcuda_pages.usage;
+  int fd = vcuda_usage_descriptor ();
+  if (fd < 0)
+    return;
+  unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
+  for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
+    {
+      struct vcuda_usage_slot *slot = &usage->slot[i];
+      if (slot == vcuda_own_slot.slot || is_clear (slot))
+        continue;
+      if (!vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + i, F_WRLCK))
+        continue;
+      clear_slot (slot);
+      vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + i, F_UNLCK);
+    }
+}
+
+/* A program that closes every descriptor loses the lock, and then its slot to the next reclaim; it
+   takes another one and enters what it holds. That is counted anew, so that an allocation has no
+   second number to keep.  */
+static void
+enter_held (struct vcuda_usage_slot *slot)
+{
+  uint64_t bytes[VCUDA_MAX_GPUS] = { 0 };
+  vcuda_map_held (bytes);
+  vcuda_images_held (bytes);
+  vcuda_virtual_memory_held (bytes);
+  vcuda_graph_memory_held (bytes);
+  vcuda_pools_held (bytes);
+  for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
+    __atomic_store_n (&slot->held_bytes[gpu], bytes[gpu], __ATOMIC_SEQ_CST);
+  vcuda_context_counts (slot->contexts);
+}
+
+/* Once: the caller's error code can't say which limit it met.  */
+static void
+say_full (void)
+{
+  static bool said;
+  if (!said)
+    vcuda_say (VCUDA_LINE (VCUDA_GUEST_USAGE,
+                           "256 processes of this container use its GPUs; no more can",
+                           "end one of them"));
+  said = true;
+}
+
+static struct vcuda_usage_slot *
+take_locked (void)
+{
+  struct vcuda_usage *usage = vcuda_pages.usage;
+  struct vcuda_usage_slot *lost = vcuda_own_slot.slot;
+  __atomic_store_n (&vcuda_own_slot.slot, NULL, __ATOMIC_RELEASE);
+  reclaim_locked ();
+  int fd = vcuda_usage_descriptor ();
+  if (fd < 0)
+    return NULL;
+  /* Its lock may be ours still, and it need not be the first that is free now.  */
+  if (lost)
+    vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + (lost - usage->slot), F_UNLCK);
+  for (unsigned i = 0; i < VCUDA_MAX_PROCESSES; i++)
+    {
+      struct vcuda_usage_slot *slot = &usage->slot[i];
+      if (!vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + i, F_WRLCK))
+        continue;
+      clear_slot (slot);
+      __atomic_store_n (&vcuda_own_slot.generation,
+                        __atomic_add_fetch (&slot->generation, 1, __ATOMIC_SEQ_CST),
+                        __ATOMIC_RELAXED);
+      __atomic_store_n (&slot->start_time, vcuda_start_time (), __ATOMIC_RELAXED);
+      __atomic_store_n (&slot->pid, (uint32_t) getpid (), __ATOMIC_SEQ_CST);
+      /* Before the first byte is held, or a sum could miss it.  */
+      unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
+      while (used < i + 1
+             && !__atomic_compare_exchange_n (&usage->slots_used, &used, i + 1, false,
+                                              __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        continue;
+      enter_held (slot);
+      __atomic_store_n (&vcuda_own_slot.slot, slot, __ATOMIC_RELEASE);
+      return slot;
+    }
+  say_full ();
+  return NULL;
+}
+
+struct vcuda_usage_slot *
+vcuda_slot_take (void)
+{
+  int saved = errno;
+  vcuda_lock (&mutex);
+  struct vcuda_usage_slot *slot
+      = vcuda_slot_is_own (vcuda_own_slot.slot) ? vcuda_own_slot.slot : take_locked ();
+  vcuda_unlock (&mutex);
+  errno = saved;
+  return slot;
+}
+
+void
+vcuda_slots_reclaim (void)
+{
+  int saved = errno;
+  vcuda_lock (&mutex);
+  reclaim_locked ();
+  vcuda_unlock (&mutex);
+  errno = saved;
+}
+
+void
+vcuda_slots_reclaim_sometimes (void)
+{
+  uint64_t now = vcuda_now ();
+  uint64_t last = __atomic_load_n (&last_reclaim_ns, __ATOMIC_RELAXED);
+  if (!vcuda_thread ()->in_driver && now - last >= 50000000ull
+      && __atomic_compare_exchange_n (&last_reclaim_ns, &last, now, false, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED))
+    vcuda_slots_reclaim ();
+}
+
+/* One thread at a time asks for the descriptor: two that open it anew would leave one of them, and
+   the locks on it, to nobody.  */
+static bool
+lock_refusal (short type)
+{
+  vcuda_lock (&mutex);
+  bool got = vcuda_lock_byte (vcuda_usage_descriptor (), VCUDA_USAGE_REFUSE_LOCK, type);
+  vcuda_unlock (&mutex);
+  return got;
+}
+
+bool
+vcuda_refuse_lock (uint64_t deadline_ns)
+{
+  uint64_t pause = 50000;
+  while (!lock_refusal (F_WRLCK))
+    {
+      /* Its holder may be stopped; a kill frees it at once.  */
+      if (vcuda_now () >= deadline_ns)
+        return false;
+      vcuda_sleep_ns (pause);
+      pause = pause < 1000000 ? pause * 2 : pause;
+    }
+  return true;
+}
+
+void
+vcuda_refuse_unlock (void)
+{
+  lock_refusal (F_UNLCK);
+}
+
+void
+vcuda_slot_forget (void)
+{
+  pthread_mutex_init (&mutex, NULL);
+  vcuda_usage_forget ();
+  vcuda_own_slot.slot = NULL;
+}

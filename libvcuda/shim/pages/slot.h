@@ -1,0 +1,69 @@
+/* This process's slot of the usage page.  */
+
+#ifndef VCUDA_SLOT_H
+#define VCUDA_SLOT_H
+
+#include <stdbool.h>
+
+#include "pages/pages.h"
+
+/* For what follows alone.  */
+struct vcuda_own_slot
+{
+  struct vcuda_usage_slot *slot;
+  uint32_t generation;
+};
+extern struct vcuda_own_slot vcuda_own_slot;
+struct vcuda_usage_slot *vcuda_slot_take (void);
+
+/* Whether nobody else has taken it, as may be once the program has closed our descriptor.  */
+static inline bool
+vcuda_slot_is_own (const struct vcuda_usage_slot *slot)
+{
+  return slot && __atomic_load_n (&slot->pid, __ATOMIC_RELAXED)
+         && __atomic_load_n (&slot->generation, __ATOMIC_RELAXED)
+                == __atomic_load_n (&vcuda_own_slot.generation, __ATOMIC_RELAXED);
+}
+
+/* This process's slot, taken at the first call; NULL when every slot is held by a live process.  */
+static inline struct vcuda_usage_slot *
+vcuda_slot (void)
+{
+  struct vcuda_usage_slot *slot = __atomic_load_n (&vcuda_own_slot.slot, __ATOMIC_ACQUIRE);
+  return vcuda_slot_is_own (slot) ? slot : vcuda_slot_take ();
+}
+
+/* Gives back what dead processes held. Any number of callers, at any time.  */
+void vcuda_slots_reclaim (void);
+
+/* The same, at most every 50 ms: for the answers that only look.  */
+void vcuda_slots_reclaim_sometimes (void);
+
+/* Adds to this process's bytes on one GPU; BYTES may be negative.  */
+static inline void
+vcuda_slot_hold (struct vcuda_usage_slot *slot, int gpu, int64_t bytes)
+{
+  __atomic_fetch_add (&slot->held_bytes[gpu], (uint64_t) bytes, __ATOMIC_SEQ_CST);
+}
+
+/* The container's use of one GPU: the sum over all slots.  */
+static inline uint64_t
+vcuda_held_bytes (int gpu)
+{
+  const struct vcuda_usage *usage = vcuda_pages.usage;
+  unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
+    sum += __atomic_load_n (&usage->slot[i].held_bytes[gpu], __ATOMIC_SEQ_CST);
+  return sum;
+}
+
+/* The lock that only one process at a time has: tried until DEADLINE_NS of CLOCK_MONOTONIC.
+   False when it was not got.  */
+bool vcuda_refuse_lock (uint64_t deadline_ns);
+void vcuda_refuse_unlock (void);
+
+/* In the child after a fork: the parent's slot is not ours.  */
+void vcuda_slot_forget (void);
+
+#endif

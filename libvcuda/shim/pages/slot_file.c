@@ -1,0 +1,78 @@
+#include "pages/slot_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pages/pages.h"
+
+static int page_fd = -1;
+static ino_t page_inode;
+
+bool
+vcuda_lock_byte (int fd, off_t byte, short type)
+{
+  struct flock range = { .l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1 };
+  return fcntl (fd, F_OFD_SETLK, &range) == 0;
+}
+
+static ino_t
+inode_of (int fd)
+{
+  struct stat found;
+  /* The system call, because the C library's fstat has a newer symbol.  */
+  return syscall (SYS_fstat, fd, &found) == 0 ? found.st_ino : 0;
+}
+
+int
+vcuda_usage_descriptor (void)
+{
+  if (page_fd >= 0 && inode_of (page_fd) == page_inode)
+    return page_fd;
+  int fd = open (VCUDA_GUEST_USAGE, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0)
+    return -1;
+  /* Out of the way of programs that expect the next low number.  */
+  int high = fcntl (fd, F_DUPFD_CLOEXEC, 512);
+  if (high >= 0)
+    {
+      close (fd);
+      fd = high;
+    }
+  page_fd = fd;
+  page_inode = inode_of (fd);
+  return fd;
+}
+
+uint64_t
+vcuda_start_time (void)
+{
+  char text[1024];
+  int fd = open ("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return 0;
+  ssize_t got = read (fd, text, sizeof text - 1);
+  close (fd);
+  if (got <= 0)
+    return 0;
+  text[got] = 0;
+  /* The command's name may hold spaces; field 2 ends at the last parenthesis.  */
+  char *at = strrchr (text, ')');
+  for (int field = 2; at && field < 22; field++)
+    at = strchr (at + 1, ' ');
+  return at ? strtoull (at + 1, NULL, 10) : 0;
+}
+
+void
+vcuda_usage_forget (void)
+{
+  /* Our copy of the descriptor would keep the parent's lock alive after its death. Only ours: the
+     program may have closed it and opened its own file under that number.  */
+  if (page_fd >= 0 && inode_of (page_fd) == page_inode)
+    close (page_fd);
+  page_fd = -1;
+}

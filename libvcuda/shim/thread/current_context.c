@@ -1,0 +1,35 @@
+/* Notes when a thread's current context may have changed. The calls themselves pass on.  */
+
+#include "thread/current_context.h"
+
+uint32_t vcuda_current_epoch;
+
+void
+vcuda_current_forget_all (void)
+{
+  __atomic_fetch_add (&vcuda_current_epoch, 1, __ATOMIC_ACQ_REL);
+}
+
+#define CHANGES(name, parameters, arguments)                                                       \
+  CUresult vcuda_##name parameters                                                                 \
+  {                                                                                                \
+    CUresult rc = real.name arguments;                                                             \
+    vcuda_current_forget ();                                                                       \
+    return rc;                                                                                     \
+  }
+
+/* Programs set the context that is current already before each call: keep what is known.  */
+CUresult
+vcuda_cuCtxSetCurrent (CUcontext context)
+{
+  CUresult rc = real.cuCtxSetCurrent (context);
+  if (rc != CUDA_SUCCESS || context != vcuda_thread ()->current.context)
+    vcuda_current_forget ();
+  return rc;
+}
+
+CHANGES (cuCtxPushCurrent, (CUcontext context), (context))
+CHANGES (cuCtxPushCurrent_v2, (CUcontext context), (context))
+CHANGES (cuCtxPopCurrent, (CUcontext * context), (context))
+CHANGES (cuCtxPopCurrent_v2, (CUcontext * context), (context))
+CHANGES (cuCtxAttach, (CUcontext * context, unsigned int flags), (context, flags))

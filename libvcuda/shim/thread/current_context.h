@@ -1,0 +1,38 @@
+/* The calling thread's current context, remembered: asking the driver each time would cost more
+   than the charge itself. Every export that changes a thread's context goes through here.  */
+
+#ifndef VCUDA_CURRENT_CONTEXT_H
+#define VCUDA_CURRENT_CONTEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "real.h"
+#include "thread/thread.h"
+
+/* Grows when a context ends, which may be current to any thread.  */
+extern uint32_t vcuda_current_epoch;
+
+/* NULL: the driver must be asked.  */
+static inline struct vcuda_current *
+vcuda_current_known (void)
+{
+  struct vcuda_current *current = &vcuda_thread ()->current;
+  bool known = current->context
+               && current->epoch == __atomic_load_n (&vcuda_current_epoch, __ATOMIC_ACQUIRE);
+  return known ? current : NULL;
+}
+
+/* The calling thread's context may have changed.  */
+static inline void
+vcuda_current_forget (void)
+{
+  struct vcuda_current *current = &vcuda_thread ()->current;
+  current->unclocked = 0;
+  current->context = NULL;
+}
+
+/* Some context has ended, or the process has forked.  */
+void vcuda_current_forget_all (void);
+
+#endif

@@ -1,0 +1,115 @@
+/* What the shim remembers of each thread, in one variable.
+
+   A thread reads static TLS without a call, but glibc keeps only a small reserve of it for
+   libraries that a running program opens. A library of the initial-exec model cannot be opened once
+   others have used up the reserve. Through a TLS descriptor the loader places the variable in the
+   reserve, or, where that is full, in memory that each thread allocates at its first use.
+
+   A call through the descriptor costs more than a launch may. So the shim reads the descriptor
+   once, when it is loaded, and uses the variable's fixed place directly if it has one.  */
+
+#ifndef VCUDA_THREAD_H
+#define VCUDA_THREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "real.h"
+
+struct vcuda_current
+{
+  CUcontext context; /* NULL: the driver must be asked */
+  uint32_t epoch;
+  int16_t gpu;
+  /* How many more answers of cuMemGetInfo may be given without asking the clock, and how many the
+     last time that it was asked. Above 0 only while the context is known.  */
+  uint8_t unclocked, unclocked_run;
+};
+
+/* An answer of cuMemGetInfo. While the three words in the pages hold what they held when it was
+   computed, it is right but for the driver's own free memory.  */
+struct vcuda_view
+{
+  const uint32_t *slots_used_at; /* 1; with more slots the sum of all is compared */
+  const uint64_t *held_at, *limit_at;
+  uint64_t held, limit;
+  size_t free_bytes, total;
+};
+
+struct vcuda_credit
+{
+  int64_t ns;
+  CUcontext context;     /* current at the last launch, and */
+  CUstream stream;       /* its stream: the credit belongs to these two */
+  int64_t counted;       /* `ns` when its use was last counted as busy time, and */
+  int64_t sampled;       /* when a launch was last measured; both move with what is added */
+  int64_t waited;        /* when a wait last ended; moves with what is added */
+  uint64_t paid;         /* by the process, in all, when a wait last ended */
+  uint64_t suspected_ns; /* CLOCK_MONOTONIC of the last wait that took too long */
+  uint32_t launches;     /* not counted yet */
+  uint32_t random;
+  int16_t gpu;
+  uint16_t suspects; /* how many launches that makes suspect */
+  uint16_t measure;  /* so many launches to come are measured, whatever is known of them */
+  bool joined;       /* counted in vcuda_credit_threads */
+  bool waits;        /* took a portion, and waits for the share before the next launch */
+  bool mixed;        /* launched in several streams since the last sample */
+};
+
+struct vcuda_thread
+{
+  /* Above 0: within a call to the driver (in_driver.h).  */
+  int in_driver;
+  /* The order in which threads first reserved memory, from 1; 0: not yet (decisions.h).  */
+  uint32_t asking_number;
+  struct vcuda_current current;
+  struct vcuda_view view; /* valid while current.unclocked is above 0 */
+  struct vcuda_credit credit;
+  struct purse *purses; /* of the GPUs that the thread is not launching on, in credit.c */
+};
+
+#ifdef __x86_64__
+
+/* The variable's offset from the thread pointer, the same in every thread; 0: it has no fixed
+   offset, so call the descriptor.  */
+extern intptr_t vcuda_thread_offset __attribute__ ((visibility ("hidden")));
+
+static inline struct vcuda_thread *
+vcuda_thread (void)
+{
+  struct vcuda_thread *thread;
+  intptr_t offset = vcuda_thread_offset;
+  if (__builtin_expect (offset != 0, 1))
+    {
+      char *pointer;
+      __asm__ ("mov %%fs:0, %0" : "=r"(pointer));
+      return (struct vcuda_thread *) (pointer + offset);
+    }
+  /* Preserves the general registers, so that a caller need not have saved its arguments. Not the
+     vector registers: glibc before 2.40 may change them when it allocates the variable, which a
+     compiler's own code for descriptors does not expect (sourceware bug 31372). The red zone below
+     the stack pointer is the caller's.  */
+  __asm__ ("lea -128(%%rsp), %%rsp\n\t"
+           "call vcuda_thread_by_descriptor\n\t"
+           "lea 128(%%rsp), %%rsp"
+           : "=a"(thread)
+           :
+           : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+             "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+  return thread;
+}
+
+#else
+
+extern __thread struct vcuda_thread vcuda_thread_state;
+
+/* The compiler uses a TLS descriptor on arm64, and the loader preserves the registers.  */
+static inline struct vcuda_thread *
+vcuda_thread (void)
+{
+  return &vcuda_thread_state;
+}
+
+#endif
+
+#endif

@@ -1,0 +1,84 @@
+/* What NVML says about the container's GPUs: its memory and its utilisation.  */
+
+#include "view/nvml_gpu.h"
+
+#include "compute/time_bucket.h"
+#include "memory/charge.h"
+#include "pages/device.h"
+#include "pages/pages.h"
+#include "pages/slot.h"
+
+nvmlReturn_t
+vcuda_nvml_gpu (nvmlDevice_t device, int *gpu)
+{
+  char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+  *gpu = -1;
+  nvmlReturn_t rc = real.nvmlDeviceGetUUID (device, uuid, sizeof uuid);
+  if (rc == NVML_SUCCESS)
+    *gpu = vcuda_gpu_of_uuid (uuid);
+  return rc;
+}
+
+static int
+gpu_of (nvmlDevice_t device)
+{
+  int gpu;
+  vcuda_nvml_gpu (device, &gpu);
+  return gpu;
+}
+
+static void
+slice_view (int gpu, unsigned long long *total, unsigned long long *free_bytes,
+            unsigned long long *used)
+{
+  vcuda_slots_reclaim_sometimes ();
+  unsigned long long limit = vcuda_memory_limit (gpu);
+  unsigned long long held = vcuda_held_bytes (gpu);
+  *total = limit < *total ? limit : *total;
+  *used = held < *total ? held : *total;
+  *free_bytes = *total - *used;
+}
+
+nvmlReturn_t
+vcuda_nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
+{
+  if (!vcuda_ready ())
+    return NVML_ERROR_UNKNOWN;
+  nvmlReturn_t rc = real.nvmlDeviceGetMemoryInfo (device, memory);
+  int gpu = rc == NVML_SUCCESS ? gpu_of (device) : -1;
+  if (gpu >= 0)
+    slice_view (gpu, &memory->total, &memory->free, &memory->used);
+  return rc;
+}
+
+nvmlReturn_t
+vcuda_nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+  if (!vcuda_ready ())
+    return NVML_ERROR_UNKNOWN;
+  nvmlReturn_t rc = real.nvmlDeviceGetMemoryInfo_v2 (device, memory);
+  int gpu = rc == NVML_SUCCESS ? gpu_of (device) : -1;
+  if (gpu >= 0)
+    {
+      slice_view (gpu, &memory->total, &memory->free, &memory->used);
+      memory->reserved = 0;
+    }
+  return rc;
+}
+
+nvmlReturn_t
+vcuda_nvmlDeviceGetUtilizationRates (nvmlDevice_t device, nvmlUtilization_t *utilisation)
+{
+  if (!vcuda_ready ())
+    return NVML_ERROR_UNKNOWN;
+  nvmlReturn_t rc = real.nvmlDeviceGetUtilizationRates (device, utilisation);
+  int gpu = rc == NVML_SUCCESS ? gpu_of (device) : -1;
+  /* Where time is not paced it is not measured either, and the GPU's own figure is the best.  */
+  if (gpu < 0 || !vcuda_paced (gpu))
+    return rc;
+  unsigned share = vcuda_utilisation (gpu);
+  /* The memory figure is the whole GPU's traffic; nobody's share of it is known.  */
+  utilisation->memory = utilisation->gpu ? utilisation->memory * share / 100 : 0;
+  utilisation->gpu = share;
+  return rc;
+}

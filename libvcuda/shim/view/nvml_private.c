@@ -1,0 +1,134 @@
+/* The private table that nvidia-smi takes from nvmlInternalGetExportTable.
+
+   The table begins with its size in bytes; each further word is a function, or NULL. Newer drivers
+   append functions: 535 has 244, 550 has 250, and nvidia-smi of 535, 550 and 580 calls the same
+   functions at the same places. It looks at the size, and takes a NULL for a function that the
+   driver does not have.
+
+   We hand out a copy that has what is known to be needed and to name no process, and our own
+   process lists. Everything else is NULL: the other functions are undocumented, and some list every
+   container's processes (three at 213, a utilisation of each at 145).  */
+
+#include <stdint.h>
+#include <string.h>
+
+#include "pages/pages.h"
+#include "view/nvml_processes.h"
+
+#define PRIVATE_SLOTS 256
+
+enum slot
+{
+  SLOT_TOPOLOGY = 23,     /* two PCI addresses, answer: how two GPUs are connected */
+  SLOT_ARCHITECTURE = 72, /* device, answer */
+  SLOT_HANDLE = 81,       /* index, handle, flags */
+  SLOT_COMPUTE = 213,     /* device, count, entries */
+  SLOT_GRAPHICS = 214,
+  SLOT_MPS = 215,
+  SLOT_HOST_LINK = 230,   /* device, answer: the slot's PCIe generation */
+  SLOT_SPARSE_MODE = 249, /* device, answer */
+};
+
+static const uint16_t passed_slots[] = {
+  SLOT_TOPOLOGY, SLOT_ARCHITECTURE, SLOT_HANDLE, SLOT_HOST_LINK, SLOT_SPARSE_MODE,
+};
+
+/* One entry of the private process lists.  */
+struct private_process
+{
+  nvmlProcessDetail_v1_t detail;
+  char name[4096];
+};
+_Static_assert (sizeof (struct private_process) == 4128,
+                "as nvidia-smi of 535, 550 and 580 reads it");
+
+struct private_table
+{
+  uint64_t bytes;
+  void *function[PRIVATE_SLOTS - 1];
+};
+
+static const unsigned char nvidia_smi_table[16]
+    = { 0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
+        0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4 };
+
+static void
+write_private (void *entries, unsigned at, struct vcuda_process process)
+{
+  struct private_process *entry = (struct private_process *) entries + at;
+  memset (entry, 0, sizeof *entry);
+  entry->detail.pid = process.pid;
+  entry->detail.usedGpuMemory = process.bytes;
+  entry->detail.gpuInstanceId = entry->detail.computeInstanceId = 0xffffffff;
+  nvmlReturn_t rc = real.nvmlSystemGetProcessName (process.pid, entry->name, sizeof entry->name);
+  /* nvidia-smi leaves out an entry without a name.  */
+  if (rc != NVML_SUCCESS || !entry->name[0])
+    strcpy (entry->name, "[Not Found]");
+}
+
+static nvmlReturn_t
+compute_list (nvmlDevice_t device, unsigned *count, struct private_process *entries)
+{
+  return vcuda_nvml_list (device, count, entries, write_private);
+}
+
+static nvmlReturn_t
+empty_list (nvmlDevice_t device, unsigned *count, struct private_process *entries)
+{
+  (void) entries;
+  return vcuda_nvml_empty_list (device, count);
+}
+
+/* TABLE's entry for SLOT; NULL where the table is too short.  */
+static void **
+entry_of (struct private_table *table, unsigned slot)
+{
+  return slot * sizeof (void *) < table->bytes ? &table->function[slot - 1] : NULL;
+}
+
+/* Fills COPY with what of the driver's table may be handed out. Threads that do it at once write
+   the same.  */
+static void
+fill (struct private_table *copy, const struct private_table *driver)
+{
+  copy->bytes = driver->bytes < sizeof *copy ? driver->bytes : sizeof *copy;
+  for (unsigned i = 0; i < sizeof passed_slots / sizeof *passed_slots; i++)
+    {
+      void **entry = entry_of (copy, passed_slots[i]);
+      if (entry)
+        *entry = driver->function[passed_slots[i] - 1];
+    }
+  static const struct
+  {
+    unsigned slot;
+    void *ours;
+  } lists[] = {
+    { SLOT_COMPUTE, (void *) compute_list },
+    { SLOT_GRAPHICS, (void *) empty_list },
+    { SLOT_MPS, (void *) empty_list },
+  };
+  for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++)
+    {
+      void **entry = entry_of (copy, lists[i].slot);
+      if (entry)
+        *entry = lists[i].ours;
+    }
+}
+
+nvmlReturn_t
+vcuda_nvmlInternalGetExportTable (const void **table, const void *id)
+{
+  static struct private_table copy;
+  const void *driver = NULL;
+  if (!vcuda_ready ())
+    return NVML_ERROR_UNKNOWN;
+  /* The answer of a driver to an id that it does not know.  */
+  if (!table || !id || memcmp (id, nvidia_smi_table, sizeof nvidia_smi_table))
+    return NVML_ERROR_INVALID_ARGUMENT;
+  nvmlReturn_t rc = real.nvmlInternalGetExportTable (&driver, id);
+  if (rc != NVML_SUCCESS || !driver)
+    return rc == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : rc;
+  fill (&copy, driver);
+  *table = &copy;
+  return NVML_SUCCESS;
+}

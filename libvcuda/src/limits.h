@@ -1,7 +1,0 @@
-#ifndef VCUDA_LIMITS_H
-#define VCUDA_LIMITS_H
-
-/* In the child after a fork.  */
-void vcuda_limits_forget (void);
-
-#endif
