@@ -3,6 +3,7 @@
    later). Those are not charged: what is mapped into them was, when cuMemCreate made it.  */
 
 #include "allocate/array_size.h"
+#include "memory/alloc_map.h"
 #include "memory/bindings.h"
 #include "memory/settle.h"
 #include "thread/own_calls.h"

@@ -2,6 +2,7 @@
    of ours sees it being allocated, so it is charged to whoever imports it, whole and until the
    import is destroyed; what is mapped from it is part of it.  */
 
+#include "memory/alloc_map.h"
 #include "memory/settle.h"
 
 CUresult

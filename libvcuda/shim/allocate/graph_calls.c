@@ -2,6 +2,7 @@
 
 #include "memory/graph_memory.h"
 #include "pages/pages.h"
+#include "pages/pass_on.h"
 
 #define INSTANTIATE(call)                                                                          \
   do                                                                                               \

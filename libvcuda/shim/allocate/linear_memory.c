@@ -1,5 +1,6 @@
 /* Allocations and frees: each is reserve, call, settle.  */
 
+#include "memory/alloc_map.h"
 #include "memory/managed.h"
 #include "memory/settle.h"
 #include "thread/own_calls.h"

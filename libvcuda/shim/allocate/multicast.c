@@ -3,7 +3,7 @@
 #include "memory/bindings.h"
 #include "memory/blocks.h"
 #include "pages/device.h"
-#include "pages/pages.h"
+#include "pages/pass_on.h"
 #include "thread/in_driver.h"
 
 /* The body of a function that makes CALL under the lock, and then NOTE if the driver accepted it.

@@ -1,11 +1,12 @@
 /* Stream-ordered allocations, from the device's current pool or one that the program names. The
    pool is charged (pools.h).  */
 
-#include "compute/metered_call.h"
 #include "memory/charge.h"
 #include "memory/pools.h"
+#include "memory/pools_held.h"
 #include "memory/settle.h"
 #include "pages/device.h"
+#include "thread/stream.h"
 
 /* What is captured is allocated when the graph runs, and charged then.  */
 static bool

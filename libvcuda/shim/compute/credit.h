@@ -7,8 +7,7 @@
 #include <stdint.h>
 
 #include "compute/estimate.h"
-#include "thread/current_context.h"
-#include "thread/in_driver.h"
+#include "thread/thread.h"
 
 /* No context has this handle: who notes it is asked about its next launch.  */
 #define VCUDA_NO_CONTEXT ((CUcontext) ~(uintptr_t) 0)

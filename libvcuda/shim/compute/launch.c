@@ -2,7 +2,10 @@
 
 #include "compute/metered_call.h"
 #include "compute/non_gpu_work.h"
+#include "compute/waits.h"
 #include "memory/graph_memory.h"
+#include "pages/pass_on.h"
+#include "thread/stream.h"
 
 #define KERNEL_PARAMETERS                                                                          \
   CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,                \

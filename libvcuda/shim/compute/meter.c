@@ -4,8 +4,9 @@
    pair holds the others' slices too: there this charges too much while others run, and nothing
    corrects it.  */
 
+#include "compute/meter.h"
+
 #include "compute/estimate.h"
-#include "compute/meters.h"
 #include "compute/time_bucket.h"
 #include "thread/own_calls.h"
 

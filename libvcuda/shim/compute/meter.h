@@ -1,41 +1,65 @@
-/* Launches: what is paid at once, what is measured, and who waits.  */
+/* The launches of one context that are measured.  */
 
 #ifndef VCUDA_METER_H
 #define VCUDA_METER_H
 
+#include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "compute/intervals.h"
 #include "real.h"
 
-struct vcuda_launch
+#define VCUDA_RING 128
+
+enum state
 {
-  struct meter *meter;
-  struct entry *entry; /* NULL: charged by estimate, not measured */
-  int gpu;
-  CUstream stream;
-  int64_t charged_ns;
-  int64_t foreign_ns;
-  double weight;
-  bool contended;
+  FREE = 0,
+  OPEN, /* its launch is being made */
+  IN_FLIGHT,
 };
 
-/* For what vcuda_launch_at_once did not settle. Waits for the container's share of GPU time and
-   charges what FUNCTION is expected to take. True: the launch is to be measured; its start is
-   marked, and vcuda_launch_end must follow.  */
-bool vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream stream);
+/* One measured launch. A sampled one speaks for the launches before it too: SAMPLED_NS is what
+   those were taken for since the last sample, WEIGHT how many launches of this cost there is one
+   sample of. WEIGHT is 1, SAMPLED_NS 0 for a function of which each launch is measured.  */
+struct entry
+{
+  enum state state;
+  CUevent start, end;
+  CUstream stream;
+  const void *function;
+  uint64_t estimate_ns; /* charged for this launch */
+  double weight;
+  int64_t sampled_ns;
+  int64_t uncounted_ns; /* of those, not counted as busy time yet */
+  int64_t foreign_ns;   /* what other threads may have launched between its events */
+  bool linked;          /* the GPU was never idle since the end of the entry before */
+};
 
-/* Marks the end, or gives back what was charged when RC says that nothing was launched.  */
-void vcuda_launch_end (struct vcuda_launch *launch, CUresult rc);
+struct meter
+{
+  CUcontext context;
+  int gpu;
+  pthread_mutex_t mutex;
+  struct entry ring[VCUDA_RING]; /* its events are made once and used again */
+  unsigned head, count;
+  uint64_t in_flight_ns;
+  CUevent anchor; /* an event whose time on the line below is known */
+  double anchor_ms;
+  struct vcuda_intervals covered; /* milliseconds since the first anchor */
+};
 
-/* Before and after a call that waits for the GPU.  */
-uint64_t vcuda_wait_begin (void);
-void vcuda_wait_end (uint64_t began);
+/* All that follow are called with the meter's lock held.
 
-/* Before a context is destroyed: charge what has run in it. After it: forget the meter.  */
-void vcuda_meter_settle (CUcontext context);
-void vcuda_meter_drop (CUcontext context);
+   A place in the ring, with events in STREAM's context, which is current; NULL when there is none.
+   MAY_LINK: nobody launched elsewhere since the last sample.  */
+struct entry *vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link);
 
-/* In the child after a fork.  */
-void vcuda_meters_forget (void);
+/* Gives the entry that was opened last back.  */
+void vcuda_meter_abandon (struct meter *meter, struct entry *entry);
+
+/* Charges what has ended. Ends are seen in the order of launches within a stream; of several
+   streams the first few are looked at.  */
+void vcuda_meter_reap (struct meter *meter);
 
 #endif

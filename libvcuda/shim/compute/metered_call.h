@@ -4,8 +4,10 @@
 #define VCUDA_METERED_CALL_H
 
 #include "compute/credit.h"
-#include "compute/meter.h"
+#include "compute/sampling.h"
 #include "pages/pages.h"
+#include "thread/in_driver.h"
+#include "thread/stream.h"
 
 /* CALL of THREAD; KEY is what the cost is known by: a function, a graph, a kind of copy.  */
 #define VCUDA_METER_OF(thread, key, launch_stream, call)                                           \
@@ -32,12 +34,5 @@
       VCUDA_METER_OF (metered, key, launch_stream, call);                                          \
     }                                                                                              \
   while (0)
-
-/* In the _ptsz variants no stream means the thread's own; its handle names it to every function. */
-static inline CUstream
-vcuda_per_thread (CUstream stream)
-{
-  return stream ? stream : CU_STREAM_PER_THREAD;
-}
 
 #endif

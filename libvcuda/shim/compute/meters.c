@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "compute/credit.h"
+#include "compute/estimate.h"
+#include "thread/in_driver.h"
 
 #define METERS 64
 
@@ -90,19 +92,4 @@ vcuda_meters_forget (void)
   meter_count = 0;
   vcuda_estimates_forget ();
   vcuda_credit_forget ();
-}
-
-bool
-vcuda_enter_context (CUcontext context)
-{
-  return context != vcuda_thread ()->current.context
-         && real.cuCtxPushCurrent_v2 (context) == CUDA_SUCCESS;
-}
-
-void
-vcuda_leave_context (bool entered)
-{
-  CUcontext ignored;
-  if (entered)
-    real.cuCtxPopCurrent_v2 (&ignored);
 }

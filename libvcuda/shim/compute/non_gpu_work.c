@@ -2,7 +2,6 @@
 
 #include "compute/credit.h"
 #include "memory/alloc_map.h"
-#include "memory/settle.h"
 #include "thread/clock.h"
 
 /* A bus is taken for no slower than a byte in a nanosecond: what is longer is charged.  */

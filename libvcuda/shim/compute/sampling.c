@@ -7,12 +7,18 @@
    says; what runs nothing (into a capture, refused by the driver) is a sample that took 0. What is
    long, erratic or new is measured each time.  */
 
+#include "compute/sampling.h"
+
 #include "compute/credit.h"
+#include "compute/estimate.h"
 #include "compute/meters.h"
+#include "compute/throttle.h"
 #include "compute/time_bucket.h"
 #include "pages/device.h"
 #include "pages/pages.h"
 #include "thread/clock.h"
+#include "thread/current_context.h"
+#include "thread/in_driver.h"
 
 #define LONG_WORK_NS 20000000ull
 

@@ -1,9 +1,11 @@
 /* A thread without GPU time in hand sleeps; it never spins.  */
 
-#include "compute/meters.h"
+#include "compute/throttle.h"
+
 #include "compute/time_bucket.h"
 #include "pages/pages.h"
 #include "thread/clock.h"
+#include "thread/in_driver.h"
 
 /* Without a bound an asynchronous program queues seconds of work before the first end is seen.  */
 #define MOST_IN_FLIGHT_NS 20000000ull

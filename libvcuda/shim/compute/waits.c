@@ -1,14 +1,19 @@
 /* Calls that wait for the GPU, and the end of contexts: what has ended is charged.  */
 
-#include "allocate/sparse_arrays.h"
+#include "compute/waits.h"
+
 #include "compute/credit.h"
 #include "compute/meters.h"
 #include "compute/non_gpu_work.h"
+#include "compute/throttle.h"
 #include "compute/time_bucket.h"
-#include "memory/pools.h"
+#include "memory/pools_held.h"
+#include "memory/stream_unmaps.h"
 #include "pages/device.h"
 #include "pages/slot.h"
 #include "thread/clock.h"
+#include "thread/current_context.h"
+#include "thread/in_driver.h"
 #include "thread/own_calls.h"
 
 /* A wait that is longer, by so much and so many times what was charged, than is known of makes the
@@ -93,7 +98,7 @@ vcuda_wait_end (uint64_t began)
   int gpu;
   vcuda_thread ()->current.unclocked = 0; /* time has passed */
   vcuda_pools_waited ();
-  vcuda_sparse_arrays_settle ();
+  vcuda_stream_unmaps_settle ();
   uint64_t now = began ? vcuda_now () : 0;
   int64_t charged = credit->waited - credit->ns;
   bool unseen = credit->sampled > credit->ns;

@@ -6,7 +6,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "memory/alloc_map.h"
 #include "memory/charge.h"
+#include "memory/reserve.h"
 #include "pages/device.h"
 #include "pages/slot.h"
 

@@ -7,9 +7,12 @@
 
 #include <pthread.h>
 
+#include "memory/alloc_map.h"
 #include "memory/charge.h"
-#include "memory/settle.h"
+#include "memory/reserve.h"
 #include "pages/device.h"
+#include "pages/pages.h"
+#include "thread/in_driver.h"
 
 #define KINDS 3
 

@@ -5,15 +5,18 @@
 
 #include <pthread.h>
 
-#include "allocate/sparse_arrays.h"
-#include "compute/meter.h"
+#include "compute/meters.h"
+#include "compute/waits.h"
 #include "context/context_count.h"
 #include "context/loaded_images.h"
 #include "memory/alloc_map.h"
 #include "memory/charge.h"
 #include "memory/graph_memory.h"
-#include "memory/pools.h"
+#include "memory/pools_held.h"
+#include "memory/settle.h"
+#include "memory/stream_unmaps.h"
 #include "pages/pages.h"
+#include "pages/pass_on.h"
 #include "thread/current_context.h"
 
 #define DEVICES 64
@@ -24,9 +27,9 @@ context_gone (CUcontext context, bool with_pools)
   vcuda_current_forget_all ();
   vcuda_meter_drop (context);
   uint64_t bytes[VCUDA_MAX_GPUS] = { 0 };
-  vcuda_map_take_context (context, with_pools, bytes);
+  vcuda_map_take_context (context, bytes, with_pools ? vcuda_pool_lost : NULL);
   vcuda_images_take_context (context, bytes);
-  vcuda_sparse_arrays_end_context (context);
+  vcuda_stream_unmaps_end_context (context);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     if (bytes[gpu])
       vcuda_give_back (gpu, bytes[gpu]);

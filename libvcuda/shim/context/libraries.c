@@ -1,13 +1,14 @@
 /* A library belongs to no context. It comes into one when it is loaded there, or looked into from
    there: then what its image takes is reserved once more.  */
 
-#include "context/modules.h"
-
 #include <pthread.h>
 
 #include "context/loaded_images.h"
+#include "context/modules.h"
 #include "memory/charge.h"
+#include "memory/settle.h"
 #include "pages/device.h"
+#include "pages/pass_on.h"
 
 /* One thread at a time brings a library into a context: two would reserve it twice.  */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

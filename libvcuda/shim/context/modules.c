@@ -7,7 +7,9 @@
 
 #include "context/loaded_images.h"
 #include "memory/charge.h"
+#include "memory/reserve.h"
 #include "pages/device.h"
+#include "pages/pass_on.h"
 
 static void
 give_back (const uint64_t *bytes)

@@ -1,6 +1,7 @@
 /* Copies of one stretch of memory.  */
 
 #include "copy/copy_cost.h"
+#include "thread/stream.h"
 
 #define ON_DEVICE vcuda_copy_on_device (dst, src, bytes)
 #define UNIFIED vcuda_copy_within (VCUDA_COPY_ROW, VCUDA_ADDRESS (dst), VCUDA_ADDRESS (src), bytes)

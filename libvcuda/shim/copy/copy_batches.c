@@ -1,6 +1,7 @@
 /* Batches of copies. A batch with any copy within the GPU is measured as a whole.  */
 
 #include "copy/copy_cost.h"
+#include "thread/stream.h"
 
 static const void *
 batch (const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count)

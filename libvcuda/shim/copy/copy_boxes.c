@@ -1,6 +1,7 @@
 /* Copies of rectangles and boxes, each end of which may be anything.  */
 
 #include "copy/copy_cost.h"
+#include "thread/stream.h"
 
 #define END(side)                                                                                  \
   (struct vcuda_end)                                                                               \

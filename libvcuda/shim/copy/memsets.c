@@ -1,6 +1,7 @@
 /* Sets. The GPU fills host memory too, so the destination is not looked up.  */
 
 #include "copy/copy_cost.h"
+#include "thread/stream.h"
 
 #define ROW(bits) vcuda_copy_key (VCUDA_SET_ROW, (uint64_t) count *bits / 8)
 #define BOX(bits) vcuda_copy_key (VCUDA_SET_BOX, (uint64_t) width * height * bits / 8)

@@ -1,23 +1,25 @@
-/* cuInit, and what must be forgotten in a forked child.  */
+/* cuInit, and what concerns every room: a forked child, and a new slot of the usage page.  */
 
 #include <pthread.h>
 
-#include "compute/meter.h"
+#include "compute/meters.h"
 #include "context/context_count.h"
 #include "context/context_limits.h"
 #include "context/contexts.h"
 #include "context/loaded_images.h"
 #include "context/modules.h"
 #include "memory/alloc_map.h"
+#include "memory/bindings.h"
 #include "memory/blocks.h"
 #include "memory/charge.h"
 #include "memory/graph_memory.h"
 #include "memory/pools.h"
+#include "memory/pools_held.h"
+#include "memory/stream_unmaps.h"
 #include "pages/pages.h"
 #include "pages/slot.h"
 #include "real.h"
 #include "thread/current_context.h"
-#include "thread/in_driver.h"
 
 static void
 in_child (void)
@@ -28,7 +30,9 @@ in_child (void)
   vcuda_images_forget ();
   vcuda_libraries_forget ();
   vcuda_limits_forget ();
-  vcuda_virtual_memory_forget ();
+  vcuda_blocks_forget ();
+  vcuda_bindings_forget ();
+  vcuda_stream_unmaps_forget ();
   vcuda_graph_memory_forget ();
   vcuda_pools_forget ();
   vcuda_contexts_forget ();
@@ -37,9 +41,25 @@ in_child (void)
   vcuda_meters_forget ();
 }
 
-__attribute__ ((constructor)) static void
-watch_forks (void)
+/* Counts what is held anew, so that an allocation has no second number to keep.  */
+static void
+enter_held (struct vcuda_usage_slot *slot)
 {
+  uint64_t bytes[VCUDA_MAX_GPUS] = { 0 };
+  vcuda_map_held (bytes);
+  vcuda_images_held (bytes);
+  vcuda_blocks_held (bytes);
+  vcuda_graph_memory_held (bytes);
+  vcuda_pools_held (bytes);
+  for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
+    __atomic_store_n (&slot->held_bytes[gpu], bytes[gpu], __ATOMIC_SEQ_CST);
+  vcuda_context_counts (slot->contexts);
+}
+
+__attribute__ ((constructor)) static void
+set_up (void)
+{
+  vcuda_slot_enter_held = enter_held;
   pthread_atfork (NULL, NULL, in_child);
 }
 

@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include "pages/pages.h"
@@ -15,9 +14,6 @@
 VCUDA_OLD_GLIBC (dlopen);
 VCUDA_OLD_GLIBC (dlsym);
 VCUDA_OLD_GLIBC (dlclose);
-
-extern const char vcuda_entry_names[];
-extern const uint32_t vcuda_entry_name_offsets[];
 
 static const char *const file_names[] = {
   [VCUDA_LIBCUDA] = "libcuda.so.1",

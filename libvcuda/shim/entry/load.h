@@ -3,6 +3,13 @@
 #ifndef VCUDA_LOAD_H
 #define VCUDA_LOAD_H
 
+#include <stdint.h>
+
+/* The names of all entries, in build/generated/entries.S: text, and where each name begins in it.
+ */
+extern const char vcuda_entry_names[];
+extern const uint32_t vcuda_entry_name_offsets[];
+
 enum vcuda_library
 {
   VCUDA_LIBCUDA,

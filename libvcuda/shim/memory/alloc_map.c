@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/pools.h"
 #include "thread/clock.h"
 #include "thread/in_driver.h"
 #include "vcuda_abi.h"
@@ -187,7 +186,8 @@ vcuda_map_take (uint64_t key, struct vcuda_allocation *found)
 }
 
 void
-vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes)
+vcuda_map_take_context (void *context, uint64_t *bytes,
+                        void (*lost) (uint16_t pool, uint64_t bytes))
 {
   for (int s = 0; s < STRIPES; s++)
     {
@@ -196,16 +196,16 @@ vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes)
       for (uint32_t at = 0; at < stripe->capacity;)
         {
           const struct vcuda_allocation *entry = &stripe->entries[at];
-          bool dies = entry->key && entry->context == context
-                      && (entry->owner == VCUDA_OF_CONTEXT
-                          || (with_pools && entry->owner == VCUDA_OF_POOL));
+          bool dies
+              = entry->key && entry->context == context
+                && (entry->owner == VCUDA_OF_CONTEXT || (lost && entry->owner == VCUDA_OF_POOL));
           if (!dies)
             {
               at++;
               continue;
             }
           if (entry->owner == VCUDA_OF_POOL)
-            vcuda_pool_lost (entry->pool, entry->bytes);
+            lost (entry->pool, entry->bytes);
           else if (entry->gpu >= 0)
             bytes[entry->gpu] += entry->bytes;
           remove_at (stripe, at); /* another entry may now stand here: look again */

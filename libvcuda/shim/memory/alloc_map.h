@@ -6,6 +6,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What a handle names, in bits that no user address has: handles of two kinds may be equal.  */
+enum vcuda_kind
+{
+  VCUDA_POINTER,
+  VCUDA_ARRAY,
+  VCUDA_MIPMAPPED_ARRAY,
+  VCUDA_EXTERNAL_MEMORY,
+  VCUDA_CONTEXT,
+  VCUDA_PRIMARY_CONTEXT, /* of a device: its number + 1 */
+  VCUDA_STACK,           /* limits of a context, and so the next two */
+  VCUDA_PRINTF_FIFO,
+  VCUDA_MALLOC_HEAP,
+  VCUDA_MEMORY_POOL,  /* a name, which holds nothing itself */
+  VCUDA_OTHERS_EVENT, /* likewise: of an event that another process made */
+};
+
+#define VCUDA_KEY(kind, handle) ((uint64_t) (handle) ^ (uint64_t) (kind) << 60)
+
 enum vcuda_owner
 {
   VCUDA_OF_CONTEXT, /* dies with its context */
@@ -34,8 +52,10 @@ bool vcuda_map_find (uint64_t key, struct vcuda_allocation *found);
 bool vcuda_map_take (uint64_t key, struct vcuda_allocation *found);
 
 /* Takes out everything whose owner is the context and adds it per GPU to BYTES, which has
-   VCUDA_MAX_GPUS entries; WITH_POOLS, what pools gave to the context too.  */
-void vcuda_map_take_context (void *context, bool with_pools, uint64_t *bytes);
+   VCUDA_MAX_GPUS entries. With LOST, what pools gave to the context is taken out too and reported
+   to LOST, which must not use the map.  */
+void vcuda_map_take_context (void *context, uint64_t *bytes,
+                             void (*lost) (uint16_t pool, uint64_t bytes));
 
 /* Adds what is held on each GPU, but by pools, to BYTES, which has VCUDA_MAX_GPUS entries.  */
 void vcuda_map_held (uint64_t *bytes);

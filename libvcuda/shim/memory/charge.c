@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "allocate/sparse_arrays.h"
-#include "memory/pools.h"
 #include "pages/decisions.h"
 #include "pages/pages.h"
 #include "pages/slot.h"
@@ -83,28 +81,6 @@ vcuda_count_refusal (int gpu)
 {
   if (gpu >= 0)
     __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].refusals, 1, __ATOMIC_RELAXED);
-}
-
-static __attribute__ ((noinline)) CUresult
-reserve_what_pools_keep (int gpu, uint64_t bytes)
-{
-  CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
-  if (gpu >= 0 && bytes <= vcuda_memory_limit (gpu))
-    {
-      bool freed = vcuda_sparse_arrays_settle ();
-      if (vcuda_pools_trim (gpu) || freed)
-        rc = vcuda_try_reserve (gpu, bytes);
-    }
-  if (rc == CUDA_ERROR_OUT_OF_MEMORY)
-    vcuda_count_refusal (gpu);
-  return rc;
-}
-
-CUresult
-vcuda_reserve (int gpu, uint64_t bytes)
-{
-  CUresult rc = vcuda_try_reserve (gpu, bytes);
-  return rc == CUDA_ERROR_OUT_OF_MEMORY ? reserve_what_pools_keep (gpu, bytes) : rc;
 }
 
 /* Who lost the slot takes another and enters there what is held, with this change.  */

@@ -9,10 +9,7 @@
 #include "real.h"
 
 /* Counts BYTES against the slice of GPU (an index of the limits page; -1 has no slice).
-   CUDA_ERROR_OUT_OF_MEMORY when they don't fit, not even when this process's pools keep nothing. */
-CUresult vcuda_reserve (int gpu, uint64_t bytes);
-
-/* The same without a look at what this process's pools keep, and without counting a refusal.  */
+   CUDA_ERROR_OUT_OF_MEMORY when they don't fit as things are; that counts no refusal.  */
 CUresult vcuda_try_reserve (int gpu, uint64_t bytes);
 
 /* A refusal that the program sees.  */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "pages/device.h"
-#include "pages/pages.h"
 
 #define MOST_NESTED 16
 

@@ -11,7 +11,7 @@
 
 #include "memory/charge.h"
 #include "memory/graph_footprint.h"
-#include "pages/pages.h"
+#include "memory/reserve.h"
 
 struct exec
 {

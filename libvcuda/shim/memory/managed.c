@@ -1,6 +1,5 @@
 #include "memory/managed.h"
 
-#include "pages/pages.h"
 #include "thread/message.h"
 
 /* Of the current context's device; 0 where the driver does not know it.  */

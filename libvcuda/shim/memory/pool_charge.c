@@ -1,6 +1,4 @@
-/* What pools are charged.  */
-
-#include "memory/pools.h"
+#include "memory/pool_charge.h"
 
 #include "memory/alloc_map.h"
 #include "memory/charge.h"
@@ -107,23 +105,6 @@ vcuda_pool_end (struct vcuda_pool_charge *charge, CUresult rc, CUdeviceptr point
 }
 
 void
-vcuda_pool_lost (uint16_t index, uint64_t bytes)
-{
-  __atomic_fetch_sub (&vcuda_pool_at (index)->used, bytes, __ATOMIC_RELAXED);
-}
-
-void
-vcuda_pool_freed (uint16_t index, uint64_t bytes)
-{
-  struct vcuda_pool *pool = vcuda_pool_at (index);
-  vcuda_pool_lost (index, bytes);
-  if (!__atomic_load_n (&pool->told, __ATOMIC_RELAXED))
-    vcuda_pool_settle (pool);
-  else if (!__atomic_load_n (&vcuda_pools_keep, __ATOMIC_RELAXED))
-    __atomic_store_n (&vcuda_pools_keep, true, __ATOMIC_RELAXED); /* until a wait */
-}
-
-void
 vcuda_pool_settle_locked (struct vcuda_pool *pool)
 {
   if (pool->charged)
@@ -136,54 +117,4 @@ vcuda_pool_settle (struct vcuda_pool *pool)
   vcuda_lock (&pool->mutex);
   vcuda_pool_settle_locked (pool);
   vcuda_unlock (&pool->mutex);
-}
-
-void
-vcuda_pools_settle (void)
-{
-  __atomic_store_n (&vcuda_pools_keep, false, __ATOMIC_RELAXED);
-  bool keep = false;
-  for (unsigned i = 0; i < vcuda_pool_count (); i++)
-    {
-      struct vcuda_pool *pool = vcuda_pool_at (i);
-      vcuda_pool_settle (pool);
-      keep |= __atomic_load_n (&pool->charged, __ATOMIC_RELAXED)
-              > __atomic_load_n (&pool->used, __ATOMIC_RELAXED);
-    }
-  if (keep)
-    __atomic_store_n (&vcuda_pools_keep, true, __ATOMIC_RELAXED);
-}
-
-bool
-vcuda_pools_trim (int gpu)
-{
-  bool freed = false;
-  if (vcuda_thread ()->in_driver)
-    return false;
-  for (unsigned i = 0; i < vcuda_pool_count (); i++)
-    {
-      struct vcuda_pool *pool = vcuda_pool_at (i);
-      vcuda_lock (&pool->mutex);
-      uint64_t before = pool->charged;
-      struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
-      if (pool->gpu == gpu && before && pool->handle)
-        real.cuMemPoolTrimTo (pool->handle, 0);
-      vcuda_own_calls_end (mode);
-      vcuda_pool_settle_locked (pool);
-      freed |= pool->charged < before;
-      vcuda_unlock (&pool->mutex);
-    }
-  return freed;
-}
-
-/* No lock: whoever asks may be within a charge that is made here.  */
-void
-vcuda_pools_held (uint64_t *bytes)
-{
-  for (unsigned i = 0; i < vcuda_pool_count (); i++)
-    {
-      struct vcuda_pool *pool = vcuda_pool_at (i);
-      if (pool->gpu >= 0)
-        bytes[pool->gpu] += __atomic_load_n (&pool->charged, __ATOMIC_RELAXED);
-    }
 }

@@ -7,11 +7,10 @@
 
 #include <stdlib.h>
 
-#include "compute/meters.h"
 #include "memory/alloc_map.h"
-#include "memory/settle.h"
 #include "pages/device.h"
 #include "pages/pages.h"
+#include "thread/current_context.h"
 #include "thread/in_driver.h"
 
 #define MOST_POOLS 65535

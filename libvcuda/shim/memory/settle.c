@@ -1,7 +1,8 @@
 #include "memory/settle.h"
 
 #include "memory/charge.h"
-#include "memory/pools.h"
+#include "memory/pools_held.h"
+#include "memory/reserve.h"
 #include "pages/device.h"
 #include "pages/pages.h"
 

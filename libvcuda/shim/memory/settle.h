@@ -16,24 +16,6 @@ struct vcuda_charge
   uint64_t bytes;
 };
 
-/* What a handle names, in bits that no user address has: handles of two kinds may be equal.  */
-enum vcuda_kind
-{
-  VCUDA_POINTER,
-  VCUDA_ARRAY,
-  VCUDA_MIPMAPPED_ARRAY,
-  VCUDA_EXTERNAL_MEMORY,
-  VCUDA_CONTEXT,
-  VCUDA_PRIMARY_CONTEXT, /* of a device: its number + 1 */
-  VCUDA_STACK,           /* limits of a context, and so the next two */
-  VCUDA_PRINTF_FIFO,
-  VCUDA_MALLOC_HEAP,
-  VCUDA_MEMORY_POOL,  /* a name, which holds nothing itself */
-  VCUDA_OTHERS_EVENT, /* likewise: of an event that another process made */
-};
-
-#define VCUDA_KEY(kind, handle) ((uint64_t) (handle) ^ (uint64_t) (kind) << 60)
-
 /* Reserves BYTES on the current context's GPU. On failure nothing is held.  */
 CUresult vcuda_charge_current (struct vcuda_charge *charge, uint64_t bytes);
 

@@ -8,12 +8,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "context/context_count.h"
-#include "context/loaded_images.h"
-#include "memory/alloc_map.h"
-#include "memory/blocks.h"
-#include "memory/graph_memory.h"
-#include "memory/pools.h"
 #include "pages/decisions.h"
 #include "pages/pages.h"
 #include "pages/slot_file.h"
@@ -23,6 +17,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 struct vcuda_own_slot vcuda_own_slot;
+vcuda_enter_held *vcuda_slot_enter_held;
 static uint64_t last_reclaim_ns;
 
 /* With the byte's lock held. What a kill leaves half cleared is cleared again by the next.  */
@@ -70,23 +65,6 @@ reclaim_locked (void)
     }
 }
 
-/* A program that closes every descriptor loses the lock, and then its slot to the next reclaim; it
-   takes another one and enters what it holds. That is counted anew, so that an allocation has no
-   second number to keep.  */
-static void
-enter_held (struct vcuda_usage_slot *slot)
-{
-  uint64_t bytes[VCUDA_MAX_GPUS] = { 0 };
-  vcuda_map_held (bytes);
-  vcuda_images_held (bytes);
-  vcuda_virtual_memory_held (bytes);
-  vcuda_graph_memory_held (bytes);
-  vcuda_pools_held (bytes);
-  for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
-    __atomic_store_n (&slot->held_bytes[gpu], bytes[gpu], __ATOMIC_SEQ_CST);
-  vcuda_context_counts (slot->contexts);
-}
-
 /* Once: the caller's error code can't say which limit it met.  */
 static void
 say_full (void)
@@ -129,7 +107,7 @@ take_locked (void)
              && !__atomic_compare_exchange_n (&usage->slots_used, &used, i + 1, false,
                                               __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         continue;
-      enter_held (slot);
+      vcuda_slot_enter_held (slot);
       __atomic_store_n (&vcuda_own_slot.slot, slot, __ATOMIC_RELEASE);
       return slot;
     }

@@ -33,6 +33,12 @@ vcuda_slot (void)
   return vcuda_slot_is_own (slot) ? slot : vcuda_slot_take ();
 }
 
+/* Writes what this process holds into a slot that it has just taken: a program that closes every
+   descriptor loses its slot, and takes another. The rooms above this one hold it, so entry/init.c
+   sets the function when the shim is loaded.  */
+typedef void vcuda_enter_held (struct vcuda_usage_slot *slot);
+extern vcuda_enter_held *vcuda_slot_enter_held;
+
 /* Gives back what dead processes held. Any number of callers, at any time.  */
 void vcuda_slots_reclaim (void);
 

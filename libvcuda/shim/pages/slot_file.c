@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pages/pages.h"
+#include "vcuda_abi.h"
 
 static int page_fd = -1;
 static ino_t page_inode;

@@ -10,6 +10,21 @@ vcuda_current_forget_all (void)
   __atomic_fetch_add (&vcuda_current_epoch, 1, __ATOMIC_ACQ_REL);
 }
 
+bool
+vcuda_enter_context (CUcontext context)
+{
+  return context != vcuda_thread ()->current.context
+         && real.cuCtxPushCurrent_v2 (context) == CUDA_SUCCESS;
+}
+
+void
+vcuda_leave_context (bool entered)
+{
+  CUcontext ignored;
+  if (entered)
+    real.cuCtxPopCurrent_v2 (&ignored);
+}
+
 #define CHANGES(name, parameters, arguments)                                                       \
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \

@@ -35,4 +35,8 @@ vcuda_current_forget (void)
 /* Some context has ended, or the process has forked.  */
 void vcuda_current_forget_all (void);
 
+/* Events belong to their stream's context. True: CONTEXT was made current and must be left.  */
+bool vcuda_enter_context (CUcontext context);
+void vcuda_leave_context (bool entered);
+
 #endif

@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 
-#include "pages/pages.h"
 #include "thread/thread.h"
 
 /* CALL of THREAD, as the driver's own work.  */
@@ -24,18 +23,6 @@
     struct vcuda_thread *within = vcuda_thread ();                                                 \
     VCUDA_WITHIN_OF (within, call);                                                                \
   })
-
-/* Returns from the calling function: with CALL where the driver calls, with an error where there
-   are no pages.  */
-#define VCUDA_PASS_ON(call)                                                                        \
-  do                                                                                               \
-    {                                                                                              \
-      if (vcuda_thread ()->in_driver)                                                              \
-        return call;                                                                               \
-      if (!vcuda_ready ())                                                                         \
-        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-    }                                                                                              \
-  while (0)
 
 /* The locks that a launch or a query of memory may take. A signal handler that launches while its
    own thread holds one would deadlock. So a thread that holds one counts as in the driver, and its

@@ -1,0 +1,118 @@
+/* cuMemCreate, cuMemMap and the calls that end what they made.  */
+
+#include <stdlib.h>
+
+#include "memory/blocks.h"
+#include "memory/charge.h"
+#include "memory/reserve.h"
+#include "pages/device.h"
+#include "pages/pass_on.h"
+#include "thread/in_driver.h"
+
+CUresult
+vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
+                   const CUmemAllocationProp *prop, unsigned long long flags)
+{
+  if (!vcuda_ready ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  CUdevice device = -1;
+  if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+    device = prop->location.id;
+  else if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
+    device = prop->location.localized.deviceId;
+  if (vcuda_thread ()->in_driver || device < 0)
+    return real.cuMemCreate (handle, bytes, prop, flags); /* host memory, or an error */
+  int gpu = vcuda_gpu_of_device (device);
+  CUresult rc = vcuda_reserve (gpu, bytes);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  struct vcuda_block *block = vcuda_block_new ();
+  vcuda_blocks_lock ();
+  rc = block ? VCUDA_WITHIN (real.cuMemCreate (handle, bytes, prop, flags))
+             : CUDA_ERROR_OUT_OF_MEMORY;
+  if (rc == CUDA_SUCCESS)
+    vcuda_block_add (block, *handle, bytes, gpu);
+  else
+    free (block);
+  vcuda_blocks_unlock ();
+  if (rc != CUDA_SUCCESS)
+    vcuda_give_back (gpu, bytes);
+  return rc;
+}
+
+CUresult
+vcuda_cuMemRelease (CUmemGenericAllocationHandle handle)
+{
+  VCUDA_PASS_ON (real.cuMemRelease (handle));
+  vcuda_blocks_lock ();
+  CUresult rc = VCUDA_WITHIN (real.cuMemRelease (handle));
+  if (rc == CUDA_SUCCESS)
+    vcuda_block_release (handle);
+  vcuda_blocks_unlock ();
+  return rc;
+}
+
+CUresult
+vcuda_cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void *shareable,
+                                      CUmemAllocationHandleType type)
+{
+  VCUDA_PASS_ON (real.cuMemImportFromShareableHandle (handle, shareable, type));
+  vcuda_blocks_lock ();
+  CUresult rc = VCUDA_WITHIN (real.cuMemImportFromShareableHandle (handle, shareable, type));
+  if (rc == CUDA_SUCCESS)
+    vcuda_block_enter (*handle);
+  vcuda_blocks_unlock ();
+  return rc;
+}
+
+CUresult
+vcuda_cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *address)
+{
+  VCUDA_PASS_ON (real.cuMemRetainAllocationHandle (handle, address));
+  vcuda_blocks_lock ();
+  CUresult rc = VCUDA_WITHIN (real.cuMemRetainAllocationHandle (handle, address));
+  if (rc == CUDA_SUCCESS)
+    vcuda_block_retain (*handle);
+  vcuda_blocks_unlock ();
+  return rc;
+}
+
+CUresult
+vcuda_cuMemMap (CUdeviceptr start, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                unsigned long long flags)
+{
+  VCUDA_PASS_ON (real.cuMemMap (start, bytes, offset, handle, flags));
+  struct vcuda_mapping *mapping = malloc (sizeof *mapping);
+  if (!mapping)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  vcuda_blocks_lock ();
+  struct vcuda_block *block = vcuda_block_use (handle);
+  /* The driver waits until all devices are added to a multicast object, so no lock is held.  */
+  bool may_wait = block && vcuda_block_gpu (block) < 0;
+  if (may_wait)
+    vcuda_blocks_unlock ();
+  CUresult rc = VCUDA_WITHIN (real.cuMemMap (start, bytes, offset, handle, flags));
+  if (may_wait)
+    vcuda_blocks_lock ();
+  *mapping = (struct vcuda_mapping){ start, bytes, block };
+  if (rc == CUDA_SUCCESS && block)
+    vcuda_mapping_add (mapping);
+  else
+    free (mapping);
+  if (block)
+    vcuda_block_unuse (block);
+  vcuda_blocks_unlock ();
+  return rc;
+}
+
+CUresult
+vcuda_cuMemUnmap (CUdeviceptr start, size_t bytes)
+{
+  VCUDA_PASS_ON (real.cuMemUnmap (start, bytes));
+  vcuda_blocks_lock ();
+  CUresult rc = VCUDA_WITHIN (real.cuMemUnmap (start, bytes));
+  if (rc == CUDA_SUCCESS)
+    vcuda_mappings_remove (start, bytes);
+  vcuda_blocks_unlock ();
+  return rc;
+}

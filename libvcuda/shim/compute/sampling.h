@@ -1,0 +1,31 @@
+/* Launches that a thread's credit does not settle: some are measured, some wait.  */
+
+#ifndef VCUDA_SAMPLING_H
+#define VCUDA_SAMPLING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "real.h"
+
+struct vcuda_launch
+{
+  struct meter *meter;
+  struct entry *entry; /* NULL: charged by estimate, not measured */
+  int gpu;
+  CUstream stream;
+  int64_t charged_ns;
+  int64_t foreign_ns;
+  double weight;
+  bool contended;
+};
+
+/* For what vcuda_launch_at_once did not settle. Waits for the container's share of GPU time and
+   charges what FUNCTION is expected to take. True: the launch is to be measured; its start is
+   marked, and vcuda_launch_end must follow.  */
+bool vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream stream);
+
+/* Marks the end, or gives back what was charged when RC says that nothing was launched.  */
+void vcuda_launch_end (struct vcuda_launch *launch, CUresult rc);
+
+#endif

@@ -1,0 +1,17 @@
+/* Calls that wait for the GPU.  */
+
+#ifndef VCUDA_WAITS_H
+#define VCUDA_WAITS_H
+
+#include <stdint.h>
+
+#include "real.h"
+
+/* Before and after a call that waits for the GPU.  */
+uint64_t vcuda_wait_begin (void);
+void vcuda_wait_end (uint64_t began);
+
+/* Before a context is destroyed: charges what has run in it.  */
+void vcuda_meter_settle (CUcontext context);
+
+#endif

@@ -1,0 +1,33 @@
+/* What all memory pools of this process hold.  */
+
+#ifndef VCUDA_POOLS_HELD_H
+#define VCUDA_POOLS_HELD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/pool_charge.h"
+
+/* BYTES of the pool with INDEX were freed. The second is for what ended with its context: it makes
+   no call and takes no lock, and vcuda_pools_settle must follow.  */
+void vcuda_pool_freed (uint16_t index, uint64_t bytes);
+void vcuda_pool_lost (uint16_t index, uint64_t bytes);
+
+/* Charges each pool what it has reserved now.  */
+void vcuda_pools_settle (void);
+
+/* After a call that waited for the GPU.  */
+static inline void
+vcuda_pools_waited (void)
+{
+  if (__atomic_load_n (&vcuda_pools_keep, __ATOMIC_RELAXED))
+    vcuda_pools_settle ();
+}
+
+/* Has the driver give back what GPU's pools keep. False: nothing came back.  */
+bool vcuda_pools_trim (int gpu);
+
+/* Adds what is charged on each GPU to BYTES, which has VCUDA_MAX_GPUS entries.  */
+void vcuda_pools_held (uint64_t *bytes);
+
+#endif

@@ -1,0 +1,96 @@
+#include "memory/stream_unmaps.h"
+
+#include <stdlib.h>
+
+#include "memory/blocks.h"
+#include "thread/current_context.h"
+#include "thread/in_driver.h"
+#include "thread/own_calls.h"
+
+/* Bindings that a stream ends before EVENT. Without an event they end with the context.  */
+struct ending
+{
+  CUevent event;
+  CUcontext context;
+  struct vcuda_binding *bindings;
+  struct ending *next;
+};
+
+static struct ending *endings;
+
+void
+vcuda_stream_unmaps_add (CUstream stream, CUcontext context, struct vcuda_binding *list)
+{
+  struct ending *ending = malloc (sizeof *ending);
+  if (!ending)
+    return; /* the charge stays until the process ends */
+  *ending = (struct ending){ .context = context, .bindings = list, .next = endings };
+  struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
+  bool entered = context && vcuda_enter_context (context);
+  if (real.cuEventCreate (&ending->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    ending->event = NULL;
+  else if (real.cuEventRecord (ending->event, stream) != CUDA_SUCCESS)
+    {
+      real.cuEventDestroy_v2 (ending->event);
+      ending->event = NULL;
+    }
+  vcuda_leave_context (entered);
+  vcuda_own_calls_end (mode);
+  __atomic_store_n (&endings, ending, __ATOMIC_RELAXED);
+}
+
+bool
+vcuda_stream_unmaps_settle (void)
+{
+  bool any = false;
+  if (!__atomic_load_n (&endings, __ATOMIC_RELAXED) || vcuda_thread ()->in_driver)
+    return false;
+  vcuda_blocks_lock ();
+  struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
+  for (struct ending **at = &endings; *at;)
+    {
+      struct ending *ending = *at;
+      if (!ending->event || real.cuEventQuery (ending->event) != CUDA_SUCCESS)
+        {
+          at = &ending->next;
+          continue;
+        }
+      __atomic_store_n (at, ending->next, __ATOMIC_RELAXED);
+      real.cuEventDestroy_v2 (ending->event);
+      vcuda_bindings_end_list (ending->bindings);
+      free (ending);
+      any = true;
+    }
+  vcuda_own_calls_end (mode);
+  vcuda_blocks_unlock ();
+  return any;
+}
+
+void
+vcuda_stream_unmaps_end_context (CUcontext context)
+{
+  if (!context)
+    return;
+  vcuda_blocks_lock ();
+  vcuda_bindings_end_context (context);
+  for (struct ending **at = &endings; *at;)
+    {
+      struct ending *ending = *at;
+      if (ending->context != context)
+        {
+          at = &ending->next;
+          continue;
+        }
+      __atomic_store_n (at, ending->next, __ATOMIC_RELAXED);
+      /* The event has ended with its context.  */
+      vcuda_bindings_end_list (ending->bindings);
+      free (ending);
+    }
+  vcuda_blocks_unlock ();
+}
+
+void
+vcuda_stream_unmaps_forget (void)
+{
+  endings = NULL;
+}

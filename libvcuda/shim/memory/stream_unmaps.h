@@ -1,0 +1,27 @@
+/* What streams have unmapped from sparse arrays.
+
+   A stream unmaps asynchronously, so what it unmaps stays charged until an event that is recorded
+   behind it has passed.  */
+
+#ifndef VCUDA_STREAM_UNMAPS_H
+#define VCUDA_STREAM_UNMAPS_H
+
+#include <stdbool.h>
+
+#include "memory/bindings.h"
+#include "real.h"
+
+/* Ends the bindings of LIST when STREAM has done all that is submitted to it by now. Needs the lock
+   of blocks.  */
+void vcuda_stream_unmaps_add (CUstream stream, CUcontext context, struct vcuda_binding *list);
+
+/* Gives back what streams have unmapped by now; true when there was any.  */
+bool vcuda_stream_unmaps_settle (void);
+
+/* The arrays of CONTEXT have ended with it.  */
+void vcuda_stream_unmaps_end_context (CUcontext context);
+
+/* In the child after a fork.  */
+void vcuda_stream_unmaps_forget (void);
+
+#endif
