@@ -9,7 +9,7 @@
    a running container's shim outlives an upgrade of the host.
 
    `libvcuda/abi_print.c` prints every offset; a test compares them with the Python mirror in
-   `oci/vcuda_oci/pages.py`. Byte order is the machine's.  */
+   `oci/vcuda_oci/pages/layout.py`. Byte order is the machine's.  */
 
 #ifndef VCUDA_ABI_H
 #define VCUDA_ABI_H

@@ -10,8 +10,8 @@ import json
 import os
 import re
 
-from vcuda_oci import config
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.http import listen_address
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -56,7 +56,7 @@ def main() -> None:
 def page() -> str:
     """In the order of packaging/config.toml, which names every one."""
     meanings = told()
-    defaults = {key: _toml(config._DEFAULTS[key]) for key in meanings}
+    defaults = {key: _toml(settings_file._DEFAULTS[key]) for key in meanings}
     lines = [HEAD, "| setting | type | default |", "| --- | --- | --- |"]
     lines += [f"| [`{key}`](#{key}) | {_type(key)} | `{defaults[key]}` |" for key in meanings]
     for key, meaning in meanings.items():
@@ -88,11 +88,11 @@ def takes(key: str) -> str:
     """What the program says that it takes, when it is given something else."""
     if key == "listen":
         return _mend_of_listen()
-    is_list = isinstance(config._DEFAULTS[key], list)
+    is_list = isinstance(settings_file._DEFAULTS[key], list)
     for wrong in WRONG:
         value = _toml([wrong] if is_list else wrong)
         try:
-            config.parse(f"{key} = {value}", SETTINGS)
+            settings_file.parse(f"{key} = {value}", SETTINGS)
         except VcudaError as error:
             return _escaped(error.mend)
     return "any text"
@@ -111,7 +111,7 @@ def _escaped(text: str) -> str:
 
 
 def _type(key: str) -> str:
-    return "list of strings" if isinstance(config._DEFAULTS[key], list) else "string"
+    return "list of strings" if isinstance(settings_file._DEFAULTS[key], list) else "string"
 
 
 def _toml(value: str | list[str]) -> str:

@@ -1,5 +1,5 @@
 /* Options of runc and crun that take the next word as their value. Source: runc 1.1 and crun 1.8
-   --help. oci/vcuda_oci/bundle.py has the same lists; a test compares them.  */
+   --help. oci/vcuda_oci/container/bundle.py has the same lists; a test compares them.  */
 
 #ifndef VCUDA_ARGUMENTS_H
 #define VCUDA_ARGUMENTS_H

@@ -1,5 +1,5 @@
 /* The agent's door: a process that is awake already edits the bundle, in a tenth of the time that
-   Python takes to start. It runs the same function (oci/vcuda_oci/door.py).  */
+   Python takes to start. It runs the same function (oci/vcuda_oci/start/claim_socket.py).  */
 
 #ifndef VCUDA_DOOR_H
 #define VCUDA_DOOR_H

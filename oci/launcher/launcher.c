@@ -2,7 +2,7 @@
 
    Engines call an OCI runtime about eleven times in a container's life, and most containers ask for
    no GPU: all of these calls are passed on to runc or crun by one exec. Only a create, run or
-   restore whose config.json may hold a request starts Python (oci/vcuda_oci/runtime.py). "May" is a
+   restore whose config.json may hold a request starts Python (oci/vcuda_oci/start/main.py). "May" is a
    search for words in the raw text; whether it does, Python decides. The delete of a container that
    holds a share is waited for, and the share given back (release.h); that of one which is deleted
    already is answered from here (gone.h).
@@ -250,7 +250,7 @@ delete_and_release (const char *runtime, char **argv, const struct held *held)
   if (status != 0 || !held->is_plain || !release (held))
     {
       const char *python[] = { VCUDA_PYTHON,      "-I",         "-S",     "-B", "-c",
-                               START ("deleted"), VCUDA_CONFIG, held->id, NULL };
+                               START ("start.after_delete"), VCUDA_CONFIG, held->id, NULL };
       run_to_end (VCUDA_PYTHON, (char **) python);
     }
   if (WIFSIGNALED (status))
@@ -267,7 +267,7 @@ share_and_become (const char *runtime, int argc, char **argv, const char *state_
 {
   static char answer[PATH_MAX];
   const char *python[]
-      = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START ("runtime"), VCUDA_CONFIG, runtime };
+      = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START ("start.main"), VCUDA_CONFIG, runtime };
   size_t ours = sizeof python / sizeof *python;
   const char **words = calloc (ours + (size_t) argc, sizeof *words);
   if (!words)

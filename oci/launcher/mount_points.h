@@ -39,7 +39,7 @@
 #endif
 #define STAYS_INSIDE (0x01 | 0x02 | 0x10)
 #define NOTE_BYTES (1 << 18)
-#define OWN_FOLDER "/usr/local/vcuda" /* GUEST_DIR of oci/vcuda_oci/names.py */
+#define OWN_FOLDER "/usr/local/vcuda" /* GUEST_DIR of oci/vcuda_oci/model/names.py */
 #define OWN_LENGTH (sizeof OWN_FOLDER - 1)
 
 /* Whether a whole overlay is mounted at `path`, and not a folder of an overlay.  */

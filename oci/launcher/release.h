@@ -1,6 +1,6 @@
 /* What a container holds is given back when the front door has seen its `delete` done, by what
-   oci/vcuda_oci/ledger.py says of a release: under the lock, the record first. Only what is as
-   plain as engines leave it; of anything else Python judges (oci/vcuda_oci/deleted.py).  */
+   oci/vcuda_oci/ledger/ledger.py says of a release: under the lock, the record first. Only what is as
+   plain as engines leave it; of anything else Python judges (oci/vcuda_oci/start/after_delete.py).  */
 
 #ifndef VCUDA_RELEASE_H
 #define VCUDA_RELEASE_H
@@ -84,7 +84,7 @@ remove_tree (int parent, const char *name, int depth)
   unlinkat (parent, name, AT_REMOVEDIR);
 }
 
-/* As oci/vcuda_oci/events.py; nothing fails because it could not be told.  */
+/* As oci/vcuda_oci/ledger/events.py; nothing fails because it could not be told.  */
 static void
 tell_released (const struct held *held)
 {

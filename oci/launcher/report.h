@@ -1,6 +1,6 @@
 /* How an error of the front door reaches whoever started the container: one line on stderr, and in
    runc's --log file in its --log-format, since containerd shows its user the last line of that file
-   and nothing else. oci/vcuda_oci/report.py does the same for what comes after.  */
+   and nothing else. oci/vcuda_oci/start/report.py does the same for what comes after.  */
 
 #ifndef VCUDA_REPORT_H
 #define VCUDA_REPORT_H

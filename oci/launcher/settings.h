@@ -1,5 +1,5 @@
 /* What the native programs need of config.toml. Python reads the whole file
-   (oci/vcuda_oci/config.py) and names mistakes.  */
+   (oci/vcuda_oci/system/settings_file.py) and names mistakes.  */
 
 #ifndef VCUDA_SETTINGS_H
 #define VCUDA_SETTINGS_H
@@ -59,7 +59,7 @@ setting (const struct whole *config, const char *key, const char *otherwise, cha
   return otherwise;
 }
 
-/* Whether FD, the file PATH, can hold settings. oci/vcuda_oci/files.py makes the same checks.  */
+/* Whether FD, the file PATH, can hold settings. oci/vcuda_oci/system/files.py makes the same checks.  */
 static bool
 can_hold_settings (const char *path, int fd, struct distrust *why)
 {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 _PACKAGE = "vcuda_oci"
-_WRAPPER, _LIGHT_OS = _PACKAGE + ".runtime", _PACKAGE + ".light_os"
+_WRAPPER, _LIGHT_OS = _PACKAGE + ".start.main", _PACKAGE + ".system.light_os"
 _FOLDER = __file__.rpartition("/")[0]
 FILE = f"{_FOLDER}/__pycache__/start.{sys.implementation.cache_tag}.packed"
 _OF_THIS_PYTHON = sys.version.encode() + b"\0"
@@ -174,9 +174,9 @@ def pack() -> None:
     for name in set(sys.modules) - before - {_PACKAGE}:
         del sys.modules[name]  # what compiling imports may be part of a start too
     sys.meta_path.insert(-1, packer)
-    for name in (_LIGHT_OS, _WRAPPER, _PACKAGE + ".poststop"):
+    for name in (_LIGHT_OS, _WRAPPER, _PACKAGE + ".start.poststop"):
         __import__(name)
-    from vcuda_oci import files
+    from vcuda_oci.system import files
 
     files.replace(FILE, _OF_THIS_PYTHON + marshal.dumps(packer.modules), 0o644)
 

@@ -18,7 +18,7 @@ OURS = ("vcuda_oci", "vcuda_hook", "vcuda_plugin")
 # they are given.
 _REACHING = (
     *("os", "io", "fcntl", "shutil", "tempfile", "glob", "pathlib", "posix", "builtins"),
-    *("importlib", "linecache", "tokenize", "vcuda_oci.files", "vcuda_oci.own_lock"),
+    *("importlib", "linecache", "tokenize", "vcuda_oci.system.files", "vcuda_oci.system.own_lock"),
 )
 _HARMLESS_NAMES = {
     "os": """

@@ -36,7 +36,7 @@ _TABLES = "cgroup|mountinfo|mounts|maps|smaps|status|comm|[ug]id_map"
 _TABLE_OPENED = re.compile(rf"(^|\}}/|^/proc/.*/)({_TABLES})$")
 _TABLE = re.compile(rf"^/proc/[^/]+/({_TABLES})$")
 
-_USE_TABLES = "a table of the kernel's; use vcuda_oci.guest.kernel_tables"
+_USE_TABLES = "a table of the kernel's; use vcuda_oci.system.kernel_tables"
 # Python before 3.11 has no tomllib. Comments and [place] headings match without groups.
 _ENTRY = re.compile(r'^(?:#.*|\[\w+\]|"?([\w./]+)"? = "(?:""\\?)?([^"]*)"(?:"")?)$', re.MULTILINE)
 _HINT = (
@@ -138,11 +138,13 @@ def _split_lines(nodes: Sequence[ast.AST]) -> Iterator[Fault]:
 def _locks(nodes: Sequence[ast.AST]) -> Iterator[Fault]:
     for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr.endswith("SETLKW"):
-            yield Fault(node.lineno, f"{node.attr} can wait for ever; use vcuda_oci.own_lock")
+            yield Fault(
+                node.lineno, f"{node.attr} can wait for ever; use vcuda_oci.system.own_lock"
+            )
     for call in _calls(nodes):
         name = ast.unparse(call.func)
         if name.endswith(("flock", "lockf")) and "LOCK_NB" not in ast.unparse(call):
-            yield Fault(call.lineno, f"{name} can wait for ever; use vcuda_oci.own_lock")
+            yield Fault(call.lineno, f"{name} can wait for ever; use vcuda_oci.system.own_lock")
 
 
 def _is_binary(call: ast.Call) -> bool:

@@ -25,10 +25,11 @@ from integration.node_agent import Agent, AgentNode
 from integration.product import install
 from unit.ground import record
 from unit.tenants import always_busy
-from vcuda_oci import claim, host, pages, pages_read
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.policies import ELASTIC, FIXED
+from vcuda_oci.host import host
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.policies import ELASTIC, FIXED
+from vcuda_oci.pages import layout, limits, page_reader
 
 GPUS, CONTAINERS_EACH = 8, 16
 MEMORY_MIB = 143771
@@ -90,14 +91,14 @@ def _hold(node: AgentNode, policy: str) -> None:
             share = GpuShare(gpu.uuid, memory, core, policy, ceiling, core)
             allocation = record(f"bench-{gpu.index}-{number}", shares=[share])
             with ledger:
-                ledger.write(allocation, claim.limits_page(allocation, claim.Rules()))
+                ledger.write(allocation, limits.page_of(allocation))
 
 
 def _is_granted(node: AgentNode) -> bool:
     """Whether the arbiter is at work: who was granted nothing yet has rates without an end."""
     folder = f"{Ledger(node.state_dir).containers}/bench-0-0/limits"
-    page = Path(folder).read_bytes()[: pages.LIMITS_SIZE]
-    return pages_read.read_limits(page).rate_until_ns > 0
+    page = Path(folder).read_bytes()[: layout.LIMITS_SIZE]
+    return page_reader.read_limits(page).rate_until_ns > 0
 
 
 def _cost(agent: Agent, who: str) -> list[Figure]:

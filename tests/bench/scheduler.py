@@ -25,7 +25,7 @@ from unit import clusters, extender
 from unit.clusters import container
 from unit.extender import Extender
 from unit.played_api import PODS, PlayedApi
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model.allocation import GpuShare
 
 # Nodes, pods that hold GPUs, and the goal of the slowest filter but one in a hundred, in ms.
 SIZES = (

@@ -13,7 +13,7 @@ from bench.result import Figure
 from unit.ground import GIB, gpus
 from unit.served import Served
 from unit.tenants import Tenants
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import exposition, node_state
 from vcuda_plugin.agent.http.event_counts import Counts
 from vcuda_plugin.kube.node_gpus import NodeGpus

@@ -10,7 +10,8 @@ import yaml
 
 from chart import rendering
 from chart.rendering import AGENT, EXTENDER, HAMI
-from vcuda_oci import config, names
+from vcuda_oci.model import names
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.http import listen_address
 
 TEXTS = ['a "quoted" \\ <text> & more', "naïve", ""]
@@ -42,10 +43,10 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(values: Any, said: s
     assert said in rendering.refusal(values)
 
 
-def settings(values: dict[str, Any]) -> config.Config:
+def settings(values: dict[str, Any]) -> settings_file.Config:
     """As a program reads them."""
     data = rendering.one(rendering.objects(values), "ConfigMap", "vcuda")["data"]
-    return config.parse(data["config.toml"], "config.toml")
+    return settings_file.parse(data["config.toml"], "config.toml")
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -12,9 +12,12 @@ from fuzz.front_door import FrontDoor
 from fuzz.properties import check_line, check_same
 from unit.driver_root import DriverRoot
 from unit.ground import left_in, write
-from vcuda_oci import bundle, config, door, jsontree, names, request, runtime
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.container import bundle, request
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import jsontree, names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import claim_socket, main
+from vcuda_oci.system import settings_file
 
 PATH_MAX = os.pathconf("/", "PC_PATH_MAX")
 ASKS = b'{"annotations": {"vcuda.io/core": "30"}, "root": {"path": "rootfs"}}'
@@ -72,7 +75,7 @@ class Config:
         try:
             spec = bundle.load_config(self.node.config)
             assert may or request.asked(spec) is None, "the front door missed a request"
-            runtime.share_what_is_asked(command, self.node.settings, "/nowhere/runc", os.getpid())
+            main.share_what_is_asked(command, self.node.settings, "/nowhere/runc", os.getpid())
         except VcudaError as error:
             check_line(error)
             refused = True
@@ -96,16 +99,19 @@ class Packet:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         os.chdir(self.folder)  # the caller's folder is what the door answers in
         with ours, theirs:
-            theirs.send(packet[: door.MOST_BYTES])
+            theirs.send(packet[: claim_socket.MOST_BYTES])
             theirs.shutdown(socket.SHUT_WR)
-            answer = door._answer(ours)
+            answer = claim_socket._answer(ours)
         os.chdir(self.before)
         said, (line, *ids) = answer[:1], answer[1:].decode().split("\0")
-        if said == door.REFUSED:
+        if said == claim_socket.REFUSED:
             check_line(VcudaError(line, "", ""))
         else:
-            assert (said, line, len(ids)) in ((door.DONE, "", 1), (door.CLOSED, "", 0))
-        self.node.check(ASKS, said != door.DONE)
+            assert (said, line, len(ids)) in (
+                (claim_socket.DONE, "", 1),
+                (claim_socket.CLOSED, "", 0),
+            )
+        self.node.check(ASKS, said != claim_socket.DONE)
         for name in set(os.listdir(self.folder)) - {"state", "driver", "config.toml", "bundle"}:
             shutil.rmtree(f"{self.folder}/{name}", ignore_errors=True)
 
@@ -127,7 +133,7 @@ class Words:
                 named = ours if len(ours) < PATH_MAX else b""  # nothing could be opened there
                 check_same(_SLASHES.sub(b"/", named), _SLASHES.sub(b"/", its))
         whole = b"".join(word + b"\0" for word in words)
-        assert packet == (whole if len(whole) <= door.MOST_BYTES else b"")
+        assert packet == (whole if len(whole) <= claim_socket.MOST_BYTES else b"")
 
 
 class Settings:
@@ -140,7 +146,7 @@ class Settings:
         write(self.path, content)
         theirs = self.door.read_settings(content)
         try:
-            settings = config.load(self.path)
+            settings = settings_file.load(self.path)
         except VcudaError as error:
             check_line(error)
             return

@@ -12,11 +12,12 @@ from fuzz.front_door import FrontDoor
 from fuzz.properties import MOST_LINE, check_same
 from unit.ground import left_in, record, write
 from vcuda_hook.hooks import main
-from vcuda_oci import container_state, jsontree
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import is_pod
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.container import hook_state
+from vcuda_oci.container.identity import is_pod
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import jsontree
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import limits
 
 _HIDDEN_PID = (b"\\u0070", b"\\u0069", b"\\u0064")
 
@@ -39,7 +40,7 @@ class State:
         content = content.replace(b"@folder@", os.fsencode(self.folder))
         if not os.path.exists(self.ledger.allocations + "/box.json"):
             with self.ledger:
-                self.ledger.write(record(), limits_page(record(), Rules()))
+                self.ledger.write(record(), limits.page_of(record()))
         held = left_in(self.ledger.state_dir)
         for kind in ("createRuntime", "prestart"):
             status, said = call([kind], self.settings, content)
@@ -52,7 +53,7 @@ class State:
         state = read(content)
         if said or (state and state["id"] != "box"):
             assert left_in(self.ledger.state_dir) == held
-        elif state and not is_pod(container_state.parse_state(content).annotations):
+        elif state and not is_pod(hook_state.parse_state(content).annotations):
             assert left_in(self.ledger.state_dir) == []
         # A NUL ends the text for C, and only a letter of its own is one.
         if state and not any(part in content for part in (b"\0", *_HIDDEN_PID)):
@@ -60,7 +61,7 @@ class State:
 
     def check_pid(self, content: bytes, state: dict[str, Any]) -> None:
         """The procfs hook finds the process that we find, or none."""
-        pid = container_state.parse_state(content).pid
+        pid = hook_state.parse_state(content).pid
         if -(1 << 63) <= pid < 1 << 63:
             check_same(pid, self.door.pid_of(content))
 
@@ -68,7 +69,7 @@ class State:
 def read(content: bytes) -> dict[str, Any]:
     """The state where it is one, else {}."""
     try:
-        container_state.parse_state(content)
+        hook_state.parse_state(content)
         return dict(jsontree.loads(content.decode()))
     except (VcudaError, ValueError):
         return {}

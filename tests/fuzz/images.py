@@ -10,17 +10,12 @@ from fuzz.properties import check_line
 from unit.driver_root import DriverRoot
 from unit.ground import host as some_host
 from unit.ground import write
-from vcuda_oci import (
-    capabilities,
-    driver_scan,
-    image_libraries,
-    ldcache,
-    placement,
-    request,
-    requirements,
-    rootfs,
-)
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import image_libraries, request, rootfs
+from vcuda_oci.host import driver_scan, requirements
+from vcuda_oci.model import capabilities
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement import choose
+from vcuda_oci.system import ldcache
 
 _SETTINGS = ("never", "unprivileged", "always")
 
@@ -50,8 +45,8 @@ class Variables:
         if asked:
             for setting in _SETTINGS:
                 request.counts(asked, setting, False, False)
-            answer = placement.choose(self.host.gpus, [], request.parse(asked), "binpack")
-            if isinstance(answer, placement.Refused):
+            answer = choose.choose(self.host.gpus, [], request.parse(asked), "binpack")
+            if isinstance(answer, choose.Refused):
                 raise VcudaError(answer.reason, "placement", "ask for less, or free a share")
             uuids = [share.uuid for share in answer.shares]
             assert len(set(uuids)) == len(uuids) > 0

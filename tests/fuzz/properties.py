@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 # An engine shows it, a log keeps it: a request of megabytes must not come back in its refusal.
 MOST_LINE = 4096

@@ -13,22 +13,18 @@ from unit.ground import GIB, left_in, record, write
 from unit.ground import host as some_host
 from vcuda_hook.live import status
 from vcuda_hook.show import show
-from vcuda_oci import (
-    capabilities,
-    claim,
-    config,
-    edits,
-    jsontree,
-    pages,
-    pages_read,
-    placement,
-    requirements,
-)
-from vcuda_oci import host as hosts
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.request import Request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.edits import edits
+from vcuda_oci.host import host as hosts
+from vcuda_oci.host import requirements
+from vcuda_oci.ledger import claim
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import capabilities, jsontree
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout, limits, page_reader
+from vcuda_oci.placement import choose
+from vcuda_oci.system import settings_file
 
 
 def run_nothing(*words: Any, **_: Any) -> NoReturn:
@@ -45,7 +41,7 @@ class Record:
     def __init__(self, folder: str) -> None:
         self.ledger, self.host = Ledger(folder + "/state"), some_host(16)
         lines = [f'state-dir = "{folder}/state"', f'driver-root = "{folder}"']
-        self.settings = config.load(write(folder + "/config.toml", "\n".join(lines)))
+        self.settings = settings_file.load(write(folder + "/config.toml", "\n".join(lines)))
         os.posix_spawn = status.subprocess.Popen = run_nothing  # type: ignore[misc,assignment]
 
     def __call__(self, content: bytes) -> None:
@@ -105,14 +101,14 @@ class HostCache:
         write(self.cache, content.replace(b"@root@", os.fsencode(self.root)))
         try:
             facts = hosts.load(self.root, self.cache)
-            chosen = placement.choose(facts.gpus, [], Request(30), "binpack")
-            if isinstance(chosen, placement.Refused):
+            chosen = choose.choose(facts.gpus, [], Request(30), "binpack")
+            if isinstance(chosen, choose.Refused):
                 assert chosen.reason.isprintable()
                 return
             requirements.check({"NVIDIA_REQUIRE_CUDA": "cuda>=12.4"}, facts, facts.gpus)
             paths = edits.Paths("/shim", "/pages", ["/hook"], [])
             allocation = record(shares=chosen.shares)
-            claim.limits_page(allocation, claim.Rules())
+            limits.page_of(allocation)
             asked = edits.edits_for(allocation, facts, paths, "/usr/lib64", capabilities.ALL)
             edits.apply({}, asked)
         except VcudaError as error:
@@ -124,16 +120,16 @@ class UsagePage:
 
     def __init__(self, folder: str) -> None:
         lines = [f'state-dir = "{folder}/state"', f'driver-root = "{folder}"']
-        self.settings = config.load(write(folder + "/config.toml", "\n".join(lines)))
+        self.settings = settings_file.load(write(folder + "/config.toml", "\n".join(lines)))
         self.ledger = Ledger(self.settings.state_dir)
         with self.ledger:
-            self.ledger.write(record(), claim.limits_page(record(), claim.Rules()))
+            self.ledger.write(record(), limits.page_of(record()))
 
     def __call__(self, content: bytes) -> None:
-        page = content.ljust(pages.USAGE_SIZE, content[-1:] or b"\0")
-        for live in (None, frozenset(range(pages.MAX_PROCESSES))):
+        page = content.ljust(layout.USAGE_SIZE, content[-1:] or b"\0")
+        for live in (None, frozenset(range(layout.MAX_PROCESSES))):
             try:
-                pages_read.read_usage(page, live)
+                page_reader.read_usage(page, live)
             except ValueError as error:
                 assert str(error).isprintable()
         write(f"{self.ledger.containers}/box/usage", page)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from integration.private_host import PrivateHost, wait_until
 from integration.product import Product
-from vcuda_oci import door, page_keeper
+from vcuda_oci.start import claim_socket, page_keeper
 
 LOG = "door.log"
 
@@ -25,7 +25,7 @@ class Door:
     """Open from the start until `close`. `pid`: the server's, as the test's own host sees it."""
 
     def __init__(self, host: PrivateHost, product: Product, state_dir: str) -> None:
-        socket, before = f"/proc/{host.pid}/root{state_dir}/{door.NAME}", 0
+        socket, before = f"/proc/{host.pid}/root{state_dir}/{claim_socket.NAME}", 0
         if os.path.exists(socket):
             before = os.stat(socket).st_ino
         self.nsenter = host.daemon([f"{product.prefix}/bin/vcuda", "serve"], LOG)
@@ -37,7 +37,7 @@ class Door:
             f"{socket}, see {LOG}",
         )
         (self.pid,) = children(self.nsenter.pid)
-        wait_until(lambda: len(self.workers()) == door.WORKERS, f"its workers, see {LOG}")
+        wait_until(lambda: len(self.workers()) == claim_socket.WORKERS, f"its workers, see {LOG}")
 
     def workers(self) -> list[int]:
         """Without the page keeper."""

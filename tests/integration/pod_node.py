@@ -13,7 +13,7 @@ from integration.kubelet import Kubelet, until
 from integration.pod_lives import Lives
 from integration.product import Product
 from integration.test_device_plugin import CORE, MEMORY
-from vcuda_oci import host
+from vcuda_oci.host import host
 
 GPUS = 8
 

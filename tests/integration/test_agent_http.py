@@ -24,8 +24,8 @@ from needed import cannot
 from unit.ground import GIB
 from unit.served import free_port
 from unit.tenants import Tenants
-from vcuda_oci import events
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.ledger import events
+from vcuda_oci.model.allocation import GpuShare
 
 SCRAPING = """
 global: {scrape_interval: 2s, scrape_timeout: 2s}

@@ -15,7 +15,7 @@ from integration.kubelet import until
 from integration.node_agent import Agent, AgentNode, children_of
 from integration.test_agent_http import asked, listening
 from unit.ground import ROOT
-from vcuda_oci import page_keeper
+from vcuda_oci.start import page_keeper
 from vcuda_plugin.agent.process import confine, rights
 
 # The kernel names them by bits.

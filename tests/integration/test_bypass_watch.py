@@ -20,7 +20,7 @@ from integration.node_agent import Agent, AgentNode, only_child
 from integration.product import MIB, SOFTGPU, Product, asking
 from integration.test_device_plugin import CORE, offered
 from vcuda_hook.live import container_processes
-from vcuda_oci import events, liveness
+from vcuda_oci.ledger import events, liveness
 from vcuda_plugin.agent.bypass import container_stop
 from vcuda_plugin.agent.bypass.held_containers import Held, HeldContainers
 

@@ -15,7 +15,8 @@ from integration.kubelet import Kubelet, until
 from integration.pod_of_manifest import ManifestPod
 from integration.product import Product
 from integration.test_device_plugin import CORE, MEMORY
-from vcuda_oci import door, events
+from vcuda_oci.ledger import events
+from vcuda_oci.start import claim_socket
 
 FIGURES = "http://127.0.0.1:5678"
 ASK = """
@@ -119,7 +120,7 @@ def test_the_daemonsets_pod_offers_gpus_and_tells_of_their_containers(
         labels = ('namespace="default"', f'pod="{container}"', 'container="main"')
         assert any(all(label in line for label in labels) for line in figures)
         # A door in a pod would turn everybody away, and be in the way of the host's own.
-        assert not os.path.exists(f"{chart_node.state_dir}/{door.NAME}")
+        assert not os.path.exists(f"{chart_node.state_dir}/{claim_socket.NAME}")
     finally:
         cri.remove_pod(pod)
 

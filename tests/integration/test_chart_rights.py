@@ -20,7 +20,7 @@ from integration.test_device_plugin import CORE
 from unit import clusters, extender
 from unit.clusters import container, pod, told
 from unit.played_api import PODS, PlayedApi, status
-from vcuda_oci import events
+from vcuda_oci.ledger import events
 from vcuda_plugin.extender.http import certificates
 
 _PATH = re.compile(

@@ -23,8 +23,8 @@ from unit.clusters import told
 from unit.ground import GIB, ROOT
 from unit.played_api import PlayedApi
 from unit.tenants import Tenants
-from vcuda_oci import events
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.ledger import events
+from vcuda_oci.model.allocation import GpuShare
 
 BOARDS = sorted(Path(ROOT, "packaging/grafana").glob("*.json"))
 RULES = Path(ROOT, "packaging/prometheus/vcuda.rules.yml")

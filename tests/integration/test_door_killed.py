@@ -17,8 +17,9 @@ from integration.door import Door
 from integration.engines.base import Engine, wait_until
 from integration.engines.low_level import LowLevel
 from integration.product import MIB, Product, asking
-from vcuda_oci import door, events
-from vcuda_oci.names import GUEST_LIMITS
+from vcuda_oci.ledger import events
+from vcuda_oci.model.names import GUEST_LIMITS
+from vcuda_oci.start import claim_socket
 
 STARTERS, EACH = 3, 6
 SERVED = ["runc-v1" if cgroups.is_v1() else "runc-v2", "crun-v2"]
@@ -70,7 +71,7 @@ def served(
             cgroups.remove(served.group)
     assert product.allocations(engine) == []
     left = set(os.listdir(served.state_dir)) - {
-        door.NAME,
+        claim_socket.NAME,
         events.NAME,
     }  # the door of one that was killed
     assert sorted(left) == [
@@ -175,7 +176,7 @@ def test_a_door_that_may_start_no_process_goes_on_with_those_it_has(
         assert served.start(container) == ""
         assert served.held() == {container: (1, 64 * MIB)}
         write(limit, "max")
-        wait_until(lambda: len(served.door.workers()) == door.WORKERS, "new workers")
+        wait_until(lambda: len(served.door.workers()) == claim_socket.WORKERS, "new workers")
         assert set(before[2:]) < set(served.door.workers())
     finally:
         served.engine.delete(container)
@@ -187,7 +188,7 @@ def test_a_door_that_runs_out_of_memory_costs_no_container_its_start(
 ) -> None:
     before = [served.door.pid, *served.door.workers()]
     limited(served, "memory", {"v1": "memory.limit_in_bytes", "v2": "memory.max"}, 64 << 10)
-    names = [f"{container}-{number}" for number in range(door.WORKERS)]
+    names = [f"{container}-{number}" for number in range(claim_socket.WORKERS)]
     try:
         assert [served.start(name) for name in names] == [""] * len(names)
         assert served.held() == dict.fromkeys(names, (1, 64 * MIB))

@@ -11,7 +11,7 @@ import pytest
 
 from integration.kubelet import until
 from integration.watched_pods import WatchedPods
-from vcuda_oci import events
+from vcuda_oci.ledger import events
 
 UID = "0b5c5f6e-9c1d-4a7e-8f54-0d1c2b3a4f5e"
 

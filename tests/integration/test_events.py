@@ -12,7 +12,7 @@ from integration.engines.cri import Cri
 from integration.kubelet import until
 from integration.node_agent import AgentNode
 from integration.product import MIB, Product, asking
-from vcuda_oci import events
+from vcuda_oci.ledger import events
 
 LIMIT = 1024 * MIB
 

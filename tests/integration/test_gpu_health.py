@@ -14,7 +14,8 @@ from integration.kubelet import until
 from integration.node_agent import Agent, AgentNode
 from integration.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
 from shim.softgpu_host import SoftGpu
-from vcuda_oci import nvml, unhealthy
+from vcuda_oci.host import nvml
+from vcuda_oci.ledger import unhealthy
 
 
 def gpus_offered(node: AgentNode, resource: str = CORE) -> list[str]:

@@ -11,7 +11,8 @@ from integration.engines.base import Result
 from integration.kubelet import until
 from integration.product import MIB, SOFTGPU, asking
 from integration.test_bypass_watch import LIMIT, WatchedNode, watched
-from vcuda_oci import pages_read, unhealthy
+from vcuda_oci.ledger import unhealthy
+from vcuda_oci.pages import page_reader
 
 __all__ = ["watched"]  # a fixture
 FILL = ["vcuda-workload", "alloc", "--chunk", str(64 * MIB)]
@@ -66,7 +67,7 @@ def most(node: WatchedNode, name: str) -> int:
 def until_ns(node: WatchedNode, name: str) -> int:
     """When what the arbiter has granted it ends."""
     with open(f"{node.state_dir}/containers/{name}/limits", "rb") as page:
-        return pages_read.read_limits(page.read()).rate_until_ns
+        return page_reader.read_limits(page.read()).rate_until_ns
 
 
 def records(node: WatchedNode) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from integration.handoff_node import HandoffNode
 from integration.kubelet import until
 from integration.product import Product
 from integration.watched_pods import NODE
-from vcuda_oci import config
-from vcuda_oci.decision import Decision
+from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.system import settings_file
 from vcuda_plugin.extender.model.place import Placed, place
 from vcuda_plugin.extender.model.pod_request import ask_of
 from vcuda_plugin.kube import node_gpus
@@ -26,7 +26,7 @@ GPU = "nvidia.com/gpu"
 MEMORY, PERCENT, CORES = GPU + "mem", GPU + "mem-percentage", GPU + "cores"
 MIB = 1 << 20
 THIRD = {GPU: 1, MEMORY: 3000, CORES: 30}
-SETTINGS = config.parse(f'gpu-resource = "{GPU}"', "config.toml")
+SETTINGS = settings_file.parse(f'gpu-resource = "{GPU}"', "config.toml")
 
 
 class HamiNode(HandoffNode):

@@ -17,7 +17,7 @@ from integration.private_host import PrivateHost, Result, wait_until
 from integration.test_hook_door import Hooked, hooked
 from soak import traces
 from vcuda_hook.hooks import device_rules
-from vcuda_oci.nodes import DeviceNode
+from vcuda_oci.host.device_nodes import DeviceNode
 
 __all__ = ["hooked"]  # a fixture
 MOMENTS = 6  # from the hook's start to the container's

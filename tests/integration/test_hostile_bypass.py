@@ -17,7 +17,8 @@ import pytest
 from integration.doors import FILLED, LIMIT, MAIN_DOORS, Door, as_it_is, filled
 from integration.engines.base import Wanted
 from integration.product import REPOSITORY
-from vcuda_oci import names, pages
+from vcuda_oci.model import names
+from vcuda_oci.pages import layout
 
 GREEDY = f"vcuda-workload alloc --chunk {LIMIT}"
 OTHER_GPU = "mknod /tmp/1 c 195 1; open-node /tmp/1 /dev/nvidia1"
@@ -40,9 +41,9 @@ def by_a_driver_of_its_own(rootfs: str, uuid: str) -> str:
 
 def by_pages_of_its_own(rootfs: str, uuid: str) -> str:
     """Root in the container moves the folder with the pages away and puts another in its place."""
-    share = pages.LimitsGpu(uuid, 16 * LIMIT, 100, 100, pages.POLICY_FIXED, 1_000_000, 100, 0, 0)
+    share = layout.LimitsGpu(uuid, 16 * LIMIT, 100, 100, layout.POLICY_FIXED, 1_000_000, 100, 0, 0)
     with open(f"{rootfs}/limits", "wb") as file:
-        file.write(pages.limits_page([share], names.GUEST_DRIVER, False))
+        file.write(layout.limits_page([share], names.GUEST_DRIVER, False))
     ours = "/usr/local/vcuda"
     return (
         f"mv {ours} /away && mkdir -p {ours}/driver && cp /limits /away/usage {ours}/"

@@ -16,7 +16,7 @@ import pytest
 from integration.doors import FILL, FILLED, LOW_LEVEL, MAIN_DOORS, WRAPPER, Change, Door, filled
 from integration.engines.base import Wanted
 from integration.trap import SECRET, Trap
-from vcuda_oci import edits
+from vcuda_oci.edits import edits
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 

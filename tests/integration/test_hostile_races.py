@@ -82,7 +82,7 @@ import os, sys
 from vcuda_hook.hooks import attach
 from vcuda_hook.hooks import root_paths
 from vcuda_hook.hooks import syscalls
-from vcuda_oci import image_libraries
+from vcuda_oci.container import image_libraries
 root, shim, secret, steps = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 spec = {"root": {"path": root}, "process": {"env": []}}
 found = laid = 0

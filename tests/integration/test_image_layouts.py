@@ -13,7 +13,7 @@ import pytest
 from integration import rootfs
 from integration.engines.base import Engine
 from integration.product import MIB, Product, asking
-from vcuda_oci import machine
+from vcuda_oci.system import machine
 
 LIMIT = 64 * MIB
 LOADER = f"lib64/{rootfs.LOADER}"

@@ -17,10 +17,10 @@ from integration.kube_api import KubeApi
 from integration.kubelet import Kubelet, api, services, until
 from integration.node_agent import AgentNode
 from integration.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
-from vcuda_oci import config
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.limits_in_place import Turn
-from vcuda_oci.placement import Gpu
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages.limits_in_place import Turn
+from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.kubelet import registration, resources
 from vcuda_plugin.agent.kubelet.device_plugin import DevicePlugin
 
@@ -135,7 +135,7 @@ def test_registration_that_began_before_the_kubelet_emptied_its_folder_is_made_a
     monkeypatch.setattr(registration, "_REGISTER_SECONDS", 3600.0)
     folder = str(tmp_path / "kubelet")
     kubelet = Kubelet(folder)
-    plugin = DevicePlugin(resources.CORE, config.parse("", "config.toml"), followed=False)
+    plugin = DevicePlugin(resources.CORE, settings_file.parse("", "config.toml"), followed=False)
     gpu = Gpu("GPU-0", 0, 0, 1 << 30, "model")
     plugin.publish([resources.Device("GPU-0.1", True)], [gpu], None)
 

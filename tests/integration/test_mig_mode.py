@@ -21,8 +21,9 @@ from integration.test_cdi import Host as CdiHost
 from integration.test_device_plugin import CORE, MEMORY, offered
 from integration.test_vcuda_run import Command
 from unit.ground import GIB
-from vcuda_oci import events, host
-from vcuda_oci.gpu import Gpu
+from vcuda_oci.host import host
+from vcuda_oci.ledger import events
+from vcuda_oci.model.gpu import Gpu
 
 MACHINE = ("--memory", "16GiB", "--topology", "pcie=2", "--mig", "1=1g.4gb,2g.8gb")
 LOOK = """

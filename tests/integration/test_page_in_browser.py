@@ -16,7 +16,7 @@ import pytest
 from integration import browser
 from unit.ground import GIB, gpus
 from unit.tenants import Tenants
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import graph_page, page_frame, usage_page
 from vcuda_plugin.agent.http.node_state import Node, View
 from vcuda_plugin.kube.node_gpus import NodeGpus

@@ -19,7 +19,7 @@ from integration.product import MIB, SOFTGPU, Product, asking
 from integration.test_bypass_watch import GREEDY, AgentInside
 from integration.test_device_plugin import CORE, MEMORY
 from integration.watched_pods import NODE, decided
-from vcuda_oci import host
+from vcuda_oci.host import host
 
 LIMIT = 1024 * MIB
 

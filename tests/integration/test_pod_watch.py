@@ -9,7 +9,7 @@ from typing import Any
 
 from integration.kubelet import until
 from integration.watched_pods import CORE, MEMORY, NODE, WatchedPods, decided
-from vcuda_oci import events
+from vcuda_oci.ledger import events
 
 GIB = 1 << 30
 MIRROR = "0123456789abcdef0123456789abcdef"

@@ -16,9 +16,10 @@ import pytest
 from integration.engines.base import Engine, Wanted
 from integration.engines.low_level import LowLevel
 from integration.product import Product
-from vcuda_oci import edits, procfs
-from vcuda_oci.edits import Edits
-from vcuda_oci.placement import Gpu
+from vcuda_oci.edits import edits
+from vcuda_oci.edits.edits import Edits
+from vcuda_oci.host import procfs
+from vcuda_oci.placement.choose import Gpu
 
 GPU = Gpu("GPU-1", 1, 1, 1 << 30, "Soft", "0000:02:00.0")
 LOOK = """

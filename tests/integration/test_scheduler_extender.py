@@ -15,7 +15,7 @@ from unit.clusters import container, node, pod, told
 from unit.extender import Extender, ready
 from unit.ground import GIB
 from unit.played_api import NODES, PODS, PlayedApi, status
-from vcuda_oci import names
+from vcuda_oci.model import names
 
 ASKING = pod("asking", container(core=30, memory=16))
 BINDING = "/api/v1/namespaces/default/pods/asking/binding"

@@ -19,7 +19,7 @@ from unit import extender
 from unit.clusters import container, node, pod, told
 from unit.extender import Extender
 from unit.played_api import PODS, PlayedApi, status
-from vcuda_oci.names import ANNOTATION_DECISION
+from vcuda_oci.model.names import ANNOTATION_DECISION
 from vcuda_plugin.extender.bind.leader import LEASE_SECONDS
 
 BINDING = "/api/v1/namespaces/default/pods/p/binding"

@@ -9,7 +9,7 @@ from typing import Any
 from unit import extender
 from unit.clusters import container, node, pod, told
 from unit.played_api import PlayedApi
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model.allocation import GpuShare
 
 # As long as it takes on a machine with other work.
 SECONDS = 250

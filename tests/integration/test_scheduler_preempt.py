@@ -8,7 +8,7 @@ from typing import Any
 from unit import extender
 from unit.clusters import container, node, pod, told
 from unit.played_api import PlayedApi
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model.allocation import GpuShare
 
 
 def test_a_pod_of_a_higher_priority_fits_once_its_victims_are_gone(tmp_path: Any) -> None:

@@ -14,7 +14,7 @@ from integration.engines.cri import Cri
 from integration.engines.docker import Docker
 from integration.product import MIB, Asking, Product, asking
 from integration.recorder import Recorder
-from vcuda_oci import pages, pages_read
+from vcuda_oci.pages import layout, page_reader
 
 LIMIT = 1024 * MIB
 SECONDS = 2
@@ -69,13 +69,13 @@ def test_a_policy_that_was_asked_for_stands_in_the_limits_page_inside(
     sharing: Engine, product: Product, container: str
 ) -> None:
     asked = asking(sharing, core=30, policy="elastic", core_limit="60", priority="5")
-    result = sharing.run(container, ["od", "-An", "-v", "-tx1", pages.GUEST_LIMITS], **asked)
+    result = sharing.run(container, ["od", "-An", "-v", "-tx1", layout.GUEST_LIMITS], **asked)
     assert result.rc == 0, result.stderr
-    page = pages_read.read_limits(bytes.fromhex(result.stdout))
+    page = page_reader.read_limits(bytes.fromhex(result.stdout))
     (gpu,) = page.gpus
     # Until an arbiter grants, the rate is what is reserved.
     assert (gpu.policy, gpu.core_percent, gpu.core_ceiling_percent, gpu.weight, gpu.rate_ppm) == (
-        *(pages.POLICY_ELASTIC, 30, 60, 30),
+        *(layout.POLICY_ELASTIC, 30, 60, 30),
         300_000,
     )
     assert page.rate_until_ns == 0
@@ -116,8 +116,8 @@ def test_nvidia_smi_inside_shows_the_slice(sharing: Engine, container: str) -> N
 def test_whether_copies_are_metered_stands_in_the_containers_limits(
     engine: Engine, product: Product, container: str, setting: str, word: int
 ) -> None:
-    (at,) = [at for name, at, _ in pages.offsets() if name == "limits.meter_copies"]
-    look = ["od", "-An", "-t", "u4", "-j", str(at), "-N", "4", pages.GUEST_LIMITS]
+    (at,) = [at for name, at, _ in layout.offsets() if name == "limits.meter_copies"]
+    look = ["od", "-An", "-t", "u4", "-j", str(at), "-N", "4", layout.GUEST_LIMITS]
     with product.on(engine, meter_copies=setting):
         result = engine.run(container, look, **asking(engine, core=30))
     assert (result.rc, result.stdout.split()) == (0, [str(word)])

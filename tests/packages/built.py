@@ -43,7 +43,7 @@ def next_version() -> str:
         sums = (f"{made}/SHA256SUMS", f"{now}/SHA256SUMS")
         if not os.path.exists(sums[0]) or os.path.getmtime(sums[0]) < os.path.getmtime(sums[1]):
             checkout(copy, with_build=True)
-            for name in ("pyproject.toml", "oci/vcuda_oci/names.py"):
+            for name in ("pyproject.toml", "oci/vcuda_oci/model/names.py"):
                 with open(f"{copy}/{name}") as file:
                     text = file.read()
                 with open(f"{copy}/{name}", "w") as file:

@@ -75,7 +75,7 @@ def test_without_space_for_bytecode_it_is_installed_and_says_so(plain: Machine) 
     plain.check("umount", COMPILED)
     installed = node.install(plain, debs)
     assert (installed.rc, installed.stderr) == (0, node.NO_TMPFS)
-    assert plain.check("sh", "-c", f"ls {COMPILED}/cli.*.pyc")
+    assert plain.check("sh", "-c", f"ls {COMPILED}/configure.*.pyc")
 
 
 def test_a_disk_that_fills_up_meanwhile_is_dpkgs_error_and_the_next_run_finishes(

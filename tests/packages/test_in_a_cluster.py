@@ -13,7 +13,7 @@ from packages.machine import Machine
 from unit import clusters
 from unit.extender import Extender, client
 from unit.played_api import PlayedApi
-from vcuda_oci import names
+from vcuda_oci.model import names
 from vcuda_plugin.kube import node_gpus
 
 UNIT = "vcuda-scheduler-extender.service"

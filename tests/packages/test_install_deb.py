@@ -18,7 +18,9 @@ def test_a_container_gets_its_slice_from_the_installed_packages(plain: Machine) 
     assert node.allocates(plain) == node.STOPPED_AT_1_GIB
     assert plain.check("vcuda", "--version") == f"vcuda {built.THIS}\n"
     # The start path's own modules are compiled: a start compiles none.
-    assert plain.check("sh", "-c", "ls /usr/lib/vcuda/python/vcuda_oci/__pycache__/runtime.*.pyc")
+    assert plain.check(
+        "sh", "-c", "ls /usr/lib/vcuda/python/vcuda_oci/start/__pycache__/main.*.pyc"
+    )
     found = json.loads(plain.run("vcuda", "doctor", "--json").stdout)
     assert [entry for entry in found if entry["severity"] == "error"] == []
 

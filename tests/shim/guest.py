@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from vcuda_oci import pages, pages_read
-from vcuda_oci.names import PRIVATE_DRIVER
+from vcuda_oci.model.names import PRIVATE_DRIVER
+from vcuda_oci.pages import layout, page_reader
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(TOP, "build")
@@ -49,7 +49,7 @@ class Gpu(NamedTuple):
     memory_bytes: int
     core_percent: int = 100
     core_ceiling_percent: int = 100
-    policy: int = pages.POLICY_FIXED
+    policy: int = layout.POLICY_FIXED
     rate_ppm: int = 1_000_000
     weight: int = 100
     managed_memory: int = 0
@@ -94,19 +94,19 @@ class Guest:
         self.usage = os.path.join(folder, "usage")
         self.write_limits(gpus)
         with open(self.usage, "wb") as usage:
-            usage.write(pages.empty_usage_page())
-            usage.truncate(pages.USAGE_SIZE)
+            usage.write(layout.empty_usage_page())
+            usage.truncate(layout.USAGE_SIZE)
 
     def write_limits(self, gpus: Sequence[Gpu]) -> None:
         """In place: a running guest has the file mapped."""
         flags = os.O_WRONLY | os.O_CREAT
         fd = os.open(self.limits, flags, 0o644)
-        os.pwrite(fd, pages.limits_page(gpus, meter_copies=self.meter_copies), 0)
+        os.pwrite(fd, layout.limits_page(gpus, meter_copies=self.meter_copies), 0)
         os.close(fd)
 
-    def read_usage(self) -> pages_read.Usage:
+    def read_usage(self) -> page_reader.Usage:
         with open(self.usage, "rb") as usage:
-            return pages_read.read_usage(usage.read())
+            return page_reader.read_usage(usage.read())
 
     def start(self, *command: str, **options: Any) -> subprocess.Popen[str]:
         environment = {

@@ -16,9 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from shim.guest import PYTHON, SHIM, TOP, WORKLOAD, Gpu, Guest
 from shim.virtual_time import Clock
-from vcuda_oci import claim, host, pages_read, request
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.container import request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.host import host
+from vcuda_oci.ledger import claim
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import page_reader
 
 # The processor's time is real whatever the clock: on a virtual one its looks take none.
 ARBITER = """
@@ -149,6 +152,6 @@ def share_of(process: subprocess.Popen[str]) -> float:
     return float(json.loads(out)["share"])
 
 
-def limits_of(guest: Guest) -> pages_read.Limits:
+def limits_of(guest: Guest) -> page_reader.Limits:
     with open(guest.limits, "rb") as limits:
-        return pages_read.read_limits(limits.read())
+        return page_reader.read_limits(limits.read())

@@ -6,14 +6,14 @@ import os
 import subprocess
 
 from shim.guest import BUILD, Gpu
-from vcuda_oci import pages, pages_read
+from vcuda_oci.pages import layout, page_reader
 
 
 def test_every_field_lies_where_the_c_compiler_puts_it(built):
     printed = subprocess.run(
         [os.path.join(BUILD, "abi_print")], capture_output=True, text=True, check=True
     ).stdout
-    assert {name: (offset, size) for name, offset, size in pages.offsets()} == fields(printed)
+    assert {name: (offset, size) for name, offset, size in layout.offsets()} == fields(printed)
 
 
 def fields(text: str) -> dict[str, tuple[int, int]]:
@@ -28,7 +28,7 @@ def test_no_field_of_version_1_has_moved(built):
     """Running containers keep the shim that they started with, whatever the host becomes."""
     with open(os.path.join(os.path.dirname(__file__), "abi_v1.txt"), encoding="utf-8") as frozen:
         then = fields(frozen.read())
-    now = {name: (offset, size) for name, offset, size in pages.offsets()}
+    now = {name: (offset, size) for name, offset, size in layout.offsets()}
     named = {name: place for name, place in then.items() if not name.endswith(".reserved")}
     assert {name: now.get(name) for name in named} == named
     # What is new lies in what was reserved.
@@ -44,9 +44,9 @@ def test_a_limits_page_reads_back_as_it_was_written():
         Gpu("GPU-5f1c0a52-0000-4000-8000-000000000001", 4 << 30, 30, 60, 1, 300_000, 7, 1, 5 << 30),
         Gpu("GPU-5f1c0a52-0000-4000-8000-000000000002", 1, 100),
     ]
-    page = pages.limits_page(gpus, "/usr/local/vcuda/driver", True)
-    limits = pages_read.read_limits(page)
-    assert len(page) == pages.LIMITS_SIZE
+    page = layout.limits_page(gpus, "/usr/local/vcuda/driver", True)
+    limits = page_reader.read_limits(page)
+    assert len(page) == layout.LIMITS_SIZE
     assert limits.driver_dir == "/usr/local/vcuda/driver"
     assert limits.meter_copies
     assert [
@@ -56,7 +56,7 @@ def test_a_limits_page_reads_back_as_it_was_written():
 
 def test_the_page_module_costs_the_start_path_no_import(built):
     code = (
-        "before = set(sys.modules); import vcuda_oci.pages;"
+        "before = set(sys.modules); import vcuda_oci.pages.layout;"
         "print(*sorted(set(sys.modules) - before))"
     )
     loaded = subprocess.run(
@@ -66,4 +66,4 @@ def test_the_page_module_costs_the_start_path_no_import(built):
         check=True,
         cwd=os.path.dirname(BUILD),
     ).stdout.split()
-    assert set(loaded) == {"_struct", "struct", "vcuda_oci", "vcuda_oci.pages", "__future__"}
+    assert set(loaded) == {"_struct", "struct", "vcuda_oci", "vcuda_oci.pages.layout", "__future__"}

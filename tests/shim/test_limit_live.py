@@ -93,11 +93,11 @@ def test_the_page_inside_says_the_new_rate_as_soon_as_the_command_has_ended(node
 CHANGES = """
 import json, sys, time
 from vcuda_hook.cli import main as cli
-from vcuda_oci import pages_read
+from vcuda_oci.pages import page_reader
 config, cores, settle, *usages = sys.argv[1:]
 said, sys.stdout = sys.stdout, sys.stderr
 def busy():
-    return [pages_read.read_usage(open(path, "rb").read()).gpus[0].busy_ns for path in usages]
+    return [page_reader.read_usage(open(path, "rb").read()).gpus[0].busy_ns for path in usages]
 shares = []
 time.sleep(1)
 for core in cores.split():

@@ -10,7 +10,7 @@ import pytest
 from shim.cuda_program import CALLS, START
 from shim.guest import BUILD, GIB, MIB, PYTHON, WORKLOAD, share
 from shim.virtual_time import together
-from vcuda_oci import pages
+from vcuda_oci.pages import layout
 
 NVML = """
 import json, sys
@@ -135,7 +135,7 @@ def test_an_image_without_our_pages_module_can_be_read_from_outside(host, new_gu
     usage = guest.read_usage()
     assert usage.gpus[0].launches > 0
     assert usage.gpus[0].busy_ns > 0
-    assert len(usage.gpus) == pages.MAX_GPUS
+    assert len(usage.gpus) == layout.MAX_GPUS
 
 
 def test_gpustat_shows_the_slice(host, new_guest):

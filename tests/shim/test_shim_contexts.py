@@ -15,7 +15,7 @@ from shim.conftest import LIBRARIES
 from shim.cuda_program import CALLS
 from shim.guest import GIB, MIB, PYTHON, share
 from shim.test_shim_memory import PRELUDE
-from vcuda_oci import pages_read
+from vcuda_oci.pages import page_reader
 
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
 CONTEXT = 300 * MIB
@@ -26,8 +26,8 @@ INITIALISED = CALLS + "must(cu.cuInit(0))\n"
 def by_process(guest) -> dict[int, tuple[list[int], list[int]]]:
     """Of each live process: bytes and contexts on both GPUs, as the usage page says."""
     with open(guest.usage, "rb") as usage:
-        live = pages_read.live_slots(usage.fileno())
-        found = pages_read.read_usage(usage.read(), live)
+        live = page_reader.live_slots(usage.fileno())
+        found = page_reader.read_usage(usage.read(), live)
     each = {p.pid: (list(p.held_bytes[:2]), list(p.contexts[:2])) for p in found.processes}
     return {pid: figures for pid, figures in each.items() if any(map(any, figures))}
 

@@ -13,7 +13,7 @@ from shim.conftest import CLIENTS
 from shim.cuda_program import CALLS
 from shim.guest import GIB, MIB, PYTHON, TOP, share
 from shim.virtual_time import Clock, answer, together
-from vcuda_oci import pages, pages_read
+from vcuda_oci.pages import layout, page_reader
 
 POINTS = 0.02
 SECONDS = 2.5
@@ -209,7 +209,7 @@ def test_the_setting_counts_for_a_running_program_too(host, new_guest, client, t
     gpu = share(host.uuids[0], GIB, 30)
     guest = new_guest(gpu)
     page, kept = tmp_path / "page", tmp_path / "kept"
-    page.write_bytes(pages.limits_page([gpu], meter_copies=True))
+    page.write_bytes(layout.limits_page([gpu], meter_copies=True))
     clock = Clock(tmp_path, 2)
     shape = (2.5, MIB, RATE, 4, 0, "cuMemcpyDtoDAsync_v2")
     program = guest.start(*clock.seat(client("copies"), *map(str, shape)))
@@ -222,7 +222,7 @@ def test_the_setting_counts_for_a_running_program_too(host, new_guest, client, t
     )
     assert answer(operator)
     result = answer(program)
-    before, after = pages_read.read_usage(kept.read_bytes()).gpus[0], guest.read_usage().gpus[0]
+    before, after = page_reader.read_usage(kept.read_bytes()).gpus[0], guest.read_usage().gpus[0]
     assert (before.busy_ns, before.throttled_ns) == (0, 0)
     assert after.throttled_ns > 0
     assert 0 < after.busy_ns / 1e9 < result["gpu_seconds"]

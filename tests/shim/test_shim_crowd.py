@@ -13,7 +13,7 @@ import sys
 from shim.guest import GIB, MIB, share
 from shim.test_shim_memory import PRELUDE
 from shim.test_shim_robust import F_OFD_SETLK, held_by_process, ledger
-from vcuda_oci import pages, pages_read
+from vcuda_oci.pages import layout, page_reader
 
 GRANTED, REFUSED = "0", "304"  # CUDA_SUCCESS, CUDA_ERROR_OPERATING_SYSTEM
 SEND_THEM_HOME = "\n"
@@ -54,15 +54,15 @@ def test_of_three_hundred_processes_of_one_container_256_are_served_and_the_rest
 ):
     guest = new_guest(share(host.uuids[0], GIB))
     crowd = guest.start(client("crowd"), "300", str(MIB), stdin=-1)
-    assert answers(crowd) == {GRANTED: pages.MAX_PROCESSES, REFUSED: 300 - pages.MAX_PROCESSES}
+    assert answers(crowd) == {GRANTED: layout.MAX_PROCESSES, REFUSED: 300 - layout.MAX_PROCESSES}
     held = held_by_process(guest)
-    assert sorted(held.values()) == [MIB] * pages.MAX_PROCESSES
+    assert sorted(held.values()) == [MIB] * layout.MAX_PROCESSES
     assert ledger(host.path) == held
     line = (
         "libvcuda: /usr/local/vcuda/usage: 256 processes of this container use its GPUs; "
         "no more can; end one of them"
     )
-    assert ends(crowd) == (0, [line] * (300 - pages.MAX_PROCESSES))
+    assert ends(crowd) == (0, [line] * (300 - layout.MAX_PROCESSES))
     assert guest.json(client("storm"), "1", "1", str(GIB), "1") == [1]
 
 
@@ -73,7 +73,7 @@ def test_ten_thousand_processes_and_every_third_of_them_killed_wear_nothing_out(
     worn = guest.json(client("crowd"), "10000", str(MIB), "worn")
     assert worn["answers"] == {GRANTED: 10000}
     with open(guest.usage, "rb") as usage:
-        left = pages_read.read_usage(usage.read()).processes
+        left = page_reader.read_usage(usage.read()).processes
     # Eight ran at a time: whoever began later took a place that one before had left.
     assert max((each.slot for each in left), default=0) < 16
     assert guest.json(client("storm"), "1", "1", str(8 * MIB), "1") == [1]
@@ -91,7 +91,7 @@ def test_a_stopped_process_that_decides_on_a_refusal_is_waited_for_briefly_and_a
         "fcntl.fcntl(usage, int(sys.argv[2]), bytes.fromhex(sys.argv[3]))\n"
         "print(1, flush=True); time.sleep(100)"
     )
-    at = pages.USAGE_LOCK_BASE + pages.MAX_PROCESSES  # VCUDA_USAGE_REFUSE_LOCK
+    at = layout.USAGE_LOCK_BASE + layout.MAX_PROCESSES  # VCUDA_USAGE_REFUSE_LOCK
     lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, at, 1, 0)
     refuse = PRELUDE + (
         "import time; must(cu.cuMemAlloc(1)); began = time.monotonic();"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from made import make
 from shim.guest import BUILD, TOP
-from vcuda_oci import pages, pages_read
+from vcuda_oci.pages import layout, page_reader
 
 CORPUS = os.path.join(TOP, "tests", "shim", "fuzz", "corpus")
 RUNS = 4_000
@@ -46,36 +46,36 @@ def page_with(empty: bytes, size: int, noise: bytes, at: int) -> bytes:
 
 
 @settings(max_examples=300)
-@given(st.binary(max_size=200), st.integers(0, pages.LIMITS_SIZE), st.integers(0, 2))
+@given(st.binary(max_size=200), st.integers(0, layout.LIMITS_SIZE), st.integers(0, 2))
 @example(b"\xff" * 200, 0, 0)
 @example(b"\xff" * 4, 12, 0)
 def test_the_host_reads_any_limits_or_says_that_they_are_no_page(noise, at, short):
-    page = page_with(pages.limits_page([]), pages.LIMITS_SIZE, noise, at)
+    page = page_with(layout.limits_page([]), layout.LIMITS_SIZE, noise, at)
     try:
-        limits = pages_read.read_limits(page[: len(page) - short])
+        limits = page_reader.read_limits(page[: len(page) - short])
     except ValueError as refusal:
         assert re.fullmatch(r"limits page has .+", str(refusal))
     else:
-        assert len(limits.gpus) <= pages.MAX_GPUS
+        assert len(limits.gpus) <= layout.MAX_GPUS
 
 
 @settings(max_examples=300)
 @given(
     st.binary(max_size=400),
-    st.integers(0, pages.USAGE_SIZE),
-    st.sets(st.integers(0, pages.MAX_PROCESSES - 1)),
+    st.integers(0, layout.USAGE_SIZE),
+    st.sets(st.integers(0, layout.MAX_PROCESSES - 1)),
 )
 @example(b"\xff" * 400, 0, {0})
-@example(b"\xff" * 4, 12, set(range(pages.MAX_PROCESSES)))
+@example(b"\xff" * 4, 12, set(range(layout.MAX_PROCESSES)))
 def test_the_host_counts_no_dead_process_whatever_the_usage_says(noise, at, live):
-    page = page_with(pages.empty_usage_page(), pages.USAGE_SIZE, noise, at)
+    page = page_with(layout.empty_usage_page(), layout.USAGE_SIZE, noise, at)
     try:
-        usage = pages_read.read_usage(page, frozenset(live))
+        usage = page_reader.read_usage(page, frozenset(live))
     except ValueError as refusal:
         assert re.fullmatch(r"usage page has .+", str(refusal))
         return
     assert {process.slot for process in usage.processes} <= live
-    for gpu in range(pages.MAX_GPUS):
+    for gpu in range(layout.MAX_GPUS):
         held = sum(process.held_bytes[gpu] for process in usage.processes)
         # A slot without a pid counts too: bytes are never lost by a forged pid.
         assert usage.gpus[gpu].held_bytes >= held

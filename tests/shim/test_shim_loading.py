@@ -11,7 +11,7 @@ import pytest
 
 from shim.cuda_program import CALLS
 from shim.guest import BUILD, GIB, MIB, NVIDIA_SMI, SHIM, WORKLOAD, Guest, share
-from vcuda_oci import pages
+from vcuda_oci.pages import layout
 
 CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
@@ -149,7 +149,7 @@ def test_a_page_of_a_newer_host_serves_this_shim(host, new_guest, client):
     for page in ("limits", "usage"):
         with open(os.path.join(guest.folder, page), "r+b") as file:
             file.seek(4)
-            file.write((pages.ABI_VERSION + 1).to_bytes(4, "little"))
+            file.write((layout.ABI_VERSION + 1).to_bytes(4, "little"))
     assert guest.json(client("loads"), CUDA, NVML)[0]["rc"] == 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from shim.cuda_program import START
 from shim.guest import GIB, MIB, PYTHON, share
-from vcuda_oci import pages, pages_read
+from vcuda_oci.pages import layout, page_reader
 
 # How cuda-bindings asks for memory in each way that is charged, and gives it back.
 PRELUDE = (
@@ -268,14 +268,14 @@ print(json.dumps([free_now(), cu.cuMemAlloc(600 << 20)[0].name]))
 
 
 def test_hostile_numbers_in_the_usage_page_raise_nothing():
-    page = bytearray(b"\xff" * pages.USAGE_SIZE)
-    page[: pages.USAGE_HEAD_SIZE] = pages.empty_usage_page()
+    page = bytearray(b"\xff" * layout.USAGE_SIZE)
+    page[: layout.USAGE_HEAD_SIZE] = layout.empty_usage_page()
     page[12:16] = b"\xff\xff\xff\xff"
-    assert len(pages_read.read_usage(bytes(page)).processes) == pages.MAX_PROCESSES
+    assert len(page_reader.read_usage(bytes(page)).processes) == layout.MAX_PROCESSES
     with pytest.raises(ValueError, match="magic"):
-        pages_read.read_usage(bytes(pages.USAGE_SIZE))
+        page_reader.read_usage(bytes(layout.USAGE_SIZE))
     with pytest.raises(ValueError, match="bytes"):
-        pages_read.read_usage(b"")
+        page_reader.read_usage(b"")
 
 
 def test_a_program_that_becomes_another_by_exec_gives_back_what_it_held(host, new_guest):

@@ -133,11 +133,11 @@ while True:
 # When the neighbour is at work: what it uses; and, from a second after `go`, what both do.
 MEASURE = """
 import json, sys, time
-from vcuda_oci import pages_read
+from vcuda_oci.pages import page_reader
 neighbour, guest, go = sys.argv[1:]
 def used(page):
     with open(page, "rb") as usage:
-        return pages_read.read_usage(usage.read()).gpus[0]
+        return page_reader.read_usage(usage.read()).gpus[0]
 while used(neighbour).launches <= 20:
     time.sleep(0.01)
 def shares(seconds, *pages):
@@ -173,11 +173,11 @@ def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path: Pat
 # waiting, until when a long kernel takes.
 SHOWN = """
 import json, sys, time
-from vcuda_oci import pages
+from vcuda_oci.pages import layout
 from vcuda_plugin.agent.compute.demand import TOLD_FROM, reading
 def shown():
     with open(sys.argv[1], "rb") as usage:
-        usage.seek(pages.USAGE_HEAD_SIZE + TOLD_FROM)
+        usage.seek(layout.USAGE_HEAD_SIZE + TOLD_FROM)
         return reading(usage.read(), 0, time.monotonic_ns())
 """
 # Half a second of one that has begun to wait.

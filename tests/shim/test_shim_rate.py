@@ -9,7 +9,7 @@ import pytest
 from shim.guest import GIB, PYTHON, TOP, share
 from shim.softgpu_host import PRELUDE
 from shim.virtual_time import Clock, answer, together
-from vcuda_oci import pages
+from vcuda_oci.pages import layout
 
 POINTS = 0.02 + 1e-9  # 18 kernels for 20 are within two points, though not as floats
 # Of the client `launches`, for 10 s.
@@ -56,7 +56,7 @@ def test_a_new_rate_is_in_force_within_100_ms(host, new_guest, tmp_path, before,
     gpu = share(host.uuids[0], GIB, 20)._replace(rate_ppm=before * 10_000)
     guest = new_guest(gpu)
     new_page = tmp_path / "new"
-    new_page.write_bytes(pages.limits_page([gpu._replace(rate_ppm=after * 10_000)]))
+    new_page.write_bytes(layout.limits_page([gpu._replace(rate_ppm=after * 10_000)]))
     clock = Clock(tmp_path, 2)
     program = guest.start(*clock.seat(PYTHON, "-c", PROGRAM, str(ahead)))
     operator = subprocess.Popen(
@@ -74,7 +74,7 @@ def test_a_new_rate_is_in_force_within_100_ms(host, new_guest, tmp_path, before,
 
 
 @pytest.mark.parametrize(
-    "policy", [pages.POLICY_ELASTIC, pages.POLICY_WEIGHTED, pages.POLICY_BEST_EFFORT]
+    "policy", [layout.POLICY_ELASTIC, layout.POLICY_WEIGHTED, layout.POLICY_BEST_EFFORT]
 )
 def test_without_an_arbiter_the_rate_stays_whatever_the_policy_and_however_idle_the_gpu(
     host, new_guest, client, tmp_path, policy

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from shim.conftest import LIBRARIES
 from shim.guest import BUILD, GIB, MIB, PYTHON, share
 from shim.test_shim_memory import PRELUDE
-from vcuda_oci import pages, pages_read
+from vcuda_oci.pages import layout, page_reader
 
 F_OFD_SETLK = 37
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
@@ -43,8 +43,8 @@ def ledger(root: str) -> dict[int, int]:
 
 def held_by_process(guest) -> dict[int, int]:
     with open(guest.usage, "rb") as usage:
-        live = pages_read.live_slots(usage.fileno())
-        found = pages_read.read_usage(usage.read(), live)
+        live = page_reader.live_slots(usage.fileno())
+        found = page_reader.read_usage(usage.read(), live)
     return {each.pid: each.held_bytes[0] for each in found.processes if each.held_bytes[0]}
 
 
@@ -137,8 +137,8 @@ def test_more_processes_than_slots_get_a_clear_error_and_harm_nobody(host, new_g
     assert first.stdout.readline() == "True\n"
     # One descriptor may hold every lock that 255 processes would.
     with open(guest.usage, "r+b") as usage:
-        for slot in range(1, pages.MAX_PROCESSES):
-            lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, pages.USAGE_LOCK_BASE + slot, 1, 0)
+        for slot in range(1, layout.MAX_PROCESSES):
+            lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE + slot, 1, 0)
             fcntl.fcntl(usage, F_OFD_SETLK, lock)
         code = PRELUDE + "print(json.dumps([cu.cuMemAlloc(1)[0].name for _ in range(3)]))"
         late = guest.start(PYTHON, "-c", code)
@@ -156,9 +156,9 @@ def test_more_processes_than_slots_get_a_clear_error_and_harm_nobody(host, new_g
 def test_a_scribbled_usage_page_never_crashes_or_hangs_a_call(host, new_guest, client, what):
     guest = new_guest(share(host.uuids[0], GIB))
     ranges = {
-        "usage": (0, pages.USAGE_SIZE),
-        "slots": (pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE, 3000),
-        "head": (0, pages.USAGE_HEAD_SIZE),
+        "usage": (0, layout.USAGE_SIZE),
+        "slots": (layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE, 3000),
+        "head": (0, layout.USAGE_HEAD_SIZE),
     }
     start, size = ranges[what]
     chance = random.Random(3)
@@ -184,19 +184,19 @@ def test_a_scribbled_usage_page_never_crashes_or_hangs_a_call(host, new_guest, c
     with open(guest.usage, "rb") as usage:
         page = usage.read()
     try:
-        pages_read.read_usage(page)
+        page_reader.read_usage(page)
     except ValueError:
         assert what != "slots"
 
 
 @settings(max_examples=200)
-@given(st.binary(max_size=64), st.integers(0, pages.USAGE_SIZE), st.integers(0, pages.USAGE_SIZE))
+@given(st.binary(max_size=64), st.integers(0, layout.USAGE_SIZE), st.integers(0, layout.USAGE_SIZE))
 def test_the_host_reads_any_bytes_or_says_that_they_are_no_page(noise, at, size):
-    page = bytearray(pages.empty_usage_page().ljust(pages.USAGE_SIZE, b"\0"))
+    page = bytearray(layout.empty_usage_page().ljust(layout.USAGE_SIZE, b"\0"))
     page[at : at + len(noise)] = noise
     for cut in (bytes(page[:size]), bytes(page)):
         try:
-            assert len(pages_read.read_usage(cut).gpus) == pages.MAX_GPUS
+            assert len(page_reader.read_usage(cut).gpus) == layout.MAX_GPUS
         except ValueError as refusal:
             assert "page has" in str(refusal)
 
@@ -212,7 +212,7 @@ def test_a_limits_page_of_random_bytes_behind_its_head_grants_nothing_and_crashe
         # driver_dir stays: it says where the library is, and without it nothing is asked of us.
         limits.write(chance.randbytes(12))
         limits.seek(128)
-        limits.write(chance.randbytes(pages.LIMITS_SIZE - 128))
+        limits.write(chance.randbytes(layout.LIMITS_SIZE - 128))
     code = PRELUDE + "print(json.dumps([cu.cuMemAlloc(4096)[0].name, free_now()]))"
     process = guest.start(PYTHON, "-c", code)
     out, err = process.communicate(timeout=60)

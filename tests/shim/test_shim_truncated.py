@@ -12,7 +12,7 @@ from shim.guest import GIB, MIB, PYTHON, share
 from shim.test_shim_loading import NOT_READY
 from shim.test_shim_memory import PRELUDE
 from shim.test_shim_robust import FULL, OK, held_by_process, ledger
-from vcuda_oci import pages, pages_read
+from vcuda_oci.pages import layout, page_reader
 
 # Holds a MiB; then asks for as many bytes more as each line says, and tells the answer.
 HOLDS = (
@@ -56,7 +56,7 @@ def test_a_page_cut_short_in_use_costs_no_process_its_life_nor_the_container_its
     assert ledger(host.path) == {**held, beside.pid: MIB}
     # Nobody keeps the place of a slot that it has no more.
     with open(cut.usage, "rb") as usage:
-        assert pages_read.live_slots(usage.fileno()) == {0, 1}
+        assert page_reader.live_slots(usage.fileno()) == {0, 1}
     # Who begins now reads a sound page.
     assert cut.python(PRELUDE + "print(json.dumps(cu.cuMemAlloc(1)[0].name))") == FULL
     assert asks(beside, MIB) == OK
@@ -132,6 +132,6 @@ def test_a_hole_in_the_page_costs_a_container_no_call_and_no_limit(host, new_gue
     process = holder(guest)
     with open(guest.usage, "r+b") as usage:
         usage.truncate(0)
-        usage.truncate(pages.USAGE_SIZE)
+        usage.truncate(layout.USAGE_SIZE)
     assert [asks(process, count) for count in (MIB, GIB + 1)] == [OK, FULL]
     assert process.communicate(timeout=60) == ("", "")

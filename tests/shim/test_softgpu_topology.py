@@ -10,7 +10,7 @@ import pytest
 
 from shim.softgpu_host import BUILT, SoftGpu
 from unit.machines import islands
-from vcuda_oci import host
+from vcuda_oci.host import host
 
 LOOK = """
 import pynvml

@@ -24,7 +24,7 @@ from integration.engines.base import IMAGE, Files
 from integration.kubelet import until
 from integration.pod_lives import AGENT, Lives, processes
 from integration.pod_node import node
-from vcuda_oci import page_keeper
+from vcuda_oci.start import page_keeper
 from vcuda_plugin.agent.ledger import sweep
 
 WORKERS = 16

@@ -18,7 +18,7 @@ from integration.engines.base import Wanted, wait_until
 from integration.engines.low_level import LowLevel
 from integration.product import MIB, Product
 from soak import traces
-from vcuda_oci import door
+from vcuda_oci.start import claim_socket
 
 PLAIN, WITHOUT_DOOR, WITH_DOOR = "plain", "without_door", "with_door"
 SHARE = {"vcuda.io/core": "30", "vcuda.io/memory": str(1024 * MIB)}
@@ -50,7 +50,7 @@ class Starts:
             self.round(PLAIN, WITHOUT_DOOR, WITH_DOOR)
             use = self.door.use()
             grown = (use[pid].resident_bytes - self._fresh[pid].resident_bytes for pid in use)
-            if sum(growth > FIRST_CLAIM_BYTES for growth in grown) >= door.WORKERS:
+            if sum(growth > FIRST_CLAIM_BYTES for growth in grown) >= claim_socket.WORKERS:
                 return
         raise RuntimeError(f"a worker of the door meets no container: {use}")
 

@@ -6,15 +6,15 @@ import struct
 from typing import Any
 
 from unit.ground import GIB, record
-from vcuda_oci import claim, pages, pages_read
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_plugin.agent.compute import grants
 
 MS = 1_000_000
 START = 10**12
 USAGE_GPU = {
-    name.partition(".")[2]: at for name, at, _ in pages.offsets() if name.startswith("usage_gpu.")
+    name.partition(".")[2]: at for name, at, _ in layout.offsets() if name.startswith("usage_gpu.")
 }
 
 
@@ -40,7 +40,7 @@ class World:
     def holds(self, id: str, *shares: GpuShare) -> None:
         allocation = record(id, shares=list(shares))
         with self.ledger:
-            self.ledger.write(allocation, claim.limits_page(allocation, claim.Rules()))
+            self.ledger.write(allocation, limits.page_of(allocation))
 
     def page(self, id: str, name: str) -> str:
         return f"{self.ledger.containers}/{id}/{name}"
@@ -54,7 +54,7 @@ class World:
         self._adds(id, "busy_ns", nanoseconds, gpu)
 
     def _adds(self, id: str, field: str, nanoseconds: int, gpu: int) -> None:
-        at = pages.USAGE_HEAD_SIZE + gpu * pages.USAGE_GPU_SIZE + USAGE_GPU[field]
+        at = layout.USAGE_HEAD_SIZE + gpu * layout.USAGE_GPU_SIZE + USAGE_GPU[field]
         with open(self.page(id, "usage"), "r+b") as usage:
             usage.seek(at)
             (before,) = struct.unpack("=Q", usage.read(8))
@@ -68,9 +68,9 @@ class World:
             self.waits(id)
         self.node.look()
 
-    def limits(self, id: str) -> pages_read.Limits:
+    def limits(self, id: str) -> page_reader.Limits:
         with open(self.page(id, "limits"), "rb") as file:
-            return pages_read.read_limits(file.read())
+            return page_reader.read_limits(file.read())
 
     def rates(self, id: str) -> list[int]:
         """Percents that the shim would follow now."""

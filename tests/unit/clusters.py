@@ -6,16 +6,17 @@ import json
 from typing import Any
 
 from unit.ground import GIB
-from vcuda_oci import config, names
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.decision import Decision
-from vcuda_oci.placement import Gpu
+from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.model import names
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.system import settings_file
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.cluster.objects import PodFacts, node_of, pod_of
 from vcuda_plugin.extender.model.pod_request import PodAsk, ask_of
 from vcuda_plugin.kube.node_gpus import NodeGpus
 
-SETTINGS = config.parse('gpu-resource = "nvidia.com/gpu"', "config.toml")
+SETTINGS = settings_file.parse('gpu-resource = "nvidia.com/gpu"', "config.toml")
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 
 

@@ -13,7 +13,7 @@ from unit.front_door import Door
 from unit.ground import ROOT, write
 from unit.installed import WARNINGS, Installed
 from unit.runtime_node import Node
-from vcuda_oci import files
+from vcuda_oci.system import files
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 from unit.driver_root import DEBIAN, RHEL, VERSION, DriverRoot
 from unit.ground import write
-from vcuda_oci import ldcache, machine
+from vcuda_oci.system import ldcache, machine
 
 LDCONFIG = "/sbin/ldconfig"
 

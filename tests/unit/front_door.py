@@ -12,7 +12,7 @@ ASKS = json.dumps({"annotations": {"vcuda.io/core": "30"}})
 PLAIN = json.dumps({"process": {"env": ["PATH=/bin"]}})
 START = (
     "import sys; sys.path.insert(0, '{path}'); import vcuda_oci.packed; "
-    "from vcuda_oci.runtime import main; main(sys.argv[1:])"
+    "from vcuda_oci.start.main import main; main(sys.argv[1:])"
 )
 
 

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vcuda_oci.allocation import Allocation, GpuShare
-from vcuda_oci.host import DeviceNode, Host
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.placement import Gpu
-from vcuda_oci.request import Request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.host.host import DeviceNode, Host
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation, GpuShare
+from vcuda_oci.placement.choose import Gpu
 
 GIB = 1 << 30
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -86,11 +86,13 @@ def record(id: str = "box", **changes: Any) -> Allocation:
 def left_in(state_dir: str) -> list[str]:
     """Every file and folder of a state folder but what stays: locks, the door, the events.
 
-    A page that the door's page keeper has open when its container ends is removed soon after.
+    The record of an ended container's page stays while the page keeper, or a sync of all file
+    systems, has the page. The next claim removes it, as this function does.
     """
     deadline = time.monotonic() + 30
     while glob.glob(state_dir + "/ended/*") and time.monotonic() < deadline:
         time.sleep(0.01)
+        Ledger(state_dir).cut_ended()
     found = []
     for folder, folders, files in os.walk(state_dir):
         found += [

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from vcuda_oci import topology
+from vcuda_oci.model import topology
 
 # A PCIe switch, a NUMA node and the system.
 SWITCH, NODE, SYSTEM = 200, 500, 600

@@ -9,8 +9,8 @@ from typing import Any
 from unit.driver_root import DriverRoot
 from unit.ground import GIB, write
 from unit.installed import Installed
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/root", "X": "a=b"}
 SPEC = {

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from vcuda_oci import pages
+from vcuda_oci.pages import layout
 
 _MAP = """
 import mmap, os, sys, time
@@ -17,7 +17,7 @@ kept = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 4096)
 print("mapped", flush=True)
 time.sleep(300)
 """
-_SLOTS_AT = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+_SLOTS_AT = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def forge(page: str, pid: int) -> None:
     """Slots of pids 1 to 255, as namespaces have them, and of `pid`; 0 is what the shim writes for
     a start time where it sees no /proc."""
     with open(page, "r+b") as file:
-        os.pwrite(file.fileno(), struct.pack("=I", pages.MAX_PROCESSES), 12)
-        for number, forged in enumerate([*range(1, pages.MAX_PROCESSES), pid]):
+        os.pwrite(file.fileno(), struct.pack("=I", layout.MAX_PROCESSES), 12)
+        for number, forged in enumerate([*range(1, layout.MAX_PROCESSES), pid]):
             slot = struct.pack("=IIQ", forged, 1, 0)
-            os.pwrite(file.fileno(), slot, _SLOTS_AT + number * pages.USAGE_SLOT_SIZE)
+            os.pwrite(file.fileno(), slot, _SLOTS_AT + number * layout.USAGE_SLOT_SIZE)

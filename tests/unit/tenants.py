@@ -11,20 +11,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from unit.ground import record
-from vcuda_oci import pages
-from vcuda_oci.allocation import Allocation
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.pages import layout, limits
 
-_GPU = pages.USAGE_HEAD_SIZE
-_SLOTS = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+_GPU = layout.USAGE_HEAD_SIZE
+_SLOTS = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 
 
 @contextlib.contextmanager
 def always_busy(usage: Sequence[str], period: float, step_ns: int) -> Iterator[None]:
     """While it lasts, each of these pages says every `period` seconds that its container used its
     first GPU for so much longer, and waited for it as long."""
-    at = {name: at for name, at, _ in pages.offsets()}
+    at = {name: at for name, at, _ in layout.offsets()}
     over = threading.Event()
 
     def go_on() -> None:
@@ -55,7 +54,7 @@ class Tenants:
     def holds(self, id: str, **changes: Any) -> Allocation:
         allocation = record(id, **changes)
         with self.ledger:
-            self.ledger.write(allocation, limits_page(allocation, Rules()))
+            self.ledger.write(allocation, limits.page_of(allocation))
         return allocation
 
     def page(self, id: str) -> str:
@@ -69,13 +68,13 @@ class Tenants:
             fd = self._locked[inode] = os.open(self.page(id), os.O_RDWR)
         os.pwrite(fd, struct.pack("=I", 1), 12)
         os.pwrite(fd, struct.pack("=IIQ", 7, 1, 1), _SLOTS)
-        at = {name: at for name, at, _ in pages.offsets()}
+        at = {name: at for name, at, _ in layout.offsets()}
         os.pwrite(fd, struct.pack("=Q", held), _SLOTS + at["usage_slot.held_bytes"] + 8 * gpu)
         os.pwrite(fd, bytes([contexts]), _SLOTS + at["usage_slot.contexts"] + gpu)
         for name, value in figures.items():
-            place = _GPU + gpu * pages.USAGE_GPU_SIZE + at[f"usage_gpu.{name}"]
+            place = _GPU + gpu * layout.USAGE_GPU_SIZE + at[f"usage_gpu.{name}"]
             os.pwrite(fd, struct.pack("=q" if value < 0 else "=Q", value), place)
-        lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, pages.USAGE_LOCK_BASE, 1, 0)
+        lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE, 1, 0)
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, lock)
 
     def close(self) -> None:

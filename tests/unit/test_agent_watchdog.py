@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vcuda_oci import systemd
+from vcuda_oci.system import systemd
 from vcuda_plugin.agent import main as agent
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.ground import GIB, record
-from vcuda_oci import allocation
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model import allocation
+from vcuda_oci.model.allocation import GpuShare
 
 SHARES = st.integers(1, 100).flatmap(
     lambda core: st.builds(

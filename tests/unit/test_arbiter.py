@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.compute.arbiter import WHOLE_PPM, Tenant, grants
 
 POINT = 10_000  # ppm in a percent

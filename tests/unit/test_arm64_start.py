@@ -25,7 +25,7 @@ from unit.test_runtime_driver import (  # noqa: F401
     test_the_driver_is_given_by_the_capabilities_asked,
     test_what_the_driver_cannot_give_is_refused_and_nothing_is_held,
 )
-from vcuda_oci.machine import ARM64
+from vcuda_oci.system.machine import ARM64
 
 
 @pytest.fixture(scope="module")

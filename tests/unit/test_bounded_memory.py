@@ -13,8 +13,8 @@ from vcuda_oci.guest import memory
 LOAD = """
 import resource, sys
 sys.path.insert(0, sys.argv[1])
-from vcuda_oci import bundle
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import bundle
+from vcuda_oci.model.errors import VcudaError
 before = resource.getrlimit(resource.RLIMIT_AS)
 try:
     bundle.load_config(sys.argv[2])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vcuda_oci import config
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.bypass import bypass_child
 from vcuda_plugin.agent.gpus import inventory
 from vcuda_plugin.agent.process import child
@@ -55,7 +55,7 @@ def followed(watches: Watches, text: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(child, "running", watches.running)
 
     async def follow() -> None:
-        task = asyncio.ensure_future(bypass_child.follow(config.parse(text, "/c")))
+        task = asyncio.ensure_future(bypass_child.follow(settings_file.parse(text, "/c")))
         while len(watches.started) <= len(watches.said) and not task.done():
             await asyncio.sleep(0.005)
         task.cancel()

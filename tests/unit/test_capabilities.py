@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vcuda_oci import capabilities
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import capabilities
+from vcuda_oci.model.errors import VcudaError
 
 EVERY = list(capabilities.ALL)
 

@@ -15,8 +15,13 @@ from unit.cdi_schema import SCHEMA
 from unit.driver_root import VERSION, DriverRoot
 from unit.ground import GIB, killed_at, left_in, script, write
 from vcuda_hook.cli import main
-from vcuda_oci import capabilities, edits, grant, host, liveness, pages_read
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.edits import edits
+from vcuda_oci.host import host
+from vcuda_oci.ledger import liveness
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import capabilities
+from vcuda_oci.pages import page_reader
+from vcuda_oci.start import apply_share
 
 READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
 READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
@@ -70,7 +75,7 @@ class Node:
 @pytest.fixture
 def shim(tmp_path: Any, monkeypatch: Any) -> str:
     path = write(f"{tmp_path}/lib/libvcuda-abc.so", "")
-    monkeypatch.setattr(grant, "SHIM", path)
+    monkeypatch.setattr(apply_share, "SHIM", path)
     return path
 
 
@@ -117,7 +122,7 @@ def test_whole_gpus_get_the_driver_itself(node: Node) -> None:
         "kind": "vcuda.io/gpu",
     }
     common = spec["containerEdits"]
-    command = [grant.HOOK, "--config", node.settings, "cdi"]
+    command = [apply_share.HOOK, "--config", node.settings, "cdi"]
     assert [(hook["hookName"], hook["args"]) for hook in common["hooks"]] == [
         ("createRuntime", command),
         ("poststop", command),
@@ -147,7 +152,7 @@ def test_a_named_slice_gets_the_shim_and_pages_of_its_own(node: Node, shim: str)
     # The whole GPU of the two is the first that is wholly free.
     assert node.shares() == {"cdi@train": [("GPU-0", 100, 16 * GIB), ("GPU-1", 50, 4 * GIB)]}
     held = f"{node.ledger.containers}/cdi@train"
-    limits = pages_read.read_limits(open(f"{held}/limits", "rb").read())  # noqa: SIM115
+    limits = page_reader.read_limits(open(f"{held}/limits", "rb").read())  # noqa: SIM115
     assert [(gpu.uuid, gpu.memory_bytes, gpu.core_percent) for gpu in limits.gpus] == [
         ("GPU-0", 16 * GIB, 100),
         ("GPU-1", 4 * GIB, 50),

@@ -11,12 +11,14 @@ from unit.ground import GIB, write
 from unit.test_cdi import Node
 from vcuda_hook.cdi import cdi_kind
 from vcuda_hook.cli import main
-from vcuda_oci import grant, names, pages_read
+from vcuda_oci.model import names
+from vcuda_oci.pages import page_reader
+from vcuda_oci.start import apply_share
 
 
 @pytest.fixture
 def node(tmp_path: Any, monkeypatch: Any) -> Node:
-    monkeypatch.setattr(grant, "SHIM", write(f"{tmp_path}/lib/libvcuda-abc.so", ""))
+    monkeypatch.setattr(apply_share, "SHIM", write(f"{tmp_path}/lib/libvcuda-abc.so", ""))
     return Node(str(tmp_path), 2)
 
 
@@ -24,7 +26,7 @@ def test_the_settings_count_for_slices_too(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     (tmp_path / "shim").touch()
-    monkeypatch.setattr(grant, "SHIM", f"{tmp_path}/shim")
+    monkeypatch.setattr(apply_share, "SHIM", f"{tmp_path}/shim")
     settings = 'memory-overcommit = "1.5"\ncontext-memory = "300MiB"\nmeter-copies = "yes"\n'
     node = Node(str(tmp_path), 1, more=settings)
     asked = ["--slice", "a=core:30,memory:14GiB", "--slice", "b=core:30,memory:10GiB"]
@@ -35,7 +37,7 @@ def test_the_settings_count_for_slices_too(
     }
     for name in ("a", "b"):
         with open(f"{node.ledger.containers}/cdi@{name}/limits", "rb") as file:
-            page = pages_read.read_limits(file.read())
+            page = page_reader.read_limits(file.read())
         (gpu,) = page.gpus
         told = (page.meter_copies, gpu.context_bytes, bool(gpu.managed_memory))
         assert told == (True, 300 << 20, True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.agent.process import child
 
 MODULE = "unit.ending_child"

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from unit.ground import GIB, FakeRuntime, host, left_in, pod_owner, record, shares_of, write
-from vcuda_oci import liveness, pages, pages_read
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Rules, claim
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.request import Request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import liveness
+from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout, page_reader
 
 NODE = host(16)
 HALF = Request(50, 4 * GIB)
@@ -122,7 +123,7 @@ def test_a_restarted_container_of_a_pod_gets_its_shares_again_with_fresh_pages(d
         # Whoever has the old page still open does not see the new one.
         assert old.read(4) == b"what"
     with open(usage, "rb") as fresh:
-        assert fresh.read() == pages.empty_usage_page().ljust(pages.USAGE_SIZE, b"\0")
+        assert fresh.read() == layout.empty_usage_page().ljust(layout.USAGE_SIZE, b"\0")
     stored = desk.ledger.get("pod-uid1.main")
     assert stored
     assert stored.container_id == "c2"
@@ -135,7 +136,7 @@ def test_a_restarted_container_gets_the_setting_of_today(desk: Desk) -> None:
     desk.runtime.knows("c1", "stopped")
     desk.claim(pod_owner("c2"), meter_copies=True)
     with open(f"{desk.ledger.containers}/pod-uid1.main/limits", "rb") as page:
-        assert pages_read.read_limits(page.read()).meter_copies
+        assert page_reader.read_limits(page.read()).meter_copies
 
 
 def test_a_restarted_container_gets_its_share_although_the_gpu_is_full(desk: Desk) -> None:
@@ -168,7 +169,7 @@ def test_a_container_whose_gpu_left_the_machine_is_placed_anew(desk: Desk) -> No
 def pages_of(desk: Desk, id: str) -> list[tuple[int, int, int]]:
     """(memory, managed or not, bytes a context) of each GPU, as the shim is told."""
     with open(f"{desk.ledger.containers}/{id}/limits", "rb") as page:
-        limits = pages_read.read_limits(page.read())
+        limits = page_reader.read_limits(page.read())
     return [(gpu.memory_bytes, gpu.managed_memory, gpu.context_bytes) for gpu in limits.gpus]
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from unit.ground import GIB, left_in
 from unit.test_claim import NODE, Desk
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Rules, claim
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import Owner
-from vcuda_oci.request import Request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
 
 
 @pytest.fixture

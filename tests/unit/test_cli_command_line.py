@@ -13,7 +13,7 @@ import pytest
 from unit.ground import ROOT, write
 from vcuda_hook.cli import main
 from vcuda_hook.run import command
-from vcuda_oci import grant
+from vcuda_oci.start import apply_share
 
 PROJECT = os.path.join(os.path.dirname(__file__), "../../pyproject.toml")
 VERBS = [
@@ -162,7 +162,7 @@ def test_run_refuses_in_one_line_before_anything_is_started(
     words: list[str], complaint: str, tmp_path: Any, capsys: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(grant, "SHIM", os.devnull)
+    monkeypatch.setattr(apply_share, "SHIM", os.devnull)
     monkeypatch.setattr(command.watch, "watch_this_process", lambda *_: pytest.fail("started"))
     settings = write(
         f"{tmp_path}/config.toml", f'state-dir = "{tmp_path}/state"\nruntime="/bin/true"'

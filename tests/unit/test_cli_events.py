@@ -17,7 +17,7 @@ import pytest
 from unit.ground import ROOT, write
 from vcuda_hook.cli import main
 from vcuda_hook.show import show_events
-from vcuda_oci import events
+from vcuda_oci.ledger import events
 
 # Imported now: the user of a test cannot read where the sources may lie.
 assert show_events

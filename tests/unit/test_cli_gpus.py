@@ -13,8 +13,8 @@ import pytest
 from unit.ground import GIB, ROOT, record, write
 from unit.test_cli_ledger import Node, node_with
 from vcuda_hook.cli import main as cli
-from vcuda_oci import unhealthy
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.ledger import unhealthy
+from vcuda_oci.model.allocation import GpuShare
 
 
 @pytest.fixture

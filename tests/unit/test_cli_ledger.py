@@ -15,11 +15,10 @@ from unit.tenants import Tenants
 from vcuda_hook.cli import main
 from vcuda_hook.live import usage
 from vcuda_hook.show import show
-from vcuda_oci import pages
-from vcuda_oci.allocation import Allocation, GpuShare
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.host import Host
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation, GpuShare
+from vcuda_oci.pages import layout, limits
 
 MIB = 1 << 20
 
@@ -41,9 +40,7 @@ class Node:
         if status:
             self.runtime.knows(allocation.container_id, status)
         with self.ledger:
-            self.ledger.write(
-                allocation, limits_page(allocation, Rules(context_bytes=context_bytes))
-            )
+            self.ledger.write(allocation, limits.page_of(allocation, context_bytes=context_bytes))
         return allocation
 
     def breaks(self, id: str) -> None:
@@ -145,7 +142,7 @@ def test_ps_and_inspect_tell_under_which_policy(node: Node, capsys: Any) -> None
     assert told["limits"]["rate_until_ns"] == 0
     (gpu,) = told["limits"]["gpus"]
     assert (gpu["policy"], gpu["core_ceiling_percent"], gpu["rate_ppm"]) == (
-        *(pages.POLICY_ELASTIC, 60),
+        *(layout.POLICY_ELASTIC, 60),
         100_000,
     )
 
@@ -153,15 +150,15 @@ def test_ps_and_inspect_tell_under_which_policy(node: Node, capsys: Any) -> None
 def test_a_process_that_lives_counts_and_a_dead_one_does_not(node: Node, capsys: Any) -> None:
     allocation = node.holds(record("box"))
     path = f"{node.ledger.containers}/box/usage"
-    slots = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+    slots = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
     with open(path, "r+b") as page:
         page.seek(12)
         page.write(struct.pack("=I", 2))
         for slot, held in enumerate((GIB, 3 * GIB)):
-            page.seek(slots + slot * pages.USAGE_SLOT_SIZE)
+            page.seek(slots + slot * layout.USAGE_SLOT_SIZE)
             page.write(struct.pack("=IIQII", 7 + slot, 1, 1, 0, 0) + struct.pack("=Q", held))
         page.flush()
-        lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, pages.USAGE_LOCK_BASE + 1, 1, 0)
+        lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE + 1, 1, 0)
         fcntl.fcntl(page, fcntl.F_OFD_SETLK, lock)
         assert node.vcuda("ps", "--json") == 0
         (entry,) = json.loads(capsys.readouterr().out)
@@ -233,11 +230,11 @@ def test_contexts_are_told_apart_from_what_was_allocated(node: Node, capsys: Any
     path = f"{node.ledger.containers}/box/usage"
     with open(path, "r+b") as page:
         for slot, held, contexts in ((0, GIB, 2), (1, 0, 255), (2, 300 * MIB, 1)):
-            at = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
-            page.seek(at + slot * pages.USAGE_SLOT_SIZE)
+            at = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
+            page.seek(at + slot * layout.USAGE_SLOT_SIZE)
             figures = struct.pack("=16Q16Q16B", held, *[0] * 31, contexts, *[9] * 15)
             page.write(struct.pack("=IIQII", 7 + slot, 1, 1, 0, 0) + figures)
-            lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, pages.USAGE_LOCK_BASE + slot, 1, 0)
+            lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE + slot, 1, 0)
             if slot != 1:  # that one is dead
                 fcntl.fcntl(page, fcntl.F_OFD_SETLK, lock)
         page.seek(12)

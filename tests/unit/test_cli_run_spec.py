@@ -9,7 +9,7 @@ import pytest
 
 from unit.ground import write
 from vcuda_hook.run import spec
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 
 @pytest.mark.parametrize("is_v2", [True, False], ids=["cgroup v2", "cgroup v1"])

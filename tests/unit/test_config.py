@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.ground import ROOT, write
-from vcuda_oci import config, files
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.sizes import parse_bytes
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.sizes import parse_bytes
+from vcuda_oci.system import files, settings_file
 
 # The standard library's is what that package became.
 tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -59,18 +59,18 @@ DEFAULTS = {
 
 
 def parsed(text: str) -> dict[str, Any]:
-    return vars(config.parse(text, "/c"))
+    return vars(settings_file.parse(text, "/c"))
 
 
 def refusal(text: str) -> str:
     with pytest.raises(VcudaError) as refused:
-        config.parse(text, "/c")
+        settings_file.parse(text, "/c")
     return str(refused.value)
 
 
 def test_no_file_an_empty_one_and_comments_alone_mean_the_defaults(tmp_path: Any) -> None:
     assert parsed("") == parsed("# only this\n\n \t# and this") == DEFAULTS
-    missing = config.load(f"{tmp_path}/none.toml")
+    missing = settings_file.load(f"{tmp_path}/none.toml")
     assert vars(missing) == {**DEFAULTS, "path": f"{tmp_path}/none.toml"}
 
 
@@ -102,19 +102,23 @@ def test_settings_that_were_changed_are_what_the_next_container_gets(
     tmp_path: Any, change: Callable[[str, str], None]
 ) -> None:
     path = write(f"{tmp_path}/config.toml", 'runtime = "crun"')
-    assert config.load(path).runtime == config.load(path).runtime == "crun"
+    assert settings_file.load(path).runtime == settings_file.load(path).runtime == "crun"
     change(path, 'runtime = "runc"')
-    assert config.load(path).runtime == config.load(path).runtime == "runc"
+    assert settings_file.load(path).runtime == settings_file.load(path).runtime == "runc"
     os.unlink(path)
     write(path, "unknown = ''")
     for _ in range(2):
         with pytest.raises(VcudaError, match="unknown key"):
-            config.load(path)
+            settings_file.load(path)
     os.unlink(path)
-    assert vars(config.load(path)) == {**DEFAULTS, "path": path}
+    assert vars(settings_file.load(path)) == {**DEFAULTS, "path": path}
     other = write(f"{tmp_path}/other.toml", 'runtime = "other"')
     write(path, 'runtime = "crun"')
-    assert [config.load(one).runtime for one in (path, other, path)] == ["crun", "other", "crun"]
+    assert [settings_file.load(one).runtime for one in (path, other, path)] == [
+        "crun",
+        "other",
+        "crun",
+    ]
 
 
 @pytest.mark.usefixtures("settled")
@@ -122,9 +126,9 @@ def test_settings_that_stay_as_they_are_are_read_once(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(f"{tmp_path}/config.toml", 'runtime = "crun"')
-    config.load(path)
+    settings_file.load(path)
     monkeypatch.delattr(files, "read")
-    assert config.load(path).runtime == "crun"
+    assert settings_file.load(path).runtime == "crun"
 
 
 def test_a_file_that_has_just_changed_is_not_told_from_the_next_that_does(
@@ -141,18 +145,18 @@ def test_a_file_that_has_just_changed_is_not_told_from_the_next_that_does(
 
 
 def test_the_documented_file_names_every_key() -> None:
-    assert documented().keys() == config._DEFAULTS.keys()
+    assert documented().keys() == settings_file._DEFAULTS.keys()
 
 
-@pytest.mark.parametrize("key", sorted(config._DEFAULTS))
+@pytest.mark.parametrize("key", sorted(settings_file._DEFAULTS))
 def test_a_documented_default_is_the_default_of_the_code(key: str) -> None:
     line = f"{key} = {documented()[key]}"
-    assert tomllib.loads(line) == {key: config._DEFAULTS[key]}
+    assert tomllib.loads(line) == {key: settings_file._DEFAULTS[key]}
     assert parsed(line) == DEFAULTS
 
 
 def test_the_documented_file_itself_changes_nothing() -> None:
-    assert {**vars(config.load(ROOT + "/packaging/config.toml")), "path": "/c"} == DEFAULTS
+    assert {**vars(settings_file.load(ROOT + "/packaging/config.toml")), "path": "/c"} == DEFAULTS
 
 
 def test_every_key_is_taken_at_its_word() -> None:
@@ -218,9 +222,9 @@ def test_a_software_gpu_serves_a_host_without_a_driver(
     monkeypatch: pytest.MonkeyPatch, has_driver: bool, has_software_gpu: bool, root: str
 ) -> None:
     there = {"/proc/driver/nvidia": has_driver, "/run/softgpu/softgpu.state": has_software_gpu}
-    monkeypatch.setattr(config.os.path, "exists", lambda path: there[path])
-    assert config.parse("", "/c").driver_root == root
-    assert config.parse("driver-root = '/x'", "/c").driver_root == "/x"
+    monkeypatch.setattr(settings_file.os.path, "exists", lambda path: there[path])
+    assert settings_file.parse("", "/c").driver_root == root
+    assert settings_file.parse("driver-root = '/x'", "/c").driver_root == "/x"
 
 
 NAME_RUNC = "write a name such as runc, or a path that begins with /"
@@ -327,10 +331,10 @@ def test_a_carriage_return_without_its_line_feed_is_refused_as_toml_has_it(text:
 def test_a_file_that_is_no_text_is_refused_in_one_line(tmp_path: Any) -> None:
     (tmp_path / "c").write_bytes(b"runtime = '\xff'")
     with pytest.raises(VcudaError, match="make it a readable UTF-8 file"):
-        config.load(f"{tmp_path}/c")
+        settings_file.load(f"{tmp_path}/c")
 
 
-KEYS = st.sampled_from([*config._DEFAULTS, "unknown"])
+KEYS = st.sampled_from([*settings_file._DEFAULTS, "unknown"])
 TEXTS = st.text(alphabet="ab/:.\\\"'#=,[] \tnrtuU0\r\x0b\x7fé\x85…", max_size=8) | st.sampled_from(
     ["runc", "/a", "/a:/b", "never", "spread", "/\t", "1.5", "0", "3MiB", "a.b/c", "79"]
 )

@@ -11,7 +11,7 @@ import pytest
 
 from unit.ground import mode_of, script, write
 from vcuda_hook.cli import main
-from vcuda_oci import grant
+from vcuda_oci.start import apply_share
 
 # What oci-hooks(5) says of its version 1.0.0.
 STAGES = ("precreate", "prestart", "createRuntime", "createContainer", "startContainer")
@@ -79,7 +79,7 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Any, monkeypatch: Any) -> Desk:
     made = Desk(str(tmp_path))
-    monkeypatch.setattr(grant, "HOOK", made.hook)
+    monkeypatch.setattr(apply_share, "HOOK", made.hook)
     return made
 
 

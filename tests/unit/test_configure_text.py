@@ -14,7 +14,7 @@ from vcuda_hook.engines import text_edit
 from vcuda_hook.engines.text_edit import Done, added, digest, removed
 from vcuda_hook.engines.texts import json_text, toml_text
 from vcuda_hook.engines.texts.toml_values import TomlError
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 NAMES = st.sampled_from(["runtimes", "vcuda", "default-runtime", "features", "a b", "", "é\n"])
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=5)

@@ -9,7 +9,7 @@ import pytest
 
 from unit.ground import shares_of
 from unit.runtime_node import HALF_SHARE, SPEC, Node
-from vcuda_oci import request
+from vcuda_oci.container import request
 
 ID = "4d2f9a1c7b3e"
 UNITS = {"vcuda.io/request.vcuda-core": "50", "vcuda.io/request.vcuda-memory": "16"}

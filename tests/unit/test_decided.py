@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.ground import GIB, gpus
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.decided import place
-from vcuda_oci.placement import Chosen, Refused, choose
-from vcuda_oci.policies import Terms
-from vcuda_oci.request import Request
+from vcuda_oci.container.request import Request
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.policies import Terms
+from vcuda_oci.placement.choose import Chosen, Refused, choose
+from vcuda_oci.placement.decided import place
 
 NODE = gpus(16, 16, 16, 16)
 TAKEN = st.lists(

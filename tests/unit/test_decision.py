@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcuda_oci import decision
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.decision import Decision
-from vcuda_oci.placement import Gpu
+from vcuda_oci.ledger import decision
+from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Gpu
 from vcuda_plugin.kube import node_gpus
 from vcuda_plugin.kube.node_gpus import NodeGpus
 

@@ -16,10 +16,10 @@ import pytest
 
 from unit.ground import record, shares_of, write
 from unit.installed import Installed
-from vcuda_oci import events, pages
-from vcuda_oci.claim import Rules, limits_page
 from vcuda_oci.guest import file_handle
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import layout, limits
 
 GONE = "echo 'container does not exist' >&2; exit 1"
 RUNS = """echo '{"id": "box", "status": "running"}'"""
@@ -46,7 +46,7 @@ class Node:
         allocation = record(id)
         allocation.runtime = [self.runtime, "--root", *(root or (ROOT,))]
         with self.ledger:
-            self.ledger.write(allocation, limits_page(allocation, Rules()))
+            self.ledger.write(allocation, limits.page_of(allocation))
 
     def does(self, delete: str, state: str) -> None:
         lines = [
@@ -146,7 +146,7 @@ def test_a_deleted_containers_page_that_is_opened_later_is_found(node: Node) -> 
         os.close(path)
         page.truncate(1 << 30)
         node.ledger.cut_ended()
-        assert os.fstat(page.fileno()).st_size == pages.USAGE_SIZE
+        assert os.fstat(page.fileno()).st_size == layout.USAGE_SIZE
 
 
 def test_a_deleted_containers_page_that_no_process_has_is_removed(node: Node) -> None:

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcuda_oci import pages
+from vcuda_oci.pages import layout
 from vcuda_plugin.agent.compute.demand import TOLD_FROM, TOLD_SIZE, Demand, Reading, reading
 
 MS = 1_000_000
 LOOK = 50 * MS
 POINT = 10_000
 START = 10**12
-EVERY_GPU = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+EVERY_GPU = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 # The last that is read of the last GPU: long_until_ns.
-LAST_WORD_ENDS = EVERY_GPU - pages.USAGE_GPU_SIZE + TOLD_FROM + TOLD_SIZE
+LAST_WORD_ENDS = EVERY_GPU - layout.USAGE_GPU_SIZE + TOLD_FROM + TOLD_SIZE
 
 
 class Sign(NamedTuple):
@@ -170,17 +170,17 @@ def test_beside_a_long_kernel_nobody_is_found_to_have_had_room() -> None:
 
 
 def told_by(page: bytes) -> bytes:
-    return page[pages.USAGE_HEAD_SIZE + TOLD_FROM :]
+    return page[layout.USAGE_HEAD_SIZE + TOLD_FROM :]
 
 
 def page_of(**fields: int) -> bytes:
     """A usage page that says the same of every GPU."""
-    page = bytearray(pages.empty_usage_page().ljust(EVERY_GPU, b"\0"))
-    for name, at, size in pages.offsets():
+    page = bytearray(layout.empty_usage_page().ljust(EVERY_GPU, b"\0"))
+    for name, at, size in layout.offsets():
         table, _, field = name.partition(".")
         if table == "usage_gpu" and field in fields:
-            for gpu in range(pages.MAX_GPUS):
-                start = pages.USAGE_HEAD_SIZE + gpu * pages.USAGE_GPU_SIZE + at
+            for gpu in range(layout.MAX_GPUS):
+                start = layout.USAGE_HEAD_SIZE + gpu * layout.USAGE_GPU_SIZE + at
                 page[start : start + size] = fields[field].to_bytes(size, "little")
     return bytes(page)
 
@@ -194,7 +194,7 @@ def test_a_reading_is_what_the_page_says(gpu: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, LAST_WORD_ENDS - 1])
 def test_a_page_cut_short_tells_nothing(size: int) -> None:
     page = page_of(busy_ns=1)[:size]
-    assert reading(told_by(page), pages.MAX_GPUS - 1, 7) is None
+    assert reading(told_by(page), layout.MAX_GPUS - 1, 7) is None
     container = Container()
     settled(container, 40)
     assert seen(container.demand, None) == IDLE

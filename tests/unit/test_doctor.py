@@ -15,9 +15,9 @@ from unit.ground import ROOT, FakeRuntime, record, script, write
 from vcuda_hook.cli import main
 from vcuda_hook.doctor import containers, driver, finding, report, state
 from vcuda_hook.doctor.finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
-from vcuda_oci import names
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import names
+from vcuda_oci.pages import limits
 
 SOFTGPU = ROOT + "/build/softgpu/softgpu"
 
@@ -63,7 +63,7 @@ def holds(tmp_path: Any, *ids: str) -> None:
     with ledger:
         for id in ids:
             dead = record(id, runtime=runtime.words)
-            ledger.write(dead, limits_page(dead, Rules()))
+            ledger.write(dead, limits.page_of(dead))
 
 
 def test_what_was_found_is_a_line_with_its_mend_and_decides_the_exit_code(

@@ -12,7 +12,7 @@ from unit.ground import ROOT, script, write
 from vcuda_hook.doctor import installation
 from vcuda_hook.doctor.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 from vcuda_hook.doctor.installation import Installation
-from vcuda_oci import config
+from vcuda_oci.system import settings_file
 
 BUILT = ROOT + "/build/lib/libvcuda.so.1"
 REINSTALL = "install vcuda again, whole"
@@ -69,7 +69,9 @@ def driver(tmp_path: Any) -> str:
 
 def judged(runtime: str, driver: str, dev: str) -> list[Finding]:
     """What is found of the low-level runtime `runtime` and of its version."""
-    settings = config.parse(f'runtime = "{runtime}"\ndriver-root = "{driver}"', "config.toml")
+    settings = settings_file.parse(
+        f'runtime = "{runtime}"\ndriver-root = "{driver}"', "config.toml"
+    )
     low_level = installation.look(settings, dev)
     return [
         installation.low_level_runtime(low_level),

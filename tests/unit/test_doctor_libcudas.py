@@ -15,9 +15,9 @@ from needed import cannot
 from unit.ground import FakeRuntime, record
 from vcuda_hook.doctor import containers
 from vcuda_hook.doctor.finding import ERROR, UNKNOWN, Finding
-from vcuda_oci import config
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import limits
+from vcuda_oci.system import settings_file
 
 # Maps each file so many times; one file alone once, with a write lease on it.
 MAP = """
@@ -56,8 +56,8 @@ def found(folder: Path, files: list[Path], maps: int = 1) -> Iterator[tuple[int,
             ledger = Ledger(f"{folder}/state")
             with ledger:
                 box = record("box", runtime=runtime.words)
-                ledger.write(box, limits_page(box, Rules()))
-            settings = config.parse(f'state-dir = "{folder}/state"', "config.toml")
+                ledger.write(box, limits.page_of(box))
+            settings = settings_file.parse(f'state-dir = "{folder}/state"', "config.toml")
             _, shim = containers.examine(settings)
             yield guest.pid, shim
         finally:

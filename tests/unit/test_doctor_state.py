@@ -17,9 +17,9 @@ from unit.installed import Installed
 from vcuda_hook.doctor import containers, state
 from vcuda_hook.doctor.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 from vcuda_hook.live import container_processes
-from vcuda_oci import config
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import limits
+from vcuda_oci.system import settings_file
 
 # Prints what is found of the folder argv[1], in a mount namespace where a script may mount first.
 LOOK = f"""
@@ -169,12 +169,12 @@ def ledger(tmp_path: Any) -> Ledger:
     runtime.knows("box", "running")
     with ledger:
         box = record("box", runtime=runtime.words)
-        ledger.write(box, limits_page(box, Rules()))
+        ledger.write(box, limits.page_of(box))
     return ledger
 
 
-def settings_of(ledger: Ledger) -> config.Config:
-    return config.parse(f'state-dir = "{ledger.state_dir}"', "config.toml")
+def settings_of(ledger: Ledger) -> settings_file.Config:
+    return settings_file.parse(f'state-dir = "{ledger.state_dir}"', "config.toml")
 
 
 def test_a_broken_record_is_found(ledger: Ledger) -> None:
@@ -209,7 +209,7 @@ def test_a_dead_containers_share_is_found(ledger: Ledger, tmp_path: Any) -> None
     with ledger:
         for id in ("gone", "stopped"):
             dead = record(id, runtime=runtime.words)
-            ledger.write(dead, limits_page(dead, Rules()))
+            ledger.write(dead, limits.page_of(dead))
     runtime.knows("stopped", "stopped")
     assert containers.examine(settings)[0] == Finding(
         "dead-containers",
@@ -226,7 +226,7 @@ def test_a_pods_container_between_two_starts_is_well(ledger: Ledger, tmp_path: A
     pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
     with ledger:
         ended = record("pod-u.main", container_id="c1", pod=pod, runtime=runtime.words)
-        ledger.write(ended, limits_page(ended, Rules()))
+        ledger.write(ended, limits.page_of(ended))
         ledger.remove("box")
     assert containers.examine(settings_of(ledger)) == [
         Finding("dead-containers", OK, "none holds a share"),
@@ -237,7 +237,7 @@ def test_a_pods_container_between_two_starts_is_well(ledger: Ledger, tmp_path: A
 def test_a_named_slice_that_no_container_holds_is_well(ledger: Ledger) -> None:
     with ledger:
         slice = record("cdi@train", container_id="", runtime=[])
-        ledger.write(slice, limits_page(slice, Rules()))
+        ledger.write(slice, limits.page_of(slice))
         ledger.remove("box")
     assert containers.examine(settings_of(ledger)) == [
         Finding("dead-containers", OK, "none holds a share"),

@@ -21,7 +21,9 @@ from unit.ground import killed_at, left_in, shares_of, write
 from unit.hostile_holder import holding
 from unit.installed import Installed
 from unit.runtime_node import ENV, HALF_SHARE, Node, asking
-from vcuda_oci import door, liveness, names
+from vcuda_oci.ledger import liveness
+from vcuda_oci.model import names
+from vcuda_oci.start import claim_socket
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +137,13 @@ def test_who_comes_later_takes_the_door_over(node: Node) -> None:
             assert second.poll() is None
             assert node.create(asking()) == (0, "")
             assert shared_once(node)
-        assert not os.path.exists(f"{node.ledger.state_dir}/{door.NAME}")
+        assert not os.path.exists(f"{node.ledger.state_dir}/{claim_socket.NAME}")
     assert python_starts(node) == 0
 
 
 def test_a_door_that_is_done_leaves_no_socket(node: Node) -> None:
     with node.installed.door():
-        path = f"{node.ledger.state_dir}/{door.NAME}"
+        path = f"{node.ledger.state_dir}/{claim_socket.NAME}"
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert not os.path.exists(path)
 
@@ -151,7 +153,7 @@ def test_a_door_that_was_killed_leaves_its_place_to_the_next(node: Node) -> None
         for pid in (first.pid, *children(first.pid)):
             os.kill(pid, signal.SIGKILL)
         first.wait()
-        assert os.path.exists(f"{node.ledger.state_dir}/{door.NAME}")
+        assert os.path.exists(f"{node.ledger.state_dir}/{claim_socket.NAME}")
         with node.installed.door():
             assert node.create(asking()) == (0, "")
             assert (shared_once(node), python_starts(node)) == (True, 0)
@@ -171,8 +173,8 @@ def test_a_user_who_locks_all_that_may_be_opened_holds_up_no_start(node: Node) -
 
 def test_a_door_that_is_killed_while_it_opens_is_opened_by_the_next(node: Node) -> None:
     os.makedirs(node.ledger.state_dir)
-    path, at, left = f"{node.ledger.state_dir}/{door.NAME}", 1, set()
-    while killed_at(at, lambda: door.Door(node.ledger.state_dir, node.installed.settings)):
+    path, at, left = f"{node.ledger.state_dir}/{claim_socket.NAME}", 1, set()
+    while killed_at(at, lambda: claim_socket.Door(node.ledger.state_dir, node.installed.settings)):
         left |= set(left_in(node.ledger.state_dir))
         with node.installed.door():
             assert node.create(asking(), id=f"box{at}") == (0, "")
@@ -187,7 +189,7 @@ def test_a_door_that_is_killed_while_it_opens_is_opened_by_the_next(node: Node) 
 def test_a_door_that_is_removed_says_so_and_ends_with_a_failure(node: Node) -> None:
     """Whoever watches over it starts it again then; one that was taken over ends with 0."""
     with node.installed.door() as server:
-        os.unlink(f"{node.ledger.state_dir}/{door.NAME}")
+        os.unlink(f"{node.ledger.state_dir}/{claim_socket.NAME}")
         assert server.wait(30) == 1
 
 
@@ -220,7 +222,7 @@ def test_a_relative_bundle_is_the_callers(node: Node) -> None:
 
 def test_nobody_but_root_is_answered(node: Node) -> None:
     with node.installed.door():
-        path = f"{node.ledger.state_dir}/{door.NAME}"
+        path = f"{node.ledger.state_dir}/{claim_socket.NAME}"
         os.chmod(path, 0o666)
         for folder in (node.ledger.state_dir, node.folder, os.path.dirname(node.folder)):
             os.chmod(folder, 0o755)
@@ -245,7 +247,7 @@ class FakeDoor:
 
     def __init__(self, node: Node, answer: Callable[[list[str]], bytes]) -> None:
         os.makedirs(node.ledger.state_dir, exist_ok=True)
-        self.path = f"{node.ledger.state_dir}/{door.NAME}"
+        self.path = f"{node.ledger.state_dir}/{claim_socket.NAME}"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.bind(self.path)
         self.socket.listen()
@@ -254,7 +256,7 @@ class FakeDoor:
     def serve(self, answer: Callable[[list[str]], bytes]) -> None:
         connection, _ = self.socket.accept()
         with connection:
-            words = connection.recv(door.MOST_BYTES).decode().split("\0")[:-1]
+            words = connection.recv(claim_socket.MOST_BYTES).decode().split("\0")[:-1]
             if said := answer(words):
                 connection.sendall(said)
 
@@ -281,7 +283,8 @@ def test_a_door_that_dies_between_claim_and_answer_is_asked_again_of_python(node
 
 
 CLAIM = (
-    "import os, sys; sys.path.insert(0, sys.argv[1]); from vcuda_oci import bundle, runtime; "
+    "import os, sys; sys.path.insert(0, sys.argv[1]); from vcuda_oci.container import bundle; "
+    "from vcuda_oci.start import main as runtime; "
     "runtime.share_what_is_asked(bundle.Command(sys.argv[4:]), sys.argv[2], sys.argv[3], "
     "os.getppid())"
 )
@@ -307,8 +310,9 @@ def test_an_answer_that_comes_too_late_and_fails_takes_nothing_from_who_went_on(
 LATE = """
 import os, socket, sys
 sys.path.insert(0, sys.argv[1])
-from vcuda_oci import bundle, door
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import bundle
+from vcuda_oci.start import claim_socket as door
+from vcuda_oci.model.errors import VcudaError
 front_door, here = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 def fail(*_):

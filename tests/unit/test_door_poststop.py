@@ -11,8 +11,8 @@ import pytest
 
 from unit.ground import record, shares_of
 from unit.installed import Installed
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import limits
 
 STOPPED = {"ociVersion": "1.0.2", "id": "box", "status": "stopped", "bundle": "/b"}
 
@@ -25,7 +25,7 @@ class Ended:
         installed.configure(state_dir=state_dir)
         for allocation in (record("box"), record("other")):
             with self.ledger:
-                self.ledger.write(allocation, limits_page(allocation, Rules()))
+                self.ledger.write(allocation, limits.page_of(allocation))
 
     def hook(self, *words: str, state: bytes = b"", **options: Any) -> tuple[int, str]:
         """Exit status and stderr."""

@@ -13,8 +13,11 @@ from unit.driver_layouts import ARM64_LAYOUTS, LAYOUTS, LDCONFIG, Layout, instal
 from unit.driver_root import VERSION, DriverRoot
 from unit.ground import ROOT, write
 from unit.test_driver_scan import COMPUTE, DISPLAY, INSIDE, UTILITY, VIDEO, both, given, renamed
-from vcuda_oci import cdi, edits, host, image_libraries, machine, rootfs
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import image_libraries, rootfs
+from vcuda_oci.edits import cdi_spec, edits
+from vcuda_oci.host import host
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import machine
 
 AMD64S, ARM64S = machine.AMD64.multiarch, machine.ARM64.multiarch
 WHOLE = {**COMPUTE, **UTILITY, **VIDEO, **DISPLAY, **both("libnvidia-ngx", "1")}
@@ -36,7 +39,7 @@ def test_the_kernel_says_which_machine_it_is(name: str) -> None:
     lines = [
         f"import os, sys; sys.path.insert(0, {ROOT + '/oci'!r})",
         f"os.uname = lambda: os.posix.uname_result(('Linux', 'n', '6.1', '#1', {name!r}))",
-        "from vcuda_oci import machine; print(machine.THIS.name)",
+        "from vcuda_oci.system import machine; print(machine.THIS.name)",
     ]
     program = "\n".join(lines).replace("os.posix", "__import__('posix')")
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -111,7 +114,7 @@ def test_a_cdi_spec_has_the_loaders_folders_of_both_families(arm64: None, tmp_pa
     for name, folder in (("ubuntu", ARM64S), ("rhel", "/usr/lib64")):
         root = DriverRoot(tmp_path / name, folder)
         found = host.load(root.path, root.path + "/state/host.json")
-        spec = cdi.spec(found, edits.Paths("/shim", "", ["/hook"], []), ["compute"], {})
+        spec = cdi_spec.spec(found, edits.Paths("/shim", "", ["/hook"], []), ["compute"], {})
         mounts = spec["containerEdits"]["mounts"]
         places = [
             m["containerPath"] for m in mounts if m["containerPath"].endswith("/libcuda.so.1")

@@ -11,7 +11,9 @@ from unit.driver_layouts import LAYOUTS, Layout, install
 from unit.driver_root import DEBIAN, VERSION, DriverRoot
 from unit.ground import record, write
 from unit.test_edits import PATHS
-from vcuda_oci import capabilities, driver_scan, edits, host
+from vcuda_oci.edits import edits
+from vcuda_oci.host import driver_scan, host
+from vcuda_oci.model import capabilities
 
 LAYOUT = pytest.mark.parametrize("layout", list(LAYOUTS.values()), ids=list(LAYOUTS))
 INSIDE, INSIDE_32 = "/usr/lib/x86_64-linux-gnu", "/usr/lib/i386-linux-gnu"

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from unit.ground import host, record, write
 from unit.test_jsontree import TREES
-from vcuda_oci import bundle, edits, jsontree
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.edits import Edits, Paths
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.host import DeviceNode
+from vcuda_oci.container import bundle
+from vcuda_oci.edits import edits
+from vcuda_oci.edits.edits import Edits, Paths
+from vcuda_oci.host.host import DeviceNode
+from vcuda_oci.model import jsontree
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
 
 FOLDER = "/usr/lib64"
 DRIVER = "/root/usr/lib/x86_64-linux-gnu"

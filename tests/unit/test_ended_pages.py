@@ -13,12 +13,12 @@ import pytest
 
 from needed import cannot
 from unit.ground import host, record
-from vcuda_oci import pages
-from vcuda_oci.claim import Rules, claim, limits_page
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
 from vcuda_oci.guest import ended_pages, file_handle
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.request import Request
+from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import layout, limits
 from vcuda_plugin.agent.process import confine, rights
 
 # A process that was handed a page fills the file system by it, again with each line that it reads.
@@ -76,7 +76,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def gone(ledger: Ledger) -> str:
     """The usage page of a container."""
     with ledger:
-        ledger.write(record("gone"), limits_page(record("gone"), Rules()))
+        ledger.write(record("gone"), limits.page_of(record("gone")))
     return ledger.containers + "/gone/usage"
 
 
@@ -125,7 +125,7 @@ def test_a_page_that_no_process_keeps_is_removed_with_its_container(
 def test_a_container_that_comes_back_leaves_no_page_of_before(ledger: Ledger, gone: str) -> None:
     before = os.stat(gone).st_ino
     with ledger:
-        ledger.write(record("gone"), limits_page(record("gone"), Rules()))
+        ledger.write(record("gone"), limits.page_of(record("gone")))
     assert (os.listdir(ledger.ended), os.stat(gone).st_ino != before) == ([], True)
 
 
@@ -234,12 +234,12 @@ def test_pages_on_other_file_systems_end_too(tmp_path: Path, kind: str) -> None:
     try:
         ledger = Ledger(str(state))
         with ledger:
-            ledger.write(record("gone"), limits_page(record("gone"), Rules()))
+            ledger.write(record("gone"), limits.page_of(record("gone")))
         with open(ledger.containers + "/gone/usage", "r+b") as page:
             end_container(ledger, "gone")
             page.truncate(1 << 20)
             ledger.cut_ended()
-            found = os.fstat(page.fileno()).st_size == pages.USAGE_SIZE
+            found = os.fstat(page.fileno()).st_size == layout.USAGE_SIZE
             assert (found, len(os.listdir(ledger.ended))) == ((kind == "ext4",) * 2)
         ledger.cut_ended()
         assert os.listdir(ledger.ended) == os.listdir(ledger.containers) == []
@@ -266,7 +266,7 @@ def test_processes_of_the_agent_reach_pages_of_ended_containers(
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        assert os.fstat(page.fileno()).st_size == pages.USAGE_SIZE
+        assert os.fstat(page.fileno()).st_size == layout.USAGE_SIZE
 
 
 def test_a_claim_without_room_cuts_a_frozen_page_without_a_name_that_was_written_to(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vcuda_oci import engine_name
+from vcuda_oci.container import engine_name
 
 ID = "c0ffee" * 10 + "beef"
 DOCKERS = f"/data/docker/containers/{ID}"

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from unit.ground import GIB, gpus
-from vcuda_oci import config, events
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Refused, choose
-from vcuda_oci.request import Request
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import events
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Refused, choose
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.http.event_counts import NAME, EventCounts, reason_of
 
 
@@ -92,6 +93,6 @@ def test_kinds_are_bounded(tmp_path: Any) -> None:
 )
 def test_placements_refusals_are_known_by_their_words(request_: Request, reason: str) -> None:
     taken = [GpuShare("GPU-0", 4 * GIB, 30)]
-    answer = choose(gpus(16, 0), taken, request_, config.BINPACK)
+    answer = choose(gpus(16, 0), taken, request_, settings_file.BINPACK)
     assert isinstance(answer, Refused)
     assert reason_of(None, answer.reason) == reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 
-from vcuda_oci import events
+from vcuda_oci.ledger import events
 
 
 def _many(state_dir: str, program: str) -> None:

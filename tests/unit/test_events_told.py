@@ -17,10 +17,10 @@ from unit.ground import GIB, record, write
 from unit.installed import Installed
 from unit.runtime_node import CONTAINERD, Node, asking
 from vcuda_hook.cli import main
-from vcuda_oci import events
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.pages import limits
 from vcuda_plugin.agent.http.event_counts import EventCounts
 
 WRAPPER, HOOK = "vcuda-container-runtime", "vcuda-container-hook"
@@ -152,7 +152,7 @@ def test_what_is_done_by_hand_is_told(tmp_path: Any) -> None:
     for id in ("box", "dead"):
         allocation = record(id, shares=[GpuShare("GPU-0", GIB, 30)])
         with ledger:
-            ledger.write(allocation, limits_page(allocation, Rules()))
+            ledger.write(allocation, limits.page_of(allocation))
     write(f"{ledger.allocations}/odd.json", "{")
     assert main.main(["--config", config, "release", "box", "odd", "--force"]) == 0
     assert main.main(["--config", config, "release", "--all-dead"]) == 0

@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from needed import cannot
 from unit.ground import GIB, ROOT, gpus
 from unit.tenants import Tenants
-from vcuda_oci import policies
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model import policies
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import exposition, metrics
 from vcuda_plugin.agent.http.event_counts import Counts
 from vcuda_plugin.agent.http.node_state import Node, View

@@ -21,13 +21,17 @@ from unit.ground import (
     write,
 )
 from unit.hostile_holder import holding
-from vcuda_oci import bundle, config, files, grant, liveness, pages_read, request, runtime
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Rules, claim
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.request import Request
+from vcuda_oci.container import bundle, request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import liveness
+from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import page_reader
+from vcuda_oci.start import apply_share, main
+from vcuda_oci.system import files, settings_file
 
 NODE = host(16)
 WHOLE = [GpuShare("GPU-0", 16 * GIB, 100)]
@@ -167,8 +171,8 @@ def test_a_take_over_that_is_killed_loses_the_pods_share_to_nobody(desk: Desk) -
 def assert_pages_whole(desk: Desk, id: str) -> None:
     folder = f"{desk.ledger.containers}/{id}"
     with open(folder + "/limits", "rb") as limits, open(folder + "/usage", "rb") as usage:
-        assert [gpu.uuid for gpu in pages_read.read_limits(limits.read()).gpus] == ["GPU-0"]
-        assert pages_read.read_usage(usage.read()).processes == []
+        assert [gpu.uuid for gpu in page_reader.read_limits(limits.read()).gpus] == ["GPU-0"]
+        assert page_reader.read_usage(usage.read()).processes == []
 
 
 OLD = json.dumps({"old": "x" * 5000}).encode()
@@ -229,11 +233,11 @@ def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(
 ) -> None:
     """From the cold cache on: host's facts, claim, edit."""
     write(f"{tmp_path}/libvcuda.so.1", "")
-    monkeypatch.setattr(grant, "SHIM", f"{tmp_path}/libvcuda.so.1")
+    monkeypatch.setattr(apply_share, "SHIM", f"{tmp_path}/libvcuda.so.1")
     root, runtime_ = DriverRoot(tmp_path / "driver"), FakeRuntime(tmp_path / "runc")
     ledger = Ledger(f"{tmp_path}/state")
     lines = f"state-dir = '{ledger.state_dir}'\ndriver-root = '{root.path}'"
-    settings = config.parse(lines, "/c")
+    settings = settings_file.parse(lines, "/c")
     path = f"{tmp_path}/bundle/config.json"
     spec = {"annotations": {"vcuda.io/core": "100"}}
     old = json.dumps(spec).encode()
@@ -243,7 +247,7 @@ def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(
         command = bundle.Command(["create", "--bundle", f"{tmp_path}/bundle", "me"])
         asked = request.asked(spec)
         assert asked
-        runtime.share_gpu(command, spec, asked, settings, runtime_.path, os.getpid())
+        main.share_gpu(command, spec, asked, settings, runtime_.path, os.getpid())
 
     def before() -> None:
         write(path, old)

@@ -19,8 +19,8 @@ from unit.ground import (
     write,
 )
 from unit.test_faults import HALF, ME, NEW, OLD, Desk
-from vcuda_oci import bundle
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import bundle
+from vcuda_oci.model.errors import VcudaError
 
 
 @pytest.fixture

@@ -27,10 +27,10 @@ from unit.hostile_holder import holding
 from unit.served import Served
 from unit.test_page_file import FLAGS, flags_of
 from vcuda_hook.live import usage
-from vcuda_oci import door, pages, pages_read
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.pages import layout, limits, page_reader
+from vcuda_oci.start import claim_socket
 from vcuda_plugin.agent.bypass.guest_slots import read
 from vcuda_plugin.agent.compute import shortage_watch
 from vcuda_plugin.agent.compute.grants import Node
@@ -43,13 +43,13 @@ HELD = [("usage", "write lease"), ("usage", "read lease"), ("limits", "read leas
 
 VCUDA = """
 import sys; sys.path[:0] = sys.argv.pop(1).split(':')
-from vcuda_oci import host
+from vcuda_oci.host import host
 from vcuda_hook.show import show
-from vcuda_oci.host import Host
-from vcuda_oci.placement import Gpu
+from vcuda_oci.host.host import Host
+from vcuda_oci.placement.choose import Gpu
 facts = Host("", "600.1", "/usr/lib", [Gpu("GPU-0", 0, 0, 16 << 30, "Soft")])
 host.load = lambda root, cache: facts
-from vcuda_oci import grant
+from vcuda_oci.start import apply_share as grant
 grant.host_of = lambda settings: facts
 from vcuda_hook.cli import main as cli
 sys.exit(cli.main(sys.argv[1:]))
@@ -70,7 +70,7 @@ class World:
             share = GpuShare("GPU-0", 4 * GIB, 20, "elastic", 50)
             held = record(id, runtime=self.runtime.words, shares=[share])
             with self.ledger:
-                self.ledger.write(held, limits_page(held, Rules()))
+                self.ledger.write(held, limits.page_of(held))
 
     def page(self, name: str) -> str:
         return f"{self.ledger.containers}/hostile/{name}"
@@ -89,7 +89,7 @@ class World:
         """While `vcuda serve` runs."""
         with subprocess.Popen(self._command("serve")) as server:
             try:
-                wait_until(lambda: os.path.exists(f"{self.ledger.state_dir}/{door.NAME}"))
+                wait_until(lambda: os.path.exists(f"{self.ledger.state_dir}/{claim_socket.NAME}"))
                 yield
             finally:
                 server.terminate()
@@ -206,7 +206,7 @@ def test_where_pages_are_kept_open_a_leased_page_that_is_frozen_too_is_taken_bac
             assert world.ledger.cut_back() == []
             with world.serving():
                 wait_until(world.ledger.cut_back)
-                assert os.path.getsize(page) == pages.USAGE_SIZE
+                assert os.path.getsize(page) == layout.USAGE_SIZE
 
 
 def test_a_leased_page_of_an_ended_container_is_cut_back_until_no_process_has_it(
@@ -220,7 +220,7 @@ def test_a_leased_page_of_an_ended_container_is_cut_back_until_no_process_has_it
                 world.ledger.remove("hostile")
             for _ in range(2):
                 page.truncate(1 << 30)
-                wait_until(lambda: os.fstat(page.fileno()).st_size == pages.USAGE_SIZE)
+                wait_until(lambda: os.fstat(page.fileno()).st_size == layout.USAGE_SIZE)
         assert len(os.listdir(world.ledger.ended)) == 1
     with world.serving():
         wait_until(lambda: not os.listdir(world.ledger.ended))
@@ -260,7 +260,7 @@ def test_a_slices_page_that_is_leased_is_not_revoked_in_silence(world: World) ->
     share = GpuShare("GPU-0", GIB, 10)
     made = record("cdi@team", runtime=[], container_id="", shares=[share])
     with world.ledger:
-        world.ledger.write(made, limits_page(made, Rules()))
+        world.ledger.write(made, limits.page_of(made))
     with holding("read lease", f"{world.ledger.containers}/cdi@team/limits"):
         removed = world.vcuda(
             "cdi", "remove", "--force", "team", "--output", world.folder + "/cdi.json"
@@ -276,10 +276,10 @@ def test_many_locks_on_a_page_cost_a_look_no_more_than_a_few_walks_through_them(
     """To ask for one lock the kernel goes through all; there are 256 slots to ask for."""
     path = world.page("usage")
     with holding("locks", path, 3000), open(path, "rb") as page:
-        ask = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, pages.USAGE_LOCK_BASE, 1, 0)
-        once = cheapest(lambda: fcntl.fcntl(page, pages_read.F_OFD_GETLK, ask))
-        whole = cheapest(lambda: pages_read.live_slots(page.fileno()))
-        assert pages_read.live_slots(page.fileno()) == frozenset()
+        ask = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE, 1, 0)
+        once = cheapest(lambda: fcntl.fcntl(page, page_reader.F_OFD_GETLK, ask))
+        whole = cheapest(lambda: page_reader.live_slots(page.fileno()))
+        assert page_reader.live_slots(page.fileno()) == frozenset()
     assert whole < 30 * once
 
 
@@ -288,7 +288,7 @@ def test_a_page_with_too_many_locks_tells_nothing(
 ) -> None:
     write_slots_used(world.page("usage"), 1)
     assert usage.look(world.ledger, record("hostile")) is not None
-    monkeypatch.setattr(pages_read, "LOCKS_SECONDS", -1)
+    monkeypatch.setattr(page_reader, "LOCKS_SECONDS", -1)
     assert usage.look(world.ledger, record("hostile")) is None
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from unit.arbitrated import World, elastic, fixed
 from unit.ground import record, write
-from vcuda_oci import claim
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import limits
 from vcuda_plugin.agent.compute import grants
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
@@ -177,7 +177,7 @@ def test_a_second_arbiter_on_the_node_is_refused_in_one_line(world: World) -> No
     "page",
     [
         b"not a page",
-        claim.limits_page(record(shares=[elastic(10, gpu="GPU-other")]), claim.Rules()),
+        limits.page_of(record(shares=[elastic(10, gpu="GPU-other")])),
     ],
     ids=["no page", "another's"],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from unit.arbitrated import MS, START, World, elastic, fixed
 from unit.ground import write
-from vcuda_oci import pages
+from vcuda_oci.pages import layout
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 
@@ -145,8 +145,8 @@ def test_a_page_that_cannot_be_written_harms_no_other(world: World) -> None:
     [
         lambda path: os.truncate(path, 0),
         lambda path: os.truncate(path, 1 << 30),
-        lambda path: write(path, b"\xff" * pages.USAGE_SIZE),
-        lambda path: write(path, os.urandom(pages.USAGE_SIZE)),
+        lambda path: write(path, b"\xff" * layout.USAGE_SIZE),
+        lambda path: write(path, os.urandom(layout.USAGE_SIZE)),
         lambda path: os.unlink(path),
         lambda path: (os.unlink(path), os.symlink("/dev/zero", path)),
     ],

@@ -9,19 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from vcuda_oci import liveness, pages
+from vcuda_oci.ledger import liveness
+from vcuda_oci.pages import layout
 from vcuda_plugin.agent.bypass import guest_slots
 from vcuda_plugin.agent.bypass.guest_slots import Inside
 
-SLOTS_AT = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+SLOTS_AT = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 
 
 def page(folder: Path, *slots: tuple[int, int]) -> str:
     """A usage page whose first slots hold (pid, start time)."""
-    content = bytearray(pages.empty_usage_page().ljust(pages.USAGE_SIZE, b"\0"))
+    content = bytearray(layout.empty_usage_page().ljust(layout.USAGE_SIZE, b"\0"))
     struct.pack_into("=I", content, 12, len(slots))
     for index, (pid, started) in enumerate(slots):
-        struct.pack_into("=IIQ", content, SLOTS_AT + index * pages.USAGE_SLOT_SIZE, pid, 1, started)
+        struct.pack_into(
+            "=IIQ", content, SLOTS_AT + index * layout.USAGE_SLOT_SIZE, pid, 1, started
+        )
     (folder / "usage").write_bytes(content)
     return str(folder)
 
@@ -34,7 +37,7 @@ def test_a_process_is_known_by_its_pid_and_its_start(tmp_path: Path) -> None:
     ] == [True, False, True, False]
 
 
-@pytest.mark.parametrize("size", [0, 13, SLOTS_AT + 7, SLOTS_AT + 330, pages.USAGE_SIZE + 5])
+@pytest.mark.parametrize("size", [0, 13, SLOTS_AT + 7, SLOTS_AT + 330, layout.USAGE_SIZE + 5])
 @pytest.mark.parametrize("fill", [b"\0", b"x", b"\xff"])
 def test_a_page_that_was_scribbled_over_or_cut_short_makes_no_process_known(
     tmp_path: Path, fill: bytes, size: int

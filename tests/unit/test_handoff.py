@@ -16,14 +16,15 @@ from unit.driver_root import DriverRoot
 from unit.ground import GIB, FakeRuntime, host, killed_at, pod_owner, shares_of, write
 from unit.installed import Installed
 from unit.test_start_path import FORBIDDEN, SHOW, run
-from vcuda_oci import grant, handoff
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Rules, claim
-from vcuda_oci.decision import Decision
-from vcuda_oci.errors import NotKnownYetError, VcudaError
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.request import Request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import decision_file
+from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import NotKnownYetError, VcudaError
+from vcuda_oci.start import apply_share
 from vcuda_plugin.agent.pods.decision_folder import DecisionFolder
 
 UID = "01234567-89ab-4def-8123-456789abcdef"
@@ -37,7 +38,7 @@ def settings(folder: Any, decisions: str = "preferred") -> Any:
 
 
 def kept(folder: Any) -> Any:
-    return handoff.decision_for(POD, settings(folder)).__dict__
+    return decision_file.decision_for(POD, settings(folder)).__dict__
 
 
 def test_a_kill_at_any_moment_leaves_the_old_record_or_the_new_one(tmp_path: Any) -> None:
@@ -58,18 +59,18 @@ def test_a_kill_at_any_moment_leaves_the_old_record_or_the_new_one(tmp_path: Any
 def test_container_of_a_pod_that_the_agent_does_not_know_is_refused_after_a_wait(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handoff, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(decision_file, "HOLD_SECONDS", 0.1)
     DecisionFolder(str(tmp_path))
     for decisions in ("preferred", "required"):
         with pytest.raises(VcudaError) as refused:
-            handoff.decision_for(POD, settings(tmp_path, decisions))
+            decision_file.decision_for(POD, settings(tmp_path, decisions))
         assert str(refused.value).startswith("pod default/web: the node agent does not know this")
 
 
 def test_process_that_serves_others_leaves_a_long_wait_to_its_caller(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handoff, "may_hold", False)
+    monkeypatch.setattr(decision_file, "may_hold", False)
     DecisionFolder(str(tmp_path))
     with pytest.raises(VcudaError) as given_up:
         kept(tmp_path)
@@ -83,7 +84,7 @@ def test_nothing_is_decided_for_static_pods_and_where_no_agent_follows_pods(
     if uid != "uid1":
         DecisionFolder(str(tmp_path))
     owner = Owner("key", "c1", uid, "default", "web", "main", "sandbox1")
-    assert handoff.decision_for(owner, settings(tmp_path)).__dict__ == Decision().__dict__
+    assert decision_file.decision_for(owner, settings(tmp_path)).__dict__ == Decision().__dict__
 
 
 def test_agent_is_asked_for_the_one_pod_whose_record_is_missing(tmp_path: Any) -> None:
@@ -110,11 +111,11 @@ def test_a_record_that_comes_meanwhile_is_found_at_once(tmp_path: Any) -> None:
 
 
 def test_nobody_looks_where_nobody_keeps_decisions_or_no_pod_asks(tmp_path: Any) -> None:
-    assert not grant.may_be_decided(POD, settings(tmp_path))
+    assert not apply_share.may_be_decided(POD, settings(tmp_path))
     DecisionFolder(str(tmp_path))
-    assert grant.may_be_decided(POD, settings(tmp_path))
-    assert not grant.may_be_decided(POD, settings(tmp_path, "off"))
-    assert not grant.may_be_decided(Owner("box", "box"), settings(tmp_path, "required"))
+    assert apply_share.may_be_decided(POD, settings(tmp_path))
+    assert not apply_share.may_be_decided(POD, settings(tmp_path, "off"))
+    assert not apply_share.may_be_decided(Owner("box", "box"), settings(tmp_path, "required"))
 
 
 @pytest.mark.parametrize(
@@ -178,5 +179,5 @@ def test_a_decision_costs_the_start_two_small_imports_and_no_pod_none(tmp_path: 
     loaded = set(json.loads(run("/usr/bin/python3", SHOW, *words)))
     with open(f"{state}/allocations/pod-{UID}.main.json") as record:
         assert json.load(record)["shares"][0]["policy"] == "best-effort"
-    assert loaded - without == {"vcuda_oci.handoff", "vcuda_oci.decision"}
+    assert loaded - without == {"vcuda_oci.ledger.decision_file", "vcuda_oci.ledger.decision"}
     assert loaded & FORBIDDEN == set()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from vcuda_oci.unhealthy import Ailment
+from vcuda_oci.ledger.unhealthy import Ailment
 from vcuda_plugin.agent.gpus.health import Health
 
 UUIDS = ("a", "b")

@@ -15,15 +15,16 @@ from integration import cgroups
 from needed import cannot
 from unit.ground import GIB, FakeRuntime, record, write
 from unit.slice_users import forge, mapping
-from vcuda_oci import claim, liveness, pages
-from vcuda_oci.allocation import Allocation, GpuShare
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger import claim, liveness
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation, GpuShare
+from vcuda_oci.pages import layout, limits
 from vcuda_plugin.agent.bypass import held_containers
 from vcuda_plugin.agent.bypass.detection import Share
 from vcuda_plugin.agent.bypass.held_containers import HeldContainers
 
 ENGINES_ID = "4f1c" * 16
-SLOTS_AT = pages.USAGE_HEAD_SIZE + pages.MAX_GPUS * pages.USAGE_GPU_SIZE
+SLOTS_AT = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 
 
 class World:
@@ -39,7 +40,7 @@ class World:
         held = record(id, **{"runtime": self.runtime.words, **changes})
         rules = claim.Rules(context_bytes=context_bytes)
         with self.ledger:
-            self.ledger.write(held, claim.limits_page(held, rules))
+            self.ledger.write(held, limits.page_of(held, rules.context_bytes, rules.meter_copies))
         return held
 
     def runs(self, id: str) -> None:

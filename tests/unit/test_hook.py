@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from unit.ground import ROOT, left_in, record, shares_of, write
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import limits
 
 PROGRAM = (
     f"import sys; sys.path[:0] = [{ROOT + '/oci'!r}, {ROOT + '/runtime_hook'!r}]; "
@@ -42,7 +42,7 @@ class Hook:
 
     def holds(self, allocation: Any) -> None:
         with self.ledger:
-            self.ledger.write(allocation, limits_page(allocation, Rules()))
+            self.ledger.write(allocation, limits.page_of(allocation))
 
     def __call__(self, *words: str, state: Any = b"{}") -> tuple[int, str]:
         """Exit status and stderr."""

@@ -10,8 +10,9 @@ import pytest
 
 from unit.driver_root import DEBIAN, RHEL, VERSION, DriverRoot
 from unit.ground import GIB, write
-from vcuda_oci import files, host
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.host import host
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 
 def cache(root: DriverRoot) -> str:

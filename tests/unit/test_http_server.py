@@ -17,8 +17,9 @@ import pytest
 from unit.ground import GIB, gpus
 from unit.served import Served, command, free_port, resident_bytes
 from unit.tenants import Tenants
-from vcuda_oci import events, names
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.ledger import events
+from vcuda_oci.model import names
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import http_server
 from vcuda_plugin.kube.node_gpus import NodeGpus
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from vcuda_oci import identity
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import identity
+from vcuda_oci.model.errors import VcudaError
 
 CONTAINERD = {
     "io.kubernetes.cri.container-type": "container",

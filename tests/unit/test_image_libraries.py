@@ -13,8 +13,9 @@ import pytest
 
 from unit.driver_layouts import LDCONFIG
 from unit.ground import write
-from vcuda_oci import image_libraries, ldcache
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import image_libraries
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import ldcache
 
 NAMES = ("libcuda.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-ml.so.1")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vcuda_oci.errors import VcudaError
 from vcuda_oci.guest import tree
+from vcuda_oci.model.errors import VcudaError
 
 MIB = 1 << 20
 

@@ -12,7 +12,7 @@ import pytest
 import arm64
 from unit.ground import write
 from vcuda_hook.hooks import syscalls
-from vcuda_oci import pages_read
+from vcuda_oci.pages import page_reader
 
 MACHINES = pytest.mark.parametrize(
     ("machine", "cc"), [("x86_64", "gcc"), ("aarch64", arm64.CC)], ids=["amd64", "arm64"]
@@ -52,7 +52,7 @@ def test_a_lock_is_asked_for_as_the_kernel_lays_it_out(
     }
     lines = [f"offsetof(struct flock, l_{name}) == {at}" for name, at in offsets.items()]
     lines += [f"sizeof(struct flock) == {len(packed)}", f"F_WRLCK == {fcntl.F_WRLCK}"]
-    lines += [f"F_UNLCK == {fcntl.F_UNLCK}", f"F_OFD_GETLK == {pages_read.F_OFD_GETLK}"]
+    lines += [f"F_UNLCK == {fcntl.F_UNLCK}", f"F_OFD_GETLK == {page_reader.F_OFD_GETLK}"]
     text = "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <stddef.h>\n"
     text += "".join(f'_Static_assert({line}, "{line}");\n' for line in lines)
     source = write(f"{tmp_path}/lock.c", text)

@@ -19,7 +19,7 @@ users: [{name: me, user: %s}]
 """
 LOOK = """
 import sys
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.agent.pods import kube_api
 from vcuda_plugin.kube import kube_client
 seldom = ("yaml", "requests", "requests_oauthlib", "oauthlib", "google.auth", "chardet")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from unit.front_door import Door
-from vcuda_oci import bundle
+from vcuda_oci.container import bundle
 
 
 def one_line(door: Door, **options: Any) -> str:

@@ -12,8 +12,8 @@ import pytest
 
 from unit.ground import record, write
 from unit.installed import Installed
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import limits
 
 # As containerd's shim says it, and Docker's.
 LINES = [
@@ -110,7 +110,7 @@ def test_a_share_of_one_that_is_gone_is_given_back_after_its_runtime_was_asked(
     allocation = record("gone")
     allocation.runtime = [host.runtime, "--root", host.root]
     with host.ledger:
-        host.ledger.write(allocation, limits_page(allocation, Rules()))
+        host.ledger.write(allocation, limits.page_of(allocation))
     assert host.starts_for(LINES[0])
     assert host.ledger.get("gone") is None
     assert not host.starts_for(LINES[0])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from unit.front_door import ASKS, Door
 from unit.ground import ROOT, write
 from unit.test_launcher import ASKING_LINES, PLAIN_LINES
-from vcuda_oci import bundle
+from vcuda_oci.container import bundle
 
 
 def python_would_read(door: Door, words: list[str]) -> bool:

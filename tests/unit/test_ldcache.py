@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from needed import cannot
 from unit.driver_layouts import LAYOUTS, LDCONFIG, install
-from vcuda_oci import ldcache
+from vcuda_oci.system import ldcache
 
 EVERY = ("",)
 X86_64 = (ldcache.X86_64,)

@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 
 from unit.ground import GIB, FakeRuntime, host, left_in, mode_of, record, shares_of, write
-from vcuda_oci import claim, files, liveness, pages, pages_read
-from vcuda_oci import ledger as ledgers
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
 from vcuda_oci.guest import left_open
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.request import Request
+from vcuda_oci.ledger import claim, liveness
+from vcuda_oci.ledger import ledger as ledgers
+from vcuda_oci.ledger.claim import Rules
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout, limits, page_reader
+from vcuda_oci.system import files
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def ledger(tmp_path: Any) -> Ledger:
 
 def put(ledger: Ledger, allocation: Any) -> None:
     with ledger:
-        ledger.write(allocation, limits_page(allocation, Rules()))
+        ledger.write(allocation, limits.page_of(allocation))
 
 
 def test_an_empty_place_is_an_empty_ledger(ledger: Ledger) -> None:
@@ -59,11 +61,11 @@ def test_a_record_stands_with_its_two_pages(ledger: Ledger) -> None:
     assert mode_of(folder + "lock") == 0o600
     with open(folder + "containers/box/usage", "rb") as file:
         usage = file.read()
-    assert usage == pages.empty_usage_page().ljust(pages.USAGE_SIZE, b"\0")
+    assert usage == layout.empty_usage_page().ljust(layout.USAGE_SIZE, b"\0")
     with open(folder + "containers/box/limits", "rb") as file:
-        limits = pages_read.read_limits(file.read())
-    gpu = limits.gpus[0]
-    assert (limits.driver_dir, len(limits.gpus)) == ("/usr/local/vcuda/driver", 1)
+        page = page_reader.read_limits(file.read())
+    gpu = page.gpus[0]
+    assert (page.driver_dir, len(page.gpus)) == ("/usr/local/vcuda/driver", 1)
     assert (gpu.uuid, gpu.memory_bytes, gpu.core_percent, gpu.rate_ppm) == (
         "GPU-0",
         4 << 30,
@@ -249,7 +251,7 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
     monkeypatch.setattr(files, "replace", on_a_full_disk)
     claim_of("box")
     assert sorted(shares_of(ledger)) == ["box", "greedy"]
-    assert os.path.getsize(page) == pages.USAGE_SIZE
+    assert os.path.getsize(page) == layout.USAGE_SIZE
     with open(page, "rb") as file:
         assert file.read(7) == b"its own"
     # Nobody else has written too much: there is no room indeed.
@@ -267,7 +269,7 @@ def test_room_behind_the_end_of_a_page_is_taken_back_though_no_size_tells_of_it(
         page = ledger.containers + "/box/usage"
         own = os.stat(page).st_blocks
         assert ledger.cut_back() == []
-        for size in (pages.USAGE_SIZE, 5000):  # as it is made, and cut short by its container
+        for size in (layout.USAGE_SIZE, 5000):  # as it is made, and cut short by its container
             os.truncate(page, size)
             subprocess.run(["fallocate", "-n", "-o", "1MiB", "-l", "1MiB", page], check=True)
             assert (os.path.getsize(page), os.stat(page).st_blocks > own) == (size, True)
@@ -293,16 +295,16 @@ def test_attributes_of_a_page_are_taken_back_and_where_they_are_too_many_its_len
     assert ledger.cut_back() == []
     os.truncate(page, 1 << 30)
     assert ledger.cut_back() == ["box"]
-    assert os.path.getsize(page) == pages.USAGE_SIZE
+    assert os.path.getsize(page) == layout.USAGE_SIZE
 
 
 def test_no_link_in_the_place_of_a_page_is_cut(ledger: Ledger, tmp_path: Any) -> None:
     put(ledger, record())
-    write(f"{tmp_path}/precious", "x" * 2 * pages.USAGE_SIZE)
+    write(f"{tmp_path}/precious", "x" * 2 * layout.USAGE_SIZE)
     os.unlink(ledger.containers + "/box/usage")
     os.symlink(f"{tmp_path}/precious", ledger.containers + "/box/usage")
     assert ledger.cut_back() == []
-    assert os.path.getsize(f"{tmp_path}/precious") == 2 * pages.USAGE_SIZE
+    assert os.path.getsize(f"{tmp_path}/precious") == 2 * layout.USAGE_SIZE
 
 
 def test_where_the_folder_has_no_file_system_of_its_own_no_open_file_is_cut(ledger: Ledger) -> None:
@@ -311,4 +313,4 @@ def test_where_the_folder_has_no_file_system_of_its_own_no_open_file_is_cut(ledg
     with open(ledger.containers + "/box/usage", "rb") as page:
         ledger.remove("box")
         assert left_open.cut_back(ledger.state_dir) is False
-        assert os.fstat(page.fileno()).st_size == pages.USAGE_SIZE
+        assert os.fstat(page.fileno()).st_size == layout.USAGE_SIZE

@@ -24,18 +24,19 @@ RACE = f"""
 import sys; sys.path[:0] = [{ROOT!r} + "/oci", {ROOT!r} + "/tests"]
 import array, os, signal, socket, time
 from unit.ground import GIB, host, record
-from vcuda_oci import claim, pages
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import claim
+from vcuda_oci.ledger.claim import Rules
+from vcuda_oci.pages import limits
+from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.guest import left_open
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.request import Request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.container.request import Request
 
 what, state, victim, rounds = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 ledger = Ledger(state)
 with ledger:
-    ledger.write(record("gone"), limits_page(record("gone"), Rules()))
+    ledger.write(record("gone"), limits.page_of(record("gone")))
 
 def swap(page, fills):
     '''As another user without rights: the page and the victim take turns under the same numbers.'''

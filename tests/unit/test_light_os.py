@@ -14,7 +14,7 @@ from unit.ground import ROOT
 SAME = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from vcuda_oci import light_os
+from vcuda_oci.system import light_os
 light_os.install()
 import os, os.path
 early = {name: getattr(os, name) for name in ("open", "stat", "path", "O_PATH", "strerror")}
@@ -34,7 +34,7 @@ print(json.dumps([
 OTHERS = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from vcuda_oci import light_os
+from vcuda_oci.system import light_os
 light_os.install()
 import os
 import json, shutil, subprocess, tempfile, traceback
@@ -45,7 +45,7 @@ with tempfile.TemporaryDirectory() as folder:
 MISSING = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from vcuda_oci import light_os
+from vcuda_oci.system import light_os
 light_os.install()
 import os
 try:

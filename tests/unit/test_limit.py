@@ -12,13 +12,15 @@ import pytest
 
 from unit.ground import GIB, FakeRuntime, gpus, host, pod_owner, record, write
 from vcuda_hook.cli import main
-from vcuda_oci import claim, grant, pages, pages_read
-from vcuda_oci.allocation import Allocation, GpuShare
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.gpu import Gpu
-from vcuda_oci.host import Host
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.request import Request
+from vcuda_oci.container.request import Request
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import claim
+from vcuda_oci.ledger.claim import Rules
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation, GpuShare
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.pages import layout, limits, page_reader
+from vcuda_oci.start import apply_share
 
 FACTS = Host("", "600.1", "/usr/lib", gpus(16, 8))
 
@@ -37,13 +39,13 @@ class Node:
         if status:
             self.runtime.knows(id, status)
         with self.ledger:
-            self.ledger.write(allocation, limits_page(allocation, Rules()))
+            self.ledger.write(allocation, limits.page_of(allocation))
         return allocation
 
     def uses(self, id: str, held_bytes: int) -> Any:
         """A process of the container that holds so much; it lives until the answer is closed."""
         usage = open(f"{self.ledger.containers}/{id}/usage", "r+b")  # noqa: SIM115
-        at = {name: at for name, at, _ in pages.offsets()}
+        at = {name: at for name, at, _ in layout.offsets()}
         slot = at["usage.slot"]
         for field, code, value in (
             ("usage.slots_used", "=I", 1),
@@ -53,7 +55,7 @@ class Node:
             usage.seek(at[field] + (slot if field.startswith("usage_slot") else 0))
             usage.write(struct.pack(code, value))
         usage.flush()
-        lock = struct.pack("hhqqi4x", 1, 0, pages.USAGE_LOCK_BASE, 1, 0)
+        lock = struct.pack("hhqqi4x", 1, 0, layout.USAGE_LOCK_BASE, 1, 0)
         fcntl.fcntl(usage, 37, lock)  # F_OFD_SETLK
         return usage
 
@@ -67,17 +69,17 @@ class Node:
         assert allocation.becoming is None
         page = self.page(id)
         assert page.sequence % 2 == 0
-        assert pages.limits_page(page.gpus) == limits_page(allocation, Rules())
+        assert layout.limits_page(page.gpus) == limits.page_of(allocation)
         return allocation.shares[at]
 
-    def page(self, id: str) -> pages_read.Limits:
+    def page(self, id: str) -> page_reader.Limits:
         with open(f"{self.ledger.containers}/{id}/limits", "rb") as file:
-            return pages_read.read_limits(file.read())
+            return page_reader.read_limits(file.read())
 
 
 @pytest.fixture(autouse=True)
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grant, "host_of", lambda settings: FACTS)
+    monkeypatch.setattr(apply_share, "host_of", lambda settings: FACTS)
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def test_a_page_that_is_mapped_is_the_one_that_changes(node: Node) -> None:
     node.holds("box", GpuShare("GPU-0", 4 * GIB, 30))
     with open(f"{node.ledger.containers}/box/limits", "rb") as mapped:
         assert node.vcuda("limit", "box", "--memory", "8GiB", "--core", "60") == 0
-        (gpu,) = pages_read.read_limits(mapped.read()).gpus
+        (gpu,) = page_reader.read_limits(mapped.read()).gpus
     assert (gpu.memory_bytes, gpu.core_percent, gpu.rate_ppm) == (8 * GIB, 60, 600_000)
 
 
@@ -241,7 +243,9 @@ def test_the_beginning_of_a_uuid_names_the_share_that_changes(
 ) -> None:
     uuids = ("GPU-5a01", "GPU-5b02")
     named = [Gpu(uuid, at, at, 16 * GIB, "Soft") for at, uuid in enumerate(uuids)]
-    monkeypatch.setattr(grant, "host_of", lambda settings: Host("", "600.1", "/usr/lib", named))
+    monkeypatch.setattr(
+        apply_share, "host_of", lambda settings: Host("", "600.1", "/usr/lib", named)
+    )
     node.holds("box", *(GpuShare(uuid, GIB, 50) for uuid in uuids))
     assert node.vcuda("limit", "box", "--core", "60", "--gpu", "GPU-5b") == 0
     assert [node.share("box", at).core_percent for at in (0, 1)] == [50, 60]
@@ -288,7 +292,7 @@ def test_a_restarted_container_of_a_pod_keeps_what_it_was_given(node: Node) -> N
 
 
 def _grow(config: str, id: str, core: int) -> None:
-    grant.host_of = lambda settings: FACTS  # type: ignore[assignment]
+    apply_share.host_of = lambda settings: FACTS  # type: ignore[assignment]
     raise SystemExit(main.main(["--config", config, "limit", id, "--core", str(core)]))
 
 

@@ -11,14 +11,15 @@ import pytest
 
 from unit.arbitrated import World, elastic, fixed
 from unit.ground import GIB, FakeRuntime, host, killed_at, record, without_space
-from vcuda_oci import claim, pages, resize
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.limits_in_place import Turn
-from vcuda_oci.request import Request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import claim, resize
+from vcuda_oci.ledger.claim import Rules
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout, limits
+from vcuda_oci.pages.limits_in_place import Turn
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 from vcuda_plugin.agent.ledger import sweep
 from vcuda_plugin.agent.ledger.records import Records
@@ -48,7 +49,7 @@ def page_of(world: World, id: str) -> tuple[int, ...]:
 
 
 def said_by(share: GpuShare) -> tuple[int, ...]:
-    entry = claim.page_entry(share, 0)
+    entry = limits.entry_of(share, 0)
     return (
         entry.memory_bytes,
         entry.core_percent,
@@ -72,7 +73,7 @@ def test_a_change_that_is_killed_anywhere_promises_nothing_twice_and_is_ended_by
         allocation = record("box", shares=[OLD], runtime=runtime.words)
         runtime.knows("box", "running")
         with world.ledger:
-            world.ledger.write(allocation, limits_page(allocation, Rules()))
+            world.ledger.write(allocation, limits.page_of(allocation))
         killed = killed_at(at, lambda: becomes(world.ledger, "box", NEW))
         left = world.ledger.get("box")
         assert left
@@ -123,7 +124,7 @@ def test_a_container_that_restarts_amid_its_change_has_the_new(world: World, tmp
     allocation = record("box", runtime=runtime.words, request=wanted.as_json())
     allocation.shares, allocation.becoming = [GpuShare("GPU-0", 6 * GIB, 70)], [NEW]
     with world.ledger:
-        world.ledger.write(allocation, limits_page(allocation, Rules()))
+        world.ledger.write(allocation, limits.page_of(allocation))
     again, is_new = claim.claim(
         world.ledger, node, Owner("box", "box"), wanted, runtime.words, os.getpid(), Rules()
     )
@@ -152,7 +153,7 @@ def test_a_change_without_space_is_one_line_and_the_share_is_the_old_or_ended_by
     assert at > 4
 
 
-@pytest.mark.parametrize("page", [b"", b"\0" * pages.LIMITS_SIZE], ids=["empty", "taken back"])
+@pytest.mark.parametrize("page", [b"", b"\0" * layout.LIMITS_SIZE], ids=["empty", "taken back"])
 def test_a_page_that_is_none_is_refused_before_the_record_changes(
     world: World, page: bytes
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from config_map import ConfigMapVolume
-from vcuda_oci import config
+from vcuda_oci.system import settings_file
 from vcuda_plugin.extender.quota import quota_limits
 
 
@@ -26,7 +26,7 @@ def volume(tmp_path: Path) -> ConfigMapVolume:
 
 
 def runtime_of(volume: ConfigMapVolume) -> str:
-    return config.load_named(volume.folder + "/config.toml").runtime
+    return settings_file.load_named(volume.folder + "/config.toml").runtime
 
 
 def test_settings_of_a_config_map_are_read_through_its_links(volume: ConfigMapVolume) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from unit.ground import FakeRuntime, record, script
-from vcuda_oci import liveness
+from vcuda_oci.ledger import liveness
 
 
 def answering(folder: Any, body: str) -> list[str]:

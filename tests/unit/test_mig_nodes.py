@@ -10,10 +10,11 @@ import pytest
 from shim.softgpu_host import SoftGpu
 from unit.ground import record
 from vcuda_hook.hooks import cdi_hook
-from vcuda_oci import cdi, edits, host, procfs
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.host import Host
+from vcuda_oci.edits import cdi_spec, edits
+from vcuda_oci.host import host, procfs
+from vcuda_oci.host.host import Host
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
 
 PATHS = edits.Paths("/lib/libvcuda.so.1", "/pages", ["/hook"], [])
 CONTROL = ["nvidia-uvm", "nvidia-uvm-tools", "nvidiactl"]
@@ -51,7 +52,7 @@ def test_a_share_takes_what_belongs_to_the_others_out_of_a_bundle(facts: Host) -
 
 
 def test_cdi_names_each_and_the_gpu_and_all_stand_for_them(facts: Host) -> None:
-    spec = cdi.spec(facts, PATHS, ["compute"], {})
+    spec = cdi_spec.spec(facts, PATHS, ["compute"], {})
     found = {
         device["name"]: names([node["path"] for node in device["containerEdits"]["deviceNodes"]])
         for device in spec["devices"]

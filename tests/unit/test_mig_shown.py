@@ -15,8 +15,8 @@ from unit.ground import GIB
 from unit.test_exposition import POD, samples
 from unit.test_top import Node as Top
 from unit.test_usage_page import Seen
-from vcuda_oci import host
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.host import host
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import exposition, graph_page, usage_page
 from vcuda_plugin.agent.http.event_counts import Counts
 from vcuda_plugin.agent.http.node_state import Node, View

@@ -102,7 +102,7 @@ def test_program_that_lacks_a_module_ends_with_one_line(words: Sequence[str]) ->
 
 
 def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_distribution() -> None:
-    error = ModuleNotFoundError("no module", name="vcuda_oci.ledger")
+    error = ModuleNotFoundError("no module", name="vcuda_oci.ledger.ledger")
     with pytest.raises(ModuleNotFoundError) as raised:
         dependencies.end_without(error, "vcuda-node-agent")
     assert raised.value is error

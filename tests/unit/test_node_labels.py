@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from unit.ground import GIB, write
-from vcuda_oci import config
-from vcuda_oci.placement import Gpu
+from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.gpus import node_labels
 from vcuda_plugin.agent.gpus.feature_file import Labelling
 from vcuda_plugin.agent.gpus.inventory import Inventory
@@ -82,7 +82,7 @@ def test_a_labels_value_is_legal_whatever_the_model_is_called(
 
 
 def labelling(folder: Any, way: str = "auto") -> Labelling:
-    return Labelling(config.parse(f'labels = "{way}"', "config.toml"), str(folder))
+    return Labelling(settings_file.parse(f'labels = "{way}"', "config.toml"), str(folder))
 
 
 def test_where_feature_discovery_has_its_folder_a_file_says_it_and_goes_with_the_gpus(

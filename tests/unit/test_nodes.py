@@ -11,9 +11,11 @@ import pytest
 from unit.driver_root import DriverRoot
 from unit.ground import record, write
 from unit.test_edits import PATHS
-from vcuda_oci import capabilities, edits, host, nodes
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.nodes import DeviceNode
+from vcuda_oci.edits import edits
+from vcuda_oci.host import device_nodes, host
+from vcuda_oci.host.device_nodes import DeviceNode
+from vcuda_oci.model import capabilities
+from vcuda_oci.model.allocation import GpuShare
 
 # Beside the control nodes and the GPUs' own. GPU 0 is in MIG instances.
 NODES = {
@@ -150,11 +152,11 @@ def test_numbers_get_the_links_that_are_missing_on_the_host_itself(tmp_path: Any
         DeviceNode("/dev/nvidia2", 195, 2),  # not there
         DeviceNode("/dev/nvidia1", 195, 9),  # another number than there
     ]
-    nodes.link_numbers(wanted, dev)
-    nodes.link_numbers(wanted, dev)
+    device_nodes.link_numbers(wanted, dev)
+    device_nodes.link_numbers(wanted, dev)
     assert {name: os.readlink(f"{dev}/char/{name}") for name in os.listdir(dev + "/char")} == {
         "195:0": "../nvidia0",
         "195:1": "../own",
         "195:7": "../nvidia-caps/nvidia-cap1",
     }
-    nodes.link_numbers(wanted, f"{tmp_path}/nowhere")
+    device_nodes.link_numbers(wanted, f"{tmp_path}/nowhere")

@@ -18,7 +18,7 @@ OTHERS = [
 LOADED = """
 import sys
 sys.path.insert(0, "oci")
-from vcuda_oci import poststop, runtime
+from vcuda_oci.start import main, poststop
 print(*sys.modules)
 """
 

@@ -11,9 +11,10 @@ import pytest
 
 from unit.ground import GIB, host, record
 from unit.slice_users import forge, mapping
-from vcuda_oci import claim, events
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.pages import limits
 from vcuda_plugin.agent.bypass import outside_watch
 from vcuda_plugin.agent.bypass.detection import REPORT_AFTER_POLLS
 from vcuda_plugin.agent.bypass.held_containers import Held, HeldContainers
@@ -43,7 +44,7 @@ class World:
         self.ledger = Ledger(str(folder))
         held = record("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
         with self.ledger:
-            self.ledger.write(held, claim.limits_page(held, claim.Rules()))
+            self.ledger.write(held, limits.page_of(held))
         self.owners: dict[int, str] = {}
         monkeypatch.setattr(outside_watch, "ProcessProbe", Probe)
         monkeypatch.setattr(HeldContainers, "of", self.of)
@@ -61,7 +62,7 @@ class World:
     def holds_slice(self, name: str) -> None:
         held = record("cdi@" + name, runtime=[], container_id="")
         with self.ledger:
-            self.ledger.write(held, claim.limits_page(held, claim.Rules()))
+            self.ledger.write(held, limits.page_of(held))
 
     def told(self, polls: int) -> list[str]:
         return [line for _ in range(polls) for line in self.watch.poll()]

@@ -20,7 +20,7 @@ SHOW = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import vcuda_oci.packed
-from vcuda_oci import runtime
+from vcuda_oci.start import main as runtime
 import json
 print(json.dumps({
     name: [type(module.__loader__).__name__ == "Packed", module.__file__]
@@ -83,7 +83,9 @@ sys.path.insert(0, sys.argv[1])
 import vcuda_oci.packed
 import gc
 assert not gc.isenabled()
-from vcuda_oci import edits, config, errors
+from vcuda_oci.edits import edits
+from vcuda_oci.model import errors
+from vcuda_oci.system import settings_file as config
 for one in (edits, edits.Edits, edits.apply, edits.Edits.__init__, errors.VcudaError):
     assert (one.__doc__, getattr(one, "__annotations__", {})) == (None, {}), one
 assert "__future__" not in sys.modules
@@ -99,7 +101,7 @@ except errors.VcudaError as error:
 
 def test_what_is_packed_is_bare_and_keeps_its_lines(sources: Sources) -> None:
     sources.pack()
-    path = sources.folder + "/vcuda_oci/config.py"
+    path = sources.folder + "/vcuda_oci/system/settings_file.py"
     with open(path) as file:
         (line,) = [number for number, text in enumerate(file, 1) if "is not a setting" in text]
     assert sources.run("-c", BARE, sources.folder) == f"{line} {path}\n"
@@ -107,13 +109,13 @@ def test_what_is_packed_is_bare_and_keeps_its_lines(sources: Sources) -> None:
 
 def test_a_source_that_was_changed_since_is_the_one_that_counts(sources: Sources) -> None:
     sources.pack()
-    changed = sources.folder + "/vcuda_oci/names.py"
+    changed = sources.folder + "/vcuda_oci/model/names.py"
     with open(changed, "a") as file:
         file.write("NEWER = True\n")
-    show = SHOW + "from vcuda_oci import names; assert names.NEWER"
+    show = SHOW + "from vcuda_oci.model import names; assert names.NEWER"
     sources.run("-c", show, sources.folder)
     loaded = sources.loaded()
-    assert (loaded["vcuda_oci.names"], loaded["vcuda_oci.edits"]) == ("own", "packed")
+    assert (loaded["vcuda_oci.model.names"], loaded["vcuda_oci.edits.edits"]) == ("own", "packed")
 
 
 def test_an_installation_that_was_moved_runs_from_where_it_is(sources: Sources) -> None:
@@ -122,7 +124,7 @@ def test_an_installation_that_was_moved_runs_from_where_it_is(sources: Sources) 
     os.mkdir(moved)
     os.rename(sources.folder + "/vcuda_oci", moved + "/vcuda_oci")
     sources.folder = moved
-    assert sources.loaded()["vcuda_oci.grant"] == "packed"
+    assert sources.loaded()["vcuda_oci.start.apply_share"] == "packed"
 
 
 @pytest.mark.parametrize("kept", [0, 10, 1000, -1])

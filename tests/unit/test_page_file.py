@@ -13,9 +13,8 @@ import pytest
 
 from needed import cannot
 from unit.ground import left_in, record
-from vcuda_oci import pages
-from vcuda_oci.claim import Rules, limits_page
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import layout, limits
 
 # Source: linux/fs.h.
 GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602
@@ -49,7 +48,7 @@ def ledger() -> Iterator[Ledger]:
 
 def put(ledger: Ledger, id: str) -> None:
     with ledger:
-        ledger.write(record(id), limits_page(record(id), Rules()))
+        ledger.write(record(id), limits.page_of(record(id)))
 
 
 @pytest.fixture(params=FLAGS)
@@ -76,7 +75,7 @@ def test_a_longer_page_that_is_frozen_is_cut_back_and_no_other_stays_as_it_is(
         os.truncate(page, 1 << 20)
     page = freeze()
     assert sorted(ledger.cut_back()) == ["hostile", "neighbour"]
-    assert os.path.getsize(page) == os.path.getsize(neighbour) == pages.USAGE_SIZE
+    assert os.path.getsize(page) == os.path.getsize(neighbour) == layout.USAGE_SIZE
     assert flags_of(page) & (FLAGS["immutable"] | FLAGS["append only"]) == 0
     assert ledger.cut_back() == []
 
@@ -89,7 +88,7 @@ def test_a_container_with_a_frozen_page_comes_back_with_a_fresh_one(
     page = freeze()
     put(ledger, "hostile")
     with open(page, "rb") as file:
-        assert file.read().startswith(pages.empty_usage_page())
+        assert file.read().startswith(layout.empty_usage_page())
 
 
 def test_a_frozen_page_is_released_and_swept(ledger: Ledger, freeze: Callable[[], str]) -> None:

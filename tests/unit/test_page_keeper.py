@@ -19,7 +19,7 @@ from unit.ground import write
 from unit.installed import Installed
 from unit.runtime_node import Node, asking
 from unit.test_door import children, wait_until
-from vcuda_oci import page_keeper
+from vcuda_oci.start import page_keeper
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.ground import GIB, gpus
-from vcuda_oci import decided, decision, parts
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.gpu import Gpu
-from vcuda_oci.parts import Amounts, Part
-from vcuda_oci.placement import Chosen, Refused
-from vcuda_oci.policies import Terms
-from vcuda_oci.request import Request
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import decision
+from vcuda_oci.model import amounts
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.amounts import Amounts, Part
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.policies import Terms
+from vcuda_oci.placement import decided, parts
+from vcuda_oci.placement.choose import Chosen, Refused
 
 NODE = gpus(16, 16, 32)
 CORES = st.sampled_from([1, 30, 60, 100, 200])
@@ -42,8 +44,8 @@ def test_each_part_is_of_another_gpu_and_what_the_scheduler_placed_so_the_node_g
         return
     shares = placed.shares
     assert len({share.uuid for share in shares}) == len(shares)
-    assert [share.core_percent for share in shares] == [core for core, _ in parts.sizes(asked)]
-    for share, (core, part) in zip(shares, parts.sizes(asked)):
+    assert [share.core_percent for share in shares] == [core for core, _ in amounts.sizes(asked)]
+    for share, (core, part) in zip(shares, amounts.sizes(asked)):
         gpu = next(gpu for gpu in NODE if gpu.uuid == share.uuid)
         assert share.memory_bytes == parts.memory_of(part, core, gpu)
     request = Request(100 * len(shares), parts=asked)
@@ -99,7 +101,7 @@ def test_amounts_are_read_as_they_were_written(asked: list[Part], any_core: bool
     assert decision.parse(decision.Decision(amounts=written).dump()).amounts == written
 
 
-def amounts(*part: Any) -> dict[str, Any]:
+def as_json(*part: Any) -> dict[str, Any]:
     return {"parts": [list(part)], "any_core": False}
 
 
@@ -107,14 +109,14 @@ def amounts(*part: Any) -> dict[str, Any]:
     "tree",
     [
         *([], {}, {"parts": [], "any_core": False}, {"parts": [[1, None, None]]}),
-        *(amounts(0, None, None), amounts(1, 2), amounts(None, None, None)),
-        *(amounts(True, None, None), amounts(1, 1 << 60, None), amounts(1, None, 101)),
-        amounts(9999, None, None),
+        *(as_json(0, None, None), as_json(1, 2), as_json(None, None, None)),
+        *(as_json(True, None, None), as_json(1, 1 << 60, None), as_json(1, None, 101)),
+        as_json(9999, None, None),
     ],
 )
 def test_amounts_that_make_no_sense_are_none(tree: Any) -> None:
     with pytest.raises(ValueError):
-        parts.parse(tree)
+        amounts.parse(tree)
 
 
 def _shares(answer: Chosen | Refused) -> list[GpuShare]:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.ground import GIB, gpus
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Chosen, Gpu, Refused, choose
-from vcuda_oci.request import Request
+from vcuda_oci.container.request import Request
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Chosen, Gpu, Refused, choose
 
 MACHINES = st.lists(st.sampled_from([4, 8, 16]), min_size=0, max_size=4).map(lambda m: gpus(*m))
 CORES = st.sampled_from([0, 1, 30, 50, 70, 99, 100, 130, 150, 200, 250, 300])

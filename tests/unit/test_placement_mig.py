@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from unit.ground import GIB, gpus
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.gpu import Gpu
-from vcuda_oci.placement import Refused, choose
-from vcuda_oci.request import Request
+from vcuda_oci.container.request import Request
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.choose import Refused, choose
 
 
 def machine(*, whole: int = 1) -> list[Gpu]:

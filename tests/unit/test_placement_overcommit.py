@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.ground import GIB, gpus
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Chosen, Refused, choose, free_memory
-from vcuda_oci.request import Request
+from vcuda_oci.container.request import Request
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Chosen, Refused, choose, free_memory
 
 FACTORS = st.sampled_from([1, 1.1, 1.5, 2, 3.25])
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from unit.ground import GIB, gpus
 from unit.machines import islands, matrices
 from unit.test_placement import left_of
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Chosen, Gpu, Refused, choose
-from vcuda_oci.request import Request
+from vcuda_oci.container.request import Request
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Chosen, Gpu, Refused, choose
 
 EIGHT = gpus(*[16] * 8)
 ORDERS = st.sampled_from(["binpack", "spread", "topology"])

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcuda_oci import decision
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.parts import Amounts, Part
+from vcuda_oci.ledger import decision
+from vcuda_oci.model.amounts import Amounts, Part
+from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.agent.pods.pod_decision import of_pod
 from vcuda_plugin.agent.pods.pod_watch_child import Cluster
 

@@ -8,9 +8,11 @@ import pytest
 
 from unit.ground import GIB, gpus, record
 from unit.test_request import annotated, refusal, with_env
-from vcuda_oci import allocation, claim, pages, pages_read, request
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Chosen, choose
+from vcuda_oci.container import request
+from vcuda_oci.model import allocation
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.pages import layout, limits, page_reader
+from vcuda_oci.placement.choose import Chosen, choose
 
 WHOLE = GpuShare("GPU-0", 16 * GIB, 100)
 
@@ -132,16 +134,16 @@ def test_the_limits_page_says_the_policy_and_grants_what_is_reserved() -> None:
         share(20, "weighted", 100, 500, 0),
         share(10, "best-effort", 100, 10, 0),
     ]
-    page = pages_read.read_limits(claim.limits_page(record(shares=shares), claim.Rules()))
+    page = page_reader.read_limits(limits.page_of(record(shares=shares)))
     assert page.rate_until_ns == 0
     assert [
         (gpu.core_percent, gpu.core_ceiling_percent, gpu.policy, gpu.rate_ppm, gpu.weight)
         for gpu in page.gpus
     ] == [
-        (100, 100, pages.POLICY_FIXED, 1_000_000, 100),
-        (30, 60, pages.POLICY_ELASTIC, 300_000, 30),
-        (20, 100, pages.POLICY_WEIGHTED, 200_000, 500),
-        (10, 100, pages.POLICY_BEST_EFFORT, 100_000, 10),
+        (100, 100, layout.POLICY_FIXED, 1_000_000, 100),
+        (30, 60, layout.POLICY_ELASTIC, 300_000, 30),
+        (20, 100, layout.POLICY_WEIGHTED, 200_000, 500),
+        (10, 100, layout.POLICY_BEST_EFFORT, 100_000, 10),
     ]
 
 

@@ -11,10 +11,12 @@ import pytest
 
 from unit.ground import ROOT, write
 from vcuda_hook.hooks import attach
-from vcuda_oci import edits, files, procfs
-from vcuda_oci.edits import Edits
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.placement import Gpu
+from vcuda_oci.edits import edits
+from vcuda_oci.edits.edits import Edits
+from vcuda_oci.host import procfs
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.system import files
 
 HOOK = ROOT + "/build/lib/vcuda-procfs-hook"
 INFORMATION = "Model: \t\t Soft\nBus Location: \t 0000:02:00.0\n"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.test_jsontree import TREES
-from vcuda_oci import request
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import request
+from vcuda_oci.model.errors import VcudaError
 
 GIB, MIB = 1 << 30, 1 << 20
 ANNOTATION = {

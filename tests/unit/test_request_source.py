@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from unit.test_request import annotated, mounted, with_env
-from vcuda_oci import request
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import request
+from vcuda_oci.model.errors import VcudaError
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from unit.ground import GIB
 from unit.machines import islands
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.placement import Gpu
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement.choose import Gpu
 from vcuda_plugin.agent.kubelet import resources
 from vcuda_plugin.agent.kubelet.resources import CORE, GPU, MEMORY, Device
 

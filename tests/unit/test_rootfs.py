@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from unit.ground import write
-from vcuda_oci import machine, rootfs
+from vcuda_oci.container import rootfs
 from vcuda_oci.guest.tree import Tree
+from vcuda_oci.system import machine
 
 
 def folder_of(bundle: Any, root: Any = "rootfs") -> str:

@@ -13,7 +13,7 @@ import pytest
 from unit.driver_root import VERSION
 from unit.ground import mode_of, shares_of, write
 from unit.runtime_node import CONTAINERD, ENV, HALF, HALF_SHARE, SPEC, Node, asking, by_env
-from vcuda_oci.pages_read import read_limits
+from vcuda_oci.pages.page_reader import read_limits
 
 
 def test_a_request_becomes_a_record_and_an_edited_config(node: Node) -> None:

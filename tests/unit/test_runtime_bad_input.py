@@ -13,8 +13,8 @@ import pytest
 
 from unit.ground import GIB, left_in, record, write
 from unit.runtime_node import Node, asking, by_env
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.claim import Rules, limits_page
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.pages import limits
 
 
 def take_all(node: Node) -> None:
@@ -30,7 +30,7 @@ def _start_of(pid: int) -> int:
 
 def _hold(node: Node, allocation: Any) -> None:
     with node.ledger:
-        node.ledger.write(allocation, limits_page(allocation, Rules()))
+        node.ledger.write(allocation, limits.page_of(allocation))
 
 
 def hold_box(node: Node) -> None:

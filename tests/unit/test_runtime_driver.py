@@ -89,7 +89,7 @@ def test_where_the_kernel_shows_its_driver_a_hook_shows_the_containers_gpus_inst
 ) -> None:
     """The kernel here has no driver/nvidia, so this product takes another folder for it."""
     installed = Installed(tmp_path / "prefix")
-    path = installed.python_path + "/vcuda_oci/names.py"
+    path = installed.python_path + "/vcuda_oci/model/names.py"
     with open(path) as file:
         text = file.read()
     write(path, text.replace('KERNEL_DRIVER = "driver/nvidia"', 'KERNEL_DRIVER = "tty"'))

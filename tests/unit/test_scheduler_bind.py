@@ -12,9 +12,9 @@ import pytest
 from unit import clusters
 from unit.clusters import SETTINGS, container, facts, node, told
 from unit.ground import GIB
-from vcuda_oci import names
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.decision import Decision, parse
+from vcuda_oci.ledger.decision import Decision, parse
+from vcuda_oci.model import names
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.filter.extender_api import Binding

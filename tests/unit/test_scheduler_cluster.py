@@ -12,8 +12,8 @@ from unit import clusters
 from unit.clusters import SETTINGS, container, facts, node, told
 from unit.ground import GIB
 from unit.steps import steps
-from vcuda_oci import names
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model import names
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import UNKNOWN_SECONDS, Cluster
 from vcuda_plugin.extender.cluster.objects import node_of

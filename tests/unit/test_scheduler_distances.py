@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from unit import clusters
 from unit.clusters import ask, container, node, told
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.model.annotations import CORDONED
 from vcuda_plugin.extender.model.place import Placed
 

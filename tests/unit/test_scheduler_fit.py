@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from unit import clusters
 from unit.clusters import container, node, told
 from unit.ground import GIB
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Refused
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Refused
 from vcuda_plugin.extender.filter.fit import NOT_KNOWN, OTHER_GPU, TOLD, fit
 from vcuda_plugin.extender.model.place import place
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from unit import clusters
 from unit.clusters import SETTINGS, container, node, told
 from unit.played_api import PlayedApi
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.bind.leader import HELD_SECONDS, LEASE_SECONDS, Leader
 from vcuda_plugin.extender.filter.extender_api import Binding

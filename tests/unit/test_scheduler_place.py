@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from unit.clusters import ask, container
 from unit.ground import GIB, gpus
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.decision import Decision, parse
-from vcuda_oci.placement import Refused
+from vcuda_oci.ledger.decision import Decision, parse
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Refused
 from vcuda_plugin.extender.model.place import Placed, decided, place
 from vcuda_plugin.extender.model.pod_request import INIT
 

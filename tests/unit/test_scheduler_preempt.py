@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from unit import clusters
 from unit.clusters import container, told
 from unit.test_scheduler_quota import limited
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Refused
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Refused
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.filter.extender_api import preemption, preemption_result
 from vcuda_plugin.extender.filter.preempt import Victims, preempt

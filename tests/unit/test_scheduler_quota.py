@@ -10,7 +10,7 @@ import pytest
 
 from unit import clusters
 from unit.clusters import SETTINGS, container, facts, node, told
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.filter.extender_api import Binding

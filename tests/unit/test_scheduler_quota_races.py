@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from unit import clusters
 from unit.clusters import SETTINGS, container, facts
 from unit.test_scheduler_quota import labelled
-from vcuda_oci import decision
-from vcuda_oci.names import ANNOTATION_DECISION
+from vcuda_oci.ledger import decision
+from vcuda_oci.model.names import ANNOTATION_DECISION
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.filter.extender_api import Binding

@@ -9,7 +9,7 @@ import pytest
 
 from unit import clusters
 from unit.clusters import container, node, pod, told
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.filter.score import SHAPES, closeness, scores, useless
 
 

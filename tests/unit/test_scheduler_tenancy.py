@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from unit import clusters
 from unit.clusters import SETTINGS, container, facts, node, told
-from vcuda_oci.placement import Refused
+from vcuda_oci.placement.choose import Refused
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.filter.extender_api import Binding

@@ -11,8 +11,9 @@ import pytest
 
 from unit.ground import GIB
 from unit.tenants import Tenants
-from vcuda_oci import events, pages
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.ledger import events
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.pages import layout
 from vcuda_plugin.agent.compute import shortage_watch
 from vcuda_plugin.agent.compute.shortage import LAST_PAUSE_SECONDS, Finding, Reading, Share
 from vcuda_plugin.agent.compute.shortage_watch import ShortageWatch
@@ -141,7 +142,7 @@ def test_of_a_page_no_more_is_read_than_tells_it(
     original = os.pread
     monkeypatch.setattr(os, "pread", lambda *call: read.append(call[1]) or original(*call))
     watched.watch.look()
-    assert read == [pages.USAGE_HEAD_SIZE + pages.USAGE_GPU_SIZE]
+    assert read == [layout.USAGE_HEAD_SIZE + layout.USAGE_GPU_SIZE]
 
 
 def test_a_page_that_tells_nothing_holds_up_nobody(tenants: Tenants) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from unit.ground import GIB
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.simulate import nodes
 from vcuda_plugin.simulate.trace import Trace, parse
 from vcuda_plugin.simulate.trace_pod import TracePod

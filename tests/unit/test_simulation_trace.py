@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unit.ground import GIB
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.simulate import command, fgd_trace, nodes, trace
 from vcuda_plugin.simulate.trace import Trace, dump, parse
 from vcuda_plugin.simulate.trace_pod import TracePod

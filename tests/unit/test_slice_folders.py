@@ -13,8 +13,8 @@ from unit.ground import ROOT
 SHOW = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from vcuda_oci.allocation import Allocation
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.ledger.ledger import Ledger
 ledger = Ledger(sys.argv[2])
 with ledger:
     for id, runtime in (("cdi@train", []), ("box", ["runc"])):

@@ -42,7 +42,7 @@ SHOW = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import vcuda_oci.packed
-from vcuda_oci import runtime
+from vcuda_oci.start import main as runtime
 def become(path, words):
     loaded = sorted(sys.modules)
     import json
@@ -96,10 +96,10 @@ def test_a_share_is_given_without_any_costly_import(
     # Not the same container again, whose page of before is replaced: that takes ctypes.
     warm = set(json.loads(run(python, SHOW, *words[:-1], "other")))
     bare = set(run(python, "import sys; print(' '.join(sys.modules))").split())
-    assert "vcuda_oci.nvml" in cold - warm
+    assert "vcuda_oci.host.nvml" in cold - warm
     assert (warm - bare) & FORBIDDEN == set()
-    assert "vcuda_oci.pages_read" not in cold | warm
-    assert {"vcuda_oci.runtime", "vcuda_oci.pages"} <= cold
+    assert "vcuda_oci.pages.page_reader" not in cold | warm
+    assert {"vcuda_oci.start.main", "vcuda_oci.pages.layout"} <= cold
 
 
 def test_a_packed_start_loads_no_class_of_the_real_os(
@@ -112,7 +112,7 @@ def test_a_packed_start_loads_no_class_of_the_real_os(
     words += ["create", "--bundle", bundle]
     run(python, SHOW, *words, "first")
     warm = json.loads(run(python, SHOW, *words, "second"))
-    assert "vcuda_oci.light_os" in warm
+    assert "vcuda_oci.system.light_os" in warm
     assert {"_collections_abc", "resource"} & set(warm) == set()
 
 
@@ -128,7 +128,7 @@ def test_every_python_writes_the_same_config_and_becomes_the_runtime(
         os.makedirs(installed.python_path + "/vcuda_oci/__pycache__", exist_ok=True)
         subprocess.run([python, "-IS", installed.python_path + "/vcuda_oci/packed.py"], check=True)
         start += "import vcuda_oci.packed; "
-    start += "from vcuda_oci.runtime import main; main(sys.argv[1:])"
+    start += "from vcuda_oci.start.main import main; main(sys.argv[1:])"
     installed.runtime.forget()
     words = ["create", "--bundle", bundle, "box"]
     run(python, start, installed.settings, installed.runtime.path, *words)

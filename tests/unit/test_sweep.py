@@ -11,11 +11,13 @@ import pytest
 
 from unit.ground import FakeRuntime, record, write
 from unit.ground import host as node
-from vcuda_oci import claim, files, liveness, pages
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import Owner
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.request import Request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import claim, liveness
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout, limits
+from vcuda_oci.system import files
 from vcuda_plugin.agent.ledger import sweep
 from vcuda_plugin.agent.ledger.records import Records
 
@@ -42,7 +44,7 @@ class Host:
         allocation.claimant = [0, 0]
         allocation.pod = {"uid": "u", "sandbox_id": sandbox} if sandbox else {}
         with self.ledger:
-            self.ledger.write(allocation, claim.limits_page(allocation, claim.Rules()))
+            self.ledger.write(allocation, limits.page_of(allocation))
 
     def notes(self, id, notes, pid, started):
         os.makedirs(self.root / id)
@@ -141,7 +143,7 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back(host):
     page = host.ledger.containers + "/box/usage"
     os.truncate(page, 1 << 30)
     assert sweep.sweep(Records(host.ledger.state_dir)) == []
-    assert os.path.getsize(page) == pages.USAGE_SIZE
+    assert os.path.getsize(page) == layout.USAGE_SIZE
 
 
 @pytest.mark.parametrize("is_pod", [False, True], ids=["a container", "a pod's sandbox"])

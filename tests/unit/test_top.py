@@ -19,8 +19,8 @@ from unit.driver_root import DriverRoot
 from unit.ground import GIB, ROOT, write
 from unit.seen_terminal import SeenTerminal
 from unit.tenants import Tenants, always_busy
-from vcuda_oci import policies
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model import policies
+from vcuda_oci.model.allocation import GpuShare
 
 POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
 _START = (

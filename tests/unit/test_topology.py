@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unit.machines import ISLAND, NODE, PAIR, SWITCH, SYSTEM, islands, matrices
-from vcuda_oci import topology
+from vcuda_oci.model import topology
 
 Question = tuple[list[list[int]], list[int], int, "int | None"]
 

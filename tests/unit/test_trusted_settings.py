@@ -22,8 +22,8 @@ from config_map import ConfigMapVolume
 from needed import cannot
 from unit.ground import write
 from unit.installed import Installed
-from vcuda_oci import config
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 
 OWNED = "uid 1234 owns it and could change the settings; chown root"
 WRITABLE = "other users may write it and could change the settings; chmod go-w"
@@ -285,7 +285,7 @@ def test_settings_that_cannot_be_read_are_refused_and_no_default_runtime_starts(
     try:
         assert by_launcher(installed) == by_hook(installed) == line
         with pytest.raises(VcudaError) as refused:
-            config.load(path)
+            settings_file.load(path)
         assert str(refused.value) == line
     finally:
         if os.path.lexists(etc) and not os.path.isdir(etc):
@@ -327,11 +327,11 @@ def test_folder_without_a_settings_file_means_the_defaults(
     installed: Installed, etc: str, tmp_path: Path
 ) -> None:
     os.unlink(etc + "/config.toml")
-    assert config.load(etc + "/config.toml").runtime == "runc"
+    assert settings_file.load(etc + "/config.toml").runtime == "runc"
     os.rmdir(etc)
-    assert config.load(etc + "/config.toml").runtime == "runc"
+    assert settings_file.load(etc + "/config.toml").runtime == "runc"
     os.symlink(tmp_path, etc)
-    assert config.load(etc + "/config.toml").runtime == "runc"
+    assert settings_file.load(etc + "/config.toml").runtime == "runc"
     words = [installed.launcher, "list"]
     ran = subprocess.run(words, capture_output=True, text=True, env={"PATH": "/nowhere"})
     assert etc not in ran.stderr

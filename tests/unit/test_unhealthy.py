@@ -11,10 +11,10 @@ import pytest
 from unit.ground import GIB, left_in, write
 from unit.ground import host as node_of
 from unit.test_claim import Desk
-from vcuda_oci import unhealthy
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.request import Request
-from vcuda_oci.unhealthy import Ailment
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import unhealthy
+from vcuda_oci.ledger.unhealthy import Ailment
+from vcuda_oci.model.allocation import GpuShare
 
 
 def leave(state_dir: str, **ailments: Ailment) -> str:

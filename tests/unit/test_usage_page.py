@@ -13,8 +13,8 @@ import pytest
 
 from unit.ground import GIB, gpus, write
 from unit.tenants import Tenants
-from vcuda_oci import policies, topology
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model import policies, topology
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import graph_page, node_state, page_frame, usage_page
 from vcuda_plugin.agent.http.node_state import Node, View
 from vcuda_plugin.kube.node_gpus import NodeGpus

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import time
 
-from . import kernel_tables, process
+from ..system import kernel_tables
+from . import process
 
 # Bound on the whole search: a user can have a million descriptors.
 _MOST_SECONDS = 5.0

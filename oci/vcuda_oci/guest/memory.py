@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from ..errors import VcudaError
+from ..model.errors import VcudaError
 
 MOST_MIB = 256
 

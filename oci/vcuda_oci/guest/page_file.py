@@ -17,8 +17,8 @@ import os
 import stat
 import struct
 
-from .. import files
-from ..errors import VcudaError
+from ..model.errors import VcudaError
+from ..system import files
 from . import file_handle
 
 USAGE_MODE = 0o666

@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 
-from . import kernel_tables
+from ..system import kernel_tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import os
 import stat
 import time
 
-from ..errors import VcudaError
+from ..model.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

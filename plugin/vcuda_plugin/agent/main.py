@@ -14,9 +14,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci import config, door, events, names, systemd
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import pod_key
+from vcuda_oci.container.identity import pod_key
+from vcuda_oci.ledger import events
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import claim_socket
+from vcuda_oci.system import settings_file, systemd
 
 from .bypass import bypass_child
 from .compute import shortage_watch
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
     from typing import Any
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from .gpus.inventory import Inventory
 
@@ -57,7 +60,7 @@ def command() -> int:
 def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     try:
-        settings = config.load_named(arguments.config)
+        settings = settings_file.load_named(arguments.config)
         offered = resources.offered(settings)
         listen_address.check(settings.listen, settings.path)
         with child.forked(*_modules(settings, arguments)):
@@ -264,7 +267,7 @@ def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config)
 
 async def _run_claim_socket(settings: Config, opened: asyncio.Event) -> None:
     """Run the claim socket's process; run it again unless another process took the socket over."""
-    path = f"{settings.state_dir}/{door.NAME}"
+    path = f"{settings.state_dir}/{claim_socket.NAME}"
     while True:
         async with child.running(_CLAIM_SOCKET, settings.state_dir, settings.path) as (
             process,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from vcuda_oci import config
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 
 from .bind.bind import Binder
 from .bind.leader import Leader
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 def run(arguments: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT. Raises VcudaError."""
-    settings = config.load_named(arguments.config)
+    settings = settings_file.load_named(arguments.config)
     place = load_place(arguments.quota_config)
     api = Api(arguments.kubeconfig)
     _check_tls(arguments)

@@ -1,9 +1,9 @@
 """A node's GPUs as one annotation: the agent writes it, the scheduler extender reads it.
 
 ``{"gpus": [{"uuid", "index", "model", "memory_bytes", "numa", "unhealthy"}], "distances": [[0]]}``.
-parent, mig: only for a MIG device: its GPU's UUID, and its numbers as in vcuda_oci.gpu.
+parent, mig: only for a MIG device: its GPU's UUID, and its numbers as in vcuda_oci.model.gpu.
 numa: -1 if unknown. unhealthy: the reason; absent while the GPU is healthy. distances: between the
-GPUs in the order of "gpus", smaller is nearer (vcuda_oci.topology); absent if unknown.
+GPUs in the order of "gpus", smaller is nearer (vcuda_oci.model.topology); absent if unknown.
 overcommit: how many times the memory is promised; absent for once.
 """
 
@@ -13,8 +13,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci import topology
-from vcuda_oci.placement import Gpu
+from vcuda_oci.model import topology
+from vcuda_oci.placement.choose import Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.parts import Amounts, Part
+from vcuda_oci.model.amounts import Amounts, Part
+from vcuda_oci.model.errors import VcudaError
 
 from .quantity import whole
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from vcuda_oci import names
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.placement import Gpu
-from vcuda_oci.sizes import parse_bytes
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.sizes import parse_bytes
+from vcuda_oci.placement.choose import Gpu
 
 from ..extender.cluster.objects import NodeFacts, node_of
 from ..extender.model import annotations as known
@@ -22,7 +22,7 @@ _MOST_NODES = 20_000
 _MOST_GPUS = 32  # of one node: the width of the extender's arrays
 # The public trace has no size of a GPU's memory, and none of its pods requests memory.
 _UNTOLD_BYTES = 16 << 30
-# Distances as in vcuda_oci.topology: joined by NVLink, and joined only through the system.
+# Distances as in vcuda_oci.model.topology: joined by NVLink, and joined only through the system.
 LINKED, FAR = 1, 600
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vcuda_oci.config import BINPACK, SPREAD
+from vcuda_oci.system.settings_file import BINPACK, SPREAD
 
 from ..extender.filter.score import free_of, rest_of, scores
 from ..extender.model.pod_request import TOPOLOGY, PodAsk, Wanted
@@ -21,7 +21,7 @@ from ..extender.model.pod_request import TOPOLOGY, PodAsk, Wanted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vcuda_oci.parts import Part
+    from vcuda_oci.model.amounts import Part
 
     from ..extender.cluster.cluster import Cluster
     from .fragmentation import Mix

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci import decision, names
+from vcuda_oci.ledger import decision
+from vcuda_oci.model import names
 
 from ..extender.bind.bind import Binder
 from ..extender.cluster.cluster import Cluster

@@ -6,7 +6,7 @@ import csv
 import json
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

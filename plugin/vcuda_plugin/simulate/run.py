@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from vcuda_oci import files
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 from ..extender.model import json_bytes
 from ..extender.quota import quota_limits

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.sizes import parse_bytes
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.sizes import parse_bytes
 
 from ..extender.model.pod_request import ask_of
 from . import openb

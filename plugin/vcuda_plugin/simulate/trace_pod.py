@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from vcuda_oci import config, names
+from vcuda_oci.model import names
+from vcuda_oci.system import settings_file
 
 from ..extender.model import annotations as known
 from ..kube import pod_amounts
 
 _WHOLE_GPU = "nvidia.com/gpu"
-SETTINGS = config.parse(f'gpu-resource = "{_WHOLE_GPU}"', "the simulation")
+SETTINGS = settings_file.parse(f'gpu-resource = "{_WHOLE_GPU}"', "the simulation")
 _MIB = 1 << 20
 
 

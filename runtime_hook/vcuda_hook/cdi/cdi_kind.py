@@ -12,8 +12,9 @@ import json
 import os
 import re
 
-from vcuda_oci import files, names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 _FORM = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 # In a spec of JSON or YAML.

@@ -10,8 +10,8 @@ import signal
 import sys
 import time
 
-from vcuda_oci import grant
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import apply_share
 
 from . import spec_file
 
@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from vcuda_oci.config import Config
-    from vcuda_oci.ledger import Ledger
+    from vcuda_oci.ledger.ledger import Ledger
+    from vcuda_oci.system.settings_file import Config
 
 
 def watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float) -> NoReturn:
@@ -35,7 +35,7 @@ def watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float
     while True:
         time.sleep(seconds)
         try:
-            facts = grant.host_of(settings)
+            facts = apply_share.host_of(settings)
             with ledger:
                 changed, devices = spec_file.write(ledger, facts, settings, path, kind)
         except VcudaError as error:

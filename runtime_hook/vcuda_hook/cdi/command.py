@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from vcuda_oci import events, grant, names
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import apply_share
 
 from ..live import slices, table
 from . import cdi_kind, cdi_watch, spec_file
@@ -16,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 STANDARD_OUTPUT = "-"
 
@@ -36,7 +38,7 @@ def generate(arguments: argparse.Namespace, settings: Config) -> int:
     if output == STANDARD_OUTPUT and (arguments.watch or arguments.json):
         raise VcudaError("is standard output", "--output", "name a file, or leave --watch out")
     ledger = Ledger(settings.state_dir)
-    facts = grant.host_of(settings)
+    facts = apply_share.host_of(settings)
     made: list[str] = []
     try:
         for name, request in wanted.items():
@@ -79,7 +81,9 @@ def remove(arguments: argparse.Namespace, settings: Config) -> int:
         specs = [arguments.output] if arguments.output else cdi_kind.written()
         kinds = {path: cdi_kind.of_file(path) for path in specs if os.path.exists(path)}
         for path, kind in kinds.items():
-            spec_file.write(ledger, grant.host_of(settings), settings, path, kind, arguments.name)
+            spec_file.write(
+                ledger, apply_share.host_of(settings), settings, path, kind, arguments.name
+            )
         for name in arguments.name:
             if not slices.is_in_use(ledger, known[name]):
                 slices.revoke(ledger, known[name])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 
-from vcuda_oci import cdi, edits, files, grant, nodes
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.edits import cdi_spec, edits
+from vcuda_oci.host import device_nodes
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import apply_share
+from vcuda_oci.system import files
 
 from ..hooks import cdi_hook
 from ..hooks.main import CDI
@@ -16,10 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from vcuda_oci.config import Config
-    from vcuda_oci.host import Host
-    from vcuda_oci.ledger import Ledger
-    from vcuda_oci.placement import Gpu
+    from vcuda_oci.host.host import Host
+    from vcuda_oci.ledger.ledger import Ledger
+    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.system.settings_file import Config
 
 
 def write(
@@ -36,7 +39,7 @@ def write(
     """
     text, devices = spec_text(ledger, facts, settings, kind, without)
     if not facts.root:
-        nodes.link_numbers(list(facts.nodes.values()))
+        device_nodes.link_numbers(list(facts.nodes.values()))
     for gpus in _devices(ledger, facts):
         cdi_hook.write_procfs(settings, gpus)
     try:
@@ -62,7 +65,7 @@ def spec_text(
     ledger: Ledger, facts: Host, settings: Config, kind: str, without: Collection[str] = ()
 ) -> tuple[str, list[str]]:
     """The spec as JSON, and its devices' names. A slice whose GPU is gone is left out."""
-    grant.check_shim()
+    apply_share.check_shim()
     held = {
         slices.name_of(allocation): (allocation, f"{ledger.containers}/{allocation.id}")
         for allocation in slices.all_of(ledger)
@@ -70,8 +73,8 @@ def spec_text(
         and all(facts.gpu(share.uuid) for share in allocation.shares)
     }
     # The shim by its own name: the link will lead to the next version's.
-    shim = os.path.realpath(grant.SHIM)
-    command = [grant.HOOK, "--config", settings.path, CDI]
+    shim = os.path.realpath(apply_share.SHIM)
+    command = [apply_share.HOOK, "--config", settings.path, CDI]
     paths = edits.Paths(shim, "", command, settings.extra_mounts)
-    tree = cdi.spec(facts, paths, settings.driver_capabilities, held, kind)
+    tree = cdi_spec.spec(facts, paths, settings.driver_capabilities, held, kind)
     return json.dumps(tree, indent=2) + "\n", [device["name"] for device in tree["devices"]]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from vcuda_oci import config, policies
+from vcuda_oci.model import policies
+from vcuda_oci.system import settings_file
 
 SHELLS = ("bash", "zsh", "fish")
 # What some options take whose words are checked elsewhere, with the request.
 VALUES = {
     "--policy": tuple(policies.WORDS),
-    "--placement": config.PLACEMENTS,
+    "--placement": settings_file.PLACEMENTS,
     "--runtime": ("runc", "crun"),
 }
 

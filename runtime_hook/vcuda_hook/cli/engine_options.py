@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from vcuda_oci import names
+from vcuda_oci.model import names
 
 from ..engines.wanted import ENGINES, EVERY
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from vcuda_oci import eligible, grant, liveness, resize
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger import liveness, resize
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement import eligible
+from vcuda_oci.start import apply_share
 
 from ..live import container_names, table, usage
 
@@ -12,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from vcuda_oci.allocation import Allocation, GpuShare
-    from vcuda_oci.config import Config
-    from vcuda_oci.host import Host
+    from vcuda_oci.host.host import Host
+    from vcuda_oci.model.allocation import Allocation, GpuShare
+    from vcuda_oci.system.settings_file import Config
 
 WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority")
 
@@ -29,7 +31,7 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
     words = {key: value for key, value in said.items() if value is not None}
     if not words:
         raise VcudaError("nothing to change", "vcuda limit", "say --core, --memory or --policy")
-    facts = grant.host_of(settings)
+    facts = apply_share.host_of(settings)
     ledger = Ledger(settings.state_dir)
     # A container can make its page slow to read, so nothing waits for this.
     page = (

@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 
-from vcuda_oci import config, names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 
 from . import completion, engine_options, live_options, output
 
@@ -62,7 +63,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if arguments.verb == "run" and arguments.command[:1] == ["--"]:
         del arguments.command[0]  # argparse hands it on with what follows
     try:
-        settings = config.load_named(os.path.abspath(arguments.config))
+        settings = settings_file.load_named(os.path.abspath(arguments.config))
         return _verb(arguments.verb)(arguments, settings)
     except VcudaError as error:
         sys.stderr.write(f"vcuda: {error}\n")
@@ -76,7 +77,7 @@ def _help(parser: argparse.ArgumentParser, verb: str | None) -> None:
     (verbs[verb] if verb else parser).print_help()
 
 
-def _verb(name: str) -> Callable[[argparse.Namespace, config.Config], int]:
+def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int]:
     """The verb's function; only its own module is imported."""
     if name == "run":
         from ..run.command import run

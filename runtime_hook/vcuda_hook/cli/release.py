@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import events, liveness
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger import events, liveness
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
 
 from ..live import container_names, slices, table
 
@@ -14,8 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from vcuda_oci.allocation import Allocation
-    from vcuda_oci.config import Config
+    from vcuda_oci.model.allocation import Allocation
+    from vcuda_oci.system.settings_file import Config
 
 
 def release(arguments: argparse.Namespace, settings: Config) -> int:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from vcuda_oci import door, systemd
+from vcuda_oci.start import claim_socket
+from vcuda_oci.system import systemd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 
 def serve(arguments: argparse.Namespace, settings: Config) -> int:
     """Answers until it is stopped or another takes over. Raises VcudaError: it cannot listen."""
-    opened = door.Door(settings.state_dir, settings.path)
+    opened = claim_socket.Door(settings.state_dir, settings.path)
     try:
         systemd.tell("READY=1")
         opened.serve()

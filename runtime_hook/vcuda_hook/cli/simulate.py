@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

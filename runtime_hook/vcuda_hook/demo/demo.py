@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
 
 from ..live import table
 from ..run.command import find_runtime
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from .demo_device import Device
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,13 +7,15 @@ import shutil
 import subprocess
 import tempfile
 
-from vcuda_oci import config, host, liveness
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.host import host
+from vcuda_oci.ledger import liveness
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.config import Config
-    from vcuda_oci.placement import Gpu
+    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.system.settings_file import Config
 
 SOFTWARE_MEMORY = "16GiB"
 SOFTWARE_STATE = "/softgpu.state"
@@ -38,7 +40,7 @@ class Device:
         )
         with open(self.config_path, "w") as file:
             file.write(text)
-        self.settings = config.load(self.config_path)
+        self.settings = settings_file.load(self.config_path)
 
     def gpu(self) -> Gpu:
         """The first one. Raises VcudaError: the driver does not answer, or has none."""

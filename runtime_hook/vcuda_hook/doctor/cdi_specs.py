@@ -6,7 +6,7 @@ import glob
 import os
 import re
 
-from vcuda_oci import names
+from vcuda_oci.model import names
 
 from .finding import OK, UNKNOWN, WARNING, Finding
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 STALE = "cdi"
 CHECKS = (STALE,)

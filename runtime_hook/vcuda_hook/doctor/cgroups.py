@@ -10,7 +10,7 @@ from .finding import ERROR, OK, UNKNOWN, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 RULES = "device-rules"
 CHECKS = (RULES,)

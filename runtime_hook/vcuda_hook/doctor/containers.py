@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import liveness
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger import liveness
+from vcuda_oci.ledger.ledger import Ledger
 
 from ..live import container_processes
 from .finding import ERROR, OK, UNKNOWN, WARNING, Finding
@@ -14,8 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.allocation import Allocation
-    from vcuda_oci.config import Config
+    from vcuda_oci.model.allocation import Allocation
+    from vcuda_oci.system.settings_file import Config
 
     from ..live.container_processes import Process
 

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 DENIALS = "denials"
 CHECKS = (DENIALS,)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import stat
 
-from vcuda_oci import driver_scan, files, nodes
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.host import device_nodes, driver_scan
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 from .finding import ERROR, OK, UNKNOWN, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 LOADED, VERSIONS, NODES = "driver", "driver-versions", "device-nodes"
 CHECKS = (LOADED, VERSIONS, NODES)
@@ -38,7 +39,7 @@ class Driver:
 
 def examine(settings: Config) -> list[Finding]:
     driver = look(settings.driver_root.rstrip("/"))
-    return [loaded(driver), versions(driver), device_nodes(driver)]
+    return [loaded(driver), versions(driver), nodes(driver)]
 
 
 def look(root: str, proc: str = "/proc") -> Driver:
@@ -53,7 +54,7 @@ def look(root: str, proc: str = "/proc") -> Driver:
             there = os.path.isfile(root + last)
             driver.versions[soname] = last.partition(".so.")[2] if there else ""
     driver.kernel = driver_scan.kernel_version(root)
-    for name in (*nodes.CONTROL, *(f"nvidia{minor}" for minor in _minors(root))):
+    for name in (*device_nodes.CONTROL, *(f"nvidia{minor}" for minor in _minors(root))):
         driver.numbers[name] = _number(f"{root}/dev/{name}")
     driver.uvm_major = _major(f"{proc}/devices", _UVM)
     return driver
@@ -88,7 +89,7 @@ def versions(driver: Driver) -> Finding:
     return Finding(VERSIONS, OK, "libraries and the kernel's driver are of one version")
 
 
-def device_nodes(driver: Driver) -> Finding:
+def nodes(driver: Driver) -> Finding:
     if not driver.kernel:
         return _not_judged(NODES)
     missing = [f"{driver.root}/dev/{name}" for name, number in driver.numbers.items() if not number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 
-from vcuda_oci import names
+from vcuda_oci.model import names
 
 from ..engines import engine_settings
 from ..engines.engine_settings import CONTAINERD, CRIO, DOCKER, PODMAN
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from ..engines.engine_settings import Engine, Handler
 

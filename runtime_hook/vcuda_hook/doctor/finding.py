@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 
-from vcuda_oci import grant, names
+from vcuda_oci.model import names
+from vcuda_oci.start import apply_share
 
 from ..live import low_level, shim_mark
 from . import driver
@@ -15,11 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 PROGRAMS, SHIM, RUNTIME, RUNC = "programs", "shim", "low-level-runtime", "runc-version"
 CHECKS = (PROGRAMS, SHIM, RUNTIME, RUNC)
-LAUNCHER = os.path.join(os.path.dirname(grant.HOOK), names.PROGRAM)
+LAUNCHER = os.path.join(os.path.dirname(apply_share.HOOK), names.PROGRAM)
 _REINSTALL = "install vcuda again, whole"
 # Source: opencontainers/runc, release notes of 1.1.3 and 1.1.7.
 _LOSES_DEVICES = ((1, 1, 3), (1, 1, 6))
@@ -52,7 +53,9 @@ class LowLevel:
 
 
 def examine(settings: Config) -> list[Finding]:
-    installation = Installation((LAUNCHER, grant.HOOK, grant.PROCFS_HOOK), grant.SHIM)
+    installation = Installation(
+        (LAUNCHER, apply_share.HOOK, apply_share.PROCFS_HOOK), apply_share.SHIM
+    )
     runtime = look(settings)
     return [
         programs(installation),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-from vcuda_oci import driver_scan, nvml
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.host import driver_scan, nvml
+from vcuda_oci.model.errors import VcudaError
 
 from . import finding
 from .finding import ERROR, OK, UNKNOWN, WARNING, Finding
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 ANSWERS, PERSISTENCE = "nvml", "persistence"
 CHECKS = (ANSWERS, PERSISTENCE)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import config
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 
 from ..live import in_time, table
 from . import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 SETTINGS = "settings"
 SECONDS = 10.0
@@ -100,11 +100,11 @@ def _answer(group: Any, settings: Config) -> list[dict[str, str]]:
 def _settings(path: str) -> tuple[Config, Finding]:
     """The settings; the defaults where the file is wrong."""
     try:
-        settings = config.load_named(path)
+        settings = settings_file.load_named(path)
     except VcudaError as error:
         broken = finding.of_error(SETTINGS, error)
     else:
         what = "make sense" if os.path.exists(path) else "not there, so the defaults count"
         return settings, Finding(SETTINGS, OK, what, path)
     broken.what += ": no container gets a share, and what follows is of the defaults"
-    return config.parse("", path), broken
+    return settings_file.parse("", path), broken

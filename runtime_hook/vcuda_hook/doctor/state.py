@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import socket
 
-from vcuda_oci import door, pages
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.guest import kernel_tables
-from vcuda_oci.ledger import Ledger, broken_record
+from vcuda_oci.ledger.ledger import Ledger, broken_record
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout
+from vcuda_oci.start import claim_socket
+from vcuda_oci.system import kernel_tables
 
 from . import finding
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 STATE_DIR, RECORDS, DOOR = "state-dir", "records", "door"
 CHECKS = (STATE_DIR, RECORDS, DOOR)
 DOOR_SECONDS = 2.0
 # What one more container takes: its pages, its record and the folders around them.
-_LEAST_BYTES, _LEAST_FILES = pages.USAGE_SIZE + (64 << 10), 16
+_LEAST_BYTES, _LEAST_FILES = layout.USAGE_SIZE + (64 << 10), 16
 _IN_MEMORY = ("tmpfs", "ramfs")
 # A container may write a program into its usage page and make it setuid.
 _OPTIONS = {"nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV, "noexec": os.ST_NOEXEC}
@@ -116,7 +117,7 @@ def knock(state_dir: str) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         asking.settimeout(DOOR_SECONDS)
         try:
-            asking.connect(f"{state_dir}/{door.NAME}")
+            asking.connect(f"{state_dir}/{claim_socket.NAME}")
             asking.send(b"\0", socket.MSG_NOSIGNAL)  # no command line: it answers, and does nothing
             return "" if asking.recv(64) else "closed"
         except PermissionError:

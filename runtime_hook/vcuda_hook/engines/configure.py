@@ -6,8 +6,10 @@ import difflib
 import os
 import sys
 
-from vcuda_oci import grant, names, own_lock
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import apply_share
+from vcuda_oci.system import own_lock
 
 from ..live import table
 from . import containerd, crio, docker, engine_file, hooks_d, podman, undo_record
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 _LOCK_SECONDS = 30.0
 _ENGINES: dict[str, Any] = {
@@ -59,7 +61,11 @@ def configure(arguments: argparse.Namespace, settings: Config) -> int:
     if arguments.undo:
         outcome = _undo(engine, path, record, arguments.dry_run)
     else:
-        beside = grant.HOOK if arguments.hooks else f"{os.path.dirname(grant.HOOK)}/{names.PROGRAM}"
+        beside = (
+            apply_share.HOOK
+            if arguments.hooks
+            else f"{os.path.dirname(apply_share.HOOK)}/{names.PROGRAM}"
+        )
         program = _program(arguments.runtime_path or beside)
         options = Options(path, program, settings.path, arguments.default, arguments.always)
         outcome = _do(engine, options, record, arguments.dry_run)

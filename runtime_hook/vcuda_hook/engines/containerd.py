@@ -11,8 +11,8 @@ from __future__ import annotations
 import fnmatch
 import os
 
-from vcuda_oci import names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
 
 from . import containerd_files
 from .containerd_files import PLUGINS, View

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 
-from vcuda_oci import config
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 
 from ..live import low_level
 from . import crio_files
@@ -116,7 +116,7 @@ def _monitor(path: Any, options: Options) -> dict[str, str]:
 
 def _low_level_runtime(theirs: str | None, options: Options) -> str:
     """The runtime that the wrapper will run. Raises VcudaError: the wrapper does not find it."""
-    name = config.load(options.settings).runtime
+    name = settings_file.load(options.settings).runtime
     found = low_level.find(name)
     if not found:
         mend = f'set runtime = "{theirs}" in {options.settings}' if theirs else "install runc"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import files
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 
 def real(path: str) -> str:

@@ -6,7 +6,8 @@ oci-hooks(5), "1.0.0 Hook Schema".
 
 from __future__ import annotations
 
-from vcuda_oci import edits, names
+from vcuda_oci.edits import edits
+from vcuda_oci.model import names
 
 from ..hooks.main import BY_STATUS
 from .wanted import Wish

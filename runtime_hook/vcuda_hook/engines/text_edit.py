@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 from .texts import json_text, toml_text
 from .texts.toml_values import TomlError, written_key

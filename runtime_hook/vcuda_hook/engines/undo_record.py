@@ -10,8 +10,8 @@ import hashlib
 import json
 import os
 
-from vcuda_oci import files
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 from .text_edit import Done
 

@@ -12,9 +12,9 @@ import os
 import stat
 import subprocess
 
-from vcuda_oci.edits import HOOK_SECONDS
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.guest import kernel_tables
+from vcuda_oci.edits.edits import HOOK_SECONDS
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import kernel_tables
 
 from . import device_rules, root_paths, syscalls
 from .root_paths import Root
@@ -23,8 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from vcuda_oci.edits import Edits
-    from vcuda_oci.host import DeviceNode
+    from vcuda_oci.edits.edits import Edits
+    from vcuda_oci.host.host import DeviceNode
 
     from .created_container import Container
 

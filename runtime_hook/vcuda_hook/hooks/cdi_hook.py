@@ -9,24 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 
-from vcuda_oci import (
-    config,
-    container_state,
-    edits,
-    grant,
-    image_libraries,
-    names,
-    nodes,
-    pages,
-    pages_read,
-    procfs,
-    request,
-    requirements,
-    rootfs,
-)
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import hook_state, image_libraries, request, rootfs
+from vcuda_oci.edits import edits
 from vcuda_oci.guest import page_file
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.host import device_nodes, procfs, requirements
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout, page_reader
+from vcuda_oci.start import apply_share
+from vcuda_oci.system import settings_file
 
 from . import created_container
 
@@ -35,29 +27,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from vcuda_oci.config import Config
-    from vcuda_oci.container_state import State
-    from vcuda_oci.host import DeviceNode, Host
-    from vcuda_oci.placement import Gpu
+    from vcuda_oci.container.hook_state import State
+    from vcuda_oci.host.host import DeviceNode, Host
+    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.system.settings_file import Config
 
 
 def finish(config_path: str, state: State) -> None:
     """Raises VcudaError: the image demands what is not here, or something cannot be mounted."""
-    spec = container_state.config_of(state)
+    spec = hook_state.config_of(state)
     try:
-        settings = config.load(config_path)
+        settings = settings_file.load(config_path)
     except VcudaError as error:
-        error.allocation = grant.id_of(spec, state.id)
+        error.allocation = apply_share.id_of(spec, state.id)
         raise
     try:
         _finish(spec, settings, state)
     except VcudaError as error:
-        grant.tell_refused(spec, settings, state.id, names.HOOK_PROGRAM, error)
+        apply_share.tell_refused(spec, settings, state.id, names.HOOK_PROGRAM, error)
         raise
 
 
 def _finish(spec: Any, settings: Config, state: State) -> None:
-    facts = grant.host_of(settings)
+    facts = apply_share.host_of(settings)
     gpus = gpus_of(spec, facts)
     requirements.check(request.environment_of(spec), facts, gpus)
     more = edits.Edits()
@@ -71,7 +63,7 @@ def _finish(spec: Any, settings: Config, state: State) -> None:
             )
         _refuse_more_than_the_slice(limits, mounts_of(spec), gpus, facts)
         own = image_libraries.find(spec, state.bundle, facts.libraries)
-        shim = os.path.realpath(grant.SHIM)
+        shim = os.path.realpath(apply_share.SHIM)
         for path, source in edits.over_the_images(own, facts, shim).items():
             more.mounts.append((source, path, edits.READ_ONLY))
         more.not_granted = _opened_by_a_wide_rule(spec, facts, gpus)
@@ -93,11 +85,11 @@ def _finish(spec: Any, settings: Config, state: State) -> None:
 def gpus_of(spec: Any, facts: Host) -> list[Gpu]:
     """The GPUs whose nodes the container is given."""
     linux = spec.get("linux") if isinstance(spec, dict) else None
-    nodes = {node.get("path") for node in _objects(linux, "devices")}
+    given = {node.get("path") for node in _objects(linux, "devices")}
 
     def is_given(gpu: Gpu) -> bool:
         own = facts.gpu_nodes[gpu.uuid] if gpu.mig else []
-        return nodes.issuperset(f"/dev/{name}" for name in (f"nvidia{gpu.minor}", *own))
+        return given.issuperset(f"/dev/{name}" for name in (f"nvidia{gpu.minor}", *own))
 
     return [gpu for gpu in facts.gpus if not gpu.divided and is_given(gpu)]
 
@@ -110,7 +102,7 @@ def _opened_by_a_wide_rule(spec: Any, facts: Host, gpus: Sequence[Gpu]) -> list[
     others = [
         node
         for name, node in facts.nodes.items()
-        if name not in mine and (nodes.is_gpu(node.path) or name in of_gpus)
+        if name not in mine and (device_nodes.is_gpu(node.path) or name in of_gpus)
     ]
     majors = {node.major for node in others}
     linux = spec.get("linux") if isinstance(spec, dict) else None
@@ -136,8 +128,8 @@ def _writable_again(spec: Any, settings: Config, facts: Host) -> list[tuple[str,
     ours.update({place: source for source, place in settings.extra_mounts})
     ours.update({path: facts.root + path for path in facts.services})
     limits = mounts_of(spec).get(names.GUEST_LIMITS, "")
-    pages = os.path.dirname(os.path.realpath(limits))
-    if pages.startswith(f"{os.path.realpath(settings.state_dir)}/containers/{names.SLICE_PREFIX}"):
+    folder = os.path.dirname(os.path.realpath(limits))
+    if folder.startswith(f"{os.path.realpath(settings.state_dir)}/containers/{names.SLICE_PREFIX}"):
         ours[names.GUEST_USAGE] = os.path.dirname(limits) + "/usage"
     return [
         (mount["source"], mount["destination"], edits.READ_WRITE)
@@ -153,7 +145,7 @@ def _refuse_more_than_the_slice(
 ) -> None:
     """Raises VcudaError: a GPU is no part of the slice, or has come as a whole beside it."""
     try:
-        page = pages_read.read_limits(page_file.read_page(limits, pages.LIMITS_SIZE))
+        page = page_reader.read_limits(page_file.read_page(limits, layout.LIMITS_SIZE))
         inside = {gpu.uuid for gpu in page.gpus}
     except ValueError as error:
         mend = "run 'vcuda cdi remove' for the slice, then 'vcuda cdi generate' with it"
@@ -179,7 +171,7 @@ def _procfs_hook(spec: Any, bundle: str, settings: Config, gpus: Sequence[Gpu]) 
     # All containers with these GPUs share the folder: who writes it must be alone.
     may_write = os.access(settings.state_dir, os.W_OK)
     with Ledger(settings.state_dir) if may_write else contextlib.nullcontext():
-        return grant.procfs_hook(spec, bundle, _procfs_folder(settings, gpus), list(gpus))
+        return apply_share.procfs_hook(spec, bundle, _procfs_folder(settings, gpus), list(gpus))
 
 
 def _procfs_folder(settings: Config, gpus: Sequence[Gpu]) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import config, container_state, grant, names, rootfs
+from vcuda_oci.container import hook_state, rootfs
 from vcuda_oci.guest import mount_points
+from vcuda_oci.model import names
+from vcuda_oci.start import apply_share
+from vcuda_oci.system import settings_file
 
 from . import cdi_hook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.container_state import State
+    from vcuda_oci.container.hook_state import State
 
 
 def clean_up(config_path: str, state: State) -> None:
@@ -42,9 +45,9 @@ def _config_of(state: State) -> str:
 
 def _root_and_places(config_path: str, state: State) -> tuple[str, list[str]]:
     """The container's root on the host, and where our mounts are in it."""
-    settings = config.load(config_path)
-    spec = container_state.config_of(state)
-    facts = grant.host_of(settings)
+    settings = settings_file.load(config_path)
+    spec = hook_state.config_of(state)
+    facts = apply_share.host_of(settings)
     ours = {
         *(facts.libraries.values()),
         *(facts.libraries_32_bit.values()),
@@ -52,7 +55,7 @@ def _root_and_places(config_path: str, state: State) -> tuple[str, list[str]]:
         *(facts.root + path for path in facts.services),
         *(source for source, _ in settings.extra_mounts),
         facts.software_state,
-        os.path.realpath(grant.SHIM),
+        os.path.realpath(apply_share.SHIM),
     }
     places = [
         place

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from vcuda_oci import config, container_state, grant, liveness, names, request, rootfs
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.identity import owner_of
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.container import hook_state, request, rootfs
+from vcuda_oci.container.identity import owner_of
+from vcuda_oci.ledger import liveness
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import apply_share
+from vcuda_oci.system import settings_file
 
 from . import created_container
 
@@ -13,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from vcuda_oci.config import Config
-    from vcuda_oci.container_state import State
+    from vcuda_oci.container.hook_state import State
+    from vcuda_oci.system.settings_file import Config
 
 
 def create(kind: str, config_path: str, state: State) -> None:
@@ -22,14 +26,14 @@ def create(kind: str, config_path: str, state: State) -> None:
 
     Nothing happens to one that asks for nothing, or that the wrapper has edited already.
     """
-    spec = container_state.config_of(state)
+    spec = hook_state.config_of(state)
     asked = request.asked(spec)
-    if not asked or not grant.may_count(asked, request.annotations_of(spec)):
+    if not asked or not apply_share.may_count(asked, request.annotations_of(spec)):
         return
     try:
-        _create(kind, config.load(config_path), state, spec, asked)
+        _create(kind, settings_file.load(config_path), state, spec, asked)
     except VcudaError as error:
-        error.allocation = grant.id_of(spec, state.id)
+        error.allocation = apply_share.id_of(spec, state.id)
         raise
 
 
@@ -37,11 +41,11 @@ def _create(kind: str, settings: Config, state: State, spec: Any, asked: request
     if _has_its_share(settings.state_dir, request.annotations_of(spec), state.id):
         return
     container = created_container.find(kind, state)
-    creation = grant.Creation(
+    creation = apply_share.Creation(
         *(state.id, state.bundle, container.runtime, container.pid, names.HOOK_PROGRAM)
     )
 
-    def give(granted: grant.Grant) -> None:
+    def give(granted: apply_share.Grant) -> None:
         from . import attach  # ctypes: only for who gets a share
 
         try:
@@ -56,7 +60,7 @@ def _create(kind: str, settings: Config, state: State, spec: Any, asked: request
                 "look why it ended, and create it again",
             ) from error
 
-    grant.give(spec, asked, settings, creation, give)
+    apply_share.give(spec, asked, settings, creation, give)
 
 
 def _has_its_share(state_dir: str, annotations: dict[str, str], container_id: str) -> bool:

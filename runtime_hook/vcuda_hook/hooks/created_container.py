@@ -6,16 +6,18 @@ import os
 import select
 import stat
 
-from vcuda_oci import bundle, container_state, files, report
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import bundle, hook_state
 from vcuda_oci.guest import process
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import report
+from vcuda_oci.system import files
 
 from ..live import cgroup_folders
 from . import syscalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.container_state import State
+    from vcuda_oci.container.hook_state import State
 
 CREATE_CONTAINER = "createContainer"
 _MOST_ANCESTORS = 16
@@ -113,7 +115,7 @@ def find(kind: str, state: State) -> Container:
         return Container(state, pid, query)
     except (OSError, ValueError) as error:
         raise VcudaError(
-            f"its process is gone: {error}", container_state.WHERE, container_state.MEND
+            f"its process is gone: {error}", hook_state.WHERE, hook_state.MEND
         ) from error
 
 

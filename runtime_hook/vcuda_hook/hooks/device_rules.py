@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from vcuda_oci.host import DeviceNode
+    from vcuda_oci.host.host import DeviceNode
 
 
 def change(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from vcuda_oci import config, container_state, names, poststop
-from vcuda_oci.errors import VcudaError, with_id
+from vcuda_oci.container import hook_state
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError, with_id
+from vcuda_oci.start import poststop
+from vcuda_oci.system import settings_file
 
 USAGE = """\
 usage: vcuda-container-hook [--config FILE] KIND [ALLOCATION] < STATE
@@ -47,7 +50,7 @@ def main() -> None:
         _to_stderr(USAGE)
         sys.exit(2)
     try:
-        state = container_state.parse_state(container_state.read())
+        state = hook_state.parse_state(hook_state.read())
         if kind == CDI and state.status == "stopped":
             kind = CDI_STOPPED
         if kind == BY_STATUS:
@@ -57,7 +60,7 @@ def main() -> None:
 
             state.bundle = created_container.bundle_of(state)
         if kind == POSTSTOP:
-            poststop.release(config.load(settings), rest[0] if rest else "", state)
+            poststop.release(settings_file.load(settings), rest[0] if rest else "", state)
         elif kind == CDI_STOPPED:
             from . import cdi_stopped
 

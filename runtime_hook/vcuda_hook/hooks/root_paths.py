@@ -16,7 +16,7 @@ import errno
 import os
 import stat
 
-from vcuda_oci.guest import kernel_tables
+from vcuda_oci.system import kernel_tables
 
 from . import syscalls
 

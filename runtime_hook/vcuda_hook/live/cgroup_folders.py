@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci.guest import kernel_tables
+from vcuda_oci.system import kernel_tables
 
 
 def of(process: int) -> list[tuple[list[str], str, str]]:

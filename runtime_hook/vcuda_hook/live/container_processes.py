@@ -7,8 +7,9 @@ import os
 import re
 import subprocess
 
-from vcuda_oci import names
-from vcuda_oci.guest import kernel_tables, process
+from vcuda_oci.guest import process
+from vcuda_oci.model import names
+from vcuda_oci.system import kernel_tables
 
 from . import shim_mark
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import names, pages
+from vcuda_oci.model import names
+from vcuda_oci.pages import layout
 
 _BEGIN = b"\0vcuda shim, "
 MOST_BYTES = 32 << 20  # the shim is a tenth of that, the driver's libcuda much more
@@ -12,7 +13,7 @@ MOST_BYTES = 32 << 20  # the shim is a tenth of that, the driver's libcuda much 
 
 def expected() -> str:
     """What the shim that goes with this command says."""
-    return f"version {names.VERSION}, pages {pages.ABI_VERSION}"
+    return f"version {names.VERSION}, pages {layout.ABI_VERSION}"
 
 
 def read(path: str) -> str:

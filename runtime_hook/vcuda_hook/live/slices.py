@@ -10,18 +10,22 @@ import contextlib
 import os
 import re
 
-from vcuda_oci import claim, events, grant, names, pages, pages_read, request
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import request
+from vcuda_oci.container.identity import Owner
 from vcuda_oci.guest import page_file
-from vcuda_oci.identity import Owner
+from vcuda_oci.ledger import claim, events
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout, page_reader
+from vcuda_oci.start import apply_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.allocation import Allocation
-    from vcuda_oci.config import Config
-    from vcuda_oci.host import Host
-    from vcuda_oci.ledger import Ledger
-    from vcuda_oci.request import Request
+    from vcuda_oci.container.request import Request
+    from vcuda_oci.host.host import Host
+    from vcuda_oci.ledger.ledger import Ledger
+    from vcuda_oci.model.allocation import Allocation
+    from vcuda_oci.system.settings_file import Config
 
 _PREFIX = names.SLICE_PREFIX
 # A CDI device's name that is a file's too. Source: CDI SPEC.md, "name".
@@ -60,7 +64,7 @@ def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings
             ledger.close_folder(known)
         return False
     owner = Owner(_PREFIX + name, "")
-    rules = grant.rules_of(settings)
+    rules = apply_share.rules_of(settings)
     made, is_new = claim.claim(ledger, host, owner, wanted, [], os.getpid(), rules)
     ledger.tell(events.CLAIMED, made, events.of(made))
     return is_new
@@ -89,7 +93,7 @@ def is_in_use(ledger: Ledger, allocation: Allocation) -> bool:
     except OSError:
         return False
     try:
-        return bool(pages_read.live_slots(fd))
+        return bool(page_reader.live_slots(fd))
     except TimeoutError:
         return True
     finally:
@@ -110,6 +114,6 @@ def revoke(ledger: Ledger, allocation: Allocation) -> None:
     except OSError:
         return
     try:
-        os.pwrite(fd, bytes(pages.LIMITS_SIZE), 0)
+        os.pwrite(fd, bytes(layout.LIMITS_SIZE), 0)
     finally:
         os.close(fd)

@@ -6,13 +6,13 @@ import json
 import subprocess
 from typing import NamedTuple
 
-from vcuda_oci import liveness
+from vcuda_oci.ledger import liveness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.model.allocation import Allocation
 
 CLAIMING, GONE, NAMED, UNKNOWN = "claiming", "gone", "named", "unknown"
 

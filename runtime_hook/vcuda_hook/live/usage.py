@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import time
 
-from vcuda_oci import pages, pages_read
 from vcuda_oci.guest import page_file
+from vcuda_oci.pages import layout, page_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from vcuda_oci.allocation import Allocation
-    from vcuda_oci.ledger import Ledger
+    from vcuda_oci.ledger.ledger import Ledger
+    from vcuda_oci.model.allocation import Allocation
 
 SAMPLE_SECONDS = 0.2
 
@@ -31,7 +31,7 @@ class Look:
     """
 
     def __init__(
-        self, at_ns: int, file: int, page: pages_read.Usage, context_bytes: list[int | None]
+        self, at_ns: int, file: int, page: page_reader.Usage, context_bytes: list[int | None]
     ) -> None:
         self.at_ns, self.file = at_ns, file
         self.gpus, self.context_bytes = page.gpus, context_bytes
@@ -47,7 +47,7 @@ class Use:
     def __init__(
         self,
         core_percent: float | None = None,
-        said: pages_read.UsageGpu | None = None,
+        said: page_reader.UsageGpu | None = None,
         context_bytes: int | None = None,
         waited_percent: float | None = None,
     ) -> None:
@@ -145,20 +145,20 @@ def _charged(contexts: int, each: int | None) -> int | None:
     return None if each is None else contexts * each
 
 
-def _read_limits(ledger: Ledger, allocation: Allocation) -> pages_read.Limits:
+def _read_limits(ledger: Ledger, allocation: Allocation) -> page_reader.Limits:
     path = _folder(ledger, allocation) + "/limits"
-    return pages_read.read_limits(page_file.read_page(path, pages.LIMITS_SIZE))
+    return page_reader.read_limits(page_file.read_page(path, layout.LIMITS_SIZE))
 
 
-def _read(ledger: Ledger, allocation: Allocation) -> tuple[int, pages_read.Usage]:
+def _read(ledger: Ledger, allocation: Allocation) -> tuple[int, page_reader.Usage]:
     """The page's inode, and the page with its live processes only. Raises OSError, ValueError."""
     path = _folder(ledger, allocation) + "/usage"
     fd = page_file.open_page(path, os.O_RDONLY)
     try:
         # Of a file that the guest made longer, to hide behind its size, the page is the beginning.
-        page = os.pread(fd, pages.USAGE_SIZE, 0)
-        live = pages_read.live_slots(fd, pages_read.slots_used(page))
-        return os.fstat(fd).st_ino, pages_read.read_usage(page, live, len(allocation.shares))
+        page = os.pread(fd, layout.USAGE_SIZE, 0)
+        live = page_reader.live_slots(fd, page_reader.slots_used(page))
+        return os.fstat(fd).st_ino, page_reader.read_usage(page, live, len(allocation.shares))
     finally:
         os.close(fd)
 

@@ -13,8 +13,12 @@ import re
 import secrets
 import sys
 
-from vcuda_oci import bundle, config, liveness, names, request, runtime
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import bundle, request
+from vcuda_oci.ledger import liveness
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import main
+from vcuda_oci.system import settings_file
 
 from ..live import low_level
 from . import overlay, program, spec, watch
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 REQUEST_WORDS = ("core", "memory", "placement", "policy", "core-limit", "weight", "priority")
 
 
-def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
+def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoReturn:
     """Exec the low-level runtime. Raises VcudaError: refused, with nothing claimed."""
     if os.geteuid() != 0:
         raise VcudaError("starting containers takes root", "vcuda run", "run it with sudo")
@@ -83,9 +87,9 @@ def run(arguments: argparse.Namespace, settings: config.Config) -> NoReturn:
     program.check(tree, scratch + "/root", mounted)
     spec.write(tree, command.config_path)
     asked = request.Asked(words, "command line", False)
-    runtime.share_gpu(command, tree, asked, settings, low_level, os.getpid(), program=names.COMMAND)
+    main.share_gpu(command, tree, asked, settings, low_level, os.getpid(), program=names.COMMAND)
     os.chdir("/")
-    runtime.become(low_level, command.words)
+    main.become(low_level, command.words)
 
 
 def find_runtime(name: str) -> str:

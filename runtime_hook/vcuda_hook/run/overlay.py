@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 CLONE_NEWNS = 0x00020000
 MS_NOSUID, MS_NODEV = 2, 4

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import stat
 
-from vcuda_oci import driver_files, request
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import request
+from vcuda_oci.host import driver_files
+from vcuda_oci.model.errors import VcudaError
 
 from ..hooks import root_paths
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci import bundle, jsontree, names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.container import bundle
+from vcuda_oci.model import jsontree, names
+from vcuda_oci.model.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

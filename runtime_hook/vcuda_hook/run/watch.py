@@ -9,15 +9,15 @@ import shutil
 import subprocess
 import time
 
-from vcuda_oci import events, liveness
-from vcuda_oci.guest import kernel_tables
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.ledger import events, liveness
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.system import kernel_tables
 
 from . import spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.model.allocation import Allocation
 
 GRACE_SECONDS = 30
 

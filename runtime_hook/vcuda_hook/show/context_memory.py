@@ -9,11 +9,11 @@ import sys
 
 import vcuda_hook
 import vcuda_oci
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.host import Host
+    from vcuda_oci.host.host import Host
 
 _START = """
 import sys

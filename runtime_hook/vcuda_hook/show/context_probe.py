@@ -14,7 +14,7 @@ import os
 import sys
 import uuid
 
-from vcuda_oci.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
+from vcuda_oci.host.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vcuda_oci import nvml
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.host import nvml
+from vcuda_oci.model.errors import VcudaError
 
 from ..live import in_time
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from vcuda_oci.gpu import Gpu
+    from vcuda_oci.model.gpu import Gpu
 
 _SECONDS = 2 * nvml.FIRST_ANSWER_SECONDS
 

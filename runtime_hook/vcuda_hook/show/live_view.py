@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from vcuda_oci import host, unhealthy
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.ledger import Ledger
+from vcuda_oci.host import host
+from vcuda_oci.ledger import unhealthy
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
 
 from ..live import container_names, usage, views
 
@@ -15,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from ..live.usage import Look
 

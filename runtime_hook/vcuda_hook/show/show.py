@@ -6,9 +6,10 @@ import os
 import sys
 import time
 
-from vcuda_oci import host, liveness, unhealthy
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.ledger import Ledger, broken_record
+from vcuda_oci.host import host
+from vcuda_oci.ledger import liveness, unhealthy
+from vcuda_oci.ledger.ledger import Ledger, broken_record
+from vcuda_oci.model.errors import VcudaError
 
 from ..live import container_names, table, usage, views
 from ..live.status import GONE, Status, statuses
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from vcuda_oci.allocation import Allocation
-    from vcuda_oci.config import Config
-    from vcuda_oci.placement import Gpu
+    from vcuda_oci.model.allocation import Allocation
+    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.system.settings_file import Config
 
 
 _PS = ("CONTAINER", "GPU", "CORE", "USED", "MEMORY", "POLICY", "STATE", "AGE")

@@ -7,9 +7,9 @@ import signal
 import sys
 import time
 
-from vcuda_oci import events
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.events_read import Reader
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.event_reader import Reader
+from vcuda_oci.model.errors import VcudaError
 
 from ..live import container_names, table, views
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 FOLLOW_SECONDS = 0.2
 _HEADINGS = ("TIME", "EVENT", "CONTAINER", "BY", "WHAT")

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 from ..live import table, views
 from . import top_screen
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from .top_screen import Line
 

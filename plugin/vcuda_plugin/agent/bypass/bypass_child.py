@@ -7,13 +7,13 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from vcuda_oci.config import AUTO, OFF, REPORT, STOP
+from vcuda_oci.system.settings_file import AUTO, OFF, REPORT, STOP
 
 from ..gpus import inventory
 from ..process import child
 
 if TYPE_CHECKING:
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 MODULE = "vcuda_plugin.agent.bypass.outside_watch"
 # The longest pause between two polls, plus the time that NVML may take.

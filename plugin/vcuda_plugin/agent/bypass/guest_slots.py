@@ -11,12 +11,13 @@ import struct
 import sys
 from typing import NamedTuple
 
-from vcuda_oci import pages
-from vcuda_oci.guest import kernel_tables, page_file
+from vcuda_oci.guest import page_file
+from vcuda_oci.pages import layout
+from vcuda_oci.system import kernel_tables
 
 # The host cannot tell the start time that a process in another time namespace sees.
 _ANY_TIME = -1
-_AT = {name: at for name, at, _ in pages.offsets()}
+_AT = {name: at for name, at, _ in layout.offsets()}
 _SLOT = struct.Struct("=IIQ")  # pid, generation, start_time: as a slot begins
 
 
@@ -61,11 +62,11 @@ def read(folder: str) -> frozenset[tuple[int, int]]:
     try:
         used = int.from_bytes(os.pread(fd, 4, _AT["usage.slots_used"]), sys.byteorder)
         # Read only the used slots: there are seldom more than a few.
-        room = min(used, pages.MAX_PROCESSES) * pages.USAGE_SLOT_SIZE
+        room = min(used, layout.MAX_PROCESSES) * layout.USAGE_SLOT_SIZE
         table = os.pread(fd, room, _AT["usage.slot"])
     finally:
         os.close(fd)
-    begins = range(0, len(table) - pages.USAGE_SLOT_SIZE + 1, pages.USAGE_SLOT_SIZE)
+    begins = range(0, len(table) - layout.USAGE_SLOT_SIZE + 1, layout.USAGE_SLOT_SIZE)
     slots = (_SLOT.unpack_from(table, begin) for begin in begins)
     return frozenset((pid, started) for pid, _, started in slots if pid)
 

@@ -12,15 +12,16 @@ import time
 from typing import TYPE_CHECKING
 
 from vcuda_hook.live import cgroup_folders, container_processes, slices
-from vcuda_oci import liveness, pages, pages_read
 from vcuda_oci.guest import page_file, process
+from vcuda_oci.ledger import liveness
+from vcuda_oci.pages import layout, page_reader
 
 from ..ledger.records import Records
 from . import container_of_pid
 from .detection import Holder, Share
 
 if TYPE_CHECKING:
-    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.model.allocation import Allocation
 
     from .container_of_pid import Cgroups
 
@@ -63,7 +64,7 @@ class Held:
 
     def _read_holder(self) -> Holder:
         path = self.folder_of_pages + "/limits"
-        page = pages_read.read_limits(page_file.read_page(path, pages.LIMITS_SIZE))
+        page = page_reader.read_limits(page_file.read_page(path, layout.LIMITS_SIZE))
         context = {gpu.uuid: gpu.context_bytes for gpu in page.gpus}
         shares = {
             share.uuid: Share(

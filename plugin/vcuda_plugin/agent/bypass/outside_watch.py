@@ -12,10 +12,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci import events, host, names
-from vcuda_oci.config import AUTO, STOP
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.guest import kernel_tables
+from vcuda_oci.host import host
+from vcuda_oci.ledger import events
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import kernel_tables
+from vcuda_oci.system.settings_file import AUTO, STOP
 
 from . import container_stop, detection, guest_slots
 from .driver_limits import DriverLimits, hard_bytes

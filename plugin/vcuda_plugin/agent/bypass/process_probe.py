@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, NamedTuple
 
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
+from vcuda_oci.host.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
+from vcuda_oci.model.errors import VcudaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vcuda_oci.policies import BEST_EFFORT, FIXED
+from vcuda_oci.model.policies import BEST_EFFORT, FIXED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.allocation import GpuShare
+    from vcuda_oci.model.allocation import GpuShare
 
 WHOLE_PPM = 1_000_000
 PPM_PER_PERCENT = 10_000

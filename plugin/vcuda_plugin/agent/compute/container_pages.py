@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from vcuda_oci import pages
 from vcuda_oci.guest import page_file
-from vcuda_oci.limits_in_place import OpenPage
-from vcuda_oci.policies import FIXED
+from vcuda_oci.model.policies import FIXED
+from vcuda_oci.pages import layout
+from vcuda_oci.pages.limits_in_place import OpenPage
 
 from .arbiter import PPM_PER_PERCENT
 from .demand import TOLD_FROM, TOLD_SIZE, Demand
@@ -16,14 +16,14 @@ from .demand import TOLD_FROM, TOLD_SIZE, Demand
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.model.allocation import Allocation
 
 # A grant that is not renewed for so long is void: the shim goes back to what is reserved.
 LEASE_NS = 1_000_000_000
 # So often all grants are renewed.
 RENEWAL_NS = LEASE_NS // 2
 
-_TOLD_AT = pages.USAGE_HEAD_SIZE + TOLD_FROM
+_TOLD_AT = layout.USAGE_HEAD_SIZE + TOLD_FROM
 
 
 class ContainerPages:
@@ -46,7 +46,7 @@ class ContainerPages:
         self.due = self._reserved()
         self.told, self.read_ns, self.moved = b"", 0, False
         self._is_fixed = all(share.policy == FIXED for share in allocation.shares)
-        self._size = (len(allocation.shares) - 1) * pages.USAGE_GPU_SIZE + TOLD_SIZE
+        self._size = (len(allocation.shares) - 1) * layout.USAGE_GPU_SIZE + TOLD_SIZE
         self._until_ns = 0
         self._limits = OpenPage(folder + "/limits", allocation.shares)
         try:

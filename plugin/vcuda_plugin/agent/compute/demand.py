@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from vcuda_oci import pages
+from vcuda_oci.pages import layout
 
 from .arbiter import WHOLE_PPM
 
@@ -21,7 +21,7 @@ SHORTEST_BELIEF_NS = 1_000_000_000
 LONGEST_BELIEF_NS = 8_000_000_000
 
 # Of a GPU's entry what tells of demand, from TOLD_FROM on: the rest is neither read nor compared.
-_AT = {name.partition(".")[2]: at for name, at, _ in pages.offsets() if "usage_gpu." in name}
+_AT = {name.partition(".")[2]: at for name, at, _ in layout.offsets() if "usage_gpu." in name}
 TOLD_FROM = _AT["busy_ns"]
 _TOLD = struct.Struct(f"=QQ{_AT['long_until_ns'] - _AT['launches']}xQ")
 TOLD_SIZE = _TOLD.size
@@ -35,7 +35,7 @@ def reading(told: bytes, gpu: int, at_ns: int) -> Reading | None:
 
     Any content gives an answer; None: the page was cut short.
     """
-    at = gpu * pages.USAGE_GPU_SIZE
+    at = gpu * layout.USAGE_GPU_SIZE
     if len(told) < at + TOLD_SIZE:
         return None
     busy_ns, throttled_ns, long_until_ns = _TOLD.unpack_from(told, at)

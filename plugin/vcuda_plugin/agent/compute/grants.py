@@ -9,10 +9,10 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.ledger import Ledger
-from vcuda_oci.limits_in_place import Turn
-from vcuda_oci.policies import FIXED
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.policies import FIXED
+from vcuda_oci.pages.limits_in_place import Turn
 
 from ..ledger.ledger_changes import LedgerChanges
 from .container_pages import RENEWAL_NS, ContainerPages
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
 
-    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.model.allocation import Allocation
 
 PERIOD_SECONDS = 0.05
 # Nobody wants or uses anything: each has its guarantee at hand, so the next look may take longer.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vcuda_oci import events
+from vcuda_oci.ledger import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

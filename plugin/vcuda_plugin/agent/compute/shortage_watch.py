@@ -8,8 +8,10 @@ import time
 from typing import TYPE_CHECKING
 
 from vcuda_hook.live import table
-from vcuda_oci import events, names, pages_read
 from vcuda_oci.guest import page_file
+from vcuda_oci.ledger import events
+from vcuda_oci.model import names
+from vcuda_oci.pages import page_reader
 
 from ..ledger.records import Records
 from .shortage import Reading, Share
@@ -17,7 +19,7 @@ from .shortage import Reading, Share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vcuda_oci.allocation import Allocation, GpuShare
+    from vcuda_oci.model.allocation import Allocation, GpuShare
 
     from .shortage import Finding
 
@@ -57,7 +59,7 @@ class ShortageWatch:
         path = f"{self._records.ledger.containers}/{allocation.id}/usage"
         fd = page_file.open_page(path, os.O_RDONLY)
         try:
-            told = pages_read.shortages(fd, len(allocation.shares))
+            told = page_reader.shortages(fd, len(allocation.shares))
             at = time.monotonic_ns() / 1e9
             readings = [Reading(at, refusals, waited_ns / 1e9) for waited_ns, refusals in told]
             return os.fstat(fd).st_ino, readings

@@ -10,12 +10,12 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from vcuda_oci import config, files
+from vcuda_oci.system import files, settings_file
 
 from . import node_labels
 
 if TYPE_CHECKING:
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from .inventory import Inventory
 
@@ -34,9 +34,9 @@ class Labelling:
         split = settings.gpu_split if settings.gpu_resource else 1
         self._replicas = _CORE_UNITS if settings.core_resource else split
         method = settings.labels
-        if method == config.AUTO:
-            method = config.NFD if os.path.isdir(folder) else config.API
-        self._by_file, self._by_api = method == config.NFD, method == config.API
+        if method == settings_file.AUTO:
+            method = settings_file.NFD if os.path.isdir(folder) else settings_file.API
+        self._by_file, self._by_api = method == settings_file.NFD, method == settings_file.API
 
     def update(self, seen: Inventory) -> dict[str, str | None]:
         """Update the file, or return the labels for the API if they are set through the API.

@@ -7,7 +7,7 @@ Each line is a JSON object:
   gpus        list of placement.Gpu's fields
   driver      version of host.Host
   cuda        cuda of host.Host
-  distances   see vcuda_oci.topology
+  distances   see vcuda_oci.model.topology
   numa        NUMA node by UUID
   failing     reason by UUID, of GPUs that do not answer
   xids        [UUID, number] of each Xid event since the last line
@@ -26,9 +26,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vcuda_oci import files, host, nvml
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.nvml import HANGS
+from vcuda_oci.host import host, nvml
+from vcuda_oci.host.nvml import HANGS
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 PERIOD_MS = 2000
 # A GPU that does not answer within this time hangs. This and the period together must be less than

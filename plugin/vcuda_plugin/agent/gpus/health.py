@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vcuda_oci.unhealthy import Ailment
+from vcuda_oci.ledger.unhealthy import Ailment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

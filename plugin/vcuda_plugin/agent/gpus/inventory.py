@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci import events, unhealthy
-from vcuda_oci.nvml import HANGS
-from vcuda_oci.placement import Gpu
+from vcuda_oci.host.nvml import HANGS
+from vcuda_oci.ledger import events, unhealthy
+from vcuda_oci.placement.choose import Gpu
 
 from ..process import child
 from .health import Health
@@ -20,7 +20,7 @@ from .health import Health
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 # Without a line from the probe for this time, NVML hangs.
 LIMIT_SECONDS = 8
@@ -39,7 +39,7 @@ class Inventory:
 
     gpus: MIG devices, and GPUs that are not in MIG mode. unhealthy: reason by UUID.
     numa: NUMA node by UUID, of GPUs that have one.
-    distances: between the GPUs, in the order of `gpus` (vcuda_oci.topology); None: unknown.
+    distances: between the GPUs, in the order of `gpus` (vcuda_oci.model.topology); None: unknown.
     driver: its version. cuda: the newest CUDA version it supports, such as "13.0". "": unknown.
     """
 

@@ -12,7 +12,9 @@ import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vcuda_oci import events, files, jsontree
+from vcuda_oci.ledger import events
+from vcuda_oci.model import jsontree
+from vcuda_oci.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.openmetrics import exposition as open_metrics
 
-from vcuda_oci import names
+from vcuda_oci.model import names
 
 from . import metrics
 from .event_counts import KNOWN_KINDS, KNOWN_REASONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vcuda_hook.live import table, views
-from vcuda_oci import topology
+from vcuda_oci.model import topology
 
 from .page_frame import escape, page
 from .usage_page import colours, summary

@@ -8,14 +8,14 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from vcuda_oci import config
+from vcuda_oci.system import settings_file
 
 from ...kube.node_gpus import NO_GPU, NodeGpus
 from ..process import child, rights
 from . import event_counts
 
 if TYPE_CHECKING:
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from ..gpus.inventory import Inventory
 
@@ -71,7 +71,7 @@ class HttpChild:
         """Run the process forever; double the pause before each restart until one has served."""
         pause = _PAUSE_SECONDS
         settings = self._settings
-        exemplars = config.YES if settings.exemplars else config.NO
+        exemplars = settings_file.YES if settings.exemplars else settings_file.NO
         arguments = (settings.listen, self._node, settings.state_dir, exemplars)
         while True:
             _create_folder(settings.state_dir)

@@ -10,8 +10,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci import config, names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 
 from ... import dependencies
 from ...kube import node_gpus
@@ -38,7 +39,7 @@ def needed_files(address: str, node: str, state_dir: str, *_: str) -> tuple[list
     return [*code, state_dir], [f"{state_dir}/{event_counts.FOLDER}"]
 
 
-def main(address: str, node: str, state_dir: str, exemplars: str = config.NO) -> None:
+def main(address: str, node: str, state_dir: str, exemplars: str = settings_file.NO) -> None:
     """Serve until SIGTERM, or until the agent ends and closes standard input.
 
     Each line on standard input holds the node's GPUs (node_gpus) or is empty: a heartbeat of the
@@ -49,7 +50,7 @@ def main(address: str, node: str, state_dir: str, exemplars: str = config.NO) ->
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: http: %(message)s"
     )
     try:
-        asyncio.run(_serve(address, node, state_dir, exemplars == config.YES))
+        asyncio.run(_serve(address, node, state_dir, exemplars == settings_file.YES))
     except ModuleNotFoundError as missing:
         hint = dependencies.mend(_MODULES)
         sys.exit(f"{names.AGENT_PROGRAM}: {address}: no module {missing.name}; {hint}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 
 def check(text: str, path: str) -> None:

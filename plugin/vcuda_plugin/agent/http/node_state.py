@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vcuda_hook.live.usage import Look
-    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.model.allocation import Allocation
 
     from ...kube.node_gpus import NodeGpus
 
@@ -31,7 +31,7 @@ class View(NamedTuple):
     taken: when, in seconds since 1970. gpus: None until NVML has answered, else the entries of
     `vcuda gpus --json` with "numa" and "unhealthy" (the reason, or None) added.
     tenants: the entries of `vcuda ps --json` without status. broken: file names of damaged records.
-    distances: between the GPUs, in the order of `gpus` (vcuda_oci.topology); None: unknown.
+    distances: between the GPUs, in the order of `gpus` (vcuda_oci.model.topology); None: unknown.
     """
 
     node: str

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci import names
+from vcuda_oci.model import names
 
 from . import exposition, graph_page, page_frame, usage_page
 from .http_server import Request, Response

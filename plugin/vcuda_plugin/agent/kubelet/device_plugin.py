@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import grpc  # type: ignore[import-untyped]
 import grpc.aio  # type: ignore[import-untyped]
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 from . import device_plugin_api as api
 from . import resources
@@ -22,8 +22,8 @@ from . import resources
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.config import Config
-    from vcuda_oci.placement import Gpu
+    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.system.settings_file import Config
 
     from .resources import Device
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio  # type: ignore[import-untyped]
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 from . import device_plugin_api as api
 

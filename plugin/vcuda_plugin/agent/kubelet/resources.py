@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vcuda_oci import names
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.config import SPREAD
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.placement import Refused, choose
-from vcuda_oci.request import Request
+from vcuda_oci.container.request import Request
+from vcuda_oci.model import names
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement.choose import Refused, choose
+from vcuda_oci.system.settings_file import SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from vcuda_oci.config import Config
-    from vcuda_oci.placement import Gpu
+    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.system.settings_file import Config
 
 CORE, MEMORY, GPU = "vcuda-core", "vcuda-memory", "gpu"
 # Kind of an Allocate answer for a GPU whose amount the pod's annotations give: see `said_of`.

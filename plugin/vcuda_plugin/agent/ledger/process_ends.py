@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from vcuda_oci import liveness
+from vcuda_oci.ledger import liveness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ import logging
 import os
 import select
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 from .kube_api import ApiError, KubeApi
 from .retry import Retry

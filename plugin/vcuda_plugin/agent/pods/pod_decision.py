@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from vcuda_oci import decision, names, policies
-from vcuda_oci.decision import Decision
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.ledger import decision
+from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.model import names, policies
+from vcuda_oci.model.errors import VcudaError
 
 from ...kube import pod_amounts
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from vcuda_oci.parts import Amounts
+    from vcuda_oci.model.amounts import Amounts
 
 # The kubelet's mirror of a static pod; what it says is the UID that the engine is told, an MD5 and
 # so no UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.

@@ -11,13 +11,14 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vcuda_oci import events, names
-from vcuda_oci.identity import pod_uid
+from vcuda_oci.container.identity import pod_uid
+from vcuda_oci.ledger import events
+from vcuda_oci.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from vcuda_oci.allocation import Allocation
+    from vcuda_oci.model.allocation import Allocation
 
 REASONS = {
     events.REFUSED: "GpuShareRefused",

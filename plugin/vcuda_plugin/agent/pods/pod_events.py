@@ -10,9 +10,11 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci import events, files, jsontree
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.events_read import Reader
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.event_reader import Reader
+from vcuda_oci.model import jsontree
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 from ..ledger.records import Records
 from . import pod_event

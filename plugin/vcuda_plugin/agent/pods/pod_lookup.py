@@ -12,8 +12,9 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from vcuda_oci import files, names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 from .kube_api import ApiError, KubeApi
 

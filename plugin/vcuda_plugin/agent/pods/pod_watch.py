@@ -16,10 +16,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci import events, names
-from vcuda_oci.decision import Decision
-from vcuda_oci.errors import VcudaError, with_id
-from vcuda_oci.identity import pod_key
+from vcuda_oci.container.identity import pod_key
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError, with_id
 
 from ...kube import kube_client
 from . import node_metadata, pod_events, pod_lookup, unclaimed

@@ -12,8 +12,9 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from vcuda_oci import config, files, names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files, settings_file
 
 from ... import dependencies
 from ...kube.node_gpus import NodeGpus
@@ -21,7 +22,7 @@ from ..kubelet import resources
 from ..process import child
 
 if TYPE_CHECKING:
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from ..gpus.inventory import Inventory
 
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 def is_there(settings: Config, kubeconfig: str) -> bool:
     found = kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST")
-    return settings.kubernetes == config.AUTO and bool(found)
+    return settings.kubernetes == settings_file.AUTO and bool(found)
 
 
 class Cluster:

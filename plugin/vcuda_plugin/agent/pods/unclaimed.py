@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci.identity import pod_key
+from vcuda_oci.container.identity import pod_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

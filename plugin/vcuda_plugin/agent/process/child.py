@@ -18,7 +18,7 @@ import socket
 import traceback
 from typing import TYPE_CHECKING
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 from .fork_server import ForkServer
 

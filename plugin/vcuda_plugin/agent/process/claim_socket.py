@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from vcuda_oci import door
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import claim_socket
 
 from . import confine, rights
 
@@ -16,7 +16,7 @@ from . import confine, rights
 def main(state_dir: str, settings: str) -> None:
     """Print "open" and serve until another process takes over the socket or the agent has ended."""
     try:
-        opened = door.Door(state_dir, settings, lambda: confine.confine(rights.PAGE_KEEPER))
+        opened = claim_socket.Door(state_dir, settings, lambda: confine.confine(rights.PAGE_KEEPER))
     except VcudaError as error:
         sys.exit(f"vcuda-node-agent: {error}")
     try:

@@ -11,7 +11,7 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from vcuda_oci.guest import kernel_tables
+from vcuda_oci.system import kernel_tables
 
 from .system_calls import filter_program
 

@@ -11,11 +11,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vcuda_oci import names
-from vcuda_oci.decision import Decision
-from vcuda_oci.errors import with_id
-from vcuda_oci.identity import pod_key
-from vcuda_oci.placement import Refused
+from vcuda_oci.container.identity import pod_key
+from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import with_id
+from vcuda_oci.placement.choose import Refused
 
 from ..cluster.objects import PodFacts, pod_of
 from ..follow.api import Unreachable, Withheld, pod_path
@@ -25,8 +25,8 @@ from ..model.place import Placed, decided
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from vcuda_oci.allocation import GpuShare
-    from vcuda_oci.config import Config
+    from vcuda_oci.model.allocation import GpuShare
+    from vcuda_oci.system.settings_file import Config
 
     from ..cluster.cluster import Cluster
     from ..cluster.objects import NodeFacts

@@ -21,7 +21,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 from ..follow.api import CALL_SECONDS, Unreachable
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Refused
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Refused
 
 from ..model.gpu_arrays import WIDEST, GpuArrays
 from ..model.place import Placed, decided, place
@@ -27,7 +27,7 @@ from .objects import NodeFacts
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from vcuda_oci.placement import Gpu
+    from vcuda_oci.placement.choose import Gpu
 
     from ..model.gpu_arrays import Rows
     from ..model.pod_request import PodAsk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vcuda_oci.allocation import GpuShare
+from vcuda_oci.model.allocation import GpuShare
 
 from ..model.tenancy import NO_TENANCY
 

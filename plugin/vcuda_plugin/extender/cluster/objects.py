@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci import decision, names
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.placement import Gpu
+from vcuda_oci.ledger import decision
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement.choose import Gpu
 
 from ...kube import node_gpus
 from ...kube.node_gpus import NodeGpus
@@ -21,8 +22,8 @@ from ..quota.quota_usage import NO_GROUP, Group
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vcuda_oci.config import Config
-    from vcuda_oci.decision import Decision
+    from vcuda_oci.ledger.decision import Decision
+    from vcuda_oci.system.settings_file import Config
 
     from ..model.pod_request import PodAsk
     from ..quota.quota_limits import QuotaPlace

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vcuda_oci.placement import Refused
+from vcuda_oci.placement.choose import Refused
 
 from ..model.tenancy import NO_TENANCY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vcuda_oci.parts import Part
+    from vcuda_oci.model.amounts import Part
 
     from ..cluster.cluster import Cluster
     from ..model.gpu_arrays import Bools, Rows

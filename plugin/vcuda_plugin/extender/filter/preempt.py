@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vcuda_oci.placement import Refused
+from vcuda_oci.placement.choose import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

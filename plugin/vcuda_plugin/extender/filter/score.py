@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcuda_oci.config import SPREAD
+from vcuda_oci.system.settings_file import SPREAD
 
 from ..model.pod_request import TOPOLOGY
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from vcuda_oci.parts import Part
+    from vcuda_oci.model.amounts import Part
 
     from ..cluster.cluster import Cluster
     from ..cluster.node_entry import Entry

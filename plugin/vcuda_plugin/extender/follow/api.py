@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model.errors import VcudaError
 
 from ...kube import kube_client
 from ..model import json_bytes

@@ -15,7 +15,7 @@ from .api import Unreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from ..cluster.cluster import Cluster
     from ..quota.quota_limits import QuotaPlace

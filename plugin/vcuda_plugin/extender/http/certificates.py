@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-from vcuda_oci import names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vcuda_oci import names
+from vcuda_oci.model import names
 
 Schema = dict[str, Any]
 

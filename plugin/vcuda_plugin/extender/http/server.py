@@ -9,8 +9,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci import names
-from vcuda_oci.errors import VcudaError
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
 
 from ..cluster.objects import priority_of
 from ..filter import extender_api
@@ -27,7 +27,7 @@ from .metrics import Metrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
     from ..bind.bind import Binder
     from ..cluster.cluster import Cluster

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcuda_oci import policies
+from vcuda_oci.model import policies
 
 # Annotations that a pod's author may set.
 PLACEMENT = "vcuda.io/placement"

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from vcuda_oci.allocation import GpuShare
-    from vcuda_oci.parts import Part
-    from vcuda_oci.placement import Gpu
+    from vcuda_oci.model.allocation import GpuShare
+    from vcuda_oci.model.amounts import Part
+    from vcuda_oci.placement.choose import Gpu
 
     from .pod_request import Wanted
 
@@ -170,7 +170,7 @@ class GpuArrays:
         return surely
 
     def _enough(self, rows: Rows, usable: Bools, count: int, memory: int | None) -> Bools:
-        if count > 1:  # several GPUs are never MIG devices: see vcuda_oci.placement
+        if count > 1:  # several GPUs are never MIG devices: see vcuda_oci.placement.choose
             usable = usable & ~self.at(rows, "mig")
         enough: Bools = usable.sum(axis=1) >= count
         if memory:

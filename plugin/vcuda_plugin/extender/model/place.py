@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vcuda_oci import parts
-from vcuda_oci.allocation import GpuShare
-from vcuda_oci.placement import Refused
+from vcuda_oci.model import amounts
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement import parts
+from vcuda_oci.placement.choose import Refused
 
 from .pod_request import INIT, SIDECAR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from vcuda_oci.decision import Decision
-    from vcuda_oci.placement import Gpu
+    from vcuda_oci.ledger.decision import Decision
+    from vcuda_oci.placement.choose import Gpu
 
     from .pod_request import PodAsk
 
@@ -101,7 +102,7 @@ def decided(ask: PodAsk, decision: Decision, gpus: Mapping[str, Gpu]) -> Placed 
     """
     found = {}
     for each in ask.containers:
-        sizes = parts.sizes(each.parts)
+        sizes = amounts.sizes(each.parts)
         shares = decision.containers.get(each.name, [])
         if [share.core_percent for share in shares] != [core for core, _ in sizes]:
             return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci import names, policies
-from vcuda_oci.config import BINPACK, SPREAD
-from vcuda_oci.errors import VcudaError
-from vcuda_oci.parts import Amounts, Part
+from vcuda_oci.model import names, policies
+from vcuda_oci.model.amounts import Amounts, Part
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import BINPACK, SPREAD
 
 from ...kube import pod_amounts
 from . import annotations as known
@@ -17,7 +17,7 @@ from .tenancy import NO_TENANCY, Tenancy, tenancy_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vcuda_oci.config import Config
+    from vcuda_oci.system.settings_file import Config
 
 TOPOLOGY = "topology"
 # When a container runs. APP: together with all others. SIDECAR: from its place among the init

@@ -1,0 +1,68 @@
+"""The state that the low-level runtime hands to a hook."""
+
+from __future__ import annotations
+
+import os
+
+from ..model import jsontree
+from ..model.errors import VcudaError
+from . import bundle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+WHERE = "standard input"
+MEND = "let the runtime call this hook"
+_MOST_BYTES = 16 << 20
+
+
+class State:
+    """What the runtime says of a container. Source: runtime-spec runtime.md, "State"."""
+
+    def __init__(
+        self, id: str, status: str, pid: int, bundle: str, annotations: dict[str, str]
+    ) -> None:
+        self.id, self.status, self.pid = id, status, pid
+        self.bundle, self.annotations = bundle, annotations
+
+
+def config_of(state: State) -> Any:
+    """The container's config.json. Raises VcudaError: no bundle, or none that can be read."""
+    if not state.bundle.startswith("/"):
+        raise VcudaError("names no bundle", WHERE, MEND)
+    return bundle.load_config(os.path.join(state.bundle, "config.json"))
+
+
+def read() -> bytes:
+    """What the runtime wrote to standard input. Raises VcudaError: nobody can write there."""
+    chunks, size = [], 0
+    try:
+        if os.isatty(0):  # called by hand: no state will ever come
+            return b""
+        while size < _MOST_BYTES and (chunk := os.read(0, 1 << 16)):
+            chunks.append(chunk)
+            size += len(chunk)
+    except OSError as error:
+        raise VcudaError(f"cannot be read: {error.strerror}", WHERE, MEND) from error
+    return b"".join(chunks)
+
+
+def parse_state(text: bytes) -> State:
+    """Raises VcudaError: not a container's state."""
+    try:
+        state: Any = jsontree.loads(text.decode())
+    except ValueError as error:
+        raise VcudaError("is no container's state", WHERE, MEND) from error
+    if not isinstance(state, dict) or not isinstance(state.get("id"), str) or not state["id"]:
+        raise VcudaError("is no container's state", WHERE, MEND)
+    pid, folder, words = state.get("pid"), state.get("bundle"), state.get("annotations")
+    status = state.get("status")
+    words = words if isinstance(words, dict) else {}
+    return State(
+        state["id"],
+        status if isinstance(status, str) else "",
+        pid if type(pid) is int else 0,
+        folder if isinstance(folder, str) else "",
+        {key: value for key, value in words.items() if isinstance(value, str)},
+    )

@@ -1,0 +1,142 @@
+"""Where an image has a libcuda or libnvidia-ml of its own, which its loader would find before ours.
+
+Such a copy would be the driver without limits, and of a version that the kernel's driver refuses.
+This only finds the places, below the image's root as it would see them; the low-level runtime
+mounts this host's libraries over them. Nothing is mounted, run or believed of what is found.
+"""
+
+from __future__ import annotations
+
+from ..guest.tree import HINT, Tree
+from ..model.errors import VcudaError
+from ..system import machine
+from . import rootfs
+from .request import environment_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
+
+OURS = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
+# Beside Debian's: the loader's own folders, what ldconfig is told in common images, what CUDA
+# images set LD_LIBRARY_PATH to, and where other hosts' drivers are mounted.
+_FOLDERS = (
+    "/usr/lib64",
+    "/lib64",
+    "/usr/lib",
+    "/lib",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/local/nvidia/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
+)
+# Past any of these an image is refused: what is not looked at may hide a driver.
+_MOST_FOLDERS = 1024
+_CONF_BYTES, _ALL_CONF_BYTES, _CACHE_BYTES = 1 << 16, 1 << 20, 16 << 20
+_PATH_BYTES = 1 << 17  # execve takes no longer variable: MAX_ARG_STRLEN
+
+
+def find(spec: Any, bundle: str, names: Collection[str]) -> dict[str, str]:
+    """Paths inside, no symlinks in them, and the library's name that each stands for.
+
+    names: of this host's driver. Beside a libcuda or libnvidia-ml, what else of them is there is an
+    answer too: parts of two drivers do not work together. What a volume hides is none. An image
+    without a root that can be read, or whose files are not what they seem, has none.
+
+    Raises VcudaError: it takes more work than an image may cost.
+    """
+    root = rootfs.path_of(spec, bundle)
+    try:
+        tree = Tree(root)
+    except OSError:
+        return {}
+    with tree:
+        found: dict[str, str] = {}
+        for folder in _folders(tree, spec):
+            mine = {}
+            for name in tree.present(folder, OURS):
+                path = tree.file(f"{folder}/{name}")
+                if path:
+                    mine[path] = name
+            if mine:
+                for name in tree.present(folder, tuple(names)):
+                    path = tree.file(f"{folder}/{name}")
+                    if path:
+                        mine.setdefault(path, name)
+            found.update(mine)
+        for name, path in _cached(tree):
+            path = tree.file(path)
+            if path:
+                found.setdefault(path, name.partition(".so")[0] + ".so.1")
+        hidden = tuple(folder + "/" for folder in _mounted(tree, spec))
+        return {path: name for path, name in found.items() if not path.startswith(hidden)}
+
+
+def _mounted(tree: Tree, spec: Any) -> list[str]:
+    """Where volumes hide the image: a mount point made there would be made in the volume."""
+    mounts = spec.get("mounts")
+    places = [
+        mount.get("destination")
+        for mount in (mounts if isinstance(mounts, list) else ())
+        if isinstance(mount, dict)
+    ]
+    paths = [place.rstrip("/") for place in places if isinstance(place, str)]
+    return [path for place in paths for path in (place, tree.folder(place)) if path.strip("/")]
+
+
+def _folders(tree: Tree, spec: Any) -> list[str]:
+    """Folders that a loader in the image may search, each once, as they are without symlinks."""
+    debians = machine.THIS.multiarch.removeprefix("/usr")
+    wanted = [*(root + debians for root in ("/usr", "", "/usr/local")), *_FOLDERS]
+    wanted += [
+        f"/usr/local/{name}/compat" for name in tree.names("/usr/local") if name.startswith("cuda")
+    ]
+    path = environment_of(spec).get("LD_LIBRARY_PATH", "")
+    if len(path) > _PATH_BYTES:
+        raise VcudaError(f"is longer than {_PATH_BYTES}", "env LD_LIBRARY_PATH", "make it shorter")
+    wanted += path.replace(";", ":").split(":")
+    wanted += _configured(tree)
+    wanted = list(dict.fromkeys(folder for folder in wanted if folder.startswith("/")))
+    if len(wanted) > _MOST_FOLDERS:
+        raise VcudaError(f"more than {_MOST_FOLDERS} library folders", "the image", HINT)
+    return list(dict.fromkeys(real for folder in wanted if (real := tree.folder(folder))))
+
+
+def _configured(tree: Tree) -> list[str]:
+    """What ld.so.conf and the files that it commonly includes name."""
+    files = [name for name in tree.names("/etc/ld.so.conf.d") if name.endswith(".conf")]
+    found: list[str] = []
+    size = 0
+    for path in (*(f"/etc/ld.so.conf.d/{name}" for name in files), "/etc/ld.so.conf"):
+        content = tree.read(path, _CONF_BYTES)
+        size += len(content)
+        if size > _ALL_CONF_BYTES:
+            what = f"more than {_ALL_CONF_BYTES} bytes in ld.so.conf and its files"
+            raise VcudaError(what, "/etc/ld.so.conf.d in the image", HINT)
+        found += _words(content)
+    return found
+
+
+def _words(content: bytes) -> list[str]:
+    lines = content.decode("utf-8", "replace").split("\n")
+    return [line.partition("#")[0].strip() for line in lines]
+
+
+def _cached(tree: Tree) -> list[tuple[str, str]]:
+    content = tree.read("/etc/ld.so.cache", _CACHE_BYTES)
+    prefixes = tuple(name for name in OURS if name.endswith(".so"))
+    if not any(prefix.encode() in content for prefix in prefixes):
+        return []
+    from ..system import ldcache  # an image with a driver may pay for it
+
+    native = (ldcache.NATIVE[machine.THIS.name],)
+    found: list[tuple[str, str]] = []
+    for entry in ldcache.entries(content, prefixes, native):
+        if len(found) == _MOST_FOLDERS:
+            what = f"more than {_MOST_FOLDERS} entries of a driver"
+            raise VcudaError(what, "/etc/ld.so.cache in the image", HINT)
+        found.append(entry)
+    return found

@@ -1,0 +1,320 @@
+"""What a container asks for, read from its ``config.json``."""
+
+from __future__ import annotations
+
+from ..model import jsontree, names, policies
+from ..model.errors import VcudaError
+from ..model.policies import Terms
+from ..model.sizes import share_bytes
+from ..system.settings_file import ENV_ALWAYS, ENV_NEVER, PLACEMENTS
+from .identity import claims_two_engines, image_may_annotate, is_crios, is_pod, proven
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from ..model.amounts import Part
+
+ALL_GPUS = "all"
+
+# How the keys begin that carry the device plugin's amounts.
+_UNITS = "request."
+# Where a request stands that only NVIDIA's variable makes.
+_NVIDIA = f"env {names.NVIDIA_VISIBLE_DEVICES}"
+
+
+class Request:
+    """A share of GPUs.
+
+    core: percent of one GPU's time; 150 is one whole GPU and half of another. 0 with gpus=("all",)
+    or a list of GPUs: as many whole GPUs as that list names.
+    memory_bytes: of the fraction below a whole GPU; None: the same part of the GPU's memory.
+    gpus: UUIDs or indexes to choose from; empty: any.
+    terms: the policy, which a whole GPU has no use for.
+    parts: of which GPUs only the number is known, `core` / 100, as much as the pod's object says;
+    empty while that is unknown. None: what `core` and `memory_bytes` say.
+    """
+
+    def __init__(
+        self,
+        core: int,
+        memory_bytes: int | None = None,
+        gpus: tuple[str, ...] = (),
+        terms: Terms | None = None,
+        placement: str = "",
+        source: str = "annotation",
+        parts: Sequence[Part] | None = None,
+    ) -> None:
+        self.core, self.memory_bytes, self.gpus = core, memory_bytes, gpus
+        self.terms, self.placement, self.source = terms or Terms(), placement, source
+        self.parts = parts
+
+    def as_json(self) -> dict[str, Any]:
+        """What the ledger remembers, to know the same request when the container comes back."""
+        return {
+            "core": self.core,
+            "memory_bytes": self.memory_bytes,
+            "gpus": list(self.gpus),
+            **self.terms.as_json(),
+            "placement": self.placement,
+            **({"parts": [list(part) for part in self.parts]} if self.parts else {}),
+        }
+
+
+class Asked:
+    """The raw words of a request and where they stand.
+
+    from_env: env said them, or annotations that are no more than env: the image may have. sources:
+    of words that mounts say, what is mounted, by the word's key.
+    """
+
+    def __init__(
+        self,
+        words: dict[str, str],
+        where: str,
+        from_env: bool,
+        sources: dict[str, str] | None = None,
+    ) -> None:
+        self.words, self.where, self.from_env = words, where, from_env
+        self.sources = sources or {}
+
+
+def asked(spec: Any) -> Asked | None:
+    """The request in `spec`, unread: annotations first, then a pod's mounts that say the same, then
+    VCUDA_*, then NVIDIA_VISIBLE_DEVICES.
+
+    A key that no request has counts as one: a slip of the pen is refused, not passed over. None:
+    this container asks for nothing, whatever the settings are. Never raises, whatever `spec`
+    holds: judging a malformed spec is the low-level runtime's work.
+    """
+    words, annotations = {}, annotations_of(spec)
+    if claims_two_engines(annotations):
+        return None
+    for key, value in annotations.items():
+        if key.startswith(names.ANNOTATION_PREFIX) and not _is_the_pods(key, annotations):
+            tail = key[len(names.ANNOTATION_PREFIX) :]
+            if tail not in names.OTHER_KEYS:
+                words[tail] = value
+    if words:
+        return Asked(words, "annotations", image_may_annotate(annotations))
+    sources = _request_mounts(spec) if is_pod(annotations) else {}
+    if sources:
+        words = {key: source.rpartition("/")[2] for key, source in sources.items()}
+        return Asked(words, "mounts", False, sources)
+    env, words = environment_of(spec), {}
+    for key, value in env.items():
+        if key.startswith(names.ENV_PREFIX):
+            words[key[len(names.ENV_PREFIX) :].lower().replace("_", "-")] = value
+    if words:
+        return Asked(words, "env", True)
+    # An empty value, "void" and "none" ask for no GPU, by NVIDIA's meaning.
+    visible = env.get(names.NVIDIA_VISIBLE_DEVICES, "")
+    if visible not in ("", "void", "none"):
+        return Asked({"gpu": visible}, _NVIDIA, True)
+    return None
+
+
+def counts(asked: Asked, env_setting: str, is_pod: bool, privileged: bool) -> bool:
+    """Whether the settings let this request count. Raises VcudaError: it must be refused instead.
+
+    A pod's env is its author's, so under Kubernetes env never counts.
+    """
+    if not asked.from_env or env_setting == ENV_ALWAYS:
+        return not (asked.from_env and is_pod)
+    if is_pod or env_setting == ENV_NEVER:
+        return False
+    if privileged and asked.where != _NVIDIA:
+        _reject_unknown(asked)
+    if privileged:
+        # Many images carry NVIDIA's variable: privileged, they see every GPU without our help.
+        if asked.where == _NVIDIA:
+            return False
+        raise VcudaError(
+            "a privileged container sees every GPU, a share cannot hold it",
+            asked.where,
+            'start it without --privileged, or set accept-request-from-env = "always"',
+        )
+    return True
+
+
+def is_the_agents(asked: Asked, state_dirs: tuple[str, ...]) -> bool:
+    """Whether what is mounted is what the agent has mounted, where mounts say the request.
+
+    state_dirs: names of the one folder; engines resolve links of what they mount.
+    """
+    return all(
+        source
+        in [
+            f"{place}/{names.REQUESTS}/{key[len(_UNITS) :]}/{asked.words[key]}"
+            for place in state_dirs
+        ]
+        for key, source in asked.sources.items()
+    )
+
+
+def parse(asked: Asked) -> Request:
+    """Raises VcudaError: a word that makes no sense."""
+    words, where = dict(asked.words), asked.where
+    units = {key: words.pop(key) for key in list(words) if key.startswith(_UNITS)}
+    virtual = _tail(names.ANNOTATION_VIRTUAL_UNITS) in units
+    _reject_unknown(asked)
+    if where == _NVIDIA:
+        return Request(0, None, _gpus(words["gpu"], where), source="env")
+    if virtual or _tail(names.ANNOTATION_GPU_UNITS) in units:
+        if len(units) > 1:
+            raise VcudaError(
+                "whole GPUs and shares of GPUs at once", where, "ask for the one or the other"
+            )
+        core = 100 * _whole_number(units.popitem()[1], "gpu", where, 1)
+        memory = None
+    elif units:
+        core_text = units.get(_tail(names.ANNOTATION_CORE_UNITS), "")
+        core = _whole_number(core_text, "vcuda-core", where, 1)
+        blocks = units.get(_tail(names.ANNOTATION_MEMORY_UNITS))
+        memory = None
+        if blocks is not None:
+            count = _whole_number(blocks, "vcuda-memory", where, 1)
+            memory = count * names.MEMORY_UNIT_BYTES
+    else:
+        if "core" not in words:
+            raise VcudaError(
+                f"{', '.join(sorted(words))} without core",
+                where,
+                f"say how much compute: {_core_as_written(where)}",
+            )
+        core = _whole_number(words["core"], "core", where, 1)
+        memory = share_bytes(words["memory"], where) if "memory" in words else None
+    # How much of a GPU it is, is not known here, nor what its policy can add.
+    terms = policies.parse(words, 1 if virtual else core, where)
+    placement = words.get("placement", "")
+    if placement not in ("", *PLACEMENTS):
+        mend = "use binpack, spread or topology"
+        raise VcudaError(f"placement '{placement}' is not offered", where, mend)
+    gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
+    source = "env" if asked.from_env else "annotation"
+    return Request(core, memory, gpus, terms, placement, source, () if virtual else None)
+
+
+def annotations_of(spec: Any) -> dict[str, str]:
+    """The spec's annotations that are text, as far as the engine itself is proven to say them."""
+    found = spec.get("annotations") if isinstance(spec, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    linux = spec.get("linux")
+    cgroup = linux.get("cgroupsPath") if isinstance(linux, dict) else None
+    return proven({key: value for key, value in found.items() if isinstance(value, str)}, cgroup)
+
+
+def environment_of(spec: Any) -> dict[str, str]:
+    """The process's variables; of a name given twice the last counts, as execve leaves it to libc.
+
+    Source: FACTS of the engines: the last of duplicates wins.
+    """
+    process = spec.get("process") if isinstance(spec, dict) else None
+    entries = process.get("env") if isinstance(process, dict) else None
+    found: dict[str, str] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, str):
+            key, _, value = entry.partition("=")
+            found[key] = value
+    return found
+
+
+def sees_every_device(spec: Any) -> bool:
+    """Whether the device rules allow everything, as --privileged has it: no share can hold.
+
+    Of two such rules the last decides. Source: runtime-spec config-linux.md, "Allowed Device list".
+    """
+    linux = spec.get("linux") if isinstance(spec, dict) else None
+    resources = linux.get("resources") if isinstance(linux, dict) else None
+    rules = resources.get("devices") if isinstance(resources, dict) else None
+    everything = False
+    for rule in rules if isinstance(rules, list) else ():
+        if isinstance(rule, dict) and rule.get("major") in (None, -1):
+            kind, allow, access = rule.get("type") or "a", rule.get("allow"), rule.get("access")
+            # Engines let every container make nodes ("m"): that opens none of them.
+            if allow is True and kind in ("a", "c") and (not access or "r" in access):
+                everything = True
+            elif allow is not True and kind == "a":
+                everything = False
+    return everything
+
+
+def _is_the_pods(key: str, annotations: Mapping[str, str]) -> bool:
+    """Whether CRI-O took this annotation from the pod, whose author may write anything there.
+
+    Source: CRI-O internal/factory/container, SpecAddAnnotations; read, not run.
+    """
+    if not is_crios(annotations):
+        return False
+    try:
+        own = jsontree.loads(annotations.get(names.CRIO_ANNOTATIONS, ""))
+    except ValueError:
+        return True
+    return not (isinstance(own, dict) and key in own)
+
+
+def _request_mounts(spec: Any) -> dict[str, str]:
+    """What is mounted where Allocate's answer has it mounted, by the request's key."""
+    mounts = spec.get("mounts") if isinstance(spec, dict) else None
+    found, beginning = {}, names.GUEST_REQUESTS + "/"
+    for mount in mounts if isinstance(mounts, list) else ():
+        if isinstance(mount, dict):
+            place, source = mount.get("destination"), mount.get("source")
+            if isinstance(place, str) and isinstance(source, str) and place.startswith(beginning):
+                found[_UNITS + place[len(beginning) :]] = source
+    return found
+
+
+def _tail(annotation: str) -> str:
+    return annotation[len(names.ANNOTATION_PREFIX) :]
+
+
+def _reject_unknown(asked: Asked) -> None:
+    known = (*names.REQUEST_KEYS, *map(_tail, names.ANNOTATIONS_OF_UNITS))
+    for key in asked.words:
+        if key not in known:
+            import difflib  # an error may take its time
+
+            near = difflib.get_close_matches(key, known, 1, 0.0)[0]
+            raise VcudaError(
+                f"{_as_written(key, asked.where)} is not a request",
+                asked.where,
+                f"did you mean {_as_written(near, asked.where)}?",
+            )
+
+
+def _as_written(key: str, where: str) -> str:
+    """The key as it is written in that place: a variable's name, an annotation's, or its own."""
+    if where == "env":
+        return names.ENV_PREFIX + key.upper().replace("-", "_")
+    return names.ANNOTATION_PREFIX + key if where == "annotations" else f"'{key}'"
+
+
+def _core_as_written(where: str) -> str:
+    """An example of `core` as it is written in that place."""
+    if where in ("env", "annotations"):
+        return _as_written("core", where) + "=30"
+    return "core:30" if where.startswith("--slice") else "core=30"
+
+
+def _whole_number(text: str, key: str, where: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 6 or int(text) < least:
+        raise VcudaError(
+            f"{key} cannot be '{text}'",
+            where,
+            f"write a whole number from {least}: 30 is 30 % of a GPU, 100 one whole GPU"
+            if key != "vcuda-memory"
+            else f"write a whole number of 256 MiB units from {least}",
+        )
+    return int(text)
+
+
+def _gpus(text: str, where: str) -> tuple[str, ...]:
+    gpus = tuple(part.strip() for part in text.split(","))
+    if not all(gpus) or len(set(gpus)) != len(gpus):
+        raise VcudaError(
+            f"gpu cannot be '{text}'", where, "list each GPU once, by UUID or index: 0,1"
+        )
+    return () if gpus == (ALL_GPUS,) and where != _NVIDIA else gpus

@@ -1,0 +1,1 @@
+"""From an allocation and host facts to changes of config.json, or to a CDI spec: pure."""

@@ -1,0 +1,210 @@
+"""Finds the driver's files below a driver root: by the loader's own cache, else by layout.
+
+Debian keeps libraries in multiarch folders, its own packages behind /etc/alternatives, Red Hat's
+family in /usr/lib64 and, of 32 bits, /usr/lib; a driver that lives in a container has one of these
+below its root. Libraries for another machine are none of the driver's.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..model.errors import VcudaError
+from ..system import files, ldcache, machine
+from . import driver_files
+
+# After Debian's.
+_LIBRARY_FOLDERS = (
+    "/usr/lib64",
+    "/usr/lib",
+    "/lib64",  # of roots that hold a driver and nothing else
+)
+_LD_SO_CACHE = "/etc/ld.so.cache"
+_KERNEL_VERSION = "/proc/driver/nvidia/version"
+
+
+class DriverFiles:
+    """What the scan found; every source is a path on the host, no symlink.
+
+    folder: where libcuda is, on the host. libraries and libraries_32_bit: by name below the
+    loader's folder. other: by path inside. looked_in: the folders and files whose change may change
+    the answer.
+    """
+
+    def __init__(self, root: str, version: str, folder: str) -> None:
+        self.root, self.version, self.folder = root, version, folder
+        self.libraries: dict[str, str] = {}
+        self.libraries_32_bit: dict[str, str] = {}
+        self.other: dict[str, str] = {}
+        self.looked_in: list[str] = []
+
+
+def find(root: str) -> DriverFiles:
+    """Raises VcudaError: no driver below `root`."""
+    try:
+        cache = files.read(root + _LD_SO_CACHE, follow=True)
+    except OSError:
+        cache = b""
+    native = (ldcache.NATIVE[machine.THIS.name],)
+    cached = ldcache.libraries(cache, driver_files.PREFIXES, native)
+    link, final = _libcuda(root, [path for name, path in cached if name == "libcuda.so.1"])
+    found = DriverFiles(root, _version_of(final), root + os.path.dirname(final))
+    looked_in = [_LD_SO_CACHE, os.path.dirname(link), os.path.dirname(final), "/etc/alternatives"]
+    for folder in dict.fromkeys((os.path.dirname(final), os.path.dirname(link))):
+        _add_libraries(found.libraries, root, folder, found.version)
+        for plugins in driver_files.PLUGIN_FOLDERS:
+            looked_in.append(f"{folder}/{plugins}")
+            _add_libraries(found.libraries, root, folder, found.version, plugins + "/")
+    for name, path in cached:
+        _add_library(found.libraries, name, root, path, found.version)
+    for name, meant in driver_files.ALSO_NAMED.items():
+        if meant in found.libraries:
+            found.libraries[name] = found.libraries[meant]
+    if machine.THIS.folders_32_bit:
+        cached = ldcache.libraries(cache, driver_files.PREFIXES, (ldcache.I386,))
+        looked_in += _add_32_bit(found, [os.path.dirname(path) for _, path in cached])
+    looked_in += _add_others(found)
+    found.looked_in = list(dict.fromkeys(root + path for path in looked_in))
+    return found
+
+
+def kernel_version(root: str) -> str:
+    """The version of the kernel's driver; "" where the root has none to tell."""
+    try:
+        text = files.read(root + _KERNEL_VERSION, 1 << 16).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    words = text.partition("\n")[0].split()
+    return next((word for word in words if word[:1].isdigit() and "." in word), "")
+
+
+def _libcuda(root: str, cached: list[str]) -> tuple[str, str]:
+    """The libcuda.so.1 that belongs to the kernel's driver, and the versioned file it leads to.
+
+    Without a kernel driver that tells, or one of its version, the first there is.
+    """
+    kernel = kernel_version(root)
+    folders = [*map(os.path.dirname, cached), machine.THIS.multiarch, *_LIBRARY_FOLDERS]
+    candidates = [f"{folder}/libcuda.so.1" for folder in folders]
+    if kernel:
+        candidates += [f"{folder}/libcuda.so.{kernel}" for folder in folders]
+    there = []
+    for path in candidates:
+        last = final(root, path)
+        # A driver's version has a dot. Without one it is no version but the soname's number, which
+        # half of all libraries end in.
+        if "." in _version_of(last) and os.path.isfile(root + last):
+            there.append((path, last))
+    for path, last in there:
+        if _version_of(last) == kernel:
+            return path, last
+    if there:
+        return there[0]
+    raise VcudaError(
+        "no NVIDIA driver: libcuda.so.1 is in no library folder",
+        root or "/",
+        "install the driver, or set driver-root in config.toml to the folder that holds it",
+    )
+
+
+def _version_of(path: str) -> str:
+    return os.path.basename(path).partition(".so.")[2]
+
+
+def final(root: str, path: str) -> str:
+    """What the symlinks at `path` lead to, absolute ones below `root` as inside it; "" for a loop.
+
+    Debian's own packages go by /etc/alternatives to a folder of the driver's own.
+    """
+    for _ in range(40):  # as many as the kernel follows
+        try:
+            target = os.readlink(root + path)
+        except OSError:
+            return path
+        except ValueError:
+            return ""  # a NUL in it
+        path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+    return ""
+
+
+def _add_libraries(
+    found: dict[str, str], root: str, folder: str, version: str, below: str = ""
+) -> None:
+    for name in _listed(f"{root}{folder}/{below}"):
+        if ".so" in name:
+            _add_library(found, below + name, root, f"{folder}/{below}{name}", version)
+
+
+def _add_library(found: dict[str, str], name: str, root: str, path: str, version: str) -> None:
+    """Enter a library of the driver's version, or a link by a soname to one; the first stays."""
+    if ".so." not in name or name in found:
+        return
+    last = final(root, path)
+    own_version = name in driver_files.OWN_VERSION
+    if (last.endswith(".so." + version) or own_version) and os.path.isfile(root + last):
+        found[name] = root + last
+
+
+def _add_32_bit(found: DriverFiles, folders: list[str]) -> list[str]:
+    """The libraries for 32-bit programs; returns where they were looked for."""
+    folders = list(dict.fromkeys((*folders, *machine.THIS.folders_32_bit)))
+    for folder in folders:
+        there: dict[str, str] = {}
+        _add_libraries(there, found.root, folder, found.version)
+        _add_libraries(there, found.root, folder, found.version, "vdpau/")
+        for name, path in there.items():
+            # /usr/lib is 32-bit in Red Hat's family, and not in others.
+            if name not in found.libraries_32_bit and _is_32_bit(path):
+                found.libraries_32_bit[name] = path
+    return folders
+
+
+def _is_32_bit(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(5) == b"\x7fELF\x01"
+    except OSError:
+        return False
+
+
+def _add_others(found: DriverFiles) -> list[str]:
+    """Binaries, vendor files, X modules, firmware; returns where they were looked for."""
+    native = machine.THIS
+    xorg = [
+        f"{library}/{folder}"
+        for library in ("/usr/lib", "/usr/lib64", native.multiarch)
+        for folder in driver_files.XORG_FOLDERS
+    ]
+    looked_in = [*driver_files.BINARY_FOLDERS, *xorg]
+    for folder in reversed(driver_files.BINARY_FOLDERS):
+        for name in driver_files.BINARIES:
+            _add_file(found, f"/usr/bin/{name}", f"{folder}/{name}")
+    for names in driver_files.VENDOR_FILES:
+        for folder in reversed(driver_files.VENDOR_FOLDERS):
+            for name in reversed(names):
+                name = name.format(machine=native.name)
+                looked_in.append(os.path.dirname(f"{folder}/{name}"))
+                # Where an installation has its own place for them, the loaders still look here.
+                _add_file(found, f"{folder or '/etc'}/{names[0]}", f"{folder}/{name}")
+    for folder in xorg:
+        for module in driver_files.XORG_MODULES:
+            for name in (module, f"{module}.{found.version}"):
+                _add_file(found, f"{folder}/{module}", f"{folder}/{name}")
+    firmware = f"{driver_files.FIRMWARE_FOLDER}/{found.version}"
+    looked_in.append(firmware)
+    for name in _listed(found.root + firmware):
+        _add_file(found, f"{firmware}/{name}", f"{firmware}/{name}")
+    return looked_in
+
+
+def _add_file(found: DriverFiles, inside: str, path: str) -> None:
+    last = final(found.root, path)
+    if last and os.path.isfile(found.root + last):
+        found.other[inside] = found.root + last
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

@@ -1,0 +1,1 @@
+"""The ledger: allocation records, claims, placement decision files, liveness, events."""

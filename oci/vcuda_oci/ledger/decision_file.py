@@ -1,0 +1,174 @@
+"""Find the placement decision for a pod's container before it is created.
+
+The agent keeps one record per pod of this node. A scheduler writes its decision together with the
+binding, so a record without a decision says that no scheduler decided, and the node places the
+container. A missing record says nothing: the agent may be behind, or the API away. Such a container
+waits; placed by the node it could take another GPU than the one that was decided. A worker of the
+claim socket waits a second and has the caller start Python, whose process waits on. What is still
+unknown then is refused: the kubelet tries again, but fails a pod whose restartPolicy is Never.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..container import request
+from ..container.request import Asked
+from ..model import names, policies
+from ..model.errors import NotKnownYetError, VcudaError
+from ..system import files
+from ..system.settings_file import OFF, REQUIRED
+from . import claim, decision
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..container.identity import Owner
+    from ..container.request import Request
+    from ..host.host import Host
+    from ..model.allocation import Allocation
+    from ..system.settings_file import Config
+    from .claim import Rules
+    from .decision import Decision
+    from .ledger import Ledger
+
+# How long the agent may take to look the pod up, and how long a container is held: less than the
+# two minutes that a kubelet gives the engine, more than an agent needs after an API outage.
+WAIT_SECONDS = 1.0
+HOLD_SECONDS = 20.0
+# Whether this process has nothing else to do than to wait.
+may_hold = True
+_STATIC_UID_LENGTH = 32  # an MD5 in hex; the API's UIDs are longer
+
+
+def claim_as_decided(
+    ledger: Ledger,
+    host: Host,
+    owner: Owner,
+    asked: Asked,
+    settings: Config,
+    runtime: list[str],
+    claimant: int,
+    rules: Rules,
+) -> tuple[Allocation, bool]:
+    """`claim.claim` of a pod's container, on the GPUs and with the policy that were decided, and of
+    GPUs that the kubelet only counts as much as the pod's object says."""
+    wanted = request.parse(asked)
+    # Who comes back keeps what he had, whatever was decided since.
+    with ledger:
+        held = claim.reclaim(ledger, host, owner, wanted, runtime, claimant, rules)
+    if held:
+        return held, False
+    found = decision_for(owner, settings)
+    more = with_words(asked, found.words)
+    wanted = request.parse(more)
+    if wanted.parts is not None:
+        _add_amounts(wanted, more, found, owner)
+    decided = found.containers.get(owner.container_name, [])
+    return claim.claim(ledger, host, owner, wanted, runtime, claimant, rules, decided, found.init)
+
+
+def decision_for(owner: Owner, settings: Config) -> Decision:
+    """The record of the owner's pod; an empty one for a static pod that the agent does not know.
+
+    Sleeps up to HOLD_SECONDS, so never under the ledger's lock. Raises VcudaError: the agent does
+    not know the pod, a decision for this container is required and missing, or the record is bad.
+    """
+    folder = f"{settings.state_dir}/{names.DECISIONS}"
+    path = f"{folder}/{owner.pod_uid}.json"
+    # The mirror of a static pod may come late, and no scheduler decides for it.
+    is_static = len(owner.pod_uid) == _STATIC_UID_LENGTH
+    is_held = settings.decisions != OFF and not is_static and os.path.isdir(folder)
+    deadline = time.monotonic() + (HOLD_SECONDS if is_held and may_hold else WAIT_SECONDS)
+    found = _read(path)
+    while found is None and time.monotonic() < deadline:
+        _ask_agent(owner, settings.state_dir)
+        found = _wait_for(path)
+    if found is None and is_held:
+        kind = VcudaError if may_hold else NotKnownYetError
+        raise kind(
+            "the node agent does not know this pod yet, so its placement decision is unknown",
+            _where(owner),
+            "the kubelet tries again; see in vcuda-node-agent's log whether it reaches the API",
+        )
+    found = found or decision.Decision()
+    if settings.decisions == OFF:
+        return decision.Decision(amounts=found.amounts)
+    if settings.decisions == REQUIRED and owner.container_name not in found.containers:
+        raise VcudaError(
+            f"no scheduler has decided for its container {owner.container_name}",
+            _where(owner),
+            'have vcuda-scheduler-extender schedule it, or set decisions = "preferred"',
+        )
+    return found
+
+
+def _wait_for(path: str) -> Decision | None:
+    deadline, pause = time.monotonic() + WAIT_SECONDS, 0.002
+    while (found := _read(path)) is None and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+    return found
+
+
+def _ask_agent(owner: Owner, state_dir: str) -> None:
+    """Have the agent look this pod up in the API; without an agent nothing happens."""
+    import socket  # only where the record is missing
+
+    request = "\0".join((owner.namespace, owner.pod_name)).encode(errors="replace")
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+            asking.setblocking(False)
+            asking.sendto(request, f"{state_dir}/{names.POD_LOOKUP}")
+    except OSError:
+        pass
+
+
+def _add_amounts(wanted: Request, asked: Asked, found: Decision, owner: Owner) -> None:
+    """Say in `wanted` how much of each of its GPUs. Raises VcudaError: nobody knows, or the policy
+    makes no sense for it. Whole GPUs are never what it comes to by not knowing."""
+    amounts = found.amounts.get(owner.container_name)
+    if amounts is None:
+        raise VcudaError(
+            f"nobody knows how much of each GPU its container {owner.container_name} asks for",
+            _where(owner),
+            "have vcuda-node-agent follow the pods: --kubeconfig, or in a pod of its own",
+        )
+    if 100 * amounts.gpus != wanted.core:
+        raise VcudaError(
+            f"its container {owner.container_name} asks for {amounts.gpus} GPUs, and the kubelet "
+            f"gave {wanted.core // 100}",
+            _where(owner),
+            "delete the pod",
+        )
+    words = dict(asked.words)
+    if amounts.any_core:
+        words.setdefault("policy", policies.ELASTIC)
+    wanted.terms = policies.parse(words, amounts.parts[0].core, asked.where)
+    wanted.parts = amounts.parts
+
+
+def with_words(asked: Asked, words: Mapping[str, str]) -> Asked:
+    """What is asked, with the words that its pod says of it; the container's own come first."""
+    if not words:
+        return asked
+    where = f"{asked.where} of the container, annotations of its pod"
+    return Asked({**words, **asked.words}, where, asked.from_env, asked.sources)
+
+
+def _read(path: str) -> Decision | None:
+    try:
+        files.only_ours(path)
+        return decision.parse(files.read(path, 1 << 20).decode())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise VcudaError(
+            f"is no decision ({error})", path, "remove it and restart vcuda-node-agent"
+        ) from error
+
+
+def _where(owner: Owner) -> str:
+    return f"pod {owner.namespace}/{owner.pod_name}"

@@ -1,0 +1,287 @@
+"""The ledger: one record a file, one lock around choose-and-write, nothing lost to a kill.
+
+    <state>/lock                         held (flock) by whoever changes anything
+    <state>/allocations/<id>.json        the record; it alone says that the allocation exists
+    <state>/containers/<id>/limits       what the shim reads
+    <state>/containers/<id>/usage        what the shim writes
+    <state>/containers/<id>/procfs/      what stands at its /proc/driver/nvidia
+    <state>/containers/<id>/mount-points its root and our mounts there (guest/mount_points.py)
+    <state>/ended/                       handles of ended containers' usage pages that a process has
+
+A claim writes the pages first and the record last; a release removes the record first. Killed in
+between, either leaves a folder without a record, which the next `sweep` removes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ..guest import ended_pages, page_file
+from ..model import allocation as records
+from ..model import names
+from ..model.errors import VcudaError
+from ..pages import layout
+from ..system import files, own_lock
+from . import events
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..model.allocation import Allocation
+
+LOCK_SECONDS = 30.0
+_SUFFIX = ".json"
+
+
+class Ledger:
+    """The records below `state_dir`.
+
+    Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`
+    and `tell` needs the lock.
+    program: who changes it, as events tell.
+    """
+
+    def __init__(self, state_dir: str, program: str = names.COMMAND) -> None:
+        self.state_dir, self.program = state_dir, program
+        self.allocations = state_dir + "/allocations"
+        self.containers = state_dir + "/containers"
+        self.ended = state_dir + "/ended"
+        self._lock_fd = -1
+
+    def __enter__(self) -> Ledger:
+        """Take the lock. Raises VcudaError: no such place, or another holds it for too long."""
+        try:
+            self.make_folders()
+            self._lock_fd = own_lock.acquire(self.state_dir + "/lock", LOCK_SECONDS)
+        except BlockingIOError:
+            raise VcudaError(
+                f"another process has held the lock for {LOCK_SECONDS:.0f} s",
+                self.state_dir + "/lock",
+                "find it with 'fuser' and end it",
+            ) from None
+        except OSError as error:
+            raise unwritable(self.state_dir, error) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lock_fd)
+        self._lock_fd = -1
+
+    def make_folders(self) -> None:
+        """Those that are missing. Needs no lock. Raises OSError."""
+        folders = ((self.allocations, 0o700), (self.containers, 0o711), (self.ended, 0o700))
+        for folder, mode in folders:
+            if not _has_mode(folder, mode):
+                os.makedirs(self.state_dir, 0o755, exist_ok=True)
+                page_file.make_folder(folder, mode)
+
+    def read(self) -> tuple[list[Allocation], list[tuple[str, str]]]:
+        """Every whole record, and (path, reason) of each that is not.
+
+        Raises VcudaError: this is not root.
+        """
+        whole, broken = [], []
+        try:
+            found = sorted(os.listdir(self.allocations))
+        except FileNotFoundError:
+            found = []
+        except PermissionError as error:
+            raise VcudaError(
+                f"cannot be read: {error.strerror}", self.allocations, "run it as root"
+            ) from error
+        for name in found:
+            if not name.endswith(_SUFFIX):
+                continue
+            path = f"{self.allocations}/{name}"
+            try:
+                whole.append(self._parse(path, name[: -len(_SUFFIX)]))
+            except FileNotFoundError:
+                continue  # released while we read
+            except (OSError, ValueError) as error:
+                broken.append((path, str(error)))
+        return whole, broken
+
+    def get(self, id: str) -> Allocation | None:
+        """One record; None: there is none. Raises VcudaError: it is not whole."""
+        path = f"{self.allocations}/{id}{_SUFFIX}"
+        try:
+            return self._parse(path, id)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise broken_record(path, str(error)) from error
+
+    def write(self, allocation: Allocation, limits: bytes) -> None:
+        """Record an allocation with fresh pages. Raises VcudaError with nothing recorded; NoRoom:
+        the file system is full."""
+        folder = f"{self.containers}/{allocation.id}"
+        try:
+            self.close_folder(allocation)
+            page_file.replace_page(folder + "/limits", limits, 0o444)
+            ended_pages.replace(
+                *(folder + "/usage", self.ended, layout.empty_usage_page()),
+                *(page_file.USAGE_MODE, layout.USAGE_SIZE),
+            )
+            self.record(allocation)
+        except OSError as error:
+            if not os.path.exists(f"{self.allocations}/{allocation.id}{_SUFFIX}"):
+                self._remove_pages(allocation.id)
+            raise unwritable(self.state_dir, error) from error
+
+    def make_room(self, search: bool) -> bool:
+        """Take back what containers have taken of the file system beyond their pages; whether there
+        was anything. Without the lock: what containers hold can take its time.
+
+        search: look through the descriptors of all processes too, for pages without a name.
+        """
+        found = ended_pages.cut(self.ended, 0)
+        if search:
+            from ..guest import left_open  # a full file system is rare
+
+            # The slower before pages: a container that writes on fills what was freed again.
+            found = left_open.cut_back(self.state_dir) or found
+        return bool(self.cut_back()) or found
+
+    def close_folder(self, allocation: Allocation) -> None:
+        """Give the folder of its pages the mode that it has today. Raises OSError."""
+        folder = f"{self.containers}/{allocation.id}"
+        page_file.make_folder(folder, self._folder_mode(allocation))
+
+    def _folder_mode(self, allocation: Allocation) -> int:
+        """Who of the host passes through the folder of an allocation's pages.
+
+        Every user of a container writes its usage page; no user of the host shall, but those whose
+        rootless containers are given a named slice. Container root may write a program into the
+        page and make it setuid, so they pass only where the mount takes no notice of that.
+        """
+        is_safe = os.statvfs(self.containers).f_flag & os.ST_NOSUID
+        return 0o711 if allocation.is_named_slice and is_safe else 0o700
+
+    def cut_back(self) -> list[str]:
+        """Take back what containers added to their pages; the ids of those that had.
+
+        Needs no lock. One page that cannot be opened, as it is leased, keeps no other from it.
+        """
+        cut = []
+        for id in self.folders_of_pages():
+            try:
+                if page_file.put_back(f"{self.containers}/{id}/usage", layout.USAGE_SIZE):
+                    cut.append(id)
+            except OSError:
+                continue  # released meanwhile, or leased: the next time
+        return cut
+
+    def cut_ended(self) -> None:
+        """Take back what processes added to pages of ended containers, and forget those that no
+        process has any more. Needs no lock."""
+        ended_pages.cut(self.ended, layout.USAGE_SIZE)
+
+    def folders_of_pages(self) -> dict[str, tuple[int, int]]:
+        """Inode and time of change of each folder, by id, with a record or without: a folder whose
+        pages were replaced has other values."""
+        try:
+            entries = list(os.scandir(self.containers))
+        except FileNotFoundError:
+            return {}  # nothing was ever claimed
+        found = {}
+        for entry in entries:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # released meanwhile
+            found[entry.name] = status.st_ino, status.st_mtime_ns
+        return found
+
+    def record(self, allocation: Allocation) -> None:
+        """Write the record alone, over the one that was. Raises OSError."""
+        path = f"{self.allocations}/{allocation.id}{_SUFFIX}"
+        files.replace(path, allocation.dump().encode(), 0o644)
+
+    def remove(self, id: str) -> None:
+        """Release; releasing twice is fine."""
+        files.remove(f"{self.allocations}/{id}{_SUFFIX}")
+        self._remove_pages(id)
+
+    def _remove_pages(self, id: str) -> None:
+        try:
+            ended_pages.remove(f"{self.containers}/{id}", self.ended, layout.USAGE_SIZE)
+        except OSError:
+            pass  # without a record the folder counts for nothing; the next sweep removes it
+
+    def sweep(self, is_alive: Callable[[Allocation], bool]) -> list[str]:
+        """Release what its container left behind. Returns the ids. A broken record stays."""
+        whole, broken = self.read()
+        dead = [allocation for allocation in whole if not is_alive(allocation)]
+        for allocation in dead:
+            self.remove(allocation.id)
+            self.tell(events.RELEASED, allocation, "swept: its container is gone")
+        swept = [allocation.id for allocation in dead]
+        kept = {allocation.id for allocation in whole} - set(swept)
+        kept |= {os.path.basename(path)[: -len(_SUFFIX)] for path, _ in broken}
+        for id in os.listdir(self.containers):
+            if id not in kept:
+                self._remove_pages(id)
+        self.cut_ended()
+        for name in os.listdir(self.allocations):
+            if not name.endswith(_SUFFIX):
+                files.remove(f"{self.allocations}/{name}")
+        return swept
+
+    def tell(self, kind: str, allocation: Allocation, text: str, seconds: float = -1) -> None:
+        """What happened to it, as an event. seconds: how long it took; below 0 is not known."""
+        more: dict[str, Any] = {
+            **events.about(allocation.container_id, allocation.pod, allocation.engine)
+        }
+        if seconds >= 0:
+            more["seconds"] = round(seconds, 6)
+        events.record(self.state_dir, self.program, kind, allocation.id, text, **more)
+
+    def _parse(self, path: str, id: str) -> Allocation:
+        files.only_ours(path)  # whoever may write a record may give himself a GPU
+        allocation = records.parse(files.read(path, 1 << 20).decode())
+        if allocation.id != id:
+            raise ValueError(f"its id is {allocation.id}")
+        return allocation
+
+
+def _has_mode(folder: str, mode: int) -> bool:
+    """Whether the folder is there, as it has to be: an older version left the records readable."""
+    try:
+        return os.stat(folder).st_mode & 0o777 == mode
+    except FileNotFoundError:
+        return False
+
+
+def broken_record(path: str, reason: str) -> VcudaError:
+    """What a broken record asks for: while it stands, nobody knows what is free."""
+    id = os.path.basename(path)[: -len(_SUFFIX)]
+    return VcudaError(
+        f"is not a whole record ({reason})",
+        path,
+        f"run 'vcuda release {id}' if its container is gone",
+    )
+
+
+class NoRoom(VcudaError):
+    """The state folder's file system is full."""
+
+
+def unwritable(state_dir: str, error: OSError) -> VcudaError:
+    where = str(error.filename or state_dir)
+    if isinstance(error, BlockingIOError):
+        return page_file.leased(where)
+    mend = "free space there, or set state-dir"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        # One ledger for all users, or a GPU would be promised twice.
+        mend = (
+            "shares are root's to give: run it as root, or have root name a slice with "
+            "'vcuda cdi generate --slice', which --device gives to rootless containers too"
+        )
+    elif error.errno == errno.EROFS:
+        mend = "mount it read-write, or set state-dir"
+    if error.errno == errno.ENOSPC:
+        return NoRoom(f"cannot be written: {error.strerror}", where, mend)
+    return VcudaError(f"cannot be written: {error.strerror}", where, mend)

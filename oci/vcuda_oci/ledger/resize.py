@@ -1,0 +1,161 @@
+"""The share of a container that lives becomes another: record and page change together.
+
+    1. record: `becoming` is the new, `shares` the larger of old and new in each of its figures
+    2. page:   the new, in place
+    3. record: `shares` is the new
+
+So nobody is ever promised what a page still grants. Killed in between, it is ended by whoever comes
+next: another change, a claim that lacks room, a restart of the container, the agent's sweep.
+"""
+
+from __future__ import annotations
+
+from ..model import policies
+from ..model.allocation import GpuShare
+from ..model.errors import VcudaError
+from ..model.sizes import share_bytes
+from ..pages.limits_in_place import OpenPage, Turn
+from ..placement.choose import Refused, resized
+from . import events, liveness
+from .ledger import broken_record, unwritable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..host.host import Host
+    from ..model.allocation import Allocation
+    from .ledger import Ledger
+
+TURN_SECONDS = 5.0
+_WORDS = (policies.CORE_LIMIT, policies.WEIGHT, policies.PRIORITY)
+
+
+def wanted(
+    ledger: Ledger,
+    host: Host,
+    allocation: Allocation,
+    at: int,
+    words: Mapping[str, str],
+    overcommit: float,
+) -> tuple[GpuShare, bool]:
+    """The allocation's share number `at` with `words` changed: core, memory and a policy's; and
+    whether it takes room that dead containers hold, so that they have to be swept first.
+
+    Changes nothing. Raises VcudaError: words that make no sense, or more than there is.
+    """
+    share = allocation.shares[at]
+    gpu = host.gpu(share.uuid)
+    if gpu is None:
+        raise VcudaError("is not in this machine", share.uuid, "see 'vcuda gpus'")
+    core, memory = _core(words, share), _memory(words, share)
+    terms = _terms(words, share, core)
+    whole, broken = ledger.read()
+    others = [other for other in whole if other.id != allocation.id]
+    if broken and (core > share.core_percent or memory > share.memory_bytes):
+        raise broken_record(*broken[0])
+
+    def beside(those: list[Allocation]) -> GpuShare | Refused:
+        taken = [its for other in those for its in other.shares]
+        return resized(share, gpu, taken, core, memory, terms, overcommit)
+
+    answer = beside(others)
+    crowded = isinstance(answer, Refused)
+    if crowded:
+        answer = beside([other for other in others if liveness.is_alive(other)])
+    if isinstance(answer, Refused):
+        raise VcudaError(answer.reason, allocation.id, "ask for less, or free a share")
+    return answer, crowded
+
+
+def change(ledger: Ledger, allocation: Allocation, shares: list[GpuShare]) -> None:
+    """Make `shares` the allocation's, of the same GPUs. Raises VcudaError.
+
+    The caller has the ledger's lock and has swept, if that is what makes the room.
+    """
+    before = events.of(allocation)
+    allocation.becoming = shares
+    allocation.shares = [_larger(*pair) for pair in zip(allocation.shares, shares)]
+    _write(ledger, allocation)
+    text = f"{events.of(allocation)}; it had {before}"
+    ledger.tell(events.LIMIT_CHANGED, allocation, text)
+
+
+def finish(ledger: Ledger) -> list[str]:
+    """End the changes that were cut short; their ids. One whose page is gone stays as it is."""
+    ended = []
+    for allocation in ledger.read()[0]:
+        if allocation.becoming:
+            try:
+                _write(ledger, allocation)
+            except VcudaError:
+                continue
+            ended.append(allocation.id)
+            text = f"{events.of(allocation)}; the change had been cut short"
+            ledger.tell(events.LIMIT_CHANGED, allocation, text)
+    return ended
+
+
+def _write(ledger: Ledger, allocation: Allocation) -> None:
+    path = f"{ledger.containers}/{allocation.id}/limits"
+    try:
+        with Turn(ledger.state_dir, TURN_SECONDS) as mine:
+            if not mine:
+                what = f"another process has held the pages for {TURN_SECONDS:.0f} s"
+                raise VcudaError(what, ledger.state_dir, "find it with 'fuser pages.lock'")
+            page = OpenPage(path, allocation.shares)
+            try:
+                ledger.record(allocation)
+                allocation.shares = allocation.becoming or allocation.shares
+                page.write(allocation.shares)
+                allocation.becoming = None
+                ledger.record(allocation)
+            finally:
+                page.close()
+    except ValueError as error:
+        raise VcudaError(str(error), path, "start the container again") from error
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _larger(old: GpuShare, new: GpuShare) -> GpuShare:
+    """What both fit in; its policy is the old one's."""
+    core = max(old.core_percent, new.core_percent)
+    return GpuShare(
+        old.uuid,
+        max(old.memory_bytes, new.memory_bytes),
+        core,
+        old.policy,
+        max(old.core_ceiling_percent, core),
+        old.weight,
+        old.priority,
+        old.managed,
+    )
+
+
+def _core(words: Mapping[str, str], share: GpuShare) -> int:
+    text = words.get("core", str(share.core_percent))
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= 100):
+        mend = "write a whole number from 1 to 100, percent of one GPU"
+        raise VcudaError(f"core cannot be '{text}'", "--core", mend)
+    return int(text)
+
+
+def _memory(words: Mapping[str, str], share: GpuShare) -> int:
+    if "memory" not in words:
+        return share.memory_bytes
+    return share_bytes(words["memory"], "--memory")
+
+
+def _terms(words: Mapping[str, str], share: GpuShare, core: int) -> policies.Terms:
+    """What is not named stays, as far as the policy takes it; a ceiling is at least the core."""
+    policy = words.get("policy", share.policy)
+    kept = {
+        policies.CORE_LIMIT: max(share.core_ceiling_percent, core),
+        policies.WEIGHT: share.weight,
+        policies.PRIORITY: share.priority,
+    }
+    both = set(policies.WORDS.get(policy, ())) & set(policies.WORDS[share.policy])
+    said = {word: words[word] for word in _WORDS if word in words}
+    said = {**{word: str(kept[word]) for word in both}, **said, "policy": policy}
+    return policies.parse(said, core, "--policy" if "policy" in words else share.uuid)

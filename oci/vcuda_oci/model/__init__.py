@@ -1,0 +1,1 @@
+"""Values without input or output: requests, allocations, GPUs, policies, sizes, names, errors."""

@@ -1,0 +1,1 @@
+"""The limits and usage pages of a container: their layout, reading and changing them."""

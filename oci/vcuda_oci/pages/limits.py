@@ -1,0 +1,46 @@
+"""The limits page of an allocation as it is first written."""
+
+from __future__ import annotations
+
+from ..model import names, policies
+from ..model.errors import VcudaError
+from . import layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..model.allocation import Allocation, GpuShare
+
+_PPM_PER_PERCENT = 10_000
+_POLICY = {
+    policies.FIXED: layout.POLICY_FIXED,
+    policies.ELASTIC: layout.POLICY_ELASTIC,
+    policies.WEIGHTED: layout.POLICY_WEIGHTED,
+    policies.BEST_EFFORT: layout.POLICY_BEST_EFFORT,
+}
+
+
+def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool = False) -> bytes:
+    """The page for the shim. context_bytes: charged per process and GPU for its context.
+
+    Under each policy the rate is the reserved one until an arbiter grants another. Raises
+    VcudaError: the allocation has more GPUs than a page can hold.
+    """
+    gpus = [entry_of(share, context_bytes) for share in allocation.shares]
+    try:
+        return layout.limits_page(gpus, names.GUEST_DRIVER, meter_copies)
+    except ValueError as error:
+        raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
+
+
+def entry_of(share: GpuShare, context_bytes: int) -> layout.LimitsGpu:
+    return layout.LimitsGpu(
+        share.uuid,
+        share.memory_bytes,
+        share.core_percent,
+        share.core_ceiling_percent,
+        _POLICY[share.policy],
+        share.core_percent * _PPM_PER_PERCENT,
+        share.weight,
+        int(share.managed),
+        context_bytes,
+    )

@@ -1,0 +1,1 @@
+"""Choose GPUs for a request, with or without a placement decision: pure."""

@@ -1,0 +1,93 @@
+"""Which GPUs a request may have at all, before anything is counted."""
+
+from __future__ import annotations
+
+from ..container.request import ALL_GPUS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ..container.request import Request
+    from .choose import Gpu
+
+_KINDS_OF_UUID = ("GPU-", "MIG-")
+_MENDS = {
+    "is unhealthy": "reset the GPU, or ask for less or another",
+    "is in MIG mode": "name MIG devices of it, or ask for less or another",
+}
+
+
+class Refused:
+    """A refusal is a value with a reason and a way out; every front shows the same one."""
+
+    def __init__(self, reason: str, mend: str = "ask for less, or free a share") -> None:
+        self.reason, self.mend = reason, mend
+
+
+def named(gpus: Sequence[Gpu], request: Request) -> tuple[list[int], Refused | None]:
+    """Positions of the GPUs that the request may use, in its order; or the refusal of the first
+    name that is not one GPU's. A GPU in MIG mode stands for its MIG devices, if it has any.
+    """
+    if not request.gpus or request.gpus == (ALL_GPUS,):
+        return _usable(gpus, list(range(len(gpus)))), None
+    allowed: list[int] = []
+    for name in request.gpus:
+        begun = begun_by(name, [uuid for gpu in gpus for uuid in (gpu.uuid, gpu.parent)])
+        if len(begun) > 1:
+            listed = _listed([gpu for gpu in gpus if gpu.uuid.startswith(name)])
+            what = f"'{name}' begins the UUIDs of {len(begun)} GPUs: {listed}"
+            return [], Refused(what, "name one by index, or by more of its UUID")
+        whole = begun[0] if begun else name
+        found = _usable(gpus, [at for at, gpu in enumerate(gpus) if whole in _names(gpu)])
+        if not found:
+            what = f"no GPU '{name}' here; there is {_listed(gpus)}"
+            return [], Refused(what, "name one by index or UUID")
+        allowed += [at for at in found if at not in allowed]
+    return allowed, None
+
+
+def begun_by(name: str, uuids: Iterable[str]) -> list[str]:
+    """The UUIDs that `name` is, or else that it begins, each once; for an index: none.
+
+    CUDA_VISIBLE_DEVICES takes such beginnings too.
+    """
+    if not name.startswith(_KINDS_OF_UUID) or name in _KINDS_OF_UUID:
+        return []
+    begun = [uuid for uuid in dict.fromkeys(uuids) if uuid.startswith(name)]
+    return [name] if name in begun else begun
+
+
+def _listed(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus) or "none"
+
+
+def _names(gpu: Gpu) -> tuple[str, ...]:
+    return (gpu.uuid, gpu.name, *((gpu.parent, str(gpu.index)) if gpu.mig else ()))
+
+
+def _usable(gpus: Sequence[Gpu], positions: list[int]) -> list[int]:
+    return [at for at in positions if not gpus[at].divided] or positions
+
+
+def barred(
+    gpus: Sequence[Gpu], core: int, request: Request, unhealthy: Mapping[str, str]
+) -> dict[str, str]:
+    """Why some of the GPUs are not for this request, by UUID."""
+    found = {}
+    for gpu in gpus:
+        sick = next((uuid for uuid in (gpu.uuid, gpu.parent) if uuid in unhealthy), "")
+        if sick:
+            found[gpu.uuid] = f"{sick} is unhealthy: {unhealthy[sick]}"
+        elif gpu.divided:
+            found[gpu.uuid] = f"{gpu.uuid} is in MIG mode and has no MIG devices"
+        # CUDA uses one MIG device, and no GPU beside it.
+        elif gpu.mig is not None and core > 100 and not request.gpus:
+            found[gpu.uuid] = f"{gpu.parent} is in MIG mode"
+    return found
+
+
+def refusal(barred: Mapping[str, str]) -> tuple[str, str]:
+    """Why these are not for the request, and the way out."""
+    why = ", ".join(dict.fromkeys(barred.values()))
+    return why, next(mend for word, mend in _MENDS.items() if word in why)

@@ -1,0 +1,264 @@
+"""The agent's door: what the wrapper does, done by a process that is awake already.
+
+The native front door connects, sends one packet (settings, low-level runtime, the runtime's own
+words, each ended by NUL) and gets one back: "+" the bundle is as it has to be; "-" and the line
+that refuses it; behind either NUL and the allocation's id, for the log; "?" or nothing: start
+Python. The poststop hook asks likewise: in place of the runtime "", then its name, the allocation's
+id and the container's state. A few processes wait for connections, so a slow claim holds up no
+other: to fork for each would cost twice what a claim does. One more process keeps containers' pages
+open (page_keeper), for as long as the socket is.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import struct
+import time
+import traceback
+
+# All that a claim needs, so that no child has to import it.
+from ..container import bundle, hook_state
+from ..guest import page_file
+from ..guest import process as guest_process
+from ..host import nvml
+from ..ledger import decision_file, liveness
+from ..ledger.ledger import LOCK_SECONDS
+from ..model.errors import NotKnownYetError, VcudaError
+from ..placement import decided
+from ..system import files, own_lock, settings_file
+from . import main, poststop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME = "door.sock"
+MOST_BYTES = 65536
+WORKERS = 4
+DONE, REFUSED, CLOSED = b"+", b"-", b"?"
+_BACKLOG = 128
+_LOOK_AROUND_S = 5
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+_READY = (decided, decision_file, liveness, nvml, page_file)
+
+
+class Door:
+    """A listening socket at `<state-dir>/door.sock` that only root can open.
+
+    Whoever opens it later takes it over: the earlier one sees that and ends. Raises VcudaError:
+    it cannot listen, or no process can be started.
+    """
+
+    def __init__(
+        self, state_dir: str, settings: str, limit_keeper: Callable[[], None] = lambda: None
+    ) -> None:
+        """settings: the path of config.toml, which the page keeper holds too.
+
+        limit_keeper: called in the page keeper before it begins.
+        """
+        self._settings, self._limit_keeper = settings, limit_keeper
+        self.path = f"{state_dir}/{NAME}"
+        try:
+            self._listen(state_dir)
+        except OSError as error:
+            raise VcudaError(
+                f"cannot listen: {error.strerror or error}",
+                self.path,
+                "run it as root, with a state-dir of less than 95 letters",
+            ) from error
+        # Blocked and waited for, so that none can come at a wrong moment.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        gc.freeze()  # what is here now is shared with the workers for good
+        self._workers: set[int] = set()
+        self._keeper, self._keeper_due = 0, 0.0
+        try:
+            self._fill_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def serve(self) -> None:
+        """Keep it open until another takes over, or SIGTERM or SIGINT comes.
+
+        Raises VcudaError: it was removed, or no process of it is left and none can be started.
+        """
+        while self._is_ours():
+            came = signal.sigtimedwait(_SIGNALS, _LOOK_AROUND_S)
+            # After a stop and a continue CPython may answer with a signal that never came.
+            if came and came.si_signo in (signal.SIGTERM, signal.SIGINT):
+                return
+            self._fill_up()
+        if not os.path.lexists(self.path):
+            raise VcudaError("was removed", self.path, "run 'vcuda serve' again")
+
+    def close(self) -> None:
+        children = self._workers | ({self._keeper} - {0})
+        for pid in children:
+            os.kill(pid, signal.SIGTERM)
+        for pid in children:
+            os.waitpid(pid, 0)
+        self._socket.close()
+        if self._is_ours():
+            os.unlink(self.path)
+
+    def _listen(self, state_dir: str) -> None:
+        """Raises OSError."""
+        os.makedirs(state_dir, 0o755, exist_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        beside = self.path + ".new"
+        # Two that open it at once take turns.
+        lock = own_lock.acquire(f"{state_dir}/lock", LOCK_SECONDS)
+        before = os.umask(0o177)
+        try:
+            files.remove(beside)  # of one that was killed here
+            self._socket.bind(beside)
+            self._socket.listen(_BACKLOG)
+            self._socket.settimeout(_LOOK_AROUND_S)
+            self._inode = os.stat(beside).st_ino
+            os.rename(beside, self.path)
+        finally:
+            os.umask(before)
+            os.close(lock)
+
+    def _fill_up(self) -> None:
+        """Replace the workers that have ended, and the page keeper."""
+        ended = {pid for pid in self._workers if os.waitpid(pid, os.WNOHANG)[0]}
+        self._workers -= ended
+        while len(self._workers) < WORKERS:
+            try:
+                self._workers.add(_fork(self._serve_callers))
+            except OSError as error:
+                if self._workers:
+                    return  # the others answer; tried again at the next check
+                what = f"no process can be started: {error.strerror}"
+                raise VcudaError(what, self.path, "raise the limits of the service") from error
+        self._keep_pages()
+
+    def _is_ours(self) -> bool:
+        try:
+            return os.stat(self.path).st_ino == self._inode
+        except OSError:
+            return False
+
+    def _keep_pages(self) -> None:
+        if self._keeper and os.waitpid(self._keeper, os.WNOHANG)[0]:
+            self._keeper = 0
+        # One that fails at once is not started again and again.
+        if self._keeper or time.monotonic() < self._keeper_due:
+            return
+        self._keeper_due = time.monotonic() + _LOOK_AROUND_S
+        try:
+            self._keeper = _fork(self._keep_until_closed)
+        except OSError:
+            pass  # tried again at the next check
+
+    def _keep_until_closed(self, server: int) -> None:
+        from .page_keeper import PageKeeper  # threads and more, which no claim needs
+
+        self._socket.close()
+        self._limit_keeper()
+        PageKeeper(os.path.dirname(self.path), self._settings).keep(server)
+
+    def _serve_callers(self, server: int) -> None:
+        decision_file.may_hold = False  # other containers need this worker
+        gc.disable()  # no caller waits for a collection: see _answer_next
+        while os.getppid() == server:
+            self._answer_next()
+
+    def _answer_next(self) -> None:
+        try:
+            connection, _ = self._socket.accept()
+        except (TimeoutError, socket.timeout):
+            return
+        with connection:
+            try:
+                connection.sendall(_answer(connection))
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the caller has ended; a sweep returns what it claimed
+            except Exception:
+                # The caller starts Python, which fails alike if this was not by chance.
+                traceback.print_exc()
+            finally:
+                os.chdir("/")  # not to hold a file system that the caller wants to unmount
+        gc.collect()  # it skips frozen objects
+
+
+def _fork(work: Callable[[int], None]) -> int:
+    """Call `work` in a child process, with this process's pid. Return the child's pid."""
+    server = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            work(server)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def _answer(connection: socket.socket) -> bytes:
+    connection.settimeout(_LOOK_AROUND_S)
+    words = [os.fsdecode(word) for word in connection.recv(MOST_BYTES).split(b"\0")[:-1]]
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, user, _ = struct.unpack("iII", credentials)
+    # Another mount namespace has other files under the same names. A pid that is not seen from
+    # here could not prove the claim.
+    if user != os.geteuid() or pid == 0 or len(words) < 2 or not _go_where(pid, connection):
+        return CLOSED
+    allocation = ""
+    try:
+        if words[1]:
+            command = bundle.Command(words[2:])
+            if command.creates:
+                allocation = main.share_what_is_asked(
+                    command, words[0], words[1], pid, lambda: _has_left(connection)
+                )
+        elif words[2:3] == ["poststop"] and len(words) == 5:
+            allocation = words[3]
+            state = hook_state.parse_state(os.fsencode(words[4]))
+            poststop.release(settings_file.load(words[0]), allocation, state)
+        else:
+            return CLOSED
+    except NotKnownYetError:
+        return CLOSED  # Python waits on in a process of its own
+    except VcudaError as error:
+        id = error.allocation or allocation
+        return REFUSED + f"{error}\0{id}".encode(errors="replace")
+    return DONE + f"\0{allocation}".encode(errors="replace")
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Whether the front door's patience is over, or itself."""
+    connection.setblocking(False)  # else Python waits until it is readable
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        connection.settimeout(_LOOK_AROUND_S)
+
+
+def _go_where(pid: int, connection: socket.socket) -> bool:
+    """Into the working folder of the process that asks; whether it sees our files and still asks.
+
+    While it asks, its pid is its own; had it ended before, another could have the pid.
+    """
+    try:
+        process = guest_process.open_folder(pid)
+    except FileNotFoundError:
+        return False  # it has ended
+    try:
+        if _has_left(connection) or not guest_process.sees_our_files(process):
+            return False
+        guest_process.go_where(process)
+        return True
+    finally:
+        os.close(process)

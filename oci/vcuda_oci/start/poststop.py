@@ -1,0 +1,60 @@
+"""What a container held is given back when it has stopped."""
+
+from __future__ import annotations
+
+import os
+
+from ..container.identity import claims_two_engines, owner_of
+from ..guest import mount_points
+from ..ledger import events
+from ..ledger.ledger import Ledger
+from ..model import names
+from ..model.errors import VcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..container.hook_state import State
+    from ..system.settings_file import Config
+
+
+def release(settings: Config, allocation_id: str, state: State) -> None:
+    """Release the allocation if the container in `state` is the one that holds it.
+
+    allocation_id: "" where only the state says whose it is. A container of a pod comes back under
+    another id and gets the same share again, so its pod keeps it until the sandbox is gone; the
+    sweep takes it then. Raises VcudaError.
+    """
+    ledger = Ledger(settings.state_dir, names.HOOK_PROGRAM)
+    if not os.path.isdir(ledger.allocations):
+        return  # nothing was ever claimed here: a lock would only litter the place
+    id = allocation_id or owner_of(_annotations(state), state.id).key
+    try:
+        with ledger:
+            _release(ledger, id, state)
+    except VcudaError as error:
+        error.allocation = id  # the runtime's log is all that tells of it
+        raise
+
+
+def _annotations(state: State) -> dict[str, str]:
+    """config.json, which the state does not repeat, proves which of two engines made the container.
+
+    Raises VcudaError: it cannot be read.
+    """
+    if not claims_two_engines(state.annotations):
+        return state.annotations
+    from ..container import hook_state, request  # nobody else needs them
+
+    return request.annotations_of(hook_state.config_of(state))
+
+
+def _release(ledger: Ledger, id: str, state: State) -> None:
+    allocation = ledger.get(id)
+    if allocation is None or allocation.container_id != state.id:
+        return
+    mount_points.remove(f"{ledger.containers}/{allocation.id}")
+    if allocation.pod.get("sandbox_id"):
+        ledger.tell(events.STOPPED, allocation, "its pod keeps the share")
+    else:
+        ledger.remove(allocation.id)
+        ledger.tell(events.RELEASED, allocation, "its container has stopped")
