@@ -66,4 +66,5 @@ def test_the_page_module_costs_the_start_path_no_import(built):
         check=True,
         cwd=os.path.dirname(BUILD),
     ).stdout.split()
-    assert set(loaded) == {"_struct", "struct", "vcuda_oci", "vcuda_oci.pages.layout", "__future__"}
+    ours = {"vcuda_oci", "vcuda_oci.pages", "vcuda_oci.pages.layout"}
+    assert set(loaded) == {"_struct", "struct", "__future__", *ours}
