@@ -174,14 +174,15 @@ def product_of_proc_driver(files: Files, session_folder: str) -> Product:
         cannot(reason)
     product = Product(os.path.join(session_folder, "of-proc-driver"))
     folder = os.path.join(product.prefix, "lib/vcuda/python/vcuda_oci")
-    path = os.path.join(folder, "names.py")
+    path = os.path.join(folder, "model", "names.py")
     with open(path) as file:
         text = file.read()
     changed = text.replace('KERNEL_DRIVER = "driver/nvidia"', 'KERNEL_DRIVER = "driver"')
     assert changed != text
     with open(path, "w") as file:
         file.write(changed)
-    shutil.rmtree(os.path.join(folder, "__pycache__"))  # believed without a look at the source
+    for bytecode in ("__pycache__", "model/__pycache__"):  # used without a look at the source
+        shutil.rmtree(os.path.join(folder, bytecode))
     return product
 
 
