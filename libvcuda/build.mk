@@ -10,8 +10,8 @@ VCUDA_CFLAGS = $(CFLAGS_COMMON) -falign-functions=64 -D_GNU_SOURCE -fvisibility=
 
 # SONAME: a program's dlopen("libcuda.so.1") is then answered with the shim whatever was loaded
 # before. DT_RPATH $ORIGIN: see claim_public_names in load.c. nodelete: fork handlers stay
-# registered. libdl.so.2 holds what is asked for under its old version where glibc is older than
-# 2.34.
+# registered. libdl.so.2 holds the functions that are bound under an old version, where glibc is
+# older than 2.34.
 VCUDA_LDFLAGS := -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=build/generated/vcuda.map \
 	-Wl,-Bsymbolic -Wl,-z,lazy -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,defs \
 	-Wl,--disable-new-dtags,-rpath,'$$ORIGIN' -pthread \
@@ -46,7 +46,7 @@ $(OUT)/lib/libvcuda.so.1: $(VCUDA_OBJECTS) libvcuda/build.mk
 	@mv -f $@.new $@
 
 # The shim itself under a sanitizer, for tests/shim/test_shim_sanitizers.py. TSan ignores fences, and
-# gcc says so at each: device.c reads the limits page under one.
+# gcc warns at each: device.c reads the limits page under one.
 SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 SANITIZE_thread := -fsanitize=thread -Wno-tsan
 

@@ -1,5 +1,5 @@
-/* Prototypes of what the driver's libraries export and no header declares (exports.list). Only what
-   has a policy of ours needs one.  */
+/* Prototypes of functions that the driver's libraries export and no header declares (exports.list).
+   Only a hooked function needs one.  */
 
 #ifndef VCUDA_UNDECLARED_H
 #define VCUDA_UNDECLARED_H

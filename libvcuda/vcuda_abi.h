@@ -1,12 +1,12 @@
-/* The two pages that the host and the shim share, stated once.
+/* The two pages that the host and the shim share.
 
-   `limits`  written by the host, mapped read-only in the container: what the container may use.
-   `usage`   made by the host, written by the shim: what its processes use. The host never trusts
-   it.
+   `limits` is written by the host and mapped read-only in the container: what the container may
+   use. `usage` is made by the host and written by the shim: what the container's processes use. The
+   host never trusts it.
 
    Each page begins with magic, version and size. A reader accepts a page whose version is its own
-   or newer and whose size is at least its own: fields are only ever appended in reserved space, so
-   a running container's shim outlives an upgrade of the host.
+   or newer and whose size is at least its own: fields are only ever added in reserved space, so a
+   running container's shim outlives an upgrade of the host.
 
    `libvcuda/abi_print.c` prints every offset; a test compares them with the Python mirror in
    `oci/vcuda_oci/pages/layout.py`. Byte order is the machine's.  */
@@ -25,22 +25,23 @@
 #define VCUDA_MAX_PROCESSES 256
 #define VCUDA_ASKING_THREADS 4
 
-/* Where the container finds what is ours; fixed, so that no variable of the guest can move it.  */
+/* The shim's files in the container. The paths are fixed, so that no variable of the guest can
+   change them.  */
 #define VCUDA_GUEST_DIR "/usr/local/vcuda"
 #define VCUDA_GUEST_LIMITS VCUDA_GUEST_DIR "/limits"
 #define VCUDA_GUEST_USAGE VCUDA_GUEST_DIR "/usage"
 #define VCUDA_GUEST_DRIVER VCUDA_GUEST_DIR "/driver"
-/* The real libraries in there: no names by which a loader or ldconfig would find them, or an
-   LD_LIBRARY_PATH would do to go round the shim.  */
+/* The driver's libraries in that folder. No loader, ldconfig or LD_LIBRARY_PATH finds them by these
+   names, so none bypasses the shim.  */
 #define VCUDA_DRIVER_CUDA "cuda"
 #define VCUDA_DRIVER_NVML "nvml"
 
 enum vcuda_policy
 {
-  VCUDA_POLICY_FIXED = 0,       /* core_percent is all it ever gets */
+  VCUDA_POLICY_FIXED = 0,       /* never more than core_percent */
   VCUDA_POLICY_ELASTIC = 1,     /* more while others leave time, up to core_ceiling_percent */
   VCUDA_POLICY_WEIGHTED = 2,    /* more, by weight */
-  VCUDA_POLICY_BEST_EFFORT = 3, /* what the others leave */
+  VCUDA_POLICY_BEST_EFFORT = 3, /* what other containers leave */
 };
 
 /* Field lists: F (type, name) is a scalar, A (type, name, count) an array.  */
@@ -56,8 +57,8 @@ enum vcuda_policy
   F (uint32_t, meter_copies) /* not 0: copies and sets within the GPU are paced as launches are */ \
   A (uint8_t, reserved, 28)
 
-/* Later than rate_until_ns, or more than VCUDA_LONGEST_LEASE_NS before it, whoever granted the rate
-   is gone or counts another clock: then core_percent is the rate.  */
+/* After rate_until_ns, or more than VCUDA_LONGEST_LEASE_NS before it, the arbiter is dead or counts
+   by another clock: then core_percent is the rate.  */
 #define VCUDA_LONGEST_LEASE_NS 10000000000ull
 #define VCUDA_LIMITS_GPU_FIELDS(F, A)                                                              \
   A (char, uuid, 48)                 /* as NVML prints it: "GPU-5f1c…", NUL-terminated */          \
@@ -72,8 +73,8 @@ enum vcuda_policy
   F (uint64_t, context_bytes)  /* what each context counts against memory_bytes; 0: nothing */
 
 /* newer_symbols: answers of cuGetProcAddress that the shim's headers don't know, passed on.
-   export_tables: private tables handed out; the UUIDs of the last ones, at their number modulo
-   VCUDA_EXPORT_TABLE_IDS.  */
+   export_tables: private tables handed out, and the UUIDs of the last ones, each at its number
+   modulo VCUDA_EXPORT_TABLE_IDS.  */
 #define VCUDA_EXPORT_TABLE_IDS 4
 #define VCUDA_USAGE_HEAD_FIELDS(F, A)                                                              \
   F (uint32_t, magic)                                                                              \
@@ -91,8 +92,9 @@ enum vcuda_policy
   F (uint64_t, busy_ns)      /* GPU time used since the container started */                       \
   F (uint64_t, throttled_ns) /* time that launches waited for their share */                       \
   F (uint64_t, launches)                                                                           \
-  F (uint64_t, refusals)    /* allocations answered with CUDA_ERROR_OUT_OF_MEMORY by us */         \
-  F (uint64_t, sample_ns)   /* CLOCK_MONOTONIC of the last look at busy_ns, and the one before: */ \
+  F (uint64_t, refusals) /* allocations refused with CUDA_ERROR_OUT_OF_MEMORY by the shim */       \
+  F (uint64_t,                                                                                     \
+     sample_ns) /* CLOCK_MONOTONIC of the last sample of busy_ns, then the one before: */          \
   F (uint64_t, sample_busy) /* what NVML's utilisation is computed from */                         \
   F (uint64_t, earlier_ns)                                                                         \
   F (uint64_t, earlier_busy)                                                                       \
@@ -101,9 +103,9 @@ enum vcuda_policy
   A (uint8_t, reserved, 32)
 
 /* One process. Its life is an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file: the
-   kernel drops it when the process dies, and whoever then takes it clears the slot. No total is
-   stored anywhere, so a kill between two writes leaves nothing to repair: the container's use of a
-   GPU is the sum of held_bytes over live slots.  */
+   kernel drops it when the process dies, and the process that takes it next clears the slot. No
+   total is stored anywhere, so a kill between two writes leaves nothing to repair: the container's
+   use of a GPU is the sum of held_bytes over live slots.  */
 #define VCUDA_USAGE_SLOT_FIELDS(F, A)                                                              \
   F (uint32_t, pid)        /* in the container's pid namespace; 0 is free */                       \
   F (uint32_t, generation) /* grows each time the slot is taken */                                 \
@@ -112,8 +114,8 @@ enum vcuda_policy
   F (uint32_t, padding)                                                                            \
   A (uint64_t, held_bytes, VCUDA_MAX_GPUS)                                                         \
   A (uint64_t, busy_ns, VCUDA_MAX_GPUS)                                                            \
-  A (uint8_t, contexts, VCUDA_MAX_GPUS)             /* that live; 255: so many or more */          \
-  A (uint32_t, thread_asking, VCUDA_ASKING_THREADS) /* odd: a thread of its own is deciding now */ \
+  A (uint8_t, contexts, VCUDA_MAX_GPUS)             /* live ones; 255: that many or more */        \
+  A (uint32_t, thread_asking, VCUDA_ASKING_THREADS) /* odd: that thread is deciding now */         \
   A (uint8_t, reserved, 8)
 
 #define VCUDA_SCALAR(type, name) type name;
@@ -149,7 +151,7 @@ struct vcuda_usage
 
 /* Lock bytes lie beyond the page's end: locking a byte needs no file content there.  */
 #define VCUDA_USAGE_LOCK_BASE 0x100000
-/* One more byte: who holds it alone may refuse an allocation.  */
+/* One more byte: only the process that holds it may refuse an allocation.  */
 #define VCUDA_USAGE_REFUSE_LOCK (VCUDA_USAGE_LOCK_BASE + VCUDA_MAX_PROCESSES)
 
 _Static_assert (sizeof (struct vcuda_limits_gpu) == 128, "one GPU's limits");

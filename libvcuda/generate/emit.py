@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from .headers import Entry
-from .policy import OURS, REFUSED, Rule
+from .policy import HOOKED, REFUSED, Rule
 
-# The C source exports these as aliases: a jump to another function would be a tenth of the call.
+# The C source exports these as aliases: a jump to another function would cost a tenth of the call.
 _WITHOUT_JUMP = ("cuMemGetInfo_v2",)
 BANNER = (
     "Made by libvcuda/generate from CUDA's headers and exports.list; change policy.list instead."
 )
 
 
-def ours(entries: list[Entry], rules: dict[str, Rule]) -> list[Entry]:
-    return [entry for entry in entries if rules[entry.name].kind in OURS]
+def hooked(entries: list[Entry], rules: dict[str, Rule]) -> list[Entry]:
+    return [entry for entry in entries if rules[entry.name].kind in HOOKED]
 
 
 def assembly(entries: list[Entry], rules: dict[str, Rule]) -> str:
@@ -27,10 +27,10 @@ def assembly(entries: list[Entry], rules: dict[str, Rule]) -> str:
     for index, entry in enumerate(entries):
         if entry.name in _WITHOUT_JUMP:
             continue
-        if rules[entry.name].kind in OURS:
-            lines.append(f"VCUDA_EXPORT_OURS {entry.name}, vcuda_{entry.name}")
+        if rules[entry.name].kind in HOOKED:
+            lines.append(f"VCUDA_EXPORT_HOOKED {entry.name}, vcuda_{entry.name}")
         elif rules[entry.name].kind == REFUSED:
-            lines.append(f"VCUDA_EXPORT_OURS {entry.name}, vcuda_{entry.library}_refused")
+            lines.append(f"VCUDA_EXPORT_HOOKED {entry.name}, vcuda_{entry.library}_refused")
         else:
             lines.append(f"VCUDA_EXPORT_PASSED {entry.name}, {index}")
     lines += [f"VCUDA_LAZY {index}" for index in range(len(entries))]
@@ -51,7 +51,7 @@ def assembly(entries: list[Entry], rules: dict[str, Rule]) -> str:
 
 
 def header(entries: list[Entry], rules: dict[str, Rule]) -> str:
-    """`real`, one typed pointer to the driver's function per entry, and our functions' types."""
+    """`real`, one typed pointer to the driver's function per entry, and the hooks' types."""
     first_nvml = next(i for i, entry in enumerate(entries) if entry.library == "nvml")
     lines = [
         f"/* {BANNER}  */",
@@ -79,13 +79,13 @@ def header(entries: list[Entry], rules: dict[str, Rule]) -> str:
     lines += ["};", "extern struct vcuda_real real;", "enum", "{"]
     lines += [f"  VCUDA_INDEX_{entry.name} = {index}," for index, entry in enumerate(entries)]
     lines += ["};"]
-    lines += [f"__typeof__ ({entry.name}) vcuda_{entry.name};" for entry in ours(entries, rules)]
-    lines += ["/* P (index, function): what cuGetProcAddress must answer with ours.  */"]
+    lines += [f"__typeof__ ({entry.name}) vcuda_{entry.name};" for entry in hooked(entries, rules)]
+    lines += ["/* P (index, function): the function that cuGetProcAddress must return.  */"]
     lines += ["#define VCUDA_POLICIES(P) \\"]
     lines += [
         f"  P ({index}, vcuda_{entry.name}) \\"
         for index, entry in enumerate(entries)
-        if entry.library == "cuda" and rules[entry.name].kind in OURS
+        if entry.library == "cuda" and rules[entry.name].kind in HOOKED
     ]
     lines += ["", "#endif", ""]
     return "\n".join(lines)

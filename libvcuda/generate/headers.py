@@ -22,7 +22,7 @@ INLINE = re.compile(r"\bstatic\s+inline\s+\w+\s+(cu[A-Z]\w*)\s*\(")
 NVML_FUNCTION = re.compile(r"\b(nvml[A-Z]\w*)\s*\(")
 TYPEDEF = re.compile(r"\bPFN_(cu[A-Z][A-Za-z0-9]*?)_v\d{4,5}((?:_ptds|_ptsz)?)\b")
 SUFFIX = re.compile(r"(_v\d+|_ptds|_ptsz)+$")
-# What names processes: a function by its name, a structure by a member, or by a structure in it.
+# Names processes: a function with such a name, a structure with such a member or structure in it.
 PROCESS_NAME = re.compile(r"Process|Pids?(?![a-z])|Accounting")
 PROCESS_MEMBER = re.compile(r"\b\w*(?:[pP]ids?|procArray|procUtilArray|ProcUtilArray)\s*[;\[]")
 STRUCTURE = re.compile(r"typedef struct\s*\w*\s*\{([^{}]*)\}\s*([\w\s,]+);")
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 def expand(paths: list[str], defines: tuple[str, ...], compiler: str) -> str:
-    """The headers after the preprocessor, without what they include from elsewhere."""
+    """Run the headers through the preprocessor, without the files that they include."""
     text = ""
     for path in paths:
         with open(path, encoding="utf-8") as header:
@@ -107,7 +107,7 @@ def showing_processes(text: str) -> set[str]:
 
 
 def undeclared_entries(exports: str, prototypes: str) -> list[Entry]:
-    """The drivers' exports that no header names; PROTOTYPES declares those whose type is known."""
+    """Exports of the drivers that no header names; PROTOTYPES declares those of known type."""
     with open(prototypes, encoding="utf-8") as declared:
         typed = set(PROTOTYPE.findall(declared.read()))
     typed_names = {name for name, _ in typed}
@@ -131,6 +131,6 @@ def all_entries(include: str, folder: str, compiler: str) -> list[Entry]:
 
 
 def typedef_bases(include: str) -> set[str]:
-    """Base names of every function type in cudaTypedefs.h: what cuGetProcAddress is asked for."""
+    """Base names of every function type in cudaTypedefs.h: names for cuGetProcAddress."""
     with open(os.path.join(include, "cudaTypedefs.h"), encoding="utf-8") as typedefs:
         return {base for base, _ in TYPEDEF.findall(typedefs.read())}

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from .headers import Entry
 
-OURS = ("charged", "freed", "metered", "virtualised")
+HOOKED = ("charged", "freed", "metered", "virtualised")
 PASSED = "passed"
 # A function that answers "not supported"; an export that is the driver's alone.
 REFUSED, ABSENT = "refused", "absent"
-KINDS = (*OURS, PASSED, REFUSED, ABSENT)
+KINDS = (*HOOKED, PASSED, REFUSED, ABSENT)
 
 
 class Rule(NamedTuple):
-    """One line: a kind, a pattern of export names, and the reason where no function is ours."""
+    """One line: a kind, a pattern of export names, and a reason unless it is hooked."""
 
     kind: str
     pattern: str
@@ -35,7 +35,7 @@ def read(path: str) -> list[Rule]:
                 continue
             kind, pattern = words[0], words[1] if len(words) > 1 else ""
             reason = words[2].strip() if len(words) > 2 else ""
-            if kind not in KINDS or not pattern or (kind not in OURS and not reason):
+            if kind not in KINDS or not pattern or (kind not in HOOKED and not reason):
                 raise PolicyError(
                     f"{path}:{number}: expected KIND PATTERN [REASON], kind one of "
                     f"{' '.join(KINDS)}; {PASSED}, {REFUSED} and {ABSENT} need a reason"
@@ -55,7 +55,7 @@ def assign(entries: list[Entry], rules: list[Rule]) -> dict[str, Rule]:
     missing: list[str] = []
     for entry in entries:
         for rule in rules:
-            if rule.kind in OURS:
+            if rule.kind in HOOKED:
                 # A policy function has one signature, so it is named exactly.
                 match = entry.name == rule.pattern
             else:

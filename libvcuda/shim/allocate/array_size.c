@@ -1,11 +1,11 @@
-/* How much memory an array's texels take, in bytes.  */
+/* The memory of an array's texels, in bytes.  */
 
 #include "allocate/array_size.h"
 
 #include <stdbool.h>
 
-/* A format's texels come in blocks of SIDE by SIDE, each of BYTES; 0 bytes is one we don't know.
-   PER_CHANNEL: the descriptor's NumChannels counts, else the format says it all.  */
+/* The texels of a format are stored in blocks of SIDE by SIDE, each of BYTES. PER_CHANNEL:
+   multiplied by the descriptor's NumChannels.  */
 struct format
 {
   unsigned int code, bytes, side;
@@ -48,8 +48,8 @@ static const struct format formats[] = {
   { CU_AD_FORMAT_BC6H_SF16, 16, 4, false },
   { CU_AD_FORMAT_BC7_UNORM, 16, 4, false },
   { CU_AD_FORMAT_BC7_UNORM_SRGB, 16, 4, false },
-  /* Video frames: a full plane of brightness and planes of colour of a half or a quarter, here
-     per two by two texels.  */
+  /* Video frames: a full plane of brightness and planes of colour of a half or a quarter of its
+     size, here per two by two texels.  */
   { CU_AD_FORMAT_NV12, 6, 2, false },
   { CU_AD_FORMAT_P010, 12, 2, false },
   { CU_AD_FORMAT_P016, 12, 2, false },
@@ -82,7 +82,7 @@ static const struct format formats[] = {
   { CU_AD_FORMAT_Y416, 8, 1, false },
 };
 
-/* A format of a newer driver is taken for its widest kin: nothing may be free of charge.  */
+/* A format of a newer driver counts as the widest known one: nothing may be free of charge.  */
 static const struct format unknown = { 0, 4, 1, true };
 
 static const struct format *
@@ -111,7 +111,7 @@ static bool
 level_bytes (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int level, uint64_t *bytes)
 {
   const struct format *format = format_of (wanted->Format);
-  /* Layers and the faces of a cube don't get fewer.  */
+  /* Layers and the faces of a cube are as many at each level.  */
   bool layered = wanted->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
   uint64_t unit = format->bytes;
   if (format->per_channel && __builtin_mul_overflow (unit, wanted->NumChannels, &unit))
@@ -136,7 +136,7 @@ uint64_t
 vcuda_array_bytes (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int levels)
 {
   uint64_t sum = 0;
-  /* The driver makes no more levels than there are sizes.  */
+  /* The driver makes no level below one texel.  */
   for (unsigned int level = 0; level < levels; level++)
     {
       uint64_t bytes;

@@ -1,6 +1,7 @@
-/* CUDA arrays. The descriptor's size is reserved, and then what the driver says that it took above
-   that; most drivers say so only for arrays that have no memory of their own (sparse, or mapped
-   later). Those are not charged: what is mapped into them was, when cuMemCreate made it.  */
+/* CUDA arrays. The descriptor's size is reserved before the call, and after it what the driver
+   reports above that; most drivers report a size only for arrays without memory of their own
+   (sparse, or mapped later). Such arrays are not charged: cuMemCreate was, for the memory that is
+   mapped into them.  */
 
 #include "allocate/array_size.h"
 #include "memory/alloc_map.h"
@@ -13,25 +14,25 @@
 static uint64_t
 size_of (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int levels)
 {
-  /* The driver has an error for a descriptor that is missing or empty.  */
+  /* The driver has an error for a missing or empty descriptor.  */
   bool takes_memory = wanted && wanted->Width && !(wanted->Flags & HAS_NO_MEMORY);
   return takes_memory ? vcuda_array_bytes (wanted, levels) : 0;
 }
 
-/* Charges what ARRAY takes above its descriptor; without room for that it is destroyed again. The
-   KIND says which of the driver's two kinds of array it is.  */
+/* Charges what ARRAY takes above its descriptor, or destroys it again where that does not fit.
+   KIND: which of the driver's two kinds of array it is.  */
 static CUresult
 settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, void *array)
 {
-  CUDA_ARRAY_MEMORY_REQUIREMENTS told = { 0 };
+  CUDA_ARRAY_MEMORY_REQUIREMENTS required = { 0 };
   CUdevice device;
   bool is_plain = kind == VCUDA_ARRAY;
   if (rc == CUDA_SUCCESS && charge->bytes && real.cuCtxGetDevice (&device) == CUDA_SUCCESS
-      && (is_plain ? real.cuArrayGetMemoryRequirements (&told, array, device)
-                   : real.cuMipmappedArrayGetMemoryRequirements (&told, array, device))
+      && (is_plain ? real.cuArrayGetMemoryRequirements (&required, array, device)
+                   : real.cuMipmappedArrayGetMemoryRequirements (&required, array, device))
              == CUDA_SUCCESS
-      && told.size > charge->bytes
-      && vcuda_charge_more (charge, told.size - charge->bytes) != CUDA_SUCCESS)
+      && required.size > charge->bytes
+      && vcuda_charge_more (charge, required.size - charge->bytes) != CUDA_SUCCESS)
     {
       struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
       if (is_plain)
@@ -58,7 +59,7 @@ settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, vo
     }                                                                                              \
   while (0)
 
-/* A flat array's descriptor, of 32 or 64 bits, as that of a deep one.  */
+/* The descriptor of a 2D array, of 32 or 64 bits, as that of a 3D array.  */
 #define FLAT(wanted)                                                                               \
   ((wanted) ? (CUDA_ARRAY3D_DESCRIPTOR){ .Width = (wanted)->Width,                                 \
                                          .Height = (wanted)->Height,                               \

@@ -1,6 +1,6 @@
-/* Memory that another API made (Vulkan, OpenGL, Direct3D) and this process imports. Nothing else
-   of ours sees it being allocated, so it is charged to whoever imports it, whole and until the
-   import is destroyed; what is mapped from it is part of it.  */
+/* Memory that another API made (Vulkan, OpenGL, Direct3D) and this process imports. The shim does
+   not see its allocation, so the importing process is charged for all of it until it destroys the
+   import; what is mapped from it is part of it.  */
 
 #include "memory/alloc_map.h"
 #include "memory/settle.h"

@@ -1,4 +1,4 @@
-/* The calls that make, launch and end executable graphs, as far as memory nodes are concerned.  */
+/* The calls that make, upload and destroy executable graphs, for their memory nodes.  */
 
 #include "memory/graph_memory.h"
 #include "pages/pages.h"
@@ -70,7 +70,7 @@ CUresult
 vcuda_cuGraphExecDestroy (CUgraphExec exec)
 {
   VCUDA_PASS_ON (real.cuGraphExecDestroy (exec));
-  /* Forgotten first: after the call another thread may be given the same handle.  */
+  /* Removed first: after the call the driver may give the same handle to another thread.  */
   vcuda_graph_memory_destroyed (exec);
   CUresult rc = VCUDA_WITHIN (real.cuGraphExecDestroy (exec));
   vcuda_graph_memory_settle ();

@@ -1,4 +1,4 @@
-/* Allocations and frees: each is reserve, call, settle.  */
+/* cuMemAlloc, its variants, and their frees.  */
 
 #include "memory/alloc_map.h"
 #include "memory/managed.h"
@@ -33,8 +33,8 @@ vcuda_cuMemAllocManaged (CUdeviceptr *dptr, size_t bytes, unsigned int flags)
                   real.cuMemAllocManaged (dptr, bytes, flags), *dptr, VCUDA_OF_CONTEXT);
 }
 
-/* The driver alone knows the pitch. The least it can take is reserved before the call, so nothing
-   that would fit is refused, and the padding after it.  */
+/* Only the driver knows the pitch. The least that it can take is reserved before the call, so that
+   nothing is refused that would fit, and the padding after it.  */
 static CUresult
 settle_pitch (struct vcuda_charge *charge, CUresult rc, uint64_t key, uint64_t pitch,
               uint64_t height)

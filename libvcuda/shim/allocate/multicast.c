@@ -6,8 +6,8 @@
 #include "pages/pass_on.h"
 #include "thread/in_driver.h"
 
-/* The body of a function that makes CALL under the lock, and then NOTE if the driver accepted it.
- */
+/* The body of a function that makes CALL under the lock, and then NOTE if the driver accepted
+   it.  */
 #define WITH_LOCK(call, note)                                                                      \
   do                                                                                               \
     {                                                                                              \
@@ -28,7 +28,7 @@ vcuda_cuMulticastCreate (CUmemGenericAllocationHandle *object,
   WITH_LOCK (real.cuMulticastCreate (object, properties), vcuda_block_enter (*object));
 }
 
-/* Adds BLOCK, which is in use for it, to the bindings of LIST.  */
+/* Adds a binding of BLOCK, which counts a use for it, to LIST.  */
 static void
 add_binding (struct vcuda_binding **list, struct vcuda_block *block, size_t offset, size_t bytes)
 {
@@ -53,8 +53,8 @@ of_handle (size_t offset, CUmemGenericAllocationHandle memory, size_t bytes)
   return list;
 }
 
-/* One for each mapping from START on. A pool's memory has no mapping: it is charged with its pool.
- */
+/* One binding for each mapping from START on. A pool's memory has no mapping: it is charged with
+   its pool.  */
 static struct vcuda_binding *
 of_addresses (size_t offset, CUdeviceptr start, size_t bytes)
 {
@@ -70,7 +70,7 @@ of_addresses (size_t offset, CUdeviceptr start, size_t bytes)
   return list;
 }
 
-/* What was bound at a place before is not bound there now: the driver accepts a place once.  */
+/* A binding that was at the same place has ended: the driver accepts a place once.  */
 static void
 bind (CUmemGenericAllocationHandle object, struct vcuda_binding *list)
 {
@@ -85,8 +85,8 @@ bind (CUmemGenericAllocationHandle object, struct vcuda_binding *list)
 }
 
 /* The body of a function that binds what BINDINGS finds to OBJECT. The driver waits in CALL until
-   all devices are added to the object, so the lock is not held meanwhile; the memory and the object
-   are in use already.  */
+   all devices are added to the object, so the lock is not held during it; the memory and the object
+   count a use already.  */
 #define BIND(object, bindings, call)                                                               \
   do                                                                                               \
     {                                                                                              \

@@ -1,7 +1,4 @@
-/* Sparse arrays: memory of cuMemCreate that a stream maps into them and unmaps.
-
-   A stream unmaps asynchronously, so what it unmaps stays charged until an event that is recorded
-   behind it has passed.  */
+/* Sparse arrays: a stream maps memory of cuMemCreate into them and unmaps it.  */
 
 #include <stdlib.h>
 
@@ -44,7 +41,7 @@ key_of (const CUarrayMapInfo *one)
              : VCUDA_KEY (VCUDA_MIPMAPPED_ARRAY, one->resource.mipmap);
 }
 
-/* Follows the operations of LIST, which the driver has accepted.  */
+/* Applies the operations of LIST, which the driver has accepted, to the bindings.  */
 static void
 map_arrays (const CUarrayMapInfo *list, unsigned int count, CUstream stream)
 {

@@ -1,5 +1,5 @@
-/* Stream-ordered allocations, from the device's current pool or one that the program names. The
-   pool is charged (pools.h).  */
+/* Stream-ordered allocations, from the device's current pool or a named one. The pool is charged
+   (pool_charge.h).  */
 
 #include "memory/charge.h"
 #include "memory/pools.h"
@@ -8,7 +8,7 @@
 #include "pages/device.h"
 #include "thread/stream.h"
 
-/* What is captured is allocated when the graph runs, and charged then.  */
+/* A captured allocation is made, and charged, when the graph runs.  */
 static bool
 is_captured (CUstream stream)
 {
@@ -18,7 +18,7 @@ is_captured (CUstream stream)
          && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Which pool BYTES come from: HANDLE, or the current one of STREAM's device.  */
+/* Finds the pool of an allocation: HANDLE, or the current pool of STREAM's device.  */
 static CUresult
 find_pool (struct vcuda_pool_charge *charge, CUmemoryPool handle, bool named, CUstream stream,
            uint64_t bytes)
@@ -34,7 +34,8 @@ find_pool (struct vcuda_pool_charge *charge, CUmemoryPool handle, bool named, CU
   return charge->pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Twice at most: what this process's pools keep goes back to the driver before a refusal.  */
+/* At most two attempts: before a refusal the driver takes back what the pools of this process
+   keep.  */
 #define ALLOCATE(handle, named, stream, call)                                                      \
   do                                                                                               \
     {                                                                                              \
@@ -90,7 +91,7 @@ vcuda_cuMemAllocFromPoolAsync_ptsz (CUdeviceptr *dptr, size_t bytes, CUmemoryPoo
             real.cuMemAllocFromPoolAsync_ptsz (dptr, bytes, pool, stream));
 }
 
-/* The pool keeps it at least until the next wait; work that comes later in the stream may use it
+/* The pool keeps freed memory at least until the next wait; later work of the stream may use it
    again.  */
 CUresult
 vcuda_cuMemFreeAsync (CUdeviceptr dptr, CUstream stream)

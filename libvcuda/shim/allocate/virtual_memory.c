@@ -1,4 +1,4 @@
-/* cuMemCreate, cuMemMap and the calls that end what they made.  */
+/* cuMemCreate, cuMemMap, and the calls that end what they made.  */
 
 #include <stdlib.h>
 
@@ -87,7 +87,8 @@ vcuda_cuMemMap (CUdeviceptr start, size_t bytes, size_t offset, CUmemGenericAllo
     return CUDA_ERROR_OUT_OF_MEMORY;
   vcuda_blocks_lock ();
   struct vcuda_block *block = vcuda_block_use (handle);
-  /* The driver waits until all devices are added to a multicast object, so no lock is held.  */
+  /* The driver waits until all devices are added to a multicast object, so the lock is
+     released.  */
   bool may_wait = block && vcuda_block_gpu (block) < 0;
   if (may_wait)
     vcuda_blocks_unlock ();

@@ -1,5 +1,5 @@
-/* A thread that ends gives back what it has left; one that is killed keeps at most a portion and a
-   half, about 1.5 ms of GPU time.  */
+/* A thread that ends gives its remaining credit back; a thread that is killed loses at most a
+   portion and a half, about 1.5 ms of GPU time.  */
 
 #include "compute/credit.h"
 
@@ -14,7 +14,7 @@
 int vcuda_sampling;
 int vcuda_credit_threads;
 
-/* In glibc before 2.34 these are libpthread's, which a program without threads may not have; the
+/* In glibc before 2.34 these are libpthread's, which a program without threads may not have. The
    old version keeps the shim loadable there.  */
 VCUDA_OLD_GLIBC (pthread_key_create);
 VCUDA_OLD_GLIBC (pthread_setspecific);
@@ -24,8 +24,8 @@ VCUDA_OLD_GLIBC (pthread_setspecific);
 static pthread_key_t key;
 static bool key_made;
 
-/* What a thread has in hand for the GPUs that it is not launching on.  */
-struct purse
+/* The saved credit of a thread for one GPU that it is not launching on.  */
+struct saved_credit
 {
   int64_t ns, counted, sampled, waited;
   uint32_t launches;
@@ -33,25 +33,25 @@ struct purse
 };
 
 static void
-put_away (struct purse *purse)
+save_credit (struct saved_credit *saved_credit)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
-  *purse = (struct purse){ credit->ns,     credit->counted,  credit->sampled,
-                           credit->waited, credit->launches, true,
-                           credit->waits };
+  *saved_credit = (struct saved_credit){ credit->ns,     credit->counted,  credit->sampled,
+                                         credit->waited, credit->launches, true,
+                                         credit->waits };
 }
 
 static void
-take_out (int gpu, const struct purse *purse)
+restore_credit (int gpu, const struct saved_credit *saved_credit)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
   credit->gpu = (int16_t) gpu;
-  credit->ns = purse->ns;
-  credit->counted = purse->counted;
-  credit->sampled = purse->sampled;
-  credit->waited = purse->waited;
-  credit->launches = purse->launches;
-  credit->waits = purse->waits;
+  credit->ns = saved_credit->ns;
+  credit->counted = saved_credit->counted;
+  credit->sampled = saved_credit->sampled;
+  credit->waited = saved_credit->waited;
+  credit->launches = saved_credit->launches;
+  credit->waits = saved_credit->waits;
 }
 
 static void
@@ -64,8 +64,8 @@ give_back (void)
   credit->ns = credit->counted = credit->sampled = credit->waited = 0;
 }
 
-/* The first portion ends at random as all do, or a thread's first launch would always be a sample.
- */
+/* The first portion has a random length too, or a thread's first launch would always be a
+   sample.  */
 static void
 take_first_portion (void)
 {
@@ -80,28 +80,29 @@ take_first_portion (void)
 static void
 change_gpu (int gpu)
 {
-  static const struct purse empty;
+  static const struct saved_credit empty;
   struct vcuda_thread *thread = vcuda_thread ();
   struct vcuda_credit *credit = &thread->credit;
   bool first = true;
   if (credit->gpu < 0)
-    take_out (gpu, &empty);
-  else if (thread->purses || (thread->purses = calloc (VCUDA_MAX_GPUS, sizeof *thread->purses)))
+    restore_credit (gpu, &empty);
+  else if (thread->saved_credits
+           || (thread->saved_credits = calloc (VCUDA_MAX_GPUS, sizeof *thread->saved_credits)))
     {
-      put_away (&thread->purses[credit->gpu]);
-      first = !thread->purses[gpu].known;
-      take_out (gpu, &thread->purses[gpu]);
+      save_credit (&thread->saved_credits[credit->gpu]);
+      first = !thread->saved_credits[gpu].known;
+      restore_credit (gpu, &thread->saved_credits[gpu]);
     }
   else
     {
       give_back ();
-      take_out (gpu, &empty);
+      restore_credit (gpu, &empty);
     }
   if (first)
     take_first_portion ();
 }
 
-/* The thread may still launch in a later destructor, and joins again then.  */
+/* The thread may still launch in a later destructor; it then joins again.  */
 static void
 leave (void *ignored)
 {
@@ -111,14 +112,14 @@ leave (void *ignored)
   if (!credit->joined)
     return;
   give_back ();
-  for (int gpu = 0; thread->purses && gpu < VCUDA_MAX_GPUS; gpu++)
-    if (thread->purses[gpu].known && gpu != credit->gpu)
+  for (int gpu = 0; thread->saved_credits && gpu < VCUDA_MAX_GPUS; gpu++)
+    if (thread->saved_credits[gpu].known && gpu != credit->gpu)
       {
-        take_out (gpu, &thread->purses[gpu]);
+        restore_credit (gpu, &thread->saved_credits[gpu]);
         give_back ();
       }
-  free (thread->purses);
-  thread->purses = NULL;
+  free (thread->saved_credits);
+  thread->saved_credits = NULL;
   credit->joined = false;
   credit->context = VCUDA_NO_CONTEXT;
   credit->gpu = -1;
@@ -131,7 +132,7 @@ make_key (void)
   key_made = pthread_key_create && pthread_setspecific && pthread_key_create (&key, leave) == 0;
 }
 
-/* The thread that ends the process gets no call of its key.  */
+/* The destructor of the key is not called for the thread that ends the process.  */
 __attribute__ ((destructor)) static void
 at_exit (void)
 {
@@ -214,7 +215,7 @@ vcuda_credit_forget (void)
 {
   struct vcuda_thread *thread = vcuda_thread ();
   thread->credit = (struct vcuda_credit){ .gpu = -1 };
-  thread->purses = NULL;
+  thread->saved_credits = NULL;
   vcuda_sampling = 0;
   vcuda_credit_threads = 0;
 }

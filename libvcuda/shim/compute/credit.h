@@ -1,4 +1,4 @@
-/* GPU time that a thread has in hand: most launches are paid from it with a subtraction.  */
+/* A thread's credit of GPU time: most launches are paid from it by a subtraction.  */
 
 #ifndef VCUDA_CREDIT_H
 #define VCUDA_CREDIT_H
@@ -9,7 +9,7 @@
 #include "compute/estimate.h"
 #include "thread/thread.h"
 
-/* No context has this handle: who notes it is asked about its next launch.  */
+/* No context has this handle: storing it sends the thread's next launch to the slow path.  */
 #define VCUDA_NO_CONTEXT ((CUcontext) ~(uintptr_t) 0)
 
 /* Above 0 while a launch is measured and other threads may launch into its interval.  */
@@ -18,7 +18,7 @@ extern int vcuda_sampling;
 /* Threads that hold credit.  */
 extern int vcuda_credit_threads;
 
-/* True: the launch is paid for, nothing more to do.  */
+/* True: the launch is paid for, and goes to the driver.  */
 static inline bool
 vcuda_launch_at_once_of (struct vcuda_thread *thread, const void *function, CUstream stream)
 {
@@ -41,19 +41,19 @@ vcuda_launch_at_once (const void *function, CUstream stream)
   return vcuda_launch_at_once_of (vcuda_thread (), function, stream);
 }
 
-/* The thread will launch in STREAM on GPU.  */
+/* Switches the thread's credit to STREAM on GPU.  */
 void vcuda_credit_follow (int gpu, CUstream stream);
 
-/* GPU time until the next sample, chosen anew each time so that no program can step round it.  */
+/* GPU time until the next sample, random so that no program can avoid the samples.  */
 int64_t vcuda_credit_portion (void);
 
 /* Adds a portion that was taken from the bucket.  */
 void vcuda_credit_add (int64_t ns);
 
-/* What was used since the last call: to be counted as busy time.  */
+/* The credit used since the last call, to be counted as busy time.  */
 int64_t vcuda_credit_used (void);
 
-/* Counts launches and busy time that nobody counted yet.  */
+/* Adds launches and busy time that are not counted yet to the usage page.  */
 void vcuda_credit_count (void);
 
 /* In the child after a fork.  */

@@ -4,7 +4,7 @@
 
 #include "thread/in_driver.h"
 
-/* Of a new function so many launches are measured before a sample has to speak for others.  */
+/* This many launches of a new function are measured before a sample stands for others.  */
 #define FIRST_LAUNCHES 8
 
 _Static_assert (VCUDA_COST_BUCKETS == 1 << (64 - 54), "vcuda_cost_bucket takes the top bits");
@@ -13,8 +13,8 @@ _Static_assert (sizeof (struct vcuda_cost) * VCUDA_COST_WAYS == 64, "a bucket is
 struct learnt
 {
   int64_t mean_ns;
-  int64_t deviation_ns; /* the largest of late */
-  unsigned launches;    /* measured; not beyond FIRST_LAUNCHES */
+  int64_t deviation_ns; /* the largest of the recent ones */
+  unsigned launches;    /* measured, up to FIRST_LAUNCHES */
 };
 
 struct vcuda_cost vcuda_costs[VCUDA_COST_BUCKETS][VCUDA_COST_WAYS] __attribute__ ((aligned (64)));
@@ -70,9 +70,9 @@ revise (struct vcuda_cost *cost, struct learnt *known, int64_t ns)
   known->deviation_ns -= known->deviation_ns / 1024;
   if (known->deviation_ns < off)
     known->deviation_ns = off;
-  /* A quarter of the news: one odd run changes little, a new size soon shows.  */
+  /* A quarter of the new value: one odd run changes little, a new size soon shows.  */
   known->mean_ns = known->mean_ns - known->mean_ns / 4 + ns / 4;
-  /* Every thread reads this line at each launch, so it is written when it matters.  */
+  /* Every thread reads this line at each launch, so write it only for a change that matters.  */
   int64_t now = cost_of (known), old = cost->ns;
   int64_t change = now > old ? now - old : old - now;
   if (change > old / 16)

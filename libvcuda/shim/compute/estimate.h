@@ -1,24 +1,24 @@
-/* What a launch of a function or graph is expected to cost.  */
+/* The expected cost of a launch of a function or graph.  */
 
 #ifndef VCUDA_ESTIMATE_H
 #define VCUDA_ESTIMATE_H
 
 #include <stdint.h>
 
-/* Nothing is known of a function that was never measured: enough that a flood of it is held up
-   until the first measurement, little enough that the correction comes before anyone notices.  */
+/* For a function that was never measured: enough to hold up a flood of launches until the first
+   measurement, little enough that the correction is not noticed.  */
 #define VCUDA_UNKNOWN_NS 1000000ull
 
-/* One launch in so much GPU time is measured.  */
+/* One launch is measured in this much GPU time.  */
 #define VCUDA_SAMPLE_NS (1ll << 20)
-/* The least that a launch is taken for: empty kernels are measured too, one in 512.  */
+/* The least cost of a launch: one of 512 empty kernels is measured too.  */
 #define VCUDA_LEAST_NS (VCUDA_SAMPLE_NS / 512)
-/* Above it every launch is measured: two events are nothing beside it.  */
+/* Above it every launch is measured: two events cost nothing beside it.  */
 #define VCUDA_LONG_NS (VCUDA_SAMPLE_NS / 4)
-/* A function whose runs differ by so many times its mean is erratic: each is measured, because a
-   sample of it would say little of the rest.  */
+/* A function whose runs differ by this many times its mean is erratic: each run is measured,
+   because a sample would say little about the others.  */
 #define VCUDA_ERRATIC_TIMES 16
-/* The cost of what must be measured: more than any thread has in hand.  */
+/* The cost of a launch that must be measured: more than any credit.  */
 #define VCUDA_MEASURE INT64_MAX
 
 #define VCUDA_COST_BUCKETS 1024 /* a power of two */
@@ -38,8 +38,8 @@ vcuda_cost_bucket (const void *function)
   return (unsigned) (((uintptr_t) function * 0x9e3779b97f4a7c15ull) >> 54);
 }
 
-/* What a thread's credit pays for a launch; VCUDA_MEASURE for what is long, erratic or unknown. No
-   lock: a pair that is torn by a writer is one launch's wrong estimate.  */
+/* What a launch takes from a thread's credit; VCUDA_MEASURE for a long, erratic or unknown
+   function. No lock: a pair that is torn by a writer is a wrong estimate for one launch.  */
 static inline int64_t
 vcuda_cost (const void *function)
 {

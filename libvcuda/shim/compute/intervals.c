@@ -20,7 +20,7 @@ vcuda_intervals_add (struct vcuda_intervals *set, double start, double end)
   int at = 0;
   while (at < set->count && set->end[at] < start)
     at++;
-  /* Swallow every stretch that touches the new one.  */
+  /* Merge every interval that touches the new one.  */
   while (at < set->count && set->start[at] <= end)
     {
       double from = set->start[at] > start ? set->start[at] : start;
@@ -32,7 +32,7 @@ vcuda_intervals_add (struct vcuda_intervals *set, double start, double end)
     }
   if (set->count == VCUDA_INTERVALS)
     {
-      /* Nothing older than what is in flight comes any more, so the oldest gap can close.  */
+      /* Nothing older than the work in flight comes any more, so the oldest gap can be closed.  */
       set->start[1] = set->start[0];
       drop (set, 0);
       at = at ? at - 1 : 0;

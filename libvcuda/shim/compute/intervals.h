@@ -1,4 +1,4 @@
-/* The stretches of time in which this process had the GPU.  */
+/* The intervals of time in which this process had the GPU.  */
 
 #ifndef VCUDA_INTERVALS_H
 #define VCUDA_INTERVALS_H
@@ -12,8 +12,8 @@ struct vcuda_intervals
   double end[VCUDA_INTERVALS];
 };
 
-/* Adds [START, END] and returns how much of it was not covered yet. Two kernels of two streams
-   that wait for each other have overlapping intervals, and the GPU ran them one after the other:
+/* Adds [START, END] and returns how much of it was not covered before. Two kernels of two streams
+   that wait for each other have overlapping intervals, though the GPU ran them one after the other:
    each moment is charged once.  */
 double vcuda_intervals_add (struct vcuda_intervals *set, double start, double end);
 

@@ -1,4 +1,4 @@
-/* Every way to start GPU work, and the calls that wait for it.  */
+/* Every call that starts GPU work, and those that wait for it.  */
 
 #include "compute/metered_call.h"
 #include "compute/non_gpu_work.h"
@@ -13,10 +13,10 @@
       void **extra
 #define KERNEL_ARGUMENTS f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra
 
-/* The two that programs launch with jump to the driver, with the caller's arguments where they are;
-   so the way that needs a frame is a function of its own.  */
+/* cuLaunchKernel and cuGraphLaunch jump to the driver with the caller's arguments in place; so the
+   path that needs a stack frame is a function of its own.  */
 static __attribute__ ((noinline)) CUresult
-launch_kernel_slowly (KERNEL_PARAMETERS)
+launch_kernel_slow_path (KERNEL_PARAMETERS)
 {
   VCUDA_METER (f, stream, real.cuLaunchKernel (KERNEL_ARGUMENTS));
 }
@@ -26,11 +26,11 @@ vcuda_cuLaunchKernel (KERNEL_PARAMETERS)
 {
   if (vcuda_launch_at_once (f, stream))
     return real.cuLaunchKernel (KERNEL_ARGUMENTS);
-  return launch_kernel_slowly (KERNEL_ARGUMENTS);
+  return launch_kernel_slow_path (KERNEL_ARGUMENTS);
 }
 
 static __attribute__ ((noinline)) CUresult
-launch_kernel_ptsz_slowly (KERNEL_PARAMETERS)
+launch_kernel_ptsz_slow_path (KERNEL_PARAMETERS)
 {
   VCUDA_METER (f, vcuda_per_thread (stream), real.cuLaunchKernel_ptsz (KERNEL_ARGUMENTS));
 }
@@ -40,7 +40,7 @@ vcuda_cuLaunchKernel_ptsz (KERNEL_PARAMETERS)
 {
   if (vcuda_launch_at_once (f, vcuda_per_thread (stream)))
     return real.cuLaunchKernel_ptsz (KERNEL_ARGUMENTS);
-  return launch_kernel_ptsz_slowly (KERNEL_ARGUMENTS);
+  return launch_kernel_ptsz_slow_path (KERNEL_ARGUMENTS);
 }
 
 CUresult
@@ -105,9 +105,9 @@ graph_at_once (CUgraphExec graph, CUstream stream)
 }
 
 static __attribute__ ((noinline)) CUresult
-launch_graph_slowly (CUgraphExec graph, CUstream stream)
+launch_graph_slow_path (CUgraphExec graph, CUstream stream)
 {
-  /* The lock on the books of memory may be this thread's.  */
+  /* This thread may hold the lock on the books of memory.  */
   if (vcuda_thread ()->in_driver)
     return real.cuGraphLaunch (graph, stream);
   VCUDA_METER (graph, stream, VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch (graph, stream)));
@@ -118,11 +118,11 @@ vcuda_cuGraphLaunch (CUgraphExec graph, CUstream stream)
 {
   if (graph_at_once (graph, stream))
     return real.cuGraphLaunch (graph, stream);
-  return launch_graph_slowly (graph, stream);
+  return launch_graph_slow_path (graph, stream);
 }
 
 static __attribute__ ((noinline)) CUresult
-launch_graph_ptsz_slowly (CUgraphExec graph, CUstream stream)
+launch_graph_ptsz_slow_path (CUgraphExec graph, CUstream stream)
 {
   if (vcuda_thread ()->in_driver)
     return real.cuGraphLaunch_ptsz (graph, stream);
@@ -135,7 +135,7 @@ vcuda_cuGraphLaunch_ptsz (CUgraphExec graph, CUstream stream)
 {
   if (graph_at_once (graph, vcuda_per_thread (stream)))
     return real.cuGraphLaunch_ptsz (graph, stream);
-  return launch_graph_ptsz_slowly (graph, stream);
+  return launch_graph_ptsz_slow_path (graph, stream);
 }
 
 #define WAIT(call)                                                                                 \

@@ -1,8 +1,8 @@
 /* An event before and one after a launch, on its own stream; their distance is the GPU time.
 
    On hardware that several processes share, the driver time-slices, and the interval of an event
-   pair holds the others' slices too: there this charges too much while others run, and nothing
-   corrects it.  */
+   pair holds the other processes' time slices too. There this charges too much while others run,
+   and nothing corrects it.  */
 
 #include "compute/meter.h"
 
@@ -11,7 +11,7 @@
 #include "thread/own_calls.h"
 
 #define NEW_ANCHOR_MS 200.0
-/* Of several streams the first may be the last to end.  */
+/* With several streams the first may be the last to end.  */
 #define MOST_MISSES 4
 
 static bool
@@ -36,7 +36,7 @@ entry_before (struct meter *meter, struct entry *entry)
   return &meter->ring[(at + VCUDA_RING - 1) % VCUDA_RING];
 }
 
-/* The GPU time between the entry's events that nobody was charged for yet, in nanoseconds.  */
+/* The GPU time between the entry's events that is not charged yet, in nanoseconds.  */
 static CUresult
 measure (struct meter *meter, struct entry *entry, int64_t *ns)
 {
@@ -55,20 +55,20 @@ measure (struct meter *meter, struct entry *entry, int64_t *ns)
       CUevent old = meter->anchor;
       meter->anchor = entry->start;
       meter->anchor_ms = start;
-      entry->start = old; /* made anew when it is NULL */
+      entry->start = old; /* created again if it is NULL */
     }
   return CUDA_SUCCESS;
 }
 
-/* What the entry's launches took beyond what was charged for them.  */
+/* What the launches that the entry stands for took beyond their charge.  */
 static int64_t
 owed (const struct entry *entry, int64_t took, float gap)
 {
   int64_t beyond = took - (int64_t) entry->estimate_ns;
   if (gap >= 0)
     return (int64_t) ((double) gap * 1e6) - entry->sampled_ns + beyond;
-  /* One that is further off shows its function to be erratic. It may be an accident, so those that
-     it speaks for pay no more for it than a function that is nearly erratic would.  */
+  /* A sample that is further off marks its function as erratic. It may be an accident, so the
+     launches that it stands for are charged no more than a nearly erratic function would cost.  */
   int64_t most = VCUDA_ERRATIC_TIMES * VCUDA_SAMPLE_NS;
   double weighted = (double) beyond * entry->weight;
   if (weighted > (double) most)
@@ -80,8 +80,8 @@ static void
 settle_entry (struct meter *meter, struct entry *entry)
 {
   int64_t charged = entry->uncounted_ns + (int64_t) entry->estimate_ns, took;
-  /* How long the launches ran that a linked sample speaks for. Read before the start becomes the
-     anchor.  */
+  /* The time between a linked sample and the one before it: how long the launches ran that it
+     stands for. Read before the start becomes the anchor.  */
   float gap = -1;
   if (entry->linked
       && elapsed (&gap, entry_before (meter, entry)->end, entry->start) != CUDA_SUCCESS)

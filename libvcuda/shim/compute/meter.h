@@ -15,13 +15,13 @@
 enum state
 {
   FREE = 0,
-  OPEN, /* its launch is being made */
+  OPEN, /* its launch is under way */
   IN_FLIGHT,
 };
 
-/* One measured launch. A sampled one speaks for the launches before it too: SAMPLED_NS is what
-   those were taken for since the last sample, WEIGHT how many launches of this cost there is one
-   sample of. WEIGHT is 1, SAMPLED_NS 0 for a function of which each launch is measured.  */
+/* One measured launch. A sampled one stands for the launches before it too: SAMPLED_NS is the
+   expected cost of those since the last sample, WEIGHT how many launches of this cost there are to
+   one sample. WEIGHT is 1 and SAMPLED_NS 0 for a function of which each launch is measured.  */
 struct entry
 {
   enum state state;
@@ -41,25 +41,25 @@ struct meter
   CUcontext context;
   int gpu;
   pthread_mutex_t mutex;
-  struct entry ring[VCUDA_RING]; /* its events are made once and used again */
+  struct entry ring[VCUDA_RING]; /* its events are created once and used again */
   unsigned head, count;
   uint64_t in_flight_ns;
-  CUevent anchor; /* an event whose time on the line below is known */
+  CUevent anchor; /* an event whose time in COVERED is known */
   double anchor_ms;
   struct vcuda_intervals covered; /* milliseconds since the first anchor */
 };
 
 /* All that follow are called with the meter's lock held.
 
-   A place in the ring, with events in STREAM's context, which is current; NULL when there is none.
-   MAY_LINK: nobody launched elsewhere since the last sample.  */
+   A place in the ring, with events in STREAM's context, which is current; NULL: none is free.
+   MAY_LINK: no other thread or stream launched since the last sample.  */
 struct entry *vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link);
 
-/* Gives the entry that was opened last back.  */
+/* Frees the entry that was opened last.  */
 void vcuda_meter_abandon (struct meter *meter, struct entry *entry);
 
-/* Charges what has ended. Ends are seen in the order of launches within a stream; of several
-   streams the first few are looked at.  */
+/* Charges what has ended. Ends are found in the order of launches within a stream; of several
+   streams the first few are checked.  */
 void vcuda_meter_reap (struct meter *meter);
 
 #endif

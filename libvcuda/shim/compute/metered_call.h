@@ -9,29 +9,22 @@
 #include "thread/in_driver.h"
 #include "thread/stream.h"
 
-/* CALL of THREAD; KEY is what the cost is known by: a function, a graph, a kind of copy.  */
-#define VCUDA_METER_OF(thread, key, launch_stream, call)                                           \
-  do                                                                                               \
-    {                                                                                              \
-      struct vcuda_launch launch;                                                                  \
-      if (vcuda_launch_at_once_of (thread, key, launch_stream))                                    \
-        return VCUDA_WITHIN_OF (thread, call);                                                     \
-      /* Not settled by the thread's credit: may be measured, and may wait.  */                    \
-      if (!vcuda_ready ())                                                                         \
-        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-      if ((thread)->in_driver || !vcuda_launch_begin (&launch, key, launch_stream))                \
-        return VCUDA_WITHIN_OF (thread, call);                                                     \
-      CUresult rc = VCUDA_WITHIN_OF (thread, call);                                                \
-      vcuda_launch_end (&launch, rc);                                                              \
-      return rc;                                                                                   \
-    }                                                                                              \
-  while (0)
-
+/* Makes CALL. KEY identifies its cost: a function, a graph, a kind of copy.  */
 #define VCUDA_METER(key, launch_stream, call)                                                      \
   do                                                                                               \
     {                                                                                              \
       struct vcuda_thread *metered = vcuda_thread ();                                              \
-      VCUDA_METER_OF (metered, key, launch_stream, call);                                          \
+      struct vcuda_launch launch;                                                                  \
+      if (vcuda_launch_at_once_of (metered, key, launch_stream))                                   \
+        return VCUDA_WITHIN_OF (metered, call);                                                    \
+      /* Not settled by the thread's credit: may be measured, and may wait.  */                    \
+      if (!vcuda_ready ())                                                                         \
+        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
+      if (metered->in_driver || !vcuda_launch_begin (&launch, key, launch_stream))                 \
+        return VCUDA_WITHIN_OF (metered, call);                                                    \
+      CUresult rc = VCUDA_WITHIN_OF (metered, call);                                               \
+      vcuda_launch_end (&launch, rc);                                                              \
+      return rc;                                                                                   \
     }                                                                                              \
   while (0)
 

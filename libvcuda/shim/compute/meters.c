@@ -1,6 +1,5 @@
-/* Which meter belongs to which context. Few contexts live at a time, so a short list serves; the
-   meter of one that has ended waits for the next, so that a program may make and destroy any
-   number.  */
+/* The meter of each context. Few contexts live at a time, so a short list is enough. The meter of
+   an ended context is used for the next one, so a program may create and destroy any number.  */
 
 #include "compute/meters.h"
 
@@ -54,8 +53,8 @@ vcuda_meters_exist (void)
   return __atomic_load_n (&meter_count, __ATOMIC_RELAXED) != 0;
 }
 
-/* The events died with their context. A thread may still hold a pointer to the meter or to an entry
-   of it, which is no longer OPEN then.  */
+/* The events ended with their context. A thread may still hold a pointer to the meter or to an
+   entry of it, which is then not OPEN any more.  */
 static void
 empty (struct meter *meter)
 {

@@ -5,7 +5,8 @@
 
 #include "compute/meter.h"
 
-/* The meter of CONTEXT; with MAKE a new one for GPU where there is none. NULL: none, or no room. */
+/* The meter of CONTEXT; with MAKE a new one for GPU if there is none. NULL: there is none, or no
+   room for one.  */
 struct meter *vcuda_meter_of (CUcontext context, int gpu, bool make);
 
 bool vcuda_meters_exist (void);

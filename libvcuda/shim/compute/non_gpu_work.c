@@ -4,19 +4,19 @@
 #include "memory/alloc_map.h"
 #include "thread/clock.h"
 
-/* A bus is taken for no slower than a byte in a nanosecond: what is longer is charged.  */
+/* A bus moves at least a byte in a nanosecond: what takes longer is charged.  */
 #define COPY(bytes) (uint64_t) (bytes)
 #define UNKNOWN VCUDA_OFF_GPU_UNKNOWN_NS
 
 static uint64_t busy_until;
-static bool others_events; /* whether events of other processes were opened */
+static bool others_events; /* whether an event of another process was opened */
 
 void
 vcuda_off_gpu_queued (uint64_t ns)
 {
   uint64_t now = vcuda_now ();
   uint64_t until = __atomic_load_n (&busy_until, __ATOMIC_RELAXED);
-  /* Copies come one after the other; of two threads at once one may be lost.  */
+  /* Copies run one after the other; when two threads add at once, one copy may be lost.  */
   until = ns == UNKNOWN || until < now ? now + ns : until + ns;
   if (until > __atomic_load_n (&busy_until, __ATOMIC_RELAXED))
     __atomic_store_n (&busy_until, until, __ATOMIC_RELAXED);
@@ -40,7 +40,7 @@ vcuda_off_gpu_within (uint64_t began, uint64_t now)
     return rc;                                                                                     \
   }
 
-/* A call in its three forms: of 32-bit addresses, of today, of a thread's own stream.  */
+/* A call in three forms: 32-bit addresses, 64-bit addresses, the thread's own stream.  */
 #define COPIES(name, narrow, wide, arguments)                                                      \
   OFF_GPU (name, narrow, arguments, COPY (bytes))                                                  \
   OFF_GPU (name##_v2, wide, arguments, COPY (bytes))                                               \
@@ -61,7 +61,7 @@ COPIES (cuMemcpyAtoHAsync,
         (void *dst, CUarray src, size_t from, size_t bytes, CUstream stream),
         (dst, src, from, bytes, stream))
 
-/* A call and that of a thread's own stream.  */
+/* A call, and its form for the thread's own stream.  */
 #define UNKNOWN_TIME(name, parameters, arguments)                                                  \
   OFF_GPU (name, parameters, arguments, UNKNOWN)                                                   \
   OFF_GPU (name##_ptsz, parameters, arguments, UNKNOWN)
@@ -95,7 +95,8 @@ WAITS_FOR_VALUE (cuStreamWaitValue64_v2, cuuint64_t)
 UNKNOWN_TIME (cuStreamBatchMemOp, BATCH, (stream, count, params, flags))
 UNKNOWN_TIME (cuStreamBatchMemOp_v2, BATCH, (stream, count, params, flags))
 
-/* Events of other processes. Those of one's own stand for work that is charged by itself.  */
+/* Events of other processes. An event of this process stands for work that is charged by
+   itself.  */
 CUresult
 vcuda_cuIpcOpenEventHandle (CUevent *event, CUipcEventHandle handle)
 {

@@ -1,11 +1,11 @@
 /* Which launches are measured, and which wait.
 
-   A thread's credit is the distance to its next sample: each launch takes what its function costs
-   on average, and the one that the credit does not reach is measured. So a launch is sampled with
-   the probability COST / VCUDA_SAMPLE_NS, and what a sample took beyond COST is charged as often as
-   there are such launches to one sample. In the long run exactly what runs is paid, whatever COST
-   says; what runs nothing (into a capture, refused by the driver) is a sample that took 0. What is
-   long, erratic or new is measured each time.  */
+   A thread's credit is the distance to its next sample. Each launch takes the average cost of its
+   function from the credit, and the launch that the credit does not cover is measured. So a launch
+   is sampled with the probability COST / VCUDA_SAMPLE_NS, and what a sample took beyond COST is
+   charged as often as there are such launches to one sample. In the long run exactly what runs is
+   paid, whatever COST is; a launch that runs nothing (into a capture, refused by the driver) is a
+   sample that took 0. Long, erratic and new functions are measured at each launch.  */
 
 #include "compute/sampling.h"
 
@@ -22,7 +22,7 @@
 
 #define LONG_WORK_NS 20000000ull
 
-/* What other threads launched while someone measured.  */
+/* What other threads launched while a thread measured.  */
 static int64_t foreign_ns;
 
 static bool
@@ -34,7 +34,7 @@ capturing (CUstream stream)
          || (rc == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* A sample into a capture: it, and those that it speaks for, ran nothing.  */
+/* A sample into a capture: neither it nor the launches that it stands for ran anything.  */
 static void
 sample_of_nothing (int gpu, int64_t cost)
 {
@@ -47,8 +47,8 @@ sample_of_nothing (int gpu, int64_t cost)
 }
 
 /* Opens the sample that ends the thread's credit, and takes the next portion. The thread waits for
-   it before its next launch, not now: after a pause the GPU is idle, and the sample would take
-   longer than those that it speaks for.  */
+   the portion before its next launch, not now: after a pause the GPU is idle, and the sample would
+   take longer than the launches that it stands for.  */
 static struct entry *
 begin_sample (struct meter *meter, CUstream stream, int64_t cost)
 {
@@ -76,26 +76,26 @@ begin_sample (struct meter *meter, CUstream stream, int64_t cost)
   return entry;
 }
 
-/* The host looks some twenty times a second: what is longer looks idle meanwhile if nobody says so.
- */
+/* The host samples some twenty times a second: longer work would look idle in between, so the page
+   says until when it runs.  */
 static void
-tell_host (int gpu, uint64_t under_way)
+publish_long_work (int gpu, uint64_t under_way)
 {
   __atomic_store_n (&vcuda_pages.usage->gpu[gpu].long_until_ns, vcuda_now () + under_way,
                     __ATOMIC_RELAXED);
 }
 
-/* Opens the entry of a launch that stands for itself.  */
+/* Opens the entry of a launch that stands for itself only.  */
 static struct entry *
 begin_whole (struct meter *meter, CUstream stream, const void *function)
 {
   vcuda_wait_for_share (meter, vcuda_estimate (function));
-  /* What was learnt while waiting counts.  */
+  /* Read again: other launches may have ended during the wait.  */
   uint64_t estimate = vcuda_estimate (function);
   vcuda_charge_time (meter->gpu, (int64_t) estimate);
   vcuda_thread ()->credit.waited += (int64_t) estimate;
   if (estimate >= LONG_WORK_NS)
-    tell_host (meter->gpu, meter->in_flight_ns + estimate);
+    publish_long_work (meter->gpu, meter->in_flight_ns + estimate);
   struct entry *entry = vcuda_meter_open (meter, stream, false);
   if (entry)
     entry->estimate_ns = estimate;
@@ -104,8 +104,8 @@ begin_whole (struct meter *meter, CUstream stream, const void *function)
   return entry;
 }
 
-/* Marks the start. Other threads' launches that are already on their way into the driver shall come
-   before it: recording twice lets them pass.  */
+/* Marks the start. Launches of other threads that are already on their way into the driver shall
+   come before it: recording twice lets them pass.  */
 static bool
 mark_start (struct vcuda_launch *launch)
 {
@@ -127,9 +127,9 @@ unmark (struct vcuda_launch *launch)
     __atomic_fetch_sub (&vcuda_sampling, 1, __ATOMIC_SEQ_CST);
 }
 
-/* A thread that launches while another one measures records that.  */
+/* A thread that launches while another one measures adds its cost.  */
 static void
-tell_samplers (int64_t cost)
+note_foreign_launch (int64_t cost)
 {
   if (__atomic_load_n (&vcuda_sampling, __ATOMIC_RELAXED))
     __atomic_fetch_add (&foreign_ns, cost, __ATOMIC_RELAXED);
@@ -165,13 +165,13 @@ vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream 
   if (credit->measure)
     {
       credit->measure--;
-      credit->context = VCUDA_NO_CONTEXT; /* the next one comes here as well */
+      credit->context = VCUDA_NO_CONTEXT; /* the next launch is decided here as well */
       cost = VCUDA_MEASURE;
     }
   if (cost <= credit->ns)
     {
       credit->ns -= cost;
-      tell_samplers (cost);
+      note_foreign_launch (cost);
       return false;
     }
   bool whole = cost == VCUDA_MEASURE;
@@ -201,13 +201,13 @@ vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream 
   vcuda_leave_context (entered);
   if (!launch->entry)
     return false;
-  tell_samplers (launch->charged_ns);
+  note_foreign_launch (launch->charged_ns);
   if (!mark_start (launch))
-    launch->weight = 0; /* stays as charged */
+    launch->weight = 0; /* the charge stays */
   return true;
 }
 
-/* Nothing ran: the charge goes back, for those too that the sample speaks for.  */
+/* Nothing ran: gives back the charge, and that of the launches that the sample stands for.  */
 static void
 refund (struct vcuda_launch *launch)
 {
@@ -225,7 +225,7 @@ vcuda_launch_end (struct vcuda_launch *launch, CUresult rc)
                   && real.cuEventRecord (entry->end, launch->stream) == CUDA_SUCCESS;
   unmark (launch);
   vcuda_lock (&meter->mutex);
-  /* If not, another thread has destroyed the context meanwhile.  */
+  /* Not open: another thread has destroyed the context meanwhile.  */
   bool there = entry->state == OPEN;
   if (there && measured)
     {

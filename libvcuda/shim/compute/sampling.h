@@ -20,12 +20,12 @@ struct vcuda_launch
   bool contended;
 };
 
-/* For what vcuda_launch_at_once did not settle. Waits for the container's share of GPU time and
-   charges what FUNCTION is expected to take. True: the launch is to be measured; its start is
+/* For a launch that vcuda_launch_at_once did not settle. Waits for the container's share of GPU
+   time and charges the expected cost of FUNCTION. True: the launch is measured; its start is
    marked, and vcuda_launch_end must follow.  */
 bool vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream stream);
 
-/* Marks the end, or gives back what was charged when RC says that nothing was launched.  */
+/* Marks the end, or gives the charge back if RC means that nothing was launched.  */
 void vcuda_launch_end (struct vcuda_launch *launch, CUresult rc);
 
 #endif

@@ -1,4 +1,4 @@
-/* A thread without GPU time in hand sleeps; it never spins.  */
+/* A thread without GPU time sleeps; it never spins.  */
 
 #include "compute/throttle.h"
 
@@ -7,9 +7,9 @@
 #include "thread/clock.h"
 #include "thread/in_driver.h"
 
-/* Without a bound an asynchronous program queues seconds of work before the first end is seen.  */
+/* Without a bound an asynchronous program queues seconds of work before the first end is found.  */
 #define MOST_IN_FLIGHT_NS 20000000ull
-/* A kernel may wait for one that comes after it; it must not wait for ever.  */
+/* A kernel may wait for a later one, which must not be held back endlessly.  */
 #define PATIENCE_NS 200000000ull
 #define CAP_NS 10000000ull
 #define LONGEST_CAP_NS 1000000000ull

@@ -7,15 +7,16 @@
 
 #include "compute/meter.h"
 
-/* Who had to wait waits until a whole portion is there: a wake-up per tiny kernel costs more.  */
+/* A thread that had to wait waits until a whole portion is there: a wake-up for each tiny kernel
+   costs more.  */
 #define VCUDA_PORTION_NS 1000000ull
 
-/* Called with the meter's lock held. Sleeps until the container has GPU time in hand, with
-   ESTIMATE_NS more saved up at most twice, and little of ours is under way. The lock is let go
-   while asleep.  */
+/* Called with the meter's lock held. Sleeps until the container has GPU time, of which at most
+   twice ESTIMATE_NS more is saved up, and little work of this process is in flight. The lock is
+   released while the thread sleeps.  */
 void vcuda_wait_for_share (struct meter *meter, uint64_t estimate_ns);
 
-/* Takes GPU time out of the bucket, if it is paced. NS below 0 gives back.  */
+/* Takes GPU time from the bucket, if the GPU is paced. NS below 0 gives time back.  */
 void vcuda_charge_time (int gpu, int64_t ns);
 
 #endif

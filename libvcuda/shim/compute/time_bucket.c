@@ -1,5 +1,5 @@
-/* Every change is one atomic on the usage page, so a process killed anywhere leaves at worst a few
-   nanoseconds unaccounted.  */
+/* Every change is one atomic operation on the usage page, so a process that is killed at any point
+   leaves at worst a few nanoseconds unaccounted.  */
 
 #include "compute/time_bucket.h"
 
@@ -10,14 +10,14 @@
 #define MILLION 1000000ull
 #define PPM_PER_PERCENT 10000u
 #define SHORTEST_SLEEP_NS 50000ull
-/* The rate may change while we sleep: look at it again this often.  */
+/* The rate may change during a sleep: read it again this often.  */
 #define LONGEST_SLEEP_NS 10000000ull
 #define SAMPLE_NS 500000000ull
 #define FAR_AHEAD_NS 1000000000ull
 #define MOST_SAVED_NS 1000000000ll
 
-/* A grant that nobody renews ends: without a live arbiter each has what is reserved for it. The
-   difference wraps where the time is over.  */
+/* A grant that is not renewed ends: without a live arbiter each container gets its reserved rate.
+   The difference wraps if the time is over.  */
 static uint32_t
 rate_ppm (int gpu, uint64_t now)
 {
@@ -34,9 +34,9 @@ vcuda_paced (int gpu)
 {
   if (gpu < 0)
     return false;
-  const struct vcuda_limits_gpu *slice = &vcuda_pages.limits->gpu[gpu];
-  return __atomic_load_n (&slice->core_percent, __ATOMIC_RELAXED) < 100
-         || __atomic_load_n (&slice->policy, __ATOMIC_RELAXED) != VCUDA_POLICY_FIXED;
+  const struct vcuda_limits_gpu *share = &vcuda_pages.limits->gpu[gpu];
+  return __atomic_load_n (&share->core_percent, __ATOMIC_RELAXED) < 100
+         || __atomic_load_n (&share->policy, __ATOMIC_RELAXED) != VCUDA_POLICY_FIXED;
 }
 
 int64_t
@@ -45,8 +45,8 @@ vcuda_balance (int gpu, uint64_t cap_ns)
   struct vcuda_usage_gpu *bucket = &vcuda_pages.usage->gpu[gpu];
   uint64_t now = vcuda_now ();
   uint64_t last = __atomic_load_n (&bucket->refilled_ns, __ATOMIC_ACQUIRE);
-  /* Whoever moves the time forward adds what came in; nobody else does. A time well ahead of now is
-     a scribble, which would stop the clock.  */
+  /* The thread that moves the time forward adds the income of that time; the others add nothing. A
+     time well ahead of now was written over by a program, and would stop the clock.  */
   if ((now > last || last - now > FAR_AHEAD_NS)
       && __atomic_compare_exchange_n (&bucket->refilled_ns, &last, now, false, __ATOMIC_ACQ_REL,
                                       __ATOMIC_ACQUIRE))
@@ -60,7 +60,7 @@ vcuda_balance (int gpu, uint64_t cap_ns)
       int64_t wanted;
       do
         {
-          /* Who saves for a long kernel may have more than CAP_NS.  */
+          /* A thread that saves for a long kernel may have more than CAP_NS.  */
           int64_t most = old > (int64_t) cap_ns ? old : (int64_t) cap_ns;
           most = most < MOST_SAVED_NS ? most : MOST_SAVED_NS;
           wanted = old > most - gain ? most : old + gain;
@@ -79,7 +79,7 @@ vcuda_spend (int gpu, int64_t ns)
   if (left >= 0)
     return;
   uint64_t debt = 0 - (uint64_t) left;
-  /* Of two at once the lesser may stand: it is for people to look at.  */
+  /* Of two threads at once the lesser value may stay: the number is for people to read.  */
   if (debt > __atomic_load_n (&bucket->overrun_ns, __ATOMIC_RELAXED))
     __atomic_store_n (&bucket->overrun_ns, debt, __ATOMIC_RELAXED);
 }
@@ -96,7 +96,8 @@ vcuda_time_to_earn (int gpu, uint64_t ns)
   return wait < LONGEST_SLEEP_NS ? wait : LONGEST_SLEEP_NS;
 }
 
-/* Keeps two looks at busy_ns, so that one who asks only once still gets a recent answer.  */
+/* Keeps two samples of busy_ns, so that a caller which asks only once still gets a recent
+   figure.  */
 static void
 sample (struct vcuda_usage_gpu *bucket, uint64_t now)
 {
@@ -114,7 +115,7 @@ sample (struct vcuda_usage_gpu *bucket, uint64_t now)
 void
 vcuda_count_busy (int gpu, int64_t ns)
 {
-  /* The counters only grow: what was counted too much is taken off what comes next.  */
+  /* The counters only grow: what was counted too much is taken off the next amount.  */
   static int64_t overdrawn[VCUDA_MAX_GPUS];
   int64_t owed = __atomic_exchange_n (&overdrawn[gpu], 0, __ATOMIC_RELAXED);
   if (ns <= owed)

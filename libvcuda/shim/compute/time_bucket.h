@@ -6,21 +6,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* False where the slice is the whole GPU's time for good (fixed, core_percent 100), and for a GPU
-   without a slice, whose memory nobody can have anyway.  */
+/* False if the share is the whole GPU's time for good (fixed, core_percent 100), and for a GPU
+   without a share, on which no memory can be allocated anyway.  */
 bool vcuda_paced (int gpu);
 
-/* GPU time in hand after adding what came in since the last refill. At most CAP_NS is saved up.  */
+/* The GPU time in the bucket after adding the income since the last refill. At most CAP_NS is saved
+   up.  */
 int64_t vcuda_balance (int gpu, uint64_t cap_ns);
 
-/* Takes GPU time; NS below 0 gives back. Debt has no bound: one huge kernel is paid for too.  */
+/* Takes GPU time from the bucket; NS below 0 gives time back. Debt has no bound: one huge kernel is
+   paid for too.  */
 void vcuda_spend (int gpu, int64_t ns);
 
-/* How long until the balance has grown by NS, within what is sensible to sleep at once.  */
+/* How long it takes the balance to grow by NS, within the limits of one sleep.  */
 uint64_t vcuda_time_to_earn (int gpu, uint64_t ns);
 
-/* GPU time that was used, for the container's statistics. Below 0 sets right what was counted too
-   much before.  */
+/* Counts used GPU time for the container's statistics. NS below 0 corrects an amount that was
+   counted too high.  */
 void vcuda_count_busy (int gpu, int64_t ns);
 
 /* The container's utilisation of its share over the last second or less, in percent.  */

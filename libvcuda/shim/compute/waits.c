@@ -16,9 +16,9 @@
 #include "thread/in_driver.h"
 #include "thread/own_calls.h"
 
-/* A wait that is longer, by so much and so many times what was charged, than is known of makes the
-   next launches suspect. A very long one is charged itself, and more launches are suspect if it
-   comes again.  */
+/* A wait that is longer than its charged work explains, by this much and this many times the
+   charge, makes the next launches suspect. A very long wait is charged itself, and more launches
+   are suspect if it happens again.  */
 #define LONG_WAIT_NS 1000000
 #define VERY_LONG_WAIT_NS 5000000
 #define LONG_WAIT_TIMES 4
@@ -26,7 +26,7 @@
 #define MOST_SUSPECTS 4096
 #define SUSPICION_ENDS_NS 60000000000ull
 
-/* True: every launch that is measured has been charged.  */
+/* True: every measured launch is charged.  */
 static bool
 reap (CUcontext context)
 {
@@ -40,7 +40,8 @@ reap (CUcontext context)
   return all;
 }
 
-/* Its destruction waits for the context's work anyway; then it is charged as well.  */
+/* The destruction waits for the context's work anyway, so wait here and charge that work as
+   well.  */
 void
 vcuda_meter_settle (CUcontext context)
 {
@@ -86,10 +87,10 @@ busy_of_process (int gpu)
   return slot ? __atomic_load_n (&slot->busy_ns[gpu], __ATOMIC_RELAXED) : 0;
 }
 
-/* Much has ended now: charging it at once keeps the statistics fresh. A wait that took far longer
-   than what was charged hints at a kernel that was not what it was taken for, and that nobody
-   measured: the next launches are, for another of its kind may be among them. A very long wait is
-   charged itself; not every one, because it holds the turns of other tenants too.  */
+/* Much work has ended now: charging it at once keeps the statistics fresh. A wait that took far
+   longer than the charge hints at a kernel that was more expensive than expected and not measured;
+   so the next launches are measured, which may include it again. Only a very long wait is charged
+   itself, because a wait also contains other tenants' turns.  */
 void
 vcuda_wait_end (uint64_t began)
 {
@@ -103,7 +104,7 @@ vcuda_wait_end (uint64_t began)
   int64_t charged = credit->waited - credit->ns;
   bool unseen = credit->sampled > credit->ns;
   int64_t unexpected = unseen ? (int64_t) (now - began) - LONG_WAIT_TIMES * charged : 0;
-  /* The host's and the bus's part, which the GPU need not have been at work in.  */
+  /* The part of the wait in which the GPU need not have been busy.  */
   int64_t off_gpu = began ? (int64_t) vcuda_off_gpu_within (began, now) : 0;
   bool very_long = unexpected - off_gpu > VERY_LONG_WAIT_NS;
   if (very_long)
@@ -116,7 +117,8 @@ vcuda_wait_end (uint64_t began)
     return;
   bool all = reap (context);
   uint64_t busy = busy_of_process (credit->gpu);
-  int64_t beyond = (int64_t) (now - began - (busy - credit->paid)) - off_gpu; /* BUSY: the page's */
+  int64_t beyond = (int64_t) (now - began - (busy - credit->paid)) - off_gpu; /* BUSY is read from
+                                                                                 the page */
   if (very_long && all && beyond > 0)
     {
       vcuda_charge_time (credit->gpu, beyond);

@@ -1,5 +1,5 @@
-/* A context takes device memory that no call names. What it is, the driver does not tell before it
-   is taken, so the host states it (limits: context_bytes), and each context counts that much.  */
+/* A context takes device memory that no call names. The driver does not report it beforehand, so
+   the host states it (limits: context_bytes), and each context is charged that much.  */
 
 #include "context/context_count.h"
 
@@ -38,7 +38,7 @@ count (int gpu, int change)
 CUresult
 vcuda_context_begin (struct vcuda_charge *charge, CUdevice device)
 {
-  /* No context: the entry ends by its own key, not with what the context held.  */
+  /* No context: this entry ends by its own key, not with what the context held.  */
   *charge = (struct vcuda_charge){ .gpu = vcuda_gpu_of_device (device) };
   if (charge->gpu >= 0)
     charge->bytes
@@ -56,17 +56,17 @@ vcuda_context_begun (const struct vcuda_charge *charge, CUresult rc, uint64_t ke
 }
 
 void
-vcuda_context_ended (const struct vcuda_allocation *gone, CUresult rc)
+vcuda_context_ended (const struct vcuda_allocation *entry, CUresult rc)
 {
-  vcuda_settle_free (gone, rc);
+  vcuda_settle_free (entry, rc);
   if (rc == CUDA_SUCCESS)
-    count (gone->gpu, -1);
+    count (entry->gpu, -1);
 }
 
 void
 vcuda_context_counts (uint8_t *counts)
 {
-  /* Called while a slot is taken, perhaps from count: no lock.  */
+  /* Called while a slot is taken, perhaps by count: no lock.  */
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     __atomic_store_n (&counts[gpu], shown (gpu), __ATOMIC_RELAXED);
 }

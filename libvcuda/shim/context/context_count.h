@@ -1,4 +1,4 @@
-/* How many contexts this process has on each GPU, and what they are charged.  */
+/* Counts this process's contexts on each GPU, and charges for them.  */
 
 #ifndef VCUDA_CONTEXT_COUNT_H
 #define VCUDA_CONTEXT_COUNT_H
@@ -7,18 +7,18 @@
 #include "memory/settle.h"
 #include "vcuda_abi.h"
 
-/* Reserves what a context on DEVICE is charged, before the driver makes it. On failure nothing is
+/* Reserves the charge of a context on DEVICE, before the driver makes it. On failure nothing is
    held.  */
 CUresult vcuda_context_begin (struct vcuda_charge *charge, CUdevice device);
 
-/* The driver answered RC. A context that it made counts under KEY until it is taken out of the map
-   and ended. Answers RC.  */
+/* The driver returned RC. A context that it made is counted under KEY until it is taken out of the
+   map and ended. Returns RC.  */
 CUresult vcuda_context_begun (const struct vcuda_charge *charge, CUresult rc, uint64_t key);
 
-/* GONE was taken out of the map, and the driver's call to end it answered RC.  */
-void vcuda_context_ended (const struct vcuda_allocation *gone, CUresult rc);
+/* ENTRY was taken out of the map, and the driver's call to end the context returned RC.  */
+void vcuda_context_ended (const struct vcuda_allocation *entry, CUresult rc);
 
-/* As the usage page tells it: one byte a GPU, of VCUDA_MAX_GPUS.  */
+/* The counts as the usage page has them: a byte for each of VCUDA_MAX_GPUS.  */
 void vcuda_context_counts (uint8_t *counts);
 
 /* In the child after a fork: the parent's contexts are not the child's.  */

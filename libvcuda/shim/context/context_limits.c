@@ -1,7 +1,7 @@
-/* Limits of a context: a stack for every thread that the GPU can run at a time, the buffer of
-   printf and the heap of malloc in kernels take device memory. What is set above the usual is
-   charged when it is set; the usual is part of what a context takes. The heap and the buffer a
-   driver may take later, with the first kernel that needs them.  */
+/* Limits of a context. The stack of each thread that the GPU can run at a time, the buffer of
+   printf and the heap of malloc in kernels take device memory. What is set above the initial limit
+   is charged when it is set; the initial limit is part of what a context takes. A driver may take
+   the heap and the buffer later, with the first kernel that needs them.  */
 
 #include "context/context_limits.h"
 
@@ -18,10 +18,10 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* What the driver told before the first change on each GPU, and 1 more; 0 is not asked yet.  */
-static size_t usual[VCUDA_MAX_GPUS][KINDS];
+/* The driver's limit before the first change on each GPU, plus 1; 0: not read yet.  */
+static size_t initial[VCUDA_MAX_GPUS][KINDS];
 
-/* -1: a limit that takes nothing that the driver tells.  */
+/* -1: a limit that takes no memory which the driver reports.  */
 static int
 kind_of (CUlimit limit)
 {
@@ -38,7 +38,7 @@ kind_of (CUlimit limit)
     }
 }
 
-/* How many of the current GPU's threads each have what the limit says.  */
+/* The number of the current GPU's threads that the limit applies to.  */
 static uint64_t
 threads_with (int kind)
 {
@@ -59,7 +59,7 @@ struct limit
 {
   CUlimit limit;
   int kind;
-  size_t usual;
+  size_t initial;
   uint64_t threads;
   struct vcuda_allocation held;
 };
@@ -67,15 +67,15 @@ struct limit
 static bool
 look_up (struct limit *limit, CUcontext context, int gpu)
 {
-  size_t told;
-  size_t *known = &usual[gpu][limit->kind - VCUDA_STACK];
+  size_t actual;
+  size_t *known = &initial[gpu][limit->kind - VCUDA_STACK];
   if (!*known)
     {
-      if (real.cuCtxGetLimit (&told, limit->limit) != CUDA_SUCCESS)
+      if (real.cuCtxGetLimit (&actual, limit->limit) != CUDA_SUCCESS)
         return false;
-      *known = told + 1;
+      *known = actual + 1;
     }
-  limit->usual = *known - 1;
+  limit->initial = *known - 1;
   limit->threads = threads_with (limit->kind);
   uint64_t key = VCUDA_KEY (limit->kind, context);
   if (vcuda_map_take (key, &limit->held))
@@ -91,14 +91,16 @@ static uint64_t
 bytes_for (const struct limit *limit, size_t value)
 {
   uint64_t bytes;
-  if (value <= limit->usual)
+  if (value <= limit->initial)
     return 0;
-  return __builtin_mul_overflow (value - limit->usual, limit->threads, &bytes) ? UINT64_MAX : bytes;
+  return __builtin_mul_overflow (value - limit->initial, limit->threads, &bytes) ? UINT64_MAX
+                                                                                 : bytes;
 }
 
-/* From now on LIMIT holds BYTES. Entered first: who lost its slot enters what is in the map.  */
+/* LIMIT holds BYTES from now on. The map is changed before the slot: a process that lost its slot
+   enters what is in the map.  */
 static void
-keep (struct limit *limit, uint64_t bytes)
+record (struct limit *limit, uint64_t bytes)
 {
   struct vcuda_allocation before;
   limit->held.bytes = bytes;
@@ -107,18 +109,18 @@ keep (struct limit *limit, uint64_t bytes)
     vcuda_map_put (&limit->held);
 }
 
-/* A driver rounds what it is given: what that takes above the RESERVED bytes must fit as well, or
-   the limit is set to WAS again. Answers what the limit holds.  */
+/* A driver rounds the value. What that takes above the RESERVED bytes must fit as well, or the
+   limit is set to WAS again. Returns what the limit holds.  */
 static uint64_t
 settle (struct limit *limit, size_t was, uint64_t reserved, CUresult *rc)
 {
-  size_t told;
+  size_t actual;
   uint64_t before = limit->held.bytes;
   if (*rc != CUDA_SUCCESS)
     return before;
-  if (real.cuCtxGetLimit (&told, limit->limit) != CUDA_SUCCESS)
+  if (real.cuCtxGetLimit (&actual, limit->limit) != CUDA_SUCCESS)
     return reserved;
-  uint64_t now = bytes_for (limit, told);
+  uint64_t now = bytes_for (limit, actual);
   if (now <= reserved || vcuda_reserve (limit->held.gpu, now - reserved) == CUDA_SUCCESS)
     return now;
   VCUDA_WITHIN (real.cuCtxSetLimit (limit->limit, was));
@@ -140,7 +142,7 @@ set (struct limit *limit, size_t value)
     return rc;
   rc = VCUDA_WITHIN (real.cuCtxSetLimit (limit->limit, value));
   uint64_t now = settle (limit, was, reserved, &rc);
-  keep (limit, now);
+  record (limit, now);
   if (now < reserved)
     vcuda_give_back (gpu, reserved - now);
   return rc;
@@ -157,9 +159,9 @@ vcuda_cuCtxSetLimit (CUlimit limit, size_t value)
   if (vcuda_thread ()->in_driver || own.kind < 0
       || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
     return real.cuCtxSetLimit (limit, value);
-  size_t told;
-  if (gpu < 0) /* a slice of 0 */
-    return real.cuCtxGetLimit (&told, limit) == CUDA_SUCCESS && value > told
+  size_t actual;
+  if (gpu < 0) /* no share of this GPU */
+    return real.cuCtxGetLimit (&actual, limit) == CUDA_SUCCESS && value > actual
                ? CUDA_ERROR_OUT_OF_MEMORY
                : real.cuCtxSetLimit (limit, value);
   pthread_mutex_lock (&mutex);

@@ -1,5 +1,5 @@
-/* Contexts: each that begins is counted, and one that ends gives back what it held, and takes its
-   meter with it.  */
+/* Contexts: each one is counted when it begins; when it ends, it gives back what it held, and its
+   meter is dropped.  */
 
 #include "context/contexts.h"
 
@@ -22,7 +22,7 @@
 #define DEVICES 64
 
 static void
-context_gone (CUcontext context, bool with_pools)
+give_back_context (CUcontext context, bool with_pools)
 {
   vcuda_current_forget_all ();
   vcuda_meter_drop (context);
@@ -38,7 +38,7 @@ context_gone (CUcontext context, bool with_pools)
   vcuda_graph_memory_settle ();
 }
 
-/* The thread's current context is then the new one.  */
+/* The new context is then the thread's current one.  */
 #define CREATE(name, parameters, arguments)                                                        \
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \
@@ -65,19 +65,20 @@ CREATE (cuCtxCreate_v4,
         (CUcontext * context, CUctxCreateParams *params, unsigned int flags, CUdevice device),
         (context, params, flags, device))
 
-/* As with memory, the entry leaves the map before the driver may give the handle to another.  */
+/* The entry is taken out of the map first: after the call the driver may give the same handle to
+   another thread.  */
 #define DESTROY(context, call)                                                                     \
   do                                                                                               \
     {                                                                                              \
-      struct vcuda_allocation gone;                                                                \
+      struct vcuda_allocation entry;                                                               \
       VCUDA_PASS_ON (call);                                                                        \
       vcuda_meter_settle (context);                                                                \
-      bool known = vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &gone);                     \
+      bool known = vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &entry);                    \
       CUresult rc = VCUDA_WITHIN (call);                                                           \
       if (known)                                                                                   \
-        vcuda_context_ended (&gone, rc);                                                           \
+        vcuda_context_ended (&entry, rc);                                                          \
       if (rc == CUDA_SUCCESS)                                                                      \
-        context_gone (context, false);                                                             \
+        give_back_context (context, false);                                                        \
       return rc;                                                                                   \
     }                                                                                              \
   while (0)
@@ -94,7 +95,7 @@ vcuda_cuCtxDestroy_v2 (CUcontext context)
   DESTROY (context, real.cuCtxDestroy_v2 (context));
 }
 
-/* The old way to give a context up; the last one to detach destroys it.  */
+/* Deprecated; the last detach destroys the context.  */
 CUresult
 vcuda_cuCtxDetach (CUcontext context)
 {
@@ -106,21 +107,21 @@ vcuda_cuCtxDetach (CUcontext context)
   if (rc != CUDA_SUCCESS)
     return rc;
   vcuda_current_forget_all ();
-  struct vcuda_allocation gone;
+  struct vcuda_allocation entry;
   if (real.cuCtxGetApiVersion (context, &version) == CUDA_SUCCESS)
     return rc;
-  if (vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &gone))
-    vcuda_context_ended (&gone, rc);
-  context_gone (context, false);
+  if (vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &entry))
+    vcuda_context_ended (&entry, rc);
+  give_back_context (context, false);
   return rc;
 }
 
-/* A device's primary context. It begins with the first retain and ends when the driver says that it
-   is no longer active. The lock keeps that order where threads retain and release at once.  */
+/* A device's primary context. It begins with the first retain and ends when the driver reports it
+   inactive. The lock keeps that order while threads retain and release at once.  */
 static struct primary
 {
   pthread_mutex_t mutex;
-  CUcontext handle; /* as the program was last told; it may have ended since */
+  CUcontext handle; /* what the last retain returned; it may have ended since */
   bool live;
 } primaries[DEVICES] = {
   [0 ... DEVICES - 1] = { .mutex = PTHREAD_MUTEX_INITIALIZER },
@@ -165,27 +166,27 @@ vcuda_cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)
   return rc;
 }
 
-/* After a release or a reset. Neither need be the end: others may retain it still, and the driver
-   says whether a reset context stays active.  */
+/* After a release or a reset. The context may go on after either: it may still be retained, and the
+   driver decides whether a reset context stays active.  */
 static void
 after_primary (struct primary *primary, CUdevice device, bool reset)
 {
   unsigned int flags;
   int active = 1;
-  struct vcuda_allocation gone;
+  struct vcuda_allocation entry;
   vcuda_current_forget_all ();
   if (real.cuDevicePrimaryCtxGetState (device, &flags, &active) != CUDA_SUCCESS)
     active = 1;
   if (primary->handle && (reset || !active))
-    context_gone (primary->handle, true);
+    give_back_context (primary->handle, true);
   if (active || !primary->live)
     return;
   primary->live = false;
-  if (vcuda_map_take (VCUDA_KEY (VCUDA_PRIMARY_CONTEXT, device + 1), &gone))
-    vcuda_context_ended (&gone, CUDA_SUCCESS);
+  if (vcuda_map_take (VCUDA_KEY (VCUDA_PRIMARY_CONTEXT, device + 1), &entry))
+    vcuda_context_ended (&entry, CUDA_SUCCESS);
 }
 
-#define LET_GO(reset, call)                                                                        \
+#define RELEASE_PRIMARY(reset, call)                                                               \
   do                                                                                               \
     {                                                                                              \
       struct primary *primary = primary_of (device);                                               \
@@ -208,25 +209,25 @@ after_primary (struct primary *primary, CUdevice device, bool reset)
 CUresult
 vcuda_cuDevicePrimaryCtxRelease (CUdevice device)
 {
-  LET_GO (false, real.cuDevicePrimaryCtxRelease (device));
+  RELEASE_PRIMARY (false, real.cuDevicePrimaryCtxRelease (device));
 }
 
 CUresult
 vcuda_cuDevicePrimaryCtxRelease_v2 (CUdevice device)
 {
-  LET_GO (false, real.cuDevicePrimaryCtxRelease_v2 (device));
+  RELEASE_PRIMARY (false, real.cuDevicePrimaryCtxRelease_v2 (device));
 }
 
 CUresult
 vcuda_cuDevicePrimaryCtxReset (CUdevice device)
 {
-  LET_GO (true, real.cuDevicePrimaryCtxReset (device));
+  RELEASE_PRIMARY (true, real.cuDevicePrimaryCtxReset (device));
 }
 
 CUresult
 vcuda_cuDevicePrimaryCtxReset_v2 (CUdevice device)
 {
-  LET_GO (true, real.cuDevicePrimaryCtxReset_v2 (device));
+  RELEASE_PRIMARY (true, real.cuDevicePrimaryCtxReset_v2 (device));
 }
 
 void

@@ -1,7 +1,7 @@
-/* What an image takes of device memory when it is loaded. Compiled code is ELF, and tells: it is
-   the sum of the sections that are to be allocated, but for shared memory, which lies in the
-   multiprocessors. PTX is compiled by the driver, and a fat binary is compressed as a rule: neither
-   tells anything.  */
+/* The device memory that an image takes when it is loaded. Compiled code is ELF and states it: the
+   sum of the sections that are to be allocated, without shared memory, which is in the
+   multiprocessors. PTX is compiled by the driver and a fat binary is usually compressed: neither
+   states a size.  */
 
 #include "context/image_size.h"
 
@@ -12,12 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CUDA_MACHINE 190 /* EM_CUDA, which older elf.h have not */
+#define CUDA_MACHINE 190 /* EM_CUDA, which older elf.h lack */
 #define AT_ONCE 32
 
 static const char shared[] = ".nv.shared";
 
-/* An image in memory has no stated end: what its headers say is believed, as the driver does.  */
+/* An image in memory has no stated end: its headers are trusted, as the driver trusts them.  */
 struct source
 {
   const char *memory; /* NULL: the file */
@@ -58,25 +58,25 @@ is_compiled (const Elf64_Ehdr *header)
 static struct vcuda_image_size
 size_of (const struct source *source)
 {
-  const struct vcuda_image_size untold = { 0, false };
+  const struct vcuda_image_size unknown = { 0, false };
   struct vcuda_image_size size = { 0, true };
   Elf64_Ehdr header;
   Elf64_Shdr section[AT_ONCE];
   if (!read_at (source, 0, &header, sizeof header) || !is_compiled (&header)
       || !read_at (source, header.e_shoff + header.e_shstrndx * sizeof *section, section,
                    sizeof *section))
-    return untold;
+    return unknown;
   uint64_t names = section->sh_offset;
   for (unsigned first = 0; first < header.e_shnum; first += AT_ONCE)
     {
       unsigned count = header.e_shnum - first < AT_ONCE ? header.e_shnum - first : AT_ONCE;
       if (!read_at (source, header.e_shoff + first * sizeof *section, section,
                     count * sizeof *section))
-        return untold;
+        return unknown;
       for (unsigned at = 0; at < count; at++)
         if (takes_memory (source, &section[at], names)
             && __builtin_add_overflow (size.bytes, section[at].sh_size, &size.bytes))
-          size.bytes = UINT64_MAX; /* more than any slice */
+          size.bytes = UINT64_MAX; /* more than any share */
     }
   return size;
 }

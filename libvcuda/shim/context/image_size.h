@@ -7,10 +7,11 @@
 struct vcuda_image_size
 {
   uint64_t bytes; /* of device memory, in each context that it is loaded into */
-  bool told;      /* false: PTX, a fat binary, or nothing that can be loaded */
+  bool known;     /* false: PTX, a fat binary, or nothing that can be loaded */
 };
 
-/* Of an image as cuModuleLoadData takes it, and of the file at PATH. Either may be NULL.  */
+/* The size of an image that cuModuleLoadData takes, and of the file at PATH. Either may be
+   NULL.  */
 struct vcuda_image_size vcuda_image_in_memory (const void *image);
 struct vcuda_image_size vcuda_image_in_file (const char *path);
 

@@ -1,5 +1,5 @@
-/* A library belongs to no context. It comes into one when it is loaded there, or looked into from
-   there: then what its image takes is reserved once more.  */
+/* Libraries. A library belongs to no context. It enters a context when it is loaded there, or when
+   a call looks into it from there: then the memory of its image is reserved once more.  */
 
 #include <pthread.h>
 
@@ -10,7 +10,7 @@
 #include "pages/device.h"
 #include "pages/pass_on.h"
 
-/* One thread at a time brings a library into a context: two would reserve it twice.  */
+/* One thread at a time, or two would reserve the same library in a context twice.  */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static bool
@@ -22,8 +22,8 @@ missing_here (CUlibrary library, uint64_t *bytes)
          && vcuda_image_missing (library, context, bytes);
 }
 
-/* Before the driver looks into LIBRARY. Where that brings it in, CHARGE has a context and the lock
-   is held until `entered`; on failure neither.  */
+/* Before the driver looks into LIBRARY. If that brings it into the current context, CHARGE has a
+   context and the lock is held until `entered`; on failure neither.  */
 static CUresult
 enter (CUlibrary library, struct vcuda_charge *charge)
 {
@@ -55,28 +55,28 @@ entered (CUlibrary library, const struct vcuda_charge *charge, CUresult rc)
   return rc;
 }
 
-#define LOOK(library, call)                                                                        \
+#define ENTERING(library, call)                                                                    \
   ({                                                                                               \
     struct vcuda_charge charge;                                                                    \
-    CUresult look_rc = enter (library, &charge);                                                   \
-    look_rc == CUDA_SUCCESS ? entered (library, &charge, VCUDA_WITHIN (call)) : look_rc;           \
+    CUresult enter_rc = enter (library, &charge);                                                  \
+    enter_rc == CUDA_SUCCESS ? entered (library, &charge, VCUDA_WITHIN (call)) : enter_rc;         \
   })
 
 CUresult
 vcuda_cuLibraryGetModule (CUmodule *module, CUlibrary library)
 {
   VCUDA_PASS_ON (real.cuLibraryGetModule (module, library));
-  return LOOK (library, real.cuLibraryGetModule (module, library));
+  return ENTERING (library, real.cuLibraryGetModule (module, library));
 }
 
 CUresult
 vcuda_cuLibraryGetGlobal (CUdeviceptr *start, size_t *bytes, CUlibrary library, const char *name)
 {
   VCUDA_PASS_ON (real.cuLibraryGetGlobal (start, bytes, library, name));
-  CUresult rc = LOOK (library, real.cuLibraryGetGlobal (start, bytes, library, name));
+  CUresult rc = ENTERING (library, real.cuLibraryGetGlobal (start, bytes, library, name));
   CUdeviceptr where;
   size_t size;
-  if (rc == CUDA_SUCCESS && vcuda_image_untold (library)
+  if (rc == CUDA_SUCCESS && vcuda_image_size_unknown (library)
       && VCUDA_WITHIN (real.cuLibraryGetGlobal (&where, &size, library, name)) == CUDA_SUCCESS)
     vcuda_variable_named (library, where, size);
   return rc;
@@ -87,10 +87,11 @@ vcuda_cuKernelGetFunction (CUfunction *function, CUkernel kernel)
 {
   CUlibrary library;
   VCUDA_PASS_ON (real.cuKernelGetFunction (function, kernel));
-  /* Drivers before 12.5 don't tell: there what is only launched from counts where it was loaded. */
+  /* Drivers before 12.5 don't report it: there a library that is only launched from counts where it
+     was loaded.  */
   if (real.cuKernelGetLibrary (&library, kernel) != CUDA_SUCCESS)
     return real.cuKernelGetFunction (function, kernel);
-  return LOOK (library, real.cuKernelGetFunction (function, kernel));
+  return ENTERING (library, real.cuKernelGetFunction (function, kernel));
 }
 
 void

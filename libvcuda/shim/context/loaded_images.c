@@ -5,7 +5,7 @@
 
 #define BUCKETS 256
 
-/* A variable of an image that told nothing: counted once, when the driver first named it.  */
+/* A variable of an image of unknown size: counted once, when the driver first named it.  */
 struct named
 {
   struct named *next;
@@ -57,7 +57,7 @@ place_in (const struct vcuda_image *image, CUcontext context)
   return place;
 }
 
-/* Where IMAGE is in CHARGE's context, made if need be.  */
+/* IMAGE's place in CHARGE's context, made if there is none.  */
 static struct place *
 place_for (struct vcuda_image *image, const struct vcuda_charge *charge)
 {
@@ -120,16 +120,17 @@ vcuda_image_placed (const void *handle, const struct vcuda_charge *charge)
 }
 
 bool
-vcuda_image_untold (const void *handle)
+vcuda_image_size_unknown (const void *handle)
 {
   vcuda_lock (&mutex);
   const struct vcuda_image *image = find (handle);
-  bool untold = image && !image->size.told;
+  bool unknown = image && !image->size.known;
   vcuda_unlock (&mutex);
-  return untold;
+  return unknown;
 }
 
-/* Where a variable that IMAGE's driver named in CHARGE's context lies: a module is in one alone. */
+/* The place of a variable that the driver named in CHARGE's context: a module is in one context
+   only.  */
 static struct place *
 place_of_variable (struct vcuda_image *image, const struct vcuda_charge *charge)
 {
@@ -204,7 +205,7 @@ vcuda_image_drop (struct vcuda_image *image, uint64_t *bytes)
   free (image);
 }
 
-/* True when IMAGE ended with the context: a module is in one alone.  */
+/* True: IMAGE ended with the context, because a module is in one context only.  */
 static bool
 leaves (struct vcuda_image *image, CUcontext context, uint64_t *bytes)
 {

@@ -1,5 +1,5 @@
-/* The modules and libraries that this process has loaded, and what each is charged in the contexts
-   that it is in. Nothing here reserves or gives back: the numbers are for those who do.  */
+/* The modules and libraries that this process has loaded, and what each is charged in each context.
+   Nothing here reserves or gives back memory: callers do, by these numbers.  */
 
 #ifndef VCUDA_LOADED_IMAGES_H
 #define VCUDA_LOADED_IMAGES_H
@@ -9,25 +9,25 @@
 
 struct vcuda_image;
 
-/* The driver loaded an image of SIZE and calls it HANDLE. A library outlives every context. Without
-   host memory to remember it what was reserved for it stays until the process ends.  */
+/* The driver loaded an image of SIZE and named it HANDLE. A library outlives every context. Without
+   host memory to remember it, what was reserved for it stays until the process ends.  */
 void vcuda_image_loaded (const void *handle, const struct vcuda_image_size *size, bool library);
 
-/* Whether HANDLE is known and not in CONTEXT yet; what it takes there.  */
+/* Whether HANDLE is known and not in CONTEXT yet; BYTES is what it takes there.  */
 bool vcuda_image_missing (const void *handle, CUcontext context, uint64_t *bytes);
 
-/* What was reserved by CHARGE is HANDLE's in CHARGE's context.  */
+/* What CHARGE reserved is HANDLE's, in CHARGE's context.  */
 void vcuda_image_placed (const void *handle, const struct vcuda_charge *charge);
 
-/* Whether HANDLE is known and its image told nothing of its variables.  */
-bool vcuda_image_untold (const void *handle);
+/* Whether HANDLE is known and its image states no size.  */
+bool vcuda_image_size_unknown (const void *handle);
 
-/* The variable at START, of CHARGE's bytes, is HANDLE's; CHARGE has the current context, or none,
-   and is given the GPU of the variable. False when that is known.  */
+/* The variable at START, of CHARGE's bytes, is HANDLE's. CHARGE has the current context, or none,
+   and gets the GPU of the variable. False: it was counted already.  */
 bool vcuda_image_named (const void *handle, CUdeviceptr start, struct vcuda_charge *charge);
 
-/* Takes HANDLE out; NULL when it is not known. Then it is put back, or dropped: that adds what it
-   held per GPU to BYTES, which has VCUDA_MAX_GPUS entries.  */
+/* Takes HANDLE out; NULL: it is not known. The caller then puts it back, or drops it, which adds
+   what it held per GPU to BYTES, which has VCUDA_MAX_GPUS entries.  */
 struct vcuda_image *vcuda_image_take (const void *handle);
 void vcuda_image_put (struct vcuda_image *image);
 void vcuda_image_drop (struct vcuda_image *image, uint64_t *bytes);

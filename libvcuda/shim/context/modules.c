@@ -1,7 +1,6 @@
-/* Modules and libraries are loaded and unloaded: what an image says that it takes is reserved
-   before the driver loads it. A driver may take it later, kernel by kernel. Of an image that tells
-   nothing each variable counts when the driver first names it, which is after it took the memory.
- */
+/* Modules and libraries: what an image states is reserved before the driver loads it, though a
+   driver may take it later, kernel by kernel. A variable of an image that states nothing is counted
+   when the driver first names it, which is after it took the memory.  */
 
 #include "context/modules.h"
 
@@ -47,7 +46,7 @@ vcuda_variable_named (const void *handle, CUdeviceptr start, uint64_t bytes)
   if (vcuda_gpu_current (&charge.gpu, &context) == CUDA_SUCCESS)
     charge.context = context;
   if (vcuda_image_named (handle, start, &charge))
-    vcuda_hold_anyway (charge.gpu, bytes);
+    vcuda_charge_unchecked (charge.gpu, bytes);
 }
 
 static CUresult
@@ -60,7 +59,7 @@ loaded (const struct vcuda_charge *charge, CUresult rc, const void *handle,
         vcuda_give_back (charge->gpu, charge->bytes);
       return rc;
     }
-  struct vcuda_image *ended = vcuda_image_take (handle); /* in a way that we don't see */
+  struct vcuda_image *ended = vcuda_image_take (handle); /* an image that ended unseen */
   if (ended)
     forget (ended);
   vcuda_image_loaded (handle, size, library);
@@ -69,12 +68,12 @@ loaded (const struct vcuda_charge *charge, CUresult rc, const void *handle,
   return rc;
 }
 
-#define LOAD(name, parameters, arguments, out, told, library)                                      \
+#define LOAD(name, parameters, arguments, out, image_size, library)                                \
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \
     struct vcuda_charge charge;                                                                    \
     VCUDA_PASS_ON (real.name arguments);                                                           \
-    struct vcuda_image_size size = told;                                                           \
+    struct vcuda_image_size size = image_size;                                                     \
     CUresult rc = vcuda_image_reserve (&charge, size.bytes);                                       \
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
@@ -103,7 +102,8 @@ LOAD (cuLibraryLoadFromFile,
       (library, path, options, values, count, own, own_values, own_count), library,
       vcuda_image_in_file (path), true)
 
-/* As with memory, the entry leaves before the driver may give the handle to another.  */
+/* The entry is taken out first: after the call the driver may give the same handle to another
+   thread.  */
 #define UNLOAD(handle, call)                                                                       \
   do                                                                                               \
     {                                                                                              \
@@ -139,7 +139,7 @@ vcuda_cuModuleGetGlobal (CUdeviceptr_v1 *start, unsigned int *bytes, CUmodule mo
   CUresult rc = VCUDA_WITHIN (real.cuModuleGetGlobal (start, bytes, module, name));
   CUdeviceptr_v1 where;
   unsigned int size;
-  if (rc == CUDA_SUCCESS && vcuda_image_untold (module)
+  if (rc == CUDA_SUCCESS && vcuda_image_size_unknown (module)
       && VCUDA_WITHIN (real.cuModuleGetGlobal (&where, &size, module, name)) == CUDA_SUCCESS)
     vcuda_variable_named (module, where, size);
   return rc;
@@ -152,7 +152,7 @@ vcuda_cuModuleGetGlobal_v2 (CUdeviceptr *start, size_t *bytes, CUmodule module, 
   CUresult rc = VCUDA_WITHIN (real.cuModuleGetGlobal_v2 (start, bytes, module, name));
   CUdeviceptr where;
   size_t size;
-  if (rc == CUDA_SUCCESS && vcuda_image_untold (module)
+  if (rc == CUDA_SUCCESS && vcuda_image_size_unknown (module)
       && VCUDA_WITHIN (real.cuModuleGetGlobal_v2 (&where, &size, module, name)) == CUDA_SUCCESS)
     vcuda_variable_named (module, where, size);
   return rc;

@@ -1,4 +1,4 @@
-/* Copies of one stretch of memory.  */
+/* Copies of one range of bytes.  */
 
 #include "copy/copy_cost.h"
 #include "thread/stream.h"
@@ -34,7 +34,7 @@ VCUDA_COPY (cuMemcpyWithAttributesAsync, WITH_ATTRIBUTES, (dst, src, bytes, attr
 VCUDA_COPY (cuMemcpyWithAttributesAsync_ptsz, WITH_ATTRIBUTES,
             (dst, src, bytes, attributes, stream), UNIFIED, vcuda_per_thread (stream))
 
-/* Two contexts may be of one GPU.  */
+/* Two contexts may be on one GPU.  */
 #define PEERS (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t bytes)
 #define QUEUED_PEERS                                                                               \
   (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t bytes, CUstream stream)

@@ -24,7 +24,7 @@ end_of (const CUmemcpy3DOperand *operand)
   return VCUDA_ADDRESS (operand->op.ptr.ptr);
 }
 
-/* By elements: how large one is, only an array's descriptor says, and the class of a size is coarse
+/* Counted in elements: only an array's descriptor has their size, and the class of a size is coarse
    anyway.  */
 static const void *
 boxes (const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)

@@ -1,4 +1,5 @@
-/* Copies of rectangles and boxes, each end of which may be anything.  */
+/* Copies of rectangles and boxes, each end of which may be host memory, device memory or an
+   array.  */
 
 #include "copy/copy_cost.h"
 #include "thread/stream.h"
@@ -14,7 +15,7 @@
                             (uint64_t) copy->WidthInBytes * copy->Height * (depth))                \
        : NULL
 
-/* One call in its forms: of 32-bit addresses, of today, of a thread's own stream.  */
+/* One call in three forms: 32-bit addresses, 64-bit addresses, the thread's own stream.  */
 #define PLAIN(name, type, depth)                                                                   \
   VCUDA_COPY (name, (const type##_v1 *copy), (copy), BOX (depth), NULL)                            \
   VCUDA_COPY (name##_v2, (const type *copy), (copy), BOX (depth), NULL)                            \

@@ -2,7 +2,7 @@
 
 const char vcuda_copy_keys[VCUDA_COPY_KINDS][65];
 
-/* Memory that the driver doesn't know is the host's.  */
+/* The driver does not know host memory that was not registered.  */
 static bool
 on_device (struct vcuda_end end)
 {

@@ -1,7 +1,7 @@
-/* Copies and sets that take the GPU's time, where the host says that they are metered.
+/* Copies and sets that take GPU time; metered if the host enables it (limits: meter_copies).
 
-   What one is expected to cost is known by its kind and by the power of two of its bytes. A copy to
-   or from host memory is none of them: it runs on a copy engine, at the speed of the bus.  */
+   The expected cost is looked up by the kind and the power of two of the bytes. Copies from and to
+   host memory are not among them: a copy engine does them at the speed of the bus.  */
 
 #ifndef VCUDA_COPY_COST_H
 #define VCUDA_COPY_COST_H
@@ -18,11 +18,11 @@ enum vcuda_copy_kind
   VCUDA_COPY_KINDS
 };
 
-/* Only the addresses count: each is the key of one kind and size.  */
+/* Only the addresses matter: each is the key of one kind and size.  */
 extern const char vcuda_copy_keys[VCUDA_COPY_KINDS][65];
 
-/* Read anew each time: what the host writes counts for the next copy. Without the page no: who then
-   goes on to the driver finds that nothing is allowed.  */
+/* Read at each call: what the host writes applies to the next copy. False without the page: the
+   driver's entry then refuses the call.  */
 static inline bool
 vcuda_copies_metered (void)
 {
@@ -36,7 +36,7 @@ vcuda_copy_key (enum vcuda_copy_kind kind, uint64_t bytes)
   return &vcuda_copy_keys[kind][bytes ? 64 - __builtin_clzll (bytes) : 0];
 }
 
-/* One end of a copy; of an array ADDRESS is 0.  */
+/* One end of a copy; an array has ADDRESS 0.  */
 struct vcuda_end
 {
   CUmemorytype type;
@@ -46,16 +46,16 @@ struct vcuda_end
 #define VCUDA_ADDRESS(end_address)                                                                 \
   (struct vcuda_end) { CU_MEMORYTYPE_UNIFIED, end_address }
 
-/* The key of a copy of BYTES; NULL when it isn't within one GPU's memory, or when the driver, which
-   would have to be asked, is the caller.  */
+/* The key of a copy of BYTES; NULL if it isn't within one GPU's memory, or if the caller is the
+   driver, which would have to be asked.  */
 const void *vcuda_copy_within (enum vcuda_copy_kind kind, struct vcuda_end to,
                                struct vcuda_end from, uint64_t bytes);
 
-/* False for a copy between two GPUs, which goes over the bus between them. Address 0 is an array,
-   on the GPU of the context that copies it.  */
+/* False for a copy between two GPUs, which takes the bus between them. Address 0 is an array, on
+   the GPU of the context that copies it.  */
 bool vcuda_copy_on_one_gpu (CUdeviceptr to, CUdeviceptr from);
 
-/* The key of a copy whose ends the caller says are device memory: with one GPU nobody is asked.  */
+/* The key of a copy between two device addresses; with one GPU the driver need not be asked.  */
 static inline const void *
 vcuda_copy_on_device (CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
 {
@@ -64,10 +64,11 @@ vcuda_copy_on_device (CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
   return vcuda_copy_key (VCUDA_COPY_ROW, bytes);
 }
 
-/* The policy function of one export; KEY is NULL for what is passed on. Where copies are not
-   metered the arguments go on where they are, so what needs a frame is a function of its own.  */
+/* The policy function of one export; KEY is NULL for a copy that is passed on. A copy that is not
+   metered jumps to the driver with the caller's arguments in place, so the path that needs a stack
+   frame is a function of its own.  */
 #define VCUDA_COPY(name, parameters, arguments, key, copy_stream)                                  \
-  static __attribute__ ((noinline)) CUresult name##_slowly parameters                              \
+  static __attribute__ ((noinline)) CUresult name##_slow_path parameters                           \
   {                                                                                                \
     VCUDA_METER (key, copy_stream, real.name arguments);                                           \
   }                                                                                                \
@@ -78,7 +79,7 @@ vcuda_copy_on_device (CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
     if (!copy_key)                                                                                 \
       return real.name arguments;                                                                  \
     if (!vcuda_launch_at_once_of (thread, copy_key, copy_stream))                                  \
-      return name##_slowly arguments;                                                              \
+      return name##_slow_path arguments;                                                           \
     return VCUDA_WITHIN_OF (thread, real.name arguments);                                          \
   }                                                                                                \
   CUresult vcuda_##name parameters                                                                 \

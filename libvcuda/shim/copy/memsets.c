@@ -1,4 +1,4 @@
-/* Sets. The GPU fills host memory too, so the destination is not looked up.  */
+/* Memory sets. The GPU fills host memory too, so the destination is not looked up.  */
 
 #include "copy/copy_cost.h"
 #include "thread/stream.h"

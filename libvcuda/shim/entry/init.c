@@ -41,7 +41,7 @@ in_child (void)
   vcuda_meters_forget ();
 }
 
-/* Counts what is held anew, so that an allocation has no second number to keep.  */
+/* Sums up what is held, so that an allocation has no second number to update.  */
 static void
 enter_held (struct vcuda_usage_slot *slot)
 {

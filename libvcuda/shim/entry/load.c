@@ -1,4 +1,4 @@
-/* Loads the real libraries at first use, from the folder that the limits page names.  */
+/* Loads the driver's libraries at first use, from the folder that the limits page names.  */
 
 #include "entry/load.h"
 
@@ -69,17 +69,17 @@ nvml_error_text (nvmlReturn_t code)
   return "vcuda: this container's limits or driver are missing";
 }
 
-/* glibc recognises a library by its soname too. Once the real libnvidia-ml.so.1 is loaded, a
-   program's dlopen ("libnvidia-ml.so.1") would be answered with it, unless an older entry of the
-   list has that name. Opening both public names first (they are one file, so one library) gives
-   them to the shim for good; DT_RPATH $ORIGIN finds them beside us.  */
+/* glibc recognises a library by its soname too. Once the driver's libnvidia-ml.so.1 is loaded, a
+   program's dlopen ("libnvidia-ml.so.1") would return it, unless an older entry of the loader's
+   list has that name. Opening both public names first (they are one file, so one library) reserves
+   them for the shim; DT_RPATH $ORIGIN finds them beside it.  */
 static void
 claim_public_names (void)
 {
   for (size_t i = 0; i < sizeof file_names / sizeof *file_names; i++)
     {
       void *handle = dlopen (file_names[i], RTLD_LAZY | RTLD_LOCAL);
-      /* A stranger under this name is what the program would have got without us.  */
+      /* Another library under this name is what the program would get without the shim.  */
       if (handle && dlsym (handle, "cuInit") != (void *) cuInit)
         dlclose (handle);
     }
@@ -94,13 +94,13 @@ vcuda_library (enum vcuda_library which)
   if (handle)
     return handle == failed ? NULL : handle;
 
-  /* No lock over dlopen: a caller may already hold the loader's lock, in a constructor.  */
+  /* No lock around dlopen: a caller may already hold the loader's lock, in a constructor.  */
   char path[sizeof vcuda_pages.limits->driver_dir + 32];
   snprintf (path, sizeof path, "%s/%s", vcuda_pages.limits->driver_dir, private_names[which]);
   claim_public_names ();
   handle = dlopen (path, RTLD_LAZY | RTLD_LOCAL);
   void *own = which == VCUDA_LIBCUDA ? (void *) cuInit : (void *) nvmlInit_v2;
-  /* The shim mounted over its own driver would call itself for ever.  */
+  /* The shim mounted over its own driver would call itself endlessly.  */
   if (!handle || dlsym (handle, probes[which]) == own)
     handle = failed;
   __atomic_store_n (&handles[which], handle, __ATOMIC_RELEASE);

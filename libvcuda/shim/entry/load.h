@@ -1,4 +1,4 @@
-/* The real libraries.  */
+/* The driver's libraries.  */
 
 #ifndef VCUDA_LOAD_H
 #define VCUDA_LOAD_H
@@ -16,16 +16,16 @@ enum vcuda_library
   VCUDA_LIBNVML,
 };
 
-/* The real library's dlopen handle, or NULL.  */
+/* The library's dlopen handle, or NULL.  */
 void *vcuda_library (enum vcuda_library which);
 
 /* The name of entry INDEX of the table.  */
 const char *vcuda_entry_name (unsigned index);
 
-/* The driver's own function of entry INDEX, or NULL. Leaves the table alone.  */
+/* The driver's function of entry INDEX, or NULL. Leaves the table as it is.  */
 void *vcuda_driver_symbol (unsigned index);
 
-/* Finds the driver's function for entry INDEX, keeps it in `real`, and answers what to call: the
+/* Finds the driver's function for entry INDEX, stores it in `real`, and returns what to call: the
    function, or one that returns an error in the library's own codes. Called by entries.S.  */
 void *vcuda_resolve (unsigned index);
 

@@ -1,5 +1,5 @@
-/* cuGetProcAddress: the driver answers, and what it answers is mapped to ours. So the rules of
-   versions and per-thread streams are the driver's own.  */
+/* cuGetProcAddress: the driver answers, and its answer is mapped to the shim's function. So the
+   rules of versions and per-thread streams are the driver's own.  */
 
 #include <errno.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 struct policy
 {
   unsigned index;
-  void *ours;
+  void *hook;
 };
 
 static const struct policy policies[] = {
@@ -30,7 +30,7 @@ _Static_assert (POLICY_COUNT * 2 < BUCKETS, "the table must stay half empty");
 struct mapping
 {
   void *driver;
-  void *ours;
+  void *hook;
 };
 
 static unsigned
@@ -51,10 +51,11 @@ build (void)
       unsigned at = bucket_of (driver);
       while (table[at].driver && table[at].driver != driver)
         at = (at + 1) & (BUCKETS - 1);
-      /* Where a driver gives one function several names, the newest version's types are right.  */
+      /* If a driver exports one function under several names, the newest version's types are
+         right.  */
       const char *suffix = strrchr (vcuda_entry_name (policies[i].index), '_');
       if (!table[at].driver || (suffix && suffix[1] == 'v'))
-        table[at] = (struct mapping){ driver, policies[i].ours };
+        table[at] = (struct mapping){ driver, policies[i].hook };
     }
   return table;
 }
@@ -80,7 +81,7 @@ mappings (void)
   return table;
 }
 
-/* How well the policy of entry INDEX answers a question for SYMBOL: 0 not at all.  */
+/* How well the policy of entry INDEX matches a request for SYMBOL; 0: not at all.  */
 static unsigned
 rank (unsigned index, const char *symbol, cuuint64_t flags)
 {
@@ -109,8 +110,8 @@ rank (unsigned index, const char *symbol, cuuint64_t flags)
   return version + (wanted == per_thread ? 16 : 0);
 }
 
-/* A driver whose answer is not its own export would otherwise hand out a way round us. The version
-   is then taken from the name: the newest, and for cuGetProcAddress by the version asked for.  */
+/* Matches by name, for a driver whose answer is not its own export: passing that on would bypass
+   the shim. Takes the newest version; of cuGetProcAddress the one for VERSION.  */
 static void *
 by_name (const char *symbol, int version, cuuint64_t flags)
 {
@@ -124,13 +125,13 @@ by_name (const char *symbol, int version, cuuint64_t flags)
       if (how_well > best_rank)
         {
           best_rank = how_well;
-          best = policies[i].ours;
+          best = policies[i].hook;
         }
     }
   return best;
 }
 
-/* Is POINTER what the driver exports under SYMBOL's name, in any version?  */
+/* Whether POINTER is the driver's export of SYMBOL, in any version.  */
 static bool
 is_export (const char *symbol, const void *pointer)
 {
@@ -153,24 +154,24 @@ hand_out (CUresult rc, const char *symbol, void **function, int version, cuuint6
   const struct mapping *table = mappings ();
   if (!table)
     {
-      *function = NULL; /* no memory: better nothing than a way round */
+      *function = NULL; /* no memory: answer nothing rather than bypass the shim */
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
   for (unsigned at = bucket_of (*function); table[at].driver; at = (at + 1) & (BUCKETS - 1))
     if (table[at].driver == *function)
       {
-        *function = table[at].ours;
+        *function = table[at].hook;
         return rc;
       }
   enum vcuda_name name = vcuda_name_of (symbol);
   if (name == VCUDA_NAME_NEWER)
     __atomic_fetch_add (&vcuda_pages.usage->newer_symbols, 1, __ATOMIC_RELAXED);
-  /* A version that we pass on is the driver's export, and stays so.  */
-  void *ours = name == VCUDA_NAME_OURS && !is_export (symbol, *function)
+  /* A version that is passed on is the driver's export, and stays so.  */
+  void *hook = name == VCUDA_NAME_HOOKED && !is_export (symbol, *function)
                    ? by_name (symbol, version, flags)
                    : NULL;
-  if (ours)
-    *function = ours;
+  if (hook)
+    *function = hook;
   return rc;
 }
 
@@ -193,8 +194,8 @@ vcuda_cuGetProcAddress_v2 (const char *symbol, void **function, int version, cuu
   return hand_out (rc, symbol, function, version, flags);
 }
 
-/* The private tables are passed on: CUDA's own libraries don't work without. Which ones were handed
-   out is noted where the host can read it, in a ring of the last few.  */
+/* The private tables are passed on: CUDA's own libraries don't work without them. The usage page
+   records the last few that were handed out, in a ring.  */
 CUresult
 vcuda_cuGetExportTable (const void **table, const CUuuid *id)
 {

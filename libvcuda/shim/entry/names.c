@@ -1,5 +1,5 @@
 /* A table of names, made at the first question. Most questions are for names that are passed on, so
-   one look must tell them.  */
+   one look-up must identify them.  */
 
 #include "entry/names.h"
 
@@ -19,12 +19,12 @@ struct name
 {
   uint16_t entry; /* index + 1 of an entry whose name begins with this one; 0 is free */
   uint8_t length;
-  uint8_t ours;
+  uint8_t hooked;
 };
 
-static const uint16_t our_entries[] = {
-#define OURS(index, function) index,
-  VCUDA_POLICIES (OURS)
+static const uint16_t hooked_entries[] = {
+#define HOOKED(index, function) index,
+  VCUDA_POLICIES (HOOKED)
 };
 
 static struct name *
@@ -44,13 +44,13 @@ place (struct name *table, const char *symbol, size_t length)
 }
 
 static void
-add (struct name *table, unsigned index, uint8_t ours)
+add (struct name *table, unsigned index, uint8_t hooked)
 {
   const char *text = vcuda_entry_name (index);
   size_t length = strcspn (text, "_");
   struct name *name = place (table, text, length);
-  if (!name->entry || ours)
-    *name = (struct name){ (uint16_t) (index + 1), (uint8_t) length, ours };
+  if (!name->entry || hooked)
+    *name = (struct name){ (uint16_t) (index + 1), (uint8_t) length, hooked };
 }
 
 static struct name *
@@ -64,8 +64,8 @@ names (void)
   table = calloc (ROOM, sizeof *table);
   for (unsigned i = 0; table && i < VCUDA_FIRST_NVML; i++)
     add (table, i, 0);
-  for (size_t i = 0; table && i < sizeof our_entries / sizeof *our_entries; i++)
-    add (table, our_entries[i], 1);
+  for (size_t i = 0; table && i < sizeof hooked_entries / sizeof *hooked_entries; i++)
+    add (table, hooked_entries[i], 1);
   struct name *expected = NULL;
   if (table
       && !__atomic_compare_exchange_n (&made, &expected, table, 0, __ATOMIC_ACQ_REL,
@@ -84,9 +84,9 @@ vcuda_name_of (const char *symbol)
   struct name *table = names ();
   size_t length = strlen (symbol);
   if (!table)
-    return VCUDA_NAME_OURS; /* no memory: look twice rather than not at all */
+    return VCUDA_NAME_HOOKED; /* no memory: check by pointer and name as well */
   const struct name *name = place (table, symbol, length);
   if (!name->entry)
     return VCUDA_NAME_NEWER;
-  return name->ours ? VCUDA_NAME_OURS : VCUDA_NAME_PASSED;
+  return name->hooked ? VCUDA_NAME_HOOKED : VCUDA_NAME_PASSED;
 }

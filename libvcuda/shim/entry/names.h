@@ -5,9 +5,9 @@
 
 enum vcuda_name
 {
-  VCUDA_NAME_NEWER,  /* our headers don't know it */
-  VCUDA_NAME_PASSED, /* no version of it is ours */
-  VCUDA_NAME_OURS,   /* some version of it is */
+  VCUDA_NAME_NEWER,  /* not in the headers that the shim is built with */
+  VCUDA_NAME_PASSED, /* every version of it is passed on */
+  VCUDA_NAME_HOOKED, /* some version of it has a policy of the shim */
 };
 
 enum vcuda_name vcuda_name_of (const char *symbol);

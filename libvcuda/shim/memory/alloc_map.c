@@ -1,5 +1,5 @@
-/* Striped open addressing: a look-up costs the same with one live allocation and with a million,
-   and threads meet only within a stripe.  */
+/* Striped open addressing: a look-up costs the same with one live allocation as with a million, and
+   threads contend only within a stripe.  */
 
 #include "memory/alloc_map.h"
 
@@ -12,7 +12,7 @@
 
 #define STRIPES 64
 #define FIRST_CAPACITY 64
-#define LOOKS 32
+#define SPINS 32
 
 _Static_assert (sizeof (struct vcuda_allocation) == 32, "half a cache line");
 
@@ -26,16 +26,16 @@ struct stripe
 
 static struct stripe stripes[STRIPES];
 
-/* One locked instruction where a mutex takes two, and they are what an allocation costs. Who finds
-   a stripe taken, which is rare, looks again for about a microsecond, fifty times what its owner
-   needs, and then sleeps: the owner was interrupted.  */
+/* The lock of a stripe is one locked instruction; a mutex takes two, which is what an allocation
+   costs in all. A thread that finds a stripe taken, which is rare, spins for about a microsecond,
+   fifty times what the owner needs, and then sleeps: the owner was interrupted.  */
 static __attribute__ ((noinline)) void
 wait_for (struct stripe *stripe)
 {
-  int looks = 0;
+  int spins = 0;
   do
     while (__atomic_load_n (&stripe->locked, __ATOMIC_RELAXED))
-      if (looks++ < LOOKS)
+      if (spins++ < SPINS)
         vcuda_pause ();
       else
         vcuda_sleep_ns (50000);
@@ -74,12 +74,12 @@ stripe_of (uint64_t key)
 static uint32_t
 home_of (const struct stripe *stripe, uint64_t key)
 {
-  /* The bits below those that chose the stripe: the lower ones differ little between addresses.  */
+  /* The bits below those that chose the stripe: lower ones differ little between addresses.  */
   return (uint32_t) (hash (key) >> 26) & (stripe->capacity - 1);
 }
 
-/* Field by field, as each was written a moment ago: a load that is wider than the stores before it
-   waits until they are in the cache.  */
+/* Field by field, in the widths of the stores a moment ago: a load that is wider than the stores
+   before it waits until they are in the cache.  */
 static inline void
 copy (struct vcuda_allocation *to, const struct vcuda_allocation *from)
 {
@@ -121,7 +121,7 @@ grow (struct stripe *stripe)
   return true;
 }
 
-/* Moves back what had to step aside for the entry that goes, so no tombstones pile up.  */
+/* Moves later entries back into the hole, so no tombstones pile up.  */
 static void
 remove_at (struct stripe *stripe, uint32_t hole)
 {
@@ -208,7 +208,7 @@ vcuda_map_take_context (void *context, uint64_t *bytes,
             lost (entry->pool, entry->bytes);
           else if (entry->gpu >= 0)
             bytes[entry->gpu] += entry->bytes;
-          remove_at (stripe, at); /* another entry may now stand here: look again */
+          remove_at (stripe, at); /* another entry may be here now: check again */
         }
       unlock (stripe, thread);
     }
@@ -236,8 +236,8 @@ vcuda_map_forget (void)
 {
   for (int s = 0; s < STRIPES; s++)
     {
-      /* Perhaps held, and the table half changed, by a thread that the child has not: start anew
-         and leave the old table alone.  */
+      /* A thread that the child does not have may have held the lock, in the middle of a change:
+         start with an empty table and leave the old one alone.  */
       __atomic_store_n (&stripes[s].locked, false, __ATOMIC_RELAXED);
       stripes[s].entries = NULL;
       stripes[s].capacity = 0;

@@ -1,8 +1,4 @@
-/* Which memory of cuMemCreate is mapped into which sparse array (sparse_arrays.c), or bound to
-   which multicast object (multicast.c). It lives on after cuMemRelease, so it stays charged until
-   it is unmapped or unbound, or until the array or object ends.
-
-   A holder is an array or a multicast object, and has its bindings in a tree by place. An operation
+/* A holder is an array or a multicast object, and has its bindings in a tree by place. An operation
    that covers only a part of a binding leaves it: memory is charged too long rather than not long
    enough.  */
 
@@ -178,7 +174,7 @@ vcuda_bind (uint64_t key, CUcontext context, struct vcuda_binding *binding,
   struct vcuda_holder *holder = find_or_make_holder (key, context);
   struct vcuda_binding **node = holder ? tsearch (binding, &holder->bindings, by_place) : NULL;
   if (!node)
-    free (binding); /* the charge stays until the process ends */
+    free (binding); /* no host memory: the charge stays until the process ends */
   else if (*node != binding)
     {
       (*node)->next = *list;

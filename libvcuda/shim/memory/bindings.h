@@ -1,4 +1,6 @@
-/* Memory of cuMemCreate that is mapped into a sparse array, or bound to a multicast object.  */
+/* Memory of cuMemCreate that is mapped into a sparse array or bound to a multicast object. It
+   outlives cuMemRelease, so it stays charged until it is unmapped or unbound, or until the array or
+   object ends.  */
 
 #ifndef VCUDA_BINDINGS_H
 #define VCUDA_BINDINGS_H
@@ -31,19 +33,19 @@ struct vcuda_binding
   struct vcuda_binding *next; /* while it is on a list */
 };
 
-/* A binding of BLOCK, which is in use for it, at PLACE. NULL, without host memory for it: the block
+/* A binding at PLACE of BLOCK, which counts a use for it. NULL: no host memory; the block then
    stays charged until the process ends.  */
 struct vcuda_binding *vcuda_new_binding (const struct vcuda_place *place,
                                          struct vcuda_block *block);
 
-/* All that follow, but vcuda_bindings_take and vcuda_bindings_taken, need the lock of blocks.
+/* All that follow need the lock of blocks, except vcuda_bindings_take and vcuda_bindings_taken.
 
-   Enters BINDING in the holder of KEY. What was at the same place is added to LIST; what lies there
-   in part, or is smaller, stays.  */
+   Enters BINDING for the holder KEY. A binding at the same place is moved to LIST; one that
+   overlaps in part, or is smaller, stays.  */
 void vcuda_bind (uint64_t key, CUcontext context, struct vcuda_binding *binding,
                  struct vcuda_binding **list);
 
-/* Adds all that lies within PLACE to LIST.  */
+/* Moves all bindings within PLACE to LIST.  */
 void vcuda_unbind (uint64_t key, const struct vcuda_place *place, struct vcuda_binding **list);
 
 void vcuda_bindings_end_list (struct vcuda_binding *list);
@@ -51,7 +53,7 @@ void vcuda_bindings_end_list (struct vcuda_binding *list);
 /* Ends all bindings of the array or multicast object of KEY, which has ended.  */
 void vcuda_bindings_end (uint64_t key);
 
-/* The same for all of CONTEXT.  */
+/* The same for all holders of CONTEXT.  */
 void vcuda_bindings_end_context (CUcontext context);
 
 /* CALL destroys the array of KEY. Its bindings are taken out before the call: right after it the

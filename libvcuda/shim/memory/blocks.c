@@ -38,7 +38,7 @@ by_start (const void *one, const void *other)
                         ((const struct vcuda_mapping *) other)->start);
 }
 
-/* Equal is each mapping that starts within RANGE.  */
+/* Equal: a mapping that starts within RANGE.  */
 static int
 by_range (const void *range, const void *mapping)
 {
@@ -49,7 +49,7 @@ by_range (const void *range, const void *mapping)
   return start - wanted->start < wanted->bytes ? 0 : -1;
 }
 
-/* Equal is the mapping that ADDRESS, which has a start only, lies in.  */
+/* Equal: the mapping that contains ADDRESS, of which only the start is set.  */
 static int
 by_address (const void *address, const void *mapping)
 {
@@ -143,7 +143,7 @@ vcuda_block_add (struct vcuda_block *block, CUmemGenericAllocationHandle handle,
   if (gpu >= 0)
     __atomic_fetch_add (&held[gpu], bytes, __ATOMIC_RELAXED);
   if (!tsearch (block, &blocks, by_handle))
-    free (block); /* without host memory to remember it the charge stays until the process ends */
+    free (block); /* no host memory: the charge stays until the process ends */
 }
 
 void
@@ -181,7 +181,7 @@ vcuda_mapping_add (struct vcuda_mapping *mapping)
   struct vcuda_mapping **node = tsearch (mapping, &mappings, by_start);
   mapping->block->uses++;
   if (!node)
-    free (mapping); /* the charge stays until the process ends */
+    free (mapping); /* no host memory: the charge stays until the process ends */
   if (!node || *node == mapping)
     return;
   struct vcuda_mapping *ended = *node;

@@ -1,12 +1,11 @@
-/* Memory that cuMemCreate made, in blocks, and where it is mapped.
+/* Blocks of memory that cuMemCreate made, and their mappings.
 
    A block lives while it has a handle, is mapped, or is bound to an array or a multicast object
    (bindings.h). Programs map a block and release its handle at once, so all uses are counted, and
    the charge ends with the last of them. Multicast objects and imported memory have handles and
    mappings too, but are not charged: their gpu is -1.
 
-   Blocks and mappings are found in two balanced trees (tsearch): programs keep tens of thousands.
- */
+   Blocks and mappings are in two balanced trees (tsearch): programs keep tens of thousands.  */
 
 #ifndef VCUDA_BLOCKS_H
 #define VCUDA_BLOCKS_H

@@ -1,9 +1,10 @@
-/* The limit on memory, over all processes of the container, without a stored total.
+/* The limit on memory over all processes of the container, without a stored total.
 
-   A process adds what it wants to its own slot and then sums all slots. Two that do so at the same
-   time both see both, so the sum of what is granted never passes the limit; but both may see too
-   much where one would have fitted. So nobody refuses on that: a loser takes its bytes off again
-   and decides alone, under a lock, and only on a sum in which every other slot stood still.  */
+   A process adds the bytes to its own slot and then sums all slots. Two processes that do so at the
+   same time both see both amounts, so granted bytes never exceed the limit; but both may see too
+   much where one of them would have fitted. So this sum alone refuses nothing: a process that it
+   does not let pass takes its bytes off again and decides alone, under a lock, on a sum in which no
+   other slot changed.  */
 
 #include "memory/charge.h"
 
@@ -16,8 +17,8 @@
 #include "thread/clock.h"
 #include "thread/in_driver.h"
 
-/* A process that was stopped in the middle of asking could make others wait for ever: after this
-   its bytes count as held.  */
+/* A process that is stopped while it decides would block the others for ever: after this time its
+   bytes count as held.  */
 #define PATIENCE_NS 1000000000ull
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -25,12 +26,12 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool
 try_to_hold (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
 {
-  uint32_t *word = vcuda_asking_begin (slot);
+  uint32_t *word = vcuda_decision_begin (slot);
   vcuda_slot_hold (slot, gpu, (int64_t) bytes);
   bool fits = vcuda_held_bytes (gpu) <= vcuda_memory_limit (gpu);
   if (!fits)
     vcuda_slot_hold (slot, gpu, (int64_t) -bytes);
-  vcuda_asking_end (slot, word);
+  vcuda_decision_end (slot, word);
   return fits;
 }
 
@@ -49,11 +50,11 @@ hold_or_refuse (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
       vcuda_decisions_read (&before);
       granted = try_to_hold (slot, gpu, bytes);
       vcuda_decisions_read (&after);
-      if (granted || vcuda_stood_still (&before, &after, slot) || vcuda_now () >= deadline)
+      if (granted || vcuda_decisions_unchanged (&before, &after, slot) || vcuda_now () >= deadline)
         break;
       vcuda_sleep_ns (pause);
       pause = pause < 1000000 ? pause * 2 : pause;
-      vcuda_slots_reclaim (); /* who was asking may have been killed */
+      vcuda_slots_reclaim (); /* a process that was deciding may have been killed */
     }
   if (locked)
     vcuda_refuse_unlock ();
@@ -83,7 +84,7 @@ vcuda_count_refusal (int gpu)
     __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].refusals, 1, __ATOMIC_RELAXED);
 }
 
-/* Who lost the slot takes another and enters there what is held, with this change.  */
+/* A process that has lost its slot takes another, and enters what it holds, with this change.  */
 static void
 change_held (int gpu, int64_t bytes)
 {
@@ -103,7 +104,7 @@ vcuda_give_back (int gpu, uint64_t bytes)
 }
 
 void
-vcuda_hold_anyway (int gpu, uint64_t bytes)
+vcuda_charge_unchecked (int gpu, uint64_t bytes)
 {
   change_held (gpu, (int64_t) bytes);
 }

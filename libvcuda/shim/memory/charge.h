@@ -1,4 +1,4 @@
-/* Device memory: reserve, call the driver, settle.  */
+/* Counts device memory against the container's share.  */
 
 #ifndef VCUDA_CHARGE_H
 #define VCUDA_CHARGE_H
@@ -8,20 +8,21 @@
 #include "pages/pages.h"
 #include "real.h"
 
-/* Counts BYTES against the slice of GPU (an index of the limits page; -1 has no slice).
-   CUDA_ERROR_OUT_OF_MEMORY when they don't fit as things are; that counts no refusal.  */
+/* Counts BYTES against the share of GPU (an index of the limits page; -1: none).
+   CUDA_ERROR_OUT_OF_MEMORY if they don't fit now; this counts no refusal.  */
 CUresult vcuda_try_reserve (int gpu, uint64_t bytes);
 
-/* A refusal that the program sees.  */
+/* Counts a refusal that the program sees.  */
 void vcuda_count_refusal (int gpu);
 
-/* BYTES are no longer held: whoever remembers what this process holds has forgotten them by now. */
+/* Takes BYTES off what is held. The caller's own books must not count them any more.  */
 void vcuda_give_back (int gpu, uint64_t bytes);
 
-/* Counts what is taken already, and remembered, whether or not it fits.  */
-void vcuda_hold_anyway (int gpu, uint64_t bytes);
+/* Counts BYTES that are taken already, whether or not they fit. The caller's own books must count
+   them already.  */
+void vcuda_charge_unchecked (int gpu, uint64_t bytes);
 
-/* The slice of GPU in bytes.  */
+/* The share of GPU, in bytes.  */
 static inline uint64_t
 vcuda_memory_limit (int gpu)
 {

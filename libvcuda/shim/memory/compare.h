@@ -1,4 +1,4 @@
-/* How the trees of tsearch are ordered.  */
+/* The order of the trees of tsearch.  */
 
 #ifndef VCUDA_COMPARE_H
 #define VCUDA_COMPARE_H

@@ -1,4 +1,4 @@
-/* Walks a graph's nodes, with those of its child graphs, and adds up what they allocate.  */
+/* Walks the nodes of a graph and of its child graphs, and adds up what they allocate.  */
 
 #include "memory/graph_footprint.h"
 

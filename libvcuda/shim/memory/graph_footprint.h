@@ -6,7 +6,7 @@
 #include "real.h"
 #include "vcuda_abi.h"
 
-/* What one run of a graph takes: the most at a time, per GPU of the limits page.  */
+/* The most that one run of a graph holds at a time, per GPU of the limits page.  */
 struct vcuda_footprint
 {
   uint64_t peak[VCUDA_MAX_GPUS];
@@ -14,8 +14,8 @@ struct vcuda_footprint
   CUdevice device[VCUDA_MAX_GPUS];
 };
 
-/* Adds GRAPH's memory nodes to FOOTPRINT, in the order in which they were made: a node is made
-   after those that it waits for. False when it has none.  */
+/* Adds GRAPH's memory nodes to FOOTPRINT in the order of their creation: a node is created after
+   those that it depends on. False: there are none.  */
 bool vcuda_graph_footprint (CUgraph graph, struct vcuda_footprint *footprint);
 
 #endif

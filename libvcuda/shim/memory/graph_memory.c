@@ -1,8 +1,9 @@
-/* What graphs hold is the driver's own figure, the memory reserved for graphs on a device: it is
-   kept from one launch to the next until cuDeviceGraphMemTrim. Before a launch what the graph may
-   need above that is reserved, and afterwards the charge is set to what the driver then says.
+/* The charge is the driver's own figure: the memory reserved for graphs on a device, which is kept
+   from one launch to the next until cuDeviceGraphMemTrim. Before a launch, what the graph may need
+   above that is reserved; afterwards the charge is set to the driver's new figure.
 
-   A driver that tells no figure: a graph is charged from its first launch until it is destroyed. */
+   Where the driver reports no figure, a graph is charged from its first launch until it is
+   destroyed.  */
 
 #include "memory/graph_memory.h"
 
@@ -16,7 +17,7 @@
 struct exec
 {
   CUgraphExec handle;
-  bool launched; /* and charged, where the driver tells no figure */
+  bool launched; /* and charged, where the driver reports no figure */
   struct vcuda_footprint footprint;
 };
 
@@ -34,9 +35,9 @@ static bool
 driver_figure (int gpu, CUgraphMem_attribute which, uint64_t *bytes)
 {
   cuuint64_t value = 0;
-  bool told = real.cuDeviceGetGraphMemAttribute (device_of[gpu], which, &value) == CUDA_SUCCESS;
+  bool known = real.cuDeviceGetGraphMemAttribute (device_of[gpu], which, &value) == CUDA_SUCCESS;
   *bytes = value;
-  return told;
+  return known;
 }
 
 static void
@@ -49,7 +50,7 @@ settle_locked (int gpu)
   uint64_t before = charged[gpu];
   charged[gpu] = target;
   if (target > before)
-    vcuda_hold_anyway (gpu, target - before);
+    vcuda_charge_unchecked (gpu, target - before);
   else
     vcuda_give_back (gpu, before - target);
 }
@@ -63,7 +64,7 @@ find (CUgraphExec handle)
   return NULL;
 }
 
-/* What a launch of EXEC takes on GPU above what graphs hold there.  */
+/* What a launch of EXEC takes on GPU above what graphs hold on it.  */
 static uint64_t
 missing (const struct exec *exec, int gpu)
 {
@@ -199,8 +200,8 @@ vcuda_graph_memory_destroyed (CUgraphExec handle)
 void
 vcuda_graph_memory_held (uint64_t *bytes)
 {
-  /* Called while a charge is made, perhaps from here: no lock, and a moment's error heals with the
-     next settlement.  */
+  /* Called while a charge is made, perhaps by this file: no lock. The next settlement corrects a
+     value that was just changing.  */
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     bytes[gpu] += __atomic_load_n (&charged[gpu], __ATOMIC_RELAXED);
 }

@@ -1,4 +1,4 @@
-/* Memory nodes of graphs: memory that a graph's launch allocates.  */
+/* Memory that a graph's memory nodes allocate when it is launched.  */
 
 #ifndef VCUDA_GRAPH_MEMORY_H
 #define VCUDA_GRAPH_MEMORY_H
@@ -9,11 +9,12 @@
 #include "real.h"
 #include "thread/in_driver.h"
 
-/* Has any executable graph with memory nodes been made? Programs without one pay this look.  */
+/* Whether any executable graph with memory nodes was made. A program without one pays for reading
+   this only.  */
 extern bool vcuda_graph_memory_used;
 
-/* Reserves what launching EXEC may take above what its GPUs' graphs hold already.
-   CUDA_ERROR_OUT_OF_MEMORY when that doesn't fit. After it, vcuda_graph_memory_launched.  */
+/* Reserves what launching EXEC may take above what graphs hold on its GPUs.
+   CUDA_ERROR_OUT_OF_MEMORY if it doesn't fit. vcuda_graph_memory_launched must follow.  */
 CUresult vcuda_graph_memory_launch (CUgraphExec exec);
 void vcuda_graph_memory_launched (CUgraphExec exec, CUresult rc);
 
@@ -37,7 +38,8 @@ void vcuda_graph_memory_launched (CUgraphExec exec, CUresult rc);
 void vcuda_graph_memory_instantiated (CUgraphExec exec, CUgraph graph);
 void vcuda_graph_memory_destroyed (CUgraphExec exec);
 
-/* Charges what the driver now says that graphs hold: after anything that may have freed some.  */
+/* Sets the charge to what the driver reports now: after any call that may have freed graph
+   memory.  */
 void vcuda_graph_memory_resettle (void);
 
 static inline void

@@ -2,7 +2,7 @@
 
 #include "thread/message.h"
 
-/* Of the current context's device; 0 where the driver does not know it.  */
+/* An attribute of the current context's device; 0: the driver does not know it.  */
 static int
 attribute (CUdevice_attribute which)
 {
@@ -15,24 +15,24 @@ attribute (CUdevice_attribute which)
 }
 
 static void
-say_unable (void)
+report_unable (void)
 {
-  static bool said;
-  if (!__atomic_exchange_n (&said, true, __ATOMIC_RELAXED))
-    vcuda_say (VCUDA_LINE (VCUDA_GUEST_LIMITS,
-                           "memory is overcommitted and this GPU's driver cannot page managed "
-                           "memory",
-                           "set memory-overcommit to 1 on this host"));
+  static bool reported;
+  if (!__atomic_exchange_n (&reported, true, __ATOMIC_RELAXED))
+    vcuda_report (VCUDA_LINE (VCUDA_GUEST_LIMITS,
+                              "memory is overcommitted and this GPU's driver cannot page managed "
+                              "memory",
+                              "set memory-overcommit to 1 on this host"));
 }
 
 CUresult
 vcuda_alloc_managed (CUdeviceptr *dptr, size_t bytes)
 {
-  /* Before Pascal, and where the kernel driver is made without it, managed memory exists at most
-     as far as the GPU has room: the promise could not be kept.  */
+  /* Before Pascal, and where the kernel driver is built without it, managed memory exists only as
+     far as the GPU has room: the promise could not be kept.  */
   if (!attribute (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS))
     {
-      say_unable ();
+      report_unable ();
       return CUDA_ERROR_NOT_SUPPORTED;
     }
   return real.cuMemAllocManaged (dptr, bytes, CU_MEM_ATTACH_GLOBAL);
@@ -42,15 +42,16 @@ CUresult
 vcuda_alloc_managed_pitch (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                            unsigned int element)
 {
-  /* A row begins where a texture may: cuda.h says so of textures on pitched memory, and drivers are
-     seen to choose no more.  */
+  /* A row begins where a texture may: cuda.h requires it of textures on pitched memory, and drivers
+     were seen to choose no larger pitch.  */
   size_t step = (size_t) attribute (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
   size_t most = (size_t) attribute (CU_DEVICE_ATTRIBUTE_MAX_PITCH);
   if (!pitch || !width || !height || width > most
       || (element != 4 && element != 8 && element != 16))
-    return real.cuMemAllocPitch_v2 (dptr, pitch, width, height, element); /* has an error for it */
+    return real.cuMemAllocPitch_v2 (dptr, pitch, width, height, element); /* the driver has an error
+                                                                             for it */
   size_t row = step ? (width + step - 1) / step * step : 0;
-  /* No overflow: WIDTH times HEIGHT was within a GPU's memory.  */
+  /* No overflow: WIDTH times HEIGHT was reserved, so it is within a GPU's memory.  */
   CUresult rc = vcuda_alloc_managed (dptr, row * height);
   if (rc == CUDA_SUCCESS)
     *pitch = row;

@@ -1,5 +1,5 @@
-/* Where the host promised more memory than a GPU has, programs get managed memory: the driver moves
-   its pages between GPU and host.  */
+/* Managed memory for a GPU of which the host promised more memory than it has: the driver moves its
+   pages between GPU and host.  */
 
 #ifndef VCUDA_MANAGED_H
 #define VCUDA_MANAGED_H
@@ -9,7 +9,8 @@
 #include "pages/pages.h"
 #include "real.h"
 
-/* Whether the host wants GPU's memory (an index of the limits page; -1 has none) to be managed.  */
+/* Whether the host wants the memory of GPU (an index of the limits page; -1: none) to be
+   managed.  */
 static inline bool
 vcuda_managed (int gpu)
 {
@@ -18,7 +19,7 @@ vcuda_managed (int gpu)
 }
 
 /* cuMemAlloc_v2 in managed memory, on the current context's GPU. CUDA_ERROR_NOT_SUPPORTED, with one
-   line on stderr, where the driver cannot move its pages.  */
+   line on stderr, if the driver cannot move its pages.  */
 CUresult vcuda_alloc_managed (CUdeviceptr *dptr, size_t bytes);
 
 /* The same for cuMemAllocPitch_v2, with the pitch that the driver would choose.  */

@@ -7,22 +7,22 @@
 
 bool vcuda_pools_keep;
 
-/* With the pool's mutex held. A driver before CUDA 11.3 does not tell what a pool has reserved, nor
-   does any of a pool that was destroyed: then it is what is allocated.  */
+/* With the pool's mutex held. A driver before CUDA 11.3 does not report what a pool has reserved,
+   and no driver reports it for a destroyed pool: then it is what is allocated.  */
 static uint64_t
 reserved_by (struct vcuda_pool *pool)
 {
   cuuint64_t bytes = 0;
-  bool told
+  bool reports_reserved
       = pool->handle
         && real.cuMemPoolGetAttribute (pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes)
                == CUDA_SUCCESS;
-  __atomic_store_n (&pool->told, told, __ATOMIC_RELAXED);
-  return told ? bytes : __atomic_load_n (&pool->used, __ATOMIC_RELAXED);
+  __atomic_store_n (&pool->reports_reserved, reports_reserved, __ATOMIC_RELAXED);
+  return reports_reserved ? bytes : __atomic_load_n (&pool->used, __ATOMIC_RELAXED);
 }
 
-/* With the pool's mutex held. Stored before the slot changes: who lost its slot enters what stands
-   here.  */
+/* With the pool's mutex held. Stored before the slot changes: a process that lost its slot enters
+   this number.  */
 static void
 set_charge (struct vcuda_pool *pool, uint64_t bytes)
 {
@@ -31,7 +31,7 @@ set_charge (struct vcuda_pool *pool, uint64_t bytes)
     return;
   __atomic_store_n (&pool->charged, bytes, __ATOMIC_RELAXED);
   if (bytes > before)
-    vcuda_hold_anyway (pool->gpu, bytes - before);
+    vcuda_charge_unchecked (pool->gpu, bytes - before);
   else
     vcuda_give_back (pool->gpu, before - bytes);
 }
@@ -82,12 +82,12 @@ vcuda_pool_end (struct vcuda_pool_charge *charge, CUresult rc, CUdeviceptr point
   struct vcuda_pool *pool = charge->pool;
   if (rc == CUDA_SUCCESS)
     __atomic_fetch_add (&pool->used, charge->bytes, __ATOMIC_RELAXED);
-  /* An imported pool gives no memory, and may tell what its exporter has reserved.  */
+  /* An imported pool gives no memory, and may report what its exporter has reserved.  */
   uint64_t reserved = rc == CUDA_SUCCESS || charge->before ? reserved_by (pool) : 0;
   charge->refused = rc == CUDA_SUCCESS && !grow_charge (pool, reserved);
   if (charge->refused)
     {
-      /* The driver took more than was expected: it rounds up, or could not use what it kept.  */
+      /* The driver took more than expected: it rounds up, or could not use what it kept.  */
       struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
       VCUDA_WITHIN (real.cuMemFreeAsync (pointer, charge->stream));
       VCUDA_WITHIN (real.cuMemPoolTrimTo (pool->handle, 0));

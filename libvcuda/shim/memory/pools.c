@@ -1,7 +1,8 @@
-/* Which pools there are, and which one a call means.
+/* Which pools exist, and which one a call uses.
 
-   Drivers since 13.0 tell a pool's location. For older ones what the program said when it made the
-   pool is kept; a pool that it did not make is a device's own, and that device the stream's.  */
+   Drivers since 13.0 report a pool's location. For older ones the location is remembered from the
+   pool's creation; a pool that the program did not create is the default pool of the stream's
+   device.  */
 
 #include "memory/pools.h"
 
@@ -20,9 +21,9 @@ static struct vcuda_pool *pools[MOST_POOLS];
 static unsigned count;
 static unsigned first_unused; /* no record below it is unused */
 
-/* By GPU: what allocations come from when no pool is named. NULL: the driver must be asked.  */
+/* By GPU: the pool of allocations that name none. NULL: the driver must be asked.  */
 static struct vcuda_pool *current[VCUDA_MAX_GPUS];
-/* For a driver that has no such call.  */
+/* By GPU: stands for the default pool of a driver that has no call to name it.  */
 static struct vcuda_pool *unnamed[VCUDA_MAX_GPUS];
 
 struct vcuda_pool *
@@ -78,7 +79,7 @@ add (CUmemoryPool handle, const CUmemLocation *location, int stream_gpu)
     pool->gpu = vcuda_gpu_of_device (location->id);
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
     pool->gpu = vcuda_gpu_of_device (location->localized.deviceId);
-  pool->told = false;
+  pool->reports_reserved = false;
   pool->handle = handle;
   if (handle)
     vcuda_map_put (&(struct vcuda_allocation){ .key = VCUDA_KEY (VCUDA_MEMORY_POOL, handle),
@@ -121,7 +122,7 @@ vcuda_pool_of (CUmemoryPool handle, int stream_gpu)
     location = location_of (handle);
   vcuda_lock (&mutex);
   if (handle)
-    pool = find (handle); /* by another thread meanwhile */
+    pool = find (handle); /* another thread may have added it */
   else if (stream_gpu >= 0)
     pool = unnamed[stream_gpu];
   if (!pool)
@@ -183,21 +184,21 @@ vcuda_cuMemPoolCreate (CUmemoryPool *pool, const CUmemPoolProps *props)
   if (rc != CUDA_SUCCESS)
     return rc;
   vcuda_lock (&mutex);
-  struct vcuda_allocation ended; /* in a way that the shim does not see */
+  struct vcuda_allocation ended; /* a pool that ended unseen */
   vcuda_map_take (VCUDA_KEY (VCUDA_MEMORY_POOL, *pool), &ended);
   add (*pool, &props->location, -1);
   vcuda_unlock (&mutex);
   return rc;
 }
 
-/* What is still allocated from it lives on, and is given back piece by piece.  */
+/* Allocations of the pool outlive it, and are given back one by one.  */
 CUresult
 vcuda_cuMemPoolDestroy (CUmemoryPool handle)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
   vcuda_lock (&mutex);
-  /* As with memory: after the call another thread may be given the same handle.  */
+  /* Taken out first: after the call the driver may give the same handle to another thread.  */
   struct vcuda_allocation name;
   bool known = vcuda_map_take (VCUDA_KEY (VCUDA_MEMORY_POOL, handle), &name);
   CUresult rc = VCUDA_WITHIN (real.cuMemPoolDestroy (handle));

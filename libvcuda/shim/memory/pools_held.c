@@ -15,7 +15,7 @@ vcuda_pool_freed (uint16_t index, uint64_t bytes)
 {
   struct vcuda_pool *pool = vcuda_pool_at (index);
   vcuda_pool_lost (index, bytes);
-  if (!__atomic_load_n (&pool->told, __ATOMIC_RELAXED))
+  if (!__atomic_load_n (&pool->reports_reserved, __ATOMIC_RELAXED))
     vcuda_pool_settle (pool);
   else if (!__atomic_load_n (&vcuda_pools_keep, __ATOMIC_RELAXED))
     __atomic_store_n (&vcuda_pools_keep, true, __ATOMIC_RELAXED); /* until a wait */
@@ -59,7 +59,7 @@ vcuda_pools_trim (int gpu)
   return freed;
 }
 
-/* No lock: whoever asks may be within a charge that is made here.  */
+/* No lock: the caller may be in the middle of a charge for a pool.  */
 void
 vcuda_pools_held (uint64_t *bytes)
 {

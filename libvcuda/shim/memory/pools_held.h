@@ -8,12 +8,12 @@
 
 #include "memory/pool_charge.h"
 
-/* BYTES of the pool with INDEX were freed. The second is for what ended with its context: it makes
-   no call and takes no lock, and vcuda_pools_settle must follow.  */
+/* BYTES of the pool INDEX were freed. The second form is for allocations that ended with their
+   context: it makes no call and takes no lock, and vcuda_pools_settle must follow.  */
 void vcuda_pool_freed (uint16_t index, uint64_t bytes);
 void vcuda_pool_lost (uint16_t index, uint64_t bytes);
 
-/* Charges each pool what it has reserved now.  */
+/* Sets the charge of each pool to what it has reserved now.  */
 void vcuda_pools_settle (void);
 
 /* After a call that waited for the GPU.  */
@@ -24,7 +24,7 @@ vcuda_pools_waited (void)
     vcuda_pools_settle ();
 }
 
-/* Has the driver give back what GPU's pools keep. False: nothing came back.  */
+/* Makes the driver take back what the pools of GPU keep. False: it took nothing back.  */
 bool vcuda_pools_trim (int gpu);
 
 /* Adds what is charged on each GPU to BYTES, which has VCUDA_MAX_GPUS entries.  */

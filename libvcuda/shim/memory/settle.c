@@ -36,19 +36,19 @@ vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t key, enum
   if (rc != CUDA_SUCCESS)
     vcuda_give_back (charge->gpu, charge->bytes);
   else
-    /* Without host memory to remember it the charge stays until the process ends: never the other
-       way round.  */
+    /* Without host memory for the entry the charge stays until the process ends: too much rather
+       than too little.  */
     vcuda_map_put (&allocation);
   return rc;
 }
 
 void
-vcuda_settle_free (const struct vcuda_allocation *gone, CUresult rc)
+vcuda_settle_free (const struct vcuda_allocation *allocation, CUresult rc)
 {
   if (rc != CUDA_SUCCESS)
-    vcuda_map_put (gone);
-  else if (gone->owner == VCUDA_OF_POOL)
-    vcuda_pool_freed (gone->pool, gone->bytes);
+    vcuda_map_put (allocation);
+  else if (allocation->owner == VCUDA_OF_POOL)
+    vcuda_pool_freed (allocation->pool, allocation->bytes);
   else
-    vcuda_give_back (gone->gpu, gone->bytes);
+    vcuda_give_back (allocation->gpu, allocation->bytes);
 }

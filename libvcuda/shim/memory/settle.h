@@ -1,4 +1,4 @@
-/* Reserve, call, settle: what every charged call is made of.  */
+/* The body of a charged call: reserve, call the driver, settle.  */
 
 #ifndef VCUDA_SETTLE_H
 #define VCUDA_SETTLE_H
@@ -19,15 +19,15 @@ struct vcuda_charge
 /* Reserves BYTES on the current context's GPU. On failure nothing is held.  */
 CUresult vcuda_charge_current (struct vcuda_charge *charge, uint64_t bytes);
 
-/* Reserves what the driver turned out to take above CHARGE. On failure CHARGE is as before.  */
+/* Reserves what the driver took above CHARGE. On failure CHARGE is unchanged.  */
 CUresult vcuda_charge_more (struct vcuda_charge *charge, uint64_t bytes);
 
-/* Keeps CHARGE under KEY when the driver granted it, else gives it back. Answers RC.  */
+/* Keeps CHARGE under KEY if the driver granted it, else gives it back. Returns RC.  */
 CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t key,
                        enum vcuda_owner owner);
 
-/* The body of a call that allocates: TAKE reserves into `charge`, CALL asks the driver, KEY is
-   read when it granted.  */
+/* The body of a call that allocates: TAKE reserves into `charge`, CALL calls the driver, KEY is
+   read if the driver granted it.  */
 #define VCUDA_ALLOCATE(take, call, key, owner)                                                     \
   do                                                                                               \
     {                                                                                              \
@@ -43,28 +43,28 @@ CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t 
     }                                                                                              \
   while (0)
 
-/* The body of a call that frees. The entry leaves the map before the driver frees: after it
-   another thread may be given the same handle.  */
+/* The body of a call that frees. The entry is taken out of the map before the driver frees: after
+   that the driver may give the same handle to another thread.  */
 #define VCUDA_RELEASE(key, call)                                                                   \
   do                                                                                               \
     {                                                                                              \
-      struct vcuda_allocation gone;                                                                \
+      struct vcuda_allocation allocation;                                                          \
       struct vcuda_thread *thread = vcuda_thread ();                                               \
       if (thread->in_driver)                                                                       \
         return call;                                                                               \
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-      bool known = vcuda_map_take (key, &gone);                                                    \
+      bool known = vcuda_map_take (key, &allocation);                                              \
       CUresult rc = VCUDA_WITHIN_OF (thread, call);                                                \
       if (known)                                                                                   \
-        vcuda_settle_free (&gone, rc);                                                             \
+        vcuda_settle_free (&allocation, rc);                                                       \
       else                                                                                         \
         vcuda_graph_memory_settle ();                                                              \
       return rc;                                                                                   \
     }                                                                                              \
   while (0)
 
-/* GONE was taken out of the map and the driver's free answered RC.  */
-void vcuda_settle_free (const struct vcuda_allocation *gone, CUresult rc);
+/* ALLOCATION was taken out of the map, and the driver's free returned RC.  */
+void vcuda_settle_free (const struct vcuda_allocation *allocation, CUresult rc);
 
 #endif

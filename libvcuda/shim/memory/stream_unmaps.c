@@ -7,7 +7,7 @@
 #include "thread/in_driver.h"
 #include "thread/own_calls.h"
 
-/* Bindings that a stream ends before EVENT. Without an event they end with the context.  */
+/* Bindings that a stream unmaps before EVENT. Without an event they end with the context.  */
 struct ending
 {
   CUevent event;
@@ -23,7 +23,7 @@ vcuda_stream_unmaps_add (CUstream stream, CUcontext context, struct vcuda_bindin
 {
   struct ending *ending = malloc (sizeof *ending);
   if (!ending)
-    return; /* the charge stays until the process ends */
+    return; /* no host memory: the charge stays until the process ends */
   *ending = (struct ending){ .context = context, .bindings = list, .next = endings };
   struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
   bool entered = context && vcuda_enter_context (context);

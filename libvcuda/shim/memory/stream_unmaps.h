@@ -1,7 +1,7 @@
-/* What streams have unmapped from sparse arrays.
+/* Memory that streams unmap from sparse arrays.
 
-   A stream unmaps asynchronously, so what it unmaps stays charged until an event that is recorded
-   behind it has passed.  */
+   A stream unmaps asynchronously, so the memory stays charged until an event that is recorded
+   behind the call has passed.  */
 
 #ifndef VCUDA_STREAM_UNMAPS_H
 #define VCUDA_STREAM_UNMAPS_H
@@ -11,11 +11,11 @@
 #include "memory/bindings.h"
 #include "real.h"
 
-/* Ends the bindings of LIST when STREAM has done all that is submitted to it by now. Needs the lock
+/* Ends the bindings of LIST once STREAM has done all that is submitted to it by now. Needs the lock
    of blocks.  */
 void vcuda_stream_unmaps_add (CUstream stream, CUcontext context, struct vcuda_binding *list);
 
-/* Gives back what streams have unmapped by now; true when there was any.  */
+/* Gives back what streams have unmapped by now. True: something was given back.  */
 bool vcuda_stream_unmaps_settle (void);
 
 /* The arrays of CONTEXT have ended with it.  */

@@ -7,9 +7,9 @@
 static uint32_t numbers;
 
 void
-vcuda_asking_count_thread (struct vcuda_thread *thread)
+vcuda_thread_slot_take (struct vcuda_thread *thread)
 {
-  thread->asking_number = __atomic_add_fetch (&numbers, 1, __ATOMIC_RELAXED);
+  thread->thread_slot = __atomic_add_fetch (&numbers, 1, __ATOMIC_RELAXED);
 }
 
 void
@@ -33,8 +33,8 @@ vcuda_decisions_read (struct vcuda_decisions *decisions)
 }
 
 bool
-vcuda_stood_still (const struct vcuda_decisions *before, const struct vcuda_decisions *after,
-                   const struct vcuda_usage_slot *own)
+vcuda_decisions_unchanged (const struct vcuda_decisions *before,
+                           const struct vcuda_decisions *after, const struct vcuda_usage_slot *own)
 {
   unsigned mine = (unsigned) (own - vcuda_pages.usage->slot);
   for (unsigned i = 0; i < VCUDA_MAX_PROCESSES; i++)
@@ -44,7 +44,7 @@ vcuda_stood_still (const struct vcuda_decisions *before, const struct vcuda_deci
 }
 
 void
-vcuda_asking_clear (struct vcuda_usage_slot *slot)
+vcuda_decisions_clear (struct vcuda_usage_slot *slot)
 {
   __atomic_store_n (&slot->asking, 0, __ATOMIC_SEQ_CST);
   for (int t = 0; t < VCUDA_ASKING_THREADS; t++)
@@ -52,7 +52,7 @@ vcuda_asking_clear (struct vcuda_usage_slot *slot)
 }
 
 bool
-vcuda_asking_is_clear (const struct vcuda_usage_slot *slot)
+vcuda_decisions_are_clear (const struct vcuda_usage_slot *slot)
 {
   uint32_t any = __atomic_load_n (&slot->asking, __ATOMIC_SEQ_CST);
   for (int t = 0; t < VCUDA_ASKING_THREADS; t++)

@@ -1,4 +1,5 @@
-/* Devices are matched by UUID: indexes differ between processes that set CUDA_VISIBLE_DEVICES.  */
+/* Devices are matched by UUID: their indexes differ between processes that set
+   CUDA_VISIBLE_DEVICES.  */
 
 #include "pages/device.h"
 
@@ -10,7 +11,7 @@
 
 #define CACHED_DEVICES 64
 
-/* 0 is not known yet, else the index + 1. A device's UUID never changes.  */
+/* Index + 1; 0: not known yet. A device's UUID never changes.  */
 static int8_t cache[CACHED_DEVICES];
 
 static int
@@ -29,8 +30,8 @@ find_uuid (const char *text)
 int
 vcuda_gpu_of_uuid (const char *text)
 {
-  /* The host may be writing the page: an odd number, or another one after the look. A host that
-     died while it wrote makes nobody wait longer than this.  */
+  /* The host may be writing the page: the number is odd, or differs after the search. The wait is
+     bounded, because the host may have died while it wrote.  */
   for (int tries = 0;; tries++)
     {
       uint64_t before = __atomic_load_n (&vcuda_pages.limits->sequence, __ATOMIC_ACQUIRE);
@@ -69,7 +70,8 @@ vcuda_gpu_of_device (CUdevice device)
   if (known)
     return known - 1;
   CUuuid uuid;
-  /* The second version answers a MIG instance's own UUID; drivers before 11.4 have the first.  */
+  /* The second version returns a MIG instance's own UUID; drivers before 11.4 have only the
+     first.  */
   if (real.cuDeviceGetUuid_v2 (&uuid, device) != CUDA_SUCCESS
       && real.cuDeviceGetUuid (&uuid, device) != CUDA_SUCCESS)
     return -1;
@@ -81,7 +83,7 @@ vcuda_gpu_of_device (CUdevice device)
       print_uuid (text, "MIG-", &uuid);
       gpu = vcuda_gpu_of_uuid (text);
     }
-  /* Only what was found: the host may still give the container a slice of this one.  */
+  /* Cache only a match: the host may still give the container a share of this device.  */
   if (cached && gpu >= 0)
     __atomic_store_n (&cache[device], (int8_t) (gpu + 1), __ATOMIC_RELAXED);
   return gpu;
@@ -90,7 +92,7 @@ vcuda_gpu_of_device (CUdevice device)
 CUresult
 vcuda_gpu_ask_current (int *gpu, CUcontext *context)
 {
-  /* Read first: a context that ends while the driver is asked must not be remembered.  */
+  /* Read the epoch first: a context that ends while the driver answers must not be remembered.  */
   uint32_t epoch = __atomic_load_n (&vcuda_current_epoch, __ATOMIC_ACQUIRE);
   CUdevice device;
   CUresult rc = real.cuCtxGetCurrent (context);
@@ -112,7 +114,8 @@ vcuda_gpu_of_stream (CUstream stream, int *gpu, CUcontext *context)
     return vcuda_gpu_current (gpu, context);
   if (vcuda_gpu_current (gpu, &current) == CUDA_SUCCESS && current == *context)
     return CUDA_SUCCESS;
-  /* The stream's context is not the current one, and only the current one can be asked.  */
+  /* The driver returns the device of the current context only, so make the stream's context
+     current.  */
   CUdevice device;
   CUresult rc = real.cuCtxPushCurrent_v2 (*context);
   if (rc != CUDA_SUCCESS)

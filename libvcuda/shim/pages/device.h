@@ -6,13 +6,13 @@
 #include "real.h"
 #include "thread/current_context.h"
 
-/* Index into limits.gpu, or -1: this container has no slice of that device.  */
+/* Index of the limits page; -1: this container has no share of that device.  */
 int vcuda_gpu_of_device (CUdevice device);
 
-/* For what follows alone: asks the driver, and remembers.  */
+/* Slow path of vcuda_gpu_current: asks the driver, and remembers the answer.  */
 CUresult vcuda_gpu_ask_current (int *gpu, CUcontext *context);
 
-/* The same for the current context, which is answered too. On failure the driver's own error.  */
+/* The GPU and handle of the current context. On failure the driver's own error.  */
 static inline CUresult
 vcuda_gpu_current (int *gpu, CUcontext *context)
 {
@@ -24,11 +24,10 @@ vcuda_gpu_current (int *gpu, CUcontext *context)
   return CUDA_SUCCESS;
 }
 
-/* The same for the context that STREAM belongs to; the default streams are the current context's.
- */
+/* The GPU and context that STREAM belongs to; the default streams are the current context's.  */
 CUresult vcuda_gpu_of_stream (CUstream stream, int *gpu, CUcontext *context);
 
-/* The entry whose UUID is TEXT, as NVML prints it; -1 when there is none.  */
+/* The entry with the UUID TEXT, as NVML prints it; -1: there is none.  */
 int vcuda_gpu_of_uuid (const char *text);
 
 #endif

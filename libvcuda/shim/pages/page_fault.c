@@ -1,8 +1,8 @@
-/* Who may write a file may cut it short, and a look at a page beyond its end is SIGBUS. What was
-   cut off is made long again, and reads as zeros, as any scribble: each process takes a slot again
-   and enters what it holds at its next call.
+/* A process that may write a file may also cut it short; reading a page beyond the file's end then
+   raises SIGBUS. The handler makes the file long again. The new part is zeros, which are handled as
+   any wrong content: each process takes a slot again and enters what it holds at its next call.
 
-   Everything here is called in a signal handler, and nothing in it touches the page.  */
+   Everything here runs in a signal handler, and nothing in it touches the page.  */
 
 #include "pages/page_fault.h"
 
@@ -16,11 +16,11 @@
 
 #include "thread/message.h"
 
-/* After so many repairs of a page that another process cuts, map a private page instead.  */
-#define MOST_MENDED 1000
+/* After this many repairs of a page that another process keeps cutting, map a private page.  */
+#define MOST_REPAIRS 1000
 
 static struct vcuda_usage *page;
-static unsigned mended;
+static unsigned repairs;
 
 static bool
 lengthen (int fd)
@@ -30,24 +30,25 @@ lengthen (int fd)
     uint32_t magic, version, size;
   } head = { VCUDA_USAGE_MAGIC, VCUDA_ABI_VERSION, sizeof *page };
   uint32_t magic;
-  /* Unlike ftruncate it never shortens, and takes the memory now: no fault for want of it later. */
+  /* Unlike ftruncate, fallocate never shortens, and it takes the memory now, so that no later write
+     fails for want of it.  */
   return fallocate (fd, 0, 0, sizeof *page) == 0 && pread (fd, &magic, sizeof magic, 0) > 0
          && (magic || pwrite (fd, &head, sizeof head, 0) == sizeof head);
 }
 
 static void
-mend (void)
+repair (void)
 {
-  unsigned before = __atomic_fetch_add (&mended, 1, __ATOMIC_RELAXED);
-  int fd = before < MOST_MENDED ? open (VCUDA_GUEST_USAGE, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
+  unsigned before = __atomic_fetch_add (&repairs, 1, __ATOMIC_RELAXED);
+  int fd = before < MOST_REPAIRS ? open (VCUDA_GUEST_USAGE, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
   if (fd < 0 || !lengthen (fd))
     mmap (page, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
           0);
   if (fd >= 0)
     close (fd);
   if (!before)
-    vcuda_say (VCUDA_LINE (VCUDA_GUEST_USAGE, "was cut short and is counted anew",
-                           "leave the file alone"));
+    vcuda_report (VCUDA_LINE (VCUDA_GUEST_USAGE, "was cut short and is counted anew",
+                              "leave the file alone"));
 }
 
 static void
@@ -56,10 +57,11 @@ on_fault (int number, siginfo_t *info, void *context)
   (void) context;
   int saved = errno;
   if (info->si_code == BUS_ADRERR && (uintptr_t) info->si_addr - (uintptr_t) page < sizeof *page)
-    mend ();
+    repair ();
   else
     {
-      /* As if we were not here: a fault comes again by itself, what was sent does not.  */
+      /* Not the shim's fault: restore the default action. A fault comes again by itself, a signal
+         that was sent does not.  */
       signal (number, SIG_DFL);
       if (info->si_code <= 0)
         raise (number);
@@ -70,11 +72,11 @@ on_fault (int number, siginfo_t *info, void *context)
 void
 vcuda_watch_page (struct vcuda_usage *usage)
 {
-  struct sigaction theirs;
-  struct sigaction ours
+  struct sigaction found;
+  struct sigaction handler
       = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART };
   page = usage;
-  if (sigaction (SIGBUS, NULL, &theirs) == 0 && !(theirs.sa_flags & SA_SIGINFO)
-      && theirs.sa_handler == SIG_DFL)
-    sigaction (SIGBUS, &ours, NULL);
+  if (sigaction (SIGBUS, NULL, &found) == 0 && !(found.sa_flags & SA_SIGINFO)
+      && found.sa_handler == SIG_DFL)
+    sigaction (SIGBUS, &handler, NULL);
 }

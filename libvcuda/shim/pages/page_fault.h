@@ -1,12 +1,13 @@
-/* A usage page that is cut short while it is mapped.  */
+/* Repairs a usage page that is cut short while it is mapped.  */
 
 #ifndef VCUDA_PAGE_FAULT_H
 #define VCUDA_PAGE_FAULT_H
 
 #include "vcuda_abi.h"
 
-/* Mends USAGE, whose file is VCUDA_GUEST_USAGE, whenever this process finds a part of it gone. A
-   program that has a handler for SIGBUS, before or after, keeps it, and ends as it chooses.  */
+/* Repairs USAGE, whose file is VCUDA_GUEST_USAGE, whenever this process finds a part of it
+   missing. A program that has a handler for SIGBUS, set before or after, keeps it, and ends as
+   it chooses.  */
 void vcuda_watch_page (struct vcuda_usage *usage);
 
 #endif

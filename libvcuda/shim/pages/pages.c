@@ -1,4 +1,4 @@
-/* Maps `limits` and `usage`, and says no to everything when they are not there.  */
+/* Maps `limits` and `usage`; without both of them every call is refused.  */
 
 #include "pages/pages.h"
 
@@ -13,10 +13,10 @@
 
 struct vcuda_pages vcuda_pages;
 int vcuda_readiness;
-static int claimed; /* by the thread whose answer counts */
+static int claimed; /* by the thread that decides */
 
-/* A page of at least SIZE bytes, or NULL. The file is not kept open: programs close descriptors
-   that they don't know.  */
+/* Map a page of at least SIZE bytes; NULL: it is missing or too short. The file is not kept open,
+   because programs close descriptors that they don't know.  */
 static void *
 map_file (const char *path, size_t size, int open_flags, int protection)
 {
@@ -24,7 +24,7 @@ map_file (const char *path, size_t size, int open_flags, int protection)
   if (fd < 0)
     return NULL;
   void *page = MAP_FAILED;
-  /* Not fstat: its symbol is newer than the C libraries that this must load with.  */
+  /* fstat's symbol is newer than the C libraries that the shim must load with.  */
   off_t end = lseek (fd, 0, SEEK_END);
   if (end >= 0 && (size_t) end >= size)
     page = mmap (NULL, size, protection, MAP_SHARED, fd, 0);
@@ -67,8 +67,8 @@ vcuda_pages_map (void)
   else if (!usage_sound (usage))
     wrong = VCUDA_LINE (VCUDA_GUEST_DIR, "'usage' is malformed", NO_CALL);
 
-  /* No lock: this may run under the loader's lock, where waiting for a thread that itself waits
-     for the loader would never end. Several threads may map; one wins, the rest unmap.  */
+  /* No lock: this may run under the loader's lock, where waiting for a thread that itself waits for
+     the loader would never end. Several threads may map; one of them wins and the others unmap.  */
   int expected = 0;
   bool won = __atomic_compare_exchange_n (&claimed, &expected, 1, false, __ATOMIC_ACQ_REL,
                                           __ATOMIC_ACQUIRE);
@@ -87,12 +87,12 @@ vcuda_pages_map (void)
         munmap (usage, sizeof *usage);
       if (won)
         {
-          vcuda_say (wrong);
+          vcuda_report (wrong);
           __atomic_store_n (&vcuda_readiness, VCUDA_REFUSED, __ATOMIC_RELEASE);
         }
     }
-  /* The winner is a few instructions from its store; bounded, because a fork may have cut it off
-     here, and then the answer is no.  */
+  /* The winner is a few instructions from its store. The wait is bounded, because a fork may have
+     cut the winner off here: then the call is refused.  */
   int readiness = __atomic_load_n (&vcuda_readiness, __ATOMIC_ACQUIRE);
   for (int tries = 0; readiness == VCUDA_UNKNOWN && tries < 1000; tries++)
     {

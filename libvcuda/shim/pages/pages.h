@@ -1,4 +1,4 @@
-/* The two pages of this container, mapped.  */
+/* The two pages of this container, as this process maps them.  */
 
 #ifndef VCUDA_PAGES_H
 #define VCUDA_PAGES_H
@@ -13,14 +13,14 @@ struct vcuda_pages
   struct vcuda_usage *usage;
 };
 
-/* Valid only after vcuda_ready () said true.  */
+/* Valid only after vcuda_ready returned true.  */
 extern struct vcuda_pages vcuda_pages;
 
 enum vcuda_readiness
 {
   VCUDA_UNKNOWN = 0,
   VCUDA_READY,
-  VCUDA_REFUSED, /* no limits, so nothing is allowed */
+  VCUDA_REFUSED, /* without limits every call is refused */
 };
 
 extern int vcuda_readiness;

@@ -1,4 +1,4 @@
-/* The first lines of a call that the shim does more for than pass it on.  */
+/* The first lines of a call that the shim charges or counts.  */
 
 #ifndef VCUDA_PASS_ON_H
 #define VCUDA_PASS_ON_H
@@ -6,8 +6,8 @@
 #include "pages/pages.h"
 #include "thread/thread.h"
 
-/* Returns from the calling function: with CALL where the driver calls, with an error where there
-   are no pages.  */
+/* Returns from the calling function: with CALL if the driver is the caller, with an error if the
+   pages are missing.  */
 #define VCUDA_PASS_ON(call)                                                                        \
   do                                                                                               \
     {                                                                                              \

@@ -1,5 +1,6 @@
-/* A slot's life is an OFD lock on one byte of the page's file: the kernel drops it when the last
-   copy of the descriptor goes, so it says who died without pids, namespaces or a watcher.  */
+/* A slot's life is an OFD lock on one byte of the page's file. The kernel drops the lock when the
+   last copy of the descriptor is closed, so a lock that can be taken proves that the slot's process
+   is dead: no pids, namespaces or watcher are needed.  */
 
 #include "pages/slot.h"
 
@@ -20,7 +21,8 @@ struct vcuda_own_slot vcuda_own_slot;
 vcuda_enter_held *vcuda_slot_enter_held;
 static uint64_t last_reclaim_ns;
 
-/* With the byte's lock held. What a kill leaves half cleared is cleared again by the next.  */
+/* With the byte's lock held. A kill that leaves the slot half cleared does no harm: the next
+   process that takes it clears it again.  */
 static void
 clear_slot (struct vcuda_usage_slot *slot)
 {
@@ -30,19 +32,19 @@ clear_slot (struct vcuda_usage_slot *slot)
       __atomic_store_n (&slot->busy_ns[gpu], 0, __ATOMIC_RELAXED);
       __atomic_store_n (&slot->contexts[gpu], 0, __ATOMIC_RELAXED);
     }
-  vcuda_asking_clear (slot);
+  vcuda_decisions_clear (slot);
   __atomic_store_n (&slot->pid, 0, __ATOMIC_SEQ_CST);
 }
 
 static bool
 is_clear (const struct vcuda_usage_slot *slot)
 {
-  /* Numbers without a pid: what a program that scribbled on the page left behind.  */
+  /* Numbers without a pid: a program wrote over the page.  */
   uint64_t any = __atomic_load_n (&slot->pid, __ATOMIC_SEQ_CST);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     any |= __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_SEQ_CST)
            | __atomic_load_n (&slot->contexts[gpu], __ATOMIC_RELAXED);
-  return any == 0 && vcuda_asking_is_clear (slot);
+  return any == 0 && vcuda_decisions_are_clear (slot);
 }
 
 static void
@@ -65,16 +67,16 @@ reclaim_locked (void)
     }
 }
 
-/* Once: the caller's error code can't say which limit it met.  */
+/* Reported once: the caller's error code can't name the limit.  */
 static void
-say_full (void)
+report_full (void)
 {
-  static bool said;
-  if (!said)
-    vcuda_say (VCUDA_LINE (VCUDA_GUEST_USAGE,
-                           "256 processes of this container use its GPUs; no more can",
-                           "end one of them"));
-  said = true;
+  static bool reported;
+  if (!reported)
+    vcuda_report (VCUDA_LINE (VCUDA_GUEST_USAGE,
+                              "256 processes of this container use its GPUs; no more can",
+                              "end one of them"));
+  reported = true;
 }
 
 static struct vcuda_usage_slot *
@@ -87,7 +89,7 @@ take_locked (void)
   int fd = vcuda_usage_descriptor ();
   if (fd < 0)
     return NULL;
-  /* Its lock may be ours still, and it need not be the first that is free now.  */
+  /* This process may still hold its lock, and it need not be the first free slot.  */
   if (lost)
     vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + (lost - usage->slot), F_UNLCK);
   for (unsigned i = 0; i < VCUDA_MAX_PROCESSES; i++)
@@ -111,7 +113,7 @@ take_locked (void)
       __atomic_store_n (&vcuda_own_slot.slot, slot, __ATOMIC_RELEASE);
       return slot;
     }
-  say_full ();
+  report_full ();
   return NULL;
 }
 
@@ -148,8 +150,8 @@ vcuda_slots_reclaim_sometimes (void)
     vcuda_slots_reclaim ();
 }
 
-/* One thread at a time asks for the descriptor: two that open it anew would leave one of them, and
-   the locks on it, to nobody.  */
+/* One thread at a time uses the descriptor: two threads that opened it anew would leak one of them,
+   with its locks.  */
 static bool
 lock_refusal (short type)
 {
@@ -165,7 +167,7 @@ vcuda_refuse_lock (uint64_t deadline_ns)
   uint64_t pause = 50000;
   while (!lock_refusal (F_WRLCK))
     {
-      /* Its holder may be stopped; a kill frees it at once.  */
+      /* The lock's holder may be stopped; a kill frees the lock at once.  */
       if (vcuda_now () >= deadline_ns)
         return false;
       vcuda_sleep_ns (pause);

@@ -7,7 +7,7 @@
 
 #include "pages/pages.h"
 
-/* For what follows alone.  */
+/* Used by the functions below only.  */
 struct vcuda_own_slot
 {
   struct vcuda_usage_slot *slot;
@@ -16,7 +16,8 @@ struct vcuda_own_slot
 extern struct vcuda_own_slot vcuda_own_slot;
 struct vcuda_usage_slot *vcuda_slot_take (void);
 
-/* Whether nobody else has taken it, as may be once the program has closed our descriptor.  */
+/* Whether SLOT is still this process's: another process may take it once the program has closed the
+   shim's descriptor.  */
 static inline bool
 vcuda_slot_is_own (const struct vcuda_usage_slot *slot)
 {
@@ -33,16 +34,16 @@ vcuda_slot (void)
   return vcuda_slot_is_own (slot) ? slot : vcuda_slot_take ();
 }
 
-/* Writes what this process holds into a slot that it has just taken: a program that closes every
-   descriptor loses its slot, and takes another. The rooms above this one hold it, so entry/init.c
-   sets the function when the shim is loaded.  */
+/* Writes what this process holds into a slot that it has just taken. A program that closes every
+   descriptor loses its slot and takes another. entry/init.c sets this function when the shim is
+   loaded, because the books are kept in rooms above this one.  */
 typedef void vcuda_enter_held (struct vcuda_usage_slot *slot);
 extern vcuda_enter_held *vcuda_slot_enter_held;
 
-/* Gives back what dead processes held. Any number of callers, at any time.  */
+/* Gives back what dead processes held. Callable from any thread, at any time.  */
 void vcuda_slots_reclaim (void);
 
-/* The same, at most every 50 ms: for the answers that only look.  */
+/* The same, at most every 50 ms, for calls that only read.  */
 void vcuda_slots_reclaim_sometimes (void);
 
 /* Adds to this process's bytes on one GPU; BYTES may be negative.  */
@@ -64,12 +65,12 @@ vcuda_held_bytes (int gpu)
   return sum;
 }
 
-/* The lock that only one process at a time has: tried until DEADLINE_NS of CLOCK_MONOTONIC.
-   False when it was not got.  */
+/* The lock that one process of the container holds at a time, tried until DEADLINE_NS of
+   CLOCK_MONOTONIC. False: not taken.  */
 bool vcuda_refuse_lock (uint64_t deadline_ns);
 void vcuda_refuse_unlock (void);
 
-/* In the child after a fork: the parent's slot is not ours.  */
+/* In the child after a fork: the parent's slot is not the child's.  */
 void vcuda_slot_forget (void);
 
 #endif

@@ -24,7 +24,7 @@ static ino_t
 inode_of (int fd)
 {
   struct stat found;
-  /* The system call, because the C library's fstat has a newer symbol.  */
+  /* The system call, because the symbol of the C library's fstat is newer than glibc 2.17.  */
   return syscall (SYS_fstat, fd, &found) == 0 ? found.st_ino : 0;
 }
 
@@ -36,7 +36,7 @@ vcuda_usage_descriptor (void)
   int fd = open (VCUDA_GUEST_USAGE, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0)
     return -1;
-  /* Out of the way of programs that expect the next low number.  */
+  /* A high number: programs may expect the next low one.  */
   int high = fcntl (fd, F_DUPFD_CLOEXEC, 512);
   if (high >= 0)
     {
@@ -70,8 +70,9 @@ vcuda_start_time (void)
 void
 vcuda_usage_forget (void)
 {
-  /* Our copy of the descriptor would keep the parent's lock alive after its death. Only ours: the
-     program may have closed it and opened its own file under that number.  */
+  /* The child's copy of the descriptor would keep the parent's lock alive after the parent's death.
+     The program may have closed it and opened its own file under that number, so compare the file
+     first.  */
   if (page_fd >= 0 && inode_of (page_fd) == page_inode)
     close (page_fd);
   page_fd = -1;

@@ -1,4 +1,4 @@
-/* The usage page's file, for its locks, and what tells one process from another.  */
+/* The usage page's file, for its locks, and this process's start time.  */
 
 #ifndef VCUDA_SLOT_FILE_H
 #define VCUDA_SLOT_FILE_H
@@ -7,11 +7,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The file's descriptor, opened again when the program closed it; -1 when it can't be opened.  */
+/* The file's descriptor, opened again when the program has closed it; -1 when it can't be
+   opened.  */
 int vcuda_usage_descriptor (void);
 
-/* Sets or drops (TYPE is F_WRLCK or F_UNLCK) an OFD lock on one byte; false when another holds it.
- */
+/* Sets or drops (TYPE is F_WRLCK or F_UNLCK) an OFD lock on one byte. False: another process holds
+   it.  */
 bool vcuda_lock_byte (int fd, off_t byte, short type);
 
 /* In the child after a fork.  */

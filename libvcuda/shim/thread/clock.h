@@ -12,7 +12,7 @@ vcuda_now (void)
   return (uint64_t) now.tv_sec * 1000000000ull + (uint64_t) now.tv_nsec;
 }
 
-/* Returns early on a signal: every caller looks again at what it waits for. Leaves errno alone.  */
+/* Returns early on a signal, so each caller checks its condition again. Leaves errno alone.  */
 static inline void
 vcuda_sleep_ns (uint64_t ns)
 {
@@ -21,7 +21,7 @@ vcuda_sleep_ns (uint64_t ns)
   clock_nanosleep (CLOCK_MONOTONIC, 0, &span, NULL);
 }
 
-/* Between two looks at what another processor is about to write.  */
+/* Between two reads of a word that another processor is about to write.  */
 static inline void
 vcuda_pause (void)
 {

@@ -1,4 +1,4 @@
-/* Notes when a thread's current context may have changed. The calls themselves pass on.  */
+/* Calls that may change a thread's current context. They pass on, and drop what is remembered.  */
 
 #include "thread/current_context.h"
 
@@ -33,7 +33,7 @@ vcuda_leave_context (bool entered)
     return rc;                                                                                     \
   }
 
-/* Programs set the context that is current already before each call: keep what is known.  */
+/* Programs often set the context that is current already: keep what is known then.  */
 CUresult
 vcuda_cuCtxSetCurrent (CUcontext context)
 {

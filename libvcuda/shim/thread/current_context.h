@@ -1,5 +1,5 @@
-/* The calling thread's current context, remembered: asking the driver each time would cost more
-   than the charge itself. Every export that changes a thread's context goes through here.  */
+/* The calling thread's current context, remembered: asking the driver at each call would cost more
+   than the charge itself. Every export that changes a thread's context updates it.  */
 
 #ifndef VCUDA_CURRENT_CONTEXT_H
 #define VCUDA_CURRENT_CONTEXT_H
@@ -10,7 +10,7 @@
 #include "real.h"
 #include "thread/thread.h"
 
-/* Grows when a context ends, which may be current to any thread.  */
+/* Grows when a context ends, which may be the current one of any thread.  */
 extern uint32_t vcuda_current_epoch;
 
 /* NULL: the driver must be asked.  */

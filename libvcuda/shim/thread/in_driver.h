@@ -1,6 +1,6 @@
-/* Whether a thread is within a call to the driver. A driver whose functions call each other by
-   their exported names reaches the shim instead, when the program linked it: cuMemAllocPitch would
-   be charged again by the cuMemAlloc in it.  */
+/* Whether a thread is in a call to the driver. Functions of a driver may call each other by their
+   exported names, and reach the shim where the program is linked with it: without this mark the
+   cuMemAlloc in a cuMemAllocPitch would be charged twice.  */
 
 #ifndef VCUDA_IN_DRIVER_H
 #define VCUDA_IN_DRIVER_H
@@ -9,7 +9,7 @@
 
 #include "thread/thread.h"
 
-/* CALL of THREAD, as the driver's own work.  */
+/* Makes CALL for THREAD, marked as in the driver.  */
 #define VCUDA_WITHIN_OF(thread, call)                                                              \
   ({                                                                                               \
     (thread)->in_driver++;                                                                         \
@@ -24,9 +24,9 @@
     VCUDA_WITHIN_OF (within, call);                                                                \
   })
 
-/* The locks that a launch or a query of memory may take. A signal handler that launches while its
-   own thread holds one would deadlock. So a thread that holds one counts as in the driver, and its
-   calls are passed on.  */
+/* Locks that a launch or a query of memory may take. A signal handler that launches while its own
+   thread holds one would deadlock, so a thread that holds one counts as in the driver and its calls
+   are passed on.  */
 static inline void
 vcuda_lock (pthread_mutex_t *mutex)
 {

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 void
-vcuda_say (const char *line)
+vcuda_report (const char *line)
 {
-  /* Nothing fails because it could not be told.  */
+  /* A failed write is ignored: a missing message must not fail a call.  */
   if (write (STDERR_FILENO, line, strlen (line)) < 0)
     return;
 }

@@ -1,11 +1,11 @@
-/* What CUDA's error codes cannot say, as one line on the guest's standard error.  */
+/* One line on the program's standard error, for what no CUDA error code can express.  */
 
 #ifndef VCUDA_MESSAGE_H
 #define VCUDA_MESSAGE_H
 
-/* Strings of the source, put together by the compiler: a signal handler may say it.  */
-#define VCUDA_LINE(where, what, mend) "libvcuda: " where ": " what "; " mend "\n"
+/* The compiler joins the strings, so a signal handler can write the line.  */
+#define VCUDA_LINE(where, what, hint) "libvcuda: " where ": " what "; " hint "\n"
 
-void vcuda_say (const char *line);
+void vcuda_report (const char *line);
 
 #endif

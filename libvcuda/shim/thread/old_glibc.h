@@ -1,6 +1,6 @@
-/* glibc 2.34 moved some functions into libc under a new version. Asking for the old one keeps the
-   shim loadable in images with glibc 2.17 and later; libdl.so.2 and libpthread.so.0 still exist
-   everywhere.  */
+/* glibc 2.34 moved some functions into libc under a new version. Binding to the old version keeps
+   the shim loadable in images with glibc 2.17 and later; libdl.so.2 and libpthread.so.0 exist in
+   all of them.  */
 
 #ifndef VCUDA_OLD_GLIBC_H
 #define VCUDA_OLD_GLIBC_H

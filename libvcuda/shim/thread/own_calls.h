@@ -1,9 +1,9 @@
-/* Driver calls that the shim makes by itself, which the program knows nothing of.
+/* Driver calls that the shim makes on its own account.
 
-   While a thread captures a stream in the global mode, a potentially unsafe call (cuEventQuery,
-   cuMemFree, cuCtxSynchronize ...) of any thread is refused and invalidates the capture, unless the
-   calling thread's own capture mode is relaxed. So the shim relaxes its thread's mode around such
-   calls, and restores it before the program's own call.  */
+   While a thread captures a stream in the global mode, the driver refuses a potentially unsafe call
+   (cuEventQuery, cuMemFree, cuCtxSynchronize ...) of any thread and invalidates the capture, unless
+   the calling thread's own capture mode is relaxed. So the shim relaxes its thread's mode around
+   such calls, and restores it before the program's own call.  */
 
 #ifndef VCUDA_OWN_CALLS_H
 #define VCUDA_OWN_CALLS_H

@@ -1,11 +1,11 @@
-/* The stream that a call means.  */
+/* The stream that a call uses.  */
 
 #ifndef VCUDA_STREAM_H
 #define VCUDA_STREAM_H
 
 #include "real.h"
 
-/* In the _ptsz variants no stream means the thread's own; its handle names it to every function. */
+/* In the _ptsz variants a null stream means the thread's own stream, which has a handle.  */
 static inline CUstream
 vcuda_per_thread (CUstream stream)
 {

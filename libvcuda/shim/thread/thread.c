@@ -1,4 +1,4 @@
-/* The variable that the shim has of each thread, and how it is found.  */
+/* The shim's variable of each thread, and how it is found.  */
 
 #include "thread/thread.h"
 
@@ -40,10 +40,10 @@ struct descriptor
   intptr_t argument;
 };
 
-/* The argument of a descriptor is the offset from the thread pointer, which is negative, where the
-   variable is in static TLS, and a pointer where it is not. The loader may fill in a descriptor
-   only when it is first called, so call it first; that takes the loader's lock, which a launch in a
-   signal handler must not wait for.  */
+/* A descriptor's argument is the offset from the thread pointer, which is negative, where the
+   variable is in static TLS, and a pointer elsewhere. The loader may fill in a descriptor only at
+   its first call, so call it here: that call takes the loader's lock, which a launch in a signal
+   handler must not wait for.  */
 __attribute__ ((constructor)) static void
 find_offset (void)
 {

@@ -2,8 +2,8 @@
 
    A thread reads static TLS without a call, but glibc keeps only a small reserve of it for
    libraries that a running program opens. A library of the initial-exec model cannot be opened once
-   others have used up the reserve. Through a TLS descriptor the loader places the variable in the
-   reserve, or, where that is full, in memory that each thread allocates at its first use.
+   other libraries have used up the reserve. Through a TLS descriptor the loader places the variable
+   in the reserve, or, where that is full, in memory that each thread allocates at its first use.
 
    A call through the descriptor costs more than a launch may. So the shim reads the descriptor
    once, when it is loaded, and uses the variable's fixed place directly if it has one.  */
@@ -21,13 +21,13 @@ struct vcuda_current
   CUcontext context; /* NULL: the driver must be asked */
   uint32_t epoch;
   int16_t gpu;
-  /* How many more answers of cuMemGetInfo may be given without asking the clock, and how many the
-     last time that it was asked. Above 0 only while the context is known.  */
+  /* How many more answers of cuMemGetInfo may be given without reading the clock, and how many were
+     allowed at the last reading. Above 0 only while the context is known.  */
   uint8_t unclocked, unclocked_run;
 };
 
-/* An answer of cuMemGetInfo. While the three words in the pages hold what they held when it was
-   computed, it is right but for the driver's own free memory.  */
+/* An answer of cuMemGetInfo. It stays right, except for the driver's own free memory, while three
+   words of the pages hold what they held when it was computed.  */
 struct vcuda_view
 {
   const uint32_t *slots_used_at; /* 1; with more slots the sum of all is compared */
@@ -50,7 +50,7 @@ struct vcuda_credit
   uint32_t random;
   int16_t gpu;
   uint16_t suspects; /* how many launches that makes suspect */
-  uint16_t measure;  /* so many launches to come are measured, whatever is known of them */
+  uint16_t measure;  /* how many of the next launches are measured, whatever is known of them */
   bool joined;       /* counted in vcuda_credit_threads */
   bool waits;        /* took a portion, and waits for the share before the next launch */
   bool mixed;        /* launched in several streams since the last sample */
@@ -60,12 +60,13 @@ struct vcuda_thread
 {
   /* Above 0: within a call to the driver (in_driver.h).  */
   int in_driver;
-  /* The order in which threads first reserved memory, from 1; 0: not yet (decisions.h).  */
-  uint32_t asking_number;
+  /* Which word of the process's slot this thread marks, from 1; 0: none yet (decisions.h).  */
+  uint32_t thread_slot;
   struct vcuda_current current;
   struct vcuda_view view; /* valid while current.unclocked is above 0 */
   struct vcuda_credit credit;
-  struct purse *purses; /* of the GPUs that the thread is not launching on, in credit.c */
+  struct saved_credit
+      *saved_credits; /* for the GPUs that the thread is not launching on (credit.c) */
 };
 
 #ifdef __x86_64__
@@ -85,10 +86,10 @@ vcuda_thread (void)
       __asm__ ("mov %%fs:0, %0" : "=r"(pointer));
       return (struct vcuda_thread *) (pointer + offset);
     }
-  /* Preserves the general registers, so that a caller need not have saved its arguments. Not the
-     vector registers: glibc before 2.40 may change them when it allocates the variable, which a
-     compiler's own code for descriptors does not expect (sourceware bug 31372). The red zone below
-     the stack pointer is the caller's.  */
+  /* Preserves the general registers, so that a caller need not have saved its arguments. The vector
+     registers are listed as changed: glibc before 2.40 may change them when it allocates the
+     variable, which a compiler's own code for descriptors does not expect (sourceware bug 31372).
+     The red zone below the stack pointer is the caller's.  */
   __asm__ ("lea -128(%%rsp), %%rsp\n\t"
            "call vcuda_thread_by_descriptor\n\t"
            "lea 128(%%rsp), %%rsp"

@@ -1,4 +1,4 @@
-/* What CUDA says about memory: the slice's view.  */
+/* cuMemGetInfo and cuDeviceTotalMem: the container's view of its memory.  */
 
 #include <time.h>
 
@@ -15,15 +15,16 @@ smaller (uint64_t a, uint64_t b)
   return a < b ? a : b;
 }
 
-/* What the driver said of each GPU, good for one tick of the kernel's coarse clock (some
-   milliseconds) and as long as the container holds what it held then.  */
-static struct look
+/* The driver's answer for each GPU, valid for one tick of the kernel's coarse clock (some
+   milliseconds) and while the container holds as much as it held then.  */
+static struct sample
 {
   uint64_t tick, held, free_bytes, total;
-} looks[VCUDA_MAX_GPUS];
+} samples[VCUDA_MAX_GPUS];
 
 /* Even that clock costs more than all the rest, and rdtsc more than the clock. So a thread that
-   asks again and again within a tick asks the clock ever less often, but one time in so many.  */
+   asks again and again within a tick reads the clock less and less often, but at least once in this
+   many calls.  */
 #define MOST_UNCLOCKED 63
 
 static uint64_t
@@ -34,8 +35,8 @@ tick_now (void)
   return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
 }
 
-/* From what the driver has to the slice's view. The driver's free memory counts too: the GPU may
-   have less left than the slice promises, because contexts take some of it.  */
+/* Converts the driver's memory into the container's view. The driver's free memory counts too: the
+   GPU may have less left than the share promises, because contexts take some of it.  */
 static inline void
 show_slice (uint64_t limit, uint64_t held, uint64_t driver_free, uint64_t driver_total,
             size_t *free_bytes, size_t *total)
@@ -45,17 +46,17 @@ show_slice (uint64_t limit, uint64_t held, uint64_t driver_free, uint64_t driver
   *total = limit;
 }
 
-/* Answers from the last look, and saves the answer for this thread. False: the container holds
+/* Answers from the last sample, and saves the answer for this thread. False: the container holds
    another amount than it did then.  */
 static bool
-show_look (int gpu, size_t *free_bytes, size_t *total)
+answer_from_sample (int gpu, size_t *free_bytes, size_t *total)
 {
-  const struct look *look = &looks[gpu];
+  const struct sample *sample = &samples[gpu];
   uint64_t held = vcuda_held_bytes (gpu), limit = vcuda_memory_limit (gpu);
-  if (__atomic_load_n (&look->held, __ATOMIC_RELAXED) != held)
+  if (__atomic_load_n (&sample->held, __ATOMIC_RELAXED) != held)
     return false;
-  show_slice (limit, held, __atomic_load_n (&look->free_bytes, __ATOMIC_RELAXED),
-              __atomic_load_n (&look->total, __ATOMIC_RELAXED), free_bytes, total);
+  show_slice (limit, held, __atomic_load_n (&sample->free_bytes, __ATOMIC_RELAXED),
+              __atomic_load_n (&sample->total, __ATOMIC_RELAXED), free_bytes, total);
   vcuda_thread ()->view = (struct vcuda_view){
     .slots_used_at = &vcuda_pages.usage->slots_used,
     .held_at = &vcuda_pages.usage->slot[0].held_bytes[gpu],
@@ -68,9 +69,9 @@ show_look (int gpu, size_t *free_bytes, size_t *total)
   return true;
 }
 
-/* Looks at the driver's memory anew.  */
+/* Takes a new sample of the driver's memory and answers from it.  */
 static CUresult
-look (int gpu, size_t *free_bytes, size_t *total)
+answer_anew (int gpu, size_t *free_bytes, size_t *total)
 {
   vcuda_slots_reclaim_sometimes ();
   uint64_t held = gpu < 0 ? 0 : vcuda_held_bytes (gpu);
@@ -79,10 +80,10 @@ look (int gpu, size_t *free_bytes, size_t *total)
     return rc;
   if (gpu >= 0)
     {
-      __atomic_store_n (&looks[gpu].free_bytes, *free_bytes, __ATOMIC_RELAXED);
-      __atomic_store_n (&looks[gpu].total, *total, __ATOMIC_RELAXED);
-      __atomic_store_n (&looks[gpu].held, held, __ATOMIC_RELAXED);
-      __atomic_store_n (&looks[gpu].tick, tick_now (), __ATOMIC_RELEASE);
+      __atomic_store_n (&samples[gpu].free_bytes, *free_bytes, __ATOMIC_RELAXED);
+      __atomic_store_n (&samples[gpu].total, *total, __ATOMIC_RELAXED);
+      __atomic_store_n (&samples[gpu].held, held, __ATOMIC_RELAXED);
+      __atomic_store_n (&samples[gpu].tick, tick_now (), __ATOMIC_RELEASE);
       held = vcuda_held_bytes (gpu);
     }
   uint64_t limit = vcuda_memory_limit (gpu);
@@ -91,7 +92,7 @@ look (int gpu, size_t *free_bytes, size_t *total)
 }
 
 static __attribute__ ((noinline)) CUresult
-get_info_slowly (size_t *free_bytes, size_t *total)
+get_info_slow_path (size_t *free_bytes, size_t *total)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
@@ -101,7 +102,7 @@ get_info_slowly (size_t *free_bytes, size_t *total)
     return real.cuMemGetInfo_v2 (free_bytes, total); /* the driver has an error for it */
   if (vcuda_managed (gpu))
     {
-      /* The driver's free memory says nothing: it makes room by moving pages out.  */
+      /* The driver's free memory is no limit: it makes room by moving pages out.  */
       vcuda_slots_reclaim_sometimes ();
       *total = vcuda_memory_limit (gpu);
       uint64_t held = vcuda_held_bytes (gpu);
@@ -109,13 +110,13 @@ get_info_slowly (size_t *free_bytes, size_t *total)
       return CUDA_SUCCESS;
     }
   struct vcuda_current *current = &vcuda_thread ()->current;
-  /* A signal handler that interrupts the change of the view and asks must not use it.  */
+  /* A signal handler that interrupts the change must not use the view.  */
   current->unclocked = 0;
   __atomic_signal_fence (__ATOMIC_SEQ_CST);
-  if (gpu >= 0 && __atomic_load_n (&looks[gpu].tick, __ATOMIC_ACQUIRE) == tick_now ()
-      && show_look (gpu, free_bytes, total))
+  if (gpu >= 0 && __atomic_load_n (&samples[gpu].tick, __ATOMIC_ACQUIRE) == tick_now ()
+      && answer_from_sample (gpu, free_bytes, total))
     {
-      /* Fewer than the thread has asked for within this tick already.  */
+      /* Fewer than the thread's calls within this tick so far.  */
       unsigned run = 2u * current->unclocked_run + 1;
       current->unclocked_run = (uint8_t) (run < MOST_UNCLOCKED ? run : MOST_UNCLOCKED);
       __atomic_signal_fence (__ATOMIC_SEQ_CST);
@@ -123,7 +124,7 @@ get_info_slowly (size_t *free_bytes, size_t *total)
       return CUDA_SUCCESS;
     }
   current->unclocked_run = 0;
-  return look (gpu, free_bytes, total);
+  return answer_anew (gpu, free_bytes, total);
 }
 
 static inline CUresult
@@ -135,14 +136,14 @@ show_view (struct vcuda_thread *thread, size_t *free_bytes, size_t *total)
   return CUDA_SUCCESS;
 }
 
-/* As vcuda_cuMemGetInfo_v2 where more processes than one have used the container's GPUs.  */
+/* vcuda_cuMemGetInfo_v2 for a container of which several processes have used GPUs.  */
 static __attribute__ ((noinline)) CUresult
 get_info_of_many (size_t *free_bytes, size_t *total)
 {
   struct vcuda_thread *thread = vcuda_thread ();
   int gpu = thread->current.gpu;
   if (thread->view.held != vcuda_held_bytes (gpu) || thread->view.limit != vcuda_memory_limit (gpu))
-    return get_info_slowly (free_bytes, total);
+    return get_info_slow_path (free_bytes, total);
   return show_view (thread, free_bytes, total);
 }
 
@@ -155,12 +156,12 @@ vcuda_cuMemGetInfo_v2 (size_t *free_bytes, size_t *total)
   if (__builtin_expect (!current->unclocked, 0)
       || current->epoch != __atomic_load_n (&vcuda_current_epoch, __ATOMIC_ACQUIRE) || !free_bytes
       || !total)
-    return get_info_slowly (free_bytes, total);
+    return get_info_slow_path (free_bytes, total);
   if (__builtin_expect (__atomic_load_n (view->slots_used_at, __ATOMIC_SEQ_CST) != 1, 0))
     return get_info_of_many (free_bytes, total);
   if (__builtin_expect (__atomic_load_n (view->held_at, __ATOMIC_SEQ_CST) != view->held, 0)
       || __builtin_expect (__atomic_load_n (view->limit_at, __ATOMIC_RELAXED) != view->limit, 0))
-    return get_info_slowly (free_bytes, total);
+    return get_info_slow_path (free_bytes, total);
   return show_view (thread, free_bytes, total);
 }
 

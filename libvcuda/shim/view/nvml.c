@@ -1,4 +1,4 @@
-/* What NVML says about the container's GPUs: its memory and its utilisation.  */
+/* The container's view of its GPUs in NVML: memory and utilisation.  */
 
 #include "view/nvml_gpu.h"
 
@@ -73,11 +73,12 @@ vcuda_nvmlDeviceGetUtilizationRates (nvmlDevice_t device, nvmlUtilization_t *uti
     return NVML_ERROR_UNKNOWN;
   nvmlReturn_t rc = real.nvmlDeviceGetUtilizationRates (device, utilisation);
   int gpu = rc == NVML_SUCCESS ? gpu_of (device) : -1;
-  /* Where time is not paced it is not measured either, and the GPU's own figure is the best.  */
+  /* Where time is not paced it is not measured either, and the GPU's own figure is the best
+     one.  */
   if (gpu < 0 || !vcuda_paced (gpu))
     return rc;
   unsigned share = vcuda_utilisation (gpu);
-  /* The memory figure is the whole GPU's traffic; nobody's share of it is known.  */
+  /* The memory figure is the traffic of the whole GPU; a container's part of it is not known.  */
   utilisation->memory = utilisation->gpu ? utilisation->memory * share / 100 : 0;
   utilisation->gpu = share;
   return rc;

@@ -1,12 +1,12 @@
-/* Which of the container's GPUs a handle of NVML is.  */
+/* The container's GPU of an NVML handle.  */
 
 #ifndef VCUDA_NVML_GPU_H
 #define VCUDA_NVML_GPU_H
 
 #include "real.h"
 
-/* Sets *GPU to the limits entry of DEVICE, or to -1 when this container has no slice of it. An
-   error is NVML's own: a handle that is none, a GPU that is lost.  */
+/* Sets *GPU to the limits entry of DEVICE, or to -1: this container has no share of it. An error is
+   NVML's own: an invalid handle, a lost GPU.  */
 nvmlReturn_t vcuda_nvml_gpu (nvmlDevice_t device, int *gpu);
 
 #endif

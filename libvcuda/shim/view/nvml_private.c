@@ -2,12 +2,13 @@
 
    The table begins with its size in bytes; each further word is a function, or NULL. Newer drivers
    append functions: 535 has 244, 550 has 250, and nvidia-smi of 535, 550 and 580 calls the same
-   functions at the same places. It looks at the size, and takes a NULL for a function that the
-   driver does not have.
+   functions at the same places. It checks the size, and takes a NULL for a function that the driver
+   does not have.
 
-   We hand out a copy that has what is known to be needed and to name no process, and our own
-   process lists. Everything else is NULL: the other functions are undocumented, and some list every
-   container's processes (three at 213, a utilisation of each at 145).  */
+   The shim hands out a copy that has the functions which are known to be needed and to name no
+   process, and its own process lists. Everything else is NULL: the other functions are
+   undocumented, and some list every container's processes (three at 213, a utilisation of each at
+   145).  */
 
 #include <stdint.h>
 #include <string.h>
@@ -86,8 +87,8 @@ entry_of (struct private_table *table, unsigned slot)
   return slot * sizeof (void *) < table->bytes ? &table->function[slot - 1] : NULL;
 }
 
-/* Fills COPY with what of the driver's table may be handed out. Threads that do it at once write
-   the same.  */
+/* Fills COPY with the entries that may be handed out. Threads that do so at once write the
+   same.  */
 static void
 fill (struct private_table *copy, const struct private_table *driver)
 {
@@ -101,7 +102,7 @@ fill (struct private_table *copy, const struct private_table *driver)
   static const struct
   {
     unsigned slot;
-    void *ours;
+    void *hook;
   } lists[] = {
     { SLOT_COMPUTE, (void *) compute_list },
     { SLOT_GRAPHICS, (void *) empty_list },
@@ -111,7 +112,7 @@ fill (struct private_table *copy, const struct private_table *driver)
     {
       void **entry = entry_of (copy, lists[i].slot);
       if (entry)
-        *entry = lists[i].ours;
+        *entry = lists[i].hook;
     }
 }
 
@@ -122,7 +123,7 @@ vcuda_nvmlInternalGetExportTable (const void **table, const void *id)
   const void *driver = NULL;
   if (!vcuda_ready ())
     return NVML_ERROR_UNKNOWN;
-  /* The answer of a driver to an id that it does not know.  */
+  /* What a driver returns for an id that it does not know.  */
   if (!table || !id || memcmp (id, nvidia_smi_table, sizeof nvidia_smi_table))
     return NVML_ERROR_INVALID_ARGUMENT;
   nvmlReturn_t rc = real.nvmlInternalGetExportTable (&driver, id);

@@ -1,8 +1,8 @@
 /* NVML's lists of processes show the container's own. The driver's lists name every container's
-   processes, so it is not asked: its pids may be the host's, which no number of ours would match.
+   processes, perhaps by pids of the host, so the driver is not asked.
 
-   The slots of the usage page know compute processes. Graphics and MPS lists are empty: a process
-   that uses the GPU through CUDA stands in the compute list.  */
+   The slots of the usage page list compute processes. Graphics and MPS lists are empty: a process
+   that uses the GPU through CUDA is in the compute list.  */
 
 #include "view/nvml_processes.h"
 
@@ -136,7 +136,7 @@ vcuda_nvmlDeviceGetRunningProcessDetailList (nvmlDevice_t device, nvmlProcessDet
   return vcuda_nvml_list (device, &list->numProcArrayEntries, list->procArray, write_detail);
 }
 
-/* What the entries are that policy.list refuses.  */
+/* The entries that policy.list refuses.  */
 nvmlReturn_t
 vcuda_nvml_refused (void)
 {

@@ -1,4 +1,4 @@
-/* The container's processes, for what answers with a list of them.  */
+/* Lists of the container's processes.  */
 
 #ifndef VCUDA_NVML_PROCESSES_H
 #define VCUDA_NVML_PROCESSES_H
@@ -13,13 +13,13 @@ struct vcuda_process
 
 typedef void vcuda_write_process (void *entries, unsigned at, struct vcuda_process process);
 
-/* Answers a list of the container's compute processes on DEVICE by NVML's protocol: *COUNT is the
+/* Returns a list of the container's compute processes on DEVICE by NVML's protocol: *COUNT is the
    room on entry and the number on return; too little room is NVML_ERROR_INSUFFICIENT_SIZE. WRITE
-   fills one entry. A GPU without a slice has none.  */
+   fills one entry. A GPU without a share has none.  */
 nvmlReturn_t vcuda_nvml_list (nvmlDevice_t device, unsigned *count, void *entries,
                               vcuda_write_process *write);
 
-/* Answers an empty list, with the errors that a list has.  */
+/* Returns an empty list, with the errors that a list can have.  */
 nvmlReturn_t vcuda_nvml_empty_list (nvmlDevice_t device, unsigned *count);
 
 #endif

@@ -207,7 +207,7 @@ static void *
 run (void *ignored)
 {
   /* The first thread of a process, or one that shares its word with others.  */
-  vcuda_thread ()->asking_number = input_left % 2 ? 1 : VCUDA_ASKING_THREADS + 1;
+  vcuda_thread ()->thread_slot = input_left % 2 ? 1 : VCUDA_ASKING_THREADS + 1;
   for (unsigned i = 0; input_left && i < 4; i++)
     if (take (1) & 1)
       scribble_usage ();
