@@ -1,5 +1,5 @@
-"""The ground floor of vcuda: from a container's request to an edited ``config.json``.
+"""The start of a container: from its request to an edited ``config.json``.
 
-Everything here is on the start path of containers: standard library only, and as little of it as
-will do. Plain classes stand where dataclasses (8 ms of import) or named tuples (3 ms) would.
+Every container's start loads these modules, so they import little, and only the standard library.
+Records are plain classes, because dataclasses take 8 ms to import and named tuples 3 ms.
 """

@@ -232,7 +232,7 @@ def test_a_second_agent_on_the_node_is_refused_in_one_line(node: AgentNode) -> N
             "{config}:3: core-resource cannot be 'vcuda-core'; "
             'write a domain and a name such as tencent.com/vcuda-core, or ""',
         ),
-        ({"lasting_xids": ["all"]}, '{config}:3: \'all\' is no Xid; write numbers: ["48", "62"]'),
+        ({"lasting_xids": ["all"]}, '{config}:3: invalid Xid \'all\'; write numbers: ["48", "62"]'),
     ],
     ids=["one name for two", "no domain", "no number"],
 )
@@ -250,7 +250,7 @@ def test_settings_that_make_no_sense_are_refused_in_one_line(
 def test_settings_that_are_named_and_not_there_are_no_defaults(node: AgentNode) -> None:
     agent = Agent([node.program, "--config", node.config + ".typo"])
     assert agent.process.wait(30) == 1
-    what = "is not there; name a file that is, or leave --config out"
+    what = "no such file; name an existing file, or leave --config out"
     assert agent.log() == [f"vcuda-node-agent: {node.config}.typo: {what}"]
     agent.end()
 

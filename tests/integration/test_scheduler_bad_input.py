@@ -132,7 +132,7 @@ def _healthz(port: int, context: ssl.SSLContext) -> bytes:
         (["--insecure", "--tls-cert", "x"], "--tls-cert x: needs both --tls-cert and --tls-key; "),
         (["--kubeconfig", "/missing"], "/missing: no API server to ask: "),
         (["--config", "{folder}/broken.toml"], "broken.toml:1: 'nonsense' is not a setting; "),
-        (["--config", "/missing"], "/missing: is not there; name a file that is, "),
+        (["--config", "/missing"], "/missing: no such file; name an existing file, "),
     ],
 )
 def test_a_start_that_cannot_be_is_one_line(

@@ -23,7 +23,7 @@ def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
         if len(periods) > 3:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(systemd, "tell", said.append)
+    monkeypatch.setattr(systemd, "notify", said.append)
     monkeypatch.setattr(systemd, "watchdog_seconds", lambda: 30.0)
     monkeypatch.setattr(asyncio, "sleep", passes)
     opened = asyncio.Event()

@@ -85,7 +85,7 @@ def test_named_settings_that_are_not_there_are_an_error(
     words = ["--core", "30", "true"] if verb == "run" else []
     assert main.main(["--config", f"{tmp_path}/none", verb, *words]) == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {tmp_path}/none: is not there; name a file that is, or leave --config out\n"
+        f"vcuda: {tmp_path}/none: no such file; name an existing file, or leave --config out\n"
     )
 
 

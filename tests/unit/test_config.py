@@ -290,7 +290,7 @@ NAME_RUNC = "write a name such as runc, or a path that begins with /"
         *(
             (
                 f"ignored-xids = ['{text}']",
-                f"/c:3: '{text}' is no Xid; write numbers: [\"13\", \"31\"]",
+                f"/c:3: invalid Xid '{text}'; write numbers: [\"13\", \"31\"]",
             )
             for text in ("", "-1", "79 ", "all", "99999")
         ),
@@ -306,8 +306,8 @@ NAME_RUNC = "write a name such as runc, or a path that begins with /"
         ),
         ("extra-mounts = '/a:/b'", '/c:3: extra-mounts takes a list; write extra-mounts = ["…"] '
          "on one line"),
-        ("extra-mounts = ['/a']", '/c:3: \'/a\' is no mount; write "/source:/destination"'),
-        ("extra-mounts = ['a:/b']", '/c:3: \'a:/b\' is no mount; write "/source:/destination"'),
+        ("extra-mounts = ['/a']", '/c:3: invalid mount \'/a\'; write "/source:/destination"'),
+        ("extra-mounts = ['a:/b']", '/c:3: invalid mount \'a:/b\'; write "/source:/destination"'),
         ("extra-mounts = ['/a:/b' '/c:/d']", "/c:3: the list of extra-mounts does not end; "
          "close it with ]"),
         ("extra-mounts = [", '/c:3: extra-mounts takes a string; write extra-mounts = "…" '

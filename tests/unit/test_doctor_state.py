@@ -148,7 +148,7 @@ def test_a_folder_that_others_may_write_is_found(tmp_path: Any) -> None:
     assert found_of(str(tmp_path)) == Finding(
         "state-dir",
         ERROR,
-        "others than its owner may write it",
+        "other users may write it",
         str(tmp_path),
         "run 'chmod 755' and 'chown root'",
     )

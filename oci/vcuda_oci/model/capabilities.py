@@ -14,11 +14,11 @@ _WHERE = f"env {names.NVIDIA_DRIVER_CAPABILITIES}"
 
 
 def asked(value: str, allowed: list[str]) -> frozenset[str]:
-    """The capabilities that the variable's value asks for, of those that the settings allow.
+    """The capabilities that the variable's value asks for. allowed: by the settings.
 
-    Empty or unset: the default, as far as it is allowed; "all": what is allowed. Raises VcudaError:
-    a word that is no capability, or one that is not allowed. Source: NVIDIA's container toolkit,
-    "Driver Capabilities".
+    Empty or unset: those of the default that are allowed. "all": all that are allowed. Raises
+    VcudaError: an unknown capability, or one that is not allowed. Source: NVIDIA's container
+    toolkit, "Driver Capabilities".
     """
     words = [word.strip() for word in value.split(",") if word.strip()]
     if not words:

@@ -1,4 +1,4 @@
-"""One error for everything that a user can mend: one line that says what, where and how."""
+"""The error for everything that a user can correct: one line with what, where and a hint."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ _MOST_CHARACTERS = 1000
 
 
 class VcudaError(Exception):
-    """Raised where the facts are, caught once, in ``main``. Prints as ``where: what; mend``.
+    """An error line, ``where: what; hint``. Each program catches it once, in ``main``.
 
-    allocation: the id that log lines carry; "" where it concerns no container, or none that is
-    known yet.
+    allocation: the allocation's id for log lines; "": none, or not known yet.
     """
 
     allocation = ""
@@ -20,16 +19,16 @@ class VcudaError(Exception):
         self.what, self.where, self.mend = what, where, mend
 
     def __str__(self) -> str:
-        # A name from a hostile file must not break the line in two, nor fill a log.
+        # A name from a hostile file may contain line feeds or be very long.
         return _printable(f"{_short(self.where)}: {_short(self.what)}; {_short(self.mend)}")
 
 
 class NotKnownYetError(VcudaError):
-    """A process that must not wait gives up; one of the caller's own waits on."""
+    """Raised by a process that must not wait for a fact; the caller repeats the work in another."""
 
 
 def with_id(line: str, allocation: str) -> str:
-    """The line with the id of the allocation that it is about; "": of none."""
+    """Append the allocation's id to the line, unless it is ""."""
     return line + _printable(f" (allocation {_short(allocation)})") if allocation else line
 
 
@@ -38,6 +37,6 @@ def _printable(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    """What is too long without its middle: its end may say what is wrong with the name in it."""
+    """Cut the middle out of a long text: its beginning and its end may both matter."""
     half = _MOST_CHARACTERS // 2
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:half]}...{text[-half:]}"

@@ -1,15 +1,16 @@
-"""A GPU of the node, or a MIG device of one, which is placed and shared as a small GPU is."""
+"""A GPU of the node, or a MIG device, which is placed and shared like a small GPU."""
 
 from __future__ import annotations
 
 
 class Gpu:
-    """index: as NVML counts; minor: of /dev/nvidia<minor>. Of a MIG device both are its GPU's.
+    """A GPU or a MIG device.
 
+    index: NVML's. minor: of /dev/nvidia<minor>. A MIG device has its GPU's index and minor.
     bus_id: as the kernel writes it, "0000:01:00.0". arch: compute capability, "9.0". brand: NVML's,
-    in small letters, "tesla". divided: it is in MIG mode, and only its MIG devices are for use.
-    parent: UUID of the GPU that a MIG device is of. mig: a MIG device's number on its GPU, its GPU
-    instance and its compute instance; None: a GPU.
+    in lower case, "tesla". divided: in MIG mode, so only its MIG devices can be used. parent: UUID
+    of a MIG device's GPU. mig: a MIG device's number on its GPU, its GPU instance and its compute
+    instance; None: a GPU.
     """
 
     def __init__(
@@ -33,5 +34,5 @@ class Gpu:
 
     @property
     def name(self) -> str:
-        """What people call it beside its UUID: "1", a MIG device "1:0"."""
+        """The short name: "1"; of a MIG device "1:0"."""
         return str(self.index) if self.mig is None else f"{self.index}:{self.mig[0]}"

@@ -1,7 +1,7 @@
-"""JSON without the ``json`` package, whose import of ``re`` costs 6 ms on every start.
+"""JSON without the ``json`` package, which imports ``re`` and so takes 6 ms on every start.
 
-The C scanner and encoder below are the very ones that ``json`` drives. A text that the scanner
-refuses goes through ``json`` itself, for its exact message.
+``json`` uses the same C scanner and encoder. It is imported only for a text that the scanner
+refuses, for its error message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TOO_DEEP = "nested too deeply"
 
 
 class _Decoding:
-    """The attributes that the C scanner reads from the decoder it belongs to."""
+    """The attributes that the C scanner reads from its decoder."""
 
     strict = True
     object_hook = None
@@ -28,7 +28,7 @@ class _Decoding:
 
 
 def loads(text: str) -> Any:
-    """Raises ValueError: not one JSON value, with the mistake's place; or nested too deeply."""
+    """Parse one JSON value. Raises ValueError: not JSON, with the position; or too deep."""
     stripped = text.strip(" \t\r\n")
     try:
         scan: Any = _json.make_scanner
@@ -43,12 +43,12 @@ def loads(text: str) -> Any:
 
     try:
         return json.loads(text)
-    except RecursionError:  # it scans from a few calls further down
+    except RecursionError:  # json makes some more calls than the scanner above
         raise ValueError(_TOO_DEEP) from None
 
 
 def dumps(value: Any) -> str:
-    """Compact, ASCII only, keys in their order.
+    """Encode compactly, in ASCII, keys in their order.
 
     Raises TypeError: not a JSON value. ValueError: nested too deeply.
     """
@@ -65,5 +65,5 @@ def dumps(value: Any) -> str:
 
 
 def copy(value: Any) -> Any:
-    """A deep copy of a JSON tree, made in C, so that no depth that `loads` takes is too deep."""
+    """A deep copy of a JSON tree. Copying in C handles any depth that `loads` accepts."""
     return loads(dumps(value))

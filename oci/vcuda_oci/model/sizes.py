@@ -1,10 +1,10 @@
-"""Sizes of memory as people write them."""
+"""Parse and print sizes of memory such as "5GiB"."""
 
 from __future__ import annotations
 
 from .errors import VcudaError
 
-# No program's context fits into less: a share below this is a number without its unit.
+# A CUDA context needs more than this, so a smaller share is probably a number without its unit.
 LEAST_SHARE_BYTES = 16 << 20
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", 1):
@@ -12,7 +12,7 @@ for _power, _letter in enumerate("KMGT", 1):
 
 
 def gib(size: int) -> str:
-    """Bytes in GiB, rounded down so that what is said to be free is free."""
+    """Bytes as text in GiB, rounded down so that free memory is never overstated."""
     hundredths = size * 100 // (1 << 30)
     if hundredths == 0 and size:
         return f"{size / (1 << 20):.1f} MiB"
@@ -21,7 +21,7 @@ def gib(size: int) -> str:
 
 
 def parse_bytes(text: str) -> int | None:
-    """ "5GiB", "1.5Gi", "4096" (bytes) as bytes, rounded down; None: not a size."""
+    """Parse "5GiB", "1.5Gi" or "4096" (bytes) to bytes, rounded down; None: not a size."""
     number, unit = split(text)
     whole, point, part = number.partition(".")
     if not whole or bool(part) != bool(point) or "." in part or len(number) > 20:
@@ -39,7 +39,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def share_bytes(text: str, where: str) -> int:
-    """The memory of a share. Raises VcudaError: not a size, or too small for any program."""
+    """Parse the memory of a share. Raises VcudaError: not a size, or below LEAST_SHARE_BYTES."""
     size = parse_bytes(text)
     if not size:
         raise VcudaError(f"memory cannot be '{text}'", where, "write it like 5GiB, 1.5GiB, 512MiB")

@@ -1,8 +1,7 @@
-"""How near a node's GPUs are to each other, and which of them are nearest: pure.
+"""Distances between a node's GPUs, and the set of GPUs with the smallest distances. Pure.
 
-A distance is a whole number, smaller is nearer. NVLink is nearer than anything else, and the more
-links the nearer; then come one board, one PCIe switch, several, one host bridge, one NUMA node, and
-the system.
+A distance is a whole number. The order, nearest first: NVLink, nearer with more links; one board;
+one PCIe switch; several switches; one host bridge; one NUMA node; the system.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ if TYPE_CHECKING:
 MOST_LINKS = 36
 SYSTEM = 50
 _NO_LINK, _PER_LEVEL = 100, 10
-# How many sets are looked at before the best until then is taken: a step takes 1 to 2 µs.
+# The search stops after this many steps with the best set so far. A step takes 1 to 2 µs.
 STEPS = 2000
 
 
 def distances(
     links: Sequence[Sequence[int]], levels: Sequence[Sequence[int | None]]
 ) -> list[list[int]] | None:
-    """The distance between each two GPUs; of one to itself 0. None: the driver told nothing.
+    """The matrix of distances, 0 from a GPU to itself. None: the driver reports no distance.
 
-    links: how many NVLinks join the two. levels: what the way over PCIe passes, as
-    nvmlGpuTopologyLevel_t has it, 0 to 50; None where it was not told: as far as can be.
+    links: matrix of the number of NVLinks. levels: matrix of nvmlGpuTopologyLevel_t, 0 to 50; None:
+    not reported, counted as the farthest.
     """
     count = len(links)
     others = [(a, b) for a in range(count) for b in range(count) if a != b]
@@ -45,7 +44,7 @@ _WAYS = ("one board", "one PCIe switch", "PCIe switches", "one host bridge", "on
 
 
 def told(far: int) -> str:
-    """What a distance between two GPUs means: "4 NVLinks", "one PCIe switch"."""
+    """A distance in words: "4 NVLinks", "one PCIe switch"."""
     if far < _NO_LINK:
         links = 1 + MOST_LINKS - far
         return f"{links} NVLink{'' if links == 1 else 's'}"
@@ -57,7 +56,7 @@ def told(far: int) -> str:
 def between(
     some: Sequence[Gpu], all: Sequence[Gpu], matrix: Sequence[Sequence[int]] | None
 ) -> list[list[int]] | None:
-    """The distances between `some`, in their order; matrix: between `all`, or None."""
+    """The matrix of distances between `some`. matrix: that between `all`, or None."""
     if matrix is None:
         return None
     at = {gpu.uuid: position for position, gpu in enumerate(all)}
@@ -66,7 +65,7 @@ def between(
 
 
 def are_distances(matrix: object, count: int) -> bool:
-    """Whether `matrix` may be those between `count` GPUs."""
+    """Whether `matrix` is a matrix of distances between `count` GPUs."""
     return (
         isinstance(matrix, list)
         and len(matrix) == count
@@ -76,7 +75,7 @@ def are_distances(matrix: object, count: int) -> bool:
 
 
 def remoteness(far: Sequence[Sequence[int]], one: int, all_of_them: Sequence[int]) -> int:
-    """The sum of the distances from `one` to all: the greater, the less is missed without it."""
+    """The sum of the distances from `one` to all."""
     row = far[one]
     return sum([row[other] for other in all_of_them])
 
@@ -88,17 +87,16 @@ def closest(
     beside: int | None = None,
     steps: int = STEPS,
 ) -> tuple[list[int], int]:
-    """The `count` candidates that are nearest to each other and to `beside`, in the candidates'
-    order, and the sum of the distances between all of these.
+    """The `count` candidates with the smallest sum of distances between them and `beside`.
 
-    far: the distances between the GPUs that the others are positions of. Of equally near sets the
-    one whose loss leaves the nearest others behind, then the first one. Exact where the search ends
-    within `steps`, as it does for any 8 GPUs; else what was found until then, which is never worse
-    than taking the nearest one by one.
+    Returns the set, in the candidates' order, and that sum. far: matrix of distances; candidates
+    and `beside` are positions in it. Among sets with the same sum, the one that leaves the nearest
+    candidates over wins, then the first. The result is exact if the search ends within `steps`, as
+    it does for any 8 GPUs; otherwise it is at least as good as adding the nearest one by one.
     """
     here = range(len(candidates))
     row = [remoteness(far, one, candidates) for one in candidates]
-    # The distance counts first, what is left behind then: one number for both.
+    # One cost for both criteria: the sum of distances, then the distances of what is left over.
     weight = 1 + sum(row)
     alone = [-lost for lost in row]
     if beside is not None:
@@ -115,9 +113,9 @@ def closest(
 
 
 class _Search:
-    """The cheapest `count` of what costs `alone` each, and `pairs` for each two: branch and bound.
+    """The cheapest set of `count` positions, found by branch and bound.
 
-    best: positions, rising.
+    A set costs `alone` for each member and `pairs` for each two of them. best: the set, sorted.
     """
 
     def __init__(self, alone: list[int], pairs: list[list[int]], count: int, steps: int) -> None:
@@ -125,22 +123,22 @@ class _Search:
         self._least = min(pairs[a][b] for a in range(len(alone)) for b in range(a))
         found = [_one_by_one(alone, pairs, count, first) for first in range(len(alone))]
         cost, self.best = min(found)
-        # What costs the same and comes first is found, too.
+        # + 1: an equally cheap set that comes first must be found too.
         self._cost = cost + 1
         self._grow([], 0, alone, 0, count)
 
     def _grow(
         self, chosen: list[int], cost: int, added: list[int], start: int, missing: int
     ) -> None:
-        """Look at all sets that have `chosen`, which cost `cost`, and `missing` from `start` on.
+        """Search all sets of `chosen` and `missing` further positions from `start` on.
 
-        added: what each would cost beside those chosen.
+        cost: that of `chosen`. added: what each position would add to it.
         """
         if not missing:
             self._cost, self.best = cost, chosen
             return
         missing -= 1
-        # Those to come are at least as far from each other as the nearest two.
+        # Lower bound: the pairs that are still to come cost at least the cheapest pair each.
         between = missing * (missing - 1) // 2 * self._least
         for at in range(start, len(added) - missing):
             self._steps -= 1
@@ -156,7 +154,7 @@ class _Search:
 def _one_by_one(
     alone: list[int], pairs: list[list[int]], count: int, first: int
 ) -> tuple[int, list[int]]:
-    """What `count` cost that are taken one by one, `first` first, and which they are."""
+    """The greedy set: `first`, then always the cheapest next. Returns its cost and the set."""
     added, chosen, cost = list(alone), [first], alone[first]
     left = [at for at in range(len(alone)) if at != first]
     for _ in range(count - 1):

@@ -1,39 +1,39 @@
-"""The limits and usage pages that the host and the shim share: mirror of libvcuda/vcuda_abi.h.
+"""Layout of the limits and usage pages, which host and shim share; the same as vcuda_abi.h.
 
-`limits` is written here and mapped read-only in the container; `usage` begins empty, and the shim
-writes it. pages_read reads both. Imports only `struct`: this is on the start path.
+The host writes `limits`, which is read-only in the container. `usage` begins empty, and the shim
+writes it. `page_reader` reads both.
 """
 
 from __future__ import annotations
 
 import struct
 
-TYPE_CHECKING = False  # typing itself would cost an import
+TYPE_CHECKING = False  # importing typing takes time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Protocol
 
     class GpuLimits(Protocol):
-        """What one GPU's entry of the limits page is made from."""
+        """The values of one GPU's entry in the limits page."""
 
         @property
         def uuid(self) -> str: ...  # as NVML prints it: "GPU-5f1c…"
         @property
         def memory_bytes(self) -> int: ...
         @property
-        def core_percent(self) -> int: ...  # 1..100; 100 is not paced
+        def core_percent(self) -> int: ...  # 1..100; 100: no limit of GPU time
         @property
         def core_ceiling_percent(self) -> int: ...
         @property
         def policy(self) -> int: ...  # POLICY_…
         @property
-        def rate_ppm(self) -> int: ...  # GPU time granted now, parts per million
+        def rate_ppm(self) -> int: ...  # the grant: GPU time in parts per million
         @property
         def weight(self) -> int: ...
         @property
-        def managed_memory(self) -> int: ...  # 1: cuMemAlloc gives managed memory
+        def managed_memory(self) -> int: ...  # 1: cuMemAlloc returns managed memory
         @property
-        def context_bytes(self) -> int: ...  # what each context counts; 0: nothing
+        def context_bytes(self) -> int: ...  # charged for each context
 
 
 ABI_VERSION = 1
@@ -119,7 +119,7 @@ FIELDS = {
 
 
 def code(table: str) -> str:
-    """The struct code of a whole table; "=" is the machine's byte order without padding."""
+    """The struct code of a whole table. "=": native byte order, no padding."""
     return "=" + "".join(field_code for _, field_code in FIELDS[table])
 
 
@@ -133,7 +133,7 @@ USAGE_SIZE = USAGE_HEAD_SIZE + MAX_GPUS * USAGE_GPU_SIZE + MAX_PROCESSES * USAGE
 
 
 def offsets() -> Iterator[tuple[str, int, int]]:
-    """(table.field, offset, size) of every field, as build/abi_print prints them."""
+    """Yield (table.field, offset, size) of every field, as build/abi_print prints them."""
     tails = {
         "limits": (("gpu", MAX_GPUS * LIMITS_GPU_SIZE),),
         "usage": (("gpu", MAX_GPUS * USAGE_GPU_SIZE), ("slot", MAX_PROCESSES * USAGE_SLOT_SIZE)),
@@ -191,9 +191,9 @@ class LimitsGpu:
 def limits_page(
     gpus: Sequence[GpuLimits], driver_dir: str = GUEST_DRIVER, meter_copies: bool = False
 ) -> bytes:
-    """The whole page, ready to be written. `meter_copies`: copies on the GPU are paced.
+    """The bytes of a limits page. meter_copies: the shim limits copies on the GPU too.
 
-    Raises ValueError: more GPUs than a page holds, or a text that does not fit its field.
+    Raises ValueError: more GPUs than a page can hold, or a text that does not fit its field.
     """
     if len(gpus) > MAX_GPUS:
         raise ValueError(f"a container can have {MAX_GPUS} GPUs, not {len(gpus)}")
@@ -228,12 +228,12 @@ def limits_page(
 
 def text_field(text: str, size: int) -> bytes:
     encoded = text.encode()
-    # The shim wants the NUL inside the field.
+    # The field must contain the NUL too.
     if len(encoded) >= size or b"\0" in encoded:
         raise ValueError(f"{text!r} does not fit in {size - 1} bytes")
     return encoded
 
 
 def empty_usage_page() -> bytes:
-    """The header alone: the rest of the file, up to USAGE_SIZE, is zero."""
+    """The header of a usage page; the rest of the file, up to USAGE_SIZE, is zero."""
     return struct.pack(code("usage"), USAGE_MAGIC, ABI_VERSION, USAGE_SIZE, 0, 0, 0, b"", b"")

@@ -1,4 +1,4 @@
-"""The limits page of an allocation as it is first written."""
+"""The first limits page of an allocation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _POLICY = {
 
 
 def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool = False) -> bytes:
-    """The page for the shim. context_bytes: charged per process and GPU for its context.
+    """The bytes of the page. context_bytes: charged for each context.
 
-    Under each policy the rate is the reserved one until an arbiter grants another. Raises
-    VcudaError: the allocation has more GPUs than a page can hold.
+    The rate is the reserved core until the arbiter writes a grant. Raises VcudaError: the
+    allocation has more GPUs than a page can hold.
     """
     gpus = [entry_of(share, context_bytes) for share in allocation.shares]
     try:

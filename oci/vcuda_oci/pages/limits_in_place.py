@@ -1,7 +1,9 @@
-"""Changes of a limits page that containers have mapped: in place, by one writer at a time.
+"""Change a mapped limits page in place, by one writer at a time.
 
-The arbiter writes its grants so, `vcuda limit` a share that has changed. Who writes moves the
-page's sequence, so another who has it open sees that it is not as he left it.
+The arbiter writes grants, `vcuda limit` writes changed shares. A change of several fields is framed
+by the page's sequence number: odd while the fields change, the next even number afterwards. So
+the shim does not use a half-written page, and a writer that kept the page open detects another's
+change.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
 
     from ..model.allocation import GpuShare
 
-# Not the page itself: who may read a page could hold a lock on it.
+# Not the page itself: any process that can open a file can lock it.
 LOCK = "pages.lock"
 _AT = {name: at for name, at, _ in layout.offsets()}
-# Of a field: where it begins, how far it is from one GPU's to the next one's, and its form.
+# By field: its offset for the first GPU, the distance to the next GPU's, and its struct.
 _PLACES = {
     f"{table}.{name}": (
         _AT[f"{table}.{name}"] + (_AT["limits.gpu"] if table == "limits_gpu" else 0),
@@ -37,9 +39,10 @@ _SEQUENCE_AT, _, _SEQUENCE = _PLACES["limits.sequence"]
 
 
 class Turn:
-    """The right to write pages below `state_dir`; as a context, whether it was had in `seconds`.
+    """The lock for writing pages below `state_dir`, as a context manager.
 
-    Raises OSError: the lock cannot be opened.
+    Entering waits up to `seconds` and returns whether it has the lock. Raises OSError: the lock
+    cannot be opened.
     """
 
     def __init__(self, state_dir: str, seconds: float = 0) -> None:
@@ -59,10 +62,10 @@ class Turn:
 
 
 class OpenPage:
-    """A limits page, open to be written by whoever has the turn."""
+    """An open limits page. Write to it only while holding a Turn."""
 
     def __init__(self, path: str, shares: Sequence[GpuShare]) -> None:
-        """Raises OSError, or ValueError: it is no page, or not of these GPUs."""
+        """Raises OSError. ValueError: not a limits page, or a page of other GPUs."""
         self._fd = page_file.open_page(path, os.O_RDWR)
         try:
             page = page_reader.read_limits(os.pread(self._fd, layout.LIMITS_SIZE, 0))
@@ -77,23 +80,23 @@ class OpenPage:
         os.close(self._fd)
 
     def check(self) -> None:
-        """Raises OSError, also where another wrote since this was opened: ESTALE.
+        """Check that no other writer changed the page. Raises OSError; ESTALE: one did.
 
-        That is all that is needed before a put of one aligned word: a reader sees the old one or
-        the new one.
+        Before a `put` of one aligned word this check suffices: a reader sees the old or the new
+        word.
         """
         if os.pread(self._fd, _SEQUENCE.size, _SEQUENCE_AT) != _SEQUENCE.pack(self._sequence):
             raise OSError(errno.ESTALE, "the limits page was written by another")
 
     def begin(self) -> None:
-        """Before several that belong together. Raises OSError as `check` does."""
+        """Begin a change of several fields. Raises OSError as `check` does."""
         self.check()
-        # What a killed writer left odd becomes even with the next write.
+        # A killed writer leaves an odd number; this change's end makes it even again.
         self._sequence |= 1
         self.put("limits.sequence", self._sequence)
 
     def put(self, field: str, value: int, gpu: int = 0) -> None:
-        """One field; gpu: of which entry it is. Raises OSError."""
+        """Write one field. gpu: index of the entry. Raises OSError."""
         at, stride, form = _PLACES[field]
         os.pwrite(self._fd, form.pack(value), at + gpu * stride)
 
@@ -102,13 +105,13 @@ class OpenPage:
         self.put("limits.sequence", self._sequence)
 
     def write(self, shares: Sequence[GpuShare]) -> None:
-        """What `shares` say, and no grant but what is reserved. Raises OSError."""
+        """Write these shares, and as grants their reserved core. Raises OSError."""
         self.begin()
         for gpu, share in enumerate(shares):
             entry = limits.entry_of(share, 0)
             self.put("limits_gpu.memory_bytes", entry.memory_bytes, gpu)
             for name in ("core_percent", "core_ceiling_percent", "policy", "weight", "rate_ppm"):
                 self.put(f"limits_gpu.{name}", getattr(entry, name), gpu)
-        # Last: no rate of before may count for ever.
+        # Last, because 0 makes the rates valid for ever: they must be the new ones by then.
         self.put("limits.rate_until_ns", 0)
         self.end()

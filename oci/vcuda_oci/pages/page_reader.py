@@ -1,6 +1,6 @@
-"""Reads the limits and usage pages: for commands and the arbiter, never on the start path.
+"""Parse the limits and usage pages, for commands and the arbiter. The start path does not load it.
 
-`usage` is written by the shim, so by the container: reading it believes nothing.
+The shim writes the usage page, so the container can write any bytes there: trust none of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _USAGE_GPU, _USAGE_SLOT = struct.Struct(code("usage_gpu")), struct.Struct(code("
 _FLOCK = struct.Struct("hhqqi4x")
 LOCKS_SECONDS = 0.05
 
-F_OFD_GETLK = 36  # Linux, every machine; the fcntl module has no name for it before 3.9
+F_OFD_GETLK = 36  # Source: linux/fcntl.h, the same on every architecture
 
 
 class Limits:
@@ -51,12 +51,12 @@ class Limits:
         self.driver_dir = driver_dir
         self.meter_copies = meter_copies
         self.sequence = sequence
-        self.rate_until_ns = rate_until_ns  # CLOCK_MONOTONIC; 0: the rates count for ever
+        self.rate_until_ns = rate_until_ns  # CLOCK_MONOTONIC; 0: the rates do not expire
         self.gpus = gpus
 
 
 class UsageGpu:
-    """What a container says of its use of one GPU."""
+    """A container's self-reported use of one GPU."""
 
     __slots__ = (
         "balance_ns",
@@ -80,18 +80,18 @@ class UsageGpu:
         contexts: int,
         overrun_ns: int,
     ) -> None:
-        self.held_bytes = held_bytes  # allocations, and what contexts are charged
-        self.contexts = contexts  # that live; a process tells at most 255
+        self.held_bytes = held_bytes  # allocations, and the charge for contexts
+        self.contexts = contexts  # open ones; at most 255 a process
         self.busy_ns = busy_ns
         self.throttled_ns = throttled_ns
         self.launches = launches
         self.refusals = refusals
         self.balance_ns = balance_ns
-        self.overrun_ns = overrun_ns  # the deepest debt ever; 0 of a shim that does not tell
+        self.overrun_ns = overrun_ns  # the largest debt so far; 0 from a shim without this field
 
 
 class UsageProcess:
-    """One process that took a slot; `pid` is the container's, and may be anything."""
+    """A process's slot. All values are self-reported; `pid` is in the container's pid namespace."""
 
     __slots__ = ("busy_ns", "contexts", "generation", "held_bytes", "pid", "slot", "start_time")
 
@@ -105,7 +105,7 @@ class UsageProcess:
         busy_ns: tuple[int, ...],
         contexts: tuple[int, ...],
     ) -> None:
-        self.slot = slot  # lock byte USAGE_LOCK_BASE + slot says whether it lives
+        self.slot = slot  # the process holds a lock on byte USAGE_LOCK_BASE + slot
         self.pid = pid
         self.generation = generation
         self.start_time = start_time
@@ -126,8 +126,8 @@ class Usage:
     ) -> None:
         self.gpus = gpus
         self.processes = processes
-        self.newer_symbols = newer_symbols  # driver functions that the shim's headers don't know
-        self.export_table_ids = export_table_ids  # private tables handed out, as hexadecimal
+        self.newer_symbols = newer_symbols  # driver functions that the shim's headers lack
+        self.export_table_ids = export_table_ids  # private tables given to programs, in hex
 
 
 def checked_head(page: bytes, table: str, magic: int, size: int) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ def checked_head(page: bytes, table: str, magic: int, size: int) -> tuple[int, .
     head = struct.unpack_from("=4I", page)
     if head[0] != magic:
         raise ValueError(f"{table} page has magic {head[0]:#x}, not {magic:#x}")
-    # A newer writer only appends, so its pages can be read too.
+    # Newer versions only append fields, so their pages can be read too.
     if head[1] < ABI_VERSION or head[2] < size:
         raise ValueError(f"{table} page has version {head[1]} and size {head[2]}")
     return head
@@ -158,9 +158,10 @@ def read_limits(page: bytes) -> Limits:
 
 
 def shortages(fd: int, count: int) -> list[tuple[int, int]]:
-    """(throttled_ns, refusals) of each of `count` GPUs: nothing else of FD's usage page is read.
+    """(throttled_ns, refusals) of each of `count` GPUs; fd: the usage page.
 
-    Raises OSError, or ValueError: not a usage page, or cut short.
+    Reads only the entries of these GPUs. Raises OSError. ValueError: not a usage page, or too
+    short.
     """
     size = USAGE_HEAD_SIZE + count * USAGE_GPU_SIZE
     page = os.pread(fd, size, 0)
@@ -172,17 +173,17 @@ def shortages(fd: int, count: int) -> list[tuple[int, int]]:
 
 
 def slots_used(page: bytes) -> int:
-    """How many slots of a usage page were ever taken. Raises ValueError: not a usage page."""
+    """The number of slots taken so far. Raises ValueError: not a usage page."""
     return min(checked_head(page, "usage", USAGE_MAGIC, USAGE_SIZE)[3], MAX_PROCESSES)
 
 
 def live_slots(fd: int, used: int = MAX_PROCESSES) -> frozenset[int]:
-    """Of the first `used` slots those whose process lives, by the locks on FD's usage file.
+    """The slots, of the first `used`, whose process runs; fd: the usage page.
 
-    The kernel drops a process's lock when it dies, so this is true at once, in any pid namespace.
-    It is asked for a range at a time: to answer it goes through all of the file's locks, and a
-    container can have any number of them. Raises OSError: FD is no file, or one that takes no
-    locks; TimeoutError: they are so many that it takes LOCKS_SECONDS of a processor.
+    A running process holds a lock on its slot's byte, and the kernel drops the lock when the
+    process ends, so the answer is exact in any pid namespace. Each query searches all locks of the
+    file, and a container can create any number of them; so one query covers a range of slots.
+    Raises OSError: `fd` takes no locks. TimeoutError: LOCKS_SECONDS of processor time passed.
     """
     live: set[int] = set()
     ranges = [(0, used)]
@@ -198,7 +199,7 @@ def live_slots(fd: int, used: int = MAX_PROCESSES) -> frozenset[int]:
         kind, _, at, length, _ = _FLOCK.unpack(fcntl.fcntl(fd, F_OFD_GETLK, asked))
         if kind == fcntl.F_UNLCK:
             continue
-        # One lock within the range, any of them; a length of 0 is all that follows.
+        # The kernel reports any one lock in the range; length 0 means up to the end of the file.
         first = max(begin, at - USAGE_LOCK_BASE)
         after = min(end, at - USAGE_LOCK_BASE + length) if length else end
         live.update(range(first, after))
@@ -207,12 +208,11 @@ def live_slots(fd: int, used: int = MAX_PROCESSES) -> frozenset[int]:
 
 
 def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX_GPUS) -> Usage:
-    """Any content of the right head gives an answer: the numbers are the container's own word.
+    """Parse a usage page; its figures are self-reported and may be false.
 
-    `held_bytes` of a GPU is the sum over all slots. One whose process has died since counts until
-    the container's next call clears it; with `live`, which live_slots answers, it does not count.
-    count: so many GPUs are the container's.
-    Raises ValueError: not a usage page.
+    live: the result of live_slots; other slots are left out. Without it, the slot of an ended
+    process counts until the container's next call clears it. count: number of the container's GPUs.
+    `held_bytes` of a GPU is the sum over the slots. Raises ValueError: not a usage page.
     """
     head = checked_head(page, "usage", USAGE_MAGIC, USAGE_SIZE)
     held, contexts = [0] * count, [0] * count

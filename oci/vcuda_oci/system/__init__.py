@@ -1,1 +1,1 @@
-"""The host's files, locks, kernel tables and settings. Nothing here knows of containers or GPUs."""
+"""The host's files, locks, kernel tables and settings. No containers, no GPUs."""

@@ -1,4 +1,4 @@
-"""Whole-file reads and writes that a crash or a hostile name cannot cut in two."""
+"""Read and write whole files: bounded reads that never block, and atomic replacement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _KIND, _REGULAR = 0o170000, 0o100000  # S_IFMT and S_IFREG of `stat`, which take
 
 
 def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
-    """The whole file; a symlink only if `follow`. Raises OSError, also above `limit` bytes."""
+    """Read a whole file. follow: `path` may be a symlink.
+
+    Raises OSError; EFBIG: the file has more than `limit` bytes.
+    """
     fd = _open(path, 0 if follow else os.O_NOFOLLOW)
     try:
         return _content(fd, limit, path)
@@ -20,16 +23,16 @@ def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
 
 
 def read_settings(path: str, limit: int = 64 << 20) -> bytes:
-    """As `read`; a link is followed.
+    """Read a settings file; `path` may be a symlink.
 
-    Raises VcudaError: another user could have changed it, or it is not a regular file.
+    Raises VcudaError: another user could have changed the file, or it is not a regular file.
     """
     try:
         fd = _open(path, os.O_NOFOLLOW)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
-        from . import trusted_file  # a plain file of root's needs none of it
+        from . import trusted_file  # late: a regular file of root does not need it
 
         if error.errno == errno.ENXIO:  # a socket
             raise trusted_file.not_regular(path) from error
@@ -46,20 +49,20 @@ def read_settings(path: str, limit: int = 64 << 20) -> bytes:
 
             raise trusted_file.not_regular(path)
         return _content(fd, limit, path)
-    except FileNotFoundError as error:  # its folder: a missing file would mean the defaults
+    except FileNotFoundError as error:  # the folder is missing; a missing file means the defaults
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path) from error
     finally:
         os.close(fd)
 
 
 def _open(path: str, flags: int) -> int:
-    # A FIFO or a lease is no reason to wait.
+    # O_NONBLOCK: a FIFO and a leased file must not block the open.
     return os.open(path, flags | os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _content(fd: int, limit: int, path: str) -> bytes:
     chunks = []
-    while chunk := os.read(fd, 1 << 16):  # of more, malloc would map memory for each read
+    while chunk := os.read(fd, 1 << 16):  # malloc maps new memory for each larger read
         chunks.append(chunk)
         limit -= len(chunk)
         if limit < 0:
@@ -68,13 +71,13 @@ def _content(fd: int, limit: int, path: str) -> bytes:
 
 
 def stamp(path: str) -> tuple[int, ...]:
-    """Another one whenever the file is another; () where nobody can tell.
+    """A value that changes when the file changes; (): unknown, so do not use a cached copy.
 
-    A file that has just changed has none: within one tick of the kernel's clock, which is what a
-    file system's times are taken from, it could change again and look the same.
+    A file that changed less than a second ago has no stamp: file times have the resolution of the
+    kernel's clock tick, so a second change within one tick would leave the same times.
     """
     try:
-        status = os.stat(path)  # of a ConfigMap's links only the target changes
+        status = os.stat(path)  # follow links: when a ConfigMap changes, only the target does
     except OSError:
         return ()
     if time.time_ns() - status.st_ctime_ns < _SETTLED_NS:
@@ -84,18 +87,18 @@ def stamp(path: str) -> tuple[int, ...]:
 
 
 def only_ours(path: str) -> None:
-    """Raises ValueError: somebody beside root may have written this. A symlink is nobody's."""
+    """Raises ValueError: a user other than root or this process's may write it, or a symlink."""
     status = os.lstat(path)
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
-        raise ValueError("others than its owner may write it")
+        raise ValueError("other users may write it")
 
 
 def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = False) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, whole.
+    """Write `path`.new, then rename it to `path`: a reader sees the old file or the new one.
 
-    size: grow the file with zeros up to this many bytes. sync: survive a power loss too; a tmpfs
-    needs none. The name beside is fixed, so what a kill leaves is overwritten by the next write;
-    writers of one path must exclude each other. Raises OSError; nothing is left behind then.
+    size: extend the file with zeros to this many bytes. sync: call fsync, to survive a power loss.
+    Raises OSError and removes the new file. A killed writer leaves `path`.new, which the next write
+    removes; so only one writer at a time may replace a path.
     """
     beside = path + ".new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -116,20 +119,20 @@ def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = Fa
 
 
 def fill(fd: int, content: bytes, mode: int, size: int = 0, sync: bool = False) -> None:
-    """Write an open, empty file as `replace` does. Raises OSError."""
+    """Write the content of an open, empty file; parameters as in `replace`. Raises OSError."""
     os.fchmod(fd, mode)
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]
     if size > len(content):
-        # Allocated now, so that a full file system refuses here and not by SIGBUS later.
+        # Allocate now: on a full file system a later access to a mapped hole raises SIGBUS.
         os.posix_fallocate(fd, 0, size)
     if sync:
         os.fsync(fd)
 
 
 def remove_tree(folder: str) -> None:
-    """Remove a folder and all in it, links themselves; what is not there, or no folder, is fine."""
+    """Remove a folder and its content; follow no link. Ignore a missing path and a non-folder."""
     try:
         for name in os.listdir(folder):
             path = f"{folder}/{name}"
@@ -143,7 +146,7 @@ def remove_tree(folder: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file; one that is not there is fine."""
+    """Remove a file if it exists."""
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""The kernel's tables in /proc: mountinfo, cgroup, maps, status. The only reader of them.
+"""Parse the kernel's tables in /proc: mountinfo, cgroup, maps, status.
 
-The tables contain names that users choose, of any bytes but NUL, and the kernel escapes only the
-bytes that separate its rows and fields. So a table is read as bytes, only a line feed ends a row,
-and single spaces separate fields. A row of another form is left out.
+No other module parses these tables. They contain names that users choose, of any bytes but NUL, and
+the kernel escapes only the bytes that separate rows and fields. So a table is read as bytes, a row
+ends at a line feed only, and single spaces separate fields. A malformed row is skipped.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ _DELETED = b" (deleted)"
 
 
 class Mount:
-    """device: as os.stat gives it. root: the part of the file system that is mounted at `point`.
-
-    is_shared: it is in a peer group. options: of the file system, not of the mount.
-    """
+    """One mount. device: as os.stat gives it. root: the folder of the file system that is mounted
+    at `point`. is_shared: in a peer group. options: of the file system, not of the mount."""
 
     def __init__(self, row: bytes) -> None:
         """Raises ValueError, IndexError. Source: proc(5), /proc/<pid>/mountinfo."""
@@ -40,24 +38,24 @@ class Mount:
 
 
 class Mapping:
-    """range: as the table writes it. device: "major:minor" in hex, which some file systems give
-    os.stat differently. path: also of a file that has lost its last name; "": no file."""
+    """One mapping. range: as in the table. device: "major:minor" in hex; os.stat reports another
+    device on some file systems. path: its last one if the file is deleted; "": not a file."""
 
     def __init__(self, row: bytes) -> None:
         """Raises ValueError, IndexError. Source: proc(5), /proc/<pid>/maps."""
         self.range, _, _, self.device, inode, *path = row.decode("latin-1").split(" ", 5)
         self.inode = int(inode)
         begin, end = (int(address, 16) for address in self.range.split("-"))
-        # The table pads an address with zeros, the links in map_files don't.
+        # The table pads addresses with zeros; the names in map_files have no padding.
         self.link = f"{begin:x}-{end:x}"
         self.path = _without_mark("".join(path).lstrip(" ").encode("latin-1"))
 
 
 def mounts(process: str | int = _SELF) -> list[Mount]:
-    """The mounts that a process sees. process: its folder in /proc, or a descriptor of that folder,
-    here and below.
+    """The mounts in a process's mount namespace.
 
-    Raises OSError: the process has ended.
+    process, in all functions here: its folder in /proc, or a descriptor of that folder. Raises
+    OSError: the process has ended.
     """
     found = []
     for row in _rows(_read(process, "mountinfo", _MOST_BYTES)):
@@ -71,8 +69,7 @@ def mounts(process: str | int = _SELF) -> list[Mount]:
 def cgroups(process: str | int = _SELF) -> list[tuple[str, str, str]]:
     """Each hierarchy's number, its controllers, and the process's cgroup in it. Raises OSError.
 
-    Source: cgroups(7), "/proc/pid/cgroup". A path is written as it is, and may have any byte but
-    a line feed.
+    Source: cgroups(7), "/proc/pid/cgroup". Paths are not escaped and contain no line feed.
     """
     found = []
     for row in _rows(_read(process, "cgroup", _MOST_BYTES)):
@@ -84,9 +81,9 @@ def cgroups(process: str | int = _SELF) -> list[tuple[str, str, str]]:
 
 
 def mappings(process: str | int, part: str = " ") -> Iterator[Mapping]:
-    """What a process has mapped, from the rows that contain `part`.
+    """The mappings of a process whose rows contain `part`.
 
-    Raises OSError: it has ended, must not be inspected, or (EFBIG) has mapped too much.
+    Raises OSError: the process has ended or may not be inspected; EFBIG: too many mappings.
     """
     table, wanted = _read(process, "maps", _MOST_MAPS_BYTES), part.encode()
     for row in _rows(table) if wanted in table else ():
@@ -110,9 +107,9 @@ def command(process: str | int) -> str:
 
 
 def outside_id(process: str | int, table: str) -> int:
-    """The host's id of the user namespace's root, by "uid_map" or "gid_map"; 0: not mapped.
+    """The id outside of a user namespace that its root has; 0: not mapped.
 
-    Raises OSError. Source: user_namespaces(7): numbers alone, padded by spaces.
+    table: "uid_map" or "gid_map". Raises OSError. Source: user_namespaces(7).
     """
     for row in _rows(_read(process, table, _MOST_BYTES)):
         inside, outside, *_ = [field for field in row.split(b" ") if field] + [b"", b""]
@@ -122,7 +119,7 @@ def outside_id(process: str | int, table: str) -> int:
 
 
 def maps_all_users() -> bool:
-    """Whether each uid of the host is mapped here, as outside of user namespaces."""
+    """Whether this process's user namespace maps all uids, as the initial one does."""
     return any(
         b"4294967295" in row.split(b" ") for row in _rows(_read(_SELF, "uid_map", _MOST_BYTES))
     )
@@ -137,7 +134,7 @@ def _without_mark(path: bytes) -> str:
 
 
 def _unescaped(field: bytes) -> str:
-    r"""A space is \040, and so on for what parts fields and rows. Raises ValueError."""
+    r"""Decode escapes such as \040, a space. Raises ValueError."""
     first, *rest = field.split(b"\\")
     return os.fsdecode(first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in rest))
 

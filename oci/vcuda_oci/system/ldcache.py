@@ -1,7 +1,7 @@
-"""``/etc/ld.so.cache``, read as untrusted bytes: an image's may hold anything.
+"""Parse ``/etc/ld.so.cache``. The bytes are untrusted: the file may be an image's.
 
-Source: glibc sysdeps/generic/dl-cache.h, the format "glibc-ld.so.cache1.1", which files in the
-older format carry too, behind their own table.
+Source: glibc sysdeps/generic/dl-cache.h, the format "glibc-ld.so.cache1.1". A file in the older
+format contains this format too, after its own table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"glibc-ld.so.cache1.1"
 X86_64, AARCH64, I386 = 0x0300, 0x0A00, 0x0000
-# What entries are marked with, by the machine's name.
+# The architecture flag of an entry, by the machine's name.
 NATIVE = {"x86_64": X86_64, "aarch64": AARCH64}
 _HEAD_SIZE, _ENTRY_SIZE = 48, 24
 _ARCHITECTURE = 0xFF00
@@ -21,17 +21,17 @@ _ARCHITECTURE = 0xFF00
 def libraries(
     content: bytes, prefixes: tuple[str, ...], architectures: tuple[int, ...]
 ) -> list[tuple[str, str]]:
-    """All that `entries` finds."""
+    """The list of `entries`."""
     return list(entries(content, prefixes, architectures))
 
 
 def entries(
     content: bytes, prefixes: tuple[str, ...], architectures: tuple[int, ...]
 ) -> Iterator[tuple[str, str]]:
-    """(name, path) of each entry whose name begins with one of `prefixes`, in the cache's order.
+    """Yield (name, path) of each entry whose name has one of the prefixes, in the cache's order.
 
-    What is no cache has none; an entry that points out of the file, or to text that is no absolute
-    path, is left out. Many entries may name one text: together they can be larger than the file.
+    Yields nothing if the content is not a cache. Skips an entry that points outside the file or to
+    a relative path. Entries may share their text, so the result can be larger than the file.
     """
     start = content.find(MAGIC)
     if start < 0 or len(content) < start + _HEAD_SIZE:
@@ -55,7 +55,7 @@ def _number(content: bytes, at: int) -> int:
 
 
 def _text(content: bytes, at: int) -> str:
-    """Up to the NUL; "" where there is none within a path's length, or it is no text."""
+    """The text up to the next NUL; "": no NUL within a path's length, or not UTF-8."""
     end = content.find(b"\0", at, at + 4096)
     try:
         return content[at:end].decode() if end >= 0 else ""

@@ -1,7 +1,7 @@
-"""`os` without its abstract base classes, which take a start a millisecond of processor time.
+"""A stand-in for `os` that imports no abstract base classes, which saves 1 ms on each start.
 
-The wrapper calls functions of `posix` and `posixpath`, which the real module only passes on. The
-first use of any other name imports the real one, and from then on every import finds that.
+It contains the functions of `posix` and `posixpath`, which the wrapper needs. The first use of any
+other name imports the real module, which then replaces the stand-in in sys.modules.
 """
 
 import posix
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def install() -> None:
-    """Have `import os` find this, unless the real module is loaded."""
+    """Make `import os` return the stand-in, unless the real module is loaded."""
     if "os" in sys.modules:
         return
     light = type(sys)("os")
     for name, value in vars(posix).items():
-        if not name.startswith("__") and name != "environ":  # the real one has strings in it
+        if not name.startswith("__") and name != "environ":  # os.environ has text, posix's bytes
             light.__dict__[name] = value
     light.__dict__["__getattr__"] = _from_real
     sys.modules["os"] = light
-    import posixpath  # after that: it imports os
+    import posixpath  # only now, because it imports os
 
     light.path = sys.modules["os.path"] = posixpath  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""What this host's programs are compiled for, and where libraries of that lie."""
+"""The host's processor architecture and its library folders."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import os
 
 
 class Machine:
-    """name: as the kernel and rpm have it. multiarch: Debian's folder of libraries.
+    """An architecture. name: as the kernel and rpm write it. multiarch: Debian's library folder.
 
-    folders_32_bit: where the driver's libraries for 32-bit programs may be; NVIDIA makes them for
-    x86 alone.
+    folders_32_bit: where the driver's 32-bit libraries may be; NVIDIA has them for x86 only.
     """
 
     def __init__(self, name: str, folders_32_bit: tuple[str, ...]) -> None:

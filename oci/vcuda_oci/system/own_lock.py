@@ -1,6 +1,6 @@
-"""Our locks: flock on a file that root alone can open, and never without a deadline.
+"""Locks with a deadline: flock on a file that only root can open.
 
-Who can open a file or folder can hold a lock on it, so none of ours is on anything else.
+Any process that can open a file can lock it, so vcuda locks no file that others can open.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ _LONGEST_PAUSE = 0.02
 
 
 def acquire_beside(path: str, seconds: float) -> int:
-    """An empty file beside the one that it will replace, by rename; its lock is the turn to do so.
+    """Lock and empty the file `path`, which the caller writes and renames; return its descriptor.
 
-    What a killed writer left there is taken over. Raises as `acquire` does.
+    The lock lets one writer at a time replace the final file. A file that a killed writer left is
+    reused. Raises as `acquire` does.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -25,7 +26,7 @@ def acquire_beside(path: str, seconds: float) -> int:
                 os.ftruncate(fd, 0)
                 return fd
         except FileNotFoundError:
-            pass  # the writer before has just renamed it
+            pass  # the previous writer has just renamed it
         except BaseException:
             os.close(fd)
             raise
@@ -33,9 +34,10 @@ def acquire_beside(path: str, seconds: float) -> int:
 
 
 def acquire(path: str, seconds: float) -> int:
-    """The descriptor that holds the lock; closed, the lock is free.
+    """Lock the file; return the descriptor that holds the lock until it is closed.
 
-    Raises BlockingIOError: another had it for all of `seconds`; OSError: it cannot be opened.
+    Raises BlockingIOError: the lock was not free within `seconds`. OSError: `path` cannot be
+    opened.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)

@@ -1,8 +1,8 @@
-"""``config.toml``: read with the few lines of TOML that its keys need.
+"""Read and check ``config.toml``.
 
-``tomllib`` came with Python 3.11 and costs 11 ms on the start path; the file's grammar is TOML cut
-down to ``key = "text"`` and ``key = ["text", …]`` on one line each, and everything else is refused
-with its line. A test reads random such files with ``tomllib`` too and compares.
+The grammar is a subset of TOML: ``key = "text"`` and ``key = ["text", …]``, each on one line. Any
+other line is an error. ``tomllib`` is not used: it takes 11 ms to import and needs Python 3.11. A
+test compares this parser with ``tomllib`` on random files.
 """
 
 from __future__ import annotations
@@ -59,27 +59,26 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "driver-limits": AUTO,
     "listen": "127.0.0.1:5678",
     "exemplars": NO,
-    # What NVIDIA's list calls the program's own fault, and what takes a reset of the GPU. Source:
-    # NVIDIA, "Xid Errors".
+    # Faults of the program, and faults that need a reset of the GPU. Source: NVIDIA, "Xid Errors".
     "ignored-xids": ["13", "31", "43", "45", "68", "69"],
     "lasting-xids": ["48", "62", "64", "79", "95", "119", "120", "140"],
 }
 _RESOURCES = ("core-resource", "memory-resource", "gpu-resource")
 _XIDS = ("ignored-xids", "lasting-xids")
-_MOST_BYTES = 1 << 60  # no GPU has as much, and sums of so many stay in 64 bits
+_MOST_BYTES = 1 << 60  # above any GPU's memory; sums over all GPUs still fit 64 bits
 _RESOURCE_LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class Config:
-    """The settings, checked. Paths are absolute; `runtime` is a name or an absolute path.
+    """The checked settings. Paths are absolute; `runtime` is a name or an absolute path.
 
-    memory_overcommit: how often a GPU's memory may be promised, from 1. context_memory: bytes that
-    each context counts against its container's slice. The *_resource: the kubelet's name of it, or
-    "" where the node agent does not offer it. gpu_split: how many of gpu_resource each GPU has.
-    listen: where its HTTP server does, unchecked, or "".
-    *_xids: numbers. stop_bypass: whether a container that goes round the shim is stopped.
-    driver_limits: whether a driver that can holds limits too.
+    memory_overcommit: all shares of a GPU may hold this multiple of its memory, at least 1.
+    context_memory: bytes that each context charges to its container's share. *_resource: name of a
+    Kubernetes resource; "": the node agent does not offer it. gpu_split: units of gpu_resource a
+    GPU. listen: address of the agent's HTTP server, unchecked; "": none. *_xids: numbers.
+    stop_bypass: stop a container that bypasses the shim. driver_limits: use the driver's own limits
+    too, where it has them.
     """
 
     def __init__(self, path: str, values: dict[str, str | list[str]]) -> None:
@@ -111,31 +110,31 @@ class Config:
 
     @property
     def driver_root(self) -> str:
-        """The folder that the driver's files are below. `auto` is decided anew each time, because a
-        GPU may be made while a server runs."""
+        """The folder that the driver's files lie below. `auto` is resolved on each call, because a
+        software GPU may be created while a server runs."""
         return _found_driver_root() if self._driver_root == AUTO else self._driver_root
 
 
 def _found_driver_root() -> str:
-    """The host's own, unless NVIDIA's driver is not loaded and a software GPU was created."""
+    """ "/", or the software GPU's folder if there is one and NVIDIA's driver is not loaded."""
     is_loaded = os.path.exists(f"/proc/{names.KERNEL_DRIVER}")
     if not is_loaded and os.path.exists(names.SOFTWARE_GPU_STATE):
         return os.path.dirname(names.SOFTWARE_GPU_STATE)
     return "/"
 
 
-# The settings last read, by their file and its stamp: each request of the claim socket needs them.
+# The last settings read, by path and stamp: the claim socket loads them for each request.
 _latest: dict[tuple[str, tuple[int, ...]], Config] = {}
 
 
 def load(path: str) -> Config:
-    """The file's settings over the defaults; a missing file means the defaults.
+    """Read the settings; a missing file or key means the default.
 
-    A second call returns the same object: do not change it.
+    Later calls return the same object while the file is unchanged: do not modify it.
 
-    Raises VcudaError: an unknown key (naming the nearest), a wrong value, a line that is not TOML.
+    Raises VcudaError: an unknown key, a wrong value, or a line that is not TOML.
     """
-    key = (path, files.stamp(path))  # before it is read: what is read may be newer, never older
+    key = (path, files.stamp(path))  # taken first: the content may be newer than it, never older
     known = _latest.get(key)
     if known:
         return known
@@ -164,7 +163,7 @@ def load(path: str) -> Config:
 
 
 def _dangling_folder(path: str) -> str:
-    """The folder of a missing file that is a link to a missing folder; else ""."""
+    """The parent folder of a missing file, if it is a link to a missing folder; else ""."""
     folder = os.path.dirname(path)
     while folder.strip("/") and not os.path.lexists(folder):
         folder = os.path.dirname(folder)
@@ -172,26 +171,26 @@ def _dangling_folder(path: str) -> str:
 
 
 def load_named(path: str) -> Config:
-    """As `load`, of the file that a command line names: only the usual one may be missing."""
+    """Load the file that a command line names; only the default file may be missing."""
     if path != names.DEFAULT_CONFIG:
         try:
             os.lstat(path)
         except FileNotFoundError as error:
-            what = "is not there"
-            raise VcudaError(what, path, "name a file that is, or leave --config out") from error
+            hint = "name an existing file, or leave --config out"
+            raise VcudaError("no such file", path, hint) from error
         except OSError:
             pass  # load reports the reason
     return load(path)
 
 
 def parse(text: str, path: str) -> Config:
-    """As `load`, from the text itself; `path` stands in messages."""
+    """Parse the text of a settings file; `path` is for error lines. Raises as `load` does."""
     values = dict(_DEFAULTS)
     seen: set[str] = set()
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         line = line.strip(" \t")
         if not line or (line[0] == "#" and line.isprintable()):
-            continue  # as most lines of the file that comes with the packages
+            continue  # the fast way for most lines of the packages' file
         where = f"{path}:{number}"
         if line[0] == "#":
             _expect_end(line, where)
@@ -217,10 +216,10 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
             parts = item.split(":")
             is_mount = len(parts) == 2 and all(part.startswith("/") for part in parts)
             if key == "extra-mounts" and not is_mount:
-                raise VcudaError(f"'{item}' is no mount", where, 'write "/source:/destination"')
+                raise VcudaError(f"invalid mount '{item}'", where, 'write "/source:/destination"')
             if key in _XIDS and not (item.isascii() and item.isdigit() and len(item) <= 4):
                 example = '", "'.join(_DEFAULTS[key][:2])
-                raise VcudaError(f"'{item}' is no Xid", where, f'write numbers: ["{example}"]')
+                raise VcudaError(f"invalid Xid '{item}'", where, f'write numbers: ["{example}"]')
         _expect_end(rest, where)
         return value
     item, rest = _string(key, text, where)
@@ -251,17 +250,20 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
 
 
 def _is_factor(text: str) -> bool:
-    """Whether `text` is a decimal from 1 to 100, and not of float()'s other words."""
+    """Whether `text` is a decimal from 1 to 100. float() alone would accept "1e2" and "nan"."""
     whole, point, rest = text.partition(".")
     digits = [whole, rest] if point else [whole]
     return all(d.isascii() and d.isdigit() for d in digits) and 1 <= float(text) <= 100
 
 
 def _is_resource(text: str) -> bool:
-    """Source: Kubernetes, "Extended resources": a domain that is not kubernetes.io, and a name."""
+    """Whether `text` is a resource's name: a domain other than kubernetes.io, a slash, a name.
+
+    Source: Kubernetes, "Extended resources".
+    """
     domain, slash, name = text.partition("/")
     parts = (domain, name)
-    # A name and what is made of it ("requests.<name>") are labels of at most 63 characters.
+    # Kubernetes allows 63 characters.
     whole = all(part.isascii() and part[:1].isalnum() and part[-1:].isalnum() for part in parts)
     plain = all(not set(part) - _RESOURCE_LETTERS for part in parts)
     return bool(slash) and whole and plain and len(name) <= 63 and "kubernetes.io" not in domain
@@ -290,13 +292,13 @@ def _array(key: str, text: str, where: str) -> tuple[list[str], str]:
 
 
 def _string(key: str, text: str, where: str) -> tuple[str, str]:
-    """One basic or literal string at the start of `text`, and what follows it."""
+    """The TOML string that `text` begins with, and the rest of `text`."""
     quote = text[:1]
     if quote not in ("'", '"') or not quote or text.startswith(quote * 3):
         raise VcudaError(f"{key} takes a string", where, f'write {key} = "…" on one line')
     plain, closed, rest = text[1:].partition(quote)
     if closed and plain.isprintable() and (quote == "'" or "\\" not in plain):
-        return plain, rest  # nearly all are so, and letters one by one take long
+        return plain, rest  # the fast way for nearly all strings
     characters: list[str] = []
     index = 1
     while index < len(text) and text[index] != quote:
@@ -329,7 +331,7 @@ def _is_control(character: str) -> bool:
 
 
 def _nearest(key: str) -> str:
-    import difflib  # an error may take its time
+    import difflib  # late: only an error needs it
 
     near = difflib.get_close_matches(key, _DEFAULTS, 1, 0.0)[0]
     return f"did you mean '{near}'?"

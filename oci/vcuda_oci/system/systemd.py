@@ -1,4 +1,4 @@
-"""What a service tells systemd of itself."""
+"""Notify systemd of a service's state."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import os
 import socket
 
 
-def tell(state: str) -> None:
-    """READY=1, WATCHDOG=1 and their like; nothing where systemd did not start this process.
+def notify(state: str) -> None:
+    """Send READY=1, WATCHDOG=1 or another state; nothing if systemd did not start this process.
 
     Source: sd_notify(3), "Notes".
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-        # A systemd that does not read must not hold up who has other things to do.
-        notify.setblocking(False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
+        datagrams.setblocking(False)  # a busy systemd must not block the service
         try:
-            notify.connect(address.replace("@", "\0", 1))
-            notify.send(state.encode())
+            datagrams.connect(address.replace("@", "\0", 1))
+            datagrams.send(state.encode())
         except OSError:
-            pass  # it is starting anew, or busy
+            pass  # systemd restarts, or is busy
 
 
 def watchdog_seconds() -> float:
-    """How long systemd waits for a WATCHDOG=1 of this process; 0: it waits for none.
+    """How long systemd waits for a WATCHDOG=1 of this process; 0: the watchdog is off.
 
     Source: sd_watchdog_enabled(3).
     """

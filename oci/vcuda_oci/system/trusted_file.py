@@ -1,17 +1,18 @@
-"""Judge whether another user could have changed a settings file, as oci/launcher/trusted.h does.
+"""Check that no other user could have changed a settings file, as oci/launcher/trusted.h does.
 
-The file and its folder belong to root or to this process's user, and no other user may write there.
-A group may write where it is root's or this process's, because with umask 002 each file is its
-group's too, unless an access control list names more users. A folder may also be sticky, or on a
-read-only mount: a ConfigMap's volume has mode 0777, and a pod sees it read-only.
+The file and its folder must belong to root or to this process's user, and no other user may have
+write permission. Group write permission is accepted for root's group and for this process's group,
+because umask 002 gives it to every file, unless an access control list names more users. A folder
+may also be sticky or on a read-only mount: a ConfigMap volume has mode 0777 and is mounted
+read-only in a pod.
 
-A link is followed if the same holds for each folder, and the owner of each entry, from / on. A
-kubelet's ConfigMap volume holds ``config.toml -> ..data/config.toml`` and
+A symlink is followed if each folder on its path, from / on, passes the same check and each entry
+has one of these owners. A ConfigMap volume holds ``config.toml -> ..data/config.toml`` and
 ``..data -> ..2026_11_22_21_00_00.1``; an update renames a new ``..data`` over the old one and then
 removes the old folder.
 
-In a user namespace the host's root has no number, so its files show the number that stands for
-every user without one. Such a process has no rights on the host beyond those of its user.
+In a user namespace that does not map the host's root, root's files show the overflow uid. It is
+accepted there, because such a process has no rights on the host beyond those of its user.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from ..model.errors import VcudaError
 from . import files, kernel_tables
 
 _MOST_LINKS = 16
-_TRIES = 10  # a ConfigMap can be updated between two steps of one walk
+_TRIES = 10  # an update of the ConfigMap can remove the folder during one attempt
 _NO_NUMBER = 65534  # Source: linux/highuid.h, DEFAULT_OVERFLOWUID
 _ACL = "system.posix_acl_access"
 
 
 def read_linked(path: str) -> bytes:
-    """The file behind the link `path`. Raises VcudaError, OSError."""
+    """Read the target of the symlink `path`. Raises VcudaError, OSError."""
     for _ in range(_TRIES):
         try:
             return files.read(_target(path))
         except FileNotFoundError:
             continue
-    # A missing file would mean the defaults.
+    # Not FileNotFoundError: a missing settings file means the defaults.
     raise VcudaError("a link to a file that is missing", path, "link it to one that is there")
 
 
 def check(path: str, fd: int, status: os.stat_result) -> None:
-    """Check a settings file, open as `fd`, that is no link, and its folder.
+    """Check the open settings file `fd`, which is not a link, and its folder.
 
     Raises VcudaError, OSError.
     """
@@ -55,9 +56,9 @@ def not_regular(path: str) -> VcudaError:
 
 
 def _target(path: str) -> str:
-    """Where the link leads. Raises VcudaError, OSError.
+    """Resolve the path and check every step. Raises VcudaError, OSError.
 
-    By path: once all above an entry is checked, no other user can exchange it.
+    Paths are safe here: no other user can replace an entry whose parent folders passed the check.
     """
     pending = os.path.join(os.getcwd(), path).split("/")
     place, links = "", 0
@@ -111,9 +112,9 @@ def _check_mode(place: str, status: os.stat_result, fd: int | None = None) -> No
 
 
 def _is_plain(place: str | int) -> bool:
-    """Whether it has no access control list, whose mask would replace the mode's group bits."""
+    """Whether it has no access control list. With one, the mode's group bits show its mask."""
     try:
         os.getxattr(place, _ACL)
-    except OSError as error:  # any other error could hide one
+    except OSError as error:  # any other error could hide a list
         return error.errno in (errno.ENODATA, errno.ENOTSUP)
     return False

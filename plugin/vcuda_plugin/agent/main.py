@@ -297,9 +297,9 @@ async def _notify_systemd(
             await asyncio.wait_for(event.wait(), _OPEN_SECONDS)
         except asyncio.TimeoutError:
             _log.warning("%s; going on without", what)
-    systemd.tell("READY=1")
+    systemd.notify("READY=1")
     period = systemd.watchdog_seconds() / 3
     while True:
         await asyncio.sleep(period or 3600)
         if time.monotonic() - arbiter.looked_at < _STUCK_SECONDS:
-            systemd.tell("WATCHDOG=1")
+            systemd.notify("WATCHDOG=1")

@@ -16,7 +16,7 @@ def serve(arguments: argparse.Namespace, settings: Config) -> int:
     """Answers until it is stopped or another takes over. Raises VcudaError: it cannot listen."""
     opened = claim_socket.Door(settings.state_dir, settings.path)
     try:
-        systemd.tell("READY=1")
+        systemd.notify("READY=1")
         opened.serve()
     finally:
         opened.close()
