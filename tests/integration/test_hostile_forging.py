@@ -88,9 +88,7 @@ def test_a_record_that_others_may_have_written_gives_nobody_a_share(
         os.chown(covered, 0, 0)
     assert (result.rc != 0, result.stdout) == (True, "")
     with open(log) as lines:
-        assert (
-            f"{covered}: is not a whole record (other users may write it)" in lines.read()
-        )
+        assert f"{covered}: is not a whole record (other users may write it)" in lines.read()
     door.sweep()
     assert door.left(container) == []
 

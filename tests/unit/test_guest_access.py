@@ -37,12 +37,12 @@ IN_FUNCTIONS = {
     "getattr": ("import os", 'getattr(os, "truncate")(path, 0)', "os"),
     "every name of a module": ("from os import *", "chmod(path, 0)", "os.*"),
     "attribute of our module": (
-        "from . import events",
+        "from .ledger import events",
         "getattr(events, flags).stat(path)",
         "getattr(vcuda_oci.ledger.events)",
     ),
     "names that a function sees": ("", "any.__globals__['os'].stat('/x')", "__globals__"),
-    "every name of our module": ("from .files import *", "read(path)", "vcuda_oci.system.files.*"),
+    "every name of our module": ("from .system.files import *", "read(path)", "vcuda_oci.system.files.*"),
     "module below os": ("import posix", "posix.unlink(path)", "posix.unlink"),
     "module that is not known": ("import zipfile", "zipfile.ZipFile(path)", "zipfile"),
     "function passed on": ("import os", "return list(map(os.stat, path))", "os.stat"),
@@ -69,7 +69,7 @@ IN_FUNCTIONS = {
     "open of io": ("import io", "return io.open(path)", "io.open"),
     "pathlib": ("from pathlib import Path", "Path(path).chmod(0)", "pathlib.Path"),
     "shutil": ("import shutil", "shutil.chown(path, 0)", "shutil.chown"),
-    "our helper": ("from . import files", "files.read(path)", "vcuda_oci.system.files.read"),
+    "our helper": ("from .system import files", "files.read(path)", "vcuda_oci.system.files.read"),
     "our helper's function": (
         "from vcuda_oci.system.files import remove as r",
         "r(path)",
@@ -111,9 +111,12 @@ ELSEWHERE = {
         "os",
     ),
     "import for another module": ("from os import unlink", "os.unlink"),
-    "renamed for another module": ("from . import files as any_name", "vcuda_oci.system.files"),
+    "renamed for another module": (
+        "from .system import files as any_name",
+        "vcuda_oci.system.files",
+    ),
     "names of our module": (
-        "from . import events\nevents.__dict__['os'].stat('/x')",
+        "from .ledger import events\nevents.__dict__['os'].stat('/x')",
         "vcuda_oci.ledger.events.__dict__",
     ),
     "names that a frame sees": (
@@ -186,7 +189,7 @@ def test_each_use_of_files_by_path_is_refused_but_in_the_package_that_is_made_fo
     ],
 )
 def test_unsafe_form_is_refused_in_a_function_that_may_use_files_too(body: str, fault: str) -> None:
-    source = "import fcntl, os\nfrom . import files\n" + in_function(body)
+    source = "import fcntl, os\nfrom .system import files\n" + in_function(body)
     of_os = "os.chdir os.listdir os.open os.stat"
     names = f"fcntl.fcntl fcntl.flock open vcuda_oci.system.files.read /proc/<pid> {of_os}"
     assert fault in found(source, entry=f"any: {names}")

@@ -75,9 +75,7 @@ def state_folder(place: Place) -> Finding:
     if not place.is_folder:
         return found(ERROR, "is no folder", "remove it, or set state-dir in config.toml")
     if place.there == place.path and not place.is_ours:
-        return found(
-            ERROR, "other users may write it", "run 'chmod 755' and 'chown root'"
-        )
+        return found(ERROR, "other users may write it", "run 'chmod 755' and 'chown root'")
     if not place.is_writable and os.geteuid() != 0:
         return found(UNKNOWN, "whether root can write it is not known", "run it as root")
     if not place.is_writable:
