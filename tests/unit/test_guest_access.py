@@ -42,7 +42,11 @@ IN_FUNCTIONS = {
         "getattr(vcuda_oci.ledger.events)",
     ),
     "names that a function sees": ("", "any.__globals__['os'].stat('/x')", "__globals__"),
-    "every name of our module": ("from .system.files import *", "read(path)", "vcuda_oci.system.files.*"),
+    "every name of our module": (
+        "from .system.files import *",
+        "read(path)",
+        "vcuda_oci.system.files.*",
+    ),
     "module below os": ("import posix", "posix.unlink(path)", "posix.unlink"),
     "module that is not known": ("import zipfile", "zipfile.ZipFile(path)", "zipfile"),
     "function passed on": ("import os", "return list(map(os.stat, path))", "os.stat"),
