@@ -175,7 +175,7 @@ def test_an_xid_counts_by_its_class_and_the_class_is_a_setting(node: AgentNode) 
         assert [line for line in agent.log() if "unhealthy: " in line] == [
             f"vcuda-node-agent: {second} is unhealthy: Xid 13"
         ]
-        assert unhealthy.read(node.state_dir) == {second: unhealthy.Ailment("", 13, None)}
+        assert unhealthy.read(node.state_dir) == {second: unhealthy.GpuFault("", 13, None)}
 
 
 def test_a_node_without_a_driver_says_so_once_and_offers_its_gpus_when_it_has_one(

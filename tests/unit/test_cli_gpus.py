@@ -32,7 +32,7 @@ def test_gpus_tells_what_is_free(node: Node, capsys: Any) -> None:
     assert capsys.readouterr().out.splitlines()[1].split() == (
         ["0", "GPU-0", "Soft", "16", "GiB", "4", "GiB", "70", "%", "12", "GiB", "1"]
     )
-    unhealthy.write(node.ledger.state_dir, {"GPU-1": unhealthy.Ailment("", 79, None)})
+    unhealthy.write(node.ledger.state_dir, {"GPU-1": unhealthy.GpuFault("", 79, None)})
     assert node.vcuda("gpus") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[-1].strip() for line in lines] == ["UNHEALTHY", "-", "Xid 79"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from vcuda_oci.ledger.unhealthy import Ailment
+from vcuda_oci.ledger.unhealthy import GpuFault
 from vcuda_plugin.agent.gpus.health import Health
 
 UUIDS = ("a", "b")
@@ -95,21 +95,21 @@ def test_what_was_wrong_when_the_agent_ended_is_wrong_when_it_begins_again() -> 
     health = Health([13], [48, 79])
     health.see(0, "abcd", {"c": "GPU is lost"}, [("a", 48), ("b", 94)])
     health.see(5, "abcd", {"c": "GPU is lost"})
-    known = health.ailments(5)
+    known = health.faults(5)
     assert known == {
-        "a": Ailment("", 48, None),
-        "b": Ailment("", 94, 60.0),
-        "c": Ailment("GPU is lost", 0, None),
+        "a": GpuFault("", 48, None),
+        "b": GpuFault("", 94, 60.0),
+        "c": GpuFault("GPU is lost", 0, None),
     }
     health = Health([13], [48, 79], known)
     health.see(10, "abcd", {})
-    assert health.ailments(10) == known
+    assert health.faults(10) == known
     # One that answers again does so for as long as any.
     health.see(18, "abcd", {})
     assert health.unhealthy(18) == {"a": "Xid 48", "b": "Xid 94"}
     health.see(60, "abcd", {})
     assert health.unhealthy(60) == {"a": "Xid 48"}
     # The settings of today say which Xids last.
-    health = Health([], [79], {"a": Ailment("", 48, None)})
+    health = Health([], [79], {"a": GpuFault("", 48, None)})
     health.see(61, "abcd", {})
     assert health.unhealthy(61) == {}

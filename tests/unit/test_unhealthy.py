@@ -13,22 +13,22 @@ from unit.ground import host as node_of
 from unit.test_claim import Desk
 from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import unhealthy
-from vcuda_oci.ledger.unhealthy import Ailment
+from vcuda_oci.ledger.unhealthy import GpuFault
 from vcuda_oci.model.allocation import GpuShare
 
 
-def leave(state_dir: str, **ailments: Ailment) -> str:
-    unhealthy.write(state_dir, ailments)
+def leave(state_dir: str, **faults: GpuFault) -> str:
+    unhealthy.write(state_dir, faults)
     return unhealthy.path_in(state_dir)
 
 
 def test_what_is_written_is_read_whole_and_counts_for_its_time(tmp_path: Any) -> None:
     state, now = f"{tmp_path}/state", time.monotonic()
     told = {
-        "lost": Ailment("GPU is lost", 79, None),
-        "lasting": Ailment("", 48, None),
-        "passing": Ailment("", 94, now + 60),
-        "passed": Ailment("", 94, now - 1),
+        "lost": GpuFault("GPU is lost", 79, None),
+        "lasting": GpuFault("", 48, None),
+        "passing": GpuFault("", 94, now + 60),
+        "passed": GpuFault("", 94, now - 1),
     }
     leave(state, **told)
     assert unhealthy.read(state) == told
@@ -68,7 +68,7 @@ def of_another_boot(text: str) -> str:
 def test_what_is_not_the_agents_own_word_of_this_boot_says_nothing(
     tmp_path: Any, spoil: Any
 ) -> None:
-    path = leave(str(tmp_path), a=Ailment("", 48, None))
+    path = leave(str(tmp_path), a=GpuFault("", 48, None))
     with open(path) as file:
         text = file.read()
     assert spoil(text) != text
@@ -78,7 +78,7 @@ def test_what_is_not_the_agents_own_word_of_this_boot_says_nothing(
 
 @pytest.mark.parametrize("spoil", ["others may write it", "another's", "a link"])
 def test_what_others_may_have_written_says_nothing(tmp_path: Any, spoil: str) -> None:
-    path = leave(str(tmp_path), a=Ailment("", 48, None))
+    path = leave(str(tmp_path), a=GpuFault("", 48, None))
     if spoil == "others may write it":
         os.chmod(path, 0o666)
     elif spoil == "another's":
@@ -94,7 +94,7 @@ def test_a_claim_takes_what_is_fit_and_who_comes_back_keeps_what_it_had(tmp_path
     share, both = Request(50, GIB), Request(200)
     first, second = [GpuShare("GPU-0", GIB, 50)], [GpuShare("GPU-1", GIB, 50)]
     assert desk.claim("early", share, node) == (first, True)
-    leave(desk.ledger.state_dir, **{"GPU-0": Ailment("", 79, None)})
+    leave(desk.ledger.state_dir, **{"GPU-0": GpuFault("", 79, None)})
     assert desk.claim("late", share, node) == (second, True)
     assert desk.claim("early", share, node) == (first, False)
     # What it asks anew is placed anew.

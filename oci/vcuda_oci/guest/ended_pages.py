@@ -1,13 +1,13 @@
 """Usage pages of containers that have ended, while a process still has one of them.
 
-A process can receive a page from another one and write to it after the container's end. Where a
-page is mapped, sent over a socket and not yet received, or held by an O_PATH descriptor, no table
-shows it. So before a page loses its name, its file handle is recorded: a symbolic link in a folder
-that root alone enters. The handle opens the page for as long as any process has it, in whatever
-way. After that the kernel knows the handle no more, and the record is removed.
+A process can receive a page from another process and write to it after the container's end. No
+table in /proc shows a page that is mapped, sent over a socket and not yet received, or held by an
+O_PATH descriptor. So before a page's name is removed, its file handle is recorded, as the name of a
+symbolic link in a folder that only root can enter. The handle opens the page as long as any process
+has it. Afterwards the handle is stale, and the record is removed.
 
 A program that is killed between the record and the removal leaves the record of a page that still
-belongs to its container. No page with a name is cut to nothing.
+belongs to its container; so a page that still has a name is never cut.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _NO_HANDLES = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
 
 
 def replace(page: str, folder: str, content: bytes, mode: int, size: int) -> None:
-    """Put a fresh page of `size` at `page`; an existing page is recorded in `folder`.
+    """Put a fresh page of `size` at `page` and record the old page, if any, in `folder`.
 
-    Raises OSError as page_file.replace_page does; the page stays then.
+    Raises OSError as page_file.replace_page does, and leaves the old page.
     """
     record = _record(page, folder)
     page_file.replace_page(page, content, mode, size)
@@ -36,9 +36,10 @@ def replace(page: str, folder: str, content: bytes, mode: int, size: int) -> Non
 
 
 def remove(pages: str, folder: str, most: int) -> None:
-    """Remove the folder `pages` of a container; its usage page, if any, is recorded in `folder`.
+    """Remove the folder `pages` of a container and record its usage page, if any, in `folder`.
 
-    Raises OSError; the page then has its name or a record, or both.
+    most: bytes that the page may have. Raises OSError; the page then has its name, a record or
+    both.
     """
     record = _record(pages + "/usage", folder)
     page_file.remove_pages(pages)
@@ -71,8 +72,10 @@ def _cut_soon(record: str, most: int) -> None:
 
 
 def cut(folder: str, most: int) -> bool:
-    """Cut each page to `most` bytes; remove the records of those that no process has. True: a page
-    was longer."""
+    """Cut each page to `most` bytes; remove the record of a page that no process has.
+
+    Returns whether a page was longer.
+    """
     freed = False
     for record in records(folder):
         try:
@@ -83,11 +86,11 @@ def cut(folder: str, most: int) -> bool:
 
 
 def records(folder: str) -> list[str]:
-    """Paths of records, and of pages: an earlier version kept pages there by a name."""
+    """Paths of records, and of pages: an earlier version moved pages to this folder."""
     try:
         return [f"{folder}/{name}" for name in os.listdir(folder)]
     except FileNotFoundError:
-        return []  # no container has ended
+        return []  # no container has ended yet
 
 
 def is_removed(record: str) -> bool:
@@ -108,13 +111,13 @@ def is_removed(record: str) -> bool:
 def _cut(record: str, most: int) -> bool:
     if is_removed(record) or page_file.status(record).st_nlink:
         return False
-    return page_file.put_back(record, most)
+    return page_file.restore(record, most)
 
 
 def is_open_once(page: int) -> bool:
     """Whether no other process has the file open or mapped, and no socket holds it in transit.
 
-    One that has only an O_PATH descriptor does not count.
+    O_PATH descriptors do not count.
     """
     try:
         fcntl.fcntl(page, _F_SETSIG, _SIGURG)

@@ -1,7 +1,7 @@
-"""Files by their handle: the kernel finds a file by it also when the file has no name any more.
+"""File handles: they open a file even when its last name has been removed.
 
-A handle holds the inode's number and generation, so it never leads to another file. Here a handle
-is a path, `<folder>/<handle in hex>.handle`, where the folder is on the file's file system.
+A handle has the inode's number and generation, so it never opens another file. Here a handle is a
+path, `<folder>/<handle in hex>.handle`; the folder must be on the same file system as the file.
 Source: open_by_handle_at(2); mm/shmem.c, shmem_fh_to_dentry (unlinked files from Linux 4.20 on).
 """
 
@@ -20,9 +20,9 @@ def is_handle(path: str) -> bool:
 
 
 def of(path: str, folder: str) -> str:
-    """The handle of a file. Raises OSError; EOPNOTSUPP: the file system gives no handles."""
+    """The handle of a file. Raises OSError; EOPNOTSUPP: the file system has no handles."""
     os.lstat(path)
-    import ctypes  # takes 3 ms, and few starts meet a page of an ended container
+    import ctypes  # takes 3 ms, and few starts replace a page
 
     handle = ctypes.create_string_buffer(_HEAD.pack(_MOST_BYTES, 0), _HEAD.size + _MOST_BYTES)
     mount = ctypes.c_int()
@@ -34,7 +34,7 @@ def of(path: str, folder: str) -> str:
 
 
 def open_file(path: str, flags: int) -> int:
-    """Raises OSError; ESTALE: no process has the file; EPERM: the caller lacks the capability."""
+    """Open a handle. Raises OSError; ESTALE: no process has the file; EPERM: a right is missing."""
     import ctypes
 
     folder, name = os.path.split(path)

@@ -1,8 +1,8 @@
-"""Cut pages with neither a name nor a record to nothing, where a process still has them open.
+"""Cut pages that have neither a name nor a record to 0 bytes, where a process has them open.
 
-No path leads to them, so they are found by the descriptors in /proc. Only a claim on a full state
-folder searches all of /proc. A page that is in no process's table of descriptors (the page keeper's
-counts) is not found: one that is mapped and closed, or sent over a socket and not yet received.
+No path leads to such a page, so it is found by the descriptors in /proc. Only a claim on a full
+state folder searches /proc. A page without a descriptor in any process (the page keeper included)
+is not found: one that is mapped and closed, or sent over a socket and not yet received.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import time
 from ..system import kernel_tables
 from . import process
 
-# Bound on the whole search: a user can have a million descriptors.
+# Bound on the whole search: a user can open a million descriptors.
 _MOST_SECONDS = 5.0
 
 
 def cut_back(state_dir: str) -> bool:
-    """Cut such pages. True: there was one. Only where the file system has no files but ours."""
+    """Cut such pages; return whether there was one. Does nothing unless vcuda has its own tmpfs."""
     device = _own_tmpfs(state_dir)
     if not device:
         return False
@@ -37,13 +37,13 @@ def cut_back(state_dir: str) -> bool:
                     with process.Pinned(link) as file:
                         found = _cut(file, device) or found
             except OSError:
-                continue  # closed meanwhile, leased, or no page of ours
+                continue  # closed meanwhile, leased, or not one of our pages
     return found
 
 
 def _own_tmpfs(state_dir: str) -> int:
-    """The device of the tmpfs whose root is the state folder, in which root alone can make files;
-    0: there is no such tmpfs."""
+    """The device of the tmpfs that is mounted at the state folder, where only root can make files;
+    0: none."""
     try:
         status = os.stat(state_dir)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def _own_tmpfs(state_dir: str) -> int:
 
 
 def _cut(file: process.Pinned, device: int) -> bool:
-    """Cut the file if it is a page without a name. True: it held anything. Raises OSError."""
+    """Cut the file if it is a page without a name; return whether it had data. Raises OSError."""
     status = file.status()
     if status.device != device or status.links or not status.is_regular:
         return False

@@ -10,11 +10,11 @@ MOST_MIB = 256
 
 
 class BoundedMemory:
-    """While entered, this process's address space may grow by MOST_MIB.
+    """Context manager: this process's address space may grow by at most MOST_MIB.
 
-    what: what is read, as an error names it. An allocation past the bound raises
-    VcudaError in place of MemoryError. A child process must not be started inside: a runtime
-    written in Go reserves more than this. Only the soft limit changes, and it is put back.
+    what: name of what is read, for the error. An allocation past the bound raises VcudaError
+    instead of MemoryError. Start no child process inside: a Go program reserves more than this.
+    Changes only the soft limit, and restores it.
     """
 
     def __init__(self, what: str) -> None:

@@ -1,8 +1,8 @@
-"""Record our mounts in a container's root; remove the mount points that were made for them.
+"""Remove the mount points that the low-level runtime made in a container's root.
 
-The low-level runtime makes an empty file in the root for each mount whose destination the image
-lacks. The note lists the mounts' destinations; oci/launcher/mount_points.h removes those files when
-the container has ended.
+The runtime makes an empty file in the root for each mount whose destination the image lacks. A note
+in the container's folder lists our mounts' destinations. When the container has ended,
+oci/launcher/mount_points.h removes those files.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def note(folder: str, root: str, places: Iterable[str]) -> None:
-    """Write the note into the container's folder, before the runtime makes any mount point.
+    """Write the note, before the runtime makes any mount point.
 
-    Without room for the note the container starts all the same, and its mount points stay.
+    If it cannot be written, the container starts nevertheless, and its mount points remain.
     """
     try:
         fd = os.open(f"{folder}/{_NAME}", _WRITE, 0o600)
@@ -36,10 +36,9 @@ def note(folder: str, root: str, places: Iterable[str]) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove the mount points that the note in the container's folder names, if there is a note.
+    """Remove the mount points that the container's note lists, if there is a note.
 
-    Needs the ledger's lock: a container that comes back under the same id must not have mounts
-    there yet.
+    Needs the ledger's lock: a new container with the same id must not have mounts there yet.
     """
     try:
         fd = os.open(f"{folder}/{_NAME}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -52,18 +51,18 @@ def remove(folder: str) -> None:
 
 
 def remove_since(config: str, root: str, places: Iterable[str]) -> None:
-    """Without a note, remove mount points made in `root` at these places since `config` was made.
+    """Remove mount points in `root` at `places` that are newer than `config`; needs no note.
 
-    config: the container's config.json. Raises OSError: there is none.
+    config: path of the container's config.json. Raises OSError: it does not exist.
     """
     _run_since(config, root, places)
 
 
 def remove_at_end(pid: int, config: str, root: str, places: Iterable[str]) -> None:
-    """Start a process that does the same when the container's first process, `pid`, has ended.
+    """Start a process that does `remove_since` when the container's first process `pid` ends.
 
-    Until then it keeps the root open, so the root cannot be unmounted. Raises OSError: there is no
-    config.json.
+    Until then it has the root open, so the root cannot be unmounted. Raises OSError: config.json
+    does not exist.
     """
     _run_since(config, root, places, str(pid))
 
@@ -80,7 +79,7 @@ def _run_since(config: str, root: str, places: Iterable[str], *pid: str) -> None
 
 
 def _text(root: str, places: Iterable[str]) -> bytes:
-    # Runtimes read no config.json that has a lone surrogate in a path.
+    # errors="replace" affects no mount: runtimes refuse a config.json with a lone surrogate.
     paths = (os.path.abspath(root), *places)
     return b"".join(path.encode(errors="replace") + b"\0" for path in paths)
 

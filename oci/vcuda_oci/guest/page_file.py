@@ -1,13 +1,14 @@
-"""A container's usage and limits pages as files: opened, read, put back and removed.
+"""Open, read, restore and remove a container's usage and limits pages.
 
-A container's root can take a file lease on a page that is mounted in it. An open without O_NONBLOCK
-then waits up to 45 s (/proc/sys/fs/lease-break-time). An open with O_NONBLOCK fails at once, and
-the kernel ends the lease within the same time. So BlockingIOError means: no figures now, try later.
+Root in a container can take a file lease on a page that is mounted there. An open without
+O_NONBLOCK then waits up to 45 s (/proc/sys/fs/lease-break-time). An open with O_NONBLOCK fails at
+once, and the kernel ends the lease within the same time. So BlockingIOError means: no figures now,
+try again later.
 
 The container writes its usage page, so its root can also change the page's length, mode, owner,
 attributes and flags.
 
-A path is that of a page or, of a page of an ended container, its handle (file_handle).
+`path` is that of a page, or the handle (file_handle) of an ended container's page.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def leased(path: str) -> VcudaError:
 
 
 def open_page(path: str, flags: int) -> int:
-    """A descriptor of a page. Raises OSError; BlockingIOError: a process holds a lease on it."""
+    """Open a page. Raises OSError; BlockingIOError: a process holds a lease on it."""
     fd = _open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -46,10 +47,10 @@ def open_page(path: str, flags: int) -> int:
 
 
 def open_without_lease(path: str, flags: int) -> int:
-    """Open a page that has no lease; none can be taken while the descriptor stays open.
+    """Open a page and end its leases; no process can take one while the descriptor is open.
 
-    Waits at most 45 s for existing leases to end. The kernel counts the waiting open, so no process
-    gets another lease. Do not call in an event loop or under a lock. Raises OSError.
+    Waits up to 45 s for existing leases to end. The kernel counts the waiting open, so no process
+    gets a new lease meanwhile. Do not call in an event loop or under a lock. Raises OSError.
     """
     try:
         return _open(path, flags)
@@ -78,13 +79,13 @@ def read_page(path: str, most: int) -> bytes:
 
 
 def identity(path: str) -> tuple[int, int]:
-    """Device and inode of a page, which stay when it is renamed. Raises OSError."""
+    """Device and inode of a page; a rename does not change them. Raises OSError."""
     found = status(path)
     return found.st_dev, found.st_ino
 
 
 def status(path: str) -> os.stat_result:
-    """As os.lstat. Raises OSError."""
+    """The page's status, as os.lstat. Raises OSError."""
     fd = _open(path, os.O_PATH)
     try:
         return os.fstat(fd)
@@ -119,15 +120,15 @@ def remove_pages(folder: str) -> None:
             try:
                 _unfreeze(f"{folder}/{name}")
             except OSError:
-                continue  # a folder, or leased: the removal reports it
+                continue  # a folder, or leased: remove_tree reports it
         files.remove_tree(folder)
 
 
-def put_back(path: str, most: int) -> bool:
-    """Take back what a container added to its usage page. True: it had added something.
+def restore(path: str, most: int) -> bool:
+    """Undo changes that a container made to its usage page as a file; return whether it took space.
 
-    The first `most` bytes stay, so no process of the container is harmed. Mode and owner become the
-    original ones. Raises OSError: released meanwhile, or leased.
+    The first `most` bytes stay, so the container's processes are not disturbed. Mode and owner are
+    set to the original ones. Raises OSError: the page is removed, or leased.
     """
     frozen = False
     try:
@@ -136,16 +137,16 @@ def put_back(path: str, most: int) -> bool:
         frozen = _unfreeze(path)
         fd = open_page(path, os.O_WRONLY)
     try:
-        return put_back_open(fd, most) or frozen
+        return restore_open(fd, most) or frozen
     finally:
         os.close(fd)
 
 
-def put_back_open(page: int, most: int) -> bool:
-    """Do as `put_back`, by a descriptor that can write. Raises OSError."""
+def restore_open(page: int, most: int) -> bool:
+    """Do as `restore`, by a writable descriptor. Raises OSError."""
     _unfreeze_open(page)
     before = os.fstat(page)
-    # Even at an unchanged length, this frees what fallocate(2) reserved beyond the end.
+    # Also frees the space that fallocate(2) reserved beyond the end, at an unchanged length.
     os.ftruncate(page, min(before.st_size, most))
     after = os.fstat(page)
     # The container may have made the page longer again by now.
@@ -161,7 +162,7 @@ def _remove_attributes(page: int) -> bool:
     try:
         attributes = os.listxattr(page)
     except OSError:
-        return False  # more names than the kernel lists, or none on this file system
+        return False  # too many to list, or the file system has no attributes
     removed = False
     for name in attributes:
         if name not in _KEPT:
@@ -169,12 +170,12 @@ def _remove_attributes(page: int) -> bool:
                 os.removexattr(page, name)
                 removed = True
             except OSError:
-                continue  # a kernel module refuses its removal
+                continue  # a security module refuses it
     return removed
 
 
 def _unfreeze(path: str) -> bool:
-    """Clear the flags "immutable" and "append only". True: one was set. Raises OSError."""
+    """Clear the flags "immutable" and "append only"; return whether one was set. Raises OSError."""
     fd = open_page(path, os.O_RDONLY)
     try:
         return _unfreeze_open(fd)

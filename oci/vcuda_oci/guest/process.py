@@ -1,8 +1,8 @@
-"""Files that other processes have open or mapped, and the folders that they are in.
+"""Access files that other processes have open or mapped, and their working folders.
 
-/proc/<pid>/fd/<number> can name another file each time it is resolved, so it is resolved once: a
-file is first pinned by an O_PATH descriptor, which opens nothing, then checked and changed through
-that descriptor alone.
+/proc/<pid>/fd/<number> may lead to another file each time it is resolved, so it is resolved once: a
+file is first pinned by an O_PATH descriptor, which does not open it, then checked and changed only
+through that descriptor.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MOST_PINNED = 64
-# Source: statx(2). DONT_SYNC: a file system in user space may never answer, so do not ask it.
+# Source: statx(2). DONT_SYNC: do not ask a file system in user space, which may never answer.
 _DONT_SYNC, _EMPTY_PATH, _BASIC = 0x4000, 0x1000, 0x7FF
 _STATX = struct.Struct("=IIQIIIHHQQQQ")
 _DEVICE_AT = 136
 
 
 class File:
-    """device, inode, size: as os.stat gives them. links: number of names. blocks: of 512 bytes."""
+    """A file's status. device, inode, size: as os.stat. links: number of names. blocks: of 512
+    bytes."""
 
     def __init__(self, answer: bytes) -> None:
         _, _, _, links, _, _, mode, _, inode, size, blocks, _ = _STATX.unpack_from(answer)
@@ -36,7 +37,7 @@ class File:
 
 
 class Pinned:
-    """A file that a process has, held by an O_PATH descriptor. Raises OSError: it is closed."""
+    """A process's file, held by an O_PATH descriptor. Raises OSError: the process closed it."""
 
     def __init__(self, link: str) -> None:
         self.fd = os.open(link, os.O_PATH | os.O_CLOEXEC)
@@ -56,7 +57,7 @@ class Pinned:
         return _statx(self.fd, b"", _EMPTY_PATH)
 
     def open(self, flags: int) -> int:
-        """Raises OSError; BlockingIOError: a process holds a lease on it."""
+        """Open the file. Raises OSError; BlockingIOError: a process holds a lease on it."""
         return os.open(self.path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
@@ -64,8 +65,8 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def be_called(name: str) -> None:
-    """Have ps show this name, of up to 15 letters, for the calling process."""
+def set_own_name(name: str) -> None:
+    """Set the name that ps shows for the calling process, up to 15 characters."""
     with open("/proc/self/comm", "wb", 0) as file:
         file.write(name.encode())
 
@@ -77,21 +78,21 @@ def links_of(pid: int | str) -> list[str]:
 
 
 def device_of(link: str) -> int:
-    """The device of a link's file now; only a hint whether to pin it. Raises OSError."""
+    """The device of the file that a link leads to now; the link may change. Raises OSError."""
     return _statx(-1, link.encode(), 0).device
 
 
 def maps(pid: int, device: int, inode: int) -> bool:
     """Whether a process has this file mapped. No other process can map a file into it.
 
-    False also where the process has too many mappings to check in a short time.
-    Raises OSError: it has ended, or must not be inspected.
+    False also if it has too many mappings to check. Raises OSError: it has ended, or may not be
+    inspected.
     """
     number = f"{os.major(device):02x}:{os.minor(device):02x}"
     try:
         if any(_is(link, device, inode) for link in _links(pid, f" {number} {inode} ")):
             return True
-        # If mountinfo shows the device as stat does, maps does too: the first answer stands.
+        # If mountinfo shows the device as stat does, maps does too, and the answer above is right.
         if any(mount.device == device for mount in kernel_tables.mounts()):
             return False
         return any(_is(link, device, inode) for link in _links(pid, f" {inode} "))
@@ -124,7 +125,7 @@ def mapped_file(pid: int | str, mapping: kernel_tables.Mapping, proc: str = "/pr
 def read_mapped(link: str, most: int) -> bytes:
     """Read a mapped file. b"": it has more than `most` bytes, is not a regular file, or is leased.
 
-    Raises OSError: it is no longer mapped."""
+    Raises OSError: it has been unmapped."""
     with Pinned(link) as file:
         status = file.status()
         if not status.is_regular or status.size > most:
@@ -144,7 +145,7 @@ def read_mapped(link: str, most: int) -> bytes:
 
 
 def open_folder(pid: int) -> int:
-    """Open a process's folder in /proc; it stays this process's even if its pid is reused.
+    """Open a process's folder in /proc; the descriptor stays valid for this process alone.
 
     Raises OSError: there is no such process.
     """
@@ -152,14 +153,20 @@ def open_folder(pid: int) -> int:
 
 
 def sees_our_files(process: int) -> bool:
-    """Whether a process, by its folder, has our mount namespace and root. Raises OSError."""
+    """Whether a process has our mount namespace and root. process: its open folder in /proc.
+
+    Raises OSError.
+    """
     ours = os.stat("/proc/self/ns/mnt"), os.stat("/")
     theirs = os.stat("ns/mnt", dir_fd=process), os.stat("root", dir_fd=process)
     return all(map(os.path.samestat, ours, theirs))
 
 
 def go_where(process: int) -> None:
-    """Change into the working folder of a process, by its folder. Raises OSError."""
+    """Change into the working folder of a process. process: its open folder in /proc.
+
+    Raises OSError.
+    """
     folder = os.open("cwd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
     try:
         os.fchdir(folder)
@@ -173,10 +180,10 @@ def working_folder(pid: int) -> str:
 
 
 def _statx(fd: int, path: bytes, flags: int) -> File:
-    import ctypes  # takes 8 ms, and few callers need it
+    import ctypes  # late: takes 8 ms, and few callers need it
 
     libc = ctypes.CDLL(None, use_errno=True)
     answer = ctypes.create_string_buffer(256)
     if libc.statx(fd, path, flags | _DONT_SYNC, _BASIC, answer) != 0:
-        raise OSError(ctypes.get_errno(), "cannot be looked at", path.decode())
+        raise OSError(ctypes.get_errno(), "statx failed", path.decode())
     return File(answer.raw)

@@ -1,8 +1,8 @@
-"""Read an image's files within bounds: a small image must not cost root much work.
+"""Read an image's files within bounds, so that no image can cause much work.
 
 All calls of one Tree count against the same bounds: steps along paths, names listed, bytes read,
-and time. Past any bound it raises VcudaError, and no container is started: a partial result could
-miss a driver that the image hides behind many other files.
+and time. Past a bound it raises VcudaError, and the container does not start: a partial result
+could miss a driver library that the image hides among many other files.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_LINKS, _MOST_PATH = 40, 4096  # in one path, as the kernel has it
-_MOST_KEPT = 64  # bounds our descriptors, however many folders an image names
+_MOST_LINKS, _MOST_PATH = 40, 4096  # the kernel's bounds on one path
+_MOST_KEPT = 64  # bound on open descriptors
 _NOTHING = -1
 
 # Common images take some 200 steps, list 50 names and read 100 KiB.
 MOST_STEPS, MOST_NAMES, MOST_BYTES, MOST_SECONDS = 1 << 16, 1 << 16, 20 << 20, 20
-# Past one of these the process's memory is bounded too, until the end of the Tree.
+# Past one of these the Tree bounds the process's memory too.
 SMALL_NAMES, SMALL_BYTES = 1 << 12, 1 << 20
 HINT = "make the image smaller there"
 
 
 class Tree:
-    """An image's files, walked by file descriptors: a symlink is followed as in the container, and
-    nothing leads out of the root, whatever is renamed meanwhile. What a path leads through is
-    cached for the next: the paths that a loader searches begin alike.
+    """An image's files, walked by file descriptors.
 
-    Each method returns an empty value where nothing is there, or something of another kind, and
-    raises VcudaError past the bounds.
+    A symlink is followed as in the container, and no path leads out of the root, even if folders
+    are renamed during the walk. Folders and links on the way are cached, because the paths that a
+    loader searches begin alike. A method returns an empty value if the path does not exist or is of
+    another kind. It raises VcudaError past a bound.
     """
 
     def __init__(self, path: str) -> None:
-        """Raises OSError: no folder there."""
+        """path: the root's. Raises OSError: not a folder."""
         try:
             self._root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except ValueError as error:  # a NUL, or half of a character
             raise NotADirectoryError(20, str(error), path) from error
         self._steps = self._names = self._bytes = 0
-        self._memory: Any = None  # its bound, once it is set
+        self._memory: Any = None  # the entered BoundedMemory, if any
         self._deadline = time.monotonic() + MOST_SECONDS
-        self._open = {self._root}  # until the end, by descriptor
-        # By path without symlinks: a folder's descriptor, a link's target, or that nothing is.
+        self._open = {self._root}  # descriptors that stay open until the end
+        # By path without symlinks: a folder's descriptor, a link's target, or _NOTHING.
         self._kept: dict[str, int | str] = {}
 
     def __enter__(self) -> Tree:
@@ -62,11 +62,11 @@ class Tree:
             self._memory.__exit__(*error)
 
     def folder(self, path: str) -> str:
-        """Where a folder is, with no symlink in its path."""
+        """The path of a folder with all symlinks resolved."""
         return self._found(path, stat.S_ISDIR)
 
     def file(self, path: str) -> str:
-        """Where a regular file is, with no symlink in its path."""
+        """The path of a regular file with all symlinks resolved."""
         return self._found(path, stat.S_ISREG)
 
     def names(self, path: str) -> list[str]:
@@ -88,7 +88,7 @@ class Tree:
             self._close(fd)
 
     def present(self, folder: str, names: Sequence[str]) -> list[str]:
-        """Those of `names` that the folder has, of any kind."""
+        """The names that exist in the folder, of any kind."""
         fd, _ = self._walk(folder)
         try:
             self._steps = self._within(self._steps + len(names), MOST_STEPS, "paths", folder)
@@ -97,14 +97,13 @@ class Tree:
             self._close(fd)
 
     def read(self, path: str, limit: int) -> bytes:
-        """A regular file. One of more than `limit` bytes is past the bounds."""
+        """The content of a regular file. More than `limit` bytes count as past a bound."""
         fd, _ = self._walk(path)
         try:
-            # Reopened through the checked descriptor: a device node must never be opened.
+            # Check before opening: a device node must not be opened.
             if fd < 0 or not stat.S_ISREG(os.fstat(fd).st_mode):
                 return b""
-            # O_NONBLOCK: a lease on the file makes other opens wait. open() is not used: the file's
-            # size would choose the size of its buffers.
+            # O_NONBLOCK: do not wait for a lease. Not open(): it sizes its buffer by the file.
             file = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 return self._content(file, limit, path)
@@ -119,7 +118,7 @@ class Tree:
             self._close(fd)
 
     def _content(self, file: int, limit: int, path: str) -> bytes:
-        self._within(os.fstat(file).st_size, limit, "bytes", path)  # before any is read
+        self._within(os.fstat(file).st_size, limit, "bytes", path)
         chunks = []
         while chunk := os.read(file, 1 << 16):
             self._bytes = self._within(self._bytes + len(chunk), MOST_BYTES, "bytes", path)
@@ -129,7 +128,7 @@ class Tree:
 
     def _bound_memory(self, is_large: bool) -> None:
         if is_large and not self._memory:
-            from .memory import BoundedMemory  # its import is a fiftieth of a start
+            from .memory import BoundedMemory  # late: its import takes 2 % of a start
 
             bound = BoundedMemory("the image")
             bound.__enter__()
@@ -147,9 +146,9 @@ class Tree:
             os.close(fd)
 
     def _walk(self, path: str) -> tuple[int, str]:
-        """What is at `path`, opened with O_PATH, and its path without symlinks; -1: nothing is."""
+        """An O_PATH descriptor of `path`, and the path without symlinks; -1: it does not exist."""
         if len(path) >= _MOST_PATH:
-            return -1, ""  # no loader opens it either
+            return -1, ""  # no loader can open it either
         names: list[str] = []
         fds = [self._root]
         todo = path.split("/")[::-1]
@@ -188,18 +187,19 @@ class Tree:
                 self._close(fd)
 
     def _within(self, count: int, most: int, of: str, path: str) -> int:
-        """The count, if it and the time are within bounds. Raises VcudaError."""
+        """Return `count` if it and the time are within bounds. Raises VcudaError."""
         if count > most:
             raise VcudaError(f"more than {most} {of}", f"{path} in the image", HINT)
         if time.monotonic() > self._deadline:
-            what = f"the image was not looked through within {MOST_SECONDS} s"
+            what = f"searching the image took more than {MOST_SECONDS} s"
             raise VcudaError(what, f"{path} in the image", HINT)
         return count
 
     def _look(self, names: list[str], part: str, folder: int, leads_on: bool) -> int | str:
-        """What `folder`, reached by `names`, has under this name: a descriptor or a link's target.
+        """Resolve one part of a path: a descriptor, a link's target, or _NOTHING.
 
-        leads_on: more parts of the path follow. Raises OSError: it can't be opened.
+        names, folder: path and descriptor of the folder that has the part. leads_on: more parts
+        follow. Raises OSError: it cannot be opened.
         """
         place = "/".join([*names, part])
         found = self._kept.get(place)
@@ -233,7 +233,7 @@ class Tree:
 
 
 def _opened_folder(name: str, parent: int) -> int:
-    """Open a folder by one call, as most parts of a path are folders; -1: not a folder."""
+    """Open a folder; -1: not a folder. Most parts of a path are folders, so try this first."""
     try:
         return os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
     except NotADirectoryError:

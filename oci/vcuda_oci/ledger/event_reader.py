@@ -1,4 +1,4 @@
-"""Reads the events that events.record has written, those of before and those that come."""
+"""Read the events that events.record has written, and follow those to come."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TEXTS = ("from", "kind", "allocation", "text")
 
 
 class _File:
-    """One file of events, open: it may have got another name since."""
+    """An open file of events; it may be renamed meanwhile."""
 
     def __init__(self, fd: int) -> None:
-        self.fd, self._half = fd, b""
+        self.fd, self._incomplete = fd, b""
 
     def new(self) -> Iterator[dict[str, Any]]:
         while chunk := os.read(self.fd, 1 << 20):
-            *lines, self._half = (self._half + chunk).split(b"\n")
+            *lines, self._incomplete = (self._incomplete + chunk).split(b"\n")
             for line in lines:
                 event = _parse(line)
                 if event:
@@ -30,15 +30,15 @@ class _File:
 
 
 class Reader:
-    """`new` gives each event once, though the file be turned meanwhile."""
+    """Yields each event once, also across rotations of the file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._files: list[_File] = []  # the eldest first
+        self._files: list[_File] = []  # the oldest first
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Those since the last call, as they were written. Raises OSError: not to be read."""
-        # The present one first: if it is turned now, it is met twice and not missed.
+        """The events since the last call, oldest first. Raises OSError: cannot be read."""
+        # Open the current file first: if it is rotated in between, it is opened twice, not missed.
         found = [fd for fd in (self._open(""), self._open(".1")) if fd is not None]
         for fd in reversed(found):
             if any(os.path.sameopenfile(fd, known.fd) for known in self._files):
@@ -47,7 +47,7 @@ class Reader:
                 self._files.append(_File(fd))
         for file in self._files:
             yield from file.new()
-        # Both stay open, so that no other can have their inodes.
+        # The last two stay open, so that their inodes cannot be reused.
         while len(self._files) > 2:
             os.close(self._files.pop(0).fd)
 
@@ -64,7 +64,7 @@ class Reader:
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
-    """None: half a line, or no event."""
+    """Parse a line; None: not a whole event."""
     try:
         event = jsontree.loads(line.decode())
     except ValueError:

@@ -1,9 +1,9 @@
-"""What happened to allocations, in order: one file of JSON lines that every program appends to.
+"""The event log: a file of JSON lines, ``<state-dir>/events.jsonl``, that all programs append to.
 
-``<state-dir>/events.jsonl``; a line: {"time": seconds since 1970, "from": program, "kind",
-"allocation": its id or "", "text"} and what else the kind tells: "container" is the engine's id of
-it, "pod" "namespace/name/container", "seconds" how long it took, "times" how often it was so since
-it was told last. On a tmpfs, so a reboot clears it.
+A line has "time" (seconds since 1970), "from" (program), "kind", "allocation" (its id or "") and
+"text". Some kinds have more: "container" (the engine's id), "pod" ("namespace/name/container"),
+"seconds" (duration), "times" (repetitions since the last such event). The file is on a tmpfs, so a
+reboot removes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..model.allocation import Allocation
 
 NAME = "events.jsonl"
-MOST_BYTES = 4 << 20  # of one file; the one before it is kept
+MOST_BYTES = 4 << 20  # a larger file is rotated; one older file is retained
 _MOST_TEXT = 2000
 
 CLAIMED, TAKEN_OVER, REFUSED = "claimed", "taken-over", "refused"
@@ -37,17 +37,17 @@ NO_GPUS, UNCLAIMED = "no-gpus", "unclaimed"
 def record(
     state_dir: str, program: str, kind: str, allocation: str, text: str, **more: Any
 ) -> None:
-    """Append one event. Never raises: nothing fails because it could not be told."""
+    """Append one event. Never raises: no work may fail because its event cannot be recorded."""
     event = {"time": time.time(), "from": program, "kind": kind, "allocation": allocation}
     event.update(text=text[:_MOST_TEXT], **more)
     try:
         path = f"{state_dir}/{NAME}"
         fd = _open(state_dir, path)
         try:
-            # One write of one line: appended whole, whoever else appends.
+            # One write appends the whole line, also beside other writers.
             os.write(fd, (jsontree.dumps(event) + "\n").encode("utf-8", "replace"))
             if os.fstat(fd).st_size > MOST_BYTES:
-                _turn(path, fd)
+                _rotate(path, fd)
         finally:
             os.close(fd)
     except (OSError, ValueError, TypeError):
@@ -55,7 +55,7 @@ def record(
 
 
 def record_health(state_dir: str, uuid: str, reason: str) -> None:
-    """A GPU is no longer fit for new containers, and why; or, with "", it is again."""
+    """Record that a GPU became unhealthy. reason: "": it became healthy again."""
     kind, text = GPU_UNHEALTHY, f"{uuid} is unhealthy: {reason}"
     if not reason:
         kind, text = GPU_HEALTHY, f"{uuid} is healthy again"
@@ -65,7 +65,7 @@ def record_health(state_dir: str, uuid: str, reason: str) -> None:
 def about(
     container_id: str, pod: dict[str, str], engine: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """What else is told of a container; pod, engine: as a record has them."""
+    """The event fields that identify a container. pod, engine: as in a record."""
     if not pod:
         return {"container": container_id, **({"engine": engine} if engine else {})}
     name = "/".join(pod.get(key, "") for key in ("namespace", "name", "container"))
@@ -73,13 +73,13 @@ def about(
 
 
 def of(allocation: Allocation) -> str:
-    """What it holds, as its events say it."""
+    """The allocation's shares, for the text of its events."""
     return "; ".join(map(str, allocation.shares))
 
 
 def read(state_dir: str, allocation: str = "") -> Iterator[dict[str, Any]]:
-    """The events, oldest first; of one allocation if it is named. Half a line is passed over."""
-    from .event_reader import Reader  # whoever records needs none of it
+    """The events, oldest first. allocation: id; "": all. Incomplete lines are skipped."""
+    from .event_reader import Reader  # late: writers of events do not need it
 
     reader = Reader(f"{state_dir}/{NAME}")
     try:
@@ -94,15 +94,15 @@ def _open(state_dir: str, path: str) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o640)
-    except FileNotFoundError:  # the first that happens here may be a refusal
+    except FileNotFoundError:  # a refusal may come before any claim has made the folder
         os.makedirs(state_dir, 0o755, exist_ok=True)
         return os.open(path, flags, 0o640)
 
 
-def _turn(path: str, fd: int) -> None:
-    """Keep the full file as the one before; of two that find it full only one does."""
+def _rotate(path: str, fd: int) -> None:
+    """Rename the full file. Raises OSError: another process rotates it."""
     import fcntl
 
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held: another does it, or the next event
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if os.path.samestat(os.fstat(fd), os.stat(path)):
         os.rename(path, path + ".1")

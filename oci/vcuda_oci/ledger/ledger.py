@@ -168,7 +168,7 @@ class Ledger:
         cut = []
         for id in self.folders_of_pages():
             try:
-                if page_file.put_back(f"{self.containers}/{id}/usage", layout.USAGE_SIZE):
+                if page_file.restore(f"{self.containers}/{id}/usage", layout.USAGE_SIZE):
                     cut.append(id)
             except OSError:
                 continue  # released meanwhile, or leased: the next time

@@ -1,4 +1,4 @@
-"""Whether an allocation's container still lives: asked of the kernel and the low-level runtime."""
+"""Whether an allocation's container still runs, by the kernel and the low-level runtime."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from ..model.allocation import Allocation
 
 
-# By runtime, the file of its notes and the keys of the first process and its start (clock ticks
-# since boot). Source: runc libcontainer State; crun libcrun_write_container_status. Seen: 1.1, 1.8.
-_NOTES = (
+# For runc and crun: the name of the state file, and its keys for the first process's pid and start
+# time (clock ticks since boot). Source: runc libcontainer State; crun
+# libcrun_write_container_status; runc 1.1, crun 1.8.
+_STATE_FILES = (
     ("state.json", "init_process_pid", "init_process_start"),
     ("status", "pid", "process-start-time"),
 )
@@ -22,7 +23,7 @@ _MOST_BYTES = 1 << 22
 
 
 def start_time(pid: int) -> int:
-    """Clock ticks since boot at which process `pid` started; 0: there is none.
+    """The start time of process `pid`, in clock ticks since boot; 0: it has ended.
 
     Source: proc(5), field 22 of /proc/<pid>/stat, counted after the name in parentheses.
     """
@@ -30,12 +31,12 @@ def start_time(pid: int) -> int:
         fields = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return 0
-    # A zombie holds nothing any more.
+    # A zombie has ended: it holds no GPU memory.
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def is_alive(allocation: Allocation) -> bool:
-    """Whether the allocation is still wanted: its container lives, or its pod's sandbox does."""
+    """Whether the allocation is in use: its container or its pod's sandbox runs."""
     if container_lives(allocation):
         return True
     sandbox = allocation.pod.get("sandbox_id", "")
@@ -43,42 +44,42 @@ def is_alive(allocation: Allocation) -> bool:
 
 
 def container_lives(allocation: Allocation) -> bool:
-    """A claim in progress, a container that is not stopped, or a named slice."""
+    """Whether a claim is in progress, the container is not stopped, or it is a named slice."""
     if allocation.is_named_slice:
         return True
     return claimant_lives(allocation) or _runs(allocation.runtime, allocation.container_id)
 
 
 def claimant_lives(allocation: Allocation) -> bool:
-    """Whether who proves it wanted runs: until the runtime knows the container."""
+    """Whether the process that made the claim runs; it does until the runtime has a state file."""
     pid, started = allocation.claimant
     return bool(started) and start_time(pid) == started
 
 
 def first_process(runtime: list[str], container_id: str) -> tuple[int, int] | None:
-    """Return pid and start of the container's first process by the runtime's notes, if any."""
-    folder = notes_folder(runtime)
-    for name, pid_key, start_key in _NOTES:
+    """Pid and start time of the container's first process, by the runtime's state file, if any."""
+    folder = state_folder(runtime)
+    for name, pid_key, start_key in _STATE_FILES:
         try:
             text = files.read(f"{folder}/{container_id}/{name}", _MOST_BYTES)
-            notes = jsontree.loads(text.decode())
+            state = jsontree.loads(text.decode())
         except (OSError, ValueError):
             continue
-        if isinstance(notes, dict):
-            pid, started = notes.get(pid_key), notes.get(start_key)
+        if isinstance(state, dict):
+            pid, started = state.get(pid_key), state.get(start_key)
             if type(pid) is int and type(started) is int and started:
                 return pid, started
     return None
 
 
 def first_process_runs(runtime: list[str], container_id: str) -> bool:
-    """Whether the first process in the runtime's notes runs; False proves nothing."""
+    """Whether the first process in the runtime's state file runs; False does not prove an end."""
     process = first_process(runtime, container_id)
     return process is not None and start_time(process[0]) == process[1]
 
 
-def notes_folder(runtime: list[str]) -> str:
-    """Return where the runtime keeps its notes: --root, or root's default; "" of no runtime.
+def state_folder(runtime: list[str]) -> str:
+    """The folder of the runtime's state: --root, or the default of root; "": no runtime.
 
     Source: runc(8), crun(1).
     """
@@ -88,12 +89,12 @@ def notes_folder(runtime: list[str]) -> str:
 
 
 def _runs(runtime: list[str], container_id: str) -> bool:
-    """Whether the container's first process runs, or the runtime has not seen the container stop.
+    """Whether the container runs, by the runtime's state file or else by its `state` command.
 
-    The notes come first, because a query starts the runtime: with the ledger's lock held, a query
-    for each of many containers would hold up other starts. Only the runtime's answer proves an end:
-    every OCI runtime answers `state`. An answer that proves nothing counts as life: to release what
-    is in use is worse than to keep what is not. Source: runtime-spec runtime.md, "Query State".
+    The file comes first, because the command starts a process: with the ledger's lock held, one for
+    each of many containers would delay other starts. Only the command's answer proves an end. Any
+    unclear answer counts as running: releasing a share in use is worse than keeping a free one.
+    Source: runtime-spec runtime.md, "Query State".
     """
     if first_process_runs(runtime, container_id):
         return True
@@ -102,9 +103,9 @@ def _runs(runtime: list[str], container_id: str) -> bool:
         status = _run([*runtime, "state", container_id], out, errors)
         answer, complaint = os.pread(out, 1 << 20, 0), os.pread(errors, 1 << 16, 0)
     except ValueError:
-        return True  # no words that any program could be given
+        return True  # arguments that no program can be given
     except OSError:
-        # The runtime itself can't be run: an upgrade may have moved it, and its containers live on.
+        # The runtime cannot be started: an upgrade may have moved it while its containers run on.
         return "--root" not in runtime or os.path.exists(f"{runtime[-1]}/{container_id}")
     finally:
         os.close(out)
@@ -119,17 +120,17 @@ def _runs(runtime: list[str], container_id: str) -> bool:
 
 
 def says_unknown(complaint: bytes, container_id: str) -> bool:
-    """Whether the runtime, by what it wrote on standard error, knows no such container.
+    """Whether the runtime's output on stderr means that there is no such container.
 
-    runc says the first, crun the second. Only "No such file" would be too little: a loader that
-    misses one of the runtime's libraries says that too.
+    runc writes "does not exist", crun the path of its state file. "No such file" alone proves
+    nothing: the dynamic loader writes it about a missing library.
     """
     crun_says = f"/{container_id}/status".encode() in complaint and b"No such" in complaint
     return b"does not exist" in complaint or crun_says
 
 
 def _run(command: list[str], out: int, errors: int) -> int:
-    """Run it to its end with nothing on stdin. `subprocess` would cost 10 ms of import."""
+    """Run a command; return its wait status. Not by `subprocess`, which takes 10 ms to import."""
     pid = os.posix_spawn(
         command[0],
         command,

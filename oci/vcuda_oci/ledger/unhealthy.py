@@ -1,8 +1,8 @@
-"""Which GPUs are not fit for new containers: a file that the node agent keeps for every claim.
+"""The list of unhealthy GPUs, which get no new containers. The agent writes it, claims read it.
 
-``<state-dir>/unhealthy.json``: ``{"boot": "…", "gpus": {"GPU-…": {"reason", "xid", "until"}}}``;
-no file, no such GPU. It holds, whoever is alive, until the agent finds the GPU fit again, until its
-`until`, until somebody removes it, or until the host was booted.
+``<state-dir>/unhealthy.json``: ``{"boot": "…", "gpus": {"GPU-…": {"reason", "xid", "until"}}}``. No
+file means no unhealthy GPU. An entry is valid until the agent finds the GPU healthy again, until
+its `until`, or until the next boot, also while no agent runs. An operator may remove the file.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _BOOT = "/proc/sys/kernel/random/boot_id"
 _MOST_BYTES = 1 << 20
 
 
-class Ailment:
-    """What is wrong with one GPU.
+class GpuFault:
+    """A fault of one GPU.
 
-    reason: why it does not answer; "": it does. xid: the last Xid that counts, 0 for none; it does
-    so until the moment `until`, seconds of CLOCK_MONOTONIC; None: until it was reset.
+    reason: why it does not answer; "": it answers. xid: the last relevant Xid; 0: none. until: end
+    of the Xid's effect in seconds of CLOCK_MONOTONIC; None: the GPU's next reset.
     """
 
     def __init__(self, reason: str, xid: int, until: float | None) -> None:
         self.reason, self.xid, self.until = reason, xid, until
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ailment) and self.__dict__ == other.__dict__
+        return isinstance(other, GpuFault) and self.__dict__ == other.__dict__
 
     def __repr__(self) -> str:
-        return f"Ailment({', '.join(map(repr, self.__dict__.values()))})"
+        return f"GpuFault({', '.join(map(repr, self.__dict__.values()))})"
 
     def why(self, now: float) -> str:
-        """Such as "Xid 79"; "": it is fit again."""
+        """The reason, such as "Xid 79"; "": the GPU is healthy again."""
         if self.reason:
             return self.reason
         return f"Xid {self.xid}" if self.xid and (self.until is None or now < self.until) else ""
@@ -50,15 +50,17 @@ def path_in(state_dir: str) -> str:
 
 
 def reasons(state_dir: str) -> dict[str, str]:
-    """Why each GPU is unhealthy that is so now, by UUID."""
+    """The reason for each GPU that is unhealthy now, by UUID."""
     found = read(state_dir)
     now = time.monotonic() if found else 0
-    return {uuid: why for uuid, ailment in found.items() if (why := ailment.why(now))}
+    return {uuid: why for uuid, fault in found.items() if (why := fault.why(now))}
 
 
-def read(state_dir: str) -> dict[str, Ailment]:
-    """What the file says, by UUID. One that is not root's own, not whole, or of before the host was
-    booted says nothing: it is advice, and no container's limits depend on it.
+def read(state_dir: str) -> dict[str, GpuFault]:
+    """The file's faults, by UUID.
+
+    A file that others may write, that is not whole, or that an earlier boot left is ignored: the
+    file is advice, and no container's limits depend on it.
     """
     path = path_in(state_dir)
     try:
@@ -66,29 +68,29 @@ def read(state_dir: str) -> dict[str, Ailment]:
         tree = jsontree.loads(files.read(path, _MOST_BYTES).decode())
         if not isinstance(tree, dict) or tree.get("boot") != _boot():
             return {}
-        return {uuid: _ailment(**said) for uuid, said in tree["gpus"].items()}
+        return {uuid: _fault(**fields) for uuid, fields in tree["gpus"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def write(state_dir: str, ailments: Mapping[str, Ailment]) -> None:
-    """From now on these are unhealthy. Raises OSError."""
+def write(state_dir: str, faults: Mapping[str, GpuFault]) -> None:
+    """Replace the list. faults: by UUID. Raises OSError."""
     path = path_in(state_dir)
-    if not ailments:
+    if not faults:
         files.remove(path)
         return
     os.makedirs(state_dir, 0o755, exist_ok=True)
-    gpus = {uuid: ailment.__dict__ for uuid, ailment in ailments.items()}
+    gpus = {uuid: fault.__dict__ for uuid, fault in faults.items()}
     tree: dict[str, Any] = {"boot": _boot(), "gpus": gpus}
     files.replace(path, jsontree.dumps(tree).encode() + b"\n", 0o644)
 
 
-def _ailment(reason: str, xid: int, until: float | None) -> Ailment:
-    """Raises TypeError: not an ailment."""
-    when = until is None or type(until) in (float, int)
-    if not (isinstance(reason, str) and type(xid) is int and when):
-        raise TypeError("not an ailment")
-    return Ailment(reason, xid, until)
+def _fault(reason: str, xid: int, until: float | None) -> GpuFault:
+    """A fault from the file. Raises TypeError: a field has a wrong type."""
+    is_time = until is None or type(until) in (float, int)
+    if not (isinstance(reason, str) and type(xid) is int and is_time):
+        raise TypeError("not a GPU's fault")
+    return GpuFault(reason, xid, until)
 
 
 def _boot() -> str:

@@ -1,10 +1,10 @@
-"""Keeps every container's pages open, the files of the driver and the shim that containers see, and
-the settings.
+"""The page keeper: keep files open so that no process can take a file lease on them.
 
-So no process can take a file lease on one of them (guest.held_files). Pages of ended containers
-stay open too while another process has them open. Then the page keeper closes its descriptor, which
-shows whether a process has the page by an O_PATH descriptor (guest.ended_pages), and opens it again
-if so.
+It holds every container's pages, the driver's and the shim's files that containers see, and the
+settings (guest.held_files). It also holds an ended container's page while another process has the
+page open. When none has, the page keeper closes its descriptor: if the page's handle then still
+opens the page (guest.ended_pages), a process has an O_PATH descriptor of it, and the page keeper
+opens it again.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ class PageKeeper:
         self._ledger = Ledger(state_dir)
         self._cache = state_dir + "/host.json"
         self._held = held_files.HeldFiles()
-        self._whole: dict[str, tuple[int, int]] = {}  # by id: folder with both pages held
+        self._complete: dict[str, tuple[int, int]] = {}  # stamps of folders with both pages held
         self._read_only: tuple[str, ...] = ()
-        self._full_look = float("-inf")
+        self._full_check = float("-inf")
 
     def keep(self, parent: int) -> None:
         """Keep files open until `parent`, the parent process, ends."""
-        # Blocked before any thread starts: the kernel reports changes by this signal.
+        # Block before any thread starts: the kernel reports changes by this signal.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
-        process.be_called(NAME)
+        process.set_own_name(NAME)
         self._watch_folders()
         pause = _SOON_SECONDS
         while os.getppid() == parent:
             try:
-                soon = self.look()
+                soon = self.check()
             except OSError:
-                soon = True  # no descriptor or no memory is free; what is held stays held
+                soon = True  # out of descriptors or memory; held files stay held
             pause = min(2 * pause, PERIOD_SECONDS) if soon else PERIOD_SECONDS
             if signal.sigtimedwait([signal.SIGIO], pause):
                 time.sleep(_SETTLE_SECONDS)
                 pause = _SOON_SECONDS
 
-    def look(self) -> bool:
-        """Hold the files that exist now. Return whether a page of an ended container is left."""
-        if time.monotonic() - self._full_look >= PERIOD_SECONDS:
-            self._full_look = time.monotonic()
-            # Two changes within one tick of the kernel's clock leave a folder the same time.
-            self._whole.clear()
+    def check(self) -> bool:
+        """Hold the files that exist now; return whether an ended container's page still exists."""
+        if time.monotonic() - self._full_check >= PERIOD_SECONDS:
+            self._full_check = time.monotonic()
+            # Stamps miss a second change within one tick of the kernel's clock.
+            self._complete.clear()
             self._hold_read_only()
         folders = self._ledger.folders_of_pages()
         for id, stamp in folders.items():
-            if self._whole.get(id) != stamp:
+            if self._complete.get(id) != stamp:
                 held = [self._held.hold(path, os.O_RDWR) for path in self._pages_of(id)]
                 if all(held):
-                    self._whole[id] = stamp
+                    self._complete[id] = stamp
         ended = ended_pages.records(self._ledger.ended)
         for path in ended:
             self._held.hold(path, os.O_RDWR)
@@ -90,11 +90,11 @@ class PageKeeper:
             self._held.hold(path, os.O_RDONLY)
 
     def _is_removed(self, ended: str) -> bool:
-        """Cut a page of an ended container, and forget it if no other process has it."""
+        """Cut a page of an ended container; remove its record if no other process has it."""
         page = self._held.descriptor(ended)
         try:
             if page >= 0:
-                page_file.put_back_open(page, layout.USAGE_SIZE)
+                page_file.restore_open(page, layout.USAGE_SIZE)
                 if not ended_pages.is_open_once(page):
                     return False
                 self._held.drop(ended)
@@ -102,11 +102,11 @@ class PageKeeper:
                 return True
             self._held.hold(ended, os.O_RDWR)
         except OSError:
-            pass  # the next look tries again
+            pass  # the next check tries again
         return False
 
     def _watch_folders(self) -> None:
-        """Have the kernel report changes; where it cannot, PERIOD_SECONDS bounds the delay."""
+        """Make the kernel report changes; if it cannot, PERIOD_SECONDS bounds the delay."""
         changes = fcntl.DN_CREATE | fcntl.DN_DELETE | fcntl.DN_RENAME | fcntl.DN_MULTISHOT
         try:
             self._ledger.make_folders()

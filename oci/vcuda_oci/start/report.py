@@ -1,4 +1,4 @@
-"""How an error reaches whoever started the container: stderr, and the engine's log file."""
+"""Report an error of a start: on stderr and in the engine's log file."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
 
 def error(command: Command, error: VcudaError) -> None:
-    """One line on stderr and in the engine's log."""
+    """Write the error's line to stderr and to the engine's log."""
     line = with_id(f"{names.PROGRAM}: {error}", error.allocation)
     sys.stderr.write(line + "\n")
     log(command, line, error.allocation)
 
 
 def log(command: Command, line: str, allocation: str, folder: str = "") -> None:
-    """The line in the runtime's --log file, in its --log-format, with the allocation's id.
+    """Append the line to the runtime's --log file, in its --log-format, with the allocation's id.
 
-    folder: where the runtime was called.
-
-    containerd shows its user the last line of that file and nothing else. A log that can't be
-    written must not hide the error itself. Source: runc main.go, logrus' two formats; crun(1).
+    folder: the working folder of the call. containerd shows its user only the last line of that
+    file. A log that cannot be written must not hide the error. Source: runc main.go, logrus' two
+    formats; crun(1).
     """
     path = command.log[len("file:") :] if command.log.startswith("file:") else command.log
     if not path or path.startswith(("journald:", "syslog:")):

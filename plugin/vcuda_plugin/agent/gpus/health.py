@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vcuda_oci.ledger.unhealthy import Ailment
+from vcuda_oci.ledger.unhealthy import GpuFault
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -41,14 +41,14 @@ class Health:
     """The health of all GPUs. Times are in seconds.
 
     ignored, lasting: Xid numbers of these two classes, from the settings.
-    known: ailments saved by an earlier agent, by UUID.
+    known: faults saved by an earlier agent, by UUID.
     """
 
     def __init__(
         self,
         ignored: Collection[int],
         lasting: Collection[int],
-        known: Mapping[str, Ailment] | None = None,
+        known: Mapping[str, GpuFault] | None = None,
     ) -> None:
         self._ignored, self._lasting = ignored, lasting
         self._states = {
@@ -79,10 +79,10 @@ class Health:
 
     def unhealthy(self, now: float) -> dict[str, str]:
         """The reason of each unhealthy GPU, by UUID."""
-        return {uuid: ailment.why(now) for uuid, ailment in self.ailments(now).items()}
+        return {uuid: fault.why(now) for uuid, fault in self.faults(now).items()}
 
-    def ailments(self, now: float) -> dict[str, Ailment]:
-        """The ailment of each unhealthy GPU, by UUID."""
+    def faults(self, now: float) -> dict[str, GpuFault]:
+        """The fault of each unhealthy GPU, by UUID."""
         found = {}
         for uuid, state in self._states.items():
             lasts = state.xid in self._lasting
@@ -90,7 +90,7 @@ class Health:
             xid = state.xid if counts else 0
             if state.reason or xid:
                 until = None if lasts or not xid else state.xid_until
-                found[uuid] = Ailment(state.reason, xid, until)
+                found[uuid] = GpuFault(state.reason, xid, until)
         return found
 
     def _fail(self, state: _State, now: float, reason: str) -> None:

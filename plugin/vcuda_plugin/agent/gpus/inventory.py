@@ -125,7 +125,7 @@ class _Watch:
                 self._health.see(when, uuids, dict.fromkeys(uuids, trouble))
         else:
             self._health.see(now, uuids, sample["failing"], sample["xids"])
-        self._save(self._health.ailments(now))
+        self._save(self._health.faults(now))
         sick = self._health.unhealthy(now)
         versions = (sample["driver"], sample["cuda"])
         seen = _shared(Inventory(gpus, sample["numa"], sick, sample["distances"], *versions))
@@ -153,12 +153,12 @@ class _Watch:
             self._saved = {}
             self._health = Health(self._settings.ignored_xids, self._settings.lasting_xids)
 
-    def _save(self, ailments: dict[str, unhealthy.Ailment]) -> None:
-        if ailments == self._saved:
+    def _save(self, faults: dict[str, unhealthy.GpuFault]) -> None:
+        if faults == self._saved:
             return
         try:
-            unhealthy.write(self._settings.state_dir, ailments)
-            self._saved = ailments
+            unhealthy.write(self._settings.state_dir, faults)
+            self._saved = faults
         except OSError as error:
             path = unhealthy.path_in(self._settings.state_dir)
             _log.warning("%s: cannot be written: %s", path, error.strerror)

@@ -149,4 +149,4 @@ def _can_read_state_of(runtime: list[str]) -> bool:
 
     Without it, a container that is not found may still be alive.
     """
-    return os.path.isdir(liveness.notes_folder(runtime))
+    return os.path.isdir(liveness.state_folder(runtime))
