@@ -30,7 +30,7 @@ PYTHON_SOURCES := oci runtime_hook plugin libvcuda tests packaging/vcuda packagi
   packaging/vcuda-scheduler-extender packaging/sbom.py packaging/checks docs/site
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 SHELL_SOURCES := packaging/prepare packaging/genuine-driver packaging/install packaging/packages \
-  packaging/release packaging/manifests packaging/musl-arm64 tests/packages/make-root tests/run-halves .ci/run
+  packaging/release packaging/manifests packaging/musl-arm64 tests/support/make-root tests/run-halves .ci/run
 
 .DEFAULT_GOAL := help
 
@@ -76,16 +76,16 @@ PYTEST = $(VENV)/bin/python -m pytest
 AT_A_TIME = $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 .PHONY: test
 test: prepare packages ## every test, on real engines and the software GPU; ARGS=… goes to pytest
-	-@tests/packages/make-root
+	-@tests/support/make-root
 	@PYTEST='$(PYTEST)' tests/run-halves $(AT_A_TIME) $(ARGS)
 
 .PHONY: soak-pods
 soak-pods: prepare build ## 10,000 pods live and die through CRI, and the agent stays as large as it was; PODS=…
-	@$(VENV)/bin/python -m tests.soak.pods --json-out build/soak-pods.json $(if $(PODS),--pods $(PODS))
+	@$(VENV)/bin/python -m tests.release.soak.pods --json-out build/soak-pods.json $(if $(PODS),--pods $(PODS))
 
 .PHONY: soak-races
 soak-races: prepare build ## 10,000 containers under threads that swap links in, 10,000 sweeps under one that swaps files
-	@VCUDA_SOAK=10000 $(PYTEST) --timeout=0 tests/integration/test_hostile_races.py tests/unit/test_left_open.py
+	@VCUDA_SOAK=10000 $(PYTEST) --timeout=0 tests/engines/test_hostile_races.py tests/contract/host/test_left_open.py
 
 .PHONY: demo
 demo: prepare-demo build ## two containers share one GPU, and what happens at their limits
@@ -98,7 +98,7 @@ bench: prepare-bench build ## measure what it costs; ONLY=start, ctr, agent, scr
 
 .PHONY: soak
 soak: prepare build ## thousands of starts leave nothing and do not slow down; STARTS=10000, ENGINES='runc-v1 …'
-	@$(VENV)/bin/python -m tests.soak --json-out build/soak.json \
+	@$(VENV)/bin/python -m tests.release.soak --json-out build/soak.json \
 	  $(if $(STARTS),--starts $(STARTS)) $(if $(ENGINES),--engines $(ENGINES))
 
 .PHONY: fuzz

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from vcuda_oci.system import files
+
 # Whether an example is slow is a question to the machine and to what else it does.
 settings.register_profile("vcuda", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vcuda")
@@ -16,32 +18,32 @@ settings.load_profile("vcuda")
 # Files that take long, the longest first. They begin first: for one that begins last the others
 # wait. `--durations=0` tells how long each takes.
 LONG = (
-    "unit/test_other_pythons.py",
-    "docs/test_commands.py",
-    "integration/test_hostile_races.py",
-    "integration/test_short_runs.py",
-    "integration/test_gpu_health.py",
+    "contract/runtime/test_other_pythons.py",
+    "release/docs/test_commands.py",
+    "engines/test_hostile_races.py",
+    "release/test_short_runs.py",
+    "contract/agent/test_gpu_health.py",
     "shim/test_shim_sanitizers.py",
-    "packages/test_contents.py",
-    "integration/test_scheduler_leader.py",
+    "release/packages/test_contents.py",
+    "contract/scheduler/test_scheduler_leader.py",
     "shim/test_shim_misuse.py",
-    "packages/test_killed.py",
-    "integration/test_pod_events.py",
-    "integration/test_kubelet_manners.py",
-    "packages/test_containerfile.py",
-    "packages/test_reproducible.py",
-    "integration/test_cdi.py",
-    "fuzz/test_fuzz.py",
-    "integration/test_starts_leave_nothing.py",
-    "packages/test_services.py",
+    "release/packages/test_killed.py",
+    "engines/test_pod_events.py",
+    "contract/agent/test_kubelet_manners.py",
+    "release/packages/test_containerfile.py",
+    "release/packages/test_reproducible.py",
+    "engines/test_cdi.py",
+    "release/fuzz/test_fuzz.py",
+    "engines/test_starts_leave_nothing.py",
+    "release/packages/test_services.py",
     "shim/test_shim_fuzz.py",
-    "integration/test_bypass_watch.py",
-    "integration/test_node_agent_door.py",
-    "integration/test_dashboards_live.py",
-    "integration/test_event_teller.py",
-    "chart/test_helm.py",
-    "unit/test_cdi.py",
-    "unit/test_door.py",
+    "engines/test_bypass_watch.py",
+    "contract/agent/test_node_agent_door.py",
+    "contract/agent/test_dashboards_live.py",
+    "contract/agent/test_event_teller.py",
+    "contract/chart/test_helm.py",
+    "contract/host/test_cdi.py",
+    "contract/runtime/test_door.py",
     "unit/test_scheduler_leader_races.py",
 )
 
@@ -66,3 +68,9 @@ def _signals_are_left_as_they_were() -> Iterator[None]:
     for number, handler in before:
         if handler is not None and signal.getsignal(number) != handler:
             signal.signal(number, handler)
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files look as if nobody had touched them for a while."""
+    monkeypatch.setattr(files, "_SETTLED_NS", -(10**18))

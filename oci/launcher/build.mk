@@ -59,20 +59,20 @@ $(PROCFS_HOOK): oci/launcher/procfs_hook.c oci/launcher/streams.h oci/launcher/f
 
 # What reads bytes of others in there, for libFuzzer (front-door) and for Python to compare itself with
 # (front-door-answers). clang, because gcc has no libFuzzer.
-DOOR_FUZZ := tests/fuzz/front_door.c tests/fuzz/front_door.h $(wildcard oci/launcher/*.[ch])
+DOOR_FUZZ := tests/release/fuzz/front_door.c tests/release/fuzz/front_door.h $(wildcard oci/launcher/*.[ch])
 DOOR_FUZZ_CFLAGS = $(CFLAGS_COMMON) -fno-omit-frame-pointer -fno-sanitize-recover=all \
                    $(LAUNCHER_PATHS)
 
-build/fuzz/front-door: tests/fuzz/front_door_fuzzer.c $(DOOR_FUZZ)
+build/fuzz/front-door: tests/release/fuzz/front_door_fuzzer.c $(DOOR_FUZZ)
 	@mkdir -p $(@D)
 	@echo "link      $@"
-	@clang $(DOOR_FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $< tests/fuzz/front_door.c
+	@clang $(DOOR_FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $< tests/release/fuzz/front_door.c
 
-build/fuzz/front-door-answers: tests/fuzz/front_door_answers.c $(DOOR_FUZZ)
+build/fuzz/front-door-answers: tests/release/fuzz/front_door_answers.c $(DOOR_FUZZ)
 	@mkdir -p $(@D)
 	@echo "link      $@"
-	@clang $(DOOR_FUZZ_CFLAGS) -fsanitize=address,undefined -o $@ $< tests/fuzz/front_door.c
+	@clang $(DOOR_FUZZ_CFLAGS) -fsanitize=address,undefined -o $@ $< tests/release/fuzz/front_door.c
 
 .PHONY: fuzz-door
 fuzz-door: build/fuzz/front-door build/fuzz/front-door-answers
-	@$(VENV)/bin/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(ONLY)
+	@$(VENV)/bin/python -m tests.release.fuzz --seconds $(or $(SECONDS),60) $(ONLY)

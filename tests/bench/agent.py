@@ -19,12 +19,12 @@ from pathlib import Path
 
 from bench import cri
 from bench.result import Figure
-from integration.kube_api import KubeApi
-from integration.kubelet import api, until
-from integration.node_agent import Agent, AgentNode
-from integration.product import install
-from unit.ground import record
-from unit.tenants import always_busy
+from support.cluster_api import KubeApi
+from support.fake_kubelet import api, until
+from support.node_agent import Agent, AgentNode
+from support.product import install
+from support.samples import record
+from support.tenants import always_busy
 from vcuda_oci.host import host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare

@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 from bench.ctr import files_in
 from bench.result import Figure
-from integration import own_run
-from integration.kubelet import until
-from integration.pod_lives import Lives
-from integration.pod_node import node
-from integration.test_device_plugin import CORE, MEMORY
+from contract.agent.test_device_plugin import CORE, MEMORY
+from support import own_run
+from support.fake_kubelet import until
+from support.pod_lives import Lives
+from support.pod_node import node
 from vcuda_plugin.agent.ledger import sweep
 
 ROUNDS, WARM_UP = 40, 3

@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from bench.result import Figure
 from bench.start import SOFTGPU
-from shim import guest
 from shim.conftest import Clients, DriverRoot
+from support import guest
 
 ROUNDS = 9
 CONTAINERS = 4

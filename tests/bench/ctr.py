@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable
 
 from bench.result import Figure
-from integration import image, own_run, rootfs
-from integration.door import Door
-from integration.engines.base import IMAGE, Files
-from integration.engines.containerd import Ctr
-from integration.product import Product
+from support import image, own_run, rootfs
+from support.claim_socket import Door
+from support.engines.base import IMAGE, Files
+from support.engines.containerd import Ctr
+from support.product import Product
 
 ROUNDS = 200
 WARM_UP = 3

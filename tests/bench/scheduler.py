@@ -21,10 +21,10 @@ import orjson
 
 from bench import scheduler_calls
 from bench.result import Figure
-from unit import clusters, extender
-from unit.clusters import container
-from unit.extender import Extender
-from unit.played_api import PODS, PlayedApi
+from support import clusters, extender
+from support.clusters import container
+from support.extender import Extender
+from support.fake_api_server import PODS, PlayedApi
 from vcuda_oci.model.allocation import GpuShare
 
 # Nodes, pods that hold GPUs, and the goal of the slowest filter but one in a hundred, in ms.

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 from bench.result import Figure
-from integration import rootfs
+from support import rootfs
 
 ROUNDS = 100
 RUNC = "/usr/sbin/runc"

@@ -7,8 +7,8 @@ import sys
 
 from bench.result import Figure
 from gpu.machine import Machine, answer
-from shim.cuda_misuses import TABLE
-from shim.guest import TOP
+from softgpu.cuda_misuses import TABLE
+from support.guest import TOP
 
 MISUSES = os.path.join(TOP, "tests", "shim", "cuda_misuses.py")
 

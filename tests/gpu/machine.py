@@ -13,8 +13,8 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from shim import guest
 from shim.conftest import LIBRARIES
+from support import guest
 
 SOURCES = os.path.dirname(os.path.abspath(__file__))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.result import Figure
 from gpu.machine import SOURCES, Machine, UnmeasuredError, answer
-from shim.guest import TOP
+from support.guest import TOP
 
 CALLS = os.path.join(TOP, "tests", "bench", "calls.c")
 TRAIN = os.path.join(SOURCES, "train.py")

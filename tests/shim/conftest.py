@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from shim import guest
+from support import guest
 
 CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 LIBRARIES = os.path.join("usr", "lib", "x86_64-linux-gnu")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from needed import cannot
-from shim.guest import BUILD
+from support.guest import BUILD
+from support.needed import cannot
 
 FOLDER = Path(BUILD) / "genuine"
 

@@ -10,7 +10,7 @@ import glob
 import os
 import subprocess
 
-from shim.guest import BUILD, Guest
+from support.guest import BUILD, Guest
 
 ARCHIVE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "older/libvcuda-ac28e79.tar.xz")
 # What the host mounted then below /usr/local/vcuda/driver.

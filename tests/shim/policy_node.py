@@ -14,8 +14,8 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from shim.guest import PYTHON, SHIM, TOP, WORKLOAD, Gpu, Guest
-from shim.virtual_time import Clock
+from support.guest import PYTHON, SHIM, TOP, WORKLOAD, Gpu, Guest
+from support.virtual_time import Clock
 from vcuda_oci.container import request
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.host import host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from shim.guest import BUILD, Gpu
+from support.guest import BUILD, Gpu
 from vcuda_oci.pages import layout, page_reader
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from shim.conftest import LIBRARIES, Clients, DriverRoot
 from shim.genuine import Genuine, versions
-from shim.guest import GIB, SHIM, TOP, WORKLOAD, Guest, share
 from shim.test_shim_lookup import answers
+from support.guest import GIB, SHIM, TOP, WORKLOAD, Guest, share
 
 pytestmark = pytest.mark.usefixtures("built")
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from shim.conftest import DriverRoot
-from shim.guest import GIB, MIB, PYTHON, Guest
 from shim.policy_node import PolicyNode, limits_of
-from shim.virtual_time import Clock, answer
-from unit.ground import write
+from support.files import write
+from support.guest import GIB, MIB, PYTHON, Guest
+from support.virtual_time import Clock, answer
 from vcuda_hook.cli import main
 
 # Allocates as much as each line says, and answers with what the driver and the slice say.

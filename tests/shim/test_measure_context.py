@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from shim.guest import MIB, PYTHON, TOP
+from support.guest import MIB, PYTHON, TOP
 
 START = (
     "import sys; sys.path[:0] = sys.argv[1:3]; from vcuda_hook.cli.main import main;"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from integration.node_agent import Agent
-from integration.product import install
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
+from support.node_agent import Agent
+from support.product import install
 
 pytestmark = pytest.mark.alone
 

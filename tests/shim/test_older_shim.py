@@ -13,9 +13,9 @@ import pytest
 
 from shim import older_shim
 from shim.conftest import DriverRoot
-from shim.guest import GIB, MIB, SHIM, Guest
 from shim.policy_node import limits_of
 from shim.test_limit_live import Limited, asking
+from support.guest import GIB, MIB, SHIM, Guest
 from vcuda_plugin.agent.bypass import guest_slots
 
 SLICE = """

@@ -8,12 +8,12 @@ import subprocess
 
 import pytest
 
-from arm64 import CC, EMULATOR, make
-from shim import guest
 from shim.conftest import Clients
-from shim.guest import GIB
 from shim.test_shim_leaks import ON_THE_MOCK, TWO_OF_THREE
 from shim.test_shim_loading import MOCKED
+from support import guest
+from support.arm64 import CC, EMULATOR, make
+from support.guest import GIB
 
 SHIM = os.path.join(guest.BUILD, "arm64", "lib", "libvcuda.so.1")
 EMULATED = (EMULATOR, "-L", "/usr/aarch64-linux-gnu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shim.guest import GIB
+from support.guest import GIB
 
 CYCLES = 1000
 FEW, MANY = 100, 40_000

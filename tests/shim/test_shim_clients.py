@@ -8,8 +8,8 @@ import time
 import pytest
 
 from shim.cuda_program import CALLS, START
-from shim.guest import BUILD, GIB, MIB, PYTHON, WORKLOAD, share
-from shim.virtual_time import together
+from support.guest import BUILD, GIB, MIB, PYTHON, WORKLOAD, share
+from support.virtual_time import together
 from vcuda_oci.pages import layout
 
 NVML = """

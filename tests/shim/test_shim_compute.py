@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from shim.guest import GIB, PYTHON, WORKLOAD, share
-from shim.softgpu_host import PRELUDE
+from support.guest import GIB, PYTHON, WORKLOAD, share
+from support.softgpu_host import PRELUDE
 
 pytestmark = pytest.mark.alone
 

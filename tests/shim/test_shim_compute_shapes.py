@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from shim.guest import GIB, share
-from shim.virtual_time import Clock, together
+from support.guest import GIB, share
+from support.virtual_time import Clock, together
 
 POINTS = 0.02
 SECONDS = 5

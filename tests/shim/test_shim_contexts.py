@@ -13,8 +13,8 @@ import pytest
 
 from shim.conftest import LIBRARIES
 from shim.cuda_program import CALLS
-from shim.guest import GIB, MIB, PYTHON, share
 from shim.test_shim_memory import PRELUDE
+from support.guest import GIB, MIB, PYTHON, share
 from vcuda_oci.pages import page_reader
 
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"

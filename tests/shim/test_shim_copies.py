@@ -11,8 +11,8 @@ import pytest
 
 from shim.conftest import CLIENTS
 from shim.cuda_program import CALLS
-from shim.guest import GIB, MIB, PYTHON, TOP, share
-from shim.virtual_time import Clock, answer, together
+from support.guest import GIB, MIB, PYTHON, TOP, share
+from support.virtual_time import Clock, answer, together
 from vcuda_oci.pages import layout, page_reader
 
 POINTS = 0.02

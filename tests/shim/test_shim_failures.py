@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from shim import guest
 from shim.conftest import DriverRoot
-from shim.guest import MIB, share
-from shim.softgpu_host import BUILT, first_line
+from support import guest
+from support.guest import MIB, share
+from support.softgpu_host import BUILT, first_line
 
 CLIENT = f"""
 import json, os, sys

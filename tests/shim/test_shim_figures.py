@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from shim.conftest import DriverRoot
-from shim.guest import GIB, MIB, WORKLOAD
 from shim.policy_node import PolicyNode
-from unit.served import Served
+from support.agent_http import Served
+from support.guest import GIB, MIB, WORKLOAD
 from vcuda_plugin.kube.node_gpus import NodeGpus
 
 pytestmark = pytest.mark.alone

@@ -12,7 +12,7 @@ import json
 import pytest
 
 from shim.cuda_program import CALLS, START
-from shim.guest import GIB, PYTHON, WORKLOAD, share
+from support.guest import GIB, PYTHON, WORKLOAD, share
 
 MOST_STALE = 63
 PROGRAM = (

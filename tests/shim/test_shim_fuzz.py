@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from made import make
-from shim.guest import BUILD, TOP
+from support.guest import BUILD, TOP
+from support.made import make
 from vcuda_oci.pages import layout, page_reader
 
 CORPUS = os.path.join(TOP, "tests", "shim", "fuzz", "corpus")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shim.guest import GIB, Guest, share
-from shim.virtual_time import together
+from support.guest import GIB, Guest, share
+from support.virtual_time import together
 
 # Alone nothing but the limiter's own error is left; neighbours don't all end at the same moment.
 ALONE = 0.005

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shim.guest import GIB, MIB, share
 from shim.test_shim_memory import PRELUDE
+from support.guest import GIB, MIB, share
 
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
 THREADS = 132 * 2048  # of the software GPU: each has a stack

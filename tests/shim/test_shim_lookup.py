@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from shim.conftest import LIBRARIES
-from shim.guest import GIB, SHIM, TOP, share
+from support.guest import GIB, SHIM, TOP, share
 
 sys.path.insert(0, os.path.join(TOP, "libvcuda"))
 

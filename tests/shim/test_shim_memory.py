@@ -10,7 +10,7 @@ import time
 import pytest
 
 from shim.cuda_program import START
-from shim.guest import GIB, MIB, PYTHON, share
+from support.guest import GIB, MIB, PYTHON, share
 from vcuda_oci.pages import layout, page_reader
 
 # How cuda-bindings asks for memory in each way that is charged, and gives it back.

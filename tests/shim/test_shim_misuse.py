@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from shim import guest
 from shim.conftest import DriverRoot
-from shim.cuda_header import FUNCTIONS
-from shim.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
+from softgpu.cuda_header import FUNCTIONS
+from support import guest
+from support.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
 FOLDER = REPOSITORY / "tests" / "shim"
 

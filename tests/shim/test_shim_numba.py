@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim.guest import GIB, MIB, share
+from support.guest import GIB, MIB, share
 
 pytestmark = pytest.mark.alone  # who computes beside it is waited for, and that is not throttling
 

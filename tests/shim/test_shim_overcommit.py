@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from shim.guest import GIB, MIB, PYTHON, share
 from shim.test_shim_memory import PRELUDE
 from shim.test_shim_robust import ledger
+from support.guest import GIB, MIB, PYTHON, share
 
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
 SLICE = 12 * GIB

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from shim.conftest import DriverRoot
-from shim.guest import PYTHON, Guest
 from shim.policy_node import PolicyNode, limits_of, share_of
-from shim.softgpu_host import PRELUDE
-from shim.virtual_time import answer
+from support.guest import PYTHON, Guest
+from support.softgpu_host import PRELUDE
+from support.virtual_time import answer
 
 SECONDS = 30
 POINTS = 0.02

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from shim.guest import GIB, PYTHON, TOP, share
-from shim.softgpu_host import PRELUDE
-from shim.virtual_time import Clock, answer, together
+from support.guest import GIB, PYTHON, TOP, share
+from support.softgpu_host import PRELUDE
+from support.virtual_time import Clock, answer, together
 from vcuda_oci.pages import layout
 
 POINTS = 0.02 + 1e-9  # 18 kernels for 20 are within two points, though not as floats

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from made import make
 from shim.conftest import CLIENTS, Clients
 from shim.cubin import cubin, sections
-from shim.guest import BUILD, GIB, MIB, SHIM, TOP, Guest, share
+from support.guest import BUILD, GIB, MIB, SHIM, TOP, Guest, share
+from support.made import make
 
 FAILED = 99
 # Leaks are valgrind's part: LSan stops its process's threads, which a guest may not be allowed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from shim.guest import MIB
+from support.guest import MIB
 
 
 def test_a_handler_that_launches_and_looks_in_the_middle_of_any_call_waits_for_nobody(

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from shim.guest import BUILD, SHIM, TOP
+from support.guest import BUILD, SHIM, TOP
 
 sys.path.insert(0, os.path.join(TOP, "libvcuda"))
 

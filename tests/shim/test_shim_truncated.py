@@ -8,10 +8,10 @@ import signal
 
 import pytest
 
-from shim.guest import GIB, MIB, PYTHON, share
 from shim.test_shim_loading import NOT_READY
 from shim.test_shim_memory import PRELUDE
 from shim.test_shim_robust import FULL, OK, held_by_process, ledger
+from support.guest import GIB, MIB, PYTHON, share
 from vcuda_oci.pages import layout, page_reader
 
 # Holds a MiB; then asks for as many bytes more as each line says, and tells the answer.

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shim.guest import TOP
+from support.guest import TOP
 
 sys.path.insert(0, os.path.join(TOP, "libvcuda"))
 

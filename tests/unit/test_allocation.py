@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.ground import GIB, record
+from support.samples import GIB, record
 from vcuda_oci.model import allocation
 from vcuda_oci.model.allocation import GpuShare
 

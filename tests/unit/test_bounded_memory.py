@@ -6,7 +6,7 @@ import resource
 import subprocess
 from typing import Any
 
-from unit.ground import ROOT, write
+from support.files import ROOT, write
 from vcuda_oci.guest import memory
 
 # In a process of its own: another may have free memory already.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit.ground import GIB
+from support.samples import GIB
 from vcuda_plugin.agent.bypass import detection
 from vcuda_plugin.agent.bypass.detection import Finding, Holder, Process, Share, Watch
 

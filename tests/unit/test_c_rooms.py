@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from unit.ground import ROOT
+from support.files import ROOT
 
 sys.path.insert(0, ROOT + "/packaging/checks")
 

@@ -12,7 +12,7 @@ import pytest
 from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.agent.process import child
 
-MODULE = "unit.ending_child"
+MODULE = "support.ending_child"
 
 
 @pytest.fixture

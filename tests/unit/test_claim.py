@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from unit.ground import GIB, FakeRuntime, host, left_in, pod_owner, record, shares_of, write
+from support.fake_runtime import FakeRuntime
+from support.files import write
+from support.samples import GIB, host, left_in, pod_owner, record, shares_of
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import liveness

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import ROOT, write
+from support.files import ROOT, write
 from vcuda_hook.cli import main
 from vcuda_hook.show import show_events
 from vcuda_oci.ledger import events

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import write
+from support.files import write
 from vcuda_hook.run import spec
 from vcuda_oci.model.errors import VcudaError
 

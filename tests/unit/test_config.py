@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.ground import ROOT, write
+from support.files import ROOT, write
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import parse_bytes
 from vcuda_oci.system import files, settings_file

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from unit.ground import killed_at, mode_of, script, without_space, write
+from support.faults import killed_at, without_space
+from support.files import mode_of, script, write
 from vcuda_hook.cli import main
 
 CRI = 'plugins."io.containerd.grpc.v1.cri".containerd'

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import script, write
+from support.files import script, write
 from vcuda_hook.cli import main
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import script, write
+from support.files import script, write
 from unit.test_configure import Desk
 from vcuda_hook.engines.texts import toml_text
 

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from unit.ground import mode_of, script, write
+from support.files import mode_of, script, write
 from vcuda_hook.cli import main
 from vcuda_oci.start import apply_share
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import record
+from support.samples import record
 from vcuda_plugin.agent.bypass import container_stop
 from vcuda_plugin.agent.bypass.held_containers import Held
 

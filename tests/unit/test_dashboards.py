@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from needed import cannot
-from unit import clusters
-from unit.ground import ROOT
+from support import clusters
+from support.files import ROOT
+from support.needed import cannot
 from vcuda_plugin.agent.http import metrics
 from vcuda_plugin.extender.http.metrics import Metrics
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import write
+from support.files import write
 from vcuda_hook.doctor import cdi_specs
 from vcuda_hook.doctor.finding import OK, UNKNOWN, WARNING, Finding
 

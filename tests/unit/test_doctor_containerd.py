@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from needed import cannot
-from unit.engine_files import ALL_OK, OURS, containerd, found_below, known
-from unit.ground import script
+from support.engine_files import ALL_OK, OURS, containerd, found_below, known
+from support.files import script
+from support.needed import cannot
 from vcuda_hook.doctor.finding import ERROR, OK, WARNING, Finding
 from vcuda_hook.engines import engine_settings
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from unit.engine_files import ALL_OK, OURS, containerd, found_below, known
-from unit.ground import script
+from support.engine_files import ALL_OK, OURS, containerd, found_below, known
+from support.files import script
 from vcuda_hook.doctor.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 from vcuda_hook.live import in_time
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.ground import GIB
+from support.samples import GIB
 from vcuda_plugin.agent.bypass.detection import Share
 from vcuda_plugin.agent.bypass.driver_limits import DriverLimits, hard_bytes
 from vcuda_plugin.agent.bypass.process_probe import NO_LIMIT

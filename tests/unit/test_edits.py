@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.ground import host, record, write
+from support.files import write
+from support.samples import host, record
 from unit.test_jsontree import TREES
 from vcuda_oci.container import bundle
 from vcuda_oci.edits import edits

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import GIB, gpus
+from support.samples import GIB, gpus
 from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare

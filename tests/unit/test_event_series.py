@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import GIB, record
+from support.samples import GIB, record
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.pods import event_series, pod_event
 from vcuda_plugin.agent.pods.event_series import AllSeries

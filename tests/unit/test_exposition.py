@@ -15,9 +15,10 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from needed import cannot
-from unit.ground import GIB, ROOT, gpus
-from unit.tenants import Tenants
+from support.files import ROOT
+from support.needed import cannot
+from support.samples import GIB, gpus
+from support.tenants import Tenants
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import exposition, metrics

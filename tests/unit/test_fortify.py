@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.ground import ROOT
+from support.files import ROOT
 
 # BUFFER has eight bytes; WORDS, the program's first argument, fit or do not.
 PROGRAM = """

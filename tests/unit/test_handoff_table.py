@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from unit.ground import ROOT
+from support.files import ROOT
 from unit.test_security_table import functions_of, path_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from unit.ground import ROOT
+from support.files import ROOT
 
 
 def test_every_base_image_is_named_by_digest() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import arm64
-from unit.ground import write
+from support import arm64
+from support.files import write
 from vcuda_hook.hooks import syscalls
 from vcuda_oci.pages import page_reader
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.product import REPOSITORY
+from support.product import REPOSITORY
 
 DEBIANS = "/usr/bin/python3"
 KUBECONFIG = """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from config_map import ConfigMapVolume
+from support.config_map import ConfigMapVolume
 from vcuda_oci.system import settings_file
 from vcuda_plugin.extender.quota import quota_limits
 
@@ -20,7 +20,7 @@ from vcuda_plugin.extender.quota import quota_limits
 @pytest.fixture
 def volume(tmp_path: Path) -> ConfigMapVolume:
     made = ConfigMapVolume(f"{tmp_path}/etc", {"config.toml": 'runtime = "crun"\n'})
-    # A test without root has no read-only mount; tests/integration/test_chart_pods.py has one.
+    # A test without root has no read-only mount; tests/engines/test_chart_pods.py has one.
     os.chmod(made.folder, 0o755)
     return made
 

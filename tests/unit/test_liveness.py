@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from unit.ground import FakeRuntime, record, script
+from support.fake_runtime import FakeRuntime
+from support.files import script
+from support.samples import record
 from vcuda_oci.ledger import liveness
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from unit.ground import GIB, write
+from support.files import write
+from support.samples import GIB
 from vcuda_oci.placement.choose import Gpu
 from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.gpus import node_labels

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from unit.tenants import Tenants
+from support.tenants import Tenants
 from vcuda_hook.live import usage
 from vcuda_plugin.agent.http.event_counts import EventCounts
 from vcuda_plugin.agent.http.http_server import Request

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from unit.ground import GIB, host, record
-from unit.slice_users import forge, mapping
+from support.samples import GIB, host, record
+from support.slice_users import forge, mapping
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare

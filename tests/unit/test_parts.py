@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.ground import GIB, gpus
+from support.samples import GIB, gpus
 from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import decision
 from vcuda_oci.model import amounts

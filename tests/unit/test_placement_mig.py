@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unit.ground import GIB, gpus
+from support.samples import GIB, gpus
 from vcuda_oci.container.request import Request
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu

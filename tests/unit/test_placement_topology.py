@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.ground import GIB, gpus
-from unit.machines import islands, matrices
+from support.gpu_topologies import islands, matrices
+from support.samples import GIB, gpus
 from unit.test_placement import left_of
 from vcuda_oci.container.request import Request
 from vcuda_oci.model.allocation import GpuShare

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import GIB, gpus, record
+from support.samples import GIB, gpus, record
 from unit.test_request import annotated, refusal, with_env
 from vcuda_oci.container import request
 from vcuda_oci.model import allocation

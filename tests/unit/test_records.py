@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from unit.tenants import Tenants
+from support.tenants import Tenants
 from vcuda_plugin.agent.ledger.records import Records
 
 

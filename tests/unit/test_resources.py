@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.ground import GIB
-from unit.machines import islands
+from support.gpu_topologies import islands
+from support.samples import GIB
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.placement.choose import Gpu
 from vcuda_plugin.agent.kubelet import resources

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import write
+from support.files import write
 from vcuda_oci.container import rootfs
 from vcuda_oci.guest.tree import Tree
 from vcuda_oci.system import machine

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.clusters import SETTINGS, ask, container, pod
+from support.clusters import SETTINGS, ask, container, pod
 from vcuda_oci.model.amounts import Part
 from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.extender.cluster.objects import node_of, pod_of

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from unit import clusters
-from unit.clusters import SETTINGS, container, facts, node, told
-from unit.ground import GIB
+from support import clusters
+from support.clusters import SETTINGS, container, facts, node, told
+from support.samples import GIB
 from vcuda_oci.ledger.decision import Decision, parse
 from vcuda_oci.model import names
 from vcuda_oci.model.allocation import GpuShare

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit import clusters
-from unit.clusters import SETTINGS, container, facts, node, told
-from unit.ground import GIB
-from unit.steps import steps
+from support import clusters
+from support.clusters import SETTINGS, container, facts, node, told
+from support.counted_steps import steps
+from support.samples import GIB
 from vcuda_oci.model import names
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.bind.bind import Binder

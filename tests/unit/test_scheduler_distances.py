@@ -7,8 +7,8 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit import clusters
-from unit.clusters import ask, container, node, told
+from support import clusters
+from support.clusters import ask, container, node, told
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.model.annotations import CORDONED
 from vcuda_plugin.extender.model.place import Placed

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit import clusters
-from unit.clusters import container, node, told
-from unit.ground import GIB
+from support import clusters
+from support.clusters import container, node, told
+from support.samples import GIB
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.placement.choose import Refused
 from vcuda_plugin.extender.filter.fit import NOT_KNOWN, OTHER_GPU, TOLD, fit

@@ -12,9 +12,9 @@ import schemathesis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit import go_samples
-from unit.clusters import SETTINGS
-from unit.extender import shown_by_scheduler
+from support import go_samples
+from support.clusters import SETTINGS
+from support.extender import shown_by_scheduler
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.cluster.objects import priority_of
 from vcuda_plugin.extender.filter import extender_api

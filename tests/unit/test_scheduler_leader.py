@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from unit import clusters
-from unit.clusters import SETTINGS, container, node, told
-from unit.played_api import PlayedApi
+from support import clusters
+from support.clusters import SETTINGS, container, node, told
+from support.fake_api_server import PlayedApi
 from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.bind.leader import HELD_SECONDS, LEASE_SECONDS, Leader

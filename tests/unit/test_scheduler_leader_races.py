@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from unit import clusters
-from unit.clusters import SETTINGS, facts
-from unit.played_calls import PlayedCalls
+from support import clusters
+from support.clusters import SETTINGS, facts
+from support.fake_api_calls import PlayedCalls
 from unit.test_scheduler_quota_races import NODES, Promises
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.bind.leader import LEASE_SECONDS, Leader

@@ -8,8 +8,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from unit import clusters
-from unit.clusters import container, node, pod, told
+from support import clusters
+from support.clusters import container, node, pod, told
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.http.metrics import Metrics
 from vcuda_plugin.extender.quota.quota_limits import parse

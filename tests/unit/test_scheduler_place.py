@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit.clusters import ask, container
-from unit.ground import GIB, gpus
+from support.clusters import ask, container
+from support.samples import GIB, gpus
 from vcuda_oci.ledger.decision import Decision, parse
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.placement.choose import Refused

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit import clusters
-from unit.clusters import container, told
+from support import clusters
+from support.clusters import container, told
 from unit.test_scheduler_quota import limited
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.placement.choose import Refused

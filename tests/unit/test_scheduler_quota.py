@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from unit import clusters
-from unit.clusters import SETTINGS, container, facts, node, told
+from support import clusters
+from support.clusters import SETTINGS, container, facts, node, told
 from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster

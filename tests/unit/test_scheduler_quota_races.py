@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from unit import clusters
-from unit.clusters import SETTINGS, container, facts
+from support import clusters
+from support.clusters import SETTINGS, container, facts
 from unit.test_scheduler_quota import labelled
 from vcuda_oci.ledger import decision
 from vcuda_oci.model.names import ANNOTATION_DECISION

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unit import clusters
-from unit.clusters import container, node, pod, told
+from support import clusters
+from support.clusters import container, node, pod, told
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.filter.score import SHAPES, closeness, scores, useless
 

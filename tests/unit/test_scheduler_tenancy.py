@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit import clusters
-from unit.clusters import SETTINGS, container, facts, node, told
+from support import clusters
+from support.clusters import SETTINGS, container, facts, node, told
 from vcuda_oci.placement.choose import Refused
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from unit.ground import ROOT
+from support.files import ROOT
 
 TESTS = ROOT + "/tests"
 
@@ -25,7 +25,7 @@ def rows() -> list[tuple[str, list[str]]]:
 
 
 def path_of(file: str) -> str:
-    return f"{TESTS}/{file}" if "/" in file else f"{TESTS}/integration/{file}"
+    return f"{TESTS}/{file}" if "/" in file else f"{TESTS}/engines/{file}"
 
 
 def functions_of(path: str) -> dict[str, ast.FunctionDef]:
@@ -55,7 +55,7 @@ def test_every_attack_of_the_page_has_a_row_and_every_hostile_test_stands_in_one
     table = rows()
     assert len(table) >= 15
     named = {name for _, tests in table for name in tests}
-    files = [name for name in os.listdir(TESTS + "/integration") if name.startswith("test_hostile")]
+    files = [name for name in os.listdir(TESTS + "/engines") if name.startswith("test_hostile")]
     written = {f"{file}::{test}" for file in files for test in functions_of(path_of(file))}
     assert written - named == set()
 
@@ -67,4 +67,4 @@ def test_only_needed_cannot_skips_a_test_so_that_ci_skips_none() -> None:
         used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         if used & {"skip", "skipif", "importorskip", "xfail", "SkipTest", "skipTest"}:
             skipping.append(os.path.relpath(path, TESTS))
-    assert skipping == ["needed.py"]
+    assert skipping == ["support/needed.py"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from unit.ground import GIB
-from unit.tenants import Tenants
+from support.samples import GIB
+from support.tenants import Tenants
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import layout

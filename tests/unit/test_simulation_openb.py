@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import GIB
+from support.samples import GIB
 from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.simulate import nodes
 from vcuda_plugin.simulate.trace import Trace, parse

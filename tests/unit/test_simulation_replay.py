@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unit.clusters import SETTINGS
-from unit.ground import GIB
+from support.clusters import SETTINGS
+from support.samples import GIB
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.model.pod_request import ask_of
 from vcuda_plugin.extender.quota import quota_limits

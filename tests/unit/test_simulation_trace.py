@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit.ground import GIB
+from support.samples import GIB
 from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.simulate import command, fgd_trace, nodes, trace
 from vcuda_plugin.simulate.trace import Trace, dump, parse

@@ -9,8 +9,10 @@ import subprocess
 
 import pytest
 
-from unit.ground import FakeRuntime, record, write
-from unit.ground import host as node
+from support.fake_runtime import FakeRuntime
+from support.files import write
+from support.samples import host as node
+from support.samples import record
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import claim, liveness

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needed import cannot
+from support.needed import cannot
 from vcuda_hook.engines.texts import toml_text
 from vcuda_hook.engines.texts.toml_values import TomlError, quoted, written
 

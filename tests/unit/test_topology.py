@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.machines import ISLAND, NODE, PAIR, SWITCH, SYSTEM, islands, matrices
+from support.gpu_topologies import ISLAND, NODE, PAIR, SWITCH, SYSTEM, islands, matrices
 from vcuda_oci.model import topology
 
 Question = tuple[list[list[int]], list[int], int, "int | None"]

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from config_map import ConfigMapVolume
-from needed import cannot
-from unit.ground import write
-from unit.installed import Installed
+from support.config_map import ConfigMapVolume
+from support.files import write
+from support.installed_wrapper import Installed
+from support.needed import cannot
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
 

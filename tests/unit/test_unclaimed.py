@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unit.ground import write
+from support.files import write
 from vcuda_plugin.agent.pods import unclaimed
 from vcuda_plugin.agent.pods.pod_decision import PodDecision
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from unit.ground import GIB, gpus, write
-from unit.tenants import Tenants
+from support.files import write
+from support.samples import GIB, gpus
+from support.tenants import Tenants
 from vcuda_oci.model import policies, topology
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import graph_page, node_state, page_frame, usage_page

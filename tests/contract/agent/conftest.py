@@ -1,0 +1,21 @@
+"""The node agent before a fake kubelet and a fake API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.agent_fixtures import agent_prefix, new_node, node
+from support.watched_pods import WatchedPods
+
+__all__ = ["agent_prefix", "new_node", "node"]
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Iterator[WatchedPods]:
+    """A node's pods at a played API that nobody follows yet."""
+    pods = WatchedPods(tmp_path)
+    yield pods
+    pods.close()

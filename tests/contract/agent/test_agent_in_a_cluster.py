@@ -1,0 +1,105 @@
+"""The agent asks no API where there is none to ask, and says what it lacks."""
+
+from __future__ import annotations
+
+import os
+
+from contract.agent.test_device_plugin import CORE
+from support.cluster_api import KubeApi
+from support.fake_kubelet import until
+from support.node_agent import Agent, AgentNode
+
+
+def test_on_a_host_of_no_cluster_nothing_is_followed_and_nobody_waits(node: AgentNode) -> None:
+    stale = node.state_dir + "/decisions"
+    os.makedirs(stale)
+    with node.agent() as agent:
+        until(lambda: bool(node.kubelet.healthy(CORE)))
+        assert agent.children("pod_watch") == []
+        assert not os.path.exists(stale)
+
+
+def test_switched_off_it_asks_no_api_whatever_it_is_told_of_one(node: AgentNode) -> None:
+    node.configure(kubernetes="no")
+    agent = Agent([*_words(node), "--kubeconfig", "/nonexistent"])
+    try:
+        agent.await_ready()
+        until(lambda: bool(node.kubelet.healthy(CORE)))
+        assert agent.children("pod_watch") == []
+    finally:
+        agent.end()
+
+
+def test_a_kubeconfig_that_leads_nowhere_is_one_line_and_the_node_goes_on(node: AgentNode) -> None:
+    agent = Agent([*_words(node), "--kubeconfig", "/nonexistent"])
+    try:
+        agent.await_ready()
+        until(lambda: bool(node.kubelet.healthy(CORE)))
+        where = "vcuda-node-agent: /nonexistent: leads to no cluster: "
+        (said,) = (line for line in agent.log() if line.startswith(where))
+        assert said.endswith("; name a kubeconfig with --kubeconfig")
+    finally:
+        agent.end()
+
+
+def test_who_follows_the_pods_is_started_anew_when_killed_and_ends_with_the_agent(
+    node: AgentNode,
+) -> None:
+    api = KubeApi()
+    api.start()
+    path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
+    uid = api.create("web", {"main": {CORE: 30}})
+    record = f"{node.state_dir}/decisions/{uid}.json"
+    agent = Agent([*_words(node), "--kubeconfig", path, "--node-name", "node-1"])
+    try:
+        agent.await_ready()
+        until(lambda: os.path.exists(record) and "node-1" in api.nodes)
+        os.unlink(record)
+        api.clear_nodes()
+        os.kill(agent.child("pod_watch"), 9)
+        until(lambda: os.path.exists(record) and "node-1" in api.nodes)
+        children = agent.children()
+        assert agent.child("pod_watch")
+    finally:
+        agent.end()
+        api.stop()
+    assert [pid for pid in children if os.path.exists(f"/proc/{pid}")] == []
+
+
+def test_the_kubelet_is_offered_nothing_before_the_decisions_are_known(node: AgentNode) -> None:
+    api = KubeApi()
+    api.start()
+    api.refuse = 503
+    path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
+    uid = api.create("web", {"main": {CORE: 30}})
+    agent = Agent([*_words(node), "--kubeconfig", path, "--node-name", "node-1"])
+    try:
+        until(lambda: bool(api.requests))
+        api.refuse = 0
+        until(lambda: bool(node.kubelet.registrations))
+        assert os.listdir(node.state_dir + "/decisions") == [f"{uid}.json"]
+    finally:
+        agent.end()
+        api.stop()
+
+
+def test_the_node_is_labelled_with_its_gpus(node: AgentNode) -> None:
+    api = KubeApi()
+    api.start()
+    path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
+    words = [*_words(node), "--features-dir", "/nonexistent"]
+    agent = Agent([*words, "--kubeconfig", path, "--node-name", "node-1"])
+    try:
+        until(lambda: bool(api.labels.get("node-1")))
+        labels = api.labels["node-1"]
+        assert labels["nvidia.com/gpu.replicas"] == "100"
+        assert labels["nvidia.com/gpu.product"] == labels["gaia.tencent.com/gpu-model"] != ""
+        assert labels["nvidia.com/gpu.compute.major"].isdigit()
+        assert labels["nvidia.com/cuda.driver-version.major"].isdigit()
+    finally:
+        agent.end()
+        api.stop()
+
+
+def _words(node: AgentNode) -> list[str]:
+    return [node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder]

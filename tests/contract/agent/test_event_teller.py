@@ -1,0 +1,108 @@
+"""Events of pods reach the API once it is there, each once, whoever is killed meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fake_kubelet import until
+from support.watched_pods import WatchedPods
+from vcuda_oci.ledger import events
+
+UID = "0b5c5f6e-9c1d-4a7e-8f54-0d1c2b3a4f5e"
+
+
+class Pods(WatchedPods):
+    def refuse(self, container: str = "main", text: str = "no room", **more: Any) -> None:
+        about = {"pod": f"default/web/{container}", **more}
+        id = f"pod-{UID}.{container}"
+        events.record(self.state_dir, "vcuda-container-runtime", "refused", id, text, **about)
+
+    def told(self) -> dict[str, int]:
+        """How often, by message without its allocation; each stands once."""
+        told = [(one["message"], one["count"]) for one in list(self.api.told.values())]
+        assert len(dict(told)) == len(told), told
+        return {message.partition(": ")[2]: count for message, count in told}
+
+    def await_told(self, **expected: int) -> None:
+        until(lambda: self.told() == expected, told=lambda: f"{self.told()}\n{self.log()}")
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Iterator[Pods]:
+    pods = Pods(tmp_path)
+    yield pods
+    pods.close()
+
+
+def test_the_same_again_is_counted_in_one_event(pods: Pods) -> None:
+    pods.follow()
+    pods.refuse(text="first")
+    pods.await_told(first=1)
+    (name,) = pods.api.told
+    assert name.startswith("/api/v1/namespaces/default/events/web.")
+    for _ in range(5):
+        pods.refuse(text="again")
+    pods.refuse("other", text="another")
+    pods.await_told(again=6, another=1)
+    verbs = [verb for verb, path, _ in pods.api.requests if "/events" in path]
+    assert verbs == ["POST", "POST", "PATCH"]
+
+
+def test_what_an_outage_left_untold_is_told_after_it(pods: Pods) -> None:
+    pods.follow()
+    pods.refuse(text="before")
+    pods.await_told(before=1)
+    pods.api.stop()
+    for name in ("a", "b", "c"):
+        pods.refuse(name, text=name)
+    time.sleep(2)
+    pods.api.start()
+    pods.await_told(before=1, a=1, b=1, c=1)
+    assert sum("kept until it is over" in line for line in pods.log()) == 1
+
+
+def test_an_answer_that_was_lost_makes_no_second_event(pods: Pods) -> None:
+    pods.follow()
+    pods.api.drop_answers = 1
+    pods.refuse(text="once")
+    until(lambda: [v for v, path, _ in pods.api.requests if "/events" in path][2:] == ["PATCH"])
+    pods.await_told(once=1)
+
+
+def test_whoever_starts_anew_tells_what_is_untold_and_nothing_twice(pods: Pods) -> None:
+    pods.follow()
+    pods.refuse("a", text="a")
+    pods.await_told(a=1)
+    time.sleep(1.5)  # it is known how far all is told
+    pods.kill()
+    pods.refuse("b", text="b")
+    pods.follow()
+    pods.await_told(a=1, b=1)
+    time.sleep(1.5)
+    assert pods.told() == {"a": 1, "b": 1}
+
+
+def test_an_event_that_the_api_has_forgotten_is_made_anew(pods: Pods) -> None:
+    pods.follow()
+    pods.refuse(text="once")
+    pods.await_told(once=1)
+    pods.api.told.clear()
+    pods.refuse(text="twice")
+    pods.refuse(text="thrice")
+    pods.await_told(thrice=2)
+
+
+def test_who_may_not_tell_says_so_once_and_follows_pods_on(pods: Pods) -> None:
+    pods.follow()
+    pods.api.refuse_events = 403
+    for name in ("a", "b", "c"):
+        pods.refuse(name)
+    until(lambda: sum("/events" in path for _, path, _ in pods.api.requests) == 3)
+    uid = pods.api.create("web", {"main": {"tencent.com/vcuda-core": 30}})
+    pods.await_kept(uid)
+    assert sum("given up: 403" in line for line in pods.log()) == 1

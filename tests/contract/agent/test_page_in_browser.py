@@ -1,0 +1,150 @@
+"""The pages in a real browser: kept fresh, quiet about hostile names, allowed nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.server
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import browser
+from support.samples import GIB, gpus
+from support.tenants import Tenants
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_plugin.agent.http import graph_page, page_frame, usage_page
+from vcuda_plugin.agent.http.node_state import Node, View
+from vcuda_plugin.kube.node_gpus import NodeGpus
+
+EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+
+@contextlib.contextmanager
+def serving(pages: list[bytes]) -> Iterator[tuple[str, list[str]]]:
+    """The address, and what was asked for: the first page first, the last one from then on."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            for header in page_frame.HEADERS:
+                self.send_header(*header)
+            self.end_headers()
+            self.wfile.write(pages[min(len(asked), len(pages)) - 1])
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/usage", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def shown(address: str, folder: Path) -> str:
+    """The page as it stands after some seconds of the browser's own, quickened, time."""
+    words = (f"--user-data-dir={folder}/profile", "--virtual-time-budget=9000", "--dump-dom")
+    command = [browser.program(), *browser.OPTIONS, *words, address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def tenants(tmp_path: Path) -> Iterator[Tenants]:
+    node = Tenants(str(tmp_path))
+    yield node
+    node.close()
+
+
+def test_the_page_follows_what_happens_and_runs_no_name(tenants: Tenants, tmp_path: Path) -> None:
+    def page() -> bytes:
+        node = Node("node-1", tenants.state_dir)
+        node.known = NodeGpus(gpus(16))
+        return usage_page.render(asyncio.run(node.view()))
+
+    before = page()
+    pod = {"uid": "u", "namespace": "ml", "name": EVIL, "container": "latecomer"}
+    tenants.holds("pod-u.main", pod=pod)
+    after = page()
+    # As if a name had got through unescaped: what is left is the policy.
+    through = after.replace(b"<main>", b"<main>" + EVIL.encode())
+    with serving([before, through]) as (address, asked):
+        dom = shown(address, tmp_path)
+    assert len(asked) > 2 and set(asked) == {"/usage"}, "it asks again, and for nothing else"
+    assert "ml/&lt;img src=x" in dom and "/latecomer" in dom
+    assert "<title>node-1: GPUs</title>" in dom
+    assert '<html lang="en">' in dom, "it is not marked as stale"
+
+
+def busy_node(tenants: Tenants) -> View:
+    """Eight GPUs and a pod with a name as long as they may be."""
+    pod = {"uid": "u", "namespace": "research", "name": "train-" + "x" * 57, "container": "main"}
+    tenants.holds("pod-u.main", pod=pod, shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    tenants.uses("box", held=GIB)
+    node = Node("node-1", tenants.state_dir)
+    node.known = NodeGpus(gpus(*[80] * 8), unhealthy={"GPU-1": "Xid 79"})
+    return asyncio.run(node.view())
+
+
+WIDTH = "[document.documentElement.scrollWidth, innerWidth]"
+CONTRAST = """
+(() => {
+  const light = (colour) => {
+    const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map((each) => {
+      const part = each / 255;
+      return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const style = getComputedStyle(document.querySelector(".card"));
+  const [ink, card] = [light(style.color), light(style.backgroundColor)];
+  return [card > 0.5, (Math.max(ink, card) + 0.05) / (Math.min(ink, card) + 0.05)];
+})()
+"""
+
+
+@pytest.mark.parametrize("render", [usage_page.render, graph_page.render])
+def test_on_a_phone_nothing_lies_beyond_the_edge_and_dark_is_as_readable_as_light(
+    tenants: Tenants, tmp_path: Path, render: Any
+) -> None:
+    page = render(busy_node(tenants))
+    with serving([page]) as (address, _), browser.browsing(tmp_path) as tab:
+        phone = {"width": 360, "height": 740, "deviceScaleFactor": 3, "mobile": True}
+        tab.tell("Emulation.setDeviceMetricsOverride", **phone)
+        for scheme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            tab.tell("Emulation.setEmulatedMedia", features=features)
+            tab.open(address)
+            assert tab.evaluate(WIDTH) == [360, 360]
+            is_light, contrast = tab.evaluate(CONTRAST)
+            # Source: WCAG 2.1, 1.4.6, what reads well for all.
+            assert (is_light, contrast >= 7) == (scheme == "light", True)
+
+
+def test_without_script_the_page_shows_what_there_is_and_then_what_comes(
+    tenants: Tenants, tmp_path: Path
+) -> None:
+    before = usage_page.render(busy_node(tenants))
+    tenants.holds("latecomer")
+    after = usage_page.render(busy_node(tenants))
+    with serving([before, after]) as (address, asked), browser.browsing(tmp_path) as tab:
+        tab.tell("Emulation.setScriptExecutionDisabled", value=True)
+        tab.open(address)
+        first = tab.text()
+        tab.wait_for("Page.loadEventFired")
+        second = tab.text()
+    assert ["box" in first, "latecomer" in first, "latecomer" in second] == [True, False, True]
+    assert asked[:2] == ["/usage", "/usage"]

@@ -1,0 +1,279 @@
+"""What a scheduler decides for a node's pods is on the node, and goes with the pod."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from support.fake_kubelet import until
+from support.watched_pods import CORE, MEMORY, NODE, WatchedPods, decided
+from vcuda_oci.ledger import events
+
+GIB = 1 << 30
+MIRROR = "0123456789abcdef0123456789abcdef"
+ASKS = {"main": {CORE: 30, MEMORY: 4}}
+
+
+def test_each_pod_of_the_node_that_asks_has_a_record_of_what_was_decided_and_said(
+    pods: WatchedPods,
+) -> None:
+    annotations = {
+        **decided(main=("GPU-1", 30, GIB), init=("GPU-0", 50, GIB), stranger=("GPU-0", 1, 1)),
+        "vcuda.io/policy": "weighted",
+        "vcuda.io/weight": "300",
+        "vcuda.io/placement": "spread",
+    }
+    full = pods.api.create("full", ASKS, init={"init": {CORE: 50}}, annotations=annotations)
+    sidecar = {"proxy": {CORE: 10}}
+    soft = {"tencent.com/vcuda-core-limit": "60", "vcuda.io/priority": "5"}
+    plain = pods.api.create("plain", ASKS, sidecars=sidecar, annotations=soft)
+    pods.api.create("asks-nothing", {"main": {"cpu": 1}}, annotations=annotations)
+    pods.api.create("elsewhere", ASKS, node="node-2", annotations=annotations)
+    more = [pods.api.create(f"page-{number}", ASKS) for number in range(5)]
+    pods.follow()
+    nothing: dict[str, Any] = {"containers": {}}
+    assert pods.kept() == {
+        full: {
+            "containers": {
+                "main": [{"uuid": "GPU-1", "core_percent": 30, "memory_bytes": GIB}],
+                "init": [{"uuid": "GPU-0", "core_percent": 50, "memory_bytes": GIB}],
+            },
+            "words": {"policy": "weighted", "weight": "300", "placement": "spread"},
+            "init": ["init"],
+        },
+        plain: {
+            "containers": {},
+            "words": {"policy": "elastic", "priority": "5", "core-limit": "60"},
+        },
+        **dict.fromkeys(more, nothing),
+    }
+    later = pods.api.create("later", ASKS, annotations=decided(main=("GPU-0", 30, GIB)))
+    pods.await_kept(full, plain, *more, later)
+
+
+def test_a_record_stays_as_bound_when_the_pods_author_rewrites_the_annotations(
+    pods: WatchedPods,
+) -> None:
+    bound = {**decided(main=("GPU-0", 30, GIB)), "vcuda.io/policy": "elastic"}
+    rewritten = {**decided(main=("GPU-1", 30, GIB)), "vcuda.io/policy": "best-effort"}
+    uid, undecided = (
+        pods.api.create(*named, annotations=said)
+        for *named, said in (("web", ASKS, bound), ("bare", ASKS, {}))
+    )
+    pods.follow()
+    first = pods.kept()
+    assert first[uid]["containers"]["main"][0]["uuid"] == "GPU-0"
+    pods.api.annotate(uid, **rewritten)
+    pods.api.annotate(undecided, **rewritten)
+    last = pods.api.create("last", ASKS)
+    pods.await_kept(uid, undecided, last)
+    assert {key: pods.kept()[key] for key in first} == first
+    # Nor does an agent that starts anew believe them.
+    pods.kill()
+    pods.follow()
+    assert {key: pods.kept()[key] for key in first} == first
+
+
+def test_a_record_goes_with_its_pod_deleted_ended_or_gone_while_nobody_looked(
+    pods: WatchedPods,
+) -> None:
+    uids = [pods.api.create(f"pod-{number}", ASKS) for number in range(5)]
+    pods.follow()
+    pods.await_kept(*uids)
+    pods.api.delete(uids[0])
+    pods.api.end(uids[1], "Succeeded")
+    pods.api.end(uids[2], "Failed")
+    pods.await_kept(*uids[3:])
+    pods.kill()
+    pods.api.delete(uids[3])
+    (Path(pods.state_dir) / "decisions" / f"{uids[4]}.json.new").write_text("half a rec")
+    pods.follow()
+    assert os.listdir(pods.state_dir + "/decisions") == [f"{uids[4]}.json"]
+
+
+def test_a_pod_created_again_under_its_name_is_another_pod(pods: WatchedPods) -> None:
+    pods.follow()
+    first = pods.api.create("web", ASKS)
+    pods.await_kept(first)
+    second = pods.api.create("web", ASKS)
+    pods.await_kept(second)
+    assert pods.kept() == {second: {"containers": {}}}
+
+
+def test_while_the_api_is_away_what_is_kept_stays_and_its_return_brings_the_rest(
+    pods: WatchedPods,
+) -> None:
+    kept, gone = pods.api.create("kept", ASKS), pods.api.create("gone", ASKS)
+    pods.follow()
+    pods.api.stop()
+    until(lambda: any("what is kept stays" in line for line in pods.log()))
+    pods.await_kept(kept, gone)
+    pods.api.delete(gone)
+    late = pods.api.create("late", ASKS)
+    pods.api.start()
+    pods.await_kept(kept, late)
+    assert pods.verbs().count("GET") == 1  # the watch went on where it was
+
+
+# Its pauses take no time; after ten minutes of them it waits for the file "back".
+LEAPS = """
+import os, time, types
+from vcuda_plugin.agent.pods import pod_watch
+pauses = []
+def leap(seconds):
+    pauses.append(seconds)
+    if sum(pauses) > 600:
+        with open({folder!r} + "/ten-minutes.new", "w") as file:
+            file.write(f"{{len(pauses)}} {{max(pauses)}}")
+        os.rename({folder!r} + "/ten-minutes.new", {folder!r} + "/ten-minutes")
+        while not os.path.exists({folder!r} + "/back"):
+            time.sleep(0.01)
+pod_watch.time = types.SimpleNamespace(monotonic=time.monotonic, sleep=leap)
+"""
+
+
+def test_an_api_that_is_away_fills_no_log_and_is_tried_every_two_seconds(
+    pods: WatchedPods, tmp_path: Path
+) -> None:
+    kept, gone = pods.api.create("kept", ASKS), pods.api.create("gone", ASKS)
+    pods.follow(LEAPS.format(folder=str(tmp_path)))
+    pods.api.stop()
+    until((tmp_path / "ten-minutes").exists)
+    pauses, longest = (tmp_path / "ten-minutes").read_text().split()
+    assert (int(pauses) > 300, float(longest) <= 2) == (True, True)
+    assert set(pods.kept()) == {kept, gone}
+    pods.api.delete(gone)
+    late = pods.api.create("late", ASKS)
+    pods.api.start()
+    (tmp_path / "back").touch()
+    pods.await_kept(kept, late)
+    # How it went, and that nobody is there.
+    troubles = [line for line in pods.log() if "what is kept stays" in line]
+    assert 1 <= len(troubles) == len(set(troubles)) <= 2
+    assert pods.verbs().count("GET") == 1
+
+
+def test_a_watch_that_the_api_has_forgotten_begins_with_a_new_list(pods: WatchedPods) -> None:
+    old, kept = pods.api.create("old", ASKS), pods.api.create("kept", ASKS)
+    pods.follow()
+    pods.await_kept(old, kept)
+    pods.api.refuse = 503
+    pods.api.cut()
+    until(lambda: any("503" in line for line in pods.log()))
+    pods.api.delete(old)
+    new = pods.api.create("new", ASKS)
+    pods.api.forget()
+    pods.api.refuse = 0
+    pods.await_kept(kept, new)
+    assert pods.verbs().count("GET") == 2
+
+
+def test_bookmarks_move_the_watch_on_while_nothing_of_this_node_happens(
+    pods: WatchedPods,
+) -> None:
+    kept = pods.api.create("kept", ASKS)
+    pods.follow()
+    until(lambda: "WATCH" in pods.verbs())
+    for number in range(10):
+        pods.api.create(f"other-{number}", ASKS, node="node-2")
+    pods.api.bookmark()
+    bookmarked = pods.api.version
+    # A pod after the bookmark shows that it was read.
+    after = pods.api.create("after", ASKS)
+    pods.await_kept(kept, after)
+    pods.api.delete(after)
+    pods.await_kept(kept)
+    pods.api.cut()
+    until(lambda: pods.verbs().count("WATCH") == 2)
+    (_, _, first), (_, _, second) = (r for r in pods.api.requests if r[0] == "WATCH")
+    assert (first["allowWatchBookmarks"], pods.verbs().count("GET")) == ("true", 1)
+    assert int(first["resourceVersion"]) < bookmarked < int(second["resourceVersion"])
+
+
+def test_an_annotation_that_makes_no_sense_decides_nothing_and_is_told_once(
+    pods: WatchedPods,
+) -> None:
+    key = "vcuda.io/placement-decision"
+    nonsense: dict[str, tuple[dict[str, Any], str]] = {
+        "half": ({key: "{"}, f"{key} is no decision: "),
+        "deep": ({key: "[" * 100_000}, "nested too deeply"),
+        "empty": ({key: '{"containers":{"main":[]}}'}, "not a list of shares"),
+        "no-text": ({key: ["no", "text"]}, "is no decision"),
+        "another-nodes": (decided("node-2", main=("GPU-1", 30, GIB)), "for node 'node-2'"),
+        "long": (decided(main=("G" * 5000, 30, GIB)), "a share that makes no sense"),
+    }
+    uids = {
+        name: pods.api.create(name, ASKS, annotations=said) for name, (said, _) in nonsense.items()
+    }
+    pods.follow()
+    assert pods.kept() == {uid: {"containers": {}} for uid in uids.values()}
+    for name, (said, _) in nonsense.items():
+        pods.api.annotate(uids[name], **said, more="words")
+    last = pods.api.create("last", ASKS)
+    pods.await_kept(*uids.values(), last)
+    texts = [event["text"] for event in events.read(pods.state_dir)]
+    assert pods.log() == [
+        f"vcuda-node-agent: {text} (allocation pod-{uid}.main)"
+        for uid, text in zip(uids.values(), texts, strict=True)
+    ]
+    for (name, (_, complaint)), text in zip(nonsense.items(), texts, strict=True):
+        assert text.startswith(f"pod default/{name} ({uids[name]}): ") and complaint in text
+        assert "; it decides nothing here: delete the pod" in text
+
+
+def test_a_pod_without_sense_at_all_leaves_the_others_alone(pods: WatchedPods) -> None:
+    good = pods.api.create("good", ASKS)
+    for number, containers in enumerate((1, {}, [1, {"resources": 5}], [{"resources": ASKS}])):
+        metadata = {"uid": f"{number}-../../etc/passwd", "annotations": "none"}
+        spec = {"nodeName": NODE, "containers": containers, "initContainers": [None]}
+        pods.api.put({"metadata": metadata, "spec": spec, "status": []})
+    odd = pods.api.create("odd", {"main": {CORE: 1}}, uid="../../../etc/passwd")
+    pods.follow()
+    pods.await_kept(good)
+    pods.api.annotate(odd, **decided(main=("GPU-1", 1, GIB)))
+    last = pods.api.create("last", ASKS)
+    pods.await_kept(good, last)
+
+
+def test_a_static_pod_is_known_by_what_the_engine_is_told_and_nobody_decides_for_it(
+    pods: WatchedPods,
+) -> None:
+    mirror = {"kubernetes.io/config.mirror": MIRROR, "vcuda.io/policy": "best-effort"}
+    pods.api.create("static-node-1", ASKS, annotations=mirror)
+    victim = pods.api.create("victim", ASKS)
+    pods.follow()
+    static = {"containers": {}, "words": {"policy": "best-effort"}}
+    assert pods.kept()[MIRROR] == static
+    # What an author may write changes neither a static pod's record nor another pod's.
+    forged = {**decided(main=("GPU-1", 30, GIB)), "kubernetes.io/config.mirror": MIRROR}
+    first = pods.api.create("forged", ASKS, annotations=forged)
+    pods.api.create("thief", ASKS, annotations={"kubernetes.io/config.mirror": victim})
+    until(lambda: any("default/forged" in line for line in pods.log()))
+    pods.api.delete(first)
+    last = pods.api.create("last", ASKS)
+    pods.await_kept(MIRROR, victim, last)
+    assert (pods.kept()[MIRROR], pods.kept()[victim]) == (static, {"containers": {}})
+
+
+def test_container_that_runs_without_its_share_is_reported_once(pods: WatchedPods) -> None:
+    uid = pods.api.create("plain", ASKS)
+    pods.follow()
+    pods.await_kept(uid)
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    status = {"name": "main", "state": {"running": {"startedAt": started}}}
+    for ready in (False, True):
+        pods.api.put(
+            {**pods.api.pods[uid], "status": {"containerStatuses": [{**status, "ready": ready}]}}
+        )
+    line = (
+        "vcuda-node-agent: pod default/plain: a container runs without the share of a GPU that it "
+        "asks for; give the pod the RuntimeClass whose handler is vcuda-container-runtime, and "
+        f"create it anew (allocation pod-{uid}.main)"
+    )
+    until(lambda: line in pods.log())
+    until(lambda: any("GpuShareMissing" in str(each) for each in pods.api.told.values()))
+    last = pods.api.create("last", ASKS)
+    pods.await_kept(uid, last)
+    assert pods.log().count(line) == 1

@@ -1,0 +1,79 @@
+"""The chart as Helm renders it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+from typing import Any
+
+import yaml
+
+from support.needed import cannot
+
+REPOSITORY = os.path.abspath(__file__).rsplit("/", 4)[0]
+CHART = REPOSITORY + "/packaging/chart"
+HELM = REPOSITORY + "/build/venv/bin/helm"
+NEWEST = "1.37"
+AGENT, EXTENDER = "vcuda-node-agent", "vcuda-scheduler-extender"
+# Values beside the chart's own under which it renders something else.
+CLUSTER = {"scheduler": {"mode": "cluster", "tlsSecret": "extender-tls"}}
+HAMI = {"settings": {"gpu-resource": "nvidia.com/gpu"}}
+IN_A_CONTAINER = {"agent": {"driverRoot": "/run/nvidia/driver", "listen": "[::]:9400"}}
+
+Object = dict[str, Any]
+
+
+def helm(*words: str, values: Object | None = None) -> subprocess.CompletedProcess[str]:
+    if not os.path.exists(HELM):
+        cannot("helm is missing; run 'make prepare'")
+    return subprocess.run(
+        [HELM, *words, "--values=/dev/stdin"],
+        input=json.dumps(values or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def objects(values: Object | None = None, version: str = NEWEST) -> list[Object]:
+    """Of a cluster of that version, with these values over the chart's own."""
+    # Each caller has its own: they may be changed.
+    return yaml.load(_rendered(json.dumps(values or {}), version), _Exact)  # type: ignore[no-any-return]
+
+
+@functools.lru_cache
+def _rendered(values: str, version: str) -> str:
+    words = ("template", "vcuda", CHART, "--namespace=vcuda", f"--kube-version={version}.0")
+    done = helm(*words, values=json.loads(values))
+    assert done.returncode == 0, done.stderr
+    documents = yaml.load_all(done.stdout, _Exact)
+    return json.dumps([document for document in documents if document])
+
+
+def refusal(values: Object) -> str:
+    """What is said in place of manifests."""
+    done = helm("template", "vcuda", CHART, values=values)
+    assert (done.returncode, done.stdout) == (1, ""), done.stdout
+    return done.stderr
+
+
+def one(found: list[Object], kind: str, name: str) -> Object:
+    (match,) = [each for each in found if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return match
+
+
+def pod_spec(found: list[Object], name: str) -> Object:
+    kind = "DaemonSet" if name == AGENT else "Deployment"
+    spec: Object = one(found, kind, name)["spec"]["template"]["spec"]
+    return spec
+
+
+class _Exact(yaml.SafeLoader):
+    """Refuses what Helm and the API server would each take half of."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"twice: {keys}"
+        return super().construct_mapping(node, deep)

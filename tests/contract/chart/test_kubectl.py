@@ -1,0 +1,135 @@
+"""The plain manifests and the pages' commands, by kubectl itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from contract.chart.object_store import Object
+from contract.chart.played_cluster import PlayedCluster
+from contract.chart.rendering import AGENT, EXTENDER
+from contract.chart.test_plain_manifests import FOLDER, contents
+from release.docs.commands import of_page, pages
+from support.needed import cannot
+
+
+class Kubectl:
+    def __init__(self, store: PlayedCluster, server: str, home: Path) -> None:
+        self.store = store
+        self._words = ["kubectl", f"--server={server}", f"--cache-dir={home}"]
+        self._env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+
+    def __call__(self, *words: str) -> list[str]:
+        """Its lines, in order."""
+        done = subprocess.run(
+            [*self._words, *words], capture_output=True, text=True, check=False, env=self._env
+        )
+        assert done.returncode == 0, done.stderr
+        return sorted(done.stdout.splitlines())
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
+    if not shutil.which("kubectl"):
+        cannot("kubectl is missing; run 'make prepare'")
+    store = PlayedCluster()
+    with store.listening() as server:
+        yield Kubectl(store, server, tmp_path)
+
+
+def typed(verb: str) -> list[list[str]]:
+    """The commands of that verb on the documentation's pages, as they stand there."""
+    lines = {command.text: None for page in pages() for command in of_page(page)}
+    found = [line for line in lines if line.startswith(f"kubectl {verb} ")]
+    return [shlex.split(line.replace("NODE", "node-1"))[1:] for line in found if "|" not in line]
+
+
+def named() -> list[str]:
+    """Each object of the manifests as kubectl calls it: kind.group/name."""
+    found = []
+    for text in contents(FOLDER).values():
+        for each in filter(None, yaml.safe_load_all(text)):
+            group = each["apiVersion"].rpartition("/")[0]
+            kind = each["kind"].lower() + (f".{group}" if group else "")
+            found.append(f"{kind}/{each['metadata']['name']}")
+    return found
+
+
+def test_a_dry_run_takes_every_object_and_changes_nothing(kubectl: Kubectl) -> None:
+    told = kubectl("apply", "--dry-run=client", "-f", FOLDER)
+    assert told == sorted(f"{name} created (dry run)" for name in named())
+    assert kubectl.store.changes == []
+
+
+def test_what_is_applied_is_there_and_goes_with_its_deletion(kubectl: Kubectl) -> None:
+    before = dict(kubectl.store.objects)
+    assert kubectl("apply", "-f", FOLDER) == sorted(f"{name} created" for name in named())
+    pods = [path for path in kubectl.store.objects if "/vcuda/pods/" in path]
+    assert len(kubectl.store.objects) == len(before) + len(named()) + len(pods)
+    again = kubectl("apply", "-f", FOLDER)
+    assert again == sorted(f"{name} unchanged" for name in named())
+    kubectl("delete", "--ignore-not-found", "-f", FOLDER)  # what went with its namespace
+    assert kubectl.store.objects == before
+
+
+def test_the_pages_commands_mark_a_node_and_take_the_mark_away(kubectl: Kubectl) -> None:
+    def words_of(name: str) -> dict[str, str]:
+        metadata = kubectl.store.objects[f"/api/v1/nodes/{name}"]["metadata"]
+        return {**metadata.get("labels", {}), **metadata.get("annotations", {})}
+
+    words = [*typed("label"), *typed("annotate")]
+    for each in sorted(words, key=lambda each: any(word.endswith("-") for word in each)):
+        _, _, name, *marks = each
+        kubectl(*each)
+        for mark in marks:
+            key, equals, value = mark.partition("=")
+            said = words_of(name)
+            assert said[key] == value if equals else key.removesuffix("-") not in said
+    assert len(words) >= 6
+    for verb, is_off in (("cordon", True), ("uncordon", None)):
+        (each,) = typed(verb)
+        kubectl(*each)
+        assert kubectl.store.objects["/api/v1/nodes/node-1"]["spec"].get("unschedulable") == is_off
+
+
+def pods_of(store: PlayedCluster, node: str) -> set[str]:
+    found = [each for each in store.objects.values() if each["kind"] == "Pod"]
+    return {each["metadata"]["name"] for each in found if each["spec"].get("nodeName") == node}
+
+
+def test_the_pages_drain_leaves_a_node_to_its_daemons(kubectl: Kubectl) -> None:
+    kubectl("label", "node", "node-1", "nvidia-device-enable=enable")
+    kubectl("apply", "-f", FOLDER)
+    daemons = {"network-node-1", f"{AGENT}-node-1"}
+    assert pods_of(kubectl.store, "node-1") == {*daemons, "shop-node-1", f"{EXTENDER}-node-1"}
+    elsewhere = pods_of(kubectl.store, "foo")
+    (words,) = typed("drain")
+    kubectl(*words)
+    assert pods_of(kubectl.store, "node-1") == daemons
+    assert pods_of(kubectl.store, "foo") == elsewhere
+    assert kubectl.store.objects["/api/v1/nodes/node-1"]["spec"]["unschedulable"] is True
+
+
+def test_a_field_that_kubernetes_does_not_know_is_refused_by_the_server(kubectl: Kubectl) -> None:
+    made: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}}
+    made["spec"] = {"containers": [{"name": "main", "image": "example", "imagine": 1}]}
+    code, said = kubectl.store.answer(
+        "POST", "/api/v1/namespaces/default/pods", json.dumps(made).encode()
+    )
+    assert (code, "imagine" in said["message"]) == (400, True)
+
+
+def test_the_pages_quota_is_the_config_map_that_the_extender_reads(kubectl: Kubectl) -> None:
+    (words,) = typed("-n kube-system create configmap")
+    kubectl(*words)
+    key = "/api/v1/namespaces/kube-system/configmaps/gpuquota"
+    quota = kubectl.store.objects[key]["data"]["gpu_quota"]
+    assert json.loads(quota) == {"team": {"quota": {"M40": 8, "P100": 0.5}, "pool": ["public"]}}

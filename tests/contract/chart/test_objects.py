@@ -1,0 +1,106 @@
+"""What the chart renders is what Kubernetes takes, of every version, and hangs together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from contract.chart import rendering
+from contract.chart.rendering import AGENT, CHART, CLUSTER, EXTENDER, HAMI, IN_A_CONTAINER
+
+# The oldest that the chart is for, the last without the admission policy, the first with it.
+VERSIONS = ["1.25", "1.29", "1.30", rendering.NEWEST]
+KINDS = [{}, CLUSTER, HAMI, IN_A_CONTAINER]
+NAMES = ["as it is", "the cluster's scheduler", "HAMi's resources", "a driver container, IPv6"]
+
+
+def test_helm_finds_nothing_to_say_against_the_chart() -> None:
+    done = rendering.helm("lint", "--strict", CHART)
+    assert done.returncode == 0, done.stdout
+    assert "[WARNING]" not in done.stdout
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_knows_every_field_of_every_object(version: str) -> None:
+    for each in rendering.objects({}, version):
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+@pytest.mark.parametrize("values", KINDS[1:], ids=NAMES[1:])
+def test_other_values_render_what_kubernetes_knows_too(values: dict[str, Any]) -> None:
+    for each in rendering.objects(values):
+        kubernetes_validate.validate(each, rendering.NEWEST, strict=True)
+
+
+@pytest.mark.parametrize("values", KINDS, ids=NAMES)
+def test_what_an_object_names_is_there(values: dict[str, Any]) -> None:
+    found = rendering.objects(values)
+    there = {(each["kind"], each["metadata"]["name"]) for each in found}
+    there.add(("Secret", "extender-tls"))
+    assert {pair for each in found for pair in named_by(each)} - there == set()
+
+
+@pytest.mark.parametrize("values", KINDS, ids=NAMES)
+def test_services_and_policies_lead_to_the_pods_of_their_name(values: dict[str, Any]) -> None:
+    found = rendering.objects(values)
+    for name in (AGENT, EXTENDER):
+        (pods,) = (each for each in found if each["kind"] in ("DaemonSet", "Deployment")
+                   and each["metadata"]["name"] == name)  # fmt: skip
+        labels = pods["spec"]["template"]["metadata"]["labels"].items()
+        ports = {
+            port["name"]
+            for container in pods["spec"]["template"]["spec"]["containers"]
+            for port in container.get("ports", [])
+        }
+        assert pods["spec"]["selector"]["matchLabels"].items() <= labels
+        for each in found:
+            if each["metadata"]["name"] != name:
+                continue
+            if each["kind"] == "Service":
+                assert each["spec"]["selector"].items() <= labels
+                assert {port["targetPort"] for port in each["spec"]["ports"]} == ports
+            if each["kind"] == "NetworkPolicy":
+                assert each["spec"]["podSelector"]["matchLabels"].items() <= labels
+                rules = each["spec"]["ingress"]
+                assert {port["port"] for rule in rules for port in rule["ports"]} == ports
+
+
+def test_a_part_that_is_switched_off_leaves_nothing_of_itself() -> None:
+    whole, runtime = rendering.objects(), {"create": False}
+    off = {"agent": {"enabled": False}, "scheduler": {"enabled": False}, "runtimeClass": runtime}
+    assert [each["kind"] for each in rendering.objects(off)] == ["ConfigMap"]
+    for part, name in (("agent", AGENT), ("scheduler", EXTENDER)):
+        left = rendering.objects({part: {"enabled": False}})
+        assert left == [each for each in whole if not of(each, name)]
+
+
+def of(each: dict[str, Any], name: str) -> bool:
+    return bool(each["metadata"]["labels"]["app.kubernetes.io/name"] == name)
+
+
+def named_by(each: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Kind and name of what must be in the namespace, or the cluster, for this object to work."""
+    if "roleRef" in each:
+        role = (each["roleRef"]["kind"], each["roleRef"]["name"])
+        if each["metadata"].get("namespace") != "kube-system" and "system:" not in role[1]:
+            yield role
+        for subject in each["subjects"]:
+            assert subject["namespace"] == "vcuda"
+            yield subject["kind"], subject["name"]
+    if each["kind"] == "ValidatingAdmissionPolicyBinding":
+        yield "ValidatingAdmissionPolicy", each["spec"]["policyName"]
+    spec = each.get("spec", {}).get("template", {}).get("spec")
+    if spec:
+        yield "ServiceAccount", spec["serviceAccountName"]
+        volumes = {volume["name"] for volume in spec["volumes"]}
+        mounts = itertools.chain(*(container["volumeMounts"] for container in spec["containers"]))
+        assert volumes == {mount["name"] for mount in mounts}
+        for volume in spec["volumes"]:
+            if "configMap" in volume:
+                yield "ConfigMap", volume["configMap"]["name"]
+            if "secret" in volume:
+                yield "Secret", volume["secret"]["secretName"]

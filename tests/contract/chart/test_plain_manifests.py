@@ -1,0 +1,39 @@
+"""The plain manifests are the chart, rendered."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import kubernetes_validate
+import yaml
+
+from contract.chart import rendering
+from contract.chart.rendering import REPOSITORY
+
+FOLDER = REPOSITORY + "/packaging/kubernetes"
+
+
+def contents(folder: str) -> dict[str, str]:
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        with open(f"{folder}/{name}") as file:
+            found[name] = file.read()
+    return found
+
+
+def test_make_manifests_would_change_nothing(tmp_path: Path) -> None:
+    subprocess.run([REPOSITORY + "/packaging/manifests", tmp_path], check=True)
+    tracked = contents(FOLDER)
+    namespace = yaml.safe_load(tracked.pop("namespace.yaml"))
+    kubernetes_validate.validate(namespace, rendering.NEWEST, strict=True)
+    assert tracked == contents(str(tmp_path))
+
+
+def test_they_hold_every_object_of_the_chart_and_no_other() -> None:
+    texts = contents(FOLDER)
+    del texts["namespace.yaml"]
+    found = [each for text in texts.values() for each in yaml.safe_load_all(text) if each]
+    key = repr
+    assert sorted(found, key=key) == sorted(rendering.objects(), key=key)

@@ -1,0 +1,349 @@
+"""`vcuda ps` and `inspect` over a ledger with tenants of every kind."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+from typing import Any
+
+import pytest
+
+from support.fake_runtime import FakeRuntime
+from support.files import write
+from support.samples import GIB, gpus, record
+from support.tenants import Tenants
+from vcuda_hook.cli import main
+from vcuda_hook.live import usage
+from vcuda_hook.show import show
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation, GpuShare
+from vcuda_oci.pages import layout, limits
+
+MIB = 1 << 20
+
+
+class Node:
+    """A state folder, its settings file, and a runtime that knows what it is told."""
+
+    def __init__(self, folder: str) -> None:
+        self.ledger = Ledger(folder + "/state")
+        self.runtime = FakeRuntime(folder + "/bin")
+        self.config = write(
+            folder + "/config.toml", f'state-dir = "{folder}/state"\ndriver-root = "{folder}/gpu"\n'
+        )
+
+    def holds(
+        self, allocation: Allocation, status: str = "running", context_bytes: int = 0
+    ) -> Allocation:
+        allocation.runtime = self.runtime.words
+        if status:
+            self.runtime.knows(allocation.container_id, status)
+        with self.ledger:
+            self.ledger.write(allocation, limits.page_of(allocation, context_bytes=context_bytes))
+        return allocation
+
+    def breaks(self, id: str) -> None:
+        write(f"{self.ledger.allocations}/{id}.json", '{"version":1,"id":"' + id)
+
+    def vcuda(self, *words: str) -> int:
+        return main.main(["--config", self.config, *words])
+
+
+def node_with(tmp_path: Any, monkeypatch: Any) -> Node:
+    """With two GPUs, at which nobody looks for long."""
+    facts = Host("", "600.1", "/usr/lib", gpus(16, 8))
+    monkeypatch.setattr(show.host, "load", lambda root, cache: facts)
+    monkeypatch.setattr(usage, "SAMPLE_SECONDS", 0.0)
+    return Node(str(tmp_path))
+
+
+@pytest.fixture
+def node(tmp_path: Any, monkeypatch: Any) -> Node:
+    return node_with(tmp_path, monkeypatch)
+
+
+def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
+    node.holds(record("box"))
+    pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
+    node.holds(record("pod-u.main", container_id="c1", pod=pod), "stopped")
+    node.holds(record("f" * 64, shares=[GpuShare("GPU-1", GIB, 10)]), "")
+    assert node.vcuda("ps", "--wide") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "CONTAINER",
+        "box",
+        "ffffffffffff",
+        "ml/train/main",
+    ]
+    assert lines[1].split()[1:-1] == [
+        "0",
+        "GPU-0",
+        "30",
+        "%",
+        "0",
+        "%",
+        "0",
+        "%",
+        "0",
+        "B",
+        "/",
+        "4",
+        "GiB",
+        "0",
+        "fixed",
+        "running",
+    ]
+    assert lines[2].split()[1:-1] == [
+        "1",
+        "GPU-1",
+        "10",
+        "%",
+        "0",
+        "%",
+        "0",
+        "%",
+        "0",
+        "B",
+        "/",
+        "1",
+        "GiB",
+        "0",
+        "fixed",
+        "gone",
+    ]
+    assert "stopped" in lines[3]
+
+
+def test_ps_and_inspect_tell_under_which_policy(node: Node, capsys: Any) -> None:
+    for id, *terms in [
+        ("a", "elastic", 60, 30, 7),
+        ("b", "weighted", 100, 500, 0),
+        ("c", "best-effort", 100, 10, 0),
+    ]:
+        node.holds(record(id, shares=[GpuShare("GPU-0", GIB, 10, *terms)]))
+    assert node.vcuda("ps", "--wide") == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split("running")[0].split("  0  ")[-1].strip() for line in lines] == [
+        *("elastic to 60 %, priority 7", "weighted 500", "best-effort"),
+    ]
+    assert node.vcuda("ps", "--json") == 0
+    assert [
+        (e["policy"], e["core_percent"], e["core_ceiling_percent"], e["weight"], e["priority"])
+        for e in json.loads(capsys.readouterr().out)
+    ] == [
+        ("elastic", 10, 60, 30, 7),
+        ("weighted", 10, 100, 500, 0),
+        ("best-effort", 10, 100, 10, 0),
+    ]
+    assert node.vcuda("inspect", "a", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["shares"][0]["policy"], told["shares"][0]["priority"]) == ("elastic", 7)
+    assert told["limits"]["rate_until_ns"] == 0
+    (gpu,) = told["limits"]["gpus"]
+    assert (gpu["policy"], gpu["core_ceiling_percent"], gpu["rate_ppm"]) == (
+        *(layout.POLICY_ELASTIC, 60),
+        100_000,
+    )
+
+
+def test_a_process_that_lives_counts_and_a_dead_one_does_not(node: Node, capsys: Any) -> None:
+    allocation = node.holds(record("box"))
+    path = f"{node.ledger.containers}/box/usage"
+    slots = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
+    with open(path, "r+b") as page:
+        page.seek(12)
+        page.write(struct.pack("=I", 2))
+        for slot, held in enumerate((GIB, 3 * GIB)):
+            page.seek(slots + slot * layout.USAGE_SLOT_SIZE)
+            page.write(struct.pack("=IIQII", 7 + slot, 1, 1, 0, 0) + struct.pack("=Q", held))
+        page.flush()
+        lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE + 1, 1, 0)
+        fcntl.fcntl(page, fcntl.F_OFD_SETLK, lock)
+        assert node.vcuda("ps", "--json") == 0
+        (entry,) = json.loads(capsys.readouterr().out)
+        assert entry["memory_used_bytes"] == 3 * GIB
+        assert [p["pid"] for p in usage.whole_page(node.ledger, allocation)["processes"]] == [8]
+    assert node.vcuda("ps", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["memory_used_bytes"] == 0
+
+
+def test_a_page_that_the_guest_made_longer_tells_what_it_did_before(
+    node: Node, capsys: Any
+) -> None:
+    node.holds(record("box"))
+    os.truncate(f"{node.ledger.containers}/box/usage", 1 << 40)
+    assert node.vcuda("ps", "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["core_used_percent"], entry["memory_used_bytes"]) == (0, 0)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100_000], ids=["emptied", "overwritten"])
+def test_a_page_that_the_guest_spoilt_is_no_harm(node: Node, content: bytes, capsys: Any) -> None:
+    node.holds(record("box"))
+    write(f"{node.ledger.containers}/box/usage", content)
+    assert node.vcuda("ps", "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["core_used_percent"], entry["memory_used_bytes"]) == (None, None)
+    assert node.vcuda("ps") == 0
+    assert node.vcuda("inspect", "box") == 0
+
+
+def test_a_broken_record_is_told_last_and_the_exit_code_is_1(node: Node, capsys: Any) -> None:
+    node.holds(record("box"))
+    node.breaks("half")
+    for verb in ("ps", "gpus"):
+        assert node.vcuda(verb) == 1
+        told = capsys.readouterr()
+        assert "box" in told.out or verb == "gpus"
+        (line,) = told.err.splitlines()
+        assert line.startswith(f"vcuda: {node.ledger.allocations}/half.json: is not a whole record")
+        assert line.endswith("run 'vcuda release half' if its container is gone")
+
+
+def test_a_record_that_names_half_of_a_pod_is_shown(node: Node, capsys: Any) -> None:
+    node.holds(record("box", pod={"uid": "u", "name": "web"}))
+    assert node.vcuda("ps") == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("?/web/?  ")
+
+
+def test_a_container_whose_name_no_program_can_be_given_is_shown(node: Node, capsys: Any) -> None:
+    node.holds(record("box", container_id="a\0b"), status="")
+    assert node.vcuda("ps", "--json") == 1
+    out, err = capsys.readouterr()
+    (entry,) = json.loads(out)
+    assert (entry["id"], entry["status"]) == ("box", "unknown")
+    assert err == (
+        "vcuda: ps: the state of 1 of 1 containers is unknown: embedded null byte; "
+        "run 'vcuda doctor'\n"
+    )
+
+
+def test_nothing_running_is_an_empty_list(node: Node, capsys: Any) -> None:
+    assert node.vcuda("ps", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert not os.path.exists(node.ledger.state_dir), "looking made folders"
+
+
+def test_contexts_are_told_apart_from_what_was_allocated(node: Node, capsys: Any) -> None:
+    allocation = node.holds(record("box"), context_bytes=300 * MIB)
+    path = f"{node.ledger.containers}/box/usage"
+    with open(path, "r+b") as page:
+        for slot, held, contexts in ((0, GIB, 2), (1, 0, 255), (2, 300 * MIB, 1)):
+            at = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
+            page.seek(at + slot * layout.USAGE_SLOT_SIZE)
+            figures = struct.pack("=16Q16Q16B", held, *[0] * 31, contexts, *[9] * 15)
+            page.write(struct.pack("=IIQII", 7 + slot, 1, 1, 0, 0) + figures)
+            lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE + slot, 1, 0)
+            if slot != 1:  # that one is dead
+                fcntl.fcntl(page, fcntl.F_OFD_SETLK, lock)
+        page.seek(12)
+        page.write(struct.pack("=I", 3))
+        page.flush()
+        assert node.vcuda("ps", "--json") == 0
+        (entry,) = json.loads(capsys.readouterr().out)
+        figures = ("memory_used_bytes", "contexts", "context_bytes")
+        assert [entry[key] for key in figures] == [GIB + 300 * MIB, 3, 900 * MIB]
+        assert node.vcuda("ps", "--wide") == 0
+        assert "1.3 GiB / 4 GiB  3, 900 MiB  fixed" in capsys.readouterr().out
+        shown = usage.whole_page(node.ledger, allocation)
+        assert [shown["gpus"][0][key] for key in ("contexts", "context_bytes")] == [3, 900 * MIB]
+        assert [process["contexts"] for process in shown["processes"]] == [[2], [1]]
+
+
+def test_inspect_tells_in_percent_what_is_used_and_granted(
+    node: Node, tmp_path: Any, capsys: Any
+) -> None:
+    tenants = Tenants(str(tmp_path))
+    node.runtime.knows("box", "running")
+    tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)], runtime=node.runtime.words)
+    tenants.uses("box", held=GIB)
+    assert node.vcuda("inspect", "box", "--json") == 0
+    use = {"gpu_uuid": "GPU-0", "core_used_percent": 0, "waited_percent": 0}
+    use.update(memory_used_percent=25, usage="told")
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["name"], answer["use"]) == ("box", [use])
+    assert node.vcuda("inspect", "box") == 0
+    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert told[0] == "name: box" and "managed: no" in told
+    for line in ("core_percent: 30 %", "core_used_percent: 0 %", "memory_used_percent: 25 %"):
+        assert line in told
+    assert "rate_ppm: 300000 (30 %)" in told
+    open(tenants.page("box"), "w").close()
+    assert node.vcuda("inspect", "box") == 0
+    assert "core_used_percent: -" in capsys.readouterr().out
+    tenants.close()
+
+
+def named(node: Node, id: str, name: str, **more: Any) -> None:
+    node.holds(record(id, engine={"name": name} if name else {}, **more))
+
+
+A, B = "a" * 64, "b" * 64
+
+
+def test_a_name_finds_its_container_and_never_anothers(node: Node, capsys: Any) -> None:
+    named(node, A, "web")
+    named(node, B, "b" * 12)  # what its user chose looks like an id
+    named(node, "web-2", "train")
+    named(node, "run-1", "web-2")  # another's id
+    named(node, "twin-1", "twin")
+    named(node, "twin-2", "twin")
+    assert node.vcuda("ps", "--json") == 0
+    shown = {entry["id"]: entry["name"] for entry in json.loads(capsys.readouterr().out)}
+    assert shown == {
+        **{A: "web", B: "b" * 12, "web-2": "train", "run-1": "run-1"},
+        **{"twin-1": "twin-1", "twin-2": "twin-2"},
+    }
+    for word, id in ((A, A), ("a" * 5, A), ("web-2", "web-2"), ("train", "web-2")):
+        assert node.vcuda("inspect", word, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["id"] == id
+    assert node.vcuda("inspect", "web") == 1
+    assert capsys.readouterr().err == (
+        f"vcuda: web: may be web-2 (train), {A} (web); write more of the id\n"
+    )
+    assert node.vcuda("release", "twin") == 1
+    assert "twin-1 (twin), twin-2 (twin)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a/b", "x" * 129, "0123456789ab", "", "-rm", 5, None])
+def test_a_name_that_no_engine_allows_is_not_shown(
+    node: Node, tmp_path: Any, capsys: Any, name: Any
+) -> None:
+    path = write(f"{tmp_path}/{A}/config.v2.json", json.dumps({"ID": A, "Name": name}))
+    node.holds(record(A, engine={"file": path}))
+    assert node.vcuda("ps", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "a" * 12
+
+
+def test_a_file_that_is_no_list_of_names_names_nothing(
+    node: Node, tmp_path: Any, capsys: Any
+) -> None:
+    path = f"{tmp_path}/names"
+    for make in (lambda: os.mkfifo(path), lambda: write(path, "[" * 10_000), lambda: None):
+        make()
+        node.holds(record(A, engine={"file": path}))
+        assert node.vcuda("ps", "--json") == 0
+        assert json.loads(capsys.readouterr().out)[0]["name"] == "a" * 12
+        if os.path.lexists(path):
+            os.unlink(path)
+
+
+def test_inspect_takes_the_beginning_of_an_id(node: Node, capsys: Any) -> None:
+    node.holds(record("box-one"))
+    assert node.vcuda("inspect", "box", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["id"], shown["status"]) == ("box-one", "running")
+    assert shown["limits"]["gpus"][0]["memory_bytes"] == 4 * GIB
+    assert shown["usage"]["gpus"][0]["held_bytes"] == 0
+    node.holds(record("box-two"))
+    assert node.vcuda("inspect", "box") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: box: may be box-one, box-two; write more of the id\n"
+    )
+    assert node.vcuda("inspect", "cat") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: cat: no allocation of this id or name; see 'vcuda ps'\n"
+    )

@@ -1,0 +1,59 @@
+"""`vcuda release` over a ledger with tenants of every kind."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from contract.host.test_cli_ledger import Node, node_with
+from support.samples import record
+
+
+@pytest.fixture
+def node(tmp_path: Any, monkeypatch: Any) -> Node:
+    return node_with(tmp_path, monkeypatch)
+
+
+def test_release_refuses_a_living_container(node: Node, capsys: Any) -> None:
+    node.holds(record("alive"))
+    node.holds(record("dead"), "stopped")
+    assert node.vcuda("release", "dead", "alive") == 1
+    assert "vcuda: alive: its container lives; stop it first" in capsys.readouterr().err
+    assert ids(node) == ["alive", "dead"], "part of the command was done"
+    assert node.vcuda("release", "--force", "alive", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == ["alive"]
+    assert ids(node) == ["dead"]
+
+
+def test_release_all_dead_sweeps_and_says_what(node: Node, capsys: Any) -> None:
+    node.holds(record("alive"))
+    node.holds(record("dead"), "stopped")
+    node.holds(record("gone"), "")
+    assert node.vcuda("release", "--all-dead") == 0
+    assert capsys.readouterr().out == "released dead\nreleased gone\n"
+    assert ids(node) == ["alive"]
+    assert node.vcuda("release", "--all-dead") == 0
+    assert capsys.readouterr().out == "nothing to release: every container lives\n"
+
+
+def test_release_takes_a_broken_record_by_its_id_only(node: Node, capsys: Any) -> None:
+    node.breaks("half")
+    assert node.vcuda("release", "hal") == 1
+    assert node.vcuda("release", "../allocations/half") == 1
+    assert node.ledger.read()[1][0][0].endswith("/half.json")
+    assert node.vcuda("release", "half") == 0
+    assert os.listdir(node.ledger.allocations) == []
+
+
+def test_release_of_nothing_asks_for_an_id(node: Node, capsys: Any) -> None:
+    assert node.vcuda("release") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: vcuda release: nothing to release; name an id, or say --all-dead\n"
+    )
+
+
+def ids(node: Node) -> list[str]:
+    return [allocation.id for allocation in node.ledger.read()[0]]

@@ -1,0 +1,213 @@
+"""`vcuda doctor` on the host: denials in its logs, and its cgroups."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.files import ROOT, script, write
+from vcuda_hook.doctor import denials
+from vcuda_hook.doctor.finding import ERROR, OK, UNKNOWN, WARNING, Finding
+from vcuda_hook.live import in_time
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Where any user comes: the checkout, and pytest's folder in it, may be root's alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+AS_ROOT_ON_THE_HOST = "run it as root, on the host itself"
+
+
+# What two kernels, and auditd, have written.
+APPARMOR = (
+    'audit: type=1400 audit(1721650000.123:88): apparmor="DENIED" operation="open" class="file" '
+    'profile="docker-default" name="/usr/local/vcuda/limits" pid=4242 comm="python3" '
+    'requested_mask="r" denied_mask="r" fsuid=0 ouid=0'
+)
+APPARMOR_NODE = APPARMOR.replace("/usr/local/vcuda/limits", "/dev/nvidia-uvm")
+SELINUX = (
+    "type=AVC msg=audit(1721650000.123:412): avc:  denied  { read write } for  pid=4242 "
+    'comm="python3" path="/dev/nvidia0" dev="devtmpfs" ino=512 '
+    "scontext=system_u:system_r:container_t:s0:c12,c13 "
+    "tcontext=system_u:object_r:xserver_misc_device_t:s0 tclass=chr_file permissive=0"
+)
+SELINUX_FILE = SELINUX.replace("/dev/nvidia0", "/usr/local/vcuda/limits").replace(
+    "chr_file", "file"
+)
+NOT_OURS = (
+    APPARMOR.replace("/usr/local/vcuda/limits", "/etc/shadow"),
+    APPARMOR.replace("DENIED", "ALLOWED"),
+    SELINUX.replace("permissive=0", "permissive=1"),
+    SELINUX.replace("/dev/nvidia0", "/etc/shadow"),
+    SELINUX.replace("denied", "granted"),
+    "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.",
+)
+APPARMOR_MEND = "allow it in the profile docker-default, or give the container another profile"
+BOOLEAN = "run 'setsebool -P container_use_devices on'"
+LABEL = "label the host's files: 'chcon -R -t container_file_t'"
+
+
+def found_in(tmp_path: Any, audit_log: list[str] | None) -> list[Finding]:
+    """Of this audit.log, and of the kernel's log that a `dmesg` on PATH prints."""
+    path = f"{tmp_path}/audit.log"
+    if audit_log is not None:
+        write(path, "\n".join(audit_log) + "\n")
+    lines, reasons = denials.look(path, [f"{tmp_path}/no-journal"])
+    return denials.denials([d for line in lines for d in denials.parse(line)], reasons)
+
+
+def kernel_log(tmp_path: Any, monkeypatch: Any, *lines: str, program: str = "dmesg") -> None:
+    write(f"{tmp_path}/lines", "".join(line + "\n" for line in lines))
+    script(f"{tmp_path}/bin/{program}", f"#!/bin/sh\nexec /bin/cat {tmp_path}/lines\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "mend"),
+    [
+        (
+            [APPARMOR, APPARMOR, APPARMOR_NODE],
+            "AppArmor denies /usr/local/vcuda/limits, /dev/nvidia-uvm to docker-default",
+            APPARMOR_MEND,
+        ),
+        ([SELINUX], "SELinux denies /dev/nvidia0 to container_t", BOOLEAN),
+        ([SELINUX_FILE], "SELinux denies /usr/local/vcuda/limits to container_t", LABEL),
+        (
+            [SELINUX.replace("nvidia0", f"nvidia{minor}") for minor in range(8)],
+            "SELinux denies /dev/nvidia0, /dev/nvidia1, /dev/nvidia2 and 5 more to container_t",
+            BOOLEAN,
+        ),
+    ],
+    ids=["AppArmor", "SELinux, a node", "SELinux, a file", "many"],
+)
+def test_denials_are_found_in_the_kernels_log_and_in_auditds(
+    tmp_path: Any, monkeypatch: Any, lines: list[str], what: str, mend: str
+) -> None:
+    expected = [Finding("denials", WARNING, what, mend=mend)]
+    kernel_log(tmp_path, monkeypatch, *NOT_OURS)
+    assert found_in(tmp_path, [*NOT_OURS, *lines]) == expected
+    kernel_log(tmp_path, monkeypatch, *lines)
+    assert found_in(tmp_path, []) == expected
+
+
+def test_denials_are_found_in_the_journal(tmp_path: Any, monkeypatch: Any) -> None:
+    kernel_log(tmp_path, monkeypatch, SELINUX, program="journalctl")
+    write(f"{tmp_path}/journal/0123/system.journal", "")
+    lines, reasons = denials.look(f"{tmp_path}/no-audit.log", [f"{tmp_path}/journal"])
+    assert (lines, reasons) == ([SELINUX], [])
+
+
+def test_logs_without_a_denial_of_ours_are_well(tmp_path: Any, monkeypatch: Any) -> None:
+    kernel_log(tmp_path, monkeypatch, *NOT_OURS)
+    well = [Finding("denials", OK, "none in the logs")]
+    assert found_in(tmp_path, [*NOT_OURS]) == well
+    os.unlink(f"{tmp_path}/audit.log")
+    assert found_in(tmp_path, None) == well
+
+
+def test_a_log_that_cannot_be_read_is_no_log_without_denials(
+    tmp_path: Any, monkeypatch: Any
+) -> None:
+    complaint = "dmesg: read kernel buffer failed: Operation not permitted"
+    script(f"{tmp_path}/bin/dmesg", f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    assert found_in(tmp_path, []) == [
+        Finding("denials", UNKNOWN, f"a log cannot be read: {complaint}", mend=AS_ROOT_ON_THE_HOST)
+    ]
+    os.unlink(f"{tmp_path}/bin/dmesg")
+    what = "a log cannot be read: dmesg: No such file or directory"
+    assert found_in(tmp_path, []) == [Finding("denials", UNKNOWN, what, mend=AS_ROOT_ON_THE_HOST)]
+
+
+def test_logs_that_show_only_their_own_lines_to_others_than_root_prove_nothing(
+    tmp_path: Any, monkeypatch: Any
+) -> None:
+    kernel_log(tmp_path, monkeypatch)
+
+    def as_nobody() -> list[dict[str, str]]:
+        os.setuid(65534)
+        return [found.__dict__ for found in found_in(tmp_path, None)]
+
+    ((found,),) = in_time.ask([as_nobody], 30)
+    assert Finding(**found) == Finding(
+        "denials",
+        UNKNOWN,
+        "a log cannot be read: journalctl and dmesg may tell root only",
+        mend=AS_ROOT_ON_THE_HOST,
+    )
+
+
+# What is found of the cgroups, in namespaces where a script may mount first.
+LOOK = f"""
+import json, sys
+sys.path[:0] = ["{ROOT}/oci", "{ROOT}/runtime_hook"]
+from vcuda_hook.doctor import cgroups as doctor_cgroups
+print(json.dumps([found.__dict__ for found in doctor_cgroups.examine(None)]))
+"""
+NO_CGROUPS = "umount -l -R /sys/fs/cgroup; "
+VERSION_2 = NO_CGROUPS + "mount -t cgroup2 none /sys/fs/cgroup; "
+# It comes to the checkout wherever that lies, and may do no more than others.
+NOT_ROOT = "--reuid 65534 --inh-caps +dac_read_search --ambient-caps +dac_read_search"
+NO_BPF = "setpriv --bounding-set -sys_admin,-bpf --inh-caps -sys_admin,-bpf "
+BOOT = "boot a kernel with CONFIG_CGROUP_BPF, not locked down, or with cgroup v1"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            NO_CGROUPS + "exec ",
+            Finding(
+                "device-rules",
+                ERROR,
+                "no cgroup judges devices: none can be denied to a container",
+                "/sys/fs/cgroup",
+                "mount cgroup v1's devices controller, or boot with cgroup v2",
+            ),
+        ),
+        (
+            VERSION_2 + "exec ",
+            Finding("device-rules", OK, "cgroup v2, and the kernel loads device programs"),
+        ),
+        (
+            VERSION_2 + "exec " + NO_BPF,
+            Finding(
+                "device-rules",
+                ERROR,
+                "cgroup v2, and the kernel loads no device program: Operation not permitted",
+                "bpf(2)",
+                BOOT,
+            ),
+        ),
+        (
+            VERSION_2 + f"exec setpriv {NOT_ROOT} ",
+            Finding(
+                "device-rules",
+                UNKNOWN,
+                "not looked at: Operation not permitted",
+                mend="run it as root",
+            ),
+        ),
+    ],
+    ids=["no cgroups", "version 2", "version 2 without BPF", "not root"],
+)
+def test_a_kernel_that_cannot_deny_devices_is_found(line: str, found: Finding) -> None:
+    command = [sys.executable, "-I", "-S", "-c", LOOK]
+    answer = subprocess.run(
+        ["unshare", "-m", "sh", "-c", line + '"$@"', "sh", *command],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert [Finding(**fields) for fields in json.loads(answer.stdout)] == [found]

@@ -1,0 +1,265 @@
+"""kill -9 at every single change: nothing is lost, nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.driver_root import DriverRoot
+from support.fake_runtime import FakeRuntime
+from support.faults import killed_at
+from support.files import write
+from support.lease_holder import holding
+from support.samples import GIB, host, left_in, pod_owner, shares_of
+from vcuda_oci.container import bundle, request
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import liveness
+from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import page_reader
+from vcuda_oci.start import apply_share, main
+from vcuda_oci.system import files, settings_file
+
+NODE = host(16)
+WHOLE = [GpuShare("GPU-0", 16 * GIB, 100)]
+HALF = [GpuShare("GPU-0", 8 * GIB, 50)]
+
+
+class Desk:
+    def __init__(self, folder: Any) -> None:
+        self.ledger = Ledger(f"{folder}/state")
+        self.runtime = FakeRuntime(f"{folder}/runc")
+
+    def claim(self, owner: Owner, core: int = 50) -> list[GpuShare]:
+        allocation, _ = claim(
+            self.ledger, NODE, owner, Request(core), self.runtime.words, os.getpid(), Rules()
+        )
+        return allocation.shares
+
+    def claim_in_a_child(self, owner: Owner) -> None:
+        """By a process that has ended, as after the crash of a node's engine."""
+        assert not killed_at(0, lambda: self.claim(owner))
+
+    def release(self, id: str) -> None:
+        with self.ledger:
+            self.ledger.remove(id)
+
+    def sweep(self) -> None:
+        with self.ledger:
+            self.ledger.sweep(liveness.is_alive)
+
+
+@pytest.fixture
+def desk(tmp_path: Any) -> Desk:
+    return Desk(tmp_path)
+
+
+def at_every_change(act: Callable[[], Any], check: Callable[[], None], before: Any = None) -> int:
+    """Kill `act` at its first change, its second, …; how many there are."""
+    at = 1
+    while True:
+        if before:
+            before()
+        killed = killed_at(at, act)
+        check()
+        if not killed:
+            return at - 1
+        at += 1
+
+
+ME = Owner("me", "me")
+
+
+def test_a_claim_that_is_killed_leaves_nothing_that_a_sweep_does_not_take(desk: Desk) -> None:
+    def check() -> None:
+        whole, broken = desk.ledger.read()
+        assert broken == []
+        assert [held.shares for held in whole] in ([], [HALF])
+        desk.sweep()
+        assert left_in(desk.ledger.state_dir) == []
+
+    assert at_every_change(lambda: desk.claim(ME), check) > 10
+
+
+def test_after_a_killed_claim_the_next_gets_the_whole_gpu_by_itself(desk: Desk) -> None:
+    def check() -> None:
+        assert desk.claim(Owner("next", "next"), 100) == WHOLE
+        assert shares_of(desk.ledger) == {"next": WHOLE}
+        desk.release("next")
+
+    at_every_change(lambda: desk.claim(ME), check)
+
+
+def test_a_killed_claim_can_be_made_again(desk: Desk) -> None:
+    def check() -> None:
+        assert desk.claim(ME) == HALF
+        assert shares_of(desk.ledger) == {"me": HALF}
+        desk.release("me")
+        assert left_in(desk.ledger.state_dir) == []
+
+    at_every_change(lambda: desk.claim(ME), check)
+
+
+def test_a_release_that_is_killed_is_ended_by_the_next_sweep(desk: Desk) -> None:
+    def check() -> None:
+        assert desk.ledger.read()[1] == []
+        desk.sweep()
+        assert left_in(desk.ledger.state_dir) == []
+
+    changes = at_every_change(
+        lambda: desk.release("me"), check, before=lambda: desk.claim_in_a_child(ME)
+    )
+    assert changes >= 4  # the record, two pages, their folder
+
+
+def test_a_sweep_that_is_killed_is_ended_by_the_next(desk: Desk) -> None:
+    def before() -> None:
+        desk.claim_in_a_child(ME)
+        desk.claim_in_a_child(Owner("you", "you"))
+        write(desk.ledger.containers + "/orphan/usage.new", "")
+
+    def check() -> None:
+        assert desk.ledger.read()[1] == []
+        desk.sweep()
+        assert left_in(desk.ledger.state_dir) == []
+
+    assert at_every_change(desk.sweep, check, before) >= 10
+
+
+def test_a_take_over_that_is_killed_loses_the_pods_share_to_nobody(desk: Desk) -> None:
+    desk.runtime.knows("sandbox1", "running")
+    desk.runtime.knows("other", "running")
+    desk.claim(Owner("other", "other"))
+    desk.claim_in_a_child(pod_owner("c1"))
+    both = {"other": HALF, "pod-uid1.main": HALF}
+    count = 0
+
+    def check() -> None:
+        nonlocal count
+        count += 1
+        assert shares_of(desk.ledger) == both
+        with pytest.raises(VcudaError, match="largest free share is 0 %"):
+            desk.claim(Owner("third", "third"))
+        assert_pages_whole(desk, "pod-uid1.main")
+        desk.claim_in_a_child(pod_owner(f"again{count}"))
+        assert shares_of(desk.ledger) == both
+
+    assert at_every_change(lambda: desk.claim(pod_owner("c2")), check) > 10
+    desk.runtime.forgets("sandbox1")
+    desk.sweep()
+    assert left_in(desk.ledger.state_dir) == [
+        "allocations/other.json",
+        "containers/other",
+        "containers/other/limits",
+        "containers/other/usage",
+    ]
+
+
+def assert_pages_whole(desk: Desk, id: str) -> None:
+    folder = f"{desk.ledger.containers}/{id}"
+    with open(folder + "/limits", "rb") as limits, open(folder + "/usage", "rb") as usage:
+        assert [gpu.uuid for gpu in page_reader.read_limits(limits.read()).gpus] == ["GPU-0"]
+        assert page_reader.read_usage(usage.read()).processes == []
+
+
+OLD = json.dumps({"old": "x" * 5000}).encode()
+NEW = {"new": "y" * 5000}
+
+
+def test_a_config_whose_replacement_is_killed_is_the_old_or_the_new_whole(tmp_path: Any) -> None:
+    path = f"{tmp_path}/bundle/config.json"
+    seen = set()
+
+    def check() -> None:
+        with open(path, "rb") as file:
+            content = file.read()
+        assert content == OLD or json.loads(content) == NEW
+        seen.add(content == OLD)
+
+    def before() -> None:
+        write(path, OLD, 0o640)
+
+    assert at_every_change(lambda: bundle.replace_config(path, NEW), check, before) >= 5
+    bundle.replace_config(path, NEW)
+    assert os.listdir(f"{tmp_path}/bundle") == ["config.json"]
+    assert os.stat(path).st_mode & 0o777 == 0o640
+    assert seen == {True, False}
+
+
+def test_several_that_replace_one_config_take_turns(tmp_path: Any) -> None:
+    """All write the same name beside it: without turns one would rename another's half file."""
+    path = write(f"{tmp_path}/bundle/config.json", OLD)
+    children = []
+    for number in range(4):
+        child = os.fork()
+        if child == 0:
+            try:
+                for _ in range(100):
+                    bundle.replace_config(path, {"of": [number] * 20_000})
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    with open(path) as file:
+        assert len(set(json.load(file)["of"])) == 1
+    assert os.listdir(f"{tmp_path}/bundle") == ["config.json"]
+
+
+def test_a_lock_on_the_bundles_folder_holds_up_no_create(tmp_path: Any) -> None:
+    """Any user who may look into a folder can lock it."""
+    path = write(f"{tmp_path}/bundle/config.json", OLD)
+    with holding("flock", os.path.dirname(path)):
+        bundle.replace_config(path, NEW)
+    with open(path) as file:
+        assert json.load(file) == NEW
+
+
+def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the cold cache on: host's facts, claim, edit."""
+    write(f"{tmp_path}/libvcuda.so.1", "")
+    monkeypatch.setattr(apply_share, "SHIM", f"{tmp_path}/libvcuda.so.1")
+    root, runtime_ = DriverRoot(tmp_path / "driver"), FakeRuntime(tmp_path / "runc")
+    ledger = Ledger(f"{tmp_path}/state")
+    lines = f"state-dir = '{ledger.state_dir}'\ndriver-root = '{root.path}'"
+    settings = settings_file.parse(lines, "/c")
+    path = f"{tmp_path}/bundle/config.json"
+    spec = {"annotations": {"vcuda.io/core": "100"}}
+    old = json.dumps(spec).encode()
+    new = set()
+
+    def create() -> None:
+        command = bundle.Command(["create", "--bundle", f"{tmp_path}/bundle", "me"])
+        asked = request.asked(spec)
+        assert asked
+        main.share_gpu(command, spec, asked, settings, runtime_.path, os.getpid())
+
+    def before() -> None:
+        write(path, old)
+        for name in ("host.json", "host.json.new"):
+            files.remove(f"{ledger.state_dir}/{name}")
+
+    def check() -> None:
+        with open(path, "rb") as file:
+            content = file.read()
+        if content != old:
+            new.add(content)
+        write(path, old)
+        assert not killed_at(0, create)
+        assert shares_of(ledger) == {"me": WHOLE}
+        with ledger:
+            ledger.sweep(liveness.is_alive)
+        assert left_in(ledger.state_dir) == ["host.json"]
+        assert os.listdir(f"{tmp_path}/bundle") == ["config.json"]
+
+    assert at_every_change(create, check, before) > 25
+    assert len(new) == 1

@@ -1,0 +1,72 @@
+"""GPUs that nobody uses are not judged anew at each look, and nobody can tell."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.arbiter_node import MS, World, elastic, fixed
+from vcuda_plugin.agent.compute.container_pages import LEASE_NS
+
+IDS = ["a", "b", "c"]
+# What each container does between two looks, in ms: it uses, and it waits; or nobody does anything.
+DOES = st.dictionaries(st.sampled_from(IDS), st.tuples(st.integers(0, 50), st.booleans()))
+LOOKS = st.lists(st.one_of(st.just({}), DOES), min_size=1, max_size=60)
+
+
+class Used(World):
+    """A world whose containers use and wait; `forgets`: nothing is known to be at rest."""
+
+    def __init__(self, folder: str, forgets: bool) -> None:
+        super().__init__(folder)
+        self.forgets = forgets
+        self.holds("a", elastic(30))
+        self.holds("b", elastic(20), elastic(20, gpu="GPU-1"))
+        self.holds("c", fixed(40, gpu="GPU-1"))
+        self.look()
+
+    def passes(self, does: dict[str, tuple[int, bool]]) -> dict[str, list[int]]:
+        for id, (used, waits) in does.items():
+            self.uses(id, used * MS)
+            if waits:
+                self.waits(id)
+        if self.forgets:
+            self.node._kept = None
+            for open_pages in self.node._open.values():
+                for demand in open_pages.demands:
+                    demand.rests = False
+        self.look()
+        return {id: self.rates(id) for id in IDS}
+
+
+@given(LOOKS)
+@settings(max_examples=60)
+def test_the_grants_are_those_of_judging_everybody_at_every_look(looks):
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        short, long = Used(one, forgets=False), Used(other, forgets=True)
+        try:
+            for does in looks:
+                assert short.passes(does) == long.passes(does)
+        finally:
+            short.node.close()
+            long.node.close()
+
+
+def test_at_rest_a_look_writes_nothing_until_a_grant_must_be_renewed(tmp_path):
+    world = Used(str(tmp_path), forgets=False)
+    world.passes({"a": (10, True)})
+    for _ in range(10):
+        world.passes({})
+    written = 0
+    for _ in range(40):
+        before = world.limits("a").rate_until_ns, os.stat(world.page("a", "limits")).st_mtime_ns
+        world.passes({})
+        after = world.limits("a").rate_until_ns, os.stat(world.page("a", "limits")).st_mtime_ns
+        written += before != after
+        assert after[0] - world.now >= LEASE_NS // 2
+    assert 3 <= written <= 5  # in two seconds
+    assert world.passes({"a": (10, True)})["a"] == [100]
+    world.node.close()

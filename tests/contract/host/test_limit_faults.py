@@ -1,0 +1,241 @@
+"""A share that changes while it is killed, while the disk is full, and while an arbiter grants."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.arbiter_node import World, elastic, fixed
+from support.fake_runtime import FakeRuntime
+from support.faults import killed_at, without_space
+from support.samples import GIB, host, record
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import claim, resize
+from vcuda_oci.ledger.claim import Rules
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout, limits
+from vcuda_oci.pages.limits_in_place import Turn
+from vcuda_plugin.agent.compute.container_pages import LEASE_NS
+from vcuda_plugin.agent.ledger import sweep
+from vcuda_plugin.agent.ledger.records import Records
+
+OLD = GpuShare("GPU-0", 6 * GIB, 30, "elastic", 40, 30)
+# Grows in one figure and shrinks in the other.
+NEW = GpuShare("GPU-0", 2 * GIB, 70)
+
+
+@pytest.fixture
+def world(tmp_path: Any) -> Iterator[World]:
+    made = World(tmp_path / "state")
+    yield made
+    made.node.close()
+
+
+def becomes(ledger: Ledger, id: str, share: GpuShare) -> None:
+    with ledger:
+        allocation = ledger.get(id)
+        assert allocation
+        resize.change(ledger, allocation, [share])
+
+
+def page_of(world: World, id: str) -> tuple[int, ...]:
+    (gpu,) = world.limits(id).gpus
+    return gpu.memory_bytes, gpu.core_percent, gpu.core_ceiling_percent, gpu.policy, gpu.rate_ppm
+
+
+def said_by(share: GpuShare) -> tuple[int, ...]:
+    entry = limits.entry_of(share, 0)
+    return (
+        entry.memory_bytes,
+        entry.core_percent,
+        entry.core_ceiling_percent,
+        *(
+            entry.policy,
+            entry.rate_ppm,
+        ),
+    )
+
+
+def test_a_change_that_is_killed_anywhere_promises_nothing_twice_and_is_ended_by_the_next(
+    world: World, tmp_path: Any
+) -> None:
+    """The next is a claim that lacks room; or the container's restart."""
+    runtime, node = FakeRuntime(tmp_path / "bin"), host(16)
+    ends: set[str] = set()
+    at, killed = 0, True
+    while killed:
+        at += 1
+        allocation = record("box", shares=[OLD], runtime=runtime.words)
+        runtime.knows("box", "running")
+        with world.ledger:
+            world.ledger.write(allocation, limits.page_of(allocation))
+        killed = killed_at(at, lambda: becomes(world.ledger, "box", NEW))
+        left = world.ledger.get("box")
+        assert left
+        (held,) = left.shares
+        memory, core, *_ = page_of(world, "box")
+        assert (held.memory_bytes >= memory, held.core_percent >= core) == (True, True)
+        ends.add("under way" if left.becoming else "new" if left.shares == [NEW] else "old")
+        # Room for this there is in no case: of the core 70 or 30 is left.
+        asked, me = Request(71, GIB), Owner("me", "me")
+        with pytest.raises(VcudaError, match="largest free share"):
+            claim.claim(world.ledger, node, me, asked, runtime.words, os.getpid(), Rules())
+        mended = world.ledger.get("box")
+        assert mended
+        assert (mended.becoming, world.limits("box").sequence % 2) == (None, 0)
+        assert mended.shares == [OLD] if not left.becoming and left.shares == [OLD] else [NEW]
+        assert page_of(world, "box") == said_by(mended.shares[0])
+    assert (ends, at > 15) == ({"under way", "new", "old"}, True)
+
+
+def test_a_change_that_is_killed_anywhere_is_ended_by_the_agents_next_sweep(world: World) -> None:
+    """And told as that; the container lives, so nothing is given back."""
+    ends: set[str] = set()
+    at, killed = 0, True
+    while killed:
+        at += 1
+        world.holds("box", OLD)
+        killed = killed_at(at, lambda: becomes(world.ledger, "box", NEW))
+        left = world.ledger.get("box")
+        assert left
+        before = page_of(world, "box"), left.shares
+        assert sweep.sweep(Records(world.ledger.state_dir)) == []
+        mended = world.ledger.get("box")
+        assert mended
+        if left.becoming:
+            assert (mended.shares, mended.becoming) == ([NEW], None)
+            assert page_of(world, "box") == said_by(NEW)
+            with open(f"{world.ledger.state_dir}/events.jsonl", encoding="utf-8") as told:
+                assert "; the change had been cut short" in told.readlines()[-1]
+        else:  # not begun, or whole: nothing is written
+            assert (page_of(world, "box"), mended.shares) == before
+        assert world.limits("box").sequence % 2 == 0
+        ends.add("under way" if left.becoming else "new" if left.shares == [NEW] else "old")
+    assert (ends, at > 15) == ({"under way", "new", "old"}, True)
+
+
+def test_a_container_that_restarts_amid_its_change_has_the_new(world: World, tmp_path: Any) -> None:
+    runtime, node, wanted = FakeRuntime(tmp_path / "bin"), host(16), Request(30)
+    allocation = record("box", runtime=runtime.words, request=wanted.as_json())
+    allocation.shares, allocation.becoming = [GpuShare("GPU-0", 6 * GIB, 70)], [NEW]
+    with world.ledger:
+        world.ledger.write(allocation, limits.page_of(allocation))
+    again, is_new = claim.claim(
+        world.ledger, node, Owner("box", "box"), wanted, runtime.words, os.getpid(), Rules()
+    )
+    assert (again.shares, again.becoming, is_new) == ([NEW], None, False)
+    assert page_of(world, "box") == said_by(NEW)
+    assert vars(world.ledger.get("box")) == vars(again)
+
+
+def test_a_change_without_space_is_one_line_and_the_share_is_the_old_or_ended_by_the_next(
+    world: World,
+) -> None:
+    at, came = 0, True
+    while came:
+        at += 1
+        world.holds("box", OLD)
+        came, answer = without_space(at, lambda: becomes(world.ledger, "box", NEW))
+        left = world.ledger.get("box")
+        assert left
+        if isinstance(answer, VcudaError):
+            assert "No space left on device; free space" in str(answer)
+        else:  # all that found no room was its event
+            assert (answer, left.shares) == (None, [NEW])
+        with world.ledger:
+            assert resize.finish(world.ledger) == (["box"] if left.becoming else [])
+        assert page_of(world, "box") in (said_by(OLD), said_by(NEW))
+    assert at > 4
+
+
+@pytest.mark.parametrize("page", [b"", b"\0" * layout.LIMITS_SIZE], ids=["empty", "taken back"])
+def test_a_page_that_is_none_is_refused_before_the_record_changes(
+    world: World, page: bytes
+) -> None:
+    world.holds("box", OLD)
+    with open(world.page("box", "limits"), "wb") as file:
+        file.write(page)
+    with pytest.raises(VcudaError, match=r"limits: limits page has .*; start the container again"):
+        becomes(world.ledger, "box", NEW)
+    left = world.ledger.get("box")
+    assert left and (left.shares, left.becoming) == ([OLD], None)
+
+
+def test_the_arbiter_grants_by_the_new_share_from_the_next_looks_on(world: World) -> None:
+    world.holds("a", elastic(30, 60))
+    world.holds("b", elastic(30))
+    for _ in range(2):
+        world.look("a", "b")
+    assert (world.rates("a"), world.rates("b")) == ([50], [50])
+    becomes(world.ledger, "a", elastic(60, 80))
+    # At once it has what is reserved, and nothing that was granted before.
+    assert (world.rates("a"), world.limits("a").rate_until_ns) == ([60], 0)
+    for _ in range(3):
+        world.look("a", "b")
+    assert (world.rates("a"), world.rates("b")) == ([66], [33])
+    becomes(world.ledger, "a", fixed(10))
+    assert world.rates("a") == [10]
+    for _ in range(3):
+        world.look("a", "b")
+    assert (world.rates("a"), world.rates("b")) == ([10], [90])
+    assert world.limits("a").rate_until_ns == 0
+
+
+def test_an_arbiter_amid_a_look_writes_no_grant_of_the_share_of_before(world: World) -> None:
+    """It has read the record and not yet written, when the share changes."""
+    world.holds("a", elastic(50))
+    world.look()
+    world.look("a")
+    assert world.rates("a") == [100]
+    grant = world.node._grant
+
+    def while_it_changes() -> None:
+        becomes(world.ledger, "a", fixed(10))
+        grant()
+
+    world.node._grant = while_it_changes  # type: ignore[method-assign]
+    world.now += LEASE_NS  # it has to renew its grant
+    world.look("a")
+    assert (world.rates("a"), world.limits("a").rate_until_ns) == ([10], 0)
+
+
+def test_while_another_writes_the_arbiter_waits_for_nobody(world: World) -> None:
+    world.holds("a", elastic(30))
+    with Turn(world.ledger.state_dir) as mine:
+        world.look("a")
+        assert (mine, world.rates("a")) == (True, [30])
+    world.look("a")
+    assert world.rates("a") == [100]
+
+
+def test_changes_beside_a_busy_arbiter_end_as_they_were_asked(world: World) -> None:
+    """Both write as fast as they can; whoever comes second sees that the page is another."""
+    world.holds("a", elastic(30))
+    world.holds("b", elastic(30))
+    ended = threading.Event()
+
+    def looks() -> None:
+        while not ended.is_set():
+            world.look("a", "b")
+
+    thread = threading.Thread(target=looks)
+    thread.start()
+    try:
+        for core in [*range(11, 70), 20]:
+            becomes(world.ledger, "a", elastic(core, 70))
+            (gpu,) = world.limits("a").gpus
+            assert (gpu.core_percent, gpu.core_ceiling_percent) == (core, 70)
+    finally:
+        ended.set()
+        thread.join()
+    for _ in range(3):
+        world.look("a", "b")
+    # 30 + 20 are reserved, and what is left goes by core.
+    assert (world.rates("a"), world.rates("b")) == ([40], [60])

@@ -1,0 +1,229 @@
+"""`vcuda top` on a real terminal: what is seen, and that the terminal is as it was afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support.driver_root import DriverRoot
+from support.files import ROOT, write
+from support.samples import GIB
+from support.tenants import Tenants, always_busy
+from support.terminal import SeenTerminal
+from vcuda_oci.model import policies
+from vcuda_oci.model.allocation import GpuShare
+
+POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
+_START = (
+    f"import sys; sys.path[:0] = ['{ROOT}/oci', '{ROOT}/runtime_hook']; "
+    "from vcuda_hook.cli.main import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+class Node:
+    def __init__(self, folder: str, driver: DriverRoot | SimpleNamespace) -> None:
+        self.tenants = Tenants(folder)
+        lines = f'state-dir = "{folder}/state"\ndriver-root = "{driver.path}"\n'
+        self.config = write(f"{folder}/config.toml", lines)
+        self._terminals: list[SeenTerminal] = []
+
+    def words(self, *words: str) -> list[str]:
+        return [sys.executable, "-c", _START, "--config", self.config, "top", *words]
+
+    def top(self, *words: str, width: int = 80, height: int = 24) -> SeenTerminal:
+        made = SeenTerminal(self.words("--interval", "0.1", *words), width, height)
+        self._terminals.append(made)
+        return made
+
+    def prints(self, *words: str) -> str:
+        return subprocess.run(self.words(*words), capture_output=True, text=True, check=True).stdout
+
+    def close(self) -> None:
+        self.tenants.close()
+        for terminal in self._terminals:
+            terminal.close()
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> DriverRoot:
+    return DriverRoot(tmp_path_factory.mktemp("driver"), count=2)
+
+
+@pytest.fixture
+def node(driver: DriverRoot, tmp_path: Any) -> Iterator[Node]:
+    made = Node(str(tmp_path), driver)
+    elastic = GpuShare("GPU-0", 8 * GIB, 30, policies.ELASTIC, 80)
+    made.tenants.holds("pod-u.main", pod=POD, shares=[elastic])
+    made.tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 20)])
+    made.tenants.uses("pod-u.main", held=2 * GIB)
+    made.tenants.uses("box", held=3 * GIB, refusals=7)
+    yield made
+    made.close()
+
+
+def names(lines: list[str]) -> list[str]:
+    """Of the tenants, from above."""
+    return [line.split()[1] for line in lines if " of " in line and line[1:2] == " "]
+
+
+def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node: Node) -> None:
+    terminal = node.top()
+    lines = terminal.until(lambda lines: "box  " in lines[6] and " 0 of 20 %" in lines[6])
+    assert lines[0].endswith("2 GPUs, 2 containers, by name")
+    assert lines[2:13] == [
+        "GPU 0  Soft  GPU-0",
+        "compute [aaaaaabbbbbbbbbb...............] 0 % used, 50 % reserved",
+        "memory  [AAAAAAaaBBBBbbbbbbbbbbb........] 5 GiB of 16 GiB used, 12 GiB promised",
+        "  CONTAINER        COMPUTE    MEMORY          WAITS  POLICY",
+        "A box              0 of 20 %  3 GiB of 4 GiB  0 %    fixed; 7 refusals",
+        "B ml/train-0/main  0 of 30 %  2 GiB of 8 GiB  0 %    elastic to 80 %",
+        "",
+        "GPU 1  Soft  GPU-1",
+        "compute [....................................] 0 % used, 0 % reserved",
+        "memory  [....................................] 0 B of 16 GiB used, 0 B promised",
+        "",
+    ]
+    assert lines[-1].startswith("q quit")
+    node.tenants.uses("box", held=1 * GIB)
+    terminal.until(lambda lines: "1 GiB of 4 GiB" in lines[6])
+    node.tenants.holds("later", shares=[GpuShare("GPU-1", GIB, 10)])
+    terminal.until(lambda lines: "A later" in lines[13])
+    with always_busy([node.tenants.page("box")], 0.01, 10**12):
+        terminal.until(lambda lines: "100 of 20 %" in lines[6] and "100 %" in lines[6])
+    terminal.press("q")
+    assert (terminal.end(), terminal.is_as_before()) == (0, True)
+
+
+def test_keys_sort_and_a_screen_that_is_too_small_scrolls(node: Node) -> None:
+    node.tenants.holds("cot", shares=[GpuShare("GPU-0", 2 * GIB, 10)])
+    node.tenants.uses("cot", held=GIB)
+    terminal = node.top("--sort", "memory")
+    terminal.until(lambda lines: names(lines) == ["box", "ml/train-0/main", "cot"])
+    terminal.press("n")
+    terminal.until(lambda lines: names(lines) == ["box", "cot", "ml/train-0/main"])
+    terminal.resize(40, 8)
+    lines = terminal.until(lambda lines: len(lines[3]) == 40)
+    assert (lines[2], lines[-1][:6]) == ("GPU 0  Soft  GPU-0", "q quit")
+    terminal.press("\x1b[B" * 4)
+    terminal.until(lambda lines: lines[2].startswith("A box") and "GPU 1" in lines[6])
+    terminal.press("   ")
+    terminal.until(lambda lines: lines[6].startswith("memory"))
+    terminal.resize(100, 30)
+    terminal.until(lambda lines: lines[2] == "GPU 0  Soft  GPU-0")
+    terminal.press("q")
+    assert (terminal.end(), terminal.is_as_before()) == (0, True)
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"])
+def test_a_signal_ends_it_and_the_terminal_is_as_it_was(node: Node, number: str) -> None:
+    terminal = node.top()
+    terminal.until(lambda lines: "GPU 0" in lines[2])
+    assert not terminal.is_as_before()
+    ended = terminal.end(getattr(signal, number))
+    assert (-ended, terminal.is_as_before()) == (getattr(signal, number), True)
+
+
+def test_who_is_stopped_gives_the_terminal_back_until_he_goes_on(node: Node) -> None:
+    terminal = node.top()
+    terminal.until(lambda lines: "GPU 0" in lines[2])
+    terminal.press("\x1a")
+    os.waitpid(terminal.pid, os.WUNTRACED)
+    terminal.until(lambda _: terminal.is_as_before())
+    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.until(lambda lines: not terminal.is_as_before() and "GPU 0" in lines[2])
+    terminal.press("q")
+    assert (terminal.end(), terminal.is_as_before()) == (0, True)
+
+
+def test_colour_is_for_terminals_without_no_color_and_says_nothing_by_itself(
+    node: Node, monkeypatch: Any
+) -> None:
+    def looked_twice(lines: list[str]) -> bool:
+        return "box" in lines[6] and "- of" not in lines[6]
+
+    coloured = node.top()
+    lines = coloured.until(looked_twice)
+    coloured.press("q")
+    assert coloured.end() == 0 and b"\x1b[7;38;5;" in coloured.said
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = node.top()
+    assert plain.until(looked_twice)[2:8] == lines[2:8]
+    plain.press("q")
+    assert plain.end() == 0 and not re.search(rb"\x1b\[[0-9;]*m", plain.said)
+
+
+def test_once_is_the_same_as_text_and_json_what_the_agent_tells(node: Node) -> None:
+    text = node.prints("--once", "--interval", "0.1").splitlines()
+    assert names(text) == ["box", "ml/train-0/main"] and "\x1b" not in "".join(text)
+    found = json.loads(node.prints("--once", "--json", "--interval", "0.1"))
+    assert found.keys() == {"time", "gpus", "tenants", "broken_records"}
+    assert [gpu["tenants"] for gpu in found["gpus"]] == [2, 0]
+    told = [(entry["id"], entry["waited_percent"]) for entry in found["tenants"]]
+    assert told == [("box", 0), ("pod-u.main", 0)]
+
+
+def test_json_without_once_is_a_line_for_each_look(node: Node) -> None:
+    words = node.words("--json", "--interval", "0.1")
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        times = [json.loads(process.stdout.readline())["time"] for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        assert (times, process.wait(30)) == (sorted(set(times)), -signal.SIGINT)
+
+
+def test_without_a_terminal_it_says_what_to_say(node: Node) -> None:
+    told = subprocess.run(node.words(), capture_output=True, text=True)
+    assert (told.returncode, told.stdout, told.stderr) == (
+        *(1, ""),
+        "vcuda: vcuda top: shows nothing without a terminal; say --once or --json\n",
+    )
+
+
+def test_a_tenant_cannot_write_on_the_terminal(node: Node) -> None:
+    node.tenants.holds("odd", pod={**POD, "name": "\x1b[2Jn\u202e\n"}, created=1.0)
+    node.tenants.uses("odd", held=17 * GIB)
+    text = node.prints("--once", "--interval", "0.1")
+    assert "its figures cannot be true" in text
+    assert text.replace("\n", "").isprintable() and len(text.splitlines()) == 13
+
+
+def test_a_record_that_is_broken_and_a_gpu_that_is_gone_are_shown(node: Node) -> None:
+    node.tenants.holds("lost", shares=[GpuShare("GPU-7", GIB, 10)])
+    write(f"{node.tenants.ledger.allocations}/half.json", "{")
+    words = node.words("--once", "--interval", "0.1")
+    told = subprocess.run(words, capture_output=True, text=True)
+    assert told.returncode == 1 and told.stdout.splitlines()[-5:] == [
+        "GPU-7 is not seen on this host",
+        "  CONTAINER  COMPUTE    MEMORY        WAITS  POLICY",
+        "A lost       0 of 10 %  0 B of 1 GiB  0 %    fixed",
+        "",
+        "half.json is not a whole record: see 'vcuda ps'",
+    ]
+
+
+@pytest.mark.parametrize("driver_is_there", [False, True], ids=["no driver", "a driver of no GPU"])
+def test_a_host_without_gpus_or_containers_is_shown_as_one(
+    tmp_path: Path, driver_is_there: bool
+) -> None:
+    root = DriverRoot(tmp_path / "driver", count=0).path if driver_is_there else "/nowhere"
+    bare = Node(str(tmp_path), SimpleNamespace(path=root))
+    words = ("--once", "--interval", "0.1")
+    head, *rest = bare.prints(*words).splitlines()
+    assert (head.endswith("  0 GPUs, 0 containers, by name"), rest) == (
+        *(True, ["", "No GPU is known: 'vcuda gpus' says why."]),
+    )
+    told = json.loads(bare.prints("--json", *words))
+    assert (told["gpus"], told["tenants"], told["broken_records"]) == ([], [], [])
+    bare.tenants.holds("box", shares=[GpuShare("GPU-0", GIB, 10)])
+    assert names(bare.prints(*words).splitlines()) == ["box"]
+    bare.close()

@@ -1,0 +1,106 @@
+"""The word on unhealthy GPUs that the agent leaves, and whom it is believed from."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pytest
+
+from support.files import write
+from support.samples import GIB, left_in
+from support.samples import host as node_of
+from unit.test_claim import Desk
+from vcuda_oci.container.request import Request
+from vcuda_oci.ledger import unhealthy
+from vcuda_oci.ledger.unhealthy import GpuFault
+from vcuda_oci.model.allocation import GpuShare
+
+
+def leave(state_dir: str, **faults: GpuFault) -> str:
+    unhealthy.write(state_dir, faults)
+    return unhealthy.path_in(state_dir)
+
+
+def test_what_is_written_is_read_whole_and_counts_for_its_time(tmp_path: Any) -> None:
+    state, now = f"{tmp_path}/state", time.monotonic()
+    told = {
+        "lost": GpuFault("GPU is lost", 79, None),
+        "lasting": GpuFault("", 48, None),
+        "passing": GpuFault("", 94, now + 60),
+        "passed": GpuFault("", 94, now - 1),
+    }
+    leave(state, **told)
+    assert unhealthy.read(state) == told
+    assert unhealthy.reasons(state) == {
+        "lost": "GPU is lost",
+        "lasting": "Xid 48",
+        "passing": "Xid 94",
+    }
+    leave(state)
+    assert (unhealthy.reasons(state), left_in(state)) == ({}, [])
+
+
+def of_another_boot(text: str) -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return text.replace(file.read().strip(), "0" * 36)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        of_another_boot,
+        lambda text: "",
+        lambda text: text[:-9],
+        lambda text: "[]",
+        lambda text: "[" * 100_000,
+        lambda text: text.replace('"gpus":{', '"gpus":[],"other":{'),
+        lambda text: text.replace('"xid":48', '"xid":"48"'),
+        lambda text: text.replace('"xid":48', '"other":48'),
+        lambda text: text.replace('"until":null', '"until":"soon"'),
+        lambda text: text.replace('"reason":""', '"reason":5'),
+    ],
+    ids=[
+        *("another boot", "nothing", "half", "a list", "nested", "no table", "a text", "no Xid"),
+        *("no time", "no reason"),
+    ],
+)
+def test_what_is_not_the_agents_own_word_of_this_boot_says_nothing(
+    tmp_path: Any, spoil: Any
+) -> None:
+    path = leave(str(tmp_path), a=GpuFault("", 48, None))
+    with open(path) as file:
+        text = file.read()
+    assert spoil(text) != text
+    write(path, spoil(text))
+    assert unhealthy.reasons(str(tmp_path)) == {}
+
+
+@pytest.mark.parametrize("spoil", ["others may write it", "another's", "a link"])
+def test_what_others_may_have_written_says_nothing(tmp_path: Any, spoil: str) -> None:
+    path = leave(str(tmp_path), a=GpuFault("", 48, None))
+    if spoil == "others may write it":
+        os.chmod(path, 0o666)
+    elif spoil == "another's":
+        os.chown(path, 1000, 1000)
+    else:
+        os.rename(path, path + ".real")
+        os.symlink(path + ".real", path)
+    assert unhealthy.reasons(str(tmp_path)) == {}
+
+
+def test_a_claim_takes_what_is_fit_and_who_comes_back_keeps_what_it_had(tmp_path: Any) -> None:
+    desk, node = Desk(tmp_path), node_of(16, 16)
+    share, both = Request(50, GIB), Request(200)
+    first, second = [GpuShare("GPU-0", GIB, 50)], [GpuShare("GPU-1", GIB, 50)]
+    assert desk.claim("early", share, node) == (first, True)
+    leave(desk.ledger.state_dir, **{"GPU-0": GpuFault("", 79, None)})
+    assert desk.claim("late", share, node) == (second, True)
+    assert desk.claim("early", share, node) == (first, False)
+    # What it asks anew is placed anew.
+    assert desk.claim("early", Request(40, GIB), node)[0] == [GpuShare("GPU-1", GIB, 40)]
+    assert desk.refusal("whole", both, node) == (
+        "placement: 1 of 2 GPUs are wholly free; 2 asked (GPU-0 is unhealthy: Xid 79); "
+        "reset the GPU, or ask for less or another"
+    )

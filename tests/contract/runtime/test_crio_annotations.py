@@ -1,0 +1,82 @@
+"""A pod's author adds annotations under CRI-O: none of them takes a granted share away."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support.samples import shares_of
+from support.wrapper_node import HALF_SHARE, SPEC, Node
+from vcuda_oci.container import request
+
+ID = "4d2f9a1c7b3e"
+UNITS = {"vcuda.io/request.vcuda-core": "50", "vcuda.io/request.vcuda-memory": "16"}
+# What CRI-O 1.36 writes, as far as it is read; the container's own annotations are the kubelet's.
+CRIO = {
+    "io.container.manager": "cri-o",
+    "io.kubernetes.cri-o.ContainerType": "container",
+    "io.kubernetes.cri-o.Annotations": json.dumps(UNITS),
+    "io.kubernetes.cri-o.SandboxID": "5a0e",
+    "io.kubernetes.pod.uid": "uid1",
+    "io.kubernetes.pod.namespace": "team",
+    "io.kubernetes.pod.name": "web-0",
+    "io.kubernetes.container.name": "main",
+    **UNITS,
+}
+SYSTEMD = f"kubepods-besteffort-poduid1.slice:crio:{ID}"
+CGROUPFS = f"/kubepods/besteffort/poduid1/crio-{ID}"
+
+
+def made_by(cgroups_path: str, annotations: dict[str, str]) -> dict[str, Any]:
+    linux = {**SPEC.get("linux", {}), "cgroupsPath": cgroups_path}
+    return {**SPEC, "annotations": annotations, "linux": linux}
+
+
+@pytest.mark.parametrize("cgroups_path", [SYSTEMD, CGROUPFS], ids=["systemd", "cgroupfs"])
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {},
+        {"io.podman.annotations.init": "FALSE"},
+        {"io.podman.x": "", "io.container.manager": "libpod"},
+        {"io.kubernetes.cri.sandbox-uid": "uid2", "io.kubernetes.cri.container-name": "other"},
+    ],
+    ids=["nothing", "Podman's", "Podman's name", "containerd's"],
+)
+def test_a_pods_own_annotations_leave_its_granted_share(
+    node: Node, cgroups_path: str, forged: dict[str, str]
+) -> None:
+    assert node.create(made_by(cgroups_path, {**CRIO, **forged}), id=ID) == (0, "")
+    assert shares_of(node.ledger) == {"pod-uid1.main": HALF_SHARE}
+
+
+@pytest.mark.parametrize(
+    "cgroups_path",
+    [
+        f"machine.slice:libpod:{ID}",
+        *(f"/libpod_parent/libpod-{ID}", f"/a/libpod-payload-{ID}"),
+        "",  # podman run --cgroups=disabled
+        f"/system.slice/web@a:b:c.service/libpod-payload-{ID}",
+    ],
+)
+def test_an_image_under_podman_cannot_say_that_crio_made_its_container(
+    node: Node, cgroups_path: str
+) -> None:
+    """Not even where Podman writes no annotation of its own that shows it."""
+    node.configure(accept_request_from_env="never")
+    assert node.create(made_by(cgroups_path, CRIO), id=ID) == (0, "")
+    assert shares_of(node.ledger) == {}
+
+
+@pytest.mark.parametrize("cgroups_path", ["", "/x/crio", 7, None, "a:b", "/crio-1/x"])
+def test_a_cgroup_of_no_known_name_proves_nothing(cgroups_path: Any) -> None:
+    podman = {**CRIO, "io.podman.annotations.init": "FALSE"}
+    assert request.asked(made_by(cgroups_path, podman)) is None
+
+
+def test_the_pods_own_request_still_counts_for_nothing(node: Node) -> None:
+    own = {**CRIO, "io.kubernetes.cri-o.Annotations": "{}", "io.podman.x": "1"}
+    assert node.create(made_by(SYSTEMD, own), id=ID) == (0, "")
+    assert shares_of(node.ledger) == {}

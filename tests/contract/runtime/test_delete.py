@@ -1,0 +1,294 @@
+"""A container's share is given back when the front door has seen its `delete` done."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.files import write
+from support.installed_wrapper import Installed
+from support.samples import record, shares_of
+from vcuda_oci.guest import file_handle
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import layout, limits
+
+GONE = "echo 'container does not exist' >&2; exit 1"
+RUNS = """echo '{"id": "box", "status": "running"}'"""
+ROOT = "/run/engine"
+DELETE = ("--root", ROOT, "delete", "box")
+
+
+class Node:
+    """Containers `box` and `other` that hold a share, and a low-level runtime by script.
+
+    delete, state: what it does for these verbs.
+    """
+
+    def __init__(self, installed: Installed, folder: str) -> None:
+        self.installed, self.folder = installed, folder
+        self.ledger = Ledger(folder + "/state")
+        self.runtime = folder + "/runtime"
+        installed.configure(runtime=self.runtime, state_dir=self.ledger.state_dir)
+        self.does(delete="true", state=GONE)
+        for id in ("box", "other"):
+            self.hold(id)
+
+    def hold(self, id: str, *root: str) -> None:
+        allocation = record(id)
+        allocation.runtime = [self.runtime, "--root", *(root or (ROOT,))]
+        with self.ledger:
+            self.ledger.write(allocation, limits.page_of(allocation))
+
+    def does(self, delete: str, state: str) -> None:
+        lines = [
+            "#!/bin/sh",
+            f'echo "$$ $*" >> {self.folder}/calls',
+            f'case "$*" in *" state "*) {state};; *) {delete};; esac',
+        ]
+        write(self.runtime, "\n".join(lines) + "\n", 0o755)
+
+    def call(self, *words: str, **options: Any) -> tuple[int, str]:
+        """Exit status and stderr."""
+        ran = subprocess.run([self.installed.launcher, *words], capture_output=True, **options)
+        return ran.returncode, ran.stderr.decode()
+
+    def delete(self, *words: str) -> tuple[int, str]:
+        return self.call("--root", ROOT, "delete", *(words or ("box",)))
+
+    def calls(self) -> list[str]:
+        with open(self.folder + "/calls") as lines:
+            return [line.rstrip("\n").partition(" ")[2] for line in lines]
+
+    def holders(self) -> list[str]:
+        """Who holds a share, and whose pages are there."""
+        assert sorted(os.listdir(self.ledger.containers)) == sorted(shares_of(self.ledger))
+        return sorted(shares_of(self.ledger))
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
+
+
+@pytest.fixture
+def node(installed: Installed, tmp_path: Any) -> Iterator[Node]:
+    yield Node(installed, str(tmp_path))
+    installed.forget_python_starts()
+
+
+@pytest.mark.parametrize("words", [["box"], ["--force", "box"], ["-f", "--", "box"]])
+def test_a_deleted_container_has_given_its_share_back_without_a_python(
+    node: Node, words: list[str]
+) -> None:
+    os.makedirs(node.ledger.containers + "/box/procfs/gpus/0000:01:00.0")
+    write(node.ledger.containers + "/box/procfs/gpus/0000:01:00.0/information", "")
+    assert node.delete(*words) == (0, "")
+    assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
+    assert node.calls() == [" ".join(["--root", ROOT, "delete", *words])]
+    (told,) = events.read(node.ledger.state_dir)
+    known = {key: value for key, value in told.items() if key != "time"}
+    assert known == {
+        "from": "vcuda-container-runtime",
+        "kind": events.RELEASED,
+        "allocation": "box",
+        "text": "its container is deleted",
+        "container": "box",
+    }
+    assert abs(told["time"] - time.time()) < 60
+
+
+# A process that was handed a page, until its standard input ends.
+KEEP = """
+import ctypes, os, socket, sys
+path, how = sys.argv[1:]
+page = os.open(path, os.O_RDWR)
+ours, others = socket.socketpair()
+if how == "mapped":
+    ctypes.CDLL(None).mmap(None, ctypes.c_size_t(4096), 3, 1, page, ctypes.c_long(0))
+if how == "on its way":
+    socket.send_fds(ours, [b"x"], [page])
+if how != "open":
+    os.close(page)
+print("kept", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["open", "mapped", "on its way"])
+def test_a_deleted_containers_page_is_recorded_while_a_process_has_it(node: Node, how: str) -> None:
+    page = node.ledger.containers + "/box/usage"
+    handle = os.path.basename(file_handle.of(page, ""))
+    words = [sys.executable, "-ISc", KEEP, page, how]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdin and keeper.stdout and keeper.stdout.readline() == b"kept\n"
+        assert node.delete() == (0, "")
+        assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
+        assert os.listdir(node.ledger.ended) == [handle]
+    node.ledger.cut_ended()
+    assert os.listdir(node.ledger.ended) == []
+
+
+def test_a_deleted_containers_page_that_is_opened_later_is_found(node: Node) -> None:
+    """It has no name then, and the process only an O_PATH descriptor."""
+    path = os.open(node.ledger.containers + "/box/usage", os.O_PATH)
+    assert node.delete() == (0, "")
+    assert os.fstat(path).st_nlink == 0
+    with open(f"/proc/self/fd/{path}", "r+b") as page:
+        os.close(path)
+        page.truncate(1 << 30)
+        node.ledger.cut_ended()
+        assert os.fstat(page.fileno()).st_size == layout.USAGE_SIZE
+
+
+def test_a_deleted_containers_page_that_no_process_has_is_removed(node: Node) -> None:
+    assert node.delete() == (0, "")
+    assert (os.listdir(node.ledger.ended), node.holders()) == ([], ["other"])
+
+
+def test_a_root_that_is_told_from_where_the_engine_stands_is_the_same(node: Node) -> None:
+    node.hold("box", node.folder + "/here")
+    assert node.call("--root", "here", "delete", "box", cwd=node.folder) == (0, "")
+    assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
+
+
+@pytest.mark.parametrize(
+    "words", ["delete", "delete none", "delete ../allocations/box", "state box"]
+)
+def test_what_deletes_no_holder_becomes_the_runtime(node: Node, words: str) -> None:
+    node.does(delete="echo $PPID", state="echo $PPID")
+    ran = subprocess.run(
+        [node.installed.launcher, "--root", ROOT, *words.split()], capture_output=True
+    )
+    assert (ran.returncode, int(ran.stdout)) == (0, os.getpid())
+    assert node.holders() == ["box", "other"]
+
+
+@pytest.mark.parametrize("state, left", [(RUNS, ["box", "other"]), (GONE, ["other"])])
+def test_after_a_delete_that_failed_the_runtime_says_whether_it_lives(
+    node: Node, state: str, left: list[str]
+) -> None:
+    """runc has nothing to delete of a container whose start it gave up."""
+    node.does(delete="echo no >&2; exit 3", state=state)
+    assert node.delete() == (3, "no\n")
+    assert node.holders() == left
+
+
+@pytest.mark.parametrize("state, left", [(RUNS, ["box", "other"]), (GONE, ["other"])])
+def test_the_next_instance_of_a_container_keeps_what_it_has_taken_over(
+    node: Node, state: str, left: list[str]
+) -> None:
+    """The engine is quick, or the front door is held up: its successor's record is another."""
+    path = f"{node.ledger.allocations}/box.json"
+    node.does(delete=f"cp {path} {path}.new; mv {path}.new {path}", state=state)
+    assert node.delete() == (0, "")
+    assert node.holders() == left
+
+
+@pytest.mark.parametrize("state, left", [(RUNS, ["box", "other"]), (GONE, ["other"])])
+def test_a_container_of_the_same_name_in_another_place_keeps_its_share(
+    node: Node, state: str, left: list[str]
+) -> None:
+    node.does(delete="true", state=state)
+    assert node.call("--root", "/elsewhere", "delete", "box") == (0, "")
+    assert node.holders() == left
+    assert node.calls()[1:] == [f"--root {ROOT} state box"]
+
+
+def test_a_share_that_a_hook_gave_back_already_is_given_back(node: Node) -> None:
+    node.does(delete=f"rm -r {node.ledger.allocations}/box.json {node.ledger.containers}/box",
+              state=GONE)  # fmt: skip
+    assert node.delete() == (0, "")
+    assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
+
+
+def test_a_runtime_that_a_signal_ends_ends_the_front_door_alike(node: Node) -> None:
+    node.does(delete="kill -9 $$", state=RUNS)
+    assert node.delete() == (-signal.SIGKILL, "")
+    assert node.holders() == ["box", "other"]
+
+
+def test_what_is_killed_in_the_middle_is_done_by_the_next_delete(node: Node) -> None:
+    """The low-level runtime dies with the front door, as if it stood in its place."""
+    node.does(delete="exec sleep 1000", state=GONE)
+    front = subprocess.Popen([node.installed.launcher, "--root", ROOT, "delete", "box"])
+    deadline, calls = time.monotonic() + 60, node.folder + "/calls"
+    # The file is there before its line is.
+    while not (os.path.exists(calls) and os.path.getsize(calls)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with open(calls) as line:
+        runtime = int(line.read().split()[0])
+    front.kill()
+    assert front.wait() == -signal.SIGKILL
+    while os.path.exists(f"/proc/{runtime}") and _state(runtime) != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert node.holders() == ["box", "other"]
+    node.does(delete="true", state=GONE)
+    assert node.delete() == (0, "")
+    assert node.holders() == ["other"]
+
+
+def _state(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat") as line:
+            return line.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_a_caller_that_ignores_its_children_is_told_the_same(node: Node) -> None:
+    node.does(delete="exit 4", state=RUNS)
+    ran = subprocess.run(
+        [node.installed.launcher, "--root", ROOT, "delete", "box"],
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+        check=False,
+    )
+    assert ran.returncode == 4
+    assert [call for call in node.calls() if "delete" in call] == [f"--root {ROOT} delete box"]
+
+
+def test_a_ledger_that_cannot_be_locked_is_one_line_and_no_failure(node: Node) -> None:
+    """Its share waits for the sweep; the engine's delete is done."""
+    os.unlink(node.ledger.state_dir + "/lock")
+    os.mkdir(node.ledger.state_dir + "/lock")
+    status, line = node.delete()
+    assert (status, line.count("\n")) == (0, 1)
+    assert line.startswith(f"vcuda-container-runtime: {node.ledger.state_dir}/lock: cannot be")
+    assert line.endswith(" (allocation box)\n")
+    assert node.holders() == ["box", "other"]
+
+
+def test_a_release_that_cannot_be_told_is_one_line_and_done(node: Node) -> None:
+    path = write(f"{node.ledger.state_dir}/{events.NAME}", "\n" * 4096)
+
+    def let_no_file_grow_further() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    # Python ignores SIGXFSZ, and so does who is started by it here.
+    status, line = node.call(*DELETE, preexec_fn=let_no_file_grow_further, restore_signals=False)
+    assert (status, line) == (
+        0,
+        f"vcuda-container-runtime: {path}: cannot be written: File too large; free space there, "
+        "or set state-dir (allocation box)\n",
+    )
+    assert node.holders() == ["other"]
+
+
+def test_a_named_slice_is_no_containers_to_give_back(node: Node) -> None:
+    path = f"{node.ledger.allocations}/box.json"
+    with open(path) as file:
+        kept = json.load(file)
+    write(path, json.dumps({**kept, "container_id": "", "runtime": []}))
+    assert node.delete() == (0, "")
+    assert node.holders() == ["box", "other"]

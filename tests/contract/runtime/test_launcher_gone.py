@@ -1,0 +1,117 @@
+"""What an engine's shim deletes once more, by force, costs no start of the runtime."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.files import write
+from support.installed_wrapper import Installed
+from support.samples import record
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import limits
+
+# As containerd's shim says it, and Docker's.
+LINES = [
+    "--root {root} --log {folder}/log --log-format json delete --force gone",
+    "--root={root} --log {folder}/log --log-format=json --systemd-cgroup delete --force gone",
+    "--root {root} delete --force A-0_+.9",
+]
+
+
+class Host:
+    """root: where a runtime of the name `name` has its containers, of which `there` is one."""
+
+    def __init__(self, installed: Installed, folder: str, name: str = "runc") -> None:
+        self.installed, self.folder, self.root = installed, folder, folder + "/root"
+        self.ledger = Ledger(folder + "/state")
+        write(self.root + "/there/state.json", "{}")
+        self.runtime = f"{folder}/{name}"
+        shutil.copy(installed.runtime.path, self.runtime)
+        installed.configure(runtime=self.runtime, state_dir=self.ledger.state_dir)
+
+    def starts_for(self, line: str) -> bool:
+        """Whether the runtime is started; either ends well and says nothing."""
+        words = line.format(root=self.root, folder=self.folder).split()
+        ran = self.installed.call(*words, cwd=self.folder)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+        called = [name for name in os.listdir(self.folder) if name.startswith("called.")]
+        for name in called:
+            os.unlink(f"{self.folder}/{name}")
+        return bool(called)
+
+
+@pytest.fixture
+def new_host(installed: Installed, tmp_path: Any) -> Iterator[Callable[..., Host]]:
+    yield lambda name="runc": Host(installed, str(tmp_path), name)
+
+
+@pytest.mark.parametrize("name", ["runc", "crun"])
+@pytest.mark.parametrize("line", LINES)
+def test_who_is_gone_already_is_deleted_by_force_without_the_runtime(
+    new_host: Callable[..., Host], name: str, line: str
+) -> None:
+    assert not new_host(name).starts_for(line)
+
+
+@pytest.mark.parametrize("name", ["runc", "crun"])
+@pytest.mark.parametrize("line", LINES)
+def test_the_runtime_would_have_said_the_same(name: str, line: str, tmp_path: Any) -> None:
+    root = f"{tmp_path}/root"
+    write(root + "/there/state.json", "{}")
+    words = line.format(root=root, folder=tmp_path).split()
+    ran = subprocess.run([name, *words], capture_output=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+    assert os.listdir(root) == ["there"]
+    assert not os.path.exists(f"{tmp_path}/log") or os.path.getsize(f"{tmp_path}/log") == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--root {root} delete --force there",  # even where its folder holds nothing of use
+        "--root {root} delete gone",  # that is an error
+        "--root {root} delete -f gone",
+        "--root {root} delete --force gone gone-too",
+        "--root {root} delete --force -- gone",
+        "--root {root} delete --force",
+        "--root {root} delete --force .gone",
+        "--root {root} delete --force ../root/gone",
+        "--root {root} delete --force a:b",  # which runc calls no id
+        "--root {root} --debug delete --force gone",  # somebody reads along
+        "--root {root} --log-level debug delete --force gone",
+        "--root {root} --rootless true delete --force gone",
+        "--root {root}/there/state.json delete --force gone",
+        "--root {folder}/none delete --force gone",
+        "--root root delete --force gone",
+        "--root= delete --force gone",
+        "delete --force gone",
+        "--root {root} kill --force gone",
+    ],
+)
+def test_of_anything_else_the_runtime_is_asked(new_host: Callable[..., Host], line: str) -> None:
+    assert new_host().starts_for(line)
+
+
+@pytest.mark.parametrize("name", ["kata-runtime", "runc.real", "nvidia-container-runtime"])
+def test_another_runtime_is_always_asked(new_host: Callable[..., Host], name: str) -> None:
+    assert new_host(name).starts_for(LINES[0])
+
+
+def test_a_share_of_one_that_is_gone_is_given_back_after_its_runtime_was_asked(
+    new_host: Callable[..., Host],
+) -> None:
+    """As when `delete` went past the front door, and only this one comes through it."""
+    host = new_host()
+    allocation = record("gone")
+    allocation.runtime = [host.runtime, "--root", host.root]
+    with host.ledger:
+        host.ledger.write(allocation, limits.page_of(allocation))
+    assert host.starts_for(LINES[0])
+    assert host.ledger.get("gone") is None
+    assert not host.starts_for(LINES[0])

@@ -1,0 +1,58 @@
+"""Which low-level runtime the wrapper and `vcuda` take: runc, or crun where there is only crun."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from support.files import ROOT
+from support.launcher import Door
+from support.needed import cannot
+
+FIND = "import sys; from vcuda_hook.live import low_level; print(low_level.find(sys.argv[1]))"
+
+
+def without(hidden: list[str], *command: str) -> str:
+    """What the command prints in a mount namespace where these programs cannot be run."""
+    hide = "".join(f"mount --bind /dev/null '{path}'; " for path in hidden)
+    words = ["unshare", "--mount", "sh", "-ec", hide + 'exec "$@"', "sh", *command]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    return ran.stdout + ran.stderr
+
+
+@pytest.fixture
+def runtimes() -> dict[str, str]:
+    found = {name: shutil.which(name) for name in ("runc", "crun")}
+    for name, path in found.items():
+        if path is None:
+            cannot(f"{name} is not installed")
+    return {name: path for name, path in found.items() if path}
+
+
+def python_finds(hidden: list[str], name: str) -> str:
+    words = [sys.executable, "-c", f"import sys; sys.path[:0] = ['{ROOT}/oci', "]
+    words[-1] += f"'{ROOT}/runtime_hook']; {FIND}"
+    return without(hidden, *words, name).strip()
+
+
+def test_crun_runs_containers_where_there_is_no_runc(door: Door, runtimes: dict[str, str]) -> None:
+    door.installed.configure(runtime="runc")
+    launcher = door.installed.launcher
+    assert without([], launcher, "--version").startswith("runc version ")
+    assert without([runtimes["runc"]], launcher, "--version").startswith("crun version ")
+    assert python_finds([], "runc") == runtimes["runc"]
+    assert python_finds([runtimes["runc"]], "runc") == runtimes["crun"]
+
+
+def test_a_named_runtime_other_than_runc_has_no_substitute(
+    door: Door, runtimes: dict[str, str]
+) -> None:
+    door.installed.configure(runtime="crun")
+    hidden = [runtimes["crun"]]
+    assert "crun: no such runtime in PATH; install runc or crun" in without(
+        hidden, door.installed.launcher, "--version"
+    )
+    assert python_finds(hidden, "crun") == "None"

@@ -1,0 +1,59 @@
+"""The start path's own tests, on every Python that is promised and that these do not run on."""
+
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+import sys
+
+import pytest
+
+from support import pythons
+from support.files import ROOT
+
+OTHERS = [
+    version for version in pythons.VERSIONS if version != "{}.{}".format(*sys.version_info[:2])
+]
+LOADED = """
+import sys
+sys.path.insert(0, "oci")
+from vcuda_oci.start import main, poststop
+print(*sys.modules)
+"""
+
+
+def files() -> list[str]:
+    """The unit tests that are named after a module which a start loads."""
+    words = [sys.executable, "-I", "-S", "-c", LOADED]
+    loaded = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    modules = [name.rpartition(".")[2] for name in loaded.split() if name.startswith("vcuda_oci.")]
+    folders = ("unit", "contract/runtime", "contract/host")
+    forms = [
+        f"tests/{folder}/test_{module}{end}.py"
+        for folder in folders
+        for module in modules
+        for end in ("", "_*")
+    ]
+    return sorted({path for form in forms for path in glob.glob(form, root_dir=ROOT)})
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", OTHERS)
+def test_the_start_paths_tests_hold_on_this_python(version: str) -> None:
+    chosen = files()
+    assert len(chosen) > 25
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
+    # It is no part of the run that started it.
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    ran = subprocess.run(
+        [pythons.python(version), *words],
+        cwd=ROOT,
+        env={**others, "PYTHONPATH": f"{ROOT}/build/pythons"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-1000:]
+    assert " passed" in ran.stdout.splitlines()[-1]
+    assert "skipped" not in ran.stdout.splitlines()[-1]

@@ -1,0 +1,211 @@
+"""The played API server, as the official client finds it: what Kubernetes promises of lists,
+watches, versions and writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kubernetes import client, config, watch  # type: ignore[import-untyped]
+
+from support.clusters import container, node, pod
+from support.fake_api_server import PlayedApi, status
+
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@pytest.fixture
+def api() -> Iterator[PlayedApi]:
+    played = PlayedApi()
+    with played.running():
+        yield played
+
+
+@pytest.fixture
+def known(api: PlayedApi, tmp_path: Any) -> Any:
+    settings = client.Configuration()
+    config.load_kube_config(api.kubeconfig(tmp_path / "k"), client_configuration=settings)
+    with client.ApiClient(settings) as connected:
+        yield client.CoreV1Api(connected)
+
+
+def watched(known: Any, version: str, **query: Any) -> list[tuple[str, str]]:
+    """(event, pod), of a watch from a version on that ends by itself."""
+    events = watch.Watch().stream(
+        known.list_pod_for_all_namespaces, resource_version=version, timeout_seconds=1, **query
+    )
+    return [(event["type"], event["object"].metadata.name) for event in events]
+
+
+def refusal(call: Any, *arguments: Any, **named: Any) -> int:
+    with pytest.raises(client.ApiException) as refused:
+        call(*arguments, **named)
+    return int(refused.value.status)
+
+
+def test_a_list_comes_in_pages_of_one_version_and_a_watch_goes_on_from_there(
+    api: PlayedApi, known: Any
+) -> None:
+    api.put(*[pod(f"p{number}", container()) for number in range(3)])
+    first = known.list_pod_for_all_namespaces(limit=2)
+    assert [each.metadata.name for each in first.items] == ["p0", "p1"]
+    api.put(pod("late", container()))
+    version = first.metadata.resource_version
+    more = first.metadata._continue
+    second = known.list_pod_for_all_namespaces(limit=2, _continue=more)
+    assert [each.metadata.name for each in second.items] == ["p2", "late"]
+    assert (second.metadata._continue, second.metadata.resource_version) == (None, version)
+    api.put(pod("p0", container(), node="a"))
+    api.delete("default/p1")
+    events = [("ADDED", "late"), ("MODIFIED", "p0"), ("DELETED", "p1")]
+    assert watched(known, version) == events
+    assert watched(known, str(int(version) + 1)) == events[1:]
+    assert watched(known, str(api.version)) == []
+
+
+def test_who_selects_sees_what_comes_into_view_and_what_leaves_it(
+    api: PlayedApi, known: Any
+) -> None:
+    api.put(pod("runs", container(), node="a"), pod("ends", container(), node="a"))
+    api.put(pod("over", container(), node="a", phase="Failed"), pod("waits", container()))
+    here = {"field_selector": UNFINISHED + ",spec.nodeName=a"}
+    found = known.list_pod_for_all_namespaces(**here)
+    assert [each.metadata.name for each in found.items] == ["runs", "ends"]
+    api.put(pod("ends", container(), node="a", phase="Succeeded"))
+    api.put(pod("waits", container(), node="a"))
+    api.put(pod("over", container(), node="a", phase="Failed", uid="again"))
+    events = watched(known, found.metadata.resource_version, **here)
+    assert events == [("DELETED", "ends"), ("ADDED", "waits")]
+
+
+def test_what_is_forgotten_is_410_to_a_watch_and_to_the_next_page(
+    api: PlayedApi, known: Any
+) -> None:
+    api.put(*[pod(f"p{number}", container()) for number in range(3)])
+    first = known.list_pod_for_all_namespaces(limit=2)
+    api.forget()
+    more = first.metadata._continue
+    assert refusal(known.list_pod_for_all_namespaces, limit=2, _continue=more) == 410
+    # By itself the client's Watch would begin anew.
+    query: Any = {"watch": True, "timeout_seconds": 1}
+    query["resource_version"] = first.metadata.resource_version
+    raw = known.list_pod_for_all_namespaces(**query, _preload_content=False)
+    told = json.loads(raw.data)
+    assert (told["type"], told["object"]["code"]) == ("ERROR", 410)
+    anew = known.list_pod_for_all_namespaces()
+    assert watched(known, anew.metadata.resource_version) == []
+
+
+def test_bookmarks_say_how_far_a_watch_is_to_who_asks_for_them(api: PlayedApi, known: Any) -> None:
+    version = known.list_pod_for_all_namespaces().metadata.resource_version
+    api.put(node("a"))
+    api.bookmark()
+    listing = known.list_pod_for_all_namespaces
+    told = watch.Watch()
+    query = {"resource_version": version, "timeout_seconds": 1}
+    found = list(told.stream(listing, allow_watch_bookmarks=True, **query))
+    assert [event["type"] for event in found] == ["BOOKMARK"]
+    assert told.resource_version == str(api.version) > version
+    assert list(watch.Watch().stream(listing, **query)) == []
+
+
+def test_a_binding_writes_node_and_annotations_at_once_and_only_on_that_pod(
+    api: PlayedApi, known: Any
+) -> None:
+    api.put(pod("p", container(), annotations={"own": "stays"}))
+
+    def bind(uid: str) -> None:
+        metadata = client.V1ObjectMeta(name="p", uid=uid, annotations={"said": "x"})
+        body = client.V1Binding(metadata=metadata, target=client.V1ObjectReference(name="a"))
+        known.create_namespaced_pod_binding("p", "default", body, _preload_content=False)
+
+    version = api.pod("p")["metadata"]["resourceVersion"]
+    assert refusal(bind, "another") == 409
+    assert api.pod("p")["metadata"]["resourceVersion"] == version
+    bind("uid-p")
+    bound = api.pod("p")
+    assert bound["spec"]["nodeName"] == "a"
+    assert bound["metadata"]["annotations"] == {"own": "stays", "said": "x"}
+    assert watched(known, version) == [("MODIFIED", "p")]
+    assert refusal(bind, "uid-p") == 409
+    api.delete("default/p")
+    assert refusal(bind, "uid-p") == 404
+
+
+def test_a_merge_patch_sets_keeps_and_takes_away(api: PlayedApi, known: Any) -> None:
+    api.put(node("a", labels={"old": "1", "kept": "2"}))
+
+    def patch(name: str, kind: str = "application/merge-patch+json") -> None:
+        body = {"metadata": {"labels": {"old": None, "new": "3"}, "annotations": {"x": "y"}}}
+        known.patch_node(name, body, _content_type=kind)
+
+    patch("a")
+    found = known.read_node("a").metadata
+    assert (found.labels, found.annotations) == ({"kept": "2", "new": "3"}, {"x": "y"})
+    assert refusal(patch, "nowhere") == 404
+    assert refusal(patch, "a", "application/json-patch+json") == 415
+
+
+def test_an_event_is_taken_once_and_only_in_the_namespace_that_it_is_about(
+    api: PlayedApi, known: Any
+) -> None:
+    def tell(name: str, about: str = "default", **more: Any) -> Any:
+        event = client.CoreV1Event(
+            metadata=client.V1ObjectMeta(namespace="default", **{"name": name, **more}),
+            involved_object=client.V1ObjectReference(kind="Pod", name="p", namespace=about),
+            message="m",
+        )
+        return known.create_namespaced_event("default", event).metadata.name
+
+    assert tell("p.1") == "p.1"
+    assert refusal(tell, "p.1") == 409
+    assert refusal(tell, "p.2", "other") == 422
+    named = tell("", generate_name="p.")
+    folder = "/api/v1/namespaces/default/events/"
+    assert list(api.told) == [folder + "p.1", folder + named]
+    merge = {"_content_type": "application/merge-patch+json"}
+    known.patch_namespaced_event("p.1", "default", {"count": 2}, **merge)
+    assert (api.told[folder + "p.1"]["count"], api.told[folder + "p.1"]["message"]) == (2, "m")
+    assert refusal(known.patch_namespaced_event, "p.3", "default", {"count": 2}, **merge) == 404
+
+
+def test_a_lease_that_changed_meanwhile_is_not_overwritten(api: PlayedApi, known: Any) -> None:
+    leases = client.CoordinationV1Api(known.api_client)
+    where = ("lock", "kube-system")
+    assert refusal(leases.read_namespaced_lease, *where) == 404
+    spec = client.V1LeaseSpec(holder_identity="a")
+    lease = client.V1Lease(metadata=client.V1ObjectMeta(name="lock"), spec=spec)
+    leases.create_namespaced_lease("kube-system", lease)
+    assert refusal(leases.create_namespaced_lease, "kube-system", lease) == 409
+    seen, late = (leases.read_namespaced_lease(*where) for _ in range(2))
+    seen.spec.holder_identity = "b"
+    leases.replace_namespaced_lease(*where, seen)
+    assert refusal(leases.replace_namespaced_lease, *where, late) == 409
+    assert leases.read_namespaced_lease(*where).spec.holder_identity == "b"
+
+
+def test_a_stranger_is_401_and_what_nobody_serves_404(api: PlayedApi, known: Any) -> None:
+    assert refusal(known.list_namespaced_secret, "default") == 404
+    api.refuse = 503
+    assert refusal(known.list_node) == 503
+    api.refuse = 0
+    api.before = lambda *_: status(429, "slowly")
+    assert refusal(known.list_node) == 429
+    api.before = lambda *_: None
+    known.api_client.configuration.refresh_api_key_hook = None
+    known.api_client.configuration.api_key = {"BearerToken": "Bearer stolen"}
+    assert refusal(known.list_node) == 401
+
+
+def test_it_is_away_and_comes_back_where_it_was_and_knows_what_it_knew(
+    api: PlayedApi, known: Any
+) -> None:
+    api.put(node("a"))
+    api.stop()
+    with pytest.raises(Exception, match="Connection refused"):
+        known.list_node()
+    api.put(node("b"))
+    api.start()
+    assert [each.metadata.name for each in known.list_node().items] == ["a", "b"]

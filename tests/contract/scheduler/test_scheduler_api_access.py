@@ -1,0 +1,128 @@
+"""How the extender reaches the API server: whom it trusts, what it shows, by which way."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from support.certificates import certify
+from support.clusters import container, node, pod, told
+from support.extender import ready
+from support.fake_api_server import PlayedApi
+from vcuda_plugin.extender.follow.api import CONNECTIONS, Withheld
+from vcuda_plugin.extender.follow.async_api import AsyncApi
+
+ASKING = pod("asking", container(core=30, memory=16))
+
+
+@pytest.fixture
+def secret(tmp_path: Any) -> Iterator[PlayedApi]:
+    """Speaks TLS as `server` with who shows `client`; whom to trust `trusted.crt` says."""
+    certify(tmp_path, "server", "client")
+    certify(tmp_path, "elsewhere", address="127.0.0.2")
+    played = PlayedApi()
+    played.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "client.crt")
+    played.tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    played.tls.verify_mode = ssl.CERT_REQUIRED
+    key, certificate = f"{tmp_path}/client.key", f"{tmp_path}/client.crt"
+    played.shown = {"client-certificate": certificate, "client-key": key}
+    played.trusted = {"certificate-authority": f"{tmp_path}/trusted.crt"}
+    trust(tmp_path, "server", "elsewhere")
+    with played.running():
+        played.put(node("a", told("a", 16, 16)), copy.deepcopy(ASKING))
+        yield played
+
+
+def trust(folder: Any, *names: str) -> None:
+    (folder / "trusted.crt").write_bytes(
+        b"".join((folder / f"{n}.crt").read_bytes() for n in names)
+    )
+
+
+def posted(api: PlayedApi) -> list[str]:
+    return [path for method, path, _ in api.requests if method == "POST"]
+
+
+def test_an_api_server_that_its_authority_certifies_is_told_the_binding(
+    secret: PlayedApi, tmp_path: Any
+) -> None:
+    with ready(secret, tmp_path) as running:
+        assert running.bind(ASKING, "a") == ""
+    assert secret.pod("asking")["spec"]["nodeName"] == "a"
+
+
+def test_one_that_is_certified_by_another_authority_is_told_nothing(
+    secret: PlayedApi, tmp_path: Any
+) -> None:
+    with ready(secret, tmp_path) as running:
+        # The lists are read; then the authority is another one, before the first binding.
+        trust(tmp_path, "elsewhere")
+        assert "certificate verify failed" in running.bind(ASKING, "a")
+        assert posted(secret) == []
+
+
+def test_one_that_is_certified_as_another_host_is_told_nothing(
+    secret: PlayedApi, tmp_path: Any
+) -> None:
+    with ready(secret, tmp_path) as running:
+        assert secret.tls
+        secret.tls.load_cert_chain(tmp_path / "elsewhere.crt", tmp_path / "elsewhere.key")
+        assert "IP address mismatch" in running.bind(ASKING, "a")
+        assert posted(secret) == []
+
+
+def test_a_proxy_that_the_kubeconfig_names_is_asked_for_lists_and_bindings(tmp_path: Any) -> None:
+    played = PlayedApi()
+    with played.running():
+        proxy = f"http://127.0.0.1:{played.port}"
+        played.trusted = {"server": "http://cluster.invalid", "proxy-url": proxy}
+        played.put(node("a", told("a", 16, 16)), copy.deepcopy(ASKING))
+        with ready(played, tmp_path) as running:
+            assert running.bind(ASKING, "a") == ""
+    path = "/api/v1/namespaces/default/pods/asking/binding"
+    assert posted(played) == ["http://cluster.invalid" + path]
+
+
+def test_by_a_proxy_nothing_is_sent_for_whoever_lost_the_lease_meanwhile() -> None:
+    class Proxied:
+        def access(self) -> None: ...
+
+    async def call() -> None:
+        await AsyncApi(Proxied()).call("POST", "/x", {}, lambda: "standby")  # type: ignore[arg-type]
+
+    with pytest.raises(Withheld, match="standby"):
+        asyncio.run(call())
+
+
+def test_more_bindings_at_once_than_connections_wait_for_their_turn(tmp_path: Any) -> None:
+    played, gate = PlayedApi(), Gate(CONNECTIONS)
+    played.before = lambda method, path, _: gate.held() if path.endswith("/binding") else None
+    with played.running():
+        pods = [pod(f"p{n}", container(core=1, memory=1)) for n in range(2 * CONNECTIONS)]
+        played.put(node("a", told("a", 16, 16)), *pods)
+        with ready(played, tmp_path) as running, ThreadPoolExecutor(len(pods)) as threads:
+            said = list(threads.map(running.bind, pods, ["a"] * len(pods)))
+    assert (said, gate.most) == ([""] * len(pods), CONNECTIONS)
+
+
+class Gate:
+    """Lets nobody through before `count` are there. most: how many were there at once."""
+
+    def __init__(self, count: int) -> None:
+        self.most = self._there = 0
+        self._count, self._full = count, asyncio.Event()
+
+    async def held(self) -> None:
+        self._there += 1
+        self.most = max(self.most, self._there)
+        if self._there == self._count:
+            self._full.set()
+        await self._full.wait()
+        await asyncio.sleep(0.5)  # for those who do not wait for a turn
+        self._there -= 1

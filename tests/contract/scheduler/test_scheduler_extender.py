@@ -1,0 +1,236 @@
+"""The extender as a process: called as kube-scheduler calls it, over an API server that fails."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support import extender
+from support.clusters import container, node, pod, told
+from support.extender import Extender, ready
+from support.fake_api_server import NODES, PODS, PlayedApi, status
+from support.samples import GIB
+from vcuda_oci.model import names
+
+ASKING = pod("asking", container(core=30, memory=16))
+BINDING = "/api/v1/namespaces/default/pods/asking/binding"
+
+
+@pytest.fixture
+def api() -> Iterator[PlayedApi]:
+    with extender.api_of_two_nodes() as played:
+        yield played
+
+
+def free(running: Extender, node: str) -> list[int]:
+    return [gpu["core_free"] for gpu in running.inspect(node)["gpus"]]
+
+
+def ask(api: PlayedApi, **changes: Any) -> dict[str, Any]:
+    """A fresh copy of the pod that asks, known to the API server."""
+    asking: dict[str, Any] = json.loads(json.dumps(ASKING))
+    asking["metadata"] |= changes
+    api.put(asking)
+    return asking
+
+
+def test_a_pod_is_filtered_scored_and_bound_with_its_decision(
+    api: PlayedApi, tmp_path: Any
+) -> None:
+    with ready(api, tmp_path) as running:
+        asking = ask(api)
+        wanted = {"Pod": asking, "Nodes": None, "NodeNames": ["a", "b", "c"]}
+        filtered = running.post("predicates", wanted)
+        assert filtered == {
+            "Nodes": None,
+            "NodeNames": ["a", "b"],
+            "FailedNodes": {"c": "not known to the scheduler extender yet"},
+            "FailedAndUnresolvableNodes": {},
+            "Error": "",
+        }
+        assert running.post("predicates", wanted) == filtered
+        scored = running.post("priorities", {"Pod": asking, "NodeNames": ["a", "b"]})
+        assert [each["Host"] for each in scored] == ["a", "b"]
+        assert all(0 <= each["Score"] <= 10 for each in scored)
+        before = time.time_ns()
+        assert running.bind(asking, "a") == ""
+        bound = api.pod("asking")
+        assert bound["spec"]["nodeName"] == "a"
+        said = bound["metadata"]["annotations"]
+        assert before <= int(said.pop("tencent.com/predicate-time")) <= time.time_ns()
+        decided = {"uuid": "GPU-a-0", "core_percent": 30, "memory_bytes": 4 * GIB}
+        assert json.loads(said.pop(names.ANNOTATION_DECISION)) == {
+            "containers": {"main": [decided]}
+        }
+        assert said == {
+            "tencent.com/predicate-node": "a",
+            "tencent.com/predicate-gpu-idx-0": "0",
+            "tencent.com/gpu-assigned": "false",
+        }
+        assert free(running, "a") == [70, 100]
+        # One call, so there is nothing between two that could be lost.
+        writes = [(method, path) for method, path, _ in api.requests if method == "POST"]
+        assert writes == [("POST", BINDING)]
+        assert running.bind(asking, "a") == ""
+        running.wait(lambda: running.bind(asking, "b") == "the pod is bound to a already")
+
+
+def test_a_scheduler_that_sends_whole_nodes_gets_them_back(api: PlayedApi, tmp_path: Any) -> None:
+    with ready(api, tmp_path) as running:
+        items = [{"metadata": {"name": name, "x": [1]}} for name in ("a", "c")]
+        wanted = {"Pod": ASKING, "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
+        assert running.post("predicates", wanted) == {
+            "Nodes": {"items": items[:1]},
+            "NodeNames": None,
+            "FailedNodes": {"c": "not known to the scheduler extender yet"},
+            "FailedAndUnresolvableNodes": {},
+            "Error": "",
+        }
+        nobody = {"Pod": pod("p", {"name": "c"}), "Nodes": None, "NodeNames": ["a", "z"]}
+        assert running.post("predicates", nobody)["NodeNames"] == ["a", "z"]
+
+
+def test_pod_owner_reads_the_reason_of_a_full_node_in_the_schedulers_event(
+    api: PlayedApi, tmp_path: Any
+) -> None:
+    with ready(api, tmp_path) as running:
+        for number in range(2):
+            api.put(pod(f"p{number}", container(core=80)))
+            assert running.bind(api.pod(f"p{number}"), "a") == ""
+        asking = ask(api)
+        free = "largest free share is 20 percent and 3.2 GiB on GPU-a-0"
+        why = f"{free}; 30 percent and 4.0 GiB asked"
+        assert running.filter(asking, "a")["FailedNodes"] == {"a": why}
+        assert running.bind(asking, "a") == f"node a: {why}"
+        too_much = pod("too-much", container(core=30, memory=400))
+        never = "its GPUs never have 30 percent and 102400 MiB"
+        assert running.filter(too_much, "a")["FailedAndUnresolvableNodes"] == {"a": never}
+
+
+def test_before_the_cluster_is_read_nothing_is_placed(api: PlayedApi, tmp_path: Any) -> None:
+    api.before = lambda method, path, body: status(500, "down") if path == PODS else None
+    with extender.running(api, tmp_path) as running:
+        line = b"the scheduler extender has not read the cluster yet; it will in a moment\n"
+        assert running.call("GET", "/readyz") == (503, line)
+        assert running.call("GET", "/healthz") == (200, b"ok\n")
+        filtered = running.filter(ASKING, "a")
+        assert (filtered["NodeNames"], filtered["Error"]) == (None, line.decode().strip())
+        assert running.bind(ask(api), "a") == line.decode().strip()
+        api.before = lambda *_: None
+        running.wait_ready()
+        assert running.filter(ASKING, "a")["NodeNames"] == ["a"]
+
+
+@pytest.mark.parametrize("answer", ["drop", "drop after"])
+def test_a_binding_whose_answer_is_lost_is_made_once_by_the_next_try(
+    api: PlayedApi, tmp_path: Any, answer: str
+) -> None:
+    with ready(api, tmp_path) as running:
+        asking = ask(api)
+        api.before = lambda method, path, body: answer if path == BINDING else None
+        assert "the API server: POST " in running.bind(asking, "a")
+        assert free(running, "a") == [70, 100]
+        api.before = lambda *_: None
+        assert running.bind(asking, "a") == ""
+        bound = api.pod("asking")
+        assert bound["spec"]["nodeName"] == "a"
+        assert free(running, "a") == [70, 100]
+
+
+@pytest.mark.parametrize("when", ["before the binding", "after the binding"])
+def test_an_extender_that_is_killed_while_it_binds_leaves_what_the_next_one_makes_right(
+    api: PlayedApi, tmp_path: Any, when: str
+) -> None:
+    asking = ask(api)
+    with ready(api, tmp_path) as running:
+
+        def kill(method: str, path: str, body: Any) -> str | None:
+            if path != BINDING:
+                return None
+            running.process.send_signal(signal.SIGKILL)
+            running.process.wait()
+            return "drop" if when.startswith("before") else "drop after"
+
+        api.before = kill
+        with pytest.raises(OSError):
+            running.bind(asking, "a")
+    api.before = lambda *_: None
+    with ready(api, tmp_path) as running:
+        assert free(running, "a") == ([100, 100] if when.startswith("before") else [70, 100])
+        assert running.bind(asking, "a") == ""
+        bound = api.pod("asking")
+        assert (bound["spec"]["nodeName"], free(running, "a")) == ("a", [70, 100])
+        assert json.loads(bound["metadata"]["annotations"][names.ANNOTATION_DECISION])
+
+
+def test_a_pod_that_is_gone_or_another_one_is_not_bound(api: PlayedApi, tmp_path: Any) -> None:
+    with ready(api, tmp_path) as running:
+        assert running.bind(ASKING, "a") == "pod default/asking is gone"
+        another = ask(api, uid="another")
+        running.wait(lambda: free(running, "a") == [100, 100])
+        line = "pod default/asking is another one now: UID another, and uid-asking was to be bound"
+        assert running.bind(ASKING, "a") == line
+        # The watch lags: only the API server knows that the pod was made anew.
+        api.before = lambda method, path, body: status(409, "UID") if path == BINDING else None
+        assert running.bind(another, "a") == "the API server: 409 UID"
+        assert free(running, "a") == [100, 100]
+        assert running.bind(another, "nowhere") == (
+            "node nowhere: not known to the scheduler extender"
+        )
+
+
+def test_a_watch_that_breaks_or_is_too_old_loses_no_pod(api: PlayedApi, tmp_path: Any) -> None:
+    api.page = 2
+    api.put(*[pod(f"p{n}", container(core=10), node="b", uid=f"u{n}") for n in range(5)])
+    with ready(api, tmp_path) as running:
+        assert free(running, "b") == [50]
+        api.bookmark()
+        api.end_watches()
+        api.put(pod("more", container(core=20), node="b"))
+        running.wait(lambda: free(running, "b") == [30])
+        api.forget()
+        api.delete("default/p0")
+        running.wait(lambda: free(running, "b") == [40])
+        api.put(node("b", told("b", 16, unhealthy={"GPU-b-0": "Xid 79"})))
+        running.wait(lambda: running.filter(ASKING, "b")["NodeNames"] == [])
+        assert running.filter(ASKING, "b")["FailedAndUnresolvableNodes"] == {
+            "b": "every GPU is unhealthy: Xid 79"
+        }
+        api.delete("b", NODES)
+        running.wait(lambda: running.inspect("b") is None)
+
+
+def test_while_the_api_server_is_away_what_is_known_serves_on(
+    api: PlayedApi, tmp_path: Any
+) -> None:
+    with ready(api, tmp_path) as running:
+        asking = ask(api)
+        running.wait(lambda: running.bind(asking, "z") != "pod default/asking is gone")
+        api.before = lambda *_: "drop"
+        api.end_watches()
+        assert running.filter(ASKING, "a")["NodeNames"] == ["a"]
+        assert running.call("GET", "/readyz")[0] == 200
+        assert "the API server: " in running.bind(asking, "a")
+
+
+def test_metrics_and_version_are_told(api: PlayedApi, tmp_path: Any) -> None:
+    with ready(api, tmp_path) as running:
+        running.filter(ASKING, "a")
+        code, page = running.call("GET", "/metrics")
+        lines = page.decode().splitlines()
+        assert code == 200
+        assert "vcuda_extender_nodes 2.0" in lines
+        assert 'vcuda_extender_call_seconds_count{verb="predicates"} 1.0' in lines
+        assert running.call("GET", "/version") == (200, b'{"version":"0.1.0"}')
+        whole = json.loads(running.call("GET", "/inspect")[1])["nodes"]
+        assert [(each["name"], each["gpus"], each["wholly_free"]) for each in whole] == [
+            ("a", 2, 2),
+            ("b", 1, 1),
+        ]
+        running.process.terminate()
+        assert running.process.wait(30) == 0

@@ -1,0 +1,50 @@
+"""The extender keeps what its own OpenAPI page promises, whatever is sent to it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+from support import extender
+from support.clusters import container, node, pod, told
+from support.fake_api_server import PlayedApi
+from vcuda_oci.model.allocation import GpuShare
+
+# As long as it takes on a machine with other work.
+SECONDS = 250
+# The verbs read their fields in any case and leave out what they do not know: what a page calls
+# nonsense need not be refused, so that is not asked.
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,"
+    "response_schema_conformance,positive_data_acceptance,unsupported_method"
+)
+
+
+def played() -> PlayedApi:
+    api = PlayedApi()
+    api.add(node("a", told("a", 16, 16)))
+    api.add(node("b", told("b", 16)))
+    shares = {"main": [GpuShare("GPU-a-0", 1, 60)]}
+    api.add(pod("p", container(core=60), node="a", shares=shares))
+    return api
+
+
+def test_what_the_page_promises_is_kept_whatever_is_sent(tmp_path: Any) -> None:
+    api = played()
+    with api.running(), extender.running(api, tmp_path) as running:
+        running.wait_ready()
+        url = f"http://127.0.0.1:{running.port}/openapi.json"
+        command = [sys.executable, "-m", "schemathesis.cli", "run", url, "--checks", CHECKS]
+        limits = ["--max-examples", "30", "--generation-deterministic", "--no-color"]
+        told = subprocess.run(
+            [*command, *limits, "--phases", "examples,coverage,fuzzing"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        assert told.returncode == 0, told.stdout
+        assert "Traceback" not in extender.log(tmp_path)
+        running.wait_ready()
+        assert [gpu["core_free"] for gpu in running.inspect("a")["gpus"]] == [40, 100]

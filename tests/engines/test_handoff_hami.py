@@ -1,0 +1,183 @@
+"""HAMi's resources: the kubelet counts GPUs, the pod's object says how much of each, and nobody who
+asked for a part gets a whole one because that was not known."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.engines.cri import Cri, Pod
+from support.fake_kubelet import until
+from support.handoff_node import HandoffNode
+from support.product import Product
+from support.watched_pods import NODE
+from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.system import settings_file
+from vcuda_plugin.extender.model.place import Placed, place
+from vcuda_plugin.extender.model.pod_request import ask_of
+from vcuda_plugin.kube import node_gpus
+
+GPU = "nvidia.com/gpu"
+MEMORY, PERCENT, CORES = GPU + "mem", GPU + "mem-percentage", GPU + "cores"
+MIB = 1 << 20
+THIRD = {GPU: 1, MEMORY: 3000, CORES: 30}
+SETTINGS = settings_file.parse(f'gpu-resource = "{GPU}"', "config.toml")
+
+
+class HamiNode(HandoffNode):
+    """Each GPU counts ten times with the kubelet."""
+
+    def schedule_as_extender(self, name: str, **containers: dict[str, int]) -> str:
+        """As the extender's own code decides on an empty node; the pod's UID."""
+        uid = self.api.create(name, containers)
+        ask = ask_of(self.api.pods[uid], SETTINGS)
+        told = node_gpus.parse(self.api.nodes[NODE]["vcuda.io/node-gpus"])
+        assert ask is not None
+        placed = place(told.gpus, [], ask, "binpack")
+        assert isinstance(placed, Placed)
+        self.decide(uid, said(Decision(placed.containers).dump()))
+        return uid
+
+    def known(self, name: str, **containers: dict[str, int]) -> str:
+        """A pod that nobody decided for; its UID, once the node knows of it."""
+        uid = self.api.create(name, containers)
+        until(lambda: uid in self.kept())
+        return uid
+
+    def has(self, pod: Pod, name: str = "main") -> list[tuple[int, int, int, str]]:
+        """(GPU's index, percent, MiB, policy) of each share of a container that runs."""
+        records = {
+            (record["pod"]["uid"], record["pod"]["container"]): record
+            for record in self.product.allocations(self.cri)
+        }
+        return [
+            (
+                *(self.uuids.index(share["uuid"]), share["core_percent"]),
+                *(share["memory_bytes"] // MIB, share["policy"]),
+            )
+            for share in records[pod.uid, name]["shares"]
+        ]
+
+    def runs(self, container: str, uid: str, name: str = "main", gpus: int = 1) -> Pod:
+        pod = self.run_pod(container, uid)
+        self.start(pod, name, asks={GPU: gpus})
+        return pod
+
+
+def said(decision: str) -> dict[str, str]:
+    return {"vcuda.io/placement-decision": decision, "tencent.com/predicate-node": NODE}
+
+
+@pytest.fixture
+def hami(cri: Cri, product: Product, tmp_path: Path) -> Iterator[HamiNode]:
+    with product.on(cri, gpu_resource=GPU, gpu_split="10"):
+        node = HamiNode(cri, product, str(tmp_path))
+        try:
+            node.start_agent()
+            until(lambda: bool(node.kubelet.healthy(GPU)))
+            yield node
+        finally:
+            node.close()
+
+
+def test_containers_have_of_the_decided_gpu_what_their_pod_says_and_see_no_more(
+    hami: HamiNode, container: str
+) -> None:
+    assert len(hami.kubelet.healthy(GPU)) == 20
+    uid = hami.schedule_as_extender(container, main=THIRD, other={GPU: 1, PERCENT: 50})
+    pod = hami.run_pod(container, uid)
+    hami.start(pod, asks={GPU: 1})
+    hami.start(pod, "other", asks={GPU: 1})
+    assert hami.has(pod) == [(0, 30, 3000, "fixed")]
+    # Any compute will do for it: 1 % is its own, the rest what others leave.
+    assert hami.has(pod, "other") == [(0, 1, 8192, "elastic")]
+    second = hami.schedule_as_extender(container + "-2", main=THIRD)
+    inside = hami.run_pod(container + "-2", second)
+    assert hami.seen(inside, asks={GPU: 1}) == ["nvidia0"]
+    assert f'"total_bytes": {3000 * MIB}, ' in hami.cri.output(inside, "main")[0]
+
+
+def test_parts_of_several_gpus_are_of_as_many_gpus_and_whole_ones_are_nobody_elses(
+    hami: HamiNode, container: str
+) -> None:
+    uid = hami.schedule_as_extender(container, main={GPU: 2, MEMORY: 1000, CORES: 20})
+    pod = hami.runs(container, uid, gpus=2)
+    assert hami.has(pod) == [(0, 20, 1000, "fixed"), (1, 20, 1000, "fixed")]
+    hami.remove_pod(pod)
+    whole = hami.runs(container + "-2", hami.known(container + "-2", main={GPU: 1}))
+    (first,) = hami.has(whole)
+    assert first[:2] == (0, 100)
+    # Nobody decided for this one: the node places by the same rules, beside the whole one.
+    part = hami.runs(container + "-3", hami.known(container + "-3", main=THIRD))
+    assert hami.has(part) == [(1, 30, 3000, "fixed")]
+
+
+def test_without_whoever_follows_pods_no_container_is_given_a_gpu(
+    hami: HamiNode, container: str
+) -> None:
+    uid = hami.api.create(container, {"main": THIRD}, node="elsewhere")
+    pod = hami.run_pod(container, uid)
+    unknown = f"pod default/{container}: the node agent does not know this pod yet"
+    began = time.monotonic()
+    assert hami.refusal(pod, asks={GPU: 1}).startswith(unknown)
+    assert time.monotonic() - began > 1  # the agent may be behind the kubelet
+    # Nor where nobody ever followed, or an agent that did is gone with what it kept.
+    shutil.rmtree(hami.state_dir + "/decisions")
+    assert hami.refusal(pod, asks={GPU: 1}) == (
+        f"pod default/{container}: nobody knows how much of each GPU its container main asks for; "
+        "have vcuda-node-agent follow the pods: --kubeconfig, or in a pod of its own"
+    )
+    assert hami.product.allocations(hami.cri) == []
+
+
+def test_what_is_decided_for_other_amounts_or_forged_is_not_given(
+    hami: HamiNode, container: str
+) -> None:
+    uid = hami.schedule_as_extender(container, main=THIRD)
+    decision = json.loads(
+        hami.api.pods[uid]["metadata"]["annotations"]["vcuda.io/placement-decision"]
+    )
+    # Whoever may write the pod's annotations says that it asks for more.
+    share = decision["containers"]["main"][0]
+    share["core_percent"], share["memory_bytes"] = 100, 16 << 30
+    decision["amounts"] = {"main": {"parts": [[100, None, None]], "any_core": False}}
+    hami.decide(uid, said(json.dumps(decision)))
+    pod = hami.run_pod(container, uid)
+    assert hami.refusal(pod, asks={GPU: 1}) == (
+        f"decision for pod default/{container}: 100 % was decided; 30 % is asked; "
+        "delete the pod if it stays so, and it is scheduled anew"
+    )
+    # Nor is what the kubelet counts and the pod does not say.
+    assert hami.refusal(pod, asks={GPU: 1}, name="stranger").startswith(
+        f"pod default/{container}: nobody knows how much of each GPU its container stranger asks"
+    )
+    assert hami.product.allocations(hami.cri) == []
+
+
+def test_a_container_that_is_restarted_keeps_its_part_whatever_is_known_of_its_pod_since(
+    hami: HamiNode, container: str
+) -> None:
+    uid = hami.known(container, main=THIRD)
+    pod = hami.run_pod(container, uid)
+    assert hami.seen(pod, asks={GPU: 1}) == ["nvidia0"]
+    hami.api.delete(uid)
+    until(lambda: hami.kept() == set())
+    hami.start(pod, asks={GPU: 1})
+    assert hami.has(pod) == [(0, 30, 3000, "fixed")]
+
+
+def test_where_decisions_are_off_the_pods_amounts_count_all_the_same(
+    hami: HamiNode, container: str
+) -> None:
+    hami.product.configure(hami.cri, gpu_resource=GPU, gpu_split="10", decisions="off")
+    uid = hami.schedule_as_extender(container, main=THIRD)
+    decided = hami.api.pods[uid]["metadata"]["annotations"]["vcuda.io/placement-decision"]
+    shares = json.loads(decided)
+    shares["containers"]["main"][0]["uuid"] = hami.uuids[1]
+    hami.decide(uid, said(json.dumps(shares)))
+    assert hami.has(hami.runs(container, uid)) == [(0, 30, 3000, "fixed")]

@@ -1,0 +1,99 @@
+"""What a container can get hold of that is ours: descriptors, variables, programs."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import pytest
+
+from support import compiled
+from support.engines.base import Wanted, wait_until
+from support.entry_points import MAIN_DOORS, Door
+from support.trap import SECRET, sha256
+
+# Descriptors that the runtime was started with: of a folder, of a file, and of a pipe.
+LEAKED = "exec 3<{folder} 4<{folder}/secret 7<{folder} 9>{folder}/written"
+
+
+@pytest.fixture
+def folder(scratch: str) -> str:
+    with open(scratch + "/secret", "w") as file:
+        file.write(SECRET)
+    return scratch
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_container_has_the_descriptors_and_variables_that_its_runtime_gives_it(
+    door: Door, container: str, folder: str, kept: int
+) -> None:
+    """`--preserve-fds` is the engine's wish: those come through, and none of ours beside them."""
+    fds = "for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd | sed 's/:.*//'); done"
+    script = fds + "; env | sort; pwd; umask"
+    more = {"options": [f"--preserve-fds={kept}"], "leak": LEAKED.format(folder=folder)}
+    plain = door.plain(Wanted(container, ["sh", "-c", script]), **more)
+    result = door.run(door.asked(container, "sh", "-c", script), **more)
+    assert result == plain
+    numbers = re.findall(r"^(\d+)\b", result.stdout, re.M)
+    assert numbers[3 : 3 + kept] == ["3", "4"][:kept]
+
+
+@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+def test_a_working_folder_by_a_descriptor_leads_no_further_than_without_us(
+    door: Door, container: str, folder: str
+) -> None:
+    """CVE-2024-21626: a process that starts in a folder of the host's which somebody left open.
+
+    crun 1.8 itself lets it start in what its caller left open (3, 7); a number of ours would show.
+    """
+
+    def at(number: int) -> Any:
+        def change(config: dict[str, Any], bundle: str) -> None:
+            config["process"]["cwd"] = f"/proc/self/fd/{number}"
+
+        return change
+
+    script = ["sh", "-c", "cat secret ../secret ./; pwd"]
+    for number in (3, 5, 6, 7, 8, 10):
+        more = {"leak": LEAKED.format(folder=folder)}
+        plain = door.plain(Wanted(container, script), at(number), **more)
+        result = door.run(door.asked(container, *script), at(number), **more)
+        assert (result.stdout, result.rc == 0) == (plain.stdout, plain.rc == 0), number
+    door.sweep()
+
+
+def test_a_neighbour_reaches_no_program_of_ours_by_its_proc(
+    door: Door, container: str, scratch: str
+) -> None:
+    """CVE-2019-5736, CVE-2024-0135: it shares the new container's pid namespace."""
+    names = ("bin/vcuda-container-runtime", "bin/vcuda-container-hook", "bin/vcuda",
+             "lib/vcuda/vcuda-procfs-hook", "lib/vcuda/libvcuda.so.1")  # fmt: skip
+    ours = [os.path.realpath(f"{door.product.prefix}/{name}") for name in names]
+    ours += [os.path.realpath("/usr/bin/python3"), door.engine.plain_runtime()]
+    before = {path: sha256(path) for path in ours}
+    compiled.program(scratch, "look_around", "-static")
+    neighbour = container + "-neighbour"
+
+    def joined(config: dict[str, Any], bundle: str) -> None:
+        pid = door.engine.host.read("bundles", neighbour, "pid")
+        for namespace in config["linux"]["namespaces"]:
+            if namespace["type"] == "pid":
+                namespace["path"] = f"/proc/{pid}/ns/pid"
+
+    looking = door.asked(neighbour, "/look/look_around", "100")
+    looking = Wanted(neighbour, looking.args, mounts=[(scratch, "/look")])
+    assert door.engine._start(looking).rc == 0
+    try:
+        wait_until(lambda: "begin" in door.engine.logs(neighbour), "the neighbour")
+        for number in range(3):
+            result = door.run(door.asked(f"{container}-{number}", "echo", "up"), joined)
+            assert result.stdout == "up\n", result.stderr
+        door.engine.host.write(f"bundles/{neighbour}/rootfs/tmp/enough", "")
+        wait_until(lambda: "end" in door.engine.logs(neighbour), "the neighbour's end")
+        seen = door.engine.logs(neighbour)
+    finally:
+        door.engine.delete(neighbour)
+    reached = {int(number) for number in re.findall(r"reached (\d+)", seen)}
+    assert {path for path in ours if os.stat(path).st_ino in reached} == set()
+    assert {path: sha256(path) for path in ours} == before

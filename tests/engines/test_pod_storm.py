@@ -1,0 +1,31 @@
+"""A thousand pods of one size at once, from 32 workers, with deaths of every kind in between."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from support.engines.base import Files
+from support.fake_kubelet import until
+from support.pod_lives import DEATHS
+from support.pod_node import node
+
+PODS = int(os.environ.get("VCUDA_PODS", "1000"))
+WORKERS = 32
+
+
+@pytest.mark.alone  # it takes the whole machine by itself
+@pytest.mark.timeout(1200)
+def test_each_of_a_thousand_pods_sees_its_own_share_and_none_is_lost_or_doubled(
+    files: Files, scratch: str
+) -> None:
+    with node(files, scratch) as lives:
+        lives.run(PODS, WORKERS)
+        assert lives.faults == []
+        assert sum(lives.deaths.values()) == PODS
+        assert set(lives.deaths) == set(DEATHS)
+        assert lives.killed > PODS // 50
+        assert lives.most_at_once > WORKERS // 2
+        # What pods kept for a restart, and what killed hooks left, the agent sweeps.
+        until(lambda: lives.left() == [], 60)

@@ -1,0 +1,210 @@
+"""A container that asks for a share of a GPU gets it, and no more, whatever engine starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support.engines.base import Engine, Result
+from support.engines.cri import Cri
+from support.engines.docker import Docker
+from support.product import MIB, Asking, Product, asking
+from support.runtime_recorder import Recorder
+from vcuda_oci.pages import layout, page_reader
+
+LIMIT = 1024 * MIB
+SECONDS = 2
+
+
+@pytest.fixture
+def sharing(engine: Engine, product: Product) -> Iterator[Engine]:
+    """The engine with the product in front of its low-level runtime, and an empty ledger."""
+    with product.on(engine):
+        yield engine
+    # A pod keeps its share for the next restart until its sandbox is gone; then a sweep takes it.
+    if not isinstance(engine, Cri):
+        assert product.allocations(engine) == []
+
+
+def test_the_granted_gpu_opens_and_another_does_not(sharing: Engine, container: str) -> None:
+    script = """
+      granted=$(ls /dev | grep -x 'nvidia[0-9]*')
+      mknod /dev/other c 195 $((1 - ${granted#nvidia}))
+      open-node /dev/$granted /dev/nvidiactl /dev/other
+    """
+    result = sharing.run(container, ["sh", "-c", script], **asking(sharing, core=30))
+    assert result.rc == 0, result.stderr
+    answers = re.sub(r"nvidia\d", "nvidiaN", result.stdout).splitlines()
+    # ENXIO: the device rule lets it through, and no driver is behind the number.
+    assert answers[0] in ("/dev/nvidiaN: ENXIO", "/dev/nvidiaN: ok")
+    assert answers[1] in ("/dev/nvidiactl: ENXIO", "/dev/nvidiactl: ok")
+    assert answers[2:] == ["/dev/other: EPERM"]
+
+
+def test_a_program_meets_its_memory_limit_to_the_byte(sharing: Engine, container: str) -> None:
+    # One allocation of all, then ever smaller ones, down to a single byte.
+    fill = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
+    result = sharing.run(container, fill, **asking(sharing, core=30, memory_bytes=LIMIT))
+    assert result.rc == 0, result.stderr
+    assert json.loads(result.stdout) == {
+        "allocated_bytes": LIMIT,
+        "exact_bytes": LIMIT,
+        "error": "CUDA_ERROR_OUT_OF_MEMORY",
+    }
+
+
+def test_a_program_sees_one_gpu_of_the_size_of_its_slice(sharing: Engine, container: str) -> None:
+    asked = asking(sharing, core=30, memory_bytes=LIMIT)
+    result = sharing.run(container, ["vcuda-workload", "info"], **asked)
+    assert result.rc == 0, result.stderr
+    (device,) = json.loads(result.stdout)["devices"]
+    assert (device["total_bytes"], device["free_bytes"]) == (LIMIT, LIMIT)
+
+
+def test_a_policy_that_was_asked_for_stands_in_the_limits_page_inside(
+    sharing: Engine, product: Product, container: str
+) -> None:
+    asked = asking(sharing, core=30, policy="elastic", core_limit="60", priority="5")
+    result = sharing.run(container, ["od", "-An", "-v", "-tx1", layout.GUEST_LIMITS], **asked)
+    assert result.rc == 0, result.stderr
+    page = page_reader.read_limits(bytes.fromhex(result.stdout))
+    (gpu,) = page.gpus
+    # Until an arbiter grants, the rate is what is reserved.
+    assert (gpu.policy, gpu.core_percent, gpu.core_ceiling_percent, gpu.weight, gpu.rate_ppm) == (
+        *(layout.POLICY_ELASTIC, 30, 60, 30),
+        300_000,
+    )
+    assert page.rate_until_ns == 0
+
+
+def test_a_word_that_the_policy_does_not_take_fails_the_container_in_one_line(
+    sharing: Engine, container: str
+) -> None:
+    result = sharing.run(container, ["echo", "hello"], **asking(sharing, core=30, weight="5"))
+    sharing.delete(container)
+    assert (result.rc != 0, result.stdout) == (True, "")
+    assert re.search(
+        r"vcuda-container-runtime: (env|annotations): weight means nothing with policy fixed; "
+        r"leave it out, or use weighted",
+        result.stderr,
+    )
+
+
+def test_nvidia_smi_inside_shows_the_slice(sharing: Engine, container: str) -> None:
+    script = """
+      vcuda-workload hold --bytes 256MiB --seconds 100 >/tmp/held &
+      until [ -s /tmp/held ]; do sleep 0.01; done
+      nvidia-smi
+      for genuine in /usr/bin/nvidia-smi-*; do [ ! -e $genuine ] || $genuine || exit; done
+    """
+    asked = asking(sharing, core=30, memory_bytes=LIMIT)
+    result = sharing.run(container, ["sh", "-c", script], **asked)
+    assert result.rc == 0, result.stderr
+    # One GPU: what is used of it, and the limit in place of its size.
+    # Also by NVIDIA's own programs, where packaging/genuine-driver could fetch them.
+    shown = result.stdout.count("NVIDIA-SMI")
+    memory = re.findall(r"(\d+) ?(?:MiB)? */ *(\d+) ?MiB", result.stdout)
+    assert memory == [("256", str(LIMIT // MIB))] * shown
+    assert result.stdout.count("vcuda-workload") == shown
+
+
+@pytest.mark.parametrize(("setting", "word"), [("no", 0), ("yes", 1)])
+def test_whether_copies_are_metered_stands_in_the_containers_limits(
+    engine: Engine, product: Product, container: str, setting: str, word: int
+) -> None:
+    (at,) = [at for name, at, _ in layout.offsets() if name == "limits.meter_copies"]
+    look = ["od", "-An", "-t", "u4", "-j", str(at), "-N", "4", layout.GUEST_LIMITS]
+    with product.on(engine, meter_copies=setting):
+        result = engine.run(container, look, **asking(engine, core=30))
+    assert (result.rc, result.stdout.split()) == (0, [str(word)])
+
+
+def test_a_container_that_asks_for_nothing_keeps_its_config_json(
+    engine: Engine, product: Product, container: str, record: Callable[[str], Recorder]
+) -> None:
+    behind = record(engine.plain_runtime())
+    product.configure(engine, runtime=behind.path)
+    before = record(product.runtime)
+    with engine.using(before.path):
+        assert engine.run(container, ["echo", "hello"]) == Result(0, "hello\n", "")
+    assert before.config_bytes() == behind.config_bytes() != []
+    calls = before.calls()
+    deleted = [id for *_, verb, id in calls if verb == "delete"]
+    # What a shim says once more of such a one ends at the front door.
+    again = [["delete", "--force", id] for id in deleted]
+    assert behind.calls() == [call for call in calls if call[-3:] not in again]
+
+
+def test_the_allocation_lives_as_long_as_the_container(
+    sharing: Engine, product: Product, container: str
+) -> None:
+    asked = asking(sharing, core=30, memory_bytes=LIMIT)
+    started = sharing.start(container, ["sleep", "100"], **asked)
+    try:
+        assert started.rc == 0, started.stderr
+        (record,) = product.allocations(sharing)
+        (share,) = record["shares"]
+        assert (share["core_percent"], share["memory_bytes"]) == (30, LIMIT)
+        # Devices and mounts hold for whoever enters later, too.
+        entered = sharing.exec(container, ["vcuda-workload", "alloc", "--chunk", str(LIMIT)])
+        assert json.loads(entered.stdout)["exact_bytes"] == LIMIT
+        sharing.kill(container)
+        assert sharing.wait(container) == 137
+    finally:
+        sharing.delete(container)
+    # All of both GPUs: nothing of the dead container's share is kept from the next one.
+    again = sharing.run(container + "-next", ["true"], **asking(sharing, core=200))
+    assert again == Result(0, "", "")
+
+
+def test_what_does_not_fit_is_refused_in_one_line(sharing: Engine, container: str) -> None:
+    asked = asking(sharing, core=30, memory_bytes=1 << 45)
+    result = sharing.run(container, ["echo", "hello"], **asked)
+    sharing.delete(container)
+    assert result.rc != 0
+    assert result.stdout == ""
+    assert re.search(r"vcuda-container-runtime: placement: .*; ask for less", result.stderr)
+
+
+def test_a_slip_in_a_request_is_refused_with_the_nearest(sharing: Engine, container: str) -> None:
+    for words, said in (
+        ({"cores": "30"}, "is not a request; did you mean"),
+        ({"core": "30", "memory": "4096"}, "is 4096 bytes; did you mean 4096MiB?"),
+    ):
+        asked: Asking = {"annotations": {f"vcuda.io/{key}": words[key] for key in words}}
+        if isinstance(sharing, Docker):
+            asked = {"env": {f"VCUDA_{key.upper()}": words[key] for key in words}}
+        result = sharing.run(container, ["echo", "hello"], **asked)
+        sharing.delete(container)
+        assert (result.rc != 0, result.stdout) == (True, "")
+        assert said in result.stderr
+
+
+@pytest.mark.alone
+def test_two_busy_containers_get_the_shares_they_asked_for(
+    sharing: Engine, product: Product, container: str, scratch: str
+) -> None:
+    names = {30: container + "-a", 70: container + "-b"}
+    busy = ["vcuda-workload", "busy", "--kernel-us=1000", "--async=4", "--wait-file=/start/now"]
+    try:
+        for core, name in names.items():
+            asked = asking(sharing, core=core)
+            started = sharing.start(
+                name, [*busy, f"--seconds={SECONDS}"], mounts=[(scratch, "/start")], **asked
+            )
+            assert started.rc == 0, started.stderr
+        records = product.allocations(sharing)
+        assert len({share["uuid"] for record in records for share in record["shares"]}) == 1
+        with open(os.path.join(scratch, "now"), "w"):
+            pass
+        for name in names.values():
+            assert sharing.wait(name) == 0, sharing.logs(name)
+        shares = {core: json.loads(sharing.logs(name))["share"] for core, name in names.items()}
+    finally:
+        for name in names.values():
+            sharing.delete(name)
+    assert shares == {30: pytest.approx(0.30, abs=0.03), 70: pytest.approx(0.70, abs=0.03)}

@@ -1,0 +1,32 @@
+"""A few hundred starts leave a host as it was, and the door as small: `make soak` in little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from release.soak import verdict
+from release.soak.starts import Starts, soak
+from support import cgroups
+from support.engines.base import Engine
+from support.engines.low_level import LowLevel
+from support.product import Product
+
+STARTS = 100
+
+
+@pytest.mark.parametrize("name", ["runc-v1" if cgroups.is_v1() else "runc-v2", "crun-v2"])
+def test_starts_leave_nothing_on_the_host_and_the_door_as_it_was(
+    start_engine: Callable[[str], Engine], product: Product, scratch: str, name: str
+) -> None:
+    engine = start_engine(name)
+    assert isinstance(engine, LowLevel)
+    starts = Starts(engine, product, Product(scratch))
+    try:
+        soaked = soak(starts, STARTS, print)
+    finally:
+        starts.close()
+    assert soaked.left == []
+    growth = verdict.growth(soaked)
+    assert growth is not None and growth < verdict.MOST_GROWTH_BYTES, soaked

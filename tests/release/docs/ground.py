@@ -1,0 +1,161 @@
+"""What a page's reader begins with: a machine with Debian 12, and what was done to it before."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+
+from contract.chart.played_cluster import PlayedCluster
+from release.docs.commands import REPOSITORY
+from release.docs.registry import Registry
+from release.packages import built, node, podman_host
+from release.packages.machine import Machine
+from support import image, rootfs
+from support.needed import cannot
+from support.private_host import Result
+
+CHECKOUT = "/mnt/shared/vcuda"
+PACKAGES = CHECKOUT + "/build/packages"
+# Names that pages leave to their reader.
+IMAGE = "docker.io/library/example:1"
+REGISTRY = "registry.example"
+RUNS = 'CMD ["nvidia-smi"]'
+USER = 1000
+HOMES = ("/root", "/tmp")  # root's and the user's
+
+# What this machine has not: layers over layers, bridges, limits in cgroups.
+DOCKER = {
+    "storage-driver": "vfs",
+    "bridge": "none",
+    "iptables": False,
+    "exec-opts": ["native.cgroupdriver=cgroupfs"],
+}
+
+
+@contextlib.contextmanager
+def prepared(machine: Machine, needs: Sequence[str]) -> Iterator[None]:
+    """needs: in this order, of
+
+    `checkout`: the repository, with what `make packages` leaves; `installed`: its debs, or
+    `softgpu`: that one; `gpus`: two of software; `docker`, `podman`, `containerd`: the engine with
+    an image; `images`: what Podman builds images with, and a registry that takes them; `cluster`:
+    one that kubectl and Helm reach, of root's and the user's.
+    """
+    machine.write("/etc/dpkg/dpkg.cfg.d/unasked", "force-confold\n")
+    with contextlib.ExitStack() as stack:
+        for need in needs:
+            if around := {"cluster": _cluster, "images": _images}.get(need):
+                stack.enter_context(around(machine))
+            else:
+                _prepare(machine, need)
+        yield
+
+
+def _prepare(machine: Machine, need: str) -> None:
+    {
+        "checkout": _checkout,
+        "installed": _installed,
+        "softgpu": _softgpu,
+        "gpus": node.make_gpus,
+        "docker": _docker,
+        "podman": _podman,
+        "containerd": _containerd,
+    }[need](machine)
+
+
+def run(machine: Machine, text: str, is_root: bool, folder: str) -> Result:
+    """What the command answers, both its outputs as one; what it leaves running may go on."""
+    home = HOMES[0] if is_root else HOMES[1]
+    words = ["env", f"HOME={home}", "TERM=xterm", "bash", "-c", f"cd {folder} && {text}"]
+    if not is_root:
+        identity = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+        words = ["setpriv", *identity, *words]
+    told = machine.write("/run/told", "")
+    done = machine.run("sh", "-c", f'exec "$@" >{told} 2>&1 </dev/null', "sh", *words)
+    return Result(done.rc, machine.read(told), "")
+
+
+def _checkout(machine: Machine) -> None:
+    folder = machine.shared + "/vcuda"
+    built.checkout(folder)
+    os.unlink(folder + "/build/venv")
+    shutil.copytree(REPOSITORY + "/build/softgpu", folder + "/build/softgpu", symlinks=True)
+    shutil.copytree(built.folder(), folder + "/build/packages")
+    shutil.copy(REPOSITORY + "/build/venv/bin/helm", machine.path("/usr/local/bin/helm"))
+    machine.check("chown", "-R", f"{USER}:{USER}", CHECKOUT)
+
+
+def _installed(machine: Machine) -> None:
+    _install(machine)
+
+
+def _softgpu(machine: Machine) -> None:
+    _install(machine, "softgpu")
+
+
+def _install(machine: Machine, *parts: str) -> None:
+    installed = node.install(machine, built.files("deb", built.folder(), *parts))
+    assert installed.rc == 0, installed.stderr
+
+
+@contextlib.contextmanager
+def _cluster(machine: Machine) -> Iterator[None]:
+    node.join_cluster(machine)
+    kubectl = shutil.which("kubectl") or cannot("kubectl is missing; run 'make prepare'")
+    shutil.copy(os.path.realpath(kubectl), machine.path("/usr/local/bin/kubectl"))
+    with contextlib.ExitStack() as stack:
+        with machine.network():
+            server = stack.enter_context(PlayedCluster().listening())
+        kubeconfig = node.KUBECONFIG.replace("http://127.0.0.1:1", server)
+        for home in HOMES:
+            machine.write(f"{home}/.kube/config", kubeconfig, 0o600)
+        machine.check("chown", "-R", str(USER), HOMES[1] + "/.kube")
+        yield
+
+
+@contextlib.contextmanager
+def _images(machine: Machine) -> Iterator[None]:
+    podman_host.prepare(machine)
+    podman_host.bring_base(machine)
+    podman_host.use_base(machine.shared + "/vcuda/packaging/Containerfile")
+    trusted = f'[[registry]]\nlocation = "{REGISTRY}"\ninsecure = true\n'
+    machine.write("/etc/containers/registries.conf.d/tests.conf", trusted)
+    machine.write("/etc/hosts", f"127.0.0.1 localhost {REGISTRY}\n")
+    with contextlib.ExitStack() as stack:
+        with machine.network():
+            stack.enter_context(Registry().listening())
+        yield
+
+
+def _docker(machine: Machine) -> None:
+    machine.write("/etc/docker/daemon.json", json.dumps(DOCKER))
+    machine.check("systemctl", "start", "docker")
+    machine.check("docker", "import", f"--change={RUNS}", _layer(machine), IMAGE)
+
+
+def _podman(machine: Machine) -> None:
+    podman_host.prepare(machine)
+    machine.check("podman", "import", f"--change={RUNS}", _layer(machine), IMAGE)
+
+
+def _containerd(machine: Machine) -> None:
+    packed = machine.shared + "/image.tar"
+    _layer(machine)
+    image.write(packed, machine.shared + "/layer.tar", IMAGE, command=("nvidia-smi",))
+    machine.check("systemctl", "start", "containerd")
+    words = ["images", "import", "--snapshotter=native", "/mnt/shared/image.tar"]
+    machine.check("ctr", "--namespace=k8s.io", *words)
+    machine.check("ctr", *words)
+
+
+def _layer(machine: Machine) -> str:
+    """The image's files: busybox, and a program that takes memory of a GPU."""
+    if not os.path.exists(machine.shared + "/layer.tar"):
+        tree = machine.shared + "/image"
+        workload = REPOSITORY + "/build/softgpu/vcuda-workload"
+        rootfs.build(tree, {"/usr/bin/vcuda-workload": workload})
+        rootfs.as_tar(tree, machine.shared + "/layer.tar")
+    return "/mnt/shared/layer.tar"

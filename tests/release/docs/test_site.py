@@ -1,0 +1,79 @@
+"""The site: whole, every link leads somewhere, and it needs nothing but itself."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from release.docs.commands import REPOSITORY
+
+# What a browser fetches without being asked.
+FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+
+
+def build(source: str, site: str) -> subprocess.CompletedProcess[str]:
+    """As `make docs` does."""
+    options = ["--quiet", "--fail-on-warning", "--keep-going", "-d", site + ".read"]
+    where = ["-c", REPOSITORY + "/docs/site", source, site]
+    words = [sys.executable, "-m", "sphinx.cmd.build", *options, *where]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+class Fetched(HTMLParser):
+    """Addresses that a page's tags have fetched."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if tag in FETCHED and named.get("rel") not in ("index", "search", "next", "prev"):
+            self.addresses.append(named.get(FETCHED[tag]) or "")
+
+
+def test_the_site_is_whole_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
+    built = build(REPOSITORY, f"{tmp_path}/site")
+    assert built.returncode == 0, built.stderr
+    pages = glob.glob(f"{tmp_path}/site/**/*.html", recursive=True)
+    assert len(pages) > 30
+    for page in pages:
+        with open(page) as file:
+            addresses = Fetched(file.read()).addresses
+        for address in filter(None, addresses):
+            plain = re.sub(r"[?#].*", "", address)
+            assert os.path.exists(os.path.join(os.path.dirname(page), plain)), (page, address)
+    for sheet in glob.glob(f"{tmp_path}/site/**/*.css", recursive=True):
+        with open(sheet) as file:
+            assert not re.search(r"(?:url\([\"']?|@import[^;]*)(?:https?:)?//", file.read()), sheet
+
+
+@pytest.mark.parametrize("link", ["gone.md", "other.md#gone", "#gone", "../gone.md"])
+def test_a_link_that_leads_nowhere_fails_the_site(tmp_path: Path, link: str) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "other.md").write_text("# Other\n\n## Here\n")
+    for target, code in (("other.md#here", 0), (link, 1)):
+        text = f"# Front\n\n[a link]({target})\n\n```{{toctree}}\nother\n```\n"
+        (folder / "index.md").write_text(text)
+        built = build(str(tmp_path), f"{tmp_path}/site")
+        assert built.returncode == code, built.stderr
+    assert "gone" in built.stderr
+
+
+def test_a_page_that_the_front_does_not_lead_to_fails_the_site(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "index.md").write_text("# Front\n")
+    (folder / "lost.md").write_text("# Lost\n")
+    built = build(str(tmp_path), f"{tmp_path}/site")
+    assert built.returncode == 1
+    assert "lost.md" in built.stderr

@@ -1,0 +1,36 @@
+"""A machine for each test; a killed session's are swept by the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from release.packages import machine
+from release.packages.machine import Machine
+from release.packages.ways import DPKG, RPM, Way
+from support import own_run
+
+
+@pytest.fixture(scope="session")
+def swept() -> None:
+    own_run.sweep()
+
+
+@pytest.fixture
+def plain(swept: None) -> Iterator[Machine]:
+    """A machine on which nothing runs, as in a container image that is being built."""
+    with machine.machine() as made:
+        yield made
+
+
+@pytest.fixture
+def booted(swept: None) -> Iterator[Machine]:
+    """A machine that systemd runs on."""
+    with machine.machine(boots=True) as made:
+        yield made
+
+
+@pytest.fixture(params=[DPKG, RPM], ids=["dpkg", "rpm"])
+def way(request: pytest.FixtureRequest) -> Way:
+    return request.param  # type: ignore[no-any-return]

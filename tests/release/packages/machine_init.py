@@ -1,0 +1,81 @@
+"""Process 1 of a machine that packages are installed on; machine.py says what it is.
+
+Run as a script: `python -I -S machine_init.py FOLDER TREE SIZE [CGROUP]`. The root is TREE with a
+layer over it that holds SIZE and is gone with the namespaces. With CGROUP systemd is started in a
+cgroup v2 of this name; without one, nothing but this process runs.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+from support import first_process
+from support.first_process import libc, mount
+
+
+def enter_root(folder: str, tree: str, size: str) -> None:
+    layer, root = f"{folder}/layer", f"{folder}/root"
+    os.mkdir(layer)
+    os.mkdir(root)
+    mount("-t", "tmpfs", "-o", f"mode=755,size={size}", "vcuda-tests", layer)
+    os.mkdir(layer + "/upper")
+    os.mkdir(layer + "/work")
+    options = f"lowerdir={tree},upperdir={layer}/upper,workdir={layer}/work"
+    mount("-t", "overlay", "-o", options, "overlay", root)
+    mount("-t", "proc", "proc", root + "/proc")
+    mount("--rbind", "/sys", root + "/sys")
+    mount("--rbind", "/dev", root + "/dev")
+    # Not the host's: Podman and others keep locks there.
+    mount("-t", "tmpfs", "-o", "mode=1777", "vcuda-tests", root + "/dev/shm")
+    mount("-t", "tmpfs", "-o", "mode=755", "vcuda-tests", root + "/run")
+    os.mkdir(root + "/mnt/shared")
+    mount("--bind", folder + "/shared", root + "/mnt/shared")
+    os.chdir(root)
+    if libc.syscall(155, b".", b".") or libc.umount2(b".", 2):  # pivot_root; MNT_DETACH
+        sys.exit(f"pivot_root: {os.strerror(ctypes.get_errno())}")
+    os.chdir("/")
+
+
+def enter_cgroup(name: str) -> None:
+    """What systemd takes for the root of a cgroup v2 that is all its own."""
+    subprocess.run(["umount", "-R", "/sys"], check=True)
+    mount("-t", "sysfs", "sysfs", "/sys")
+    mount("-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
+    os.mkdir("/sys/fs/cgroup/" + name)
+    with open(f"/sys/fs/cgroup/{name}/cgroup.procs", "w") as processes:
+        processes.write("0")
+    first_process.unshare(first_process.CLONE_NEWCGROUP)
+    subprocess.run(["umount", "/sys/fs/cgroup"], check=True)
+    mount("-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
+
+
+def become_systemd() -> None:
+    log = os.open("/run/systemd.log", os.O_CREAT | os.O_WRONLY)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    environment = {"container": "vcuda-tests", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    os.execve("/lib/systemd/systemd", ["systemd", "--unit=multi-user.target"], environment)
+
+
+def main() -> None:
+    folder, tree, size, *cgroup = sys.argv[1:]
+    first_process.become()
+    enter_root(folder, tree, size)
+    if cgroup:
+        enter_cgroup(*cgroup)
+        # As on a host, where systemd does it itself: what it mounts for a service has to reach it.
+        mount("--make-rshared", "/")
+    first_process.say_ready()
+    if cgroup:
+        become_systemd()
+    os.close(1)
+    while True:
+        first_process.next_orphan()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""A machine whose Podman builds, runs and pushes images, though it reaches nobody."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from release.packages.machine import DEBIAN, Machine
+
+# What this machine has not: bridges, limits in cgroups. It asks nobody for names, at once.
+CONTAINERS = """[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+[containers]
+netns = "none"
+pids_limit = 0
+dns_servers = ["127.0.0.1"]
+"""
+STORAGE = """[storage]
+driver = "overlay"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+"""
+BASE = "debian:bookworm-slim"
+# Of the tree that machines begin with, what no image has, and what only takes time.
+_LEFT_OUT = (
+    *("./proc", "./sys", "./dev", "./run", "./usr/share/doc", "./usr/share/locale"),
+    *("./usr/bin/docker", "./usr/sbin/dockerd", "./usr/bin/containerd*", "./usr/bin/podman"),
+    *("./usr/bin/ctr", "./usr/bin/dnet", "./usr/sbin/ovrouter"),
+)
+
+
+def prepare(machine: Machine) -> None:
+    machine.write("/etc/containers/containers.conf", CONTAINERS)
+    machine.write("/etc/containers/storage.conf", STORAGE)
+    # No overlay lies over an overlay.
+    machine.check("mkdir", "-p", "/var/lib/containers")
+    machine.check("mount", "-t", "tmpfs", "vcuda-tests", "/var/lib/containers")
+
+
+def bring_base(machine: Machine) -> None:
+    """Give the machine BASE: Debian 12 and what the packages need, in place of the pinned image.
+
+    Its digest is another one, so a build needs `--build-arg BASE=` or use_base.
+    """
+    excluded = [f"--exclude={each}" for each in _LEFT_OUT]
+    packed = machine.shared + "/base.tar"
+    subprocess.run(["tar", "-C", DEBIAN, *excluded, "-cf", packed, "."], check=True)
+    machine.check("podman", "import", "/mnt/shared/base.tar", f"localhost/{BASE}")
+
+
+def use_base(containerfile: str) -> None:
+    """Make the copy of the Containerfile at this path begin with BASE."""
+    with open(containerfile) as file:
+        text = file.read()
+    with open(containerfile, "w") as file:
+        file.write(re.sub("^ARG BASE=.*$", f"ARG BASE={BASE}", text, flags=re.MULTILINE))

@@ -1,0 +1,81 @@
+"""Another version of the debs under containers that run, and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from release.packages import built, node
+from release.packages.machine import Machine
+
+SHIM = "/usr/lib/vcuda/libvcuda.so.1"
+
+
+def faults(machine: Machine) -> list[str]:
+    """What the doctor finds wrong."""
+    found = json.loads(machine.run("vcuda", "doctor", "--json").stdout)
+    return [entry["what"] for entry in found if entry["severity"] == "error"]
+
+
+@pytest.mark.parametrize("way", ["upgrade", "downgrade"])
+def test_a_container_that_runs_keeps_its_shim_and_its_limits(plain: Machine, way: str) -> None:
+    versions = {"upgrade": (built.folder(), built.next_version())}
+    versions["downgrade"] = versions["upgrade"][::-1]
+    old, new = (built.files("deb", folder) for folder in versions[way])
+    assert node.install(plain, old).rc == 0
+    node.make_gpus(plain)
+    container = node.Container(plain)
+    container.start()
+    old_shim = plain.sha256(SHIM)
+    assert container.shim() == old_shim
+
+    installed = node.install(plain, new)
+    assert installed.rc == 0, installed.stderr
+    assert plain.read("/etc/vcuda/config.toml") == node.SETTINGS
+    new_shim = plain.sha256(SHIM)
+    assert new_shim != old_shim
+    # One that runs is none of the new version's business.
+    assert container.status() == "running"
+    assert container.shim() == old_shim
+    assert container.allocates() == node.STOPPED_AT_1_GIB
+    assert faults(plain) == []
+
+    # Started again, it is.
+    container.call("kill", "KILL")
+    container.call("delete", "--force")
+    container.start()
+    assert container.shim() == new_shim
+    assert container.allocates() == node.STOPPED_AT_1_GIB
+    container.call("delete", "--force")
+    assert json.loads(plain.check("vcuda", "ps", "--json")) == []
+
+
+def test_a_specification_of_slices_names_the_new_shim_and_keeps_the_slices(plain: Machine) -> None:
+    assert node.install(plain, built.files("deb", built.folder())).rc == 0
+    node.make_gpus(plain)
+    plain.check("vcuda", "cdi", "generate", "--slice", "train=core:30,memory:1GiB")
+    before = plain.read("/run/cdi/vcuda.json")
+    assert node.install(plain, built.files("deb", built.next_version())).rc == 0
+    after = plain.read("/run/cdi/vcuda.json")
+    (old,) = {word for word in before.split('"') if "/libvcuda-" in word}
+    (new,) = {word for word in after.split('"') if "/libvcuda-" in word}
+    assert (plain.exists(old), plain.exists(new)) == (False, True)
+    assert after == before.replace(old, new)
+
+
+def test_settings_of_the_operator_stay_and_the_new_ones_lie_beside(plain: Machine) -> None:
+    assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
+    mine = 'placement = "spread"\n'
+    plain.write("/etc/vcuda/config.toml", mine)
+    assert node.install(plain, built.files("deb", built.next_version(), "runtime")).rc == 0
+    assert plain.read("/etc/vcuda/config.toml") == mine
+    beside = plain.read("/etc/vcuda/config.toml.dpkg-dist")
+    assert beside.endswith("# A setting may come with a version.\n")
+
+
+def test_settings_that_nobody_edited_are_the_new_versions(plain: Machine) -> None:
+    assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
+    assert node.install(plain, built.files("deb", built.next_version(), "runtime")).rc == 0
+    settings = plain.read("/etc/vcuda/config.toml")
+    assert settings.endswith("# A setting may come with a version.\n")

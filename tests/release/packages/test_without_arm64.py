@@ -1,0 +1,63 @@
+"""A host that cannot bring what arm64's programs are linked with has the packages of amd64."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from release.packages import built
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> str:
+    """Of which nothing of arm64's is there, where Debian cannot be reached."""
+    built.folder()
+    folder = f"{tmp_path}/vcuda"
+    built.checkout(folder, with_build=True)
+    os.unlink(folder + "/build/arm64/musl")
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    program = tmp_path / "bin/mmdebstrap"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'E: Debian cannot be reached'\nexit 100\n")
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "SOURCE_DATE_EPOCH": str(built.epoch())}
+
+
+def test_the_others_are_made_and_it_is_told_which_are_not(
+    checkout: str, environment: dict[str, str]
+) -> None:
+    words = ["make", "-o", "build", "packages"]
+    done = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert said == [
+        "E: Debian cannot be reached",
+        "packaging/musl-arm64: Debian's musl for arm64: cannot be had; mend what mmdebstrap says",
+        "packaging/packages: build/arm64/musl: is missing, so arm64's packages are not made; "
+        "run 'make arm64'",
+    ]
+    made = set(os.listdir(checkout + "/build/packages"))
+    here = set(os.listdir(built.folder()))
+    assert made < here
+    assert {name for name in here - made if "arm64" in name or "aarch64" in name} == here - made
+    assert len(here - made) == 2
+
+
+def test_a_release_is_refused(checkout: str) -> None:
+    git = ["git", "-C", checkout, "-c", "user.name=v", "-c", "user.email=root@localhost"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
+    with open(checkout + "/CHANGELOG.md", "a") as file:
+        file.write(f"\n## [{built.THIS}] - 2026-12-01\n- Everything.\n")
+    subprocess.run([*git, "commit", "-qam", "told"], check=True)
+    done = subprocess.run([checkout + "/packaging/release"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == ("packaging/release: build/arm64/musl: is missing; run 'make arm64'\n")

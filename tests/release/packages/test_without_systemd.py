@@ -1,0 +1,97 @@
+"""A host that no systemd runs on: what the packages leave to whoever does run there, they tell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from release.packages import built, node
+from release.packages.machine import Machine
+from release.packages.ways import Way
+from support.private_host import wait_until
+
+WHY = "since no systemd runs here"
+KUBECONFIG = "/etc/kubernetes/scheduler.conf"
+# Of each package, what its service runs.
+SERVICES = {
+    "vcuda-runtime": "vcuda serve",
+    "vcuda-node-agent": "vcuda-node-agent",
+    "vcuda-scheduler-extender": f"vcuda-scheduler-extender --insecure --kubeconfig {KUBECONFIG}",
+}
+
+
+def install(made: Machine, way: Way, folder: str) -> str:
+    """What it said."""
+    done = way.install(made, folder)
+    assert done.rc == 0, done.stderr
+    return done.stderr
+
+
+def give_a_tmpfs(made: Machine) -> None:
+    made.check("mkdir", "-p", "/run/vcuda")
+    made.check("mount", "-t", "tmpfs", "-o", "mode=755", "vcuda-tests", "/run/vcuda")
+
+
+@contextlib.contextmanager
+def running(made: Machine, command: str) -> Iterator[None]:
+    line = f"{command} >/dev/null 2>&1 & echo $! >/pid"
+    made.check("sh", "-c", line)
+    pid = made.read("/pid").strip()
+    try:
+        wait_until(lambda: "python3" in made.read(f"/proc/{pid}/cmdline"), command)
+        yield
+    finally:
+        made.run("kill", pid)  # the agent has ended by itself where its files are gone
+        wait_until(lambda: not made.exists(f"/proc/{pid}"), f"{command} ends")
+
+
+def test_what_only_systemd_would_have_done_is_told_until_it_is_done(
+    plain: Machine, way: Way
+) -> None:
+    way.prepare(plain)
+    assert not plain.exists("/run/systemd/system")
+    assert install(plain, way, built.folder()) == node.NO_TMPFS
+    give_a_tmpfs(plain)
+    assert install(plain, way, built.folder()) == ""
+
+
+def test_a_service_that_runs_on_over_an_upgrade_and_a_removal_is_told(
+    plain: Machine, way: Way
+) -> None:
+    way.prepare(plain)
+    give_a_tmpfs(plain)
+    assert install(plain, way, built.folder()) == ""
+    node.make_gpus(plain)
+    node.join_cluster(plain)
+    versions = (built.next_version(), built.folder(), built.next_version())
+    for (package, command), folder in zip(SERVICES.items(), versions):
+        with running(plain, command):
+            told = install(plain, way, folder).splitlines()
+        program = command.partition(" --")[0]
+        code = f"goes on with the code that it began with, {WHY}"
+        said = f"{package}: {program}: {code}; start it anew"
+        assert [line for line in told if WHY in line] == [said]
+    with running(plain, SERVICES["vcuda-node-agent"]):
+        removed = way.uninstall(plain)
+    assert removed.rc == 0
+    said = f"vcuda-node-agent: vcuda-node-agent: runs on, {WHY}; stop it by what started it"
+    assert [line for line in removed.stderr.splitlines() if WHY in line] == [said]
+
+
+def test_a_service_of_the_host_outside_is_no_business_of_a_root_that_is_laid_out(
+    plain: Machine, way: Way
+) -> None:
+    """As a container image is built on a host whose /proc it sees."""
+    way.prepare(plain)
+    install(plain, way, built.folder())
+    with running(plain, "vcuda serve"):
+        plain.check("mkdir", "/image", "/run/layer")
+        plain.check("mount", "-t", "tmpfs", "vcuda-tests", "/run/layer")
+        plain.check("mkdir", "/run/layer/upper", "/run/layer/work")
+        layers = "lowerdir=/,upperdir=/run/layer/upper,workdir=/run/layer/work"
+        plain.check("mount", "-t", "overlay", "-o", layers, "overlay", "/image")
+        plain.check("mount", "--bind", "/mnt/shared", "/image/mnt/shared")
+        plain.check("mount", "--rbind", "/proc", "/image/proc")
+        line = way.adding(plain, built.folder())
+        said = plain.run("chroot", "/image", "sh", "-c", line)
+    assert (said.rc, said.stderr) == (0, node.NO_TMPFS)

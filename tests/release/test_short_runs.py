@@ -1,0 +1,76 @@
+"""What `make bench` and the soaks do, made short: each gets to its end, and tells what it found."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from bench import __main__ as benches
+from bench import agent, cri, crowd, ctr, scheduler, scrape, shim, start
+from support import cgroups
+from support.needed import cannot
+
+RUNC = "runc-v1" if cgroups.is_v1() else "runc-v2"
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Of each module, how little.
+SHORT: Mapping[ModuleType, Mapping[str, object]] = {
+    agent: {"SECONDS": 1, "PODS": 2, "CALLS": 4},
+    cri: {"ROUNDS": 2, "WARM_UP": 1},
+    crowd: {"ROUNDS": 1, "PROCESSES": 4, "ALONE": 2},
+    ctr: {"ROUNDS": 2, "WARM_UP": 1},
+    scheduler: {
+        **{"SIZES": ((20, 100, None),), "LEASED": (20, 100)},
+        **{"FILTERS": 10, "WARMING": 2, "PAIRS": 20, "WARMING_PAIRS": 2},
+    },
+    scrape: {"ROUNDS": 2},
+    shim: {"ROUNDS": 1, "IDLE_SECONDS": 0.2},
+    start: {"ROUNDS": 2},
+}
+
+
+@pytest.mark.parametrize("group", benches.GROUPS)
+def test_a_bench_measures_and_writes_its_figures(
+    group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        cannot("containers take root")
+    for module, values in SHORT.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+    out = tmp_path / "bench.json"
+    monkeypatch.setattr(sys, "argv", ["bench", "--only", group, "--json-out", str(out)])
+    assert benches.main() == 0
+    figures = json.loads(out.read_text())
+    assert figures
+    assert [each["name"] for each in figures if not math.isfinite(each["value"])] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tests.release.soak", "--starts=20", f"--engines={RUNC}"),
+        ("tests.release.soak.pods", "--pods=10"),
+    ],
+    ids=["soak", "soak-pods"],
+)
+def test_a_soak_ends_without_faults(words: tuple[str, ...], tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        cannot("containers take root")
+    out = tmp_path / "soak.json"
+    done = subprocess.run(
+        [sys.executable, "-m", *words, f"--json-out={out}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(out.read_text())

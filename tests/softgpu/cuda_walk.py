@@ -1,0 +1,145 @@
+"""Calls each function of libcuda.so.1 rightly once, then with one argument spoilt at a time.
+
+    cuda_walk.py FUNCTIONS.json     [[name, [[type, parameter], ...]], ...]
+
+Prints JSON: {function: {what was wrong: the answer}}. Each call has a process of its own, so that
+what one leaves behind, and a crash, stay there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any
+
+import pynvml
+from cuda.bindings import driver as cuda
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from softgpu import cuda_arguments, cuda_spoilt
+from softgpu.cuda_values import ok
+
+Parameters = list[tuple[str, str]]
+
+
+@cache
+def library() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+class Bytes64(ctypes.Structure):
+    """An IPC handle, which is passed by value."""
+
+    _fields_ = [("bytes", ctypes.c_char * 64)]
+
+
+def name_of(code: int) -> str:
+    """Without its prefix; "SUCCESS"."""
+    return cuda.CUresult(code).name.removeprefix("CUDA_ERROR_").removeprefix("CUDA_")
+
+
+def call(name: str, arguments: list[Any]) -> str:
+    words = [a if isinstance(a, Bytes64) else ctypes.c_uint64(int(a)) for a in arguments]
+    return name_of(library()[name](*words))
+
+
+def by_value(kind: str) -> Bytes64 | None:
+    return Bytes64() if kind in ("CUipcMemHandle", "CUipcEventHandle") else None
+
+
+def valid(name: str, parameters: Parameters) -> list[Any]:
+    made = cuda_arguments.Call(name)
+    return [
+        by_value(kind) or cuda_arguments.value(made, kind, parameter)
+        for kind, parameter in parameters
+    ]
+
+
+def used() -> int:
+    """Bytes of the GPU, whatever context is current."""
+    pynvml.nvmlInit()
+    return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).used)
+
+
+def start() -> None:
+    ok(cuda.cuInit(0))
+    ok(cuda.cuDevicePrimaryCtxRetain(0))
+    ok(cuda.cuCtxCreate(None, 0, 0))
+
+
+def nothing_wrong(arguments: list[Any]) -> None:
+    pass
+
+
+def no_context(arguments: list[Any]) -> None:
+    ok(cuda.cuCtxSetCurrent(None))
+
+
+def context_destroyed(arguments: list[Any]) -> None:
+    """By another thread, so that it stays current here."""
+    context = ok(cuda.cuCtxGetCurrent())
+    thread = threading.Thread(target=lambda: ok(cuda.cuCtxDestroy(context)))
+    thread.start()
+    thread.join()
+
+
+def ways(name: str, parameters: Parameters) -> Iterator[tuple[str, Callable[[list[Any]], None]]]:
+    yield "right", nothing_wrong
+    yield "no-context", no_context
+    yield "context-destroyed", context_destroyed
+    for place, (kind, parameter) in enumerate(parameters):
+        for wrong, spoil in cuda_spoilt.ways(kind, parameter):
+
+            def spoil_it(arguments: list[Any], place: int = place, spoil: Any = spoil) -> None:
+                arguments[place] = spoil(arguments[place])
+
+            yield f"{parameter} {wrong}", spoil_it
+
+
+def answer_to(name: str, parameters: Parameters, go_wrong: Callable[[list[Any]], None]) -> str:
+    start()
+    arguments = valid(name, parameters)
+    go_wrong(arguments)
+    before = used()
+    answer = call(name, arguments)
+    return answer if answer == "SUCCESS" or used() == before else f"{answer}, and memory is lost"
+
+
+def not_initialised(name: str, parameters: Parameters) -> str:
+    return call(name, [by_value(kind) or 0 for kind, _ in parameters])
+
+
+def in_a_process(answer: Callable[[], str]) -> str:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = answer()
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as file:
+        said = file.read()
+    status = os.waitpid(child, 0)[1]
+    return said if status == 0 else f"signal {os.WTERMSIG(status)}"
+
+
+def walk(name: str, parameters: Parameters) -> dict[str, str]:
+    found = {"not-initialised": in_a_process(lambda: not_initialised(name, parameters))}
+    for wrong, go_wrong in ways(name, parameters):
+        found[wrong] = in_a_process(partial(answer_to, name, parameters, go_wrong))
+    return found
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as file:
+        functions = json.load(file)
+    print(json.dumps({name: walk(name, parameters) for name, parameters in functions}))

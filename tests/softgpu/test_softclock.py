@@ -1,0 +1,162 @@
+"""The virtual clock: programs that only sleep and look at the time get exact times, and no
+bystander waits for them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import time
+
+import pytest
+
+from support.guest import PYTHON
+from support.virtual_time import Clock, answer
+
+SAY = "import json, os, sys, time; began = time.monotonic()\n"
+
+
+def start(clock: Clock, code: str, **options: int) -> subprocess.Popen[str]:
+    command = clock.seat(PYTHON, "-c", SAY + code, **options)
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_an_hour_passes_at_once_and_the_date_stays_real(tmp_path: pathlib.Path) -> None:
+    date = time.time()
+    said = answer(
+        start(
+            Clock(tmp_path, 1),
+            """
+for _ in range(72_000):
+    time.sleep(0.05)
+print(json.dumps([time.monotonic() - began, time.perf_counter() - began, time.time()]))
+""",
+        )
+    )
+    # A look at the clock takes 100 ns, and each sleep looks once.
+    assert said == [pytest.approx(3600.0072), pytest.approx(3600.0072), pytest.approx(date, abs=60)]
+
+
+def test_processes_wake_in_the_order_of_their_times(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    clock = Clock(tmp_path, 3)
+    code = """
+for _ in range({times}):
+    time.sleep({span})
+    print({span}, "at", round(time.monotonic() - 1000, 2), file=open({log!r}, "a"))
+print(0)
+"""
+    spans = [(0.2, 6), (0.31, 4), (0.53, 2)]
+    for process in [
+        start(clock, code.format(span=span, times=times, log=str(log))) for span, times in spans
+    ]:
+        answer(process)
+    assert log.read_text().splitlines() == [
+        "0.2 at 0.2",
+        "0.31 at 0.31",
+        "0.2 at 0.4",
+        "0.53 at 0.53",
+        "0.2 at 0.6",
+        "0.31 at 0.62",
+        "0.2 at 0.8",
+        "0.31 at 0.93",
+        "0.2 at 1.0",
+        "0.53 at 1.06",
+        "0.2 at 1.2",
+        "0.31 at 1.24",
+    ]
+
+
+def test_nobody_runs_before_all_have_come(tmp_path: pathlib.Path) -> None:
+    clock = Clock(tmp_path, 2)
+    early = start(clock, f"open({str(tmp_path / 'ran')!r}, 'w'); print(0)")
+    time.sleep(0.3)
+    assert early.poll() is None
+    assert not (tmp_path / "ran").exists()
+    late = start(clock, "time.sleep(5); print(0)")
+    assert [answer(early), answer(late)] == [0, 0]
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_second_clock_goes_on_from_the_time_of_the_first(tmp_path: pathlib.Path) -> None:
+    code = "time.sleep(5); print(began)"
+    said = [answer(start(Clock(tmp_path, 1), code)) for _ in range(3)]
+    assert said == [pytest.approx(moment, abs=0.01) for moment in (1000, 1005, 1010)]
+
+
+def test_the_threads_of_a_process_take_part(tmp_path: pathlib.Path, client) -> None:
+    done = subprocess.run(
+        Clock(tmp_path, 1).seat(client("sleepers")), text=True, capture_output=True, timeout=60
+    )
+    assert json.loads(done.stdout) == [
+        ["slept 2", 2],
+        ["slept 3", 3],
+        ["joined 3", 3],
+        ["slept 1.5", 4],
+        ["slept 7", 7],
+        ["slept 4", 7],
+        ["joined all", 7],
+    ], done
+
+
+def test_a_loop_that_only_looks_at_the_clock_comes_to_an_end(tmp_path: pathlib.Path) -> None:
+    loop = "looks = 0\nwhile time.monotonic() < began + 0.01: looks += 1\nprint(looks)"
+    assert answer(start(Clock(tmp_path, 1), loop)) == pytest.approx(100_000, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), 9)", "os.abort()", "sys.exit(3)", "time.sleep(9)"]
+)
+def test_who_dies_holds_nobody_up(tmp_path: pathlib.Path, end: str) -> None:
+    """In its own turn, or asleep by another's hand."""
+    clock = Clock(tmp_path, 3)
+    pid = str(tmp_path / "pid")
+    dies = start(clock, f"open({pid!r}, 'w').write(str(os.getpid())); time.sleep(1.5)\n{end}")
+    kill = f"time.sleep(1.6); os.kill(int(open({pid!r}).read()), 9);" if "sleep" in end else ""
+    rest = "time.sleep(20 + began - time.monotonic()); print(time.monotonic() - began)"
+    lives = [start(clock, kill + rest), start(clock, rest)]
+    assert [answer(process) for process in lives] == [pytest.approx(20, abs=1e-5)] * 2
+    assert dies.wait(timeout=60) != 0
+    dies.communicate()
+
+
+def test_what_a_process_starts_lives_in_real_time(tmp_path: pathlib.Path) -> None:
+    code = f"""
+import subprocess
+child = [{PYTHON!r}, "-c", "import time; print(time.monotonic())"]
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, str(time.monotonic()).encode())
+    os._exit(0)
+os.wait()
+print(json.dumps([time.monotonic(), float(os.read(read, 99)),
+                  float(subprocess.run(child, capture_output=True).stdout)]))
+"""
+    real = time.monotonic()
+    said = answer(start(Clock(tmp_path, 1), code))
+    assert said == [
+        pytest.approx(1000, abs=1),
+        pytest.approx(real, abs=60),
+        pytest.approx(real, abs=60),
+    ]
+
+
+STUCK = {
+    "one waits for what is not time": (2, "os.read(os.pipe()[0], 1)", "waits for something else"),
+    "one never comes": (3, "print(0)", "not all processes have come"),
+}
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_who_waits_in_vain_ends_with_one_line(tmp_path: pathlib.Path, name: str) -> None:
+    processes, code, why = STUCK[name]
+    clock = Clock(tmp_path, processes)
+    stuck = start(clock, code, patience_s=1)
+    waits = start(clock, "time.sleep(1); print(0)", patience_s=1)
+    err = waits.communicate(timeout=60)[1]
+    stuck.kill()
+    stuck.communicate()
+    assert waits.returncode == 97
+    assert err.count("\n") == 1
+    assert err.startswith("softclock: ")
+    assert why in err

@@ -1,0 +1,67 @@
+"""Every function that the software GPU has, misused in every argument, answers as cuda.h says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from softgpu.cuda_expected import BEFORE_INIT, CONTEXTUAL, NOT_SUCCESS, expected
+from softgpu.cuda_header import FUNCTIONS, implemented
+from support.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
+
+WALK = REPOSITORY / "tests" / "shim" / "cuda_walk.py"
+Answers = dict[str, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    folder = tmp_path_factory.mktemp("walk")
+    asked = folder / "functions.json"
+    asked.write_text(json.dumps([[f.name, f.parameters] for f in FUNCTIONS.values()]))
+    walk = SoftGpu(folder, *SWITCHED).run(sys.executable, str(WALK), str(asked))
+    assert walk.returncode == 0, walk.stderr
+    found: Answers = json.loads(walk.stdout)
+    return found
+
+
+def test_every_function_that_is_implemented_is_walked(answers: Answers) -> None:
+    assert set(answers) == implemented()
+
+
+def misuses(answers: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    for misuse, answer in answers.items():
+        parameter, _, wrong = misuse.partition(" ")
+        yield parameter, wrong, answer
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_wrong_argument_is_answered_as_cuda_h_says_by(answers: Answers, name: str) -> None:
+    function = FUNCTIONS[name]
+    kinds = {parameter.name: parameter.type for parameter in function.parameters}
+    wrong_answers = {
+        f"{parameter} {wrong}": f"{answer}, not {' or '.join(sorted(allowed))}"
+        for parameter, wrong, answer in misuses(answers[name])
+        if parameter in kinds
+        and answer not in (allowed := expected(function, kinds[parameter], parameter, wrong))
+    }
+    assert wrong_answers == {}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_driver_and_the_context_that_are_missing_are_missed_by(
+    answers: Answers, name: str
+) -> None:
+    found = answers[name]
+    right = NOT_SUCCESS.get(name, "SUCCESS")
+    assert found["right"] == right
+    assert found["not-initialised"] == BEFORE_INIT.get(name, "NOT_INITIALIZED")
+    # cuda.h's enum gives both to any call: "there is no context bound to the current thread", "the
+    # context current to the calling thread has been destroyed".
+    if name.startswith(CONTEXTUAL):
+        assert found["no-context"] == "INVALID_CONTEXT"
+        assert found["context-destroyed"] in ("CONTEXT_IS_DESTROYED", "INVALID_CONTEXT")
+    else:
+        assert found["no-context"] in (right, "INVALID_CONTEXT")

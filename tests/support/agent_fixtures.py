@@ -1,0 +1,44 @@
+"""Fixtures: the product installed on a node without engines, and the agent on such nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.needed import cannot
+from support.node_agent import AgentNode
+from support.product import install, missing
+
+
+@pytest.fixture(scope="session")
+def agent_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the product is installed for nodes without an engine."""
+    reason = missing()
+    if reason is not None:
+        cannot(reason)
+    folder = tmp_path_factory.mktemp("installed")
+    install(f"{folder}/usr", f"{folder}/etc", f"{folder}/usr/units")
+    return f"{folder}/usr"
+
+
+@pytest.fixture
+def new_node(agent_prefix: str, tmp_path: Path) -> Iterator[Callable[..., AgentNode]]:
+    """Makes the test's node, with these options of `softgpu create`; its kubelet runs."""
+    made: list[AgentNode] = []
+
+    def make(*options: str) -> AgentNode:
+        made.append(AgentNode(tmp_path, agent_prefix, *options))
+        made[-1].kubelet.start()
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.close()
+
+
+@pytest.fixture
+def node(new_node: Callable[..., AgentNode]) -> AgentNode:
+    """A node with two GPUs of 16 GiB."""
+    return new_node()

@@ -1,0 +1,73 @@
+"""Programs of arm64 on this machine: by an emulator, as a kernel of their own would start them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+from support import made
+from support.needed import cannot
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CC = "aarch64-linux-gnu-gcc"
+EMULATOR = "/usr/bin/qemu-aarch64-static"
+# What Debian 12's Python of arm64 needs, unpacked and not installed.
+DEBIAN = REPOSITORY + "/build/arm64/debian"
+PYTHON = DEBIAN + "/usr/bin/python3.11"
+
+
+def make(*targets: str) -> None:
+    """Targets of the Makefile, for arm64."""
+    made.make("VCUDA_ARCH=arm64", *targets)
+
+
+def emulate(program: str, root: str = "") -> None:
+    """Whoever calls it below `root` gets it by the emulator."""
+    os.rename(root + program, f"{root}{program}.arm64")
+    _write_script(root + program, f"{EMULATOR} {program}.arm64")
+
+
+def python(path: str) -> str:
+    """Makes `path` a Python of arm64."""
+    with _turn():
+        if not os.path.exists(PYTHON):
+            _bring_debian()
+    _write_script(path, f"{EMULATOR} -L {DEBIAN} {PYTHON}")
+    return path
+
+
+@contextlib.contextmanager
+def _turn() -> Iterator[None]:
+    """Tests of several files begin at once."""
+    os.makedirs(os.path.dirname(DEBIAN), exist_ok=True)
+    with open(os.path.dirname(DEBIAN) + "/lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _bring_debian() -> None:
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(DEBIAN)) as folder:
+        words = ["mmdebstrap", "--mode=chrootless", "--variant=extract", "--arch=arm64"]
+        made = subprocess.run(
+            [*words, "--include=python3", "bookworm", folder + "/debian.tar"],
+            capture_output=True,
+            text=True,
+        )
+        if made.returncode != 0:
+            cannot(f"no Python of arm64: {made.stderr}")
+        os.mkdir(folder + "/debian")
+        unpack = ["tar", "-x", "-C", folder + "/debian", "-f", folder + "/debian.tar"]
+        subprocess.run([*unpack, "./lib", "./usr"], check=True)
+        shutil.rmtree(DEBIAN, ignore_errors=True)
+        os.rename(folder + "/debian", DEBIAN)
+
+
+def _write_script(path: str, words: str) -> None:
+    with open(path, "w") as file:
+        file.write(f'#!/bin/sh\nexec {words} "$@"\n')
+    os.chmod(path, 0o755)

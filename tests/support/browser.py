@@ -1,0 +1,101 @@
+"""A headless Chromium that does what it is told, by its own protocol over two pipes.
+
+Source: Chrome DevTools Protocol, --remote-debugging-pipe: JSON, each message ended by NUL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from support.needed import cannot
+
+PATIENCE_SECONDS = 30
+OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+
+
+def program() -> str:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        cannot("chromium is not installed")
+    return browser
+
+
+class Browser:
+    """One tab."""
+
+    def __init__(self, says: int, hears: int) -> None:
+        self._says, self._hears = says, hears
+        self._number, self._session, self._rest = 0, "", b""
+        target = self.tell("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.tell("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        self.tell("Page.enable")
+
+    def tell(self, method: str, **words: Any) -> Any:
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": words}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._says, json.dumps(message).encode() + b"\0")
+        while (answer := self._next()).get("id") != self._number:
+            pass
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def open(self, address: str) -> None:
+        """Returns once it is loaded."""
+        self.tell("Page.navigate", url=address)
+        self.wait_for("Page.loadEventFired")
+
+    def wait_for(self, event: str) -> None:
+        while self._next().get("method") != event:
+            pass
+
+    def evaluate(self, expression: str) -> Any:
+        found = self.tell("Runtime.evaluate", expression=expression, returnByValue=True)
+        return found["result"]["value"]
+
+    def text(self) -> str:
+        """What stands in the page, markup and all."""
+        root = self.tell("DOM.getDocument")["root"]["nodeId"]
+        return str(self.tell("DOM.getOuterHTML", nodeId=root)["outerHTML"])
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            assert select.select([self._hears], [], [], PATIENCE_SECONDS)[0], "it says no more"
+            chunk = os.read(self._hears, 1 << 16)
+            assert chunk, "it has ended"
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\0")
+        return dict(json.loads(line))
+
+
+@contextlib.contextmanager
+def browsing(folder: Path) -> Iterator[Browser]:
+    (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
+    # It reads from descriptor 3 and writes to 4.
+    start = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
+    command = ["bash", "-c", start, program(), *OPTIONS, "--remote-debugging-pipe"]
+    with open(folder / "chromium.log", "w") as log:
+        process = subprocess.Popen(
+            [*command, f"--user-data-dir={folder}/profile"],
+            pass_fds=(theirs_in, theirs_out),
+            stderr=log,
+        )
+    os.close(theirs_in)
+    os.close(theirs_out)
+    try:
+        yield Browser(ours_out, ours_in)
+    finally:
+        os.close(ours_out)
+        os.close(ours_in)
+        process.terminate()
+        process.wait(30)

@@ -1,0 +1,88 @@
+"""The agent's door on a private host: `vcuda serve`, as a service of that host would run it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+from support.private_host import PrivateHost, wait_until
+from support.product import Product
+from vcuda_oci.start import claim_socket, page_keeper
+
+LOG = "door.log"
+
+
+@dataclass(frozen=True)
+class Use:
+    """What one process of the door has open, and its resident memory."""
+
+    descriptors: int
+    resident_bytes: int
+
+
+class Door:
+    """Open from the start until `close`. `pid`: the server's, as the test's own host sees it."""
+
+    def __init__(self, host: PrivateHost, product: Product, state_dir: str) -> None:
+        socket, before = f"/proc/{host.pid}/root{state_dir}/{claim_socket.NAME}", 0
+        if os.path.exists(socket):
+            before = os.stat(socket).st_ino
+        self.nsenter = host.daemon([f"{product.prefix}/bin/vcuda", "serve"], LOG)
+        wait_until(
+            lambda: (
+                self.nsenter.poll() is not None
+                or (os.path.exists(socket) and os.stat(socket).st_ino != before)
+            ),
+            f"{socket}, see {LOG}",
+        )
+        (self.pid,) = children(self.nsenter.pid)
+        wait_until(lambda: len(self.workers()) == claim_socket.WORKERS, f"its workers, see {LOG}")
+
+    def workers(self) -> list[int]:
+        """Without the page keeper."""
+        return [pid for pid in children(self.pid) if name_of(pid) != page_keeper.NAME]
+
+    def use(self) -> dict[int, Use]:
+        """Of the server and each worker, by pid."""
+        return {pid: _use(pid) for pid in (self.pid, *self.workers())}
+
+    def close(self) -> None:
+        """Raises RuntimeError: it had ended by itself, or ends with a failure."""
+        workers = self.workers()
+        os.kill(self.pid, signal.SIGTERM)
+        if status := self.nsenter.wait(30):
+            raise RuntimeError(f"vcuda serve: exit {status}")
+        self._await_end(workers)
+
+    def kill(self) -> None:
+        """As the kernel does it when memory is short: the workers are on their own then."""
+        workers = self.workers()
+        os.kill(self.pid, signal.SIGKILL)
+        self.nsenter.wait(30)
+        self._await_end(workers)
+
+    @staticmethod
+    def _await_end(workers: list[int]) -> None:
+        left = "workers of vcuda serve to end"
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers), left)
+
+
+def name_of(pid: int) -> str:
+    """As ps names it; "": it has ended."""
+    try:
+        with open(f"/proc/{pid}/comm") as name:
+            return name.read().rstrip("\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as line:
+        return [int(word) for word in line.read().split()]
+
+
+def _use(pid: int) -> Use:
+    with open(f"/proc/{pid}/statm") as fields:
+        resident = int(fields.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return Use(len(os.listdir(f"/proc/{pid}/fd")), resident)

@@ -1,0 +1,90 @@
+"""Clusters for the scheduler's tests and bench: nodes and pods as the API server writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from support.samples import GIB
+from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.model import names
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.system import settings_file
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.cluster.objects import PodFacts, node_of, pod_of
+from vcuda_plugin.extender.model.pod_request import PodAsk, ask_of
+from vcuda_plugin.kube.node_gpus import NodeGpus
+
+SETTINGS = settings_file.parse('gpu-resource = "nvidia.com/gpu"', "config.toml")
+CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+
+
+def told(name: str, *memory_gib: int, model: str = "Soft", **changes: Any) -> NodeGpus:
+    """`name`'s GPUs: GPU-<name>-<index>."""
+    gpus = [
+        Gpu(f"GPU-{name}-{index}", index, -1, size * GIB, model)
+        for index, size in enumerate(memory_gib)
+    ]
+    return NodeGpus(gpus, **changes)
+
+
+def node(name: str, gpus: NodeGpus | None = None, **metadata: Any) -> dict[str, Any]:
+    annotations = {names.ANNOTATION_NODE_GPUS: gpus.dump()} if gpus else {}
+    annotations |= metadata.pop("annotations", {})
+    return {"metadata": {"name": name, "annotations": annotations, **metadata}, "status": {}}
+
+
+def container(name: str = "main", **resources: Any) -> dict[str, Any]:
+    """resources: core=30, memory=20 and gpu, gpumem, … by their short names."""
+    long = {"core": CORE, "memory": MEMORY, "percent": "nvidia.com/gpumem-percentage"}
+    limits = {long.get(key, "nvidia.com/" + key): str(value) for key, value in resources.items()}
+    return {"name": name, "resources": {"limits": limits}}
+
+
+def pod(
+    name: str,
+    *containers: dict[str, Any],
+    node: str = "",
+    shares: dict[str, list[GpuShare]] | None = None,
+    annotations: dict[str, str] | None = None,
+    inits: tuple[dict[str, Any], ...] = (),
+    uid: str = "",
+    phase: str = "Pending",
+    namespace: str = "default",
+    priority: int = 0,
+) -> dict[str, Any]:
+    said = dict(annotations or {})
+    if shares:
+        said[names.ANNOTATION_DECISION] = Decision(shares).dump()
+    spec: dict[str, Any] = {"containers": list(containers), "initContainers": list(inits)}
+    if node:
+        spec["nodeName"] = node
+    if priority:
+        spec["priority"] = priority
+    metadata = {"name": name, "namespace": namespace, "uid": uid or "uid-" + name}
+    return {"metadata": {**metadata, "annotations": said}, "spec": spec, "status": {"phase": phase}}
+
+
+def ask(*containers: dict[str, Any], **changes: Any) -> PodAsk:
+    found = ask_of(pod("asking", *containers, **changes), SETTINGS)
+    assert found
+    return found
+
+
+def facts(tree: dict[str, Any]) -> PodFacts:
+    found = pod_of(tree, SETTINGS)
+    assert found
+    return found
+
+
+def cluster(*objects: dict[str, Any], order: str = "binpack") -> Cluster:
+    """Of nodes and pods in the order in which they are told."""
+    made = Cluster(order)
+    for each in objects:
+        each = json.loads(json.dumps(each))
+        if "spec" in each:
+            made.put_pod(facts(each))
+        else:
+            made.put_node(node_of(each))
+    return made

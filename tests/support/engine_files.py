@@ -1,0 +1,61 @@
+"""Engines' configuration files below a root of their own, and what `vcuda doctor` finds of them."""
+
+from __future__ import annotations
+
+from support.files import write
+from vcuda_hook.doctor import engines as doctor_engines
+from vcuda_hook.doctor.finding import OK, Finding
+from vcuda_hook.engines import engine_settings
+
+ALL_OK = {
+    "nvidia-default": Finding("nvidia-default", OK, "NVIDIA's runtime is no engine's default"),
+    "dropped-annotations": Finding(
+        "dropped-annotations", OK, "no handler of vcuda's drops a request"
+    ),
+    "pod-annotations": Finding(
+        "pod-annotations", OK, "no pod's author can ask past the device plugin"
+    ),
+    "hook-and-systemd": Finding(
+        "hook-and-systemd", OK, "no hook's device rules that systemd replaces"
+    ),
+}
+
+
+def found_below(root: str, files: dict[str, str]) -> list[Finding]:
+    """Writes these files below `root` first."""
+    for path, text in files.items():
+        write(root + path, text)
+    engines, hooks = engine_settings.read(root), engine_settings.nvidia_hooks(root)
+    return doctor_engines.judge(engines, hooks, doctor_engines.systemd_rules_devices(root))
+
+
+def known(*engines: str) -> list[Finding]:
+    """Where all is well."""
+    names = ", ".join(engines) or "no engine is here"
+    return [
+        Finding("engine-settings", OK, names),
+        Finding("engine-runtimes", OK, names),
+        *ALL_OK.values(),
+    ]
+
+
+def containerd(wrapper: str, annotations: str, version: int = 2, default: str = "runc") -> str:
+    plugin = {1: "cri", 2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}[version]
+    table = f'plugins."{plugin}".containerd'
+    return f"""
+version = {version}
+
+[{table}]
+  default_runtime_name = "{default}"
+  [{table}.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    pod_annotations = ["*/*"]  # runc's own business
+  [{table}.runtimes.vcuda]
+    runtime_type = "io.containerd.runc.v2"
+    {annotations}
+    [{table}.runtimes.vcuda.options]
+      BinaryName = "{wrapper}"
+"""
+
+
+OURS = 'container_annotations = ["vcuda.io/*", "tencent.com/*"]'

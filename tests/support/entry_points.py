@@ -1,0 +1,153 @@
+"""The ways a low-level runtime's container gets its share: behind the wrapper, or by our hooks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from support.engines.base import Result, Wanted
+from support.engines.low_level import LowLevel
+from support.product import MIB, Product, asking
+
+LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]
+KINDS = ["prestart", "createRuntime", "createContainer"]
+WRAPPER = "wrapper"
+# Each runtime by the wrapper and by the kind of hook that is the rule.
+MAIN_DOORS = [f"{name}-{kind}" for name in LOW_LEVEL for kind in (WRAPPER, "createRuntime")]
+LIMIT = 1024 * MIB
+FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
+# What FILL says in a container that got its share, and its limit with it.
+FILLED = {"allocated_bytes": LIMIT, "exact_bytes": LIMIT, "error": "CUDA_ERROR_OUT_OF_MEMORY"}
+
+ROOT_ID = 200_000  # of a user namespace, as the host sees it
+
+Change = Callable[[dict[str, Any], str], None]
+
+
+def as_it_is(config: dict[str, Any], bundle: str) -> None:
+    """No change of config.json."""
+
+
+def run_changed(
+    engine: LowLevel, wanted: Wanted, change: Change, log: str, options: Sequence[str] = (),
+    leak: str = "",
+) -> Result:  # fmt: skip
+    """Run a container of a bundle that `change` has worked on, to its end, and delete it.
+
+    options: of the verb `run`. leak: what a shell does before it becomes the runtime.
+    """
+    bundle = engine.make_bundle(wanted)
+    path = os.path.join(bundle, "config.json")
+    with open(path) as file:
+        config = json.load(file)
+    change(config, bundle)
+    with open(path, "w") as file:
+        json.dump(config, file)
+    try:
+        words = ["--log", log, "run", *options, "--bundle", bundle, wanted.container_id]
+        shell = ["sh", "-c", leak + '; exec "$@"', "sh"] if leak else []
+        return engine.host.run([*shell, *engine.command(*words)], env=engine.environment())
+    finally:
+        engine.delete(wanted.container_id)
+
+
+class Hooked:
+    """A low-level runtime that is given a config.json with our hooks and nothing else of ours."""
+
+    def __init__(self, engine: LowLevel, product: Product) -> None:
+        self.engine, self.product = engine, product
+        self.program = os.path.join(product.prefix, "bin/vcuda-container-hook")
+
+    def asked(self, container: str, *args: str) -> Wanted:
+        asked = asking(self.engine, core=30, memory_bytes=LIMIT, gpu="0")
+        return Wanted(container, args, annotations=asked["annotations"])
+
+    def hook(self, kind: str) -> dict[str, Any]:
+        """As docs/hook.md has it."""
+        words = [self.program, "--config", self.product.config, kind]
+        return {"path": self.program, "args": words, "env": ["PATH=/usr/bin:/bin"]}
+
+    def run(
+        self, wanted: Wanted, *kinds: str, change: Change = as_it_is, log: str = "/dev/null",
+        **more: Any,
+    ) -> Result:  # fmt: skip
+        def with_hooks(config: dict[str, Any], bundle: str) -> None:
+            for kind in (*kinds, "poststop"):
+                config.setdefault("hooks", {}).setdefault(kind, []).append(self.hook(kind))
+            change(config, bundle)
+
+        return run_changed(self.engine, wanted, with_hooks, log, **more)
+
+
+class Door:
+    """One of these ways on one runtime; `kind` is WRAPPER or a hook's kind."""
+
+    def __init__(self, engine: LowLevel, product: Product, kind: str) -> None:
+        self.engine, self.product, self.kind = engine, product, kind
+        self._hooked = Hooked(engine, product)
+        self.asked = self._hooked.asked
+
+    def run(
+        self, wanted: Wanted, change: Change = as_it_is, log: str = "/dev/null", **more: Any
+    ) -> Result:
+        """Run a container through this door, to its end; `more` as run_changed has it."""
+        if self.kind != WRAPPER:
+            return self._hooked.run(wanted, self.kind, change=change, log=log, **more)
+        with self.engine.using(self.product.runtime):
+            return run_changed(self.engine, wanted, change, log, **more)
+
+    def plain(self, wanted: Wanted, change: Change = as_it_is, **more: Any) -> Result:
+        """The same bundle by the runtime alone, with nothing of ours."""
+        return run_changed(self.engine, wanted, change, "/dev/null", **more)
+
+    @contextlib.contextmanager
+    def holding(self, container: str, *args: str) -> Iterator[None]:
+        """Meanwhile another container, behind the wrapper, lives and holds a share."""
+        with self.engine.using(self.product.runtime):
+            started = self.engine._start(self.asked(container, *(args or ("sleep", "100"))))
+        assert started.rc == 0, started.stderr
+        try:
+            yield
+        finally:
+            with self.engine.using(self.product.runtime):
+                self.engine.delete(container)
+
+    def sweep(self) -> None:
+        """Release what a runtime that gave up left behind: crun runs no poststop then."""
+        command = os.path.join(self.product.prefix, "bin/vcuda")
+        words = [command, "--config", self.product.config, "release", "--all-dead"]
+        self.engine.host.check(words)
+
+    def left(self, container: str) -> Sequence[str]:
+        """What is still there of a container that is gone: our files, mounts, cgroups."""
+        state = self.product.state_dir(self.engine)
+        found = [f"{state}/{name}/{left}" for name in ("allocations", "containers")
+                 if os.path.isdir(f"{state}/{name}")
+                 for left in os.listdir(f"{state}/{name}")]  # fmt: skip
+        look = f"grep -e {container} /proc/self/mountinfo; find /sys/fs/cgroup -name {container}"
+        return found + self.engine.host.run(["sh", "-c", look]).stdout.splitlines()
+
+
+def filled(result: Result) -> dict[str, Any]:
+    """What FILL printed; the whole result where it did not."""
+    try:
+        told: dict[str, Any] = json.loads(result.stdout)
+        return told
+    except ValueError:
+        return vars(result)
+
+
+def user_namespace(config: dict[str, Any], bundle: str) -> None:
+    """A change of config.json: root inside is ROOT_ID outside, who owns the root file system."""
+    config["linux"]["namespaces"].append({"type": "user"})
+    ids = [{"containerID": 0, "hostID": ROOT_ID, "size": 65536}]
+    config["linux"]["uidMappings"] = config["linux"]["gidMappings"] = ids
+    subprocess.run(["chown", "-R", f"{ROOT_ID}:{ROOT_ID}", f"{bundle}/rootfs"], check=True)
+    folder = bundle
+    while folder != "/tmp":
+        os.chmod(folder, 0o755)
+        folder = os.path.dirname(folder)

@@ -1,0 +1,114 @@
+"""What a played API server does with each call: bindings, Events, Leases, merge patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.fake_api_objects import NODES, PODS, Answer, Object, PlayedObjects, status
+
+JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+
+
+class PlayedCalls(PlayedObjects):
+    """told: Kubernetes Events by their path. leases: likewise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: dict[str, Object] = {}
+        self.leases: dict[str, Object] = {}
+
+    def call(
+        self, method: str, path: str, query: dict[str, str], body: Any, kind: str = JSON
+    ) -> Answer:
+        """kind: of the body's content. All of it happens, or nothing does."""
+        if kind not in ((MERGE_PATCH,) if method == "PATCH" else (JSON, "")):
+            return status(415, f"the body of the request was in an unknown format: {kind}")
+        with self.lock:
+            if method == "GET" and path in self.objects:
+                return self.list(path, query)
+            if "/leases" in path:
+                return self.lease(method, path, body)
+            if "/events" in path:
+                return self._event(method, path, body)
+            # /api/v1/nodes/NAME, /api/v1/namespaces/NAMESPACE/pods/NAME[/binding]
+            words = path.split("/")
+            if path.startswith(NODES + "/"):
+                return self._named(method, NODES, words[4], body)
+            if len(words) == 6 and words[5] == "pods" and method == "GET":
+                in_namespace = f"metadata.namespace={words[4]},{query.get('fieldSelector', '')}"
+                return self.list(PODS, {**query, "fieldSelector": in_namespace})
+            if len(words) in (7, 8) and words[5] == "pods":
+                key = f"{words[4]}/{words[6]}"
+                if words[7:] == ["binding"] and method == "POST":
+                    return self._bind(key, body)
+                return self._named(method, PODS, key, body)
+        return status(404, f"the server could not find the requested resource: {path}")
+
+    def lease(self, method: str, path: str, body: Any) -> Answer:
+        if method == "POST":
+            path += "/" + body["metadata"]["name"]
+        known = self.leases.get(path)
+        if method == "GET" or (method == "PUT" and not known):
+            return (200, known) if known else status(404, "not found")
+        version = (known or {"metadata": {}})["metadata"].get("resourceVersion")
+        if body["metadata"].get("resourceVersion") != version:
+            return status(409, "the object has been modified")
+        self.version += 1
+        body["metadata"]["resourceVersion"] = str(self.version)
+        self.leases[path] = body
+        return 200 if known else 201, body
+
+    def _named(self, method: str, kind: str, key: str, body: Any) -> Answer:
+        known = self.objects[kind].get(key)
+        if known is None:
+            name = key.rpartition("/")[2]
+            return status(404, f'{kind.rpartition("/")[2]} "{name}" not found')
+        if method == "PATCH":
+            self.set(kind, key, merged(known, body))
+        return 200, self.objects[kind][key]
+
+    def _bind(self, key: str, binding: Any) -> Answer:
+        pod = self.objects[PODS].get(key)
+        if pod is None:
+            return status(404, f'pods "{key.partition("/")[2]}" not found')
+        metadata, uid = pod["metadata"], binding["metadata"]["uid"]
+        if metadata["uid"] != uid:
+            return status(409, f"Precondition failed: UID in precondition: {uid}")
+        if pod["spec"].get("nodeName"):
+            return status(409, f"pod {metadata['name']} is already assigned to a node")
+        more = {
+            "metadata": {"annotations": binding["metadata"]["annotations"]},
+            "spec": {"nodeName": binding["target"]["name"]},
+        }
+        self.set(PODS, key, merged(pod, more))
+        return 201, {"kind": "Status", "status": "Success"}
+
+    def _event(self, method: str, path: str, body: Any) -> Answer:
+        """Source: k8s.io/kubernetes, pkg/apis/core/validation, legacyValidateEvent."""
+        if method == "PATCH":
+            if path not in self.told:
+                return status(404, "not found")
+            self.told[path] = merged(self.told[path], body)
+            return 200, self.told[path]
+        metadata, namespace = body["metadata"], path.split("/")[4]
+        if not body["involvedObject"]["namespace"] == metadata["namespace"] == namespace:
+            return status(422, "involvedObject.namespace: does not match event.namespace")
+        self.version += 1
+        name = metadata.get("name") or f"{metadata['generateName']}{self.version:05x}"
+        if f"{path}/{name}" in self.told:
+            return status(409, f'events "{name}" already exists')
+        self.told[f"{path}/{name}"] = merged(body, {"metadata": {"name": name}})
+        return 201, self.told[f"{path}/{name}"]
+
+
+def merged(known: Any, patch: Any) -> Any:
+    """A JSON merge patch. Source: RFC 7386, 2."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(known) if isinstance(known, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(found.get(key), value)
+    return found

@@ -1,0 +1,228 @@
+"""A kubelet's device manager, played over the real sockets.
+
+It does what Kubernetes 1.36 does (pkg/kubelet/cm/devicemanager): at its start it removes every
+socket in its folder; who registers is dialled for up to ten seconds before Register is answered,
+asked for its options, and watched; a container is admitted resource by
+resource, in any order, with one Allocate each; the answers are kept in a checkpoint and used again,
+after a restart too; when a stream ends the resource's devices are unhealthy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import stat
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from typing import Any, NamedTuple
+
+import grpc  # type: ignore[import-untyped]
+
+api, services = grpc.protos_and_services("support/device_plugin.proto")
+
+CHECKPOINT = "kubelet_internal_checkpoint"
+# The call of a real kubelet has no deadline; here a hang shall fail the test.
+SECONDS = 30
+# How long it dials a plugin while that waits for the answer to Register.
+DIAL_SECONDS = 10
+SOCKET_PATH_BYTES = 108  # sun_path of unix(7), with the NUL
+
+
+class Device(NamedTuple):
+    healthy: bool
+    numa: tuple[int, ...] = ()
+
+
+class Admitted(NamedTuple):
+    """What the container of a pod is started with. mounts: (source, destination)."""
+
+    annotations: dict[str, str]
+    mounts: list[tuple[str, str]]
+
+
+class Refused(Exception):
+    """The pod is not admitted: UnexpectedAdmissionError."""
+
+
+class Plugin:
+    """The kubelet's end of one device plugin."""
+
+    def __init__(self, folder: str, request: Any) -> None:
+        self.options = request.options
+        self.devices: dict[str, Device] = {}
+        self.message_bytes = 0
+        self.lists = 0
+        # The authority that the kubelet's grpc-go sends.
+        options = [("grpc.default_authority", "localhost")]
+        self.channel = grpc.insecure_channel(f"unix:{folder}/{request.endpoint}", options=options)
+        self.stub = services.DevicePluginStub(self.channel)
+        try:
+            grpc.channel_ready_future(self.channel).result(DIAL_SECONDS)
+        except grpc.FutureTimeoutError:
+            self.channel.close()
+            raise
+        self.stub.GetDevicePluginOptions(api.Empty(), timeout=SECONDS)
+        self.watch = self.stub.ListAndWatch(api.Empty())
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        with contextlib.suppress(grpc.RpcError, ValueError):
+            for answer in self.watch:
+                self.message_bytes = answer.ByteSize()
+                self.devices = {
+                    device.ID: Device(
+                        device.health == "Healthy",
+                        tuple(node.ID for node in device.topology.nodes),
+                    )
+                    for device in answer.devices
+                }
+                self.lists += 1
+        self.devices = {id: Device(False, numa) for id, (_, numa) in self.devices.items()}
+
+    def close(self) -> None:
+        self.watch.cancel()
+        self.channel.close()
+
+
+class Kubelet:
+    """`folder` is its folder of device plugin sockets."""
+
+    def __init__(self, folder: str, seed: int = 0) -> None:
+        self.folder, self.random = folder, random.Random(seed)
+        self.plugins: dict[str, Plugin] = {}
+        self.registrations: list[str] = []
+        self._server: Any = None
+        longest = f"{folder}/vcuda-memory.sock.new"
+        assert len(longest) < SOCKET_PATH_BYTES, f"{longest}: too long for a socket's path"
+        os.makedirs(folder, exist_ok=True)
+
+    def start(self) -> None:
+        for name in os.listdir(self.folder):
+            path = os.path.join(self.folder, name)
+            if stat.S_ISSOCK(os.lstat(path).st_mode):
+                os.unlink(path)
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
+        services.add_RegistrationServicer_to_server(self, self._server)
+        assert self._server.add_insecure_port(f"unix:{self.folder}/kubelet.sock")
+        self._server.start()
+
+    def stop(self) -> None:
+        """As when it is killed; the checkpoint stays."""
+        for plugin in self.plugins.values():
+            plugin.close()
+        self.plugins.clear()
+        if self._server is not None:
+            self._server.stop(None).wait()
+            self._server = None
+
+    def Register(self, request: Any, context: Any) -> Any:
+        if request.version != "v1beta1":
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "unsupported API version")
+        try:
+            plugin = Plugin(self.folder, request)
+        except grpc.FutureTimeoutError:
+            context.abort(grpc.StatusCode.UNKNOWN, "failed to dial device plugin")
+        if request.resource_name in self.plugins:
+            self.plugins[request.resource_name].close()
+        self.plugins[request.resource_name] = plugin
+        self.registrations.append(request.resource_name)
+        return api.Empty()
+
+    def devices(self, resource: str) -> dict[str, Device]:
+        return dict(self.plugins[resource].devices) if resource in self.plugins else {}
+
+    def healthy(self, resource: str) -> set[str]:
+        return {id for id, device in self.devices(resource).items() if device.healthy}
+
+    def admit(self, pod: str, container: str, wanted: Mapping[str, int]) -> Admitted:
+        """Raises Refused, with what was allocated before it kept, as the kubelet does."""
+        resources = list(wanted)
+        self.random.shuffle(resources)
+        for resource in resources:
+            if not self._kept(pod, container, resource):
+                self._allocate(pod, container, resource, wanted[resource])
+        annotations: dict[str, str] = {}
+        mounts = []
+        for resource in resources:
+            answer = self._kept(pod, container, resource)
+            annotations.update(answer["annotations"])
+            mounts += [(source, place) for source, place in answer["mounts"]]
+        return Admitted(annotations, sorted(mounts))
+
+    def forget(self, pod: str) -> None:
+        """The pod is gone; its devices are free."""
+        self._write([entry for entry in self.checkpoint() if entry["pod"] != pod])
+
+    def checkpoint(self) -> list[dict[str, Any]]:
+        try:
+            with open(os.path.join(self.folder, CHECKPOINT), encoding="utf-8") as file:
+                entries: list[dict[str, Any]] = json.load(file)
+                return entries
+        except FileNotFoundError:
+            return []
+
+    def _allocate(self, pod: str, container: str, resource: str, count: int) -> None:
+        taken = {
+            id
+            for entry in self.checkpoint()
+            if entry["resource"] == resource
+            for id in entry["ids"]
+        }
+        free = sorted(self.healthy(resource) - taken)
+        if len(free) < count:
+            raise Refused(f"requested {count} of {resource}, available {len(free)}")
+        self.random.shuffle(free)
+        plugin = self.plugins[resource]
+        ids = free[:count]
+        try:
+            if plugin.options.get_preferred_allocation_available:
+                ids = self._preferred(plugin, free, count)
+            request = api.AllocateRequest(container_requests=[{"devices_ids": ids}])
+            answer = plugin.stub.Allocate(request, timeout=SECONDS).container_responses[0]
+        except grpc.RpcError as error:
+            raise Refused(error.details()) from error
+        entry = {
+            "pod": pod,
+            "container": container,
+            "resource": resource,
+            "ids": ids,
+            "annotations": dict(answer.annotations),
+            "mounts": [(mount.host_path, mount.container_path) for mount in answer.mounts],
+        }
+        self._write([*self.checkpoint(), entry])
+
+    def _preferred(self, plugin: Plugin, free: list[str], count: int) -> list[str]:
+        asked = {"available_deviceIDs": free, "allocation_size": count}
+        request = api.PreferredAllocationRequest(container_requests=[asked])
+        answer = plugin.stub.GetPreferredAllocation(request, timeout=SECONDS)
+        preferred = list(answer.container_responses[0].deviceIDs)
+        # It takes of the advice what is free, and the rest from the free ones.
+        chosen = [id for id in dict.fromkeys(preferred) if id in free][:count]
+        return chosen + [id for id in free if id not in chosen][: count - len(chosen)]
+
+    def _kept(self, pod: str, container: str, resource: str) -> Any:
+        key = (pod, container, resource)
+        for entry in self.checkpoint():
+            if (entry["pod"], entry["container"], entry["resource"]) == key:
+                return entry
+        return None
+
+    def _write(self, entries: list[dict[str, Any]]) -> None:
+        path = os.path.join(self.folder, CHECKPOINT)
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(entries, file)
+        os.rename(path + ".new", path)
+
+
+def until(
+    condition: Callable[[], bool], seconds: float = SECONDS, told: Callable[[], str] = str
+) -> None:
+    """told: what the failure says besides."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it never came\n{told()}"
+        time.sleep(0.05)

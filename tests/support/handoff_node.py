@@ -1,0 +1,167 @@
+"""A node of a cluster: a played API and kubelet, real containerd, the agent, the wrapper."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+import pytest
+
+from support.cluster_api import KubeApi
+from support.engines.cri import Cri, Pod
+from support.fake_kubelet import Kubelet, until
+from support.node_agent import Agent
+from support.product import MEMORY_UNIT, Product
+from support.watched_pods import CORE, MEMORY, NODE, decided
+
+GIB = 1 << 30
+SHOW = ["sh", "-c", "ls /dev | grep -x 'nvidia[0-9]'; vcuda-workload info"]
+ASKS = {CORE: 30, MEMORY: 4}
+
+
+class HandoffNode:
+    """uuids: of its GPUs, in NVML's order. The product is in front of the engine's runtime."""
+
+    def __init__(self, cri: Cri, product: Product, folder: str) -> None:
+        self.cri, self.product = cri, product
+        self.api, self.kubelet = KubeApi(), Kubelet(folder + "/kubelet")
+        self.state_dir = product.state_dir(cri)
+        self.uuids: list[str] = []
+        self._folder, self._asked = folder, dict[str, Mapping[str, Mapping[str, int]]]()
+        self._pods: list[Pod] = []
+        self.api.start()
+        self.kubelet.start()
+        self.agent: Agent | None = None
+
+    def start_agent(self) -> Agent:
+        """Its devices are with the kubelet, and its GPUs with the scheduler, when it returns."""
+        self.api.clear_nodes()
+        program = os.path.join(self.product.prefix, "bin/vcuda-node-agent")
+        kubeconfig = self.api.kubeconfig(self._folder + "/kubeconfig")
+        words = ["--config", self.product.config, "--kubelet-dir", self.kubelet.folder]
+        self.agent = Agent([program, *words, "--kubeconfig", kubeconfig, "--node-name", NODE])
+        self.agent.await_ready()
+        until(lambda: bool(self.kubelet.healthy(CORE)) and bool(self.kubelet.healthy(MEMORY)))
+        if self.api.is_there:
+            until(lambda: NODE in self.api.nodes)
+            gpus = json.loads(self.api.nodes[NODE]["vcuda.io/node-gpus"])["gpus"]
+            self.uuids = [gpu["uuid"] for gpu in sorted(gpus, key=lambda gpu: gpu["index"])]
+        return self.agent
+
+    def end_agent(self) -> None:
+        if self.agent is not None:
+            self.agent.end()
+            self.agent = None
+
+    def close(self) -> None:
+        for pod in self._pods:
+            self.cri.remove_pod(pod)
+        self.end_agent()
+        self.kubelet.stop()
+        self.api.stop()
+
+    def decided(self, **gpu_by_container: int) -> dict[str, str]:
+        """What the scheduler writes for containers that ask for ASKS, GPUs by their index."""
+        return decided(
+            **{
+                name: (self.uuids[index], ASKS[CORE], ASKS[MEMORY] * MEMORY_UNIT)
+                for name, index in gpu_by_container.items()
+            }
+        )
+
+    def schedule(
+        self, name: str, annotations: dict[str, str], *containers: str, **more: Any
+    ) -> str:
+        """The pod's UID, once the node knows of it.
+
+        Its containers ask for ASKS each, `main` where none is named.
+        """
+        known = len(self.kept())
+        asking = dict.fromkeys(containers or ("main",), ASKS)
+        uid = self.api.create(name, asking, annotations=annotations, **more)
+        until(lambda: len(self.kept()) > known)
+        return uid
+
+    def run_pod(self, name: str, uid: str) -> Pod:
+        pod = self.cri.run_pod(name, uid=uid)
+        self._pods.append(pod)
+        return pod
+
+    def remove_pod(self, pod: Pod) -> None:
+        self._pods.remove(pod)
+        self.cri.remove_pod(pod)
+
+    def start(
+        self,
+        pod: Pod,
+        name: str = "main",
+        args: list[str] | None = None,
+        annotations: bool = True,
+        asks: Mapping[str, int] = ASKS,
+    ) -> str:
+        """As the kubelet does; the container's id. annotations: the engine hands them on."""
+        # On a busy machine the agent may be registering again.
+        until(lambda: all(self.kubelet.healthy(resource) for resource in asks))
+        admitted = self.kubelet.admit(pod.uid, name, asks)
+        return self.cri.start_container(
+            pod,
+            args or ["sleep", "100"],
+            name=name,
+            annotations=admitted.annotations if annotations else None,
+            mounts=admitted.mounts,
+        )
+
+    def seen(self, pod: Pod, name: str = "main", **how: Any) -> list[str]:
+        """The nodes of GPUs that a container finds, which has then ended and is removed."""
+        id = self.start(pod, name, SHOW, **how)
+        assert self.cri.wait_for(id) == 0, self.cri.output(pod, name)
+        self.cri.remove_container(id)
+        pod.containers.pop(name)
+        return [line for line in self.cri.output(pod, name)[0].splitlines() if "/" not in line][:1]
+
+    def held(self) -> dict[str, tuple[int, int, str]]:
+        """(GPU's index, percent, policy) by pod and container."""
+        found = {}
+        for record in self.product.allocations(self.cri):
+            (share,) = record["shares"]
+            index = self.uuids.index(share["uuid"])
+            key = f"{record['pod']['name']}.{record['pod']['container']}"
+            found[key] = (index, share["core_percent"], share.get("policy", "fixed"))
+        return found
+
+    def refusal(self, pod: Pod, name: str = "main", **how: Any) -> str:
+        """The line that the kubelet shows of a container that is not created, without its id."""
+        with pytest.raises(grpc.RpcError) as refused:
+            self.start(pod, name, **how)
+        line = str(refused.value.details()).rpartition("vcuda-container-runtime: ")[2]
+        line = line.strip().removesuffix(": unknown")  # containerd's word for the kind of error
+        allocation = f" (allocation pod-{pod.uid}.{name})"
+        assert line.endswith(allocation), line
+        return line.removesuffix(allocation)
+
+    def decide(self, uid: str, annotations: dict[str, str]) -> None:
+        """Put these annotations in the place of those of the binding; return once the node knows.
+
+        The agent keeps what it saw first, so its record is removed.
+        """
+        path = f"{self.state_dir}/decisions/{uid}.json"
+        until(lambda: os.path.exists(path))
+        os.unlink(path)
+        self.api.annotate(uid, **annotations)
+        shares = json.loads(annotations["vcuda.io/placement-decision"])["containers"]
+
+        def is_known() -> bool:
+            if not os.path.exists(path):
+                return False
+            with open(path, encoding="utf-8") as record:
+                return bool(json.load(record)["containers"] == shares)
+
+        until(is_known)
+
+    def kept(self) -> set[str]:
+        """The UIDs of pods with a record."""
+        names = os.listdir(self.state_dir + "/decisions")
+        return {name.removesuffix(".json") for name in names if name.endswith(".json")}

@@ -1,0 +1,124 @@
+"""The wrapper laid out below a prefix, over a low-level runtime that records its calls."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from support import arm64
+from support.files import ROOT, write
+
+WARNINGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
+# By machine. arm64's programs are compiled as those of its packages, and run in emulation.
+COMPILERS = {
+    "amd64": ["gcc"],
+    "arm64": [arm64.CC, "-specs", "build/arm64/musl/musl-gcc.specs"],
+}
+
+
+class Recorder:
+    """`path`: the executable. calls(): (argv, environ, ignored signals) of each call so far."""
+
+    def __init__(self, folder: str) -> None:
+        os.makedirs(folder)
+        self.folder, self.path = folder, folder + "/recorder"
+        source = ROOT + "/tests/support/recorder.c"
+        subprocess.run(["gcc", *WARNINGS, "-static", "-o", self.path, source], check=True)
+
+    def calls(self) -> list[tuple[list[str], list[str], int]]:
+        found = []
+        records = [name for name in os.listdir(self.folder) if name.startswith("called.")]
+        for number in range(len(records)):
+            with open(f"{self.folder}/called.{number}", "rb") as file:
+                argc, *words = [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+            count = int(argc)
+            found.append((words[:count], words[count + 1 :], int(words[count], 16)))
+        return found
+
+    def forget(self) -> None:
+        for name in os.listdir(self.folder):
+            if name.startswith("called."):
+                os.unlink(f"{self.folder}/{name}")
+
+
+class Installed:
+    """launcher, hook: the native programs, compiled for this prefix. settings: its config.toml."""
+
+    def __init__(
+        self, prefix: Any, python: str = "/usr/bin/python3", machine: str = "amd64"
+    ) -> None:
+        self.prefix, self.python = str(prefix), python
+        self.settings = self.prefix + "/etc/config.toml"
+        self.python_path = self.prefix + "/lib/vcuda/python"
+        self.launcher = self.prefix + "/bin/vcuda-container-runtime"
+        self.hook = self.prefix + "/bin/vcuda-container-hook"
+        self.runtime = Recorder(self.prefix + "/runtime")
+        os.makedirs(self.prefix + "/bin")
+        for package in ("oci/vcuda_oci", "runtime_hook/vcuda_hook"):
+            target = f"{self.python_path}/{os.path.basename(package)}"
+            shutil.copytree(
+                f"{ROOT}/{package}", target, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        write(self.prefix + "/lib/vcuda/libvcuda.so.1", "")
+        defines = {"CONFIG": self.settings, "PYTHON": python, "PYTHON_PATH": self.python_path}
+        flags = [*WARNINGS, "-static"]
+        flags += [f'-DVCUDA_{name}="{value}"' for name, value in defines.items()]
+        for program, source in ((self.launcher, "launcher.c"), (self.hook, "hook.c")):
+            words = [*COMPILERS[machine], *flags, "-o", program, f"oci/launcher/{source}"]
+            subprocess.run(words, cwd=ROOT, check=True)
+            if machine == "arm64":
+                arm64.emulate(program)
+        self.configure(runtime=self.runtime.path)
+
+    @classmethod
+    def told(cls, prefix: str, machine: str = "amd64") -> Installed:
+        """One whose Python leaves a line at each start: `python_starts` counts them."""
+        python = prefix + "/python"
+        source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/support/recording_python.c"]
+        subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
+        return cls(prefix, python, machine)
+
+    def python_starts(self) -> int:
+        try:
+            with open(self.python + ".started") as lines:
+                return len(lines.readlines())
+        except FileNotFoundError:
+            return 0
+
+    def forget_python_starts(self) -> None:
+        if os.path.exists(self.python + ".started"):
+            os.unlink(self.python + ".started")
+
+    def configure(self, **settings: str) -> None:
+        lines = [f"{key.replace('_', '-')} = '{value}'\n" for key, value in settings.items()]
+        write(self.settings, "".join(lines))
+
+    @contextlib.contextmanager
+    def door(self, *before: str) -> Iterator[subprocess.Popen[bytes]]:
+        """`vcuda serve` with these settings, until the block ends. before: what is to exec it."""
+        start = f"import sys; sys.path.insert(0, {self.python_path!r}); "
+        start += "from vcuda_hook.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        words = ["-I", "-S", "-B", "-c", start, "--config", self.settings, "serve"]
+        told, notify = tempfile.mkdtemp(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(told + "/notify")
+        environment = {"NOTIFY_SOCKET": told + "/notify", "PATH": "/usr/bin:/bin"}
+        server = subprocess.Popen([*before, "/usr/bin/python3", *words], env=environment)
+        try:
+            notify.settimeout(30)
+            assert notify.recv(64) == b"READY=1"
+            yield server
+        finally:
+            if server.poll() is None:
+                server.terminate()
+                assert server.wait(30) == 0
+            notify.close()
+            shutil.rmtree(told)
+
+    def call(self, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run([self.launcher, *words], capture_output=True, **options)

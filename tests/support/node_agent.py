@@ -1,0 +1,136 @@
+"""The node agent as it is installed, on a software GPU and a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.claim_socket import name_of
+from support.fake_kubelet import Kubelet
+from support.private_host import wait_until
+from support.softgpu_host import BUILT, SoftGpu
+
+
+def children_of(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as line:
+        return [int(pid) for pid in line.read().split()]
+
+
+def only_child(pid: int) -> int:
+    """The pid of a process's one child, once it has been forked."""
+    wait_until(lambda: len(children_of(pid)) == 1, f"the only child of pid {pid}")
+    (child,) = children_of(pid)
+    return child
+
+
+class AgentNode:
+    """state_dir, kubelet, gpu: the node's own. `prefix` is where the product is installed."""
+
+    def __init__(self, folder: Path, prefix: str, *gpu: str) -> None:
+        self.gpu = SoftGpu(folder, *(gpu or ("--gpus", "2", "--memory", "16GiB")))
+        self.program = os.path.join(prefix, "bin/vcuda-node-agent")
+        self.state_dir = str(folder / "state")
+        self.config = str(folder / "config.toml")
+        self.kubelet = Kubelet(str(folder / "kubelet"))
+        self.configure()
+
+    def configure(self, **settings: object) -> None:
+        values = {
+            "state-dir": self.state_dir,
+            "driver-root": str(self.gpu.root),
+            **{key.replace("_", "-"): value for key, value in settings.items()},
+            "listen": settings.get("listen", ""),  # agents of several tests run at once
+        }
+        with open(self.config, "w", encoding="utf-8") as file:
+            # JSON's strings and lists are TOML's too.
+            file.writelines(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+
+    @contextlib.contextmanager
+    def agent(self, watchdog_seconds: float = 1, *words: str) -> Iterator[Agent]:
+        """The agent, ready; at the end of the block it is told to end, and does. words: options."""
+        command = [self.program, "--config", self.config, "--kubelet-dir", self.kubelet.folder]
+        agent = Agent([*command, *words], watchdog_seconds)
+        try:
+            agent.await_ready()
+            yield agent
+        finally:
+            agent.end()
+
+    def order(self, command: str, *arguments: str) -> None:
+        """`softgpu fail` and `softgpu heal`."""
+        subprocess.run([BUILT / "softgpu", command, self.gpu.root, *arguments], check=True)
+
+    def close(self) -> None:
+        self.kubelet.stop()
+        shutil.rmtree(self.gpu.root / "sys", ignore_errors=True)
+        subprocess.run([BUILT / "softgpu", "destroy", self.gpu.root], check=True)
+
+
+class Agent:
+    """A running agent, which believes that systemd started it. log: a file of its stderr."""
+
+    def __init__(self, command: list[str], watchdog_seconds: float = 1) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notify.bind(self._folder.name + "/notify")
+        self._notify.settimeout(30)
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "NOTIFY_SOCKET": self._folder.name + "/notify",
+            "WATCHDOG_USEC": str(int(watchdog_seconds * 1e6)),
+        }
+        self._log = open(self._folder.name + "/log", "w+", encoding="utf-8")  # noqa: SIM115
+        self.process = subprocess.Popen(command, env=environment, stderr=self._log)
+
+    def told(self) -> str:
+        """What it tells systemd next."""
+        return self._notify.recv(256).decode()
+
+    def await_ready(self) -> None:
+        try:
+            assert self.told() == "READY=1"
+        except socket.timeout:
+            raise AssertionError(f"not ready: {self.log()}") from None
+
+    def log(self) -> list[str]:
+        with open(self._log.name, encoding="utf-8") as lines:
+            return lines.read().splitlines()
+
+    def fork_server(self) -> int:
+        return only_child(self.process.pid)
+
+    def children(self, name: str = "") -> list[int]:
+        """The processes that do its work beside it; of this name."""
+        children = children_of(self.fork_server())
+        return [pid for pid in children if name in ("", name_of(pid))]
+
+    def child(self, name: str) -> int:
+        """The pid of its one process of this name, once it is there."""
+        wait_until(lambda: len(self.children(name)) == 1, f"the agent's process {name}")
+        (child,) = self.children(name)
+        return child
+
+    def kill(self) -> None:
+        """As a crash does; nobody starts it again."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        status = 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            status = self.process.wait(30)
+        log = self.log()
+        self._notify.close()
+        self._log.close()
+        self._folder.cleanup()
+        assert status == 0, log
+        assert not any("Traceback" in line for line in log), log

@@ -1,0 +1,143 @@
+"""The product, installed into a folder of the test session, on GPUs made of software."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any, TypedDict
+
+from support.engines.base import Engine
+from support.engines.cri import Cri
+from support.engines.docker import Docker
+from support.private_host import PATH
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SOFTGPU = os.path.join(REPOSITORY, "build/softgpu/softgpu")
+SHIPPED_CONFIG = os.path.join(REPOSITORY, "packaging/config.toml")
+MIB = 1024 * 1024
+MEMORY_UNIT = 256 * MIB
+
+
+class Asking(TypedDict, total=False):
+    """Keyword arguments of Engine.run and its like."""
+
+    env: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+class Product:
+    """`prefix` holds the programs; `config` is the one settings file that they have compiled in.
+
+    options: of `softgpu create`.
+    """
+
+    def __init__(self, folder: str, gpus: int = 2, *options: str) -> None:
+        self.prefix = os.path.join(folder, "usr")
+        sysconf = os.path.join(folder, "etc")
+        self.config = os.path.join(sysconf, "vcuda/config.toml")
+        self.runtime = os.path.join(self.prefix, "bin/vcuda-container-runtime")
+        self.driver_root = os.path.join(folder, "driver")
+        install(self.prefix, sysconf)
+        _run(SOFTGPU, "create", self.driver_root, "--gpus", str(gpus), *options)
+
+    def configure(self, engine: Engine, **settings: str) -> None:
+        """Write config.toml for one engine; its records are in the engine's own folder."""
+        values: dict[str, object] = {
+            "runtime": engine.plain_runtime(),
+            "state-dir": self.state_dir(engine),
+            "driver-root": self.driver_root,
+            **{key.replace("_", "-"): value for key, value in settings.items()},
+            "listen": "",  # agents of several tests run at once
+        }
+        os.makedirs(os.path.dirname(self.config), exist_ok=True)
+        shutil.copyfile(SHIPPED_CONFIG, self.config)
+        with open(self.config, "a") as file:
+            # JSON's strings and lists are TOML's too.
+            file.writelines(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+
+    @contextlib.contextmanager
+    def on(self, engine: Engine, **settings: str) -> Iterator[None]:
+        """While it lasts, the engine's low-level runtime is vcuda-container-runtime.
+
+        It begins with an empty ledger, as after a reboot.
+        """
+        # The folder itself stays: it may be a mount on the engine's host.
+        folder = self.state_dir(engine)
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            path = os.path.join(folder, name)
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        self.configure(engine, **settings)
+        with engine.using(self.runtime):
+            yield
+
+    def state_dir(self, engine: Engine) -> str:
+        return engine.host.path("vcuda")
+
+    def allocations(self, engine: Engine) -> list[dict[str, Any]]:
+        """The ledger's records, as the files say."""
+        folder = os.path.join(self.state_dir(engine), "allocations")
+        records = []
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        for name in (name for name in names if name.endswith(".json")):
+            with open(os.path.join(folder, name)) as file:
+                records.append(json.load(file))
+        return records
+
+
+def asking(
+    engine: Engine, *, core: int, memory_bytes: int | None = None, gpu: str = "", **terms: str
+) -> Asking:
+    """Keyword arguments of Engine.run that ask for a share, as this engine's users do.
+
+    Under Kubernetes the kubelet passes on what the plugin's Allocate answered, and no GPU's name.
+    terms: the policy and its words.
+    """
+    if isinstance(engine, Cri):
+        assert not gpu, "a pod cannot choose its GPU so"
+        units = {"vcuda.io/request.vcuda-core": str(core)}
+        if memory_bytes is not None:
+            units["vcuda.io/request.vcuda-memory"] = str(memory_bytes // MEMORY_UNIT)
+        said = {"vcuda.io/" + key.replace("_", "-"): value for key, value in terms.items()}
+        return {"annotations": {**units, **said}}
+    words = {"core": str(core), **terms}
+    if memory_bytes is not None:
+        words["memory"] = str(memory_bytes)
+    if gpu:
+        words["gpu"] = gpu
+    if isinstance(engine, Docker):
+        return {"env": {"VCUDA_" + key.upper(): value for key, value in words.items()}}
+    said = {key.replace("_", "-"): value for key, value in words.items()}
+    return {"annotations": {"vcuda.io/" + key: value for key, value in said.items()}}
+
+
+def install(prefix: str, sysconf: str, units: str = "") -> None:
+    places = [f"PREFIX={prefix}", f"SYSCONFDIR={sysconf}", f"UNITDIR={units}"]
+    _run("make", "-C", REPOSITORY, "install", *places)
+
+
+def missing() -> str | None:
+    """What has to be built before any of this, or None."""
+    needed = [SOFTGPU, os.path.join(REPOSITORY, "build/lib/libvcuda.so.1")]
+    absent = [os.path.relpath(path, REPOSITORY) for path in needed if not os.path.exists(path)]
+    return f"{', '.join(absent)} not built; run 'make build'" if absent else None
+
+
+def _run(*argv: str) -> None:
+    # A make above this test run must not hand its own variables to the one below.
+    env = {
+        key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))
+    }
+    done = subprocess.run(
+        argv,
+        env={**env, "PATH": PATH},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(argv)}: exit {done.returncode}\n{done.stdout}")

@@ -1,0 +1,21 @@
+"""Every Python that the start path promises to run on, by its full path."""
+
+from __future__ import annotations
+
+import glob
+import os
+
+from support.needed import cannot
+
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
+
+
+def python(version: str) -> str:
+    """The distribution's, one that was built by hand, or a version manager's."""
+    named = [f"{folder}/bin/python{version}" for folder in ("/usr", "/usr/local")]
+    root = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
+    managed = glob.glob(f"{root}/versions/{version}.*/bin/python{version}")
+    found = [path for path in (*named, *sorted(managed)) if os.access(path, os.X_OK)]
+    if not found:
+        cannot(f"no Python {version} in /usr, /usr/local or {root}")
+    return os.path.realpath(found[0])

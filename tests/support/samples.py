@@ -1,0 +1,78 @@
+"""GPUs, hosts, owners and records as tests need them, and what a ledger holds."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+from typing import Any
+
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.container.request import Request
+from vcuda_oci.host.host import DeviceNode, Host
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation, GpuShare
+from vcuda_oci.placement.choose import Gpu
+
+GIB = 1 << 30
+
+
+def gpus(*memory_gib: int) -> list[Gpu]:
+    return [
+        Gpu(f"GPU-{index}", index, index, size * GIB, "Soft")
+        for index, size in enumerate(memory_gib)
+    ]
+
+
+def host(*memory_gib: int) -> Host:
+    found = Host("/root", "580.95.05", "/root/usr/lib/x86_64-linux-gnu", gpus(*memory_gib))
+    for gpu in found.gpus:
+        found.nodes[f"nvidia{gpu.minor}"] = DeviceNode(f"/dev/nvidia{gpu.minor}", 195, gpu.minor)
+    found.nodes["nvidiactl"] = DeviceNode("/dev/nvidiactl", 195, 255)
+    found.nodes["nvidia-uvm"] = DeviceNode("/dev/nvidia-uvm", 510, 0)
+    return found
+
+
+def pod_owner(container_id: str, name: str = "main") -> Owner:
+    return Owner(f"pod-uid1.{name}", container_id, "uid1", "default", "web", name, "sandbox1")
+
+
+def record(id: str = "box", **changes: Any) -> Allocation:
+    """A record of a claim that is over: its claimant is no process."""
+    fields: dict[str, Any] = {
+        "id": id,
+        "shares": [GpuShare("GPU-0", 4 * GIB, 30)],
+        "request": Request(30, 4 * GIB).as_json(),
+        "container_id": id,
+        "runtime": ["/nowhere/runc", "--root", "/nowhere/root"],
+        "claimant": [1, 1],
+        "created": 1700000000.5,
+        "pod": {},
+    }
+    return Allocation(**{**fields, **changes})
+
+
+def left_in(state_dir: str) -> list[str]:
+    """Every file and folder of a state folder but what stays: locks, the door, the events.
+
+    The record of an ended container's page stays while the page keeper, or a sync of all file
+    systems, has the page. The next claim removes it, as this function does.
+    """
+    deadline = time.monotonic() + 30
+    while glob.glob(state_dir + "/ended/*") and time.monotonic() < deadline:
+        time.sleep(0.01)
+        Ledger(state_dir).cut_ended()
+    found = []
+    for folder, folders, files in os.walk(state_dir):
+        found += [
+            os.path.relpath(os.path.join(folder, name), state_dir) for name in folders + files
+        ]
+    stays = {"lock", "pages.lock", "door.sock", "events.jsonl"}
+    stays |= {"allocations", "containers", "ended"}
+    return sorted(set(found) - stays)
+
+
+def shares_of(ledger: Ledger) -> dict[str, list[GpuShare]]:
+    whole, broken = ledger.read()
+    assert broken == []
+    return {allocation.id: allocation.shares for allocation in whole}

@@ -1,0 +1,54 @@
+"""Programs that run together in virtual time: see "A virtual clock" in docs/softgpu.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from support.guest import BUILD, Guest
+
+NOW = slice(16, 24)  # in the file: `now_ns` of libvcuda/softgpu/clock/seats.h
+SOFTCLOCK = os.path.join(BUILD, "softgpu", "libsoftclock.so.1")
+
+
+class Clock:
+    """One clock for so many processes, none of which runs before all have come. A second one in the
+    same folder goes on from the first one's time: what a GPU remembers must not lie ahead of it."""
+
+    def __init__(self, folder: pathlib.Path, processes: int) -> None:
+        self.path = folder / "softclock"
+        self.processes = processes
+        self.seats = 0
+        now = self.path.read_bytes()[NOW] if self.path.exists() else b""
+        self.path.write_bytes(bytes(NOW.start) + now)
+
+    def seat(self, *command: str, patience_s: int = 30) -> list[str]:
+        """COMMAND on the next seat. Its addresses are not random, so nothing in its course is."""
+        settings = [
+            f"LD_PRELOAD={SOFTCLOCK}",
+            f"SOFTCLOCK={self.seats}/{self.processes}:{self.path}",
+            f"SOFTCLOCK_PATIENCE_S={patience_s}",
+        ]
+        self.seats += 1
+        return ["setarch", "--addr-no-randomize", "env", *settings, *command]
+
+
+def answer(process: subprocess.Popen[str]) -> Any:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, f"exit {process.returncode}\n{out}\n{err}"
+    return json.loads(out)
+
+
+def together(folder: pathlib.Path, *runs: tuple[Guest, Sequence[str]]) -> list[Any]:
+    """The JSON that each command prints; they begin at the same virtual moment."""
+    clock = Clock(folder, len(runs))
+    started = [guest.start(*clock.seat(*command)) for guest, command in runs]
+    try:
+        return [answer(process) for process in started]
+    finally:
+        for process in started:
+            process.kill()
