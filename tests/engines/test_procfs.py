@@ -16,7 +16,7 @@ import pytest
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
 from support.product import Product
-from vcuda_oci.edits import edits
+from vcuda_oci.edits import config_json, edits
 from vcuda_oci.edits.edits import Edits
 from vcuda_oci.host import procfs
 from vcuda_oci.placement.choose import Gpu
@@ -46,7 +46,7 @@ def test_a_container_sees_its_own_gpu_in_proc(
     with open(path) as file:
         config = json.load(file)
     with open(path, "w") as file:
-        json.dump(edits.apply(config, changes), file)
+        json.dump(config_json.apply(config, changes), file)
     try:
         result = engine.call("run", "--bundle", bundle, container)
     finally:

@@ -14,7 +14,7 @@ from support.files import write
 from support.samples import host, record
 from unit.test_jsontree import TREES
 from vcuda_oci.container import bundle
-from vcuda_oci.edits import edits
+from vcuda_oci.edits import config_json, edits
 from vcuda_oci.edits.edits import Edits, Paths
 from vcuda_oci.host.host import DeviceNode
 from vcuda_oci.model import jsontree
@@ -125,27 +125,27 @@ EDITED = {
     ids=["empty spec", "null", "null lists", "empty list", "edited already"],
 )
 def test_a_share_yields_exactly_this_spec(spec: Any) -> None:
-    once = edits.apply(spec, SHARE)
+    once = config_json.apply(spec, SHARE)
     assert once == EDITED
-    assert edits.apply(once, SHARE) == once
+    assert config_json.apply(once, SHARE) == once
 
 
 def test_every_gpu_of_the_share_has_its_node_and_no_other() -> None:
-    paths = [found["path"] for found in edits.apply({}, share_on(1))["linux"]["devices"]]
+    paths = [found["path"] for found in config_json.apply({}, share_on(1))["linux"]["devices"]]
     assert paths == ["/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"]
-    both = [found["path"] for found in edits.apply({}, share_on(0, 1))["linux"]["devices"]]
+    both = [found["path"] for found in config_json.apply({}, share_on(0, 1))["linux"]["devices"]]
     assert both == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"]
 
 
 def test_a_stale_device_node_is_replaced() -> None:
     stale = {"path": "/dev/nvidia0", "type": "c", "major": 1, "minor": 3}
     other = {"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229}
-    edited = edits.apply({"linux": {"devices": [stale, other]}}, SHARE)
+    edited = config_json.apply({"linux": {"devices": [stale, other]}}, SHARE)
     assert edited["linux"]["devices"] == [other, *DEVICES]
 
 
 def test_a_bundle_used_again_loses_the_gpu_it_had_before() -> None:
-    again = edits.apply(edits.apply({}, share_on(1)), SHARE)
+    again = config_json.apply(config_json.apply({}, share_on(1)), SHARE)
     assert sorted(found["path"] for found in again["linux"]["devices"]) == [
         "/dev/nvidia-uvm",
         "/dev/nvidia0",
@@ -159,7 +159,7 @@ def test_rules_of_the_engine_stay_in_front_and_ours_decide() -> None:
     denied = {"allow": False, "type": "c", "major": 195, "minor": 1, "access": "rwm"}
     disk = {"allow": True, "type": "b", "major": 195, "minor": 1, "access": "rwm"}
     spec = {"linux": {"resources": {"devices": [rule(195, 0), nothing, denied, disk]}}}
-    edited = edits.apply(spec, SHARE)
+    edited = config_json.apply(spec, SHARE)
     assert edited["linux"]["resources"]["devices"] == [nothing, denied, disk, *RULES]
 
 
@@ -168,24 +168,24 @@ def test_a_rule_for_all_minors_of_a_gpus_major_opens_none() -> None:
     to_make = {"allow": True, "type": "c", "access": "m"}
     other = {"allow": True, "type": "c", "major": 226, "access": "rwm"}
     spec = {"linux": {"resources": {"devices": [wide, to_make, {**wide, "minor": -1}, other]}}}
-    edited = edits.apply(spec, SHARE)
+    edited = config_json.apply(spec, SHARE)
     narrow = {**wide, "access": "m"}
     rules = [narrow, to_make, {**narrow, "minor": -1}, other, *RULES]
     assert edited["linux"]["resources"]["devices"] == rules
-    assert edits.apply(edited, SHARE) == edited
+    assert config_json.apply(edited, SHARE) == edited
 
 
 def test_a_mount_of_the_users_over_ours_is_replaced_and_all_others_stay_in_front() -> None:
     fake = {"destination": "/usr/local/vcuda/limits", "source": "/home/me/limits", "type": "bind"}
     proc = {"destination": "/proc", "type": "proc", "source": "proc"}
     parent = {"destination": "/usr/local/vcuda", "source": "/home/me", "type": "bind"}
-    edited = edits.apply({"mounts": [fake, proc, parent]}, SHARE)
+    edited = config_json.apply({"mounts": [fake, proc, parent]}, SHARE)
     assert edited["mounts"] == [proc, parent, *MOUNTS]
 
 
 def test_hooks_of_others_stay_and_ours_has_an_env_of_its_own() -> None:
     other = {"path": "/bin/true"}
-    edited = edits.apply({"hooks": {"poststop": [other], "prestart": [other]}}, SHARE)
+    edited = config_json.apply({"hooks": {"poststop": [other], "prestart": [other]}}, SHARE)
     assert edited["hooks"] == {"poststop": [HOOK, other], "prestart": [other]}
 
 
@@ -204,8 +204,8 @@ def test_hooks_of_others_stay_and_ours_has_an_env_of_its_own() -> None:
 def test_a_spec_of_the_wrong_kinds_is_one_line_and_stays_as_it_was(spec: Any, message: str) -> None:
     before = copy.deepcopy(spec)
     with pytest.raises(VcudaError) as refused:
-        edits.apply(spec, SHARE)
-    assert str(refused.value) == f"config.json: {message}; mend it as the OCI spec says"
+        config_json.apply(spec, SHARE)
+    assert str(refused.value) == f"config.json: {message}; correct it as the OCI spec says"
     assert spec == before
 
 
@@ -228,12 +228,12 @@ def test_a_spec_that_can_be_read_but_not_written_is_one_line_and_stays(tmp_path:
         write(path, "{}")
         spec = jsontree.loads(nested(depth))
         try:
-            bundle.replace_config(path, edits.apply(spec, SHARE))
+            bundle.replace_config(path, config_json.apply(spec, SHARE))
         except VcudaError as error:
             told.add(str(error))
             with open(path) as file:
                 assert file.read() == "{}"
-    line = "config.json: nested too deeply; mend it as the OCI spec says"
+    line = "config.json: nested too deeply; correct it as the OCI spec says"
     # Since Python 3.12 what can be read from there can be written from here.
     assert told == ({line} if sys.version_info < (3, 12) else set())
 
@@ -245,7 +245,7 @@ def test_junk_in_the_lists_is_left_to_the_runtime(junk: Any) -> None:
         "mounts": [junk],
         "hooks": {"poststop": [junk]},
     }
-    edited = edits.apply(spec, SHARE)
+    edited = config_json.apply(spec, SHARE)
     assert edited["linux"]["devices"] == [junk, *DEVICES]
     assert edited["linux"]["resources"]["devices"] == [junk, *RULES]
     assert edited["mounts"] == [junk, *MOUNTS]
@@ -266,7 +266,7 @@ def test_what_we_do_not_know_survives_at_every_level(
 ) -> None:
     spec = {**top, "linux": {**linux, "resources": resources}, "hooks": hooks}
     before = copy.deepcopy(spec)
-    assert edits.apply(spec, SHARE) == {
+    assert config_json.apply(spec, SHARE) == {
         **top,
         "linux": {**linux, "devices": DEVICES, "resources": {**resources, "devices": RULES}},
         "mounts": MOUNTS,
@@ -280,15 +280,16 @@ def test_of_two_mounts_on_one_place_the_later_one_is_there() -> None:
     twice.mounts = [("/a", "/x", ["ro"]), ("/b", "/y", []), ("/c", "/x", ["rw"])]
     spec = {"mounts": [{"destination": ["/x"]}, {"destination": "/x"}, {"destination": "/z"}]}
     assert [
-        (item["destination"], item.get("source")) for item in edits.apply(spec, twice)["mounts"]
+        (item["destination"], item.get("source"))
+        for item in config_json.apply(spec, twice)["mounts"]
     ] == [(["/x"], None), ("/z", None), ("/y", "/b"), ("/x", "/c")]
 
 
 def test_the_edited_spec_shares_nothing_with_the_edits() -> None:
-    first = edits.apply({}, SHARE)
+    first = config_json.apply({}, SHARE)
     first["mounts"][0]["options"].append("rw")
     first["hooks"]["poststop"][0]["env"].append("LD_PRELOAD=/x")
-    assert edits.apply({}, SHARE) == EDITED
+    assert config_json.apply({}, SHARE) == EDITED
 
 
 @pytest.mark.parametrize("gone", ["the node", "the GPU"])
@@ -309,6 +310,6 @@ def test_a_gpu_without_a_device_node_is_one_line(gone: str) -> None:
 def test_device_numbers_are_the_hosts_own() -> None:
     found = node()
     found.nodes["nvidia0"] = DeviceNode("/dev/nvidia0", 234, 7)
-    edited = edits.apply({}, edits.edits_for(record(), found, PATHS, FOLDER))
+    edited = config_json.apply({}, edits.edits_for(record(), found, PATHS, FOLDER))
     assert edited["linux"]["devices"][0] == device("/dev/nvidia0", 234, 7)
     assert edited["linux"]["resources"]["devices"][0] == rule(234, 7)

@@ -161,7 +161,7 @@ def replace_config(path: str, spec: Any) -> None:
     try:
         content = jsontree.dumps(spec).encode()
     except ValueError as error:
-        raise VcudaError(str(error), "config.json", "mend it as the OCI spec says") from error
+        raise VcudaError(str(error), "config.json", "correct it as the OCI spec says") from error
     try:
         mode = os.stat(path).st_mode & 0o777
         beside = path + ".new"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..host import device_nodes, driver_files
-from ..model import capabilities, jsontree, names
+from ..model import capabilities, names
 from ..model.errors import VcudaError
 
 TYPE_CHECKING = False
@@ -27,10 +27,6 @@ _32_BIT_FOLDER = {
 }
 HOOK_ENV = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
 HOOK_SECONDS = 30
-# Files of the host that crun makes for what hooks write, where a container has any. With Podman an
-# image may name them.
-CRUN_OUTPUT = ("run.oci.hooks.stdout", "run.oci.hooks.stderr")
-_MEND = "mend it as the OCI spec says"
 
 
 class Paths:
@@ -180,115 +176,3 @@ def over_the_images(libraries: Mapping[str, str], host: Host, shim: str) -> dict
 def as_hook(command: list[str]) -> dict[str, Any]:
     # An env of its own: runc gives a hook without one the image's, LD_PRELOAD included.
     return {"path": command[0], "args": command, "env": HOOK_ENV, "timeout": HOOK_SECONDS}
-
-
-def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
-    """An edited copy of `spec`, which stays as it was; what we do not know survives, and applying
-    twice is once. Copied is what changes, and what that is in; the rest both have in common.
-
-    Raises VcudaError: a part of the spec that must change is not of the kind OCI says.
-    """
-    edited = dict(spec)
-    linux = _child(edited, "linux", {})
-    devices = _child(linux, "devices", [])
-    rules = _child(_child(linux, "resources", {}), "devices", [])
-    for node in edits.not_granted:
-        devices[:] = [item for item in devices if not _is_node(item, node)]
-        rules[:] = [rule for rule in rules if not _allows(rule, node)]
-    majors = edits.majors()
-    rules[:] = [_narrowed(rule) if is_wide(rule, majors) else rule for rule in rules]
-    for node in edits.devices:
-        _replace(devices, _as_device(node), "path")
-        rule = _as_rule(node)
-        if rule in rules:
-            rules.remove(rule)
-        rules.append(rule)  # the last rule that matches decides
-    added: dict[str, Any] = {}
-    for source, destination, options in edits.mounts:
-        added.pop(destination, None)  # the last mount on a place wins
-        added[destination] = {
-            "destination": destination,
-            "type": "bind",
-            "source": source,
-            "options": list(options),
-        }
-    mounts = _child(edited, "mounts", [])
-    mounts[:] = [item for item in mounts if not _stands_in(item, added)]
-    mounts += added.values()
-    annotations = edited.get("annotations")
-    if edits.hooks and isinstance(annotations, dict):
-        kept = {key: value for key, value in annotations.items() if key not in CRUN_OUTPUT}
-        edited["annotations"] = kept
-    for kind, hook in edits.hooks:
-        hooks = _child(_child(edited, "hooks", {}), kind, [])
-        _replace(hooks, jsontree.copy(hook), "args")
-        hooks.insert(0, hooks.pop())  # one that fails keeps those behind it from running
-    return edited
-
-
-def _child(parent: dict[str, Any], key: str, empty: Any) -> Any:
-    """A copy of the child `key` in its place, made where it is missing or null."""
-    child = parent.get(key)
-    if child is None:
-        child = empty
-    if type(child) is not type(empty):
-        kind = "a list" if isinstance(empty, list) else "an object"
-        raise VcudaError(f"'{key}' is not {kind}", "config.json", _MEND)
-    parent[key] = child.copy()
-    return parent[key]
-
-
-def _replace(items: list[Any], new: dict[str, Any], key: str) -> None:
-    """Put `new` last, in place of what has the same `key`."""
-    items[:] = [i for i in items if not (isinstance(i, dict) and i.get(key) == new[key])]
-    items.append(new)
-
-
-def _stands_in(mount: Any, places: Collection[str]) -> bool:
-    place = mount.get("destination") if isinstance(mount, dict) else None
-    return isinstance(place, str) and place in places
-
-
-def _is_node(item: Any, node: DeviceNode) -> bool:
-    """Whether a device or a rule of the spec is about exactly this node."""
-    number = (node.major, node.minor)
-    if not isinstance(item, dict) or item.get("type") not in ("c", "u"):
-        return False
-    return (item.get("major"), item.get("minor")) == number
-
-
-def _allows(rule: Any, node: DeviceNode) -> bool:
-    return _is_node(rule, node) and rule.get("allow") is True
-
-
-def is_wide(rule: Any, majors: Collection[int]) -> bool:
-    """Whether it lets every device of one of these majors be opened, as `--device-cgroup-rule`'s
-    'c 195:* rwm' does. A rule for all majors is a privileged container's, and not meant."""
-    if not isinstance(rule, dict) or rule.get("allow") is not True:
-        return False
-    if rule.get("type") not in ("c", "u", "a", None) or rule.get("minor") not in (None, -1):
-        return False
-    access = rule.get("access")
-    opens = not isinstance(access, str) or "r" in access or "w" in access
-    return opens and type(rule.get("major")) is int and rule["major"] in majors
-
-
-def _narrowed(rule: dict[str, Any]) -> dict[str, Any]:
-    """To make nodes and open none. cgroup v1 knows no exceptions from a rule, so it has to go."""
-    return {**rule, "access": "m"}
-
-
-def _as_device(node: DeviceNode) -> dict[str, Any]:
-    return {
-        "path": node.path,
-        "type": "c",
-        "major": node.major,
-        "minor": node.minor,
-        "fileMode": 0o666,
-        "uid": 0,
-        "gid": 0,
-    }
-
-
-def _as_rule(node: DeviceNode) -> dict[str, Any]:
-    return {"allow": True, "type": "c", "major": node.major, "minor": node.minor, "access": "rw"}

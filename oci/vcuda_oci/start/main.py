@@ -11,7 +11,7 @@ import os
 import sys
 
 from ..container import bundle, request
-from ..edits import edits
+from ..edits import config_json
 from ..model import names
 from ..model.errors import VcudaError
 from ..system import settings_file
@@ -88,7 +88,7 @@ def share_gpu(
     )
 
     def edit(granted: apply_share.Grant) -> None:
-        bundle.replace_config(command.config_path, edits.apply(spec, granted.edits))
+        bundle.replace_config(command.config_path, config_json.apply(spec, granted.edits))
 
     return apply_share.give(spec, asked, settings, creation, edit)
 

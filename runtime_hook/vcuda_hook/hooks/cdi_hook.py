@@ -10,7 +10,7 @@ import contextlib
 import os
 
 from vcuda_oci.container import hook_state, image_libraries, request, rootfs
-from vcuda_oci.edits import edits
+from vcuda_oci.edits import config_json, edits
 from vcuda_oci.guest import page_file
 from vcuda_oci.host import device_nodes, procfs, requirements
 from vcuda_oci.ledger.ledger import Ledger
@@ -107,7 +107,7 @@ def _opened_by_a_wide_rule(spec: Any, facts: Host, gpus: Sequence[Gpu]) -> list[
     majors = {node.major for node in others}
     linux = spec.get("linux") if isinstance(spec, dict) else None
     resources = linux.get("resources") if isinstance(linux, dict) else None
-    is_wide = any(edits.is_wide(rule, majors) for rule in _objects(resources, "devices"))
+    is_wide = any(config_json.is_wide(rule, majors) for rule in _objects(resources, "devices"))
     return others if is_wide else []
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.samples import record
 from support.softgpu_host import SoftGpu
 from vcuda_hook.hooks import cdi_hook
-from vcuda_oci.edits import cdi_spec, edits
+from vcuda_oci.edits import cdi_spec, config_json, edits
 from vcuda_oci.host import host, procfs
 from vcuda_oci.host.host import Host
 from vcuda_oci.model.allocation import GpuShare
@@ -41,8 +41,8 @@ def changes(facts: Host, name: str) -> edits.Edits:
 def test_a_share_takes_what_belongs_to_the_others_out_of_a_bundle(facts: Host) -> None:
     every = sorted(["nvidia0", "nvidia1", *CONTROL, *SMALL, *LARGE])
     assert names(["/dev/" + name for name in facts.nodes]) == every
-    before = edits.apply({}, changes(facts, "1:0"))
-    after = edits.apply(before, changes(facts, "1:1"))
+    before = config_json.apply({}, changes(facts, "1:0"))
+    after = config_json.apply(before, changes(facts, "1:1"))
     for spec, own in ((before, SMALL), (after, LARGE)):
         devices = [device["path"] for device in spec["linux"]["devices"]]
         assert names(devices) == sorted(["nvidia1", *CONTROL, *own])

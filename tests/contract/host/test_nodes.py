@@ -12,7 +12,7 @@ from support.driver_root import DriverRoot
 from support.files import write
 from support.samples import record
 from unit.test_edits import PATHS
-from vcuda_oci.edits import edits
+from vcuda_oci.edits import config_json, edits
 from vcuda_oci.host import device_nodes, host
 from vcuda_oci.host.device_nodes import DeviceNode
 from vcuda_oci.model import capabilities
@@ -92,8 +92,8 @@ def test_a_container_gets_what_belongs_to_its_gpu(root: DriverRoot) -> None:
 
 
 def test_what_belongs_to_another_gpu_is_taken_out_of_a_bundle_that_had_it(root: DriverRoot) -> None:
-    before = edits.apply({}, changes(root, 0, "all"))
-    after = edits.apply(before, changes(root, 1, "all"))
+    before = config_json.apply({}, changes(root, 0, "all"))
+    after = config_json.apply(before, changes(root, 1, "all"))
     assert {item["path"][len("/dev/") :] for item in after["linux"]["devices"]} == given(
         root, 1, "all"
     )

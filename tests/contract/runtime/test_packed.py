@@ -83,10 +83,10 @@ sys.path.insert(0, sys.argv[1])
 import vcuda_oci.packed
 import gc
 assert not gc.isenabled()
-from vcuda_oci.edits import edits
+from vcuda_oci.edits import config_json, edits
 from vcuda_oci.model import errors
 from vcuda_oci.system import settings_file as config
-for one in (edits, edits.Edits, edits.apply, edits.Edits.__init__, errors.VcudaError):
+for one in (edits, edits.Edits, config_json.apply, edits.Edits.__init__, errors.VcudaError):
     assert one.__doc__ is None, one
 assert config._DEFAULTS["runtime"] == "runc" and config._latest == {}
 try:

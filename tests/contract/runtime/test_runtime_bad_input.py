@@ -101,7 +101,7 @@ BAD_INPUT: list[tuple[str, Any, Prepare, str]] = [
         "a spec of the wrong kinds",
         {**asking(), "mounts": {}},
         nothing,
-        "config.json: 'mounts' is not a list; mend it as the OCI spec says",
+        "config.json: 'mounts' is not a list; correct it as the OCI spec says",
     ),
     (
         "a record cut in half",

@@ -16,7 +16,7 @@ from vcuda_hook.live import status
 from vcuda_hook.show import show
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.container.request import Request
-from vcuda_oci.edits import edits
+from vcuda_oci.edits import config_json, edits
 from vcuda_oci.host import host as hosts
 from vcuda_oci.host import requirements
 from vcuda_oci.ledger import claim
@@ -111,7 +111,7 @@ class HostCache:
             allocation = record(shares=chosen.shares)
             limits.page_of(allocation)
             asked = edits.edits_for(allocation, facts, paths, "/usr/lib64", capabilities.ALL)
-            edits.apply({}, asked)
+            config_json.apply({}, asked)
         except VcudaError as error:
             check_line(error)
 

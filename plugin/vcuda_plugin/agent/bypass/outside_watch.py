@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from vcuda_oci.host import host
+from vcuda_oci.host import facts_cache, host
 from vcuda_oci.ledger import events
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
@@ -42,9 +42,12 @@ def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> N
     try:
         facts = host.load(driver_root, state_dir + "/host.json")
         library = facts.libraries.get("libnvidia-ml.so.1", "")
-        watch, key = OutsideWatch(facts, library, state_dir), host.gpus_key(facts.root, library)
+        watch, key = (
+            OutsideWatch(facts, library, state_dir),
+            facts_cache.gpus_key(facts.root, library),
+        )
         watch.stops, watch.sets_limits = policy == STOP, driver_limits == AUTO
-        while host.gpus_key(facts.root, library) == key:
+        while facts_cache.gpus_key(facts.root, library) == key:
             began = time.process_time()
             sys.stdout.write(json.dumps(watch.poll()) + "\n")
             sys.stdout.flush()

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vcuda_oci.host import host, nvml
+from vcuda_oci.host import facts_cache, host, nvml
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
@@ -56,9 +56,9 @@ def main(driver_root: str, cache: str) -> None:
     try:
         facts = host.load(driver_root, cache)
         library = facts.libraries.get("libnvidia-ml.so.1", "")
-        probe, key = Probe(library, facts), host.gpus_key(facts.root, library)
+        probe, key = Probe(library, facts), facts_cache.gpus_key(facts.root, library)
         # An open NVML does not see a new driver or new GPUs. End: the next process sees them.
-        while host.gpus_key(facts.root, library) == key:
+        while facts_cache.gpus_key(facts.root, library) == key:
             _print(probe.sample())
             if probe.one_is_back:
                 break
