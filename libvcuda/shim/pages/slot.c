@@ -109,7 +109,9 @@ take_locked (void)
              && !__atomic_compare_exchange_n (&usage->slots_used, &used, i + 1, false,
                                               __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         continue;
-      vcuda_slot_enter_held (slot);
+      /* NULL in a constructor that runs before the shim's: nothing is held yet.  */
+      if (vcuda_slot_enter_held)
+        vcuda_slot_enter_held (slot);
       __atomic_store_n (&vcuda_own_slot.slot, slot, __ATOMIC_RELEASE);
       return slot;
     }
