@@ -1,7 +1,7 @@
 """The shim of another day, as a container keeps it that was started before the host was upgraded.
 
 `git archive ac28e79` has what older/libvcuda-ac28e79.tar.xz has: the first with grants that end.
-It is compiled anew: a clone may have no history, and who reads a repository reads no binaries.
+It is compiled anew: a clone may have no history, and a binary in the repository cannot be reviewed.
 """
 
 from __future__ import annotations

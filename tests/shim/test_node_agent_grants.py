@@ -51,7 +51,7 @@ def test_containers_have_what_others_leave_while_the_agent_runs_and_their_own_wh
     guests = [node.container(core=core, policy="elastic") for core in ("10", "30")]
 
     def lent(shares: list[float]) -> bool:
-        """Of the 60 that nobody has reserved, 15 and 45 are theirs."""
+        """Of the 60 that no container has reserved, 15 and 45 go to these two."""
         return shares[0] > 0.15 and shares[1] > 0.45 and shares[1] > 2 * shares[0]
 
     def reserved(shares: list[float]) -> bool:

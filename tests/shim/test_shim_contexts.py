@@ -173,7 +173,7 @@ sys.stdin.readline()
 """
     )
     guest = new_guest(share(host.uuids[0], GIB, context_bytes=CONTEXT))
-    # Another one that asks for too much clears the slots that seem to be nobody's.
+    # Another process that asks for too much clears the slots that no process holds.
     other = PRELUDE + "assert cu.cuMemAlloc(1 << 31)[0] != 0"
     process = guest.start(PYTHON, "-c", code, other, stdin=-1)
     line = process.stdout.readline()
@@ -184,7 +184,7 @@ sys.stdin.readline()
     assert shown == {process.pid: ([2 * CONTEXT + MIB, 0], [2, 0])}
 
 
-def test_many_contexts_are_told_as_255_and_charged_each(host, new_guest):
+def test_many_contexts_are_shown_as_255_and_charged_each(host, new_guest):
     code = (
         INITIALISED
         + """
@@ -220,7 +220,7 @@ def test_a_forked_child_has_no_context_of_its_parents_and_waits_for_none(host, n
         parent.communicate()
 
 
-def test_a_killed_processs_contexts_are_cleared_by_whoever_looks_next(host, new_guest):
+def test_a_killed_processs_contexts_are_cleared_by_the_next_reader(host, new_guest):
     hold = INITIALISED + "must(cu.cuCtxCreate(None, 0, 0)); print(1, flush=True); sys.stdin.read()"
     look = INITIALISED + (
         "must(cu.cuCtxCreate(None, 0, 0)); print(1, flush=True); sys.stdin.readline()\n"
@@ -237,7 +237,7 @@ def test_a_killed_processs_contexts_are_cleared_by_whoever_looks_next(host, new_
     watcher.stdin.write("\n")
     watcher.stdin.flush()
     free = json.loads(watcher.stdout.readline())
-    # The page itself, whoever lives.
+    # Every slot of the page, of live and dead processes.
     seen = guest.read_usage().gpus[0]
     watcher.communicate("\n")
     assert (free, seen.contexts, seen.held_bytes) == (GIB - CONTEXT, 1, CONTEXT)

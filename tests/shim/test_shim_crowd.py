@@ -49,7 +49,7 @@ def test_three_hundred_processes_of_four_containers_start_at_once_and_each_gets_
     ] * 4
 
 
-def test_of_three_hundred_processes_of_one_container_256_are_served_and_the_rest_told_why(
+def test_of_three_hundred_processes_of_one_container_256_are_served_and_the_rest_get_the_reason(
     host, new_guest, client
 ):
     guest = new_guest(share(host.uuids[0], GIB))
@@ -74,7 +74,7 @@ def test_ten_thousand_processes_and_every_third_of_them_killed_wear_nothing_out(
     assert worn["answers"] == {GRANTED: 10000}
     with open(guest.usage, "rb") as usage:
         left = page_reader.read_usage(usage.read()).processes
-    # Eight ran at a time: whoever began later took a place that one before had left.
+    # Eight ran at a time: a later process took a slot that an earlier one had released.
     assert max((each.slot for each in left), default=0) < 16
     assert guest.json(client("storm"), "1", "1", str(8 * MIB), "1") == [1]
     assert ledger(host.path) == {}

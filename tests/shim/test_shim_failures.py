@@ -62,7 +62,7 @@ def container(host: DriverRoot, new_guest: Callable[..., guest.Guest]) -> guest.
 
 
 @pytest.mark.parametrize("call", ALLOCATIONS)
-def test_an_allocation_that_fails_on_order_is_told_and_its_charge_given_back_by(
+def test_an_allocation_that_fails_on_order_is_reported_and_its_charge_given_back_by(
     host: DriverRoot, container: guest.Guest, call: str
 ) -> None:
     tool(host, "fail", "--call", call, "--nth", "2", "--error", "CUDA_ERROR_OPERATING_SYSTEM")
@@ -83,7 +83,7 @@ say(codes=codes, grown=[held[1] - held[0], held[2] - 2 * held[0]], rest=rest, us
     assert said == {"codes": [0, 304, 0], "grown": [0, 0], "rest": 0, "used": 64 * MIB}
 
 
-def test_a_launch_that_fails_on_order_is_told_and_the_next_one_runs(
+def test_a_launch_that_fails_on_order_is_reported_and_the_next_one_runs(
     host: DriverRoot, container: guest.Guest
 ) -> None:
     tool(host, "fail", "--call", "cuLaunchKernel", "--nth", "3", "--error", "719")
@@ -158,7 +158,7 @@ say(codes=codes, used=used())
     assert json.loads(out) == {"codes": [0, 0, 0], "used": 2 * MIB}
 
 
-def test_a_container_is_told_the_memory_errors_of_its_own_gpu(
+def test_a_container_sees_the_memory_errors_of_its_own_gpu(
     host: DriverRoot, new_guest: Callable[..., guest.Guest]
 ) -> None:
     tool(host, "fail", "--ecc", "1", "--corrected", "3", "--uncorrected", "2")

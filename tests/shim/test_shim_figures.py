@@ -37,7 +37,7 @@ def told(served: Served) -> dict[str, dict[str, Any]]:
     return {entry["id"]: entry for entry in served.tree("/usage")["tenants"]}
 
 
-def test_a_program_held_at_its_share_and_one_refused_at_its_limit_are_told_so(
+def test_a_program_held_at_its_share_and_one_refused_at_its_limit_are_reported(
     node: PolicyNode, served: Served
 ) -> None:
     busy, full = node.container(core="30"), node.container(core="20")

@@ -1,7 +1,7 @@
 """How old cuMemGetInfo's answer may be: of what the container holds never, of others a little.
 
 The program asks in a burst, so that it need not look at the clock for a while, and waits for a
-line. Meanwhile somebody else takes memory.
+line. Meanwhile another container takes memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ print(json.dumps(ask(%d)), flush=True)
 
 @pytest.fixture
 def answers():
-    """The free memory that a program saw before and after somebody took some."""
+    """The free memory that a program saw before and after another container took some."""
 
     def get(guest, taker, taken, burst=64, between="", after=1):
         with contextlib.ExitStack() as stack:
@@ -60,11 +60,11 @@ def test_what_another_process_of_the_container_takes_is_seen_at_once(two, answer
     assert answers(two[0], two[0], GIB) == (12 * GIB, [11 * GIB])
 
 
-def test_what_another_container_takes_is_seen_at_once_by_who_asks_now_and_then(two, answers):
+def test_what_another_container_takes_is_seen_at_once_by_an_occasional_caller(two, answers):
     assert answers(two[0], two[1], 10 * GIB, burst=1) == (12 * GIB, [6 * GIB])
 
 
-def test_what_another_container_takes_is_seen_within_some_answers_by_who_asks_all_the_time(
+def test_what_another_container_takes_is_seen_within_some_answers_by_a_constant_caller(
     two, answers
 ):
     before, after = answers(two[0], two[1], 10 * GIB, after=MOST_STALE + 1)

@@ -122,7 +122,7 @@ def test_a_driver_that_calls_itself_by_name_is_charged_once_and_hands_out_the_sh
     assert usage.export_table_ids == tuple(f"{last:02x}" + "00" * 15 for last in (5, 2, 3, 4))
 
 
-def test_virtual_memory_is_charged_until_its_last_handle_and_mapping_are_gone(mock_guest, client):
+def test_virtual_memory_is_charged_until_its_last_handle_and_mapping_end(mock_guest, client):
     assert mock_guest.json(client("virtual")) == {
         "1 two blocks": 2_000_000,
         "2 released but mapped": 2_000_000,

@@ -84,7 +84,7 @@ print(json.dumps([over, exact[0].name, one_more, nearly, last, free_now()]))
     assert answer == [full, ok, full, ok, ok, 0]
 
 
-def test_cuda_shows_the_slice_as_the_whole_gpu(host, new_guest):
+def test_cuda_shows_the_share_as_the_whole_gpu(host, new_guest):
     code = (
         PRELUDE
         + """
@@ -261,7 +261,7 @@ must(cu.cuMemFree(first))
 print(json.dumps([free_now(), cu.cuMemAlloc(600 << 20)[0].name]))
 """
     )
-    # Another one that asks for too much clears the slots that seem to be nobody's.
+    # Another process that asks for too much clears the slots that no process holds.
     other = PRELUDE + "assert cu.cuMemAlloc(1 << 31)[0] != 0"
     guest = new_guest(share(host.uuids[0], GIB))
     assert guest.python(code, other) == [924 * MIB, "CUDA_SUCCESS"]

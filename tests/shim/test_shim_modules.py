@@ -261,7 +261,7 @@ must(cu.cuModuleUnload(must(cu.cuModuleLoadData(image))))
 print(json.dumps(free_now()))
 """
     )
-    # Another one that asks for too much clears the slots that seem to be nobody's.
+    # Another process that asks for too much clears the slots that no process holds.
     other = PRELUDE + "assert cu.cuMemAlloc(1 << 31)[0] != 0"
     left = GIB - 100 * MIB - taken(1000, code=999)
     assert new_guest(share(host.uuids[0], GIB)).python(code, images[0], other) == left

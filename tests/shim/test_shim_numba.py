@@ -9,7 +9,7 @@ import pytest
 
 from support.guest import GIB, MIB, share
 
-pytestmark = pytest.mark.alone  # who computes beside it is waited for, and that is not throttling
+pytestmark = pytest.mark.alone  # a wait for other work on the processor is not throttling
 
 PROGRAM = """
 import json

@@ -165,7 +165,7 @@ def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path: Pat
         bursts.communicate()
     # Its kernels take turns with the other's now, so it comes to fewer of them.
     assert 0.1 < used <= alone < 0.22
-    # A trial of the neighbour may fall in: a tenth of a second in which nobody has what it leaves.
+    # The neighbour may be tried for a tenth of a second; its free time is not granted then.
     assert share + used >= 1 - LOST - 0.1 / 4
 
 

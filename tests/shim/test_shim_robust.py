@@ -98,7 +98,7 @@ def test_sixty_four_processes_killed_at_random_leave_the_drivers_own_ledger(
     assert guest.python(code) == [4 * GIB, OK]
 
 
-def test_a_killed_process_is_gone_from_every_view_within_100_ms(host, new_guest):
+def test_a_killed_process_leaves_every_view_within_100_ms(host, new_guest):
     looks = (
         PRELUDE
         + """
@@ -127,7 +127,7 @@ print(json.dumps(views()), flush=True)
     assert out == f"[{GIB}, 0, 0]\n", err
 
 
-def test_more_processes_than_slots_get_a_clear_error_and_harm_nobody(host, new_guest):
+def test_more_processes_than_slots_get_a_clear_error_and_harm_no_other(host, new_guest):
     guest = new_guest(share(host.uuids[0], GIB))
     hold = PRELUDE + (
         "print(must(cu.cuMemAlloc(1 << 20)) is not None, flush=True); sys.stdin.readline();"

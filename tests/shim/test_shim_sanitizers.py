@@ -104,7 +104,7 @@ def test_valgrind_sees_nothing_wrong_in_a_program_on_the_shim(container, client,
     valgrind = [
         "valgrind",
         "--quiet",
-        "--fair-sched=yes",  # else who allocates keeps who makes children waiting
+        "--fair-sched=yes",  # else threads that allocate starve threads that fork
         f"--error-exitcode={FAILED}",
         f"--leak-check={leaks}",
         "--show-leak-kinds=definite",

@@ -7,7 +7,7 @@ import json
 from support.guest import MIB
 
 
-def test_a_handler_that_launches_and_looks_in_the_middle_of_any_call_waits_for_nobody(
+def test_a_handler_that_launches_and_reads_in_the_middle_of_any_call_never_waits(
     new_mock_guest, client
 ):
     process = new_mock_guest(MIB).start(client("signals"), "40000")

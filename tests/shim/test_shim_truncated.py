@@ -54,17 +54,17 @@ def test_a_page_cut_short_in_use_costs_no_process_its_life_nor_the_container_its
     held = {second.pid: GIB - 2 * MIB, third.pid: 2 * MIB}
     assert held_by_process(cut) == held
     assert ledger(host.path) == {**held, beside.pid: MIB}
-    # Nobody keeps the place of a slot that it has no more.
+    # No process keeps the lock of a slot that it has lost.
     with open(cut.usage, "rb") as usage:
         assert page_reader.live_slots(usage.fileno()) == {0, 1}
-    # Who begins now reads a sound page.
+    # A process that starts now reads a valid page.
     assert cut.python(PRELUDE + "print(json.dumps(cu.cuMemAlloc(1)[0].name))") == FULL
     assert asks(beside, MIB) == OK
     ends = [(*process.communicate(), process.returncode) for process in (second, third, beside)]
     assert ends == [("", SAID, 0), ("", "", 0), ("", "", 0)]
 
 
-def test_a_page_cut_short_behind_what_is_used_serves_who_is_there_and_no_one_new(
+def test_a_page_cut_short_behind_what_is_used_serves_running_processes_and_no_new_one(
     host, new_guest, client
 ):
     guest = new_guest(share(host.uuids[0], GIB))
@@ -83,7 +83,7 @@ def test_a_page_cut_short_behind_what_is_used_serves_who_is_there_and_no_one_new
     assert process.communicate() == ("", "")
 
 
-def test_who_cuts_its_page_over_and_over_is_told_once_and_goes_on(host, new_guest):
+def test_a_process_that_keeps_cutting_its_page_gets_one_line_and_goes_on(host, new_guest):
     guest = new_guest(share(host.uuids[0], GIB))
     process = holder(guest)
     answers = set()

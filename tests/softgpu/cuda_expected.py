@@ -64,7 +64,7 @@ NOT_SUCCESS = {
     "cuCheckpointProcessUnlock": "ILLEGAL_STATE",
     "cuGetExportTable": "NOT_FOUND",  # there are no private tables
     "cuIpcCloseMemHandle": "INVALID_VALUE",  # nothing of another process is open
-    "cuIpcOpenEventHandle": "INVALID_VALUE",  # a handle of nobody
+    "cuIpcOpenEventHandle": "INVALID_VALUE",  # a handle that names no event
     "cuIpcOpenMemHandle": "INVALID_VALUE",
     "cuIpcOpenMemHandle_v2": "INVALID_VALUE",
     "cuMemPoolImportPointer": "INVALID_VALUE",

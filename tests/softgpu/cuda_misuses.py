@@ -44,7 +44,7 @@ TABLE = {
     "rows times height overflow": Misuse(
         "cuMemAllocPitch_v2", lambda: cuda.cuMemAllocPitch(1 << 40, 1 << 40, 4), "INVALID_VALUE"
     ),
-    "managed memory is attached to nobody": Misuse(
+    "managed memory has no attach flag": Misuse(
         "cuMemAllocManaged", lambda: cuda.cuMemAllocManaged(KIB, 0), "INVALID_VALUE"
     ),
     "no managed memory is allocated": Misuse(

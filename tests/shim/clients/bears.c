@@ -1,4 +1,4 @@
-/* bears SECONDS: calls again and again while somebody scribbles on the pages. Prints how long the
+/* bears SECONDS: calls again and again while the pages are overwritten. Prints how long the
    slowest took in milliseconds, and how many were made. What they answer does not matter.  */
 
 #include <nvml.h>

@@ -58,7 +58,7 @@ fork_one (void)
     exit (1);
 }
 
-/* CONTEXT is current, and nobody else's.  */
+/* CONTEXT is current, in no other thread.  */
 static void
 allocate_in (CUcontext context)
 {

@@ -1,5 +1,5 @@
-/* sleepers: threads that sleep, one of which ends itself and one in whose place another comes.
-   Prints who woke at which second of CLOCK_MONOTONIC since the start.  */
+/* sleepers: threads that sleep, one of which ends itself and one which another replaces.
+   Prints which thread woke at which second of CLOCK_MONOTONIC since the start.  */
 
 #include <pthread.h>
 #include <stdio.h>

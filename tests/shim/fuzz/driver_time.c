@@ -15,7 +15,7 @@ void (*fuzz_meanwhile) (void);
 
 static uint64_t gpu_free_at;
 
-/* On the heap, so that whoever uses one after its context has ended is seen.  */
+/* On the heap, so that a use after the context has ended is found.  */
 struct CUevent_st
 {
   uint64_t moment;
@@ -51,7 +51,7 @@ fuzz_usleep (unsigned microseconds)
   return 0;
 }
 
-/* What the shim says to people: a whole line on standard error.  */
+/* The shim's messages: each is a whole line on standard error.  */
 ssize_t
 fuzz_write (int fd, const void *line, size_t length)
 {

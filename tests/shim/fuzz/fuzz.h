@@ -1,5 +1,5 @@
 /* What the fuzz target's parts know of each other: a host with two pages, a driver that keeps exact
-   books, and a clock that only moves when somebody sleeps.  */
+   books, and a clock that only moves when a thread sleeps.  */
 
 #ifndef FUZZ_H
 #define FUZZ_H
@@ -37,7 +37,7 @@ extern uint64_t driver_kernel_ns;
 #define MOST_PIECES 64
 extern CUdeviceptr driver_pieces[MOST_PIECES];
 
-/* Virtual time in nanoseconds, and how often somebody slept.  */
+/* Virtual time in nanoseconds, and how often a thread slept.  */
 extern uint64_t clock_ns;
 extern unsigned clock_sleeps;
 

@@ -24,7 +24,7 @@
 #define NVML_DEVICE ((nvmlDevice_t) 1)
 
 static bool slots_changed;
-static uint64_t most_allowed; /* the largest limit that the page said during a call */
+static uint64_t most_allowed; /* the largest limit that the page held during a call */
 #define MOST_CONTEXTS 4
 static CUcontext contexts[MOST_CONTEXTS];
 static int neighbour; /* a descriptor of other processes: the locks of their slots */
@@ -37,7 +37,7 @@ allow (void)
 }
 
 static void
-scribble_usage (void)
+overwrite_usage (void)
 {
   static const uint16_t starts[]
       = { 0, offsetof (struct vcuda_usage, gpu), offsetof (struct vcuda_usage, slot),
@@ -54,7 +54,7 @@ scribble_usage (void)
 }
 
 static void
-scribble_limits (void)
+overwrite_limits (void)
 {
   unsigned where = (unsigned) take (1);
   size_t at = where & 1 ? take (2) : offsetof (struct vcuda_limits, gpu) + take (1);
@@ -63,7 +63,7 @@ scribble_limits (void)
   allow ();
 }
 
-/* What is scribbled at the next moment that the shim sleeps or is in the driver: 0 nothing.  */
+/* What is overwritten at the next moment that the shim sleeps or is in the driver: 0 nothing.  */
 static unsigned next_scribbles;
 
 static void
@@ -71,10 +71,10 @@ meanwhile (void)
 {
   for (; next_scribbles; next_scribbles >>= 2)
     if (next_scribbles & 1)
-      scribble_usage ();
+      overwrite_usage ();
     else if (next_scribbles & 2)
-      scribble_limits ();
-  /* A rate of 0 or a debt of years is a wait of years; then the host mends it.  */
+      overwrite_limits ();
+  /* A rate of 0 or a debt of years is a wait of years; then the host corrects it.  */
   if (clock_sleeps > 2000)
     {
       limits->rate_until_ns = 0;
@@ -157,10 +157,10 @@ operate (unsigned operation)
   switch (operation % 13)
     {
     case 0:
-      scribble_usage ();
+      overwrite_usage ();
       break;
     case 1:
-      scribble_limits ();
+      overwrite_limits ();
       break;
     case 2:
       next_scribbles = (unsigned) take (1);
@@ -210,9 +210,9 @@ run (void *ignored)
   vcuda_thread ()->thread_slot = input_left % 2 ? 1 : VCUDA_ASKING_THREADS + 1;
   for (unsigned i = 0; input_left && i < 4; i++)
     if (take (1) & 1)
-      scribble_usage ();
+      overwrite_usage ();
     else
-      scribble_limits ();
+      overwrite_limits ();
   slots_changed |= usage->slots_used != 0;
   while (input_left)
     operate ((unsigned) take (1));
