@@ -129,7 +129,8 @@ def test_without_whoever_follows_pods_no_container_is_given_a_gpu(
     # Nor where nobody ever followed, or an agent that did is gone with what it kept.
     shutil.rmtree(hami.state_dir + "/decisions")
     assert hami.refusal(pod, asks={GPU: 1}) == (
-        f"pod default/{container}: nobody knows how much of each GPU its container main asks for; "
+        f"pod default/{container}: GPU amount of container main is unknown: "
+        "the agent is not watching this pod; "
         "have vcuda-node-agent follow the pods: --kubeconfig, or in a pod of its own"
     )
     assert hami.product.allocations(hami.cri) == []
@@ -154,7 +155,7 @@ def test_what_is_decided_for_other_amounts_or_forged_is_not_given(
     )
     # Nor is what the kubelet counts and the pod does not say.
     assert hami.refusal(pod, asks={GPU: 1}, name="stranger").startswith(
-        f"pod default/{container}: nobody knows how much of each GPU its container stranger asks"
+        f"pod default/{container}: GPU amount of container stranger is unknown"
     )
     assert hami.product.allocations(hami.cri) == []
 

@@ -19,7 +19,7 @@ from support.product import Product
 from vcuda_oci.edits import config_json, edits
 from vcuda_oci.edits.edits import Edits
 from vcuda_oci.host import procfs
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 
 GPU = Gpu("GPU-1", 1, 1, 1 << 30, "Soft", "0000:02:00.0")
 LOOK = """

@@ -59,7 +59,7 @@ class PolicyNode:
         # Its claimant is this process, so it lives as long as the test.
         owner, wanted, rules = Owner(id, id), request.parse(asked), claim.Rules()
         allocation, _ = claim.claim(
-            self.ledger, self.host, owner, wanted, ["/nowhere"], os.getpid(), rules
+            self.ledger, self.host, claim.Claim(owner, wanted, ["/nowhere"], os.getpid()), rules
         )
         share = allocation.shares[0]
         guest = Guest(

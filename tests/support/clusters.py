@@ -9,7 +9,7 @@ from support.samples import GIB
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model import names
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import settings_file
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.cluster.objects import PodFacts, node_of, pod_of

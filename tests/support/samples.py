@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
 from vcuda_oci.host.host import DeviceNode, Host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.request import Request
 
 GIB = 1 << 30
 
@@ -42,7 +42,7 @@ def record(id: str = "box", **changes: Any) -> Allocation:
     fields: dict[str, Any] = {
         "id": id,
         "shares": [GpuShare("GPU-0", 4 * GIB, 30)],
-        "request": Request(30, 4 * GIB).as_json(),
+        "request": Request.of(30, 4 * GIB).as_json(),
         "container_id": id,
         "runtime": ["/nowhere/runc", "--root", "/nowhere/root"],
         "claimant": [1, 1],

@@ -176,7 +176,7 @@ def test_more_weight_or_priority_never_gives_less(
     tenants: list[Tenant], at: int, weight: int, priority: int
 ) -> None:
     at %= len(tenants)
-    terms = vars(tenants[at].share)
+    terms = tenants[at].share.fields()
     for raised in (
         {"weight": terms["weight"] + weight},
         {"priority": terms["priority"] + priority},

@@ -11,16 +11,16 @@ from support.fake_runtime import FakeRuntime
 from support.files import write
 from support.samples import GIB, host, left_in, pod_owner, record, shares_of
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import liveness
-from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, page_reader
 
 NODE = host(16)
-HALF = Request(50, 4 * GIB)
+HALF = Request.of(50, 4 * GIB)
 HALF_SHARE = [GpuShare("GPU-0", 4 * GIB, 50)]
 
 
@@ -43,7 +43,7 @@ class Desk:
         owner = Owner(owner, owner) if isinstance(owner, str) else owner
         rules = Rules("binpack", self.overcommit, self.context_bytes, meter_copies)
         words, claimant = self.runtime.words, os.getpid()
-        allocation, is_new = claim(self.ledger, node, owner, request, words, claimant, rules)
+        allocation, is_new = claim(self.ledger, node, Claim(owner, request, words, claimant), rules)
         with self.ledger:
             allocation.claimant = [os.getpid(), 1]
             self.ledger.record(allocation)
@@ -63,15 +63,15 @@ def desk(tmp_path: Any) -> Desk:
 def test_a_claim_writes_the_whole_record(desk: Desk) -> None:
     owner = pod_owner("c1")
     allocation, is_new = claim(
-        desk.ledger, NODE, owner, HALF, ["/usr/bin/runc"], os.getpid(), Rules()
+        desk.ledger, NODE, Claim(owner, HALF, ["/usr/bin/runc"], os.getpid()), Rules()
     )
     stored = desk.ledger.get("pod-uid1.main")
     assert is_new
     assert stored
-    assert vars(stored) == vars(allocation)
+    assert stored == allocation
     assert {**stored.as_json(), "created": 0} == {
         "id": "pod-uid1.main",
-        "shares": [vars(share) for share in HALF_SHARE],
+        "shares": [share.fields() for share in HALF_SHARE],
         "request": HALF.as_json(),
         "container_id": "c1",
         "runtime": ["/usr/bin/runc"],
@@ -152,17 +152,20 @@ def test_a_restarted_container_gets_its_share_although_the_gpu_is_full(desk: Des
 def test_a_container_that_comes_back_with_another_request_is_placed_anew(desk: Desk) -> None:
     desk.runtime.knows("sandbox1", "running")
     desk.claim(pod_owner("c1"))
-    assert desk.claim(pod_owner("c2"), Request(100)) == ([GpuShare("GPU-0", 16 * GIB, 100)], True)
-    desk.claim(pod_owner("c3"), Request(30, GIB))
+    assert desk.claim(pod_owner("c2"), Request.of(100)) == (
+        [GpuShare("GPU-0", 16 * GIB, 100)],
+        True,
+    )
+    desk.claim(pod_owner("c3"), Request.of(30, GIB))
     assert shares_of(desk.ledger) == {"pod-uid1.main": [GpuShare("GPU-0", GIB, 30)]}
 
 
 def test_a_container_whose_gpu_left_the_machine_is_placed_anew(desk: Desk) -> None:
     desk.runtime.knows("sandbox1", "running")
-    desk.claim(pod_owner("c1"), Request(50, GIB, ("1",)), host(16, 16))
+    desk.claim(pod_owner("c1"), Request.of(50, GIB, ("1",)), host(16, 16))
     lesser = host(16, 16)
     lesser.gpus[1].uuid = "GPU-new"
-    assert desk.claim(pod_owner("c2"), Request(50, GIB, ("1",)), lesser) == (
+    assert desk.claim(pod_owner("c2"), Request.of(50, GIB, ("1",)), lesser) == (
         [GpuShare("GPU-new", GIB, 50)],
         True,
     )
@@ -176,7 +179,7 @@ def pages_of(desk: Desk, id: str) -> list[tuple[int, int, int]]:
 
 
 def test_what_was_promised_under_overcommit_stays_so_when_the_setting_goes(desk: Desk) -> None:
-    request, managed = Request(30, 12 * GIB), [GpuShare("GPU-0", 12 * GIB, 30, managed=True)]
+    request, managed = Request.of(30, 12 * GIB), [GpuShare("GPU-0", 12 * GIB, 30, managed=True)]
     for id in ("sandbox1", "other"):
         desk.runtime.knows(id, "running")
     desk.overcommit, desk.context_bytes = 1.5, 5
@@ -187,12 +190,14 @@ def test_what_was_promised_under_overcommit_stays_so_when_the_setting_goes(desk:
     # Restarted it has its share again, with what a context counts now; a new one finds no room.
     assert desk.claim(pod_owner("c2"), request) == (managed, False)
     assert pages_of(desk, "pod-uid1.main") == [(12 * GIB, 1, 7)]
-    assert "largest free share is 40 % and 0.0 GiB on GPU-0" in desk.refusal("new", Request(10, 1))
+    assert "largest free share is 40 % and 0.0 GiB on GPU-0" in desk.refusal(
+        "new", Request.of(10, 1)
+    )
 
 
 def test_a_whole_gpu_is_not_managed_under_overcommit(desk: Desk) -> None:
     desk.overcommit = 2.0
-    assert desk.claim("a", Request(100)) == ([GpuShare("GPU-0", 16 * GIB, 100)], True)
+    assert desk.claim("a", Request.of(100)) == ([GpuShare("GPU-0", 16 * GIB, 100)], True)
     assert pages_of(desk, "a") == [(16 * GIB, 0, 0)]
 
 
@@ -207,9 +212,9 @@ def test_a_second_create_of_a_living_container_changes_nothing(desk: Desk) -> No
     desk.claim("a")
     desk.runtime.knows("a", "created")
     usage = usage_of(desk, "a")
-    before = (vars(desk.ledger.get("a")), os.stat(usage).st_ino)
+    before = (desk.ledger.get("a"), os.stat(usage).st_ino)
     assert desk.claim("a") == (HALF_SHARE, False)
-    assert (vars(desk.ledger.get("a")), os.stat(usage).st_ino) == before
+    assert (desk.ledger.get("a"), os.stat(usage).st_ino) == before
 
 
 def lives(desk: Desk, owner: str, container_id: str) -> str:
@@ -222,7 +227,7 @@ def lives(desk: Desk, owner: str, container_id: str) -> str:
 def test_a_living_container_cannot_ask_for_something_else(desk: Desk) -> None:
     desk.claim("a")
     desk.runtime.knows("a", "running")
-    assert desk.refusal("a", Request(30)) == lives(desk, "a", "a")
+    assert desk.refusal("a", Request.of(30)) == lives(desk, "a", "a")
     assert shares_of(desk.ledger) == {"a": HALF_SHARE}
 
 
@@ -250,7 +255,7 @@ def test_a_broken_record_blocks_with_one_line_that_names_the_file(desk: Desk) ->
 
 
 def test_more_gpus_than_a_page_can_say_are_refused_with_nothing_recorded(desk: Desk) -> None:
-    assert desk.refusal("a", Request(1700), host(*[16] * 17)) == (
+    assert desk.refusal("a", Request.of(1700), host(*[16] * 17)) == (
         "placement: a container can have 16 GPUs, not 17; ask for fewer GPUs"
     )
     assert left_in(desk.ledger.state_dir) == []

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import GIB, gpus
-from vcuda_oci.container.request import Request
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.policies import Terms
+from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
-from vcuda_oci.placement.decided import place
 
 NODE = gpus(16, 16, 16, 16)
 TAKEN = st.lists(
@@ -21,10 +20,14 @@ TAKEN = st.lists(
     max_size=4,
 )
 REQUESTS = st.builds(
-    Request,
+    Request.of,
     st.sampled_from([1, 30, 99, 100, 130, 150, 200, 299, 400]),
     st.sampled_from([None, GIB, 8 * GIB]),
 )
+
+
+def as_decided(decided, taken, request):
+    return choose(NODE, taken, request, "binpack", decided=decided)
 
 
 @given(TAKEN, REQUESTS, st.sampled_from(["binpack", "spread"]))
@@ -34,7 +37,7 @@ def test_what_the_scheduler_chose_by_the_nodes_own_rules_is_what_the_node_gives(
     chosen = choose(NODE, taken, request, order)
     if isinstance(chosen, Chosen):
         decided = [GpuShare(s.uuid, s.memory_bytes, s.core_percent) for s in chosen.shares]
-        placed = place(decided[::-1], NODE, taken, request)
+        placed = as_decided(decided[::-1], taken, request)
         assert isinstance(placed, Chosen)
         assert sorted(map(repr, placed.shares)) == sorted(map(repr, chosen.shares))
 
@@ -45,7 +48,7 @@ def test_any_decision_is_kept_to_the_gpu_or_refused(taken, request, order):
     percents = [100] * whole + ([fraction] if fraction else [])
     memory = request.memory_bytes or GIB
     decided = [GpuShare(uuid, memory, core) for uuid, core in zip(order, percents)]
-    placed = place(decided, NODE, taken, request)
+    placed = as_decided(decided, taken, request)
     if isinstance(placed, Chosen):
         where = {share.uuid: share.core_percent for share in placed.shares}
         assert where == {share.uuid: share.core_percent for share in decided}
@@ -56,7 +59,7 @@ def test_any_decision_is_kept_to_the_gpu_or_refused(taken, request, order):
 
 def test_policy_and_memory_are_the_requests_and_a_gpu_may_be_named_by_its_index():
     terms = Terms("weighted", weight=300)
-    placed = place([GpuShare("2", 7, 30)], NODE, [], Request(30, None, terms=terms))
+    placed = as_decided([GpuShare("2", 7, 30)], [], Request.of(30, None, terms=terms))
     assert isinstance(placed, Chosen)
     assert placed.shares == [
         GpuShare("GPU-2", 16 * GIB * 30 // 100, 30, "weighted", 100, 300),
@@ -66,24 +69,32 @@ def test_policy_and_memory_are_the_requests_and_a_gpu_may_be_named_by_its_index(
 @pytest.mark.parametrize(
     ("decided", "request_", "reason"),
     [
-        ([("GPU-9", 30)], Request(30), "GPU 'GPU-9' was decided and is not here"),
-        ([("GPU-1", 31)], Request(30), "31 % was decided; 30 % is asked"),
-        ([("GPU-1", 100)], Request(200), "100 % was decided; 200 % is asked"),
-        ([("GPU-1", 50), ("GPU-2", 50)], Request(100), "50 + 50 % was decided; 100 % is asked"),
-        ([("GPU-1", 100), ("1", 50)], Request(150), "GPU-1 was decided twice for one container"),
+        ([("GPU-9", 30)], Request.of(30), "GPU 'GPU-9' was decided and is not here"),
+        ([("GPU-1", 31)], Request.of(30), "31 % was decided; 30 % is asked"),
+        ([("GPU-1", 100)], Request.of(200), "100 % was decided; 200 % is asked"),
+        (
+            [("GPU-1", 50), ("GPU-2", 50)],
+            Request.of(100),
+            "50 + 50 % was decided; 100 % is asked",
+        ),
+        (
+            [("GPU-1", 100), ("1", 50)],
+            Request.of(150),
+            "GPU-1 was decided twice for one container",
+        ),
         (
             [("GPU-1", 100)],
-            Request(100),
+            Request.of(100),
             "GPU-1 was decided; 0 of 1 GPUs are wholly free; 1 asked",
         ),
         (
             [("GPU-1", 30)],
-            Request(30, GIB),
+            Request.of(30, GIB),
             f"{4 * GIB} bytes were decided; {GIB} are asked",
         ),
         (
             [("GPU-1", 90)],
-            Request(90, 4 * GIB),
+            Request.of(90, 4 * GIB),
             "GPU-1 was decided; largest free share is 80 % and 15.0 GiB on GPU-1; "
             "90 % and 4.0 GiB asked",
         ),
@@ -92,6 +103,6 @@ def test_policy_and_memory_are_the_requests_and_a_gpu_may_be_named_by_its_index(
 def test_what_cannot_be_is_refused_with_its_reason(decided, request_, reason):
     taken = [GpuShare("GPU-1", GIB, 20)]
     shares = [GpuShare(uuid, 4 * GIB, core) for uuid, core in decided]
-    answer = place(shares, NODE, taken, request_)
+    answer = as_decided(shares, taken, request_)
     assert isinstance(answer, Refused)
     assert answer.reason == reason

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vcuda_oci.ledger import decision
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 from vcuda_plugin.kube import node_gpus
 from vcuda_plugin.kube.node_gpus import NodeGpus
 

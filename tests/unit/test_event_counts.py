@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from support.samples import GIB, gpus
-from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused, choose
 from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.http.event_counts import NAME, EventCounts, reason_of
@@ -85,10 +85,10 @@ def test_kinds_are_bounded(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        (Request(50, 20 * GIB), "share"),
-        (Request(90, GIB), "share"),
-        (Request(200, None), "whole-gpus"),
-        (Request(30, GIB, gpus=("9",)), "unknown-gpu"),
+        (Request.of(50, 20 * GIB), "share"),
+        (Request.of(90, GIB), "share"),
+        (Request.of(200, None), "whole-gpus"),
+        (Request.of(30, GIB, gpus=("9",)), "unknown-gpu"),
     ],
 )
 def test_placements_refusals_are_known_by_their_words(request_: Request, reason: str) -> None:

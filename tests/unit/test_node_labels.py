@@ -9,7 +9,7 @@ import pytest
 
 from support.files import write
 from support.samples import GIB
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.gpus import node_labels
 from vcuda_plugin.agent.gpus.feature_file import Labelling

@@ -9,15 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import GIB, gpus
-from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import decision
-from vcuda_oci.model import amounts
+from vcuda_oci.ledger.decision import Amounts
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.model.amounts import Amounts, Part
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.policies import Terms
-from vcuda_oci.placement import decided, parts
-from vcuda_oci.placement.choose import Chosen, Refused
+from vcuda_oci.model.request import Part, Request
+from vcuda_oci.placement.choose import Chosen, Refused, choose
 
 NODE = gpus(16, 16, 32)
 CORES = st.sampled_from([1, 30, 60, 100, 200])
@@ -39,25 +37,25 @@ TAKEN = st.lists(
 def test_each_part_is_of_another_gpu_and_what_the_scheduler_placed_so_the_node_gives(
     taken: list[GpuShare], asked: list[Part], order: str
 ) -> None:
-    placed = parts.place(NODE, taken, asked, None, order)
+    placed = choose(NODE, taken, Request(asked), order)
     if isinstance(placed, Refused):
         return
     shares = placed.shares
+    sizes = [(part, core) for part in asked for core in part.sizes]
     assert len({share.uuid for share in shares}) == len(shares)
-    assert [share.core_percent for share in shares] == [core for core, _ in amounts.sizes(asked)]
-    for share, (core, part) in zip(shares, amounts.sizes(asked)):
+    assert [share.core_percent for share in shares] == [core for _, core in sizes]
+    for share, (part, core) in zip(shares, sizes):
         gpu = next(gpu for gpu in NODE if gpu.uuid == share.uuid)
-        assert share.memory_bytes == parts.memory_of(part, core, gpu)
-    request = Request(100 * len(shares), parts=asked)
-    given = decided.place(shares, NODE, taken, request)
+        assert share.memory_bytes == part.memory_of(core, gpu.memory_bytes)
+    given = choose(NODE, taken, Request(asked), order, decided=shares)
     assert isinstance(given, Chosen) and given.shares == shares
 
 
 def test_a_decision_of_other_amounts_or_of_a_gpu_that_is_not_here_is_none() -> None:
-    request = Request(200, parts=[Part(30, GIB)] * 2, terms=Terms("elastic", 80))
+    request = Request([Part(30, GIB)] * 2, terms=Terms("elastic", 80))
 
     def reason(*shares: GpuShare) -> str:
-        answer = decided.place(shares, NODE, [], request)
+        answer = choose(NODE, [], request, "binpack", decided=shares)
         return answer.reason if isinstance(answer, Refused) else ""
 
     right = GpuShare("GPU-0", GIB, 30)
@@ -66,7 +64,7 @@ def test_a_decision_of_other_amounts_or_of_a_gpu_that_is_not_here_is_none() -> N
     assert reason(right, GpuShare("GPU-9", GIB, 30)) == "GPU 'GPU-9' was decided and is not here"
     more = GpuShare("GPU-1", 2 * GIB, 30)
     assert reason(right, more) == f"{2 * GIB} bytes were decided; {GIB} are asked"
-    answer = decided.place([right, GpuShare("GPU-1", GIB, 30)], NODE, [], request)
+    answer = choose(NODE, [], request, "binpack", decided=[right, GpuShare("GPU-1", GIB, 30)])
     assert isinstance(answer, Chosen)
     assert [(share.policy, share.core_ceiling_percent) for share in answer.shares] == [
         ("elastic", 80)
@@ -75,24 +73,26 @@ def test_a_decision_of_other_amounts_or_of_a_gpu_that_is_not_here_is_none() -> N
 
 def test_a_percent_is_of_the_smallest_gpu_that_will_do() -> None:
     full = [GpuShare(gpu.uuid, 15 * GIB, 50) for gpu in NODE[:2]]
-    (small,) = _shares(parts.place(NODE, [], [Part(1, None, 50)], None, "binpack"))
-    (large,) = _shares(parts.place(NODE, full, [Part(1, None, 50)], None, "binpack"))
+    (small,) = _shares(choose(NODE, [], Request([Part(1, None, 50)]), "binpack"))
+    (large,) = _shares(choose(NODE, full, Request([Part(1, None, 50)]), "binpack"))
     assert (small.uuid, small.memory_bytes) == ("GPU-0", 8 * GIB)
     assert (large.uuid, large.memory_bytes) == ("GPU-2", 16 * GIB)
 
 
 def test_of_gpus_of_which_no_more_is_known_than_their_number_none_is_given() -> None:
-    answer = parts.place(NODE, [], (), None, "binpack")
+    answer = choose(NODE, [], Request(()), "binpack")
     assert isinstance(answer, Refused)
-    assert answer.reason == "how much of each GPU is asked for is not known"
+    assert answer.reason == "the amount of each GPU is unknown"
 
 
 def test_parts_of_several_are_never_of_mig_devices_of_which_cuda_uses_one() -> None:
     mig = [Gpu(f"MIG-{n}", 0, 0, 10 * GIB, "", parent="GPU-m", mig=[n, n + 1, 0]) for n in range(2)]
-    one = parts.place(mig, [], [Part(30, GIB)], None, "binpack")
+    one = choose(mig, [], Request([Part(30, GIB)]), "binpack")
     assert [share.uuid for share in _shares(one)] == ["MIG-0"]
-    several = parts.place(mig, [], [Part(30, GIB)] * 2, None, "binpack")
-    assert isinstance(several, Refused) and several.reason.startswith("MIG devices are used one at")
+    several = choose(mig, [], Request([Part(30, GIB)] * 2), "binpack")
+    assert isinstance(several, Refused) and several.reason.startswith(
+        "a program uses one MIG device"
+    )
 
 
 @given(PARTS, st.booleans())
@@ -116,7 +116,7 @@ def as_json(*part: Any) -> dict[str, Any]:
 )
 def test_amounts_that_make_no_sense_are_none(tree: Any) -> None:
     with pytest.raises(ValueError):
-        amounts.parse(tree)
+        decision.parse_amounts(tree)
 
 
 def _shares(answer: Chosen | Refused) -> list[GpuShare]:

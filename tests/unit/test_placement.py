@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import GIB, gpus
-from vcuda_oci.container.request import Request
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.placement.choose import Chosen, Gpu, Refused, choose
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.request import Request
+from vcuda_oci.placement.choose import Chosen, Refused, choose
 
 MACHINES = st.lists(st.sampled_from([4, 8, 16]), min_size=0, max_size=4).map(lambda m: gpus(*m))
 CORES = st.sampled_from([0, 1, 30, 50, 70, 99, 100, 130, 150, 200, 250, 300])
@@ -35,7 +36,7 @@ def situations(draw: Any) -> tuple[list[Gpu], list[GpuShare], Request, str]:
     names = tuple(draw(st.sampled_from([gpu.uuid, str(gpu.index)])) for gpu in named)
     if core == 0:
         names = names or ("all",)
-    return machine, taken, Request(core, draw(MEMORY), names), draw(ORDERS)
+    return machine, taken, Request.of(core, draw(MEMORY), names), draw(ORDERS)
 
 
 def allowed_of(machine: list[Gpu], request: Request) -> list[Gpu]:
@@ -152,43 +153,48 @@ def reason(machine: list[Gpu], taken: list[GpuShare], request: Request) -> str:
         (
             gpus(16),
             [GpuShare("GPU-0", 12 * GIB, 30)],
-            Request(30, 8 * GIB),
+            Request.of(30, 8 * GIB),
             "largest free share is 70 % and 4.0 GiB on GPU-0; 30 % and 8.0 GiB asked",
         ),
         (
             gpus(16, 16),
             [GpuShare("GPU-0", 1 * GIB, 90), GpuShare("GPU-1", 1 * GIB, 60)],
-            Request(50),
+            Request.of(50),
             "largest free share is 40 % and 15.0 GiB on GPU-1; 50 % and 8.0 GiB asked",
         ),
         (
             gpus(16),
             [GpuShare("GPU-0", 16 * GIB - (5 << 20), 10)],
-            Request(25),
+            Request.of(25),
             "largest free share is 90 % and 5.0 MiB on GPU-0; 25 % and 4.0 GiB asked",
         ),
         (
             gpus(16, 16),
             [GpuShare("GPU-1", GIB, 1)],
-            Request(200),
+            Request.of(200),
             "1 of 2 GPUs are wholly free; 2 asked",
         ),
-        (gpus(16), [], Request(150), "no GPU is left beside the whole ones; 50 % of another asked"),
         (
             gpus(16),
             [],
-            Request(100, 17 * GIB),
+            Request.of(150),
+            "no GPU is left beside the whole ones; 50 % of another asked",
+        ),
+        (
+            gpus(16),
+            [],
+            Request.of(100, 17 * GIB),
             "1 wholly free have at most 16.0 GiB; 17.0 GiB asked",
         ),
-        (gpus(), [], Request(30), "0 of 0 GPUs are wholly free; 1 asked"),
-        (gpus(), [], Request(0, None, ("all",)), "0 of 0 GPUs are wholly free; 1 asked"),
+        (gpus(), [], Request.of(30), "0 of 0 GPUs are wholly free; 1 asked"),
+        (gpus(), [], Request.of(0, None, ("all",)), "0 of 0 GPUs are wholly free; 1 asked"),
         (
             gpus(16, 8),
             [],
-            Request(30, None, ("0", "GPU-9")),
+            Request.of(30, None, ("0", "GPU-9")),
             "no GPU 'GPU-9' here; there is 0 (GPU-0), 1 (GPU-1)",
         ),
-        (gpus(), [], Request(30, None, ("0",)), "no GPU '0' here; there is none"),
+        (gpus(), [], Request.of(30, None, ("0",)), "no GPU '0' here; there is none"),
     ],
 )
 def test_a_refusal_says_what_would_fit(
@@ -200,28 +206,28 @@ def test_a_refusal_says_what_would_fit(
 @pytest.mark.parametrize(
     ("machine", "taken", "request_", "shares"),
     [
-        (gpus(16, 16), [], Request(150), [("GPU-0", 16, 100), ("GPU-1", 8, 50)]),
+        (gpus(16, 16), [], Request.of(150), [("GPU-0", 16, 100), ("GPU-1", 8, 50)]),
         (
             gpus(16, 16, 16),
             [],
-            Request(250),
+            Request.of(250),
             [("GPU-0", 16, 100), ("GPU-1", 16, 100), ("GPU-2", 8, 50)],
         ),
         (
             gpus(16, 8),
             [],
-            Request(150, 12 * GIB),  # the whole part must leave the GPU that holds the fraction
+            Request.of(150, 12 * GIB),  # the whole part must leave the GPU that holds the fraction
             [("GPU-1", 8, 100), ("GPU-0", 12, 50)],
         ),
-        (gpus(8, 16), [], Request(100, 16 * GIB), [("GPU-1", 16, 100)]),
+        (gpus(8, 16), [], Request.of(100, 16 * GIB), [("GPU-1", 16, 100)]),
         (
             gpus(16, 16),
             [GpuShare("GPU-0", GIB, 10)],
-            Request(150),
+            Request.of(150),
             [("GPU-1", 16, 100), ("GPU-0", 8, 50)],
         ),
-        (gpus(16, 16), [], Request(30, None, ("1",)), [("GPU-1", 16 * 30 // 100, 30)]),
-        (gpus(16, 8), [], Request(0, None, ("all",)), [("GPU-0", 16, 100), ("GPU-1", 8, 100)]),
+        (gpus(16, 16), [], Request.of(30, None, ("1",)), [("GPU-1", 16 * 30 // 100, 30)]),
+        (gpus(16, 8), [], Request.of(0, None, ("all",)), [("GPU-0", 16, 100), ("GPU-1", 8, 100)]),
     ],
 )  # fmt: skip
 def test_a_choice_is_as_expected(
@@ -245,19 +251,19 @@ NAMED += [Gpu("MIG-77aa", 2, 2, 4 * GIB, "Soft", parent="GPU-9d00", mig=[1, 0, 0
     ],
 )
 def test_the_beginning_of_one_uuid_names_its_gpu(name: str, uuid: str) -> None:
-    answer = choose(NAMED, [], Request(30, GIB, (name,)), "binpack")
+    answer = choose(NAMED, [], Request.of(30, GIB, (name,)), "binpack")
     assert isinstance(answer, Chosen)
     assert [share.uuid for share in answer.shares] == [uuid]
 
 
 def test_uuid_that_begins_another_one_names_its_own_gpu() -> None:
-    answer = choose(gpus(*[16] * 11), [], Request(30, GIB, ("GPU-1",)), "binpack")
+    answer = choose(gpus(*[16] * 11), [], Request.of(30, GIB, ("GPU-1",)), "binpack")
     assert isinstance(answer, Chosen)
     assert [share.uuid for share in answer.shares] == ["GPU-1"]
 
 
 def test_beginning_of_several_uuids_is_refused_with_the_gpus_that_it_may_name() -> None:
-    answer = choose(NAMED, [], Request(30, GIB, ("GPU-5f",)), "binpack")
+    answer = choose(NAMED, [], Request.of(30, GIB, ("GPU-5f",)), "binpack")
     assert isinstance(answer, Refused)
     assert f"{answer.reason}; {answer.mend}" == (
         "'GPU-5f' begins the UUIDs of 2 GPUs: 0 (GPU-5f1c), 1 (GPU-5f2c); "
@@ -267,12 +273,12 @@ def test_beginning_of_several_uuids_is_refused_with_the_gpus_that_it_may_name() 
 
 @pytest.mark.parametrize("name", ["GPU-", "5f1c", "GPU-5f3", "GPU-5F1C"])
 def test_what_begins_no_uuid_names_no_gpu(name: str) -> None:
-    assert reason(NAMED, [], Request(30, GIB, (name,))).startswith(f"no GPU '{name}' here;")
+    assert reason(NAMED, [], Request.of(30, GIB, (name,))).startswith(f"no GPU '{name}' here;")
 
 
 def test_a_requests_own_word_on_placement_comes_before_the_settings() -> None:
     taken = [GpuShare("GPU-0", GIB, 10)]
     for own, setting, uuid in [("spread", "binpack", "GPU-1"), ("binpack", "spread", "GPU-0")]:
-        answer = choose(gpus(16, 16), taken, Request(30, placement=own), setting)
+        answer = choose(gpus(16, 16), taken, Request.of(30, placement=own), setting)
         assert isinstance(answer, Chosen)
         assert [share.uuid for share in answer.shares] == [uuid]

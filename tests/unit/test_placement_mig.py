@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.samples import GIB, gpus
-from vcuda_oci.container.request import Request
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused, choose
 
 
@@ -43,16 +43,16 @@ MEND = "name MIG devices of it, or ask for less or another"
 @pytest.mark.parametrize(
     ("request_", "shares"),
     [
-        (Request(30), [("MIG-0", 30, 1.2)]),
-        (Request(30, 5 * GIB), [("MIG-1", 30, 5)]),
-        (Request(30, 9 * GIB), [("GPU-1", 30, 9)]),
-        (Request(100), [WHOLE]),
-        (Request(100, gpus=("0",)), [FIRST]),
-        (Request(100, 5 * GIB, gpus=("GPU-0",)), [SECOND]),
-        (Request(30, gpus=("0:1",)), [("MIG-1", 30, 2.4)]),
-        (Request(0, gpus=("MIG-1",)), [SECOND]),
-        (Request(0, gpus=("0",)), [FIRST, SECOND]),
-        (Request(0, gpus=("all",)), [FIRST, SECOND, WHOLE]),
+        (Request.of(30), [("MIG-0", 30, 1.2)]),
+        (Request.of(30, 5 * GIB), [("MIG-1", 30, 5)]),
+        (Request.of(30, 9 * GIB), [("GPU-1", 30, 9)]),
+        (Request.of(100), [WHOLE]),
+        (Request.of(100, gpus=("0",)), [FIRST]),
+        (Request.of(100, 5 * GIB, gpus=("GPU-0",)), [SECOND]),
+        (Request.of(30, gpus=("0:1",)), [("MIG-1", 30, 2.4)]),
+        (Request.of(0, gpus=("MIG-1",)), [SECOND]),
+        (Request.of(0, gpus=("0",)), [FIRST, SECOND]),
+        (Request.of(0, gpus=("all",)), [FIRST, SECOND, WHOLE]),
     ],
     ids=["part", "part that fits the other", "part too large for both", "whole", "whole of a GPU",
          "whole with memory", "part of one", "by UUID", "all of a GPU", "all"],
@@ -66,24 +66,24 @@ def test_a_mig_device_is_a_small_gpu_and_its_gpu_stands_for_them(
 
 
 def test_a_whole_one_is_a_mig_device_only_where_no_gpu_is_left() -> None:
-    assert given(Request(100), GpuShare("GPU-1", GIB, 10)) == [FIRST]
+    assert given(Request.of(100), GpuShare("GPU-1", GIB, 10)) == [FIRST]
 
 
 def test_several_are_never_mig_devices_unless_they_are_named() -> None:
-    assert given(Request(200)) == (
+    assert given(Request.of(200)) == (
         f"1 of 3 GPUs are wholly free; 2 asked (GPU-0 is in MIG mode); {MEND}"
     )
-    assert given(Request(200), whole=2) == [WHOLE, ("GPU-2", 100, 16)]
-    assert given(Request(200, gpus=("0:0", "0:1"))) == [FIRST, SECOND]
+    assert given(Request.of(200), whole=2) == [WHOLE, ("GPU-2", 100, 16)]
+    assert given(Request.of(200, gpus=("0:0", "0:1"))) == [FIRST, SECOND]
 
 
 def test_the_emptiest_is_not_a_mig_device_while_a_gpu_is_as_empty() -> None:
-    assert given(Request(50, GIB), order="spread") == [("GPU-1", 50, 1)]
+    assert given(Request.of(50, GIB), order="spread") == [("GPU-1", 50, 1)]
 
 
 def test_what_ails_a_gpu_ails_its_mig_devices_and_what_ails_one_ails_no_other() -> None:
     mend = "reset the GPU, or ask for less or another"
-    wanted = Request(30, GIB, gpus=("0",))
+    wanted = Request.of(30, GIB, gpus=("0",))
     assert given(wanted, sick={"GPU-0": "Xid 79"}) == f"GPU-0 is unhealthy: Xid 79; {mend}"
     assert given(wanted, sick={"MIG-0": "Xid 31"}) == [("MIG-1", 30, 1)]
 
@@ -92,8 +92,8 @@ def test_a_gpu_in_mig_mode_without_devices_is_nothing_to_have() -> None:
     divided, other = gpus(16, 16)
     divided.divided = True
     for request, what in (
-        (Request(100, gpus=("0",)), "GPU-0 is in MIG mode and has no MIG devices; " + MEND),
-        (Request(0, gpus=("all",)), other.uuid),
+        (Request.of(100, gpus=("0",)), "GPU-0 is in MIG mode and has no MIG devices; " + MEND),
+        (Request.of(0, gpus=("all",)), other.uuid),
     ):
         answer = choose([divided, other], [], request, "binpack")
         refused = isinstance(answer, Refused)

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import GIB, gpus
-from vcuda_oci.container.request import Request
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.placement.choose import Chosen, Refused, choose, free_memory
+from vcuda_oci.model.request import Request
+from vcuda_oci.placement.choose import Chosen, Refused, choose
+from vcuda_oci.placement.free import free_memory
 
 FACTORS = st.sampled_from([1, 1.1, 1.5, 2, 3.25])
 
@@ -42,7 +43,7 @@ def test_a_fraction_is_placed_wherever_core_promises_and_the_gpus_size_allow(
             and promised <= gpu.memory_bytes * factor
             and asked <= gpu.memory_bytes
         )
-    answer = choose(machine, taken, Request(core, asked), "binpack", factor)
+    answer = choose(machine, taken, Request.of(core, asked), "binpack", factor)
     assert isinstance(answer, Chosen if any(fitting.values()) else Refused)
     if isinstance(answer, Chosen):
         (share,) = answer.shares
@@ -53,7 +54,7 @@ def test_a_fraction_is_placed_wherever_core_promises_and_the_gpus_size_allow(
 def test_a_third_container_gets_what_two_have_already_got() -> None:
     taken: list[GpuShare] = []
     for core in (30, 30, 30):
-        answer = choose(gpus(16), taken, Request(core, 8 * GIB), "binpack", 1.5)
+        answer = choose(gpus(16), taken, Request.of(core, 8 * GIB), "binpack", 1.5)
         assert isinstance(answer, Chosen)
         taken += answer.shares
     assert taken == [GpuShare("GPU-0", 8 * GIB, 30, managed=True)] * 3
@@ -74,13 +75,13 @@ def test_a_refusal_names_no_more_than_one_container_may_have(
     taken: list[int], asked: int, factor: float, expected: str
 ) -> None:
     held = [GpuShare("GPU-0", size * GIB, 30, managed=True) for size in taken]
-    answer = choose(gpus(16), held, Request(10, asked * GIB), "binpack", factor)
+    answer = choose(gpus(16), held, Request.of(10, asked * GIB), "binpack", factor)
     assert isinstance(answer, Refused)
     assert answer.reason == "largest free share is " + expected
 
 
 def test_a_whole_gpu_is_nobody_elses_and_its_memory_stays_its_own() -> None:
-    answer = choose(gpus(16, 16), [], Request(150), "binpack", 1.5)
+    answer = choose(gpus(16, 16), [], Request.of(150), "binpack", 1.5)
     assert isinstance(answer, Chosen)
     assert answer.shares == [
         GpuShare("GPU-0", 16 * GIB, 100),
@@ -94,6 +95,6 @@ def test_the_fullest_gpu_is_the_one_that_promised_most() -> None:
         GpuShare("GPU-1", 4 * GIB, 30, managed=True),
     ]
     for order, uuid in (("binpack", "GPU-1"), ("spread", "GPU-0")):
-        answer = choose(gpus(16, 16), taken, Request(10, GIB), order, 2)
+        answer = choose(gpus(16, 16), taken, Request.of(10, GIB), order, 2)
         assert isinstance(answer, Chosen)
         assert [share.uuid for share in answer.shares] == [uuid]

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from support.gpu_topologies import islands, matrices
 from support.samples import GIB, gpus
 from unit.test_placement import left_of
-from vcuda_oci.container.request import Request
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.placement.choose import Chosen, Gpu, Refused, choose
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.request import Request
+from vcuda_oci.placement.choose import Chosen, Refused, choose
 
 EIGHT = gpus(*[16] * 8)
 ORDERS = st.sampled_from(["binpack", "spread", "topology"])
@@ -41,7 +42,7 @@ class Situation:
         return repr(self.__dict__)
 
     def answer(self) -> Chosen | Refused:
-        asked = Request(self.core)
+        asked = Request.of(self.core)
         return choose(self.machine, self.taken, asked, self.order, 1, self.far, self.sick)
 
 
@@ -155,13 +156,13 @@ def taken_by(*positions: int, percent: int = 100) -> list[GpuShare]:
 def test_what_is_linked_stays_together(
     taken: list[GpuShare], core: int, order: str, expected: str
 ) -> None:
-    answer = choose(EIGHT, taken, Request(core), order, 1, islands())
+    answer = choose(EIGHT, taken, Request.of(core), order, 1, islands())
     assert isinstance(answer, Chosen)
     assert " ".join(share.uuid[4:] for share in answer.shares) == expected
 
 
 def test_a_request_that_names_gpus_gets_the_nearest_of_them() -> None:
-    named = Request(200, gpus=("7", "GPU-1", "3", "4"))
+    named = Request.of(200, gpus=("7", "GPU-1", "3", "4"))
     answer = choose(EIGHT, [], named, "binpack", 1, islands())
     assert isinstance(answer, Chosen)
     # Each two are one link apart, and those named first come first.
@@ -172,7 +173,7 @@ def test_where_the_nearest_have_too_little_memory_the_largest_are_taken() -> Non
     machine = gpus(8, 8, 24, 24)
     far = [[0, 35, 600, 600], [35, 0, 600, 600], [600, 600, 0, 500], [600, 600, 500, 0]]
     for memory, expected in [(None, ["GPU-0", "GPU-1"]), (20 * GIB, ["GPU-2", "GPU-3"])]:
-        answer = choose(machine, [], Request(200, memory), "binpack", 1, far)
+        answer = choose(machine, [], Request.of(200, memory), "binpack", 1, far)
         assert isinstance(answer, Chosen)
         assert [share.uuid for share in answer.shares] == expected
 
@@ -180,24 +181,24 @@ def test_where_the_nearest_have_too_little_memory_the_largest_are_taken() -> Non
 @pytest.mark.parametrize(
     ("request_", "taken", "reason"),
     [
-        (Request(30, gpus=("1",)), [], "GPU-1 is unhealthy: Xid 79"),
+        (Request.of(30, gpus=("1",)), [], "GPU-1 is unhealthy: Xid 79"),
         (
-            Request(200),
+            Request.of(200),
             [],
             "1 of 2 GPUs are wholly free; 2 asked (GPU-1 is unhealthy: Xid 79)",
         ),
         (
-            Request(0, gpus=("all",)),
+            Request.of(0, gpus=("all",)),
             [],
             "1 of 2 GPUs are wholly free; 2 asked (GPU-1 is unhealthy: Xid 79)",
         ),
         (
-            Request(50),
+            Request.of(50),
             taken_by(0, percent=70),
             "largest free share is 30 % and 15.0 GiB on GPU-0; 50 % and 8.0 GiB asked "
             "(GPU-1 is unhealthy: Xid 79)",
         ),
-        (Request(50, gpus=("0",)), taken_by(0, percent=70), None),
+        (Request.of(50, gpus=("0",)), taken_by(0, percent=70), None),
     ],
     ids=["the only one named", "one too few", "all", "no room beside it", "not asked for"],
 )
@@ -208,6 +209,6 @@ def test_a_refusal_names_the_unhealthy_gpus_that_might_have_served(
     answer = choose(gpus(16, 16), taken, request_, "binpack", unhealthy=sick)
     assert isinstance(answer, Refused)
     assert answer.reason == reason or (reason is None and "unhealthy" not in answer.reason)
-    healthy = choose(gpus(16, 16), [], Request(100), "binpack", unhealthy=sick)
+    healthy = choose(gpus(16, 16), [], Request.of(100), "binpack", unhealthy=sick)
     assert isinstance(healthy, Chosen)
     assert [share.uuid for share in healthy.shares] == ["GPU-0"]

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcuda_oci.ledger import decision
-from vcuda_oci.model.amounts import Amounts, Part
+from vcuda_oci.ledger.decision import Amounts
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Part
 from vcuda_plugin.agent.pods.pod_decision import of_pod
 from vcuda_plugin.agent.pods.pod_watch_child import Cluster
 

@@ -11,6 +11,7 @@ from unit.test_request import annotated, refusal, with_env
 from vcuda_oci.container import request
 from vcuda_oci.model import allocation
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_oci.placement.choose import Chosen, choose
 
@@ -158,7 +159,7 @@ OLD_RECORD = (
 def test_a_record_of_version_0_1_is_read_and_known_as_the_same_request() -> None:
     old = allocation.parse(OLD_RECORD)
     assert old.shares == [GpuShare("GPU-0", 1, 30, "fixed", 30, 30, 0)]
-    assert old.request == request.Request(30, 1).as_json()
+    assert old.request == Request.of(30, 1).as_json()
 
 
 def test_a_request_under_another_policy_is_another_request() -> None:

@@ -15,10 +15,10 @@ from vcuda_oci.model.errors import VcudaError
 GIB, MIB = 1 << 30, 1 << 20
 ANNOTATION = {
     **{"terms": {"policy": "fixed"}, "placement": "", "source": "annotation"},
-    "parts": None,
+    "is_counted": False,
 }
-# How much of each GPU is said elsewhere.
-VIRTUAL = {**ANNOTATION, "parts": ()}
+# The pod object says how much of each GPU.
+VIRTUAL = {**ANNOTATION, "is_counted": True}
 ENV = {**ANNOTATION, "source": "env"}
 
 
@@ -41,7 +41,12 @@ def read(spec: Any) -> dict[str, Any] | None:
     if asked is None:
         return None
     parsed = request.parse(asked)
-    return {**vars(parsed), "terms": parsed.terms.as_json()}
+    assert len(parsed.parts) == (0 if parsed.counted else 1)
+    return {
+        **{"core": parsed.core, "memory_bytes": parsed.memory_bytes, "gpus": parsed.gpus},
+        **{"terms": parsed.terms.as_json(), "placement": parsed.placement},
+        **{"source": parsed.source, "is_counted": parsed.counted > 0},
+    }
 
 
 def refusal(spec: Any) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vcuda_oci.host import requirements
 from vcuda_oci.host.host import Host
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 
 # What NVIDIA's own images of CUDA 12.4 carry, shortened.
 CUDA_12_4 = (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.gpu_topologies import islands
 from support.samples import GIB
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 from vcuda_plugin.agent.kubelet import resources
 from vcuda_plugin.agent.kubelet.resources import CORE, GPU, MEMORY, Device
 

@@ -14,10 +14,10 @@ from support.files import write
 from support.samples import host as node
 from support.samples import record
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import claim, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits
 from vcuda_oci.system import files
 from vcuda_plugin.agent.ledger import sweep
@@ -80,10 +80,13 @@ def test_refused_claim_asks_the_runtime_only_of_containers_that_may_be_dead(host
         host.notes(f"lives-{number}", notes, *MINE)
     host.holds("no-notes-yet")
     host.runtime.knows("no-notes-yet", "created")
-    whole, runtime = Request(100), [host.runtime.path]
+    whole, runtime = Request.of(100), [host.runtime.path]
     with pytest.raises(VcudaError, match="0 of 1 GPUs are wholly free"):
         claim.claim(
-            host.ledger, node(16), Owner("new", "new"), whole, runtime, os.getpid(), claim.Rules()
+            host.ledger,
+            node(16),
+            claim.Claim(Owner("new", "new"), whole, runtime, os.getpid()),
+            claim.Rules(),
         )
     assert host.was_asked() == ["no-notes-yet"]
     assert len(os.listdir(host.ledger.allocations)) == 21

@@ -4,62 +4,20 @@ from __future__ import annotations
 
 from ..model import jsontree, names, policies
 from ..model.errors import VcudaError
-from ..model.policies import Terms
+from ..model.request import ALL_GPUS, Part, Request
 from ..model.sizes import share_bytes
 from ..system.settings_file import ENV_ALWAYS, ENV_NEVER, PLACEMENTS
 from .identity import claims_two_engines, image_may_annotate, is_crios, is_pod, proven
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
-
-    from ..model.amounts import Part
-
-ALL_GPUS = "all"
 
 # How the keys begin that carry the device plugin's amounts.
 _UNITS = "request."
 # Where a request stands that only NVIDIA's variable makes.
 _NVIDIA = f"env {names.NVIDIA_VISIBLE_DEVICES}"
-
-
-class Request:
-    """A share of GPUs.
-
-    core: percent of one GPU's time; 150 is one whole GPU and half of another. 0 with gpus=("all",)
-    or a list of GPUs: as many whole GPUs as that list names.
-    memory_bytes: of the fraction below a whole GPU; None: the same part of the GPU's memory.
-    gpus: UUIDs or indexes to choose from; empty: any.
-    terms: the policy, which a whole GPU has no use for.
-    parts: of which GPUs only the number is known, `core` / 100, as much as the pod's object says;
-    empty while that is unknown. None: what `core` and `memory_bytes` say.
-    """
-
-    def __init__(
-        self,
-        core: int,
-        memory_bytes: int | None = None,
-        gpus: tuple[str, ...] = (),
-        terms: Terms | None = None,
-        placement: str = "",
-        source: str = "annotation",
-        parts: Sequence[Part] | None = None,
-    ) -> None:
-        self.core, self.memory_bytes, self.gpus = core, memory_bytes, gpus
-        self.terms, self.placement, self.source = terms or Terms(), placement, source
-        self.parts = parts
-
-    def as_json(self) -> dict[str, Any]:
-        """What the ledger remembers, to know the same request when the container comes back."""
-        return {
-            "core": self.core,
-            "memory_bytes": self.memory_bytes,
-            "gpus": list(self.gpus),
-            **self.terms.as_json(),
-            "placement": self.placement,
-            **({"parts": [list(part) for part in self.parts]} if self.parts else {}),
-        }
 
 
 class Asked:
@@ -160,7 +118,7 @@ def parse(asked: Asked) -> Request:
     virtual = _tail(names.ANNOTATION_VIRTUAL_UNITS) in units
     _reject_unknown(asked)
     if where == _NVIDIA:
-        return Request(0, None, _gpus(words["gpu"], where), source="env")
+        return Request([Part(0)], _gpus(words["gpu"], where), source="env")
     if virtual or _tail(names.ANNOTATION_GPU_UNITS) in units:
         if len(units) > 1:
             raise VcudaError(
@@ -193,7 +151,9 @@ def parse(asked: Asked) -> Request:
         raise VcudaError(f"placement '{placement}' is not offered", where, mend)
     gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
     source = "env" if asked.from_env else "annotation"
-    return Request(core, memory, gpus, terms, placement, source, () if virtual else None)
+    if virtual:
+        return Request((), gpus, terms, placement, source, counted=core // 100)
+    return Request([Part(core, memory)], gpus, terms, placement, source)
 
 
 def annotations_of(spec: Any) -> dict[str, str]:

@@ -1,13 +1,13 @@
-"""From request and owner to an allocation in the ledger: choose and write under one lock."""
+"""Claim an allocation in the ledger: choose and write under one lock."""
 
 from __future__ import annotations
 
 import time
 
 from ..container.identity import pod_key
-from ..model import topology
 from ..model.allocation import Allocation
 from ..model.errors import VcudaError
+from ..model.record import Record
 from ..pages import limits
 from ..placement.choose import Chosen, Refused, choose
 from ..system.settings_file import BINPACK
@@ -19,25 +19,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..container.identity import Owner
-    from ..container.request import Request
     from ..host.host import Host
     from ..model.allocation import GpuShare
-    from ..model.gpu import Gpu
+    from ..model.request import Request
     from .ledger import Ledger
 
-# Who fills the file system goes on while room is made. Seen: one try in twenty came too late.
+# A container may go on filling the file system while space is freed; one try in twenty failed.
 _TRIES = 40
 # The search through the descriptors of all processes can take seconds.
 _SEARCH_EACH = 10
 
 
-class Rules:
-    """What the settings say about every claim.
+class Rules(Record):
+    """Settings that apply to every claim.
 
-    placement: of config.PLACEMENTS. overcommit: how many times a GPU's memory is promised.
-    context_bytes: what a process's context on a GPU counts against its container's share.
-    meter_copies: whether copies within a GPU and memsets count against compute.
+    placement: one of settings_file.PLACEMENTS. overcommit: how many times a GPU's memory is
+    promised. context_bytes: what a process's context on a GPU counts against its container's
+    share. meter_copies: whether copies within a GPU and memsets count against compute.
     """
+
+    __slots__ = ("context_bytes", "meter_copies", "overcommit", "placement")
 
     def __init__(
         self,
@@ -50,34 +51,45 @@ class Rules:
         self.context_bytes, self.meter_copies = context_bytes, meter_copies
 
 
-def claim(
-    ledger: Ledger,
-    host: Host,
-    owner: Owner,
-    request: Request,
-    runtime: list[str],
-    claimant: int,
-    rules: Rules,
-    decided: Sequence[GpuShare] = (),
-    ended: Sequence[str] = (),
-) -> tuple[Allocation, bool]:
+class Claim(Record):
+    """An owner's claim to what it requests.
+
+    runtime: the low-level runtime's command line up to the verb. claimant: pid of the process that
+    keeps the claim alive until the runtime knows the container. decided: the shares of a placement
+    decision; the container gets exactly these GPUs or none. ended: the pod's containers whose
+    shares the others reuse once they have ended, as the kubelet counts init containers.
+    """
+
+    __slots__ = ("claimant", "decided", "ended", "owner", "request", "runtime")
+
+    def __init__(
+        self,
+        owner: Owner,
+        request: Request,
+        runtime: list[str],
+        claimant: int,
+        decided: Sequence[GpuShare] = (),
+        ended: Sequence[str] = (),
+    ) -> None:
+        self.owner, self.request, self.runtime = owner, request, runtime
+        self.claimant, self.decided, self.ended = claimant, decided, ended
+
+
+def claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[Allocation, bool]:
     """The owner's allocation, and whether this claim made it.
 
-    claimant: the process that proves it wanted until the runtime knows the container. decided:
-    where a scheduler wants it, and then it is there or nowhere. ended: the pod's containers whose
-    shares the others use once they have ended, as the kubelet counts init containers.
+    A container that comes back (restart, second claim at the same moment) gets what it had, even on
+    an unhealthy GPU: its program must not damage the next GPU too. When nothing fits, the shares of
+    dead containers are released and the choice is made again. When the file system is full, space
+    is freed without the lock, and everything starts again.
 
-    A container that comes back (restart, second claim at the same moment) gets what it had, on a
-    GPU that is unhealthy too: what its program does to one GPU it shall not do to the next. When
-    nothing fits, what dead containers left behind is swept and the choice made again. Raises
-    VcudaError: refused, with what would fit; or a record is broken, so that nobody knows what does.
-
-    Where the file system is full, room is made without the lock, and then all begins again.
+    Raises VcudaError: refused, with what would fit; or a record is broken, so that the free amounts
+    are unknown.
     """
     tries = _TRIES
     while True:
         try:
-            return _claim(ledger, host, owner, request, runtime, claimant, rules, decided, ended)
+            return _claim(ledger, host, wanted, rules)
         except NoRoom:
             tries -= 1
             if not tries or not _free_space(ledger, tries % _SEARCH_EACH == 0):
@@ -88,26 +100,17 @@ def _free_space(ledger: Ledger, search: bool) -> bool:
     return ledger.make_room(search) or (not search and ledger.make_room(True))
 
 
-def _claim(
-    ledger: Ledger,
-    host: Host,
-    owner: Owner,
-    request: Request,
-    runtime: list[str],
-    claimant: int,
-    rules: Rules,
-    decided: Sequence[GpuShare],
-    ended: Sequence[str],
-) -> tuple[Allocation, bool]:
+def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[Allocation, bool]:
+    owner = wanted.owner
     with ledger:
-        held = reclaim(ledger, host, owner, request, runtime, claimant, rules)
+        held = reclaim(ledger, host, wanted, rules)
         if held:
             return held, False
-        _release_ended(ledger, owner, ended)
-        answer = _place(ledger, host, request, rules, decided)
+        _release_ended(ledger, owner, wanted.ended)
+        answer = _place(ledger, host, wanted, rules)
         if isinstance(answer, Refused) and _make_room(ledger):
-            answer = _place(ledger, host, request, rules, decided)
-        if isinstance(answer, Refused) and decided:
+            answer = _place(ledger, host, wanted, rules)
+        if isinstance(answer, Refused) and wanted.decided:
             raise VcudaError(
                 answer.reason,
                 f"decision for pod {owner.namespace}/{owner.pod_name}",
@@ -118,10 +121,10 @@ def _claim(
         allocation = Allocation(
             owner.key,
             answer.shares,
-            request.as_json(),
+            wanted.request.as_json(),
             owner.container_id,
-            runtime,
-            _claimant(claimant),
+            wanted.runtime,
+            _claimant(wanted.claimant),
             time.time(),
             pod_of(owner),
             engine=owner.engine,
@@ -132,26 +135,19 @@ def _claim(
         return allocation, True
 
 
-def reclaim(
-    ledger: Ledger,
-    host: Host,
-    owner: Owner,
-    request: Request,
-    runtime: list[str],
-    claimant: int,
-    rules: Rules,
-) -> Allocation | None:
+def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocation | None:
     """The first half of `claim`: what the owner had and gets again; None: it had no such share.
 
-    Needs the ledger's lock. Of a pod's container the amounts alone are compared, so `request` may
-    be what it says by itself, before anybody's decision. Raises VcudaError.
+    Needs the ledger's lock. For a pod's container only the amounts are compared, so `wanted` may be
+    the container's own request, before a decision. Raises VcudaError.
     """
+    owner = wanted.owner
     known = ledger.get(owner.key)
     if known is None:
         return None
-    same = _asked_the_same(known, request, owner.is_pod) and _all_here(known, host)
+    same = _is_same(known, wanted.request, owner.is_pod) and _all_here(known, host)
     if liveness.container_lives(known):
-        instance = (owner.container_id, runtime)
+        instance = (owner.container_id, wanted.runtime)
         if same and (known.container_id, known.runtime) == instance:
             return known  # a second create: the low-level runtime will refuse it
         raise VcudaError(
@@ -161,7 +157,7 @@ def reclaim(
             f"stop it, or run 'vcuda release {owner.key}' if it is gone",
         )
     if same:
-        return _take_over(ledger, known, owner, runtime, claimant, rules)
+        return _take_over(ledger, known, wanted, rules)
     ledger.remove(known.id)
     ledger.tell(events.RELEASED, known, "it comes back asking for something else")
     return None
@@ -176,43 +172,33 @@ def _release_ended(ledger: Ledger, owner: Owner, ended: Sequence[str]) -> None:
             ledger.tell(events.RELEASED, known, "an init container that has ended")
 
 
-def _asked_the_same(known: Allocation, request: Request, of_pod: bool) -> bool:
-    """A pod's container keeps its policy and place too, whatever its pod says of them meanwhile."""
+def _is_same(known: Allocation, request: Request, of_pod: bool) -> bool:
+    """Whether the record is of this request. The pod's policy and placement may have changed."""
     now = request.as_json()
     if of_pod:
         return all(known.request.get(key) == now[key] for key in ("core", "memory_bytes", "gpus"))
     return known.request == now
 
 
-def _place(
-    ledger: Ledger, host: Host, request: Request, rules: Rules, decided: Sequence[GpuShare]
-) -> Chosen | Refused:
+def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | Refused:
     whole, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
-    taken = [share for allocation in whole for share in allocation.shares]
-    order, overcommit = rules.placement, rules.overcommit
-    sick = unhealthy.reasons(ledger.state_dir)
-    if decided:
-        from ..placement import decided as decisions  # no other claim needs it
-
-        return decisions.place(decided, host.gpus, taken, request, overcommit, sick)
-    if request.parts is not None:
-        from ..placement import parts  # no other claim needs it
-
-        order = request.placement or order
-
-        def between(gpus: Sequence[Gpu]) -> list[list[int]] | None:
-            return topology.between(gpus, host.gpus, host.distances)
-
-        words = (request.terms, order, overcommit, between, sick)
-        return parts.place(host.gpus, taken, request.parts, *words)
-    return choose(host.gpus, taken, request, order, overcommit, host.distances, sick)
+    return choose(
+        host.gpus,
+        [share for allocation in whole for share in allocation.shares],
+        wanted.request,
+        rules.placement,
+        rules.overcommit,
+        host.distances,
+        unhealthy.reasons(ledger.state_dir),
+        wanted.decided,
+    )
 
 
 def _make_room(ledger: Ledger) -> bool:
-    """Release what is dead and end what was cut short; whether anything was."""
-    from . import resize  # whom there is room for needs none of it
+    """Release the shares of dead containers and finish interrupted changes; whether any were."""
+    from . import resize  # only when nothing fits
 
     swept = ledger.sweep(liveness.is_alive)
     return bool(resize.finish(ledger)) or bool(swept)
@@ -223,23 +209,22 @@ def _all_here(allocation: Allocation, host: Host) -> bool:
     return all(host.gpu(share.uuid) for share in allocation.shares)
 
 
-def _take_over(
-    ledger: Ledger,
-    known: Allocation,
-    owner: Owner,
-    runtime: list[str],
-    claimant: int,
-    rules: Rules,
-) -> Allocation:
-    """The allocation of a container that is gone, for its next instance."""
-    known.container_id, known.runtime = owner.container_id, runtime
-    known.claimant = _claimant(claimant)
-    known.pod, known.engine = pod_of(owner), owner.engine
-    # What `vcuda limit` made of it stays, and what that was about to make.
-    known.shares, known.becoming = known.becoming or known.shares, None
-    # Fresh pages: what the last instance's processes used is no more.
-    ledger.write(known, limits.page_of(known, rules.context_bytes, rules.meter_copies))
-    return known
+def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -> Allocation:
+    """The allocation of an ended container, for its next instance."""
+    owner = wanted.owner
+    taken = known.replaced(
+        container_id=owner.container_id,
+        runtime=wanted.runtime,
+        claimant=_claimant(wanted.claimant),
+        pod=pod_of(owner),
+        engine=owner.engine,
+        # A change by `vcuda limit` stays, also one that was cut short.
+        shares=known.becoming or known.shares,
+        becoming=None,
+    )
+    # Fresh pages: the usage of the last instance's processes has ended with them.
+    ledger.write(taken, limits.page_of(taken, rules.context_bytes, rules.meter_copies))
+    return taken
 
 
 def _claimant(pid: int) -> list[int]:
@@ -247,7 +232,7 @@ def _claimant(pid: int) -> list[int]:
 
 
 def pod_of(owner: Owner) -> dict[str, str]:
-    """What the record says of it; empty outside Kubernetes."""
+    """The record's fields of the pod; empty outside Kubernetes."""
     if not owner.is_pod:
         return {}
     return {

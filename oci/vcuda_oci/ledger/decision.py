@@ -1,34 +1,55 @@
-"""What was decided for a pod before its containers are created: its GPUs and its policy.
+"""The placement decision for a pod, made before its containers are created: GPUs and policy.
 
-The scheduler extender writes the placement on the pod (``vcuda.io/placement-decision``); the node
-agent keeps it, with the words of the pod's other annotations, as a file per pod UID, which the
-claim reads. Amounts are the container's own request's: a decision says where, never how much. Only
-of HAMi's resources it is the pod's object that says how much, and the agent that reads it there.
+The scheduler extender writes the placement on the pod (``vcuda.io/placement-decision``). The node
+agent stores it, with the settings from the pod's other annotations, as a file per pod UID, which
+the claim reads. The amounts come from the container's own request: a decision says where, never how
+much. Only for HAMi's resources they come from the pod's object, where the agent reads them.
 """
 
 from __future__ import annotations
 
 from ..model import jsontree
 from ..model.allocation import GpuShare
+from ..model.record import Record
+from ..model.request import Part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from ..model.amounts import Amounts
-
 _MOST_CONTAINERS = 100
 _MOST_SHARES = 64
 _LONGEST_UUID = 100
 
 
-class Decision:
-    """containers: the shares of each container by its name; one that is not named was not decided.
+class Amounts(Record):
+    """A container's amounts as its pod's object gives them, by HAMi's resources.
 
-    words: of the request, as annotations of the container would say them ("policy": "elastic").
-    init: the pod's containers that have ended before the others begin, and whose shares these use.
-    amounts: what containers ask for of GPUs of which the kubelet knows only how many.
+    any_core: no compute was named; the least is reserved, and the container may use what the
+    others leave.
+    """
+
+    __slots__ = ("any_core", "parts")
+
+    def __init__(self, parts: Sequence[Part], any_core: bool = False) -> None:
+        self.parts, self.any_core = tuple(parts), any_core
+
+    @property
+    def gpus(self) -> int:
+        return sum([len(part.sizes) for part in self.parts])
+
+    def as_json(self) -> dict[str, Any]:
+        parts = [[part.core, part.memory_bytes, part.memory_percent] for part in self.parts]
+        return {"parts": parts, "any_core": self.any_core}
+
+
+class Decision:
+    """containers: the shares of each container that was decided, by its name.
+
+    words: settings of the request, as the container's annotations would give them
+    ("policy": "elastic"). init: the pod's containers that end before the others begin, which reuse
+    their shares. amounts: of the containers whose GPUs the kubelet only counts.
     """
 
     def __init__(
@@ -83,11 +104,30 @@ def parse(text: str) -> Decision:
 
 
 def _amounts(tree: Any) -> dict[str, Amounts]:
-    from ..model import amounts  # who asks for no virtual GPUs needs none of it
-
     if not isinstance(tree, dict) or len(tree) > _MOST_CONTAINERS:
         raise ValueError("not amounts of containers")
-    return {name: amounts.parse(each) for name, each in tree.items()}
+    return {name: parse_amounts(each) for name, each in tree.items()}
+
+
+def parse_amounts(tree: Any) -> Amounts:
+    """Read what `Amounts.as_json` returned. Raises ValueError: anything else."""
+    listed: Any = tree.get("parts") if isinstance(tree, dict) else None
+    any_core: Any = tree.get("any_core") if isinstance(tree, dict) else None
+    if not (isinstance(listed, list) and 1 <= len(listed) <= 64 and type(any_core) is bool):
+        raise ValueError("not amounts of GPUs")
+    for part in listed:
+        right = (
+            isinstance(part, list)
+            and len(part) == 3
+            and all(number is None or (type(number) is int and number > 0) for number in part)
+            and part[0] is not None
+            and part[0] <= 6400
+            and (part[1] or 1) < 1 << 60
+            and (part[2] or 1) <= 100
+        )
+        if not right:
+            raise ValueError("invalid part of a GPU")
+    return Amounts([Part(*part) for part in listed], any_core)
 
 
 def _shares(shares: Any) -> list[GpuShare]:

@@ -13,26 +13,23 @@ from __future__ import annotations
 import os
 import time
 
-from ..container import request
+from ..container import request as container_request
 from ..container.request import Asked
 from ..model import names, policies
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files
 from ..system.settings_file import OFF, REQUIRED
-from . import claim, decision
+from . import decision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..container.identity import Owner
-    from ..container.request import Request
-    from ..host.host import Host
-    from ..model.allocation import Allocation
+    from ..model.request import Request
     from ..system.settings_file import Config
-    from .claim import Rules
+    from .claim import Claim
     from .decision import Decision
-    from .ledger import Ledger
 
 # How long the agent may take to look the pod up, and how long a container is held: less than the
 # two minutes that a kubelet gives the engine, more than an agent needs after an API outage.
@@ -43,31 +40,20 @@ may_hold = True
 _STATIC_UID_LENGTH = 32  # an MD5 in hex; the API's UIDs are longer
 
 
-def claim_as_decided(
-    ledger: Ledger,
-    host: Host,
-    owner: Owner,
-    asked: Asked,
-    settings: Config,
-    runtime: list[str],
-    claimant: int,
-    rules: Rules,
-) -> tuple[Allocation, bool]:
-    """`claim.claim` of a pod's container, on the GPUs and with the policy that were decided, and of
-    GPUs that the kubelet only counts as much as the pod's object says."""
-    wanted = request.parse(asked)
-    # Who comes back keeps what he had, whatever was decided since.
-    with ledger:
-        held = claim.reclaim(ledger, host, owner, wanted, runtime, claimant, rules)
-    if held:
-        return held, False
+def as_decided(wanted: Claim, asked: Asked, settings: Config) -> Claim:
+    """`wanted` with the GPUs and the policy that were decided for its container; with the amounts
+    from the pod's object where the kubelet only counts GPUs.
+
+    Waits and raises as `decision_for`. Raises VcudaError: the amounts are unknown or invalid.
+    """
+    owner = wanted.owner
     found = decision_for(owner, settings)
     more = with_words(asked, found.words)
-    wanted = request.parse(more)
-    if wanted.parts is not None:
-        _add_amounts(wanted, more, found, owner)
+    request = container_request.parse(more)
+    if request.counted:
+        request = _with_amounts(request, more, found, owner)
     decided = found.containers.get(owner.container_name, [])
-    return claim.claim(ledger, host, owner, wanted, runtime, claimant, rules, decided, found.init)
+    return wanted.replaced(request=request, decided=decided, ended=found.init)
 
 
 def decision_for(owner: Owner, settings: Config) -> Decision:
@@ -126,32 +112,33 @@ def _ask_agent(owner: Owner, state_dir: str) -> None:
         pass
 
 
-def _add_amounts(wanted: Request, asked: Asked, found: Decision, owner: Owner) -> None:
-    """Say in `wanted` how much of each of its GPUs. Raises VcudaError: nobody knows, or the policy
-    makes no sense for it. Whole GPUs are never what it comes to by not knowing."""
-    amounts = found.amounts.get(owner.container_name)
+def _with_amounts(request: Request, asked: Asked, found: Decision, owner: Owner) -> Request:
+    """`request` with the parts from the pod's object. Raises VcudaError: they are unknown, or the
+    policy is invalid for them. Unknown amounts never become whole GPUs."""
+    name = owner.container_name
+    amounts = found.amounts.get(name)
     if amounts is None:
         raise VcudaError(
-            f"nobody knows how much of each GPU its container {owner.container_name} asks for",
+            f"GPU amount of container {name} is unknown: the agent is not watching this pod",
             _where(owner),
             "have vcuda-node-agent follow the pods: --kubeconfig, or in a pod of its own",
         )
-    if 100 * amounts.gpus != wanted.core:
+    if amounts.gpus != request.counted:
         raise VcudaError(
-            f"its container {owner.container_name} asks for {amounts.gpus} GPUs, and the kubelet "
-            f"gave {wanted.core // 100}",
+            f"its container {name} asks for {amounts.gpus} GPUs, and the kubelet "
+            f"gave {request.counted}",
             _where(owner),
             "delete the pod",
         )
     words = dict(asked.words)
     if amounts.any_core:
         words.setdefault("policy", policies.ELASTIC)
-    wanted.terms = policies.parse(words, amounts.parts[0].core, asked.where)
-    wanted.parts = amounts.parts
+    terms = policies.parse(words, amounts.parts[0].core, asked.where)
+    return request.replaced(parts=amounts.parts, terms=terms)
 
 
 def with_words(asked: Asked, words: Mapping[str, str]) -> Asked:
-    """What is asked, with the words that its pod says of it; the container's own come first."""
+    """`asked` with the settings from its pod's annotations; the container's own come first."""
     if not words:
         return asked
     where = f"{asked.where} of the container, annotations of its pod"

@@ -1,11 +1,12 @@
-"""The share of a container that lives becomes another: record and page change together.
+"""Change the share of a running container: record and page change together.
 
-    1. record: `becoming` is the new, `shares` the larger of old and new in each of its figures
-    2. page:   the new, in place
-    3. record: `shares` is the new
+    1. record: `becoming` is the new share, `shares` the larger of old and new in each figure
+    2. page:   the new share, in place
+    3. record: `shares` is the new share
 
-So nobody is ever promised what a page still grants. Killed in between, it is ended by whoever comes
-next: another change, a claim that lacks room, a restart of the container, the agent's sweep.
+So what a page still grants is never promised to another container. An interrupted change is
+finished by the next change, a claim that lacks room, a restart of the container or the agent's
+sweep.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from ..model.allocation import GpuShare
 from ..model.errors import VcudaError
 from ..model.sizes import share_bytes
 from ..pages.limits_in_place import OpenPage, Turn
-from ..placement.choose import Refused, resized
+from ..placement.eligible import Refused
+from ..placement.free import resized
 from . import events, liveness
 from .ledger import broken_record, unwritable
 
@@ -68,36 +70,37 @@ def wanted(
     return answer, crowded
 
 
-def change(ledger: Ledger, allocation: Allocation, shares: list[GpuShare]) -> None:
-    """Make `shares` the allocation's, of the same GPUs. Raises VcudaError.
+def change(ledger: Ledger, allocation: Allocation, shares: list[GpuShare]) -> Allocation:
+    """The allocation with `shares`, of the same GPUs. Raises VcudaError.
 
-    The caller has the ledger's lock and has swept, if that is what makes the room.
+    The caller holds the ledger's lock, and has swept if the change needs the room.
     """
-    before = events.of(allocation)
-    allocation.becoming = shares
-    allocation.shares = [_larger(*pair) for pair in zip(allocation.shares, shares)]
-    _write(ledger, allocation)
-    text = f"{events.of(allocation)}; it had {before}"
-    ledger.tell(events.LIMIT_CHANGED, allocation, text)
+    larger = [_larger(*pair) for pair in zip(allocation.shares, shares)]
+    changed = _write(ledger, allocation.replaced(becoming=shares, shares=larger))
+    text = f"{events.of(changed)}; it had {events.of(allocation)}"
+    ledger.tell(events.LIMIT_CHANGED, changed, text)
+    return changed
 
 
 def finish(ledger: Ledger) -> list[str]:
-    """End the changes that were cut short; their ids. One whose page is gone stays as it is."""
+    """Finish interrupted changes; returns the ids. One whose page is missing stays as it is."""
     ended = []
     for allocation in ledger.read()[0]:
         if allocation.becoming:
             try:
-                _write(ledger, allocation)
+                changed = _write(ledger, allocation)
             except VcudaError:
                 continue
-            ended.append(allocation.id)
-            text = f"{events.of(allocation)}; the change had been cut short"
-            ledger.tell(events.LIMIT_CHANGED, allocation, text)
+            ended.append(changed.id)
+            text = f"{events.of(changed)}; the change had been cut short"
+            ledger.tell(events.LIMIT_CHANGED, changed, text)
     return ended
 
 
-def _write(ledger: Ledger, allocation: Allocation) -> None:
+def _write(ledger: Ledger, allocation: Allocation) -> Allocation:
     path = f"{ledger.containers}/{allocation.id}/limits"
+    after = allocation.becoming or allocation.shares
+    changed = allocation.replaced(shares=after, becoming=None)
     try:
         with Turn(ledger.state_dir, TURN_SECONDS) as mine:
             if not mine:
@@ -106,16 +109,15 @@ def _write(ledger: Ledger, allocation: Allocation) -> None:
             page = OpenPage(path, allocation.shares)
             try:
                 ledger.record(allocation)
-                allocation.shares = allocation.becoming or allocation.shares
-                page.write(allocation.shares)
-                allocation.becoming = None
-                ledger.record(allocation)
+                page.write(after)
+                ledger.record(changed)
             finally:
                 page.close()
     except ValueError as error:
         raise VcudaError(str(error), path, "start the container again") from error
     except OSError as error:
         raise unwritable(path, error) from error
+    return changed
 
 
 def _larger(old: GpuShare, new: GpuShare) -> GpuShare:

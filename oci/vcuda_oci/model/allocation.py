@@ -1,8 +1,9 @@
-"""The record of who holds what: one small JSON file that anyone can read with ``cat``."""
+"""The record of an allocation: one small JSON file that root can read with ``cat``."""
 
 from __future__ import annotations
 
 from . import jsontree, policies
+from .record import Record
 from .sizes import gib
 
 TYPE_CHECKING = False
@@ -13,8 +14,13 @@ VERSION = 1
 _END_OF_TIME = 1 << 40  # and it keeps infinity out
 
 
-class GpuShare:
+class GpuShare(Record):
     """One GPU's part of an allocation. Records of version 0.1 have the first three fields only."""
+
+    __slots__ = (
+        *("uuid", "memory_bytes", "core_percent", "policy"),
+        *("core_ceiling_percent", "weight", "priority", "managed"),
+    )
 
     def __init__(
         self,
@@ -31,16 +37,13 @@ class GpuShare:
         self.memory_bytes = memory_bytes  # hard limit
         self.core_percent = core_percent  # 1..100 of the GPU's time, reserved
         self.policy = policy
-        # The most that it ever gets, and its part in the division of what is left over.
+        # The most that it ever gets, and its weight when unused time is divided.
         self.core_ceiling_percent = (
             core_percent if core_ceiling_percent is None else core_ceiling_percent
         )
         self.weight = core_percent if weight is None else weight
         self.priority = priority
         self.managed = managed  # promised under overcommit: the driver may move it to the host
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GpuShare) and self.__dict__ == other.__dict__
 
     @property
     def amounts(self) -> str:
@@ -50,12 +53,9 @@ class GpuShare:
         terms = policies.told(self.policy, self.core_ceiling_percent, self.weight, self.priority)
         return f"{self.amounts}, {terms}"
 
-    def __repr__(self) -> str:
-        return f"GpuShare({', '.join(map(repr, self.__dict__.values()))})"
 
-
-class Allocation:
-    """These shares, for this owner, as asked.
+class Allocation(Record):
+    """Shares of GPUs that one owner holds.
 
     id: file name of the record and of the container's folder of pages.
     container_id, runtime: how to ask the low-level runtime whether the container lives: its
@@ -66,6 +66,11 @@ class Allocation:
     created: seconds since 1970. becoming: the shares of a change under way; what is held meanwhile
     is `shares` (resize.py). engine: where the engine keeps the container's name (engine_name.py).
     """
+
+    __slots__ = (
+        *("id", "shares", "request", "container_id", "runtime", "claimant"),
+        *("created", "pod", "becoming", "engine"),
+    )
 
     def __init__(
         self,
@@ -90,9 +95,9 @@ class Allocation:
         return not self.runtime
 
     def as_json(self) -> dict[str, Any]:
-        fields = dict(self.__dict__)
+        fields = self.fields()
         for key in ("shares", "becoming"):
-            fields[key] = [dict(share.__dict__) for share in fields[key] or ()]
+            fields[key] = [share.fields() for share in fields[key] or ()]
         for key in ("becoming", "engine"):
             if not fields[key]:
                 del fields[key]
@@ -136,7 +141,7 @@ def _share(**fields: Any) -> GpuShare:
         and type(share.managed) is bool
     )
     if not right:
-        raise ValueError("a share that makes no sense")
+        raise ValueError("invalid share")
     return share
 
 

@@ -1,8 +1,9 @@
-"""Compute policies: who may have more of a GPU's time than was reserved, and the words for it."""
+"""Compute policies: which shares may use more of a GPU's time than they reserve."""
 
 from __future__ import annotations
 
 from .errors import VcudaError
+from .record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ DEFAULT_WEIGHT = 100
 MOST_WEIGHT = 10_000
 MOST_PRIORITY = 1000
 
-# The words that each policy takes beside `core`.
+# The settings that each policy takes beside `core`.
 WORDS = {
     FIXED: (),
     ELASTIC: (CORE_LIMIT, PRIORITY),
@@ -27,12 +28,14 @@ WORDS = {
 }
 
 
-class Terms:
-    """A policy and what was said of it; a word that the policy doesn't take has its default.
+class Terms(Record):
+    """A policy and its settings; a setting that the policy does not take has its default.
 
     core_limit: percent of one GPU, the most that elastic gets. weight: 1..10000, of weighted.
     priority: 0..1000, the higher is served first.
     """
+
+    __slots__ = ("core_limit", "policy", "priority", "weight")
 
     def __init__(
         self,
@@ -45,16 +48,16 @@ class Terms:
         self.weight, self.priority = weight, priority
 
     def as_json(self) -> dict[str, object]:
-        """Only what the policy takes: a fixed one stays as records of version 0.1 hold it."""
+        """The settings that the policy takes; none for fixed, as in records of version 0.1."""
         said = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
         taken = {word.replace("-", "_"): said[word] for word in WORDS[self.policy]}
         return {"policy": self.policy, **taken}
 
 
 def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
-    """What `words` say for `core` percent (150: one GPU and half of another).
+    """Read the policy from `words`, for `core` percent (150: one GPU and half of another).
 
-    Raises VcudaError: no such policy, a word that it does not take, a number out of range.
+    Raises VcudaError: unknown policy, a setting that it does not take, a number out of range.
     """
     policy = words.get("policy", FIXED)
     if policy not in WORDS:
@@ -67,7 +70,7 @@ def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
                 where,
                 f"leave it out, or use {takers}",
             )
-    # Of a whole GPU there is nothing above; of 150 it is the half that may grow.
+    # A whole GPU cannot grow; of 150, the half can.
     least = core % 100 or 100
     return Terms(
         policy,

@@ -1,269 +1,161 @@
-"""Which GPU's share a request gets: pure, so that node, command and scheduler decide alike."""
+"""Choose GPUs for a request: pure, so that the node, the commands and the scheduler agree."""
 
 from __future__ import annotations
 
-from ..model import topology
-from ..model.allocation import GpuShare
-from ..model.gpu import Gpu
-from ..model.policies import FIXED, WEIGHTED
-from ..model.sizes import gib
-from ..system.settings_file import SPREAD, TOPOLOGY
-from . import eligible
+from ..model.request import Part
+from ..system.settings_file import BINPACK
+from . import one_part
 from .eligible import Refused
+from .one_part import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..container.request import Request
-    from ..model.policies import Terms
+    from ..model.allocation import GpuShare
+    from ..model.gpu import Gpu
+    from ..model.request import Request
 
-__all__ = ["Chosen", "Gpu", "Refused", "choose", "free_memory", "resized"]
+__all__ = ["Chosen", "Refused", "choose"]
+
+_NO_GPU = "no GPU is left beside the container's others"
+_UNKNOWN = "the amount of each GPU is unknown"
+_MIG = "a program uses one MIG device at a time; parts of several GPUs are asked for"
 
 
 class Chosen:
     """The shares that the request gets."""
 
+    __slots__ = ("shares",)
+
     def __init__(self, shares: list[GpuShare]) -> None:
         self.shares = shares
-
-
-class _Free:
-    """What is left of one GPU, and of the promises that its memory allows.
-
-    at: its position among the GPUs. core, memory: how many percent and bytes others hold.
-    """
-
-    def __init__(self, gpu: Gpu, at: int, core: int, memory: int, overcommit: float) -> None:
-        self.gpu, self.at = gpu, at
-        self.core = 100 - core
-        self.unpromised = int(gpu.memory_bytes * overcommit) - memory
-        # Nobody gets more than there is; and what was promised may be more than may be now.
-        self.memory = max(0, min(self.unpromised, gpu.memory_bytes))
-        self.untouched = not core
 
 
 def choose(
     gpus: Sequence[Gpu],
     taken: Sequence[GpuShare],
     request: Request,
-    placement: str,
+    order: str,
     overcommit: float = 1,
     distances: Sequence[Sequence[int]] | None = None,
     unhealthy: Mapping[str, str] | None = None,
+    decided: Sequence[GpuShare] = (),
 ) -> Chosen | Refused:
     """Place `request` on `gpus`, of which `taken` is in use.
 
-    Whole GPUs come first and are wholly unused ones: those nearest to each other, and of equally
-    near ones those that leave the nearest behind. A fraction takes the fullest GPU that fits
-    (binpack, topology) or the emptiest (spread) and leaves enough for the whole ones; where there
-    are some, it is near them first. With "topology" it begins the least linked of unused GPUs.
-    Equal ones go by index, so the answer is the same each time. Memory is promised up to
-    `overcommit` times; above once, the memory of fractions is managed. Of whole GPUs it never is:
-    nobody else is there.
+    Whole GPUs are placed before fractions, on unused GPUs: those nearest to each other, and among
+    equally near ones those that leave the nearest behind. A fraction takes the fullest GPU with
+    enough room (binpack, topology) or the emptiest (spread), leaves enough GPUs for the whole ones,
+    and is placed near them. With "topology" it takes the least linked of the unused GPUs. Equal
+    GPUs go by index, so the answer is always the same. Memory is promised up to `overcommit` times;
+    above 1, the memory of fractions is managed; the memory of whole GPUs never is.
 
-    distances: between the GPUs in their order (see topology); without them all are equally near.
-    unhealthy: the reason of each GPU that is not to be taken, by UUID; with a GPU its MIG devices
-    are not. Those are GPUs here, but a program uses one of them and no other GPU beside it: whole
-    ones are taken where no GPU is left, and several where they are named. A refusal tells what it
-    might have had.
+    Each part goes to a different GPU.
+
+    order: unless the request names one. distances: between the GPUs in their order (see topology);
+    None: all are equally near. unhealthy: the reason for each GPU that must not be used, by UUID;
+    it covers the GPU's MIG devices. A program can use one MIG device and no other GPU beside it, so
+    whole MIG devices are used only where no whole GPU is left, and several only where they are
+    named.
+
+    decided: the shares of a placement decision, which name GPUs by UUID or index. The answer is on
+    exactly these GPUs or a refusal. The amounts come from the request: a decision with other
+    amounts was made for another request.
     """
-    allowed, refusal = eligible.named(gpus, request)
+    if not request.parts:
+        return Refused(_UNKNOWN)
+    names = () if request.counted else request.gpus
+    # A decision has settled the order.
+    order = BINPACK if decided else request.placement or order
+    distances = None if decided else distances
+    node = Node(gpus, taken, names, request.terms, order, overcommit, distances, unhealthy or {})
+    return _as_decided(node, request.parts, decided) if decided else _free(node, request.parts)
+
+
+def _free(node: Node, parts: Sequence[Part]) -> Chosen | Refused:
+    usable = [at for at, gpu in enumerate(node.gpus) if len(parts) == 1 or gpu.mig is None]
+    if node.gpus and not usable:
+        return Refused(_MIG)
+    found: list[GpuShare] = []
+    for part in parts:
+        used = {share.uuid for share in found}
+        others = [at for at in usable if node.gpus[at].uuid not in used]
+        if used and not others:
+            return Refused(_NO_GPU)
+        answer = one_part.place(node, others, part)
+        if isinstance(answer, Refused):
+            return answer
+        found += answer
+    return Chosen(found)
+
+
+def _as_decided(node: Node, parts: Sequence[Part], decided: Sequence[GpuShare]) -> Chosen | Refused:
+    refusal = _other_amounts(parts, decided)
     if refusal:
         return refusal
-    core = request.core or 100 * len(allowed)
-    barred = eligible.barred([gpus[at] for at in allowed], core, request, unhealthy or {})
-    if barred and len(barred) == len(allowed):
-        return Refused(*eligible.refusal(barred))
-    free = [left for left in _left(gpus, allowed, taken, overcommit) if left.gpu.uuid not in barred]
-    answer = _place(free, len(allowed), core, request, placement, overcommit > 1, distances)
-    if barred and isinstance(answer, Refused):
-        why, mend = eligible.refusal(barred)
-        return Refused(f"{answer.reason} ({why})", mend)
-    return answer
+    positions = _positions(node.gpus, decided)
+    if isinstance(positions, Refused):
+        return positions
+    pairs = list(zip(decided, positions))
+    found: list[GpuShare] = []
+    for part in parts:
+        mine, pairs = pairs[: len(part.sizes)], pairs[len(part.sizes) :]
+        answer = _place_part(node, part, mine)
+        if isinstance(answer, Refused):
+            return answer
+        found += answer
+    return Chosen(found)
 
 
-def resized(
-    share: GpuShare,
-    gpu: Gpu,
-    beside: Sequence[GpuShare],
-    core: int,
-    memory_bytes: int,
-    terms: Terms,
-    overcommit: float,
-) -> GpuShare | Refused:
-    """`share` of `gpu` with other figures, where `beside` is in use by others.
-
-    Whatever it has it may keep, and more only as one that is placed. Memory that the driver cannot
-    move is promised once.
-    """
-    (left,) = _left([gpu], [0], beside, overcommit if share.managed else 1)
-    most_core = max(left.core, share.core_percent)
-    most_memory = max(left.memory, share.memory_bytes)
-    if core > most_core or memory_bytes > most_memory:
-        return Refused(
-            f"at most {most_core} % and {gib(most_memory)} of {gpu.uuid} can be its own; "
-            f"{core} % and {gib(memory_bytes)} asked"
-        )
-    return _share(gpu.uuid, memory_bytes, core, terms, share.managed)
-
-
-def free_memory(gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> int:
-    """The most bytes that one container could still be promised on `gpu`."""
-    return _left([gpu], [0], taken, overcommit)[0].memory
+def _place_part(
+    node: Node, part: Part, decided: Sequence[tuple[GpuShare, int]]
+) -> list[GpuShare] | Refused:
+    """Place the whole GPUs and the fraction separately, on the GPUs decided for each."""
+    whole, fraction = part.core - part.core % 100, part.core % 100
+    for share, at in decided:
+        memory = part.memory_of(fraction, node.gpus[at].memory_bytes)
+        is_stated = part.memory_bytes is not None or part.memory_percent is not None
+        if share.core_percent < 100 and is_stated and share.memory_bytes != memory:
+            return Refused(f"{share.memory_bytes} bytes were decided; {memory} are asked")
+    found: list[GpuShare] = []
+    for core in (whole, fraction):
+        ones = [at for share, at in decided if (share.core_percent == 100) == (core == whole)]
+        if not ones:
+            continue
+        memory_bytes = None if core == whole and fraction else part.memory_bytes
+        percent = None if core == whole else part.memory_percent
+        answer = one_part.place(node, ones, Part(core, memory_bytes, percent))
+        if isinstance(answer, Refused):
+            uuids = ", ".join(node.gpus[at].uuid for at in ones)
+            return Refused(f"{uuids} was decided; {answer.reason}")
+        found += answer
+    return found
 
 
-def _place(
-    free: list[_Free],
-    count: int,
-    core: int,
-    request: Request,
-    placement: str,
-    managed: bool,
-    distances: Sequence[Sequence[int]] | None,
-) -> Chosen | Refused:
-    """`choose`, of `count` GPUs of which `free` may be taken, `core` percent."""
-    whole, fraction = divmod(core, 100)
-    untouched = [left for left in free if left.untouched]
-    if len(untouched) < whole or not free:
-        return Refused(f"{len(untouched)} of {count} GPUs are wholly free; {whole or 1} asked")
-    parts = []
-    if fraction:
-        beside = [left for left in free if len(untouched) - left.untouched >= whole]
-        order = request.placement or placement
-        fitting = _fitting(beside, fraction, request, order, distances, bool(whole))
-        if not fitting:
-            return Refused(_nothing_fits(beside, fraction, request))
-        best, chosen = _with_the_nearest(fitting, untouched, whole, distances)
-        parts = [_part(best, fraction, request, managed)]
+def _other_amounts(parts: Sequence[Part], decided: Sequence[GpuShare]) -> Refused | None:
+    at = 0
+    for part in parts:
+        mine = decided[at : at + len(part.sizes)]
+        if sorted(share.core_percent for share in mine) != sorted(part.sizes):
+            break
+        at += len(mine)
     else:
-        gpus = [left for left in untouched if left.gpu.mig is None]
-        chosen, _ = _nearest(gpus if len(gpus) >= whole else untouched, whole, distances)
-        if _memory(chosen) < (request.memory_bytes or 0):
-            chosen = sorted(untouched, key=lambda left: -left.memory)[:whole]
-            most = _memory(chosen)
-            if most < (request.memory_bytes or 0):
-                asked = gib(request.memory_bytes or 0)
-                return Refused(f"{whole} wholly free have at most {gib(most)}; {asked} asked")
-    return Chosen([GpuShare(left.gpu.uuid, left.gpu.memory_bytes, 100) for left in chosen] + parts)
+        if at == len(decided):
+            return None
+    was = " + ".join(str(share.core_percent) for share in decided)
+    now = " + ".join(str(part.core) for part in parts)
+    return Refused(f"{was} % was decided; {now} % is asked")
 
 
-def _left(
-    gpus: Sequence[Gpu], positions: Sequence[int], taken: Sequence[GpuShare], overcommit: float
-) -> list[_Free]:
-    """What is left of the GPUs at these positions."""
-    core = dict.fromkeys([gpu.uuid for gpu in gpus], 0)
-    memory = dict(core)
-    for share in taken:
-        uuid = share.uuid
-        if uuid in core:
-            core[uuid] += share.core_percent
-            memory[uuid] += share.memory_bytes
-    return [
-        _Free(gpu, at, core[gpu.uuid], memory[gpu.uuid], overcommit)
-        for at, gpu in [(at, gpus[at]) for at in positions]
-    ]
-
-
-def _nearest(
-    untouched: list[_Free],
-    count: int,
-    distances: Sequence[Sequence[int]] | None,
-    beside: _Free | None = None,
-    searches: int = 1,
-) -> tuple[list[_Free], int]:
-    """`count` of them and how far they are from each other and from `beside`, in all.
-
-    searches: among how many such questions the time for one is divided.
-    """
-    if distances is None or not count:
-        return untouched[:count], 0
-    by_position = {left.at: left for left in untouched}
-    at = None if beside is None else beside.at
-    steps = topology.STEPS // searches
-    chosen, far = topology.closest(distances, list(by_position), count, at, steps)
-    return [by_position[position] for position in chosen], far
-
-
-def _with_the_nearest(
-    fitting: list[_Free],
-    untouched: list[_Free],
-    whole: int,
-    distances: Sequence[Sequence[int]] | None,
-) -> tuple[_Free, list[_Free]]:
-    """Where the fraction goes, and the whole GPUs beside it. fitting: the best first."""
-    if distances is None or not whole:
-        return fitting[0], [left for left in untouched if left is not fitting[0]][:whole]
-    found = []
-    for best in fitting:
-        others = [left for left in untouched if left is not best]
-        found.append((best, *_nearest(others, whole, distances, best, len(fitting))))
-    best, chosen, _ = min(found, key=lambda answer: answer[2])
-    return best, chosen
-
-
-def _part(left: _Free, fraction: int, request: Request, managed: bool) -> GpuShare:
-    memory = _fraction_memory(left, fraction, request)
-    return _share(left.gpu.uuid, memory, fraction, request.terms, managed)
-
-
-def _share(uuid: str, memory: int, core: int, terms: Terms, managed: bool) -> GpuShare:
-    """The part of a GPU that others share, under its policy; of a whole one it means nothing."""
-    if terms.policy == FIXED or core == 100:
-        return GpuShare(uuid, memory, core, managed=managed)
-    weight = terms.weight if terms.policy == WEIGHTED else core
-    return GpuShare(
-        *(uuid, memory, core, terms.policy),
-        *(terms.core_limit, weight, terms.priority, managed),
-    )
-
-
-def _fraction_memory(left: _Free, fraction: int, request: Request) -> int:
-    if request.memory_bytes is not None:
-        return request.memory_bytes
-    return left.gpu.memory_bytes * fraction // 100
-
-
-def _memory(gpus: Sequence[_Free]) -> int:
-    return sum(left.memory for left in gpus)
-
-
-def _fitting(
-    free: Sequence[_Free],
-    fraction: int,
-    request: Request,
-    order: str,
-    distances: Sequence[Sequence[int]] | None,
-    last: bool,
-) -> list[_Free]:
-    """Those that hold the fraction, the best first.
-
-    last: of equal ones the last by index, so that the first are left for whole GPUs.
-    """
-    fitting = [
-        left
-        for left in free
-        if left.core >= fraction and left.memory >= _fraction_memory(left, fraction, request)
-    ]
-    sign = -1 if order == SPREAD else 1
-    kept: dict[int, int] = {}
-    if order == TOPOLOGY and distances is not None:
-        unused = [left.at for left in free if left.untouched]
-        # How near it is to the unused ones: what is lost to them with it.
-        kept = {at: -sum([distances[at][other] for other in unused]) for at in unused}
-
-    def rank(left: _Free) -> tuple[int, int, int, int]:
-        index = -left.gpu.index if last else left.gpu.index
-        return sign * left.core, kept.get(left.at, 0), sign * left.unpromised, index
-
-    return sorted(fitting, key=rank)
-
-
-def _nothing_fits(free: Sequence[_Free], fraction: int, request: Request) -> str:
-    if not free:
-        return f"no GPU is left beside the whole ones; {fraction} % of another asked"
-    best = max(free, key=lambda left: (min(left.core, fraction), left.memory, -left.gpu.index))
-    return (
-        f"largest free share is {best.core} % and {gib(best.memory)} on {best.gpu.uuid}; "
-        f"{fraction} % and {gib(_fraction_memory(best, fraction, request))} asked"
-    )
+def _positions(gpus: Sequence[Gpu], decided: Sequence[GpuShare]) -> list[int] | Refused:
+    """The positions of the decided GPUs, in the order of the decision."""
+    found: list[int] = []
+    for share in decided:
+        at = next((at for at, gpu in enumerate(gpus) if share.uuid in (gpu.uuid, gpu.name)), -1)
+        if at < 0:
+            return Refused(f"GPU '{share.uuid}' was decided and is not here")
+        if at in found:
+            return Refused(f"{gpus[at].uuid} was decided twice for one container")
+        found.append(at)
+    return found

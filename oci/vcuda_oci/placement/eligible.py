@@ -1,15 +1,14 @@
-"""Which GPUs a request may have at all, before anything is counted."""
+"""Which GPUs a request may use, before any amount is counted: pure."""
 
 from __future__ import annotations
 
-from ..container.request import ALL_GPUS
+from ..model.request import ALL_GPUS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..container.request import Request
-    from .choose import Gpu
+    from ..model.gpu import Gpu
 
 _KINDS_OF_UUID = ("GPU-", "MIG-")
 _MENDS = {
@@ -19,20 +18,21 @@ _MENDS = {
 
 
 class Refused:
-    """A refusal is a value with a reason and a way out; every front shows the same one."""
+    """A reason and a hint; the extender, the plugin and the commands all show the same ones."""
 
     def __init__(self, reason: str, mend: str = "ask for less, or free a share") -> None:
         self.reason, self.mend = reason, mend
 
 
-def named(gpus: Sequence[Gpu], request: Request) -> tuple[list[int], Refused | None]:
-    """Positions of the GPUs that the request may use, in its order; or the refusal of the first
-    name that is not one GPU's. A GPU in MIG mode stands for its MIG devices, if it has any.
+def named(gpus: Sequence[Gpu], names: Sequence[str]) -> tuple[list[int], Refused | None]:
+    """Positions of the GPUs that the request may use, in the order of `names`; or a refusal of the
+    first name that does not name one GPU. A GPU in MIG mode stands for its MIG devices, if it has
+    any.
     """
-    if not request.gpus or request.gpus == (ALL_GPUS,):
+    if not names or names == (ALL_GPUS,):
         return _usable(gpus, list(range(len(gpus)))), None
     allowed: list[int] = []
-    for name in request.gpus:
+    for name in names:
         begun = begun_by(name, [uuid for gpu in gpus for uuid in (gpu.uuid, gpu.parent)])
         if len(begun) > 1:
             listed = _listed([gpu for gpu in gpus if gpu.uuid.startswith(name)])
@@ -48,9 +48,9 @@ def named(gpus: Sequence[Gpu], request: Request) -> tuple[list[int], Refused | N
 
 
 def begun_by(name: str, uuids: Iterable[str]) -> list[str]:
-    """The UUIDs that `name` is, or else that it begins, each once; for an index: none.
+    """The UUID equal to `name`, else those that begin with it, each once; none for an index.
 
-    CUDA_VISIBLE_DEVICES takes such beginnings too.
+    CUDA_VISIBLE_DEVICES takes such prefixes too.
     """
     if not name.startswith(_KINDS_OF_UUID) or name in _KINDS_OF_UUID:
         return []
@@ -71,9 +71,9 @@ def _usable(gpus: Sequence[Gpu], positions: list[int]) -> list[int]:
 
 
 def barred(
-    gpus: Sequence[Gpu], core: int, request: Request, unhealthy: Mapping[str, str]
+    gpus: Sequence[Gpu], core: int, names: Sequence[str], unhealthy: Mapping[str, str]
 ) -> dict[str, str]:
-    """Why some of the GPUs are not for this request, by UUID."""
+    """Reasons why some of the GPUs cannot serve this request, by UUID."""
     found = {}
     for gpu in gpus:
         sick = next((uuid for uuid in (gpu.uuid, gpu.parent) if uuid in unhealthy), "")
@@ -82,12 +82,12 @@ def barred(
         elif gpu.divided:
             found[gpu.uuid] = f"{gpu.uuid} is in MIG mode and has no MIG devices"
         # CUDA uses one MIG device, and no GPU beside it.
-        elif gpu.mig is not None and core > 100 and not request.gpus:
+        elif gpu.mig is not None and core > 100 and not names:
             found[gpu.uuid] = f"{gpu.parent} is in MIG mode"
     return found
 
 
 def refusal(barred: Mapping[str, str]) -> tuple[str, str]:
-    """Why these are not for the request, and the way out."""
+    """Why these GPUs cannot serve the request, and a hint."""
     why = ", ".join(dict.fromkeys(barred.values()))
     return why, next(mend for word, mend in _MENDS.items() if word in why)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..edits.edits import Edits
     from ..host.host import Host
     from ..model.allocation import Allocation
-    from ..placement.choose import Gpu
+    from ..model.gpu import Gpu
     from ..system.settings_file import Config
 
 # <prefix>/lib/vcuda/python/vcuda_oci/start/apply_share.py
@@ -172,7 +172,7 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     owner = owner_of(annotations, creation.container_id)
     if not owner.is_pod:
         owner.engine = engine_name.noted(spec, annotations, creation.bundle, owner.container_id)
-    wanted = request.parse(asked)
+    wanted = claim.Claim(owner, request.parse(asked), creation.runtime, creation.claimant)
     env = request.environment_of(spec)
     parts = capabilities.asked(
         env.get(names.NVIDIA_DRIVER_CAPABILITIES, ""), settings.driver_capabilities
@@ -180,15 +180,7 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     check_shim()
     facts = host_of(settings)
     ledger = Ledger(settings.state_dir, creation.program)
-    words = (creation.runtime, creation.claimant, rules_of(settings))
-    if may_be_decided(owner, settings) or wanted.parts is not None:
-        from ..ledger import decision_file  # nobody else needs it
-
-        allocation, is_new = decision_file.claim_as_decided(
-            ledger, facts, owner, asked, settings, *words
-        )
-    else:
-        allocation, is_new = claim.claim(ledger, facts, owner, wanted, *words)
+    allocation, is_new = _claim(ledger, facts, wanted, asked, settings)
     granted = Grant(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:
         gpus = [gpu for share in allocation.shares if (gpu := facts.gpu(share.uuid))]
@@ -212,6 +204,22 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         granted.undo(creation)
         raise
     return granted
+
+
+def _claim(
+    ledger: Ledger, facts: Host, wanted: claim.Claim, asked: request.Asked, settings: Config
+) -> tuple[Allocation, bool]:
+    rules = rules_of(settings)
+    if may_be_decided(wanted.owner, settings) or wanted.request.counted:
+        # A container that comes back keeps what it had, whatever was decided since.
+        with ledger:
+            held = claim.reclaim(ledger, facts, wanted, rules)
+        if held:
+            return held, False
+        from ..ledger import decision_file  # only for pods
+
+        wanted = decision_file.as_decided(wanted, asked, settings)
+    return claim.claim(ledger, facts, wanted, rules)
 
 
 def _refuse_beside_a_slice(spec: Any, asked: request.Asked) -> None:

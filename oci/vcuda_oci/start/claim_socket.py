@@ -27,7 +27,6 @@ from ..host import nvml
 from ..ledger import decision_file, liveness
 from ..ledger.ledger import LOCK_SECONDS
 from ..model.errors import NotKnownYetError, VcudaError
-from ..placement import decided
 from ..system import files, own_lock, settings_file
 from . import main, poststop
 
@@ -42,7 +41,7 @@ DONE, REFUSED, CLOSED = b"+", b"-", b"?"
 _BACKLOG = 128
 _LOOK_AROUND_S = 5
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-_READY = (decided, decision_file, liveness, nvml, page_file)
+_READY = (decision_file, liveness, nvml, page_file)
 
 
 class Door:

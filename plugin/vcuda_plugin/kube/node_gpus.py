@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vcuda_oci.model import topology
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vcuda_oci.model.amounts import Amounts, Part
+from vcuda_oci.ledger.decision import Amounts
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Part
 
 from .quantity import whole
 

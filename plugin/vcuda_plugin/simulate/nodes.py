@@ -6,8 +6,8 @@ import re
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.sizes import parse_bytes
-from vcuda_oci.placement.choose import Gpu
 
 from ..extender.cluster.objects import NodeFacts, node_of
 from ..extender.model import annotations as known

@@ -21,7 +21,7 @@ from ..extender.model.pod_request import TOPOLOGY, PodAsk, Wanted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vcuda_oci.model.amounts import Part
+    from vcuda_oci.model.request import Part
 
     from ..extender.cluster.cluster import Cluster
     from .fragmentation import Mix

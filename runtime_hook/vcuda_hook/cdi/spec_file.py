@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from vcuda_oci.host.host import Host
     from vcuda_oci.ledger.ledger import Ledger
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
     from vcuda_oci.system.settings_file import Config
 
 

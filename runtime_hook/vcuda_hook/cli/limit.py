@@ -94,8 +94,8 @@ def _tell(arguments: argparse.Namespace, id: str, before: GpuShare, after: GpuSh
             {
                 "id": id,
                 "changed": before != after and not arguments.dry_run,
-                "before": before.__dict__,
-                "after": after.__dict__,
+                "before": before.fields(),
+                "after": after.fields(),
             }
         )
     elif before == after:

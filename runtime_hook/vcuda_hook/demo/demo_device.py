@@ -14,7 +14,7 @@ from vcuda_oci.system import settings_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
     from vcuda_oci.system.settings_file import Config
 
 SOFTWARE_MEMORY = "16GiB"

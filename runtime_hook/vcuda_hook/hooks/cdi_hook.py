@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from vcuda_oci.container.hook_state import State
     from vcuda_oci.host.host import DeviceNode, Host
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
     from vcuda_oci.system.settings_file import Config
 
 

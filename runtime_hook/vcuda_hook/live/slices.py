@@ -21,10 +21,10 @@ from vcuda_oci.start import apply_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vcuda_oci.container.request import Request
     from vcuda_oci.host.host import Host
     from vcuda_oci.ledger.ledger import Ledger
     from vcuda_oci.model.allocation import Allocation
+    from vcuda_oci.model.request import Request
     from vcuda_oci.system.settings_file import Config
 
 _PREFIX = names.SLICE_PREFIX
@@ -63,9 +63,9 @@ def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings
         with contextlib.suppress(OSError):  # an earlier version left it open to every user
             ledger.close_folder(known)
         return False
-    owner = Owner(_PREFIX + name, "")
+    mine = claim.Claim(Owner(_PREFIX + name, ""), wanted, [], os.getpid())
     rules = apply_share.rules_of(settings)
-    made, is_new = claim.claim(ledger, host, owner, wanted, [], os.getpid(), rules)
+    made, is_new = claim.claim(ledger, host, mine, rules)
     ledger.tell(events.CLAIMED, made, events.of(made))
     return is_new
 

@@ -6,7 +6,7 @@ What a container uses is its own word. It is bounded by what can be, and what ca
 from __future__ import annotations
 
 from vcuda_oci.model import policies
-from vcuda_oci.placement import choose
+from vcuda_oci.placement import free
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from vcuda_oci.model.allocation import Allocation, GpuShare
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
 
     from .usage import Use
 
@@ -37,7 +37,7 @@ def gpu_entry(
         "model": gpu.model,
         "memory_bytes": gpu.memory_bytes,
         "free_core_percent": left * (100 - sum(share.core_percent for share in taken)),
-        "free_memory_bytes": left * choose.free_memory(gpu, taken, overcommit),
+        "free_memory_bytes": left * free.free_memory(gpu, taken, overcommit),
         "promised_memory_bytes": sum(share.memory_bytes for share in taken),
         "memory_overcommit": overcommit,
         "tenants": len(taken),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from vcuda_oci.model.allocation import Allocation
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
     from vcuda_oci.system.settings_file import Config
 
 

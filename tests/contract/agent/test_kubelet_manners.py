@@ -18,8 +18,8 @@ from support.cluster_api import KubeApi
 from support.fake_kubelet import Kubelet, api, services, until
 from support.node_agent import AgentNode
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.pages.limits_in_place import Turn
-from vcuda_oci.placement.choose import Gpu
 from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.kubelet import registration, resources
 from vcuda_plugin.agent.kubelet.device_plugin import DevicePlugin

@@ -10,10 +10,10 @@ import pytest
 from support.samples import GIB, left_in
 from unit.test_claim import NODE, Desk
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
-from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 
 
 @pytest.fixture
@@ -37,10 +37,10 @@ class Racer:
         os.close(answer)
 
     def try_once(self, desk: Desk, id: str) -> bytes:
-        owner, request = Owner(id, id), Request(60, 4 * GIB)
+        owner, request = Owner(id, id), Request.of(60, 4 * GIB)
         try:
             held, _ = claim(
-                desk.ledger, NODE, owner, request, desk.runtime.words, os.getpid(), Rules()
+                desk.ledger, NODE, Claim(owner, request, desk.runtime.words, os.getpid()), Rules()
             )
         except VcudaError as error:
             return b"-" if error.what.startswith("largest free share is 40 %") else b"!"

@@ -14,10 +14,10 @@ import pytest
 from support.needed import cannot
 from support.samples import host, record
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
 from vcuda_oci.guest import ended_pages, file_handle
-from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits
 from vcuda_plugin.agent.process import confine, rights
 
@@ -81,8 +81,8 @@ def gone(ledger: Ledger) -> str:
 
 
 def start_container(ledger: Ledger, id: str) -> None:
-    owner, request = Owner(id, id), Request(1, 1 << 20)
-    claim(ledger, host(16), owner, request, ["/nowhere/runc"], os.getpid(), Rules())
+    owner, request = Owner(id, id), Request.of(1, 1 << 20)
+    claim(ledger, host(16), Claim(owner, request, ["/nowhere/runc"], os.getpid()), Rules())
 
 
 def end_container(ledger: Ledger, id: str) -> None:

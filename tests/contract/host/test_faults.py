@@ -17,12 +17,12 @@ from support.lease_holder import holding
 from support.samples import GIB, host, left_in, pod_owner, shares_of
 from vcuda_oci.container import bundle, request
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import liveness
-from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import page_reader
 from vcuda_oci.start import apply_share, main
 from vcuda_oci.system import files, settings_file
@@ -39,7 +39,10 @@ class Desk:
 
     def claim(self, owner: Owner, core: int = 50) -> list[GpuShare]:
         allocation, _ = claim(
-            self.ledger, NODE, owner, Request(core), self.runtime.words, os.getpid(), Rules()
+            self.ledger,
+            NODE,
+            Claim(owner, Request.of(core), self.runtime.words, os.getpid()),
+            Rules(),
         )
         return allocation.shares
 

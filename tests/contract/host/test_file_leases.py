@@ -48,7 +48,7 @@ import sys; sys.path[:0] = sys.argv.pop(1).split(':')
 from vcuda_oci.host import host
 from vcuda_hook.show import show
 from vcuda_oci.host.host import Host
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 facts = Host("", "600.1", "/usr/lib", [Gpu("GPU-0", 0, 0, 16 << 30, "Soft")])
 host.load = lambda root, cache: facts
 from vcuda_oci.start import apply_share as grant

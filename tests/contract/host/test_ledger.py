@@ -16,13 +16,13 @@ from support.fake_runtime import FakeRuntime
 from support.files import mode_of, write
 from support.samples import GIB, host, left_in, record, shares_of
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
 from vcuda_oci.guest import left_open
 from vcuda_oci.ledger import claim, liveness
 from vcuda_oci.ledger import ledger as ledgers
 from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_oci.system import files
 
@@ -127,7 +127,7 @@ def test_a_record_that_is_not_whole_is_named_and_not_followed(
     path = ledger.allocations + "/box.json"
     spoil(path)
     whole, broken = ledger.read()
-    assert [vars(found) for found in whole] == [vars(record("good"))]
+    assert whole == [record("good")]
     assert [name for name, _ in broken] == [path]
     assert reason in broken[0][1]
     with pytest.raises(VcudaError) as refused:
@@ -247,8 +247,9 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
         replace(path, *rest, **more)
 
     def claim_of(id: str) -> None:
-        asked, me = Request(30, GIB), os.getpid()
-        claim.claim(ledger, host(16), Owner(id, id), asked, ["/nowhere/runc"], me, Rules())
+        asked, me = Request.of(30, GIB), os.getpid()
+        wanted = claim.Claim(Owner(id, id), asked, ["/nowhere/runc"], me)
+        claim.claim(ledger, host(16), wanted, Rules())
 
     monkeypatch.setattr(files, "replace", on_a_full_disk)
     claim_of("box")

@@ -31,7 +31,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.guest import left_open
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.container.request import Request
+from vcuda_oci.model.request import Request
 
 what, state, victim, rounds = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 ledger = Ledger(state)
@@ -80,10 +80,10 @@ for number in range(rounds):
         while os.statvfs(state).f_bavail:
             time.sleep(0.0001)
         try:
-            made = claim.claim(
-                ledger, host(16), Owner(id, id), Request(1, 1 << 20), ["/nowhere/runc"],
-                os.getpid(), Rules(),
+            wanted = claim.Claim(
+                Owner(id, id), Request.of(1, 1 << 20), ["/nowhere/runc"], os.getpid()
             )
+            made = claim.claim(ledger, host(16), wanted, Rules())
             claimed += 1
         except VcudaError as error:
             print(error)

@@ -14,13 +14,13 @@ from support.fake_runtime import FakeRuntime
 from support.files import write
 from support.samples import GIB, gpus, host, pod_owner, record
 from vcuda_hook.cli import main
-from vcuda_oci.container.request import Request
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import claim
 from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_oci.start import apply_share
 
@@ -127,8 +127,8 @@ def test_a_share_becomes_what_is_asked_and_the_rest_of_it_stays(
     assert json.loads(capsys.readouterr().out) == {
         "id": "box",
         "changed": False,
-        "before": vars(new),
-        "after": vars(new),
+        "before": new.fields(),
+        "after": new.fields(),
     }
 
 
@@ -282,11 +282,14 @@ def test_overcommitted_memory_grows_as_far_as_it_is_promised_and_other_memory_as
 
 
 def test_a_restarted_container_of_a_pod_keeps_what_it_was_given(node: Node) -> None:
-    facts, wanted = host(16), Request(30, 4 * GIB)
+    facts, wanted = host(16), Request.of(30, 4 * GIB)
     node.runtime.knows("sandbox1", "running")
     for id, core in (("c1", 30), ("c2", 60)):
         allocation, is_new = claim.claim(
-            node.ledger, facts, pod_owner(id), wanted, node.runtime.words, 1 << 30, Rules()
+            node.ledger,
+            facts,
+            claim.Claim(pod_owner(id), wanted, node.runtime.words, 1 << 30),
+            Rules(),
         )
         assert (allocation.shares[0].core_percent, is_new) == (core, id == "c1")
         assert node.vcuda("limit", allocation.id, "--core", "60", "--memory", "8GiB") == 0

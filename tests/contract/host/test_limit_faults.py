@@ -14,12 +14,12 @@ from support.fake_runtime import FakeRuntime
 from support.faults import killed_at, without_space
 from support.samples import GIB, host, record
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import claim, resize
 from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits
 from vcuda_oci.pages.limits_in_place import Turn
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
@@ -84,9 +84,10 @@ def test_a_change_that_is_killed_anywhere_promises_nothing_twice_and_is_ended_by
         assert (held.memory_bytes >= memory, held.core_percent >= core) == (True, True)
         ends.add("under way" if left.becoming else "new" if left.shares == [NEW] else "old")
         # Room for this there is in no case: of the core 70 or 30 is left.
-        asked, me = Request(71, GIB), Owner("me", "me")
+        asked, me = Request.of(71, GIB), Owner("me", "me")
         with pytest.raises(VcudaError, match="largest free share"):
-            claim.claim(world.ledger, node, me, asked, runtime.words, os.getpid(), Rules())
+            wanted = claim.Claim(me, asked, runtime.words, os.getpid())
+            claim.claim(world.ledger, node, wanted, Rules())
         mended = world.ledger.get("box")
         assert mended
         assert (mended.becoming, world.limits("box").sequence % 2) == (None, 0)
@@ -122,17 +123,20 @@ def test_a_change_that_is_killed_anywhere_is_ended_by_the_agents_next_sweep(worl
 
 
 def test_a_container_that_restarts_amid_its_change_has_the_new(world: World, tmp_path: Any) -> None:
-    runtime, node, wanted = FakeRuntime(tmp_path / "bin"), host(16), Request(30)
+    runtime, node, wanted = FakeRuntime(tmp_path / "bin"), host(16), Request.of(30)
     allocation = record("box", runtime=runtime.words, request=wanted.as_json())
     allocation.shares, allocation.becoming = [GpuShare("GPU-0", 6 * GIB, 70)], [NEW]
     with world.ledger:
         world.ledger.write(allocation, limits.page_of(allocation))
     again, is_new = claim.claim(
-        world.ledger, node, Owner("box", "box"), wanted, runtime.words, os.getpid(), Rules()
+        world.ledger,
+        node,
+        claim.Claim(Owner("box", "box"), wanted, runtime.words, os.getpid()),
+        Rules(),
     )
     assert (again.shares, again.becoming, is_new) == ([NEW], None, False)
     assert page_of(world, "box") == said_by(NEW)
-    assert vars(world.ledger.get("box")) == vars(again)
+    assert world.ledger.get("box") == again
 
 
 def test_a_change_without_space_is_one_line_and_the_share_is_the_old_or_ended_by_the_next(

@@ -15,7 +15,7 @@ from vcuda_oci.edits import edits
 from vcuda_oci.edits.edits import Edits
 from vcuda_oci.host import procfs
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import files
 
 HOOK = ROOT + "/build/lib/vcuda-procfs-hook"

@@ -20,13 +20,13 @@ from support.files import write
 from support.installed_wrapper import Installed
 from support.samples import GIB, host, pod_owner, shares_of
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
 from vcuda_oci.ledger import decision_file
-from vcuda_oci.ledger.claim import Rules, claim
+from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import NotKnownYetError, VcudaError
+from vcuda_oci.model.request import Request
 from vcuda_oci.start import apply_share
 from vcuda_plugin.agent.pods.decision_folder import DecisionFolder
 
@@ -136,13 +136,13 @@ def test_a_record_that_is_none_is_refused_in_one_line(
 
 def test_init_containers_that_have_ended_leave_their_shares_to_the_others(tmp_path: Any) -> None:
     runtime, node = FakeRuntime(f"{tmp_path}/runc"), host(16)
-    ledger, large = Ledger(f"{tmp_path}/state"), Request(80, GIB)
+    ledger, large = Ledger(f"{tmp_path}/state"), Request.of(80, GIB)
     runtime.knows("sandbox1", "running")
 
     def claimed(name: str, decided: list[GpuShare]) -> list[GpuShare]:
         owner = pod_owner(f"c-{name}", name)
-        words = (ledger, node, owner, large, runtime.words, os.getpid(), Rules())
-        allocation, _ = claim(*words, decided, ["init", "next"])
+        wanted = Claim(owner, large, runtime.words, os.getpid(), decided, ["init", "next"])
+        allocation, _ = claim(ledger, node, wanted, Rules())
         with ledger:
             allocation.claimant = [os.getpid(), 1]
             ledger.record(allocation)

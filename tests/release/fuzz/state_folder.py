@@ -15,7 +15,6 @@ from support.samples import host as some_host
 from vcuda_hook.live import status
 from vcuda_hook.show import show
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.container.request import Request
 from vcuda_oci.edits import config_json, edits
 from vcuda_oci.host import host as hosts
 from vcuda_oci.host import requirements
@@ -23,6 +22,7 @@ from vcuda_oci.ledger import claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import capabilities, jsontree
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_oci.placement import choose
 from vcuda_oci.system import settings_file
@@ -46,7 +46,7 @@ class Record:
         os.posix_spawn = status.subprocess.Popen = run_nothing  # type: ignore[misc,assignment]
 
     def __call__(self, content: bytes) -> None:
-        again, more = Request(30, 4 * GIB), Request(60, 9 * GIB)
+        again, more = Request.of(30, 4 * GIB), Request.of(60, 9 * GIB)
         for id, wanted in (("box", again), ("box", more), ("other", more)):
             write(f"{self.ledger.allocations}/{id}.json", content)
             whole, broken = self.ledger.read()
@@ -68,7 +68,8 @@ class Record:
     def check_claim(self, wanted: Request, broken: list[tuple[str, str]]) -> None:
         owner, gpu, runtime = Owner("box", "box"), self.host.gpus[0], ["/nowhere"]
         try:
-            claim.claim(self.ledger, self.host, owner, wanted, runtime, os.getpid(), claim.Rules())
+            mine = claim.Claim(owner, wanted, runtime, os.getpid())
+            claim.claim(self.ledger, self.host, mine, claim.Rules())
         except VcudaError as error:
             check_line(error)
             return
@@ -102,7 +103,7 @@ class HostCache:
         write(self.cache, content.replace(b"@root@", os.fsencode(self.root)))
         try:
             facts = hosts.load(self.root, self.cache)
-            chosen = choose.choose(facts.gpus, [], Request(30), "binpack")
+            chosen = choose.choose(facts.gpus, [], Request.of(30), "binpack")
             if isinstance(chosen, choose.Refused):
                 assert chosen.reason.isprintable()
                 return

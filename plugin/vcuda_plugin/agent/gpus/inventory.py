@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.ledger import events, unhealthy
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 
 from ..process import child
 from .health import Health

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
 
 _GPU, _CUDA = "nvidia.com/gpu.", "nvidia.com/cuda."
 _MODEL = "gaia.tencent.com/gpu-model"  # quotas count by this label

@@ -22,7 +22,7 @@ from . import resources
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
     from vcuda_oci.system.settings_file import Config
 
     from .resources import Device

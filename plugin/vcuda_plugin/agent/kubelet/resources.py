@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vcuda_oci.container.request import Request
 from vcuda_oci.model import names
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused, choose
 from vcuda_oci.system.settings_file import SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
     from vcuda_oci.system.settings_file import Config
 
 CORE, MEMORY, GPU = "vcuda-core", "vcuda-memory", "gpu"
@@ -169,7 +169,7 @@ def _as_placed(
     each = 100 if kind == CORE else 1
     held = {gpu.uuid: each - len(free.get(gpu.uuid, ())) for gpu in gpus}
     taken = [GpuShare(uuid, 0, 100 * count // each) for uuid, count in held.items() if count > 0]
-    answer = choose(gpus, taken, Request(size * 100 // each), order, 1, distances)
+    answer = choose(gpus, taken, Request.of(size * 100 // each), order, 1, distances)
     if isinstance(answer, Refused) or not size:
         return {}
     return {share.uuid: share.core_percent * each // 100 for share in answer.shares}

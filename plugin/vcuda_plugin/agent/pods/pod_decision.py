@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from vcuda_oci.model.amounts import Amounts
+    from vcuda_oci.ledger.decision import Amounts
 
 # The kubelet's mirror of a static pod; what it says is the UID that the engine is told, an MD5 and
 # so no UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.

@@ -27,7 +27,7 @@ from .objects import NodeFacts
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
 
     from ..model.gpu_arrays import Rows
     from ..model.pod_request import PodAsk

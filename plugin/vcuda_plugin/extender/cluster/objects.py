@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vcuda_oci.ledger import decision
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.placement.choose import Gpu
+from vcuda_oci.model.gpu import Gpu
 
 from ...kube import node_gpus
 from ...kube.node_gpus import NodeGpus

@@ -15,7 +15,7 @@ from ..model.tenancy import NO_TENANCY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vcuda_oci.model.amounts import Part
+    from vcuda_oci.model.request import Part
 
     from ..cluster.cluster import Cluster
     from ..model.gpu_arrays import Bools, Rows

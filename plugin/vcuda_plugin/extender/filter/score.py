@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from vcuda_oci.model.amounts import Part
+    from vcuda_oci.model.request import Part
 
     from ..cluster.cluster import Cluster
     from ..cluster.node_entry import Entry

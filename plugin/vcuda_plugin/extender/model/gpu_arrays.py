@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vcuda_oci.model.allocation import GpuShare
-    from vcuda_oci.model.amounts import Part
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
+    from vcuda_oci.model.request import Part
 
     from .pod_request import Wanted
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vcuda_oci.model import amounts
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.placement import parts
-from vcuda_oci.placement.choose import Refused
+from vcuda_oci.model.request import Request
+from vcuda_oci.placement.choose import Chosen, Refused, choose
 
 from .pod_request import INIT, SIDECAR
 
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from vcuda_oci.ledger.decision import Decision
-    from vcuda_oci.placement.choose import Gpu
+    from vcuda_oci.model.gpu import Gpu
 
-    from .pod_request import PodAsk
+    from .pod_request import ContainerAsk, PodAsk
 
     Between = Callable[[Sequence[Gpu]], Sequence[Sequence[int]] | None]
 
@@ -53,11 +52,15 @@ def place(
     it needs more than they do.
     """
     order = ask.gpu_order or order
+
+    def on(some: Sequence[Gpu], beside: Sequence[GpuShare], each: ContainerAsk) -> Chosen | Refused:
+        return choose(some, beside, Request(each.parts), order, overcommit, between(some))
+
     found: dict[str, list[GpuShare]] = {}
     lasting = [each for each in ask.containers if each.stage != INIT]
     for each in sorted(lasting, key=lambda each: -sum(part.core for part in each.parts)):
         beside = [*taken, *(share for shares in found.values() for share in shares)]
-        answer = parts.place(gpus, beside, each.parts, None, order, overcommit, between)
+        answer = on(gpus, beside, each)
         if isinstance(answer, Refused):
             return answer
         found[each.name] = answer.shares
@@ -66,13 +69,9 @@ def place(
         if each.stage == INIT:
             beside = [*taken, *_sidecars_before(ask, number, found)]
             mine = [gpu for gpu in gpus if gpu.uuid in own]
-            answer = (
-                parts.place(mine, beside, each.parts, None, order, overcommit, between)
-                if mine
-                else Refused("")
-            )
+            answer = on(mine, beside, each) if mine else Refused("")
             if isinstance(answer, Refused):
-                answer = parts.place(gpus, beside, each.parts, None, order, overcommit, between)
+                answer = on(gpus, beside, each)
             if isinstance(answer, Refused):
                 return answer
             found[each.name] = answer.shares
@@ -102,14 +101,14 @@ def decided(ask: PodAsk, decision: Decision, gpus: Mapping[str, Gpu]) -> Placed 
     """
     found = {}
     for each in ask.containers:
-        sizes = amounts.sizes(each.parts)
+        sizes = [(core, part) for part in each.parts for core in part.sizes]
         shares = decision.containers.get(each.name, [])
         if [share.core_percent for share in shares] != [core for core, _ in sizes]:
             return None
         if len({share.uuid for share in shares}) != len(shares):
             return None
         found[each.name] = [
-            GpuShare(gpu.uuid, parts.memory_of(part, core, gpu), core)
+            GpuShare(gpu.uuid, part.memory_of(core, gpu.memory_bytes), core)
             for share, (core, part) in zip(shares, sizes)
             if (gpu := gpus.get(share.uuid))
         ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from vcuda_oci.ledger.decision import Amounts
 from vcuda_oci.model import names, policies
-from vcuda_oci.model.amounts import Amounts, Part
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Part
 from vcuda_oci.system.settings_file import BINPACK, SPREAD
 
 from ...kube import pod_amounts

@@ -1,0 +1,31 @@
+"""The base of values whose fields are not assigned again."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    R = TypeVar("R", bound="Record")
+
+
+class Record:
+    """Compared, hashed and shown by its fields. A subclass lists them in ``__slots__``."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def replaced(self: R, **changes: Any) -> R:
+        """A copy with other values for some fields."""
+        return type(self)(**{**self.fields(), **changes})
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.fields().values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.fields().values()))})"

@@ -1,0 +1,92 @@
+"""What is left of each GPU: pure."""
+
+from __future__ import annotations
+
+from ..model.allocation import GpuShare
+from ..model.policies import FIXED, WEIGHTED
+from ..model.sizes import gib
+from .eligible import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.gpu import Gpu
+    from ..model.policies import Terms
+
+
+class Free:
+    """What is left of one GPU.
+
+    at: its position among the GPUs. core: percent. unpromised: bytes that overcommit still allows.
+    memory: the most bytes that one container can be promised; never more than the GPU has.
+    """
+
+    __slots__ = ("at", "core", "gpu", "memory", "unpromised", "untouched")
+
+    def __init__(self, gpu: Gpu, at: int, core: int, memory: int, overcommit: float) -> None:
+        """core, memory: percent and bytes that others hold."""
+        self.gpu, self.at = gpu, at
+        self.core = 100 - core
+        self.unpromised = int(gpu.memory_bytes * overcommit) - memory
+        # Negative where overcommit was lowered after the promises.
+        self.memory = max(0, min(self.unpromised, gpu.memory_bytes))
+        self.untouched = not core
+
+
+def free_at(
+    gpus: Sequence[Gpu], positions: Sequence[int], taken: Sequence[GpuShare], overcommit: float
+) -> list[Free]:
+    """What is left of the GPUs at these positions."""
+    core = dict.fromkeys([gpu.uuid for gpu in gpus], 0)
+    memory = dict(core)
+    for share in taken:
+        uuid = share.uuid
+        if uuid in core:
+            core[uuid] += share.core_percent
+            memory[uuid] += share.memory_bytes
+    return [
+        Free(gpu, at, core[gpu.uuid], memory[gpu.uuid], overcommit)
+        for at, gpu in [(at, gpus[at]) for at in positions]
+    ]
+
+
+def free_memory(gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> int:
+    """The most bytes that one container could still be promised on `gpu`."""
+    return free_at([gpu], [0], taken, overcommit)[0].memory
+
+
+def share_of(uuid: str, memory: int, core: int, terms: Terms, managed: bool) -> GpuShare:
+    """A share under a policy; the policy does not apply to a whole GPU."""
+    if terms.policy == FIXED or core == 100:
+        return GpuShare(uuid, memory, core, managed=managed)
+    weight = terms.weight if terms.policy == WEIGHTED else core
+    return GpuShare(
+        *(uuid, memory, core, terms.policy),
+        *(terms.core_limit, weight, terms.priority, managed),
+    )
+
+
+def resized(
+    share: GpuShare,
+    gpu: Gpu,
+    beside: Sequence[GpuShare],
+    core: int,
+    memory_bytes: int,
+    terms: Terms,
+    overcommit: float,
+) -> GpuShare | Refused:
+    """`share` of `gpu` with other figures; `beside`: the shares of others.
+
+    It may keep what it has; for more, the rules of placement apply. Only managed memory is
+    overcommitted, because the driver can move nothing else.
+    """
+    (left,) = free_at([gpu], [0], beside, overcommit if share.managed else 1)
+    most_core = max(left.core, share.core_percent)
+    most_memory = max(left.memory, share.memory_bytes)
+    if core > most_core or memory_bytes > most_memory:
+        return Refused(
+            f"at most {most_core} % and {gib(most_memory)} of {gpu.uuid} can be its own; "
+            f"{core} % and {gib(memory_bytes)} asked"
+        )
+    return share_of(gpu.uuid, memory_bytes, core, terms, share.managed)
