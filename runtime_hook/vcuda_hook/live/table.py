@@ -19,8 +19,10 @@ def print_table(
 ) -> None:
     """Columns as wide as their widest cell, two spaces apart.
 
-    shrinks: of a column that is cut where a terminal would wrap the lines.
+    shrinks: of a column that is cut where a terminal would wrap the lines. Characters that are not
+    printable are replaced.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
     if shrinks is not None and sys.stdout.isatty():
         over = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
@@ -31,6 +33,12 @@ def print_table(
         ]
     for number, row in enumerate((headings, *rows)):
         print(line(row, widths) if number else coloured(line(row, widths), "bold"))
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: names of pods and containers are chosen by their authors,
+    and must not move a terminal's cursor or begin a line of their own."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def line(cells: Sequence[str], widths: Sequence[int]) -> str:

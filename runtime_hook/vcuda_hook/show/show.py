@@ -92,7 +92,7 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
         table.print_json(record)
     else:
         for line in _lines(record):
-            print(line)
+            print(table.printable(line))
     unknown = unknown_figures([status], entries)
     if unknown:
         sys.stderr.write(f"vcuda: {unknown}\n")

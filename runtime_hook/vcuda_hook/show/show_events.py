@@ -132,5 +132,4 @@ def _row(event: dict[str, Any]) -> tuple[str, ...]:
         event["from"],
         event["text"],
     )
-    # A name from a hostile file must not write on the terminal.
-    return tuple("".join(c if c.isprintable() else "?" for c in cell) for cell in cells)
+    return tuple(table.printable(cell) for cell in cells)

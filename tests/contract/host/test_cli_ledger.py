@@ -65,6 +65,23 @@ def node(tmp_path: Any, monkeypatch: Any) -> Node:
     return node_with(tmp_path, monkeypatch)
 
 
+HOSTILE = "a\x1b[2Jb\rc\x07d\x08e\x9bf\u202eg\nforged  running"
+
+
+@pytest.mark.parametrize("words", [["ps"], ["ps", "--wide"], ["inspect", "box"]])
+def test_control_characters_in_a_name_are_replaced(
+    node: Node, capsys: Any, words: list[str]
+) -> None:
+    names = {"namespace": "ml", "name": HOSTILE, "container": HOSTILE}
+    node.holds(record("box", container_id="box", pod={"uid": "u", "sandbox_id": "s", **names}))
+    assert node.vcuda(*words) == 0
+    printed = capsys.readouterr().out
+    assert "a?[2Jb?c?d?e?f?g?forged" in printed
+    lines = printed.split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert not any(line.startswith("forged") for line in lines)
+
+
 def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
     node.holds(record("box"))
     pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
