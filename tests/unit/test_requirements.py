@@ -136,7 +136,7 @@ def test_what_is_no_condition_is_one_line(word: str) -> None:
     with pytest.raises(VcudaError) as refused:
         requirements.check({"NVIDIA_REQUIRE_CUDA": word}, host, host.gpus)
     assert str(refused.value) == (
-        f"env NVIDIA_REQUIRE_CUDA: '{word}' is no condition; write it like cuda>=12.4, or set "
+        f"env NVIDIA_REQUIRE_CUDA: invalid condition '{word}'; write it like cuda>=12.4, or set "
         "NVIDIA_DISABLE_REQUIRE=1"
     )
 
@@ -146,7 +146,7 @@ def test_a_number_without_end_is_one_line_that_ends() -> None:
     with pytest.raises(VcudaError) as refused:
         requirements.check({"NVIDIA_REQUIRE_CUDA": "cuda>=" + "9" * 5000}, host, host.gpus)
     assert "9...9" in str(refused.value)
-    assert "9' is no condition; write it like cuda>=12.4" in str(refused.value)
+    assert "9'; write it like cuda>=12.4" in str(refused.value)
     assert len(str(refused.value)) < 1200
 
 

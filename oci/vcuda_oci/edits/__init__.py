@@ -1,1 +1,1 @@
-"""From an allocation and host facts to changes of config.json, or to a CDI spec: pure."""
+"""Compute a container's edits from an allocation and host facts; apply them. Pure."""

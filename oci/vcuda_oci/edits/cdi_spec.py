@@ -1,9 +1,9 @@
-"""The Edits as a CDI spec, for engines that inject CDI devices themselves.
+"""The CDI spec, for engines that inject CDI devices themselves.
 
-A spec is written before any container exists, so it can't hold what is made for one: a whole GPU
-needs no pages, its libraries are the driver's own; a named slice brings its own pages, which all
-containers that are given the slice share. What takes the container or its image to know is left to
-one hook, `vcuda-container-hook cdi`.
+The spec is written before any container exists, so it contains nothing that depends on one. A whole
+GPU has no pages, and its libraries are the driver's own. A named slice has its own pages, which all
+its containers share. Edits that depend on the container or its image are made by one hook,
+`vcuda-container-hook cdi`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ..host.host import DeviceNode, Host
     from ..model.gpu import Gpu
 
-# The first with hostPath for device nodes.
+# The first version with hostPath for device nodes.
 VERSION = "0.5.0"
-# A spec doesn't know the image: each library goes to the loader's folder of both families.
+# The image is unknown: libraries are mounted in Red Hat's folder and in the host's.
 _FOLDERS = ("/usr/lib64",)
-# What an image's own variable asks for would come on top, by our wrapper or another's.
+# Otherwise a runtime wrapper would add the GPUs that the image's own variable names.
 _ENV = [f"{names.NVIDIA_VISIBLE_DEVICES}=void"]
 
 
@@ -38,19 +38,17 @@ def spec(
     slices: Mapping[str, tuple[Allocation, str]],
     kind: str = names.CDI_KIND,
 ) -> dict[str, Any]:
-    """The spec of every GPU, by index and by UUID, of `all`, and of the slices.
+    """The spec with every GPU by index and by UUID, with `all`, and with the slices.
 
-    A GPU in MIG mode stands for its MIG devices, which are named too.
-
-    paths: without pages; its hook is the spec's. offered: the driver capabilities that the settings
-    allow: no container can be asked for its own.
-    slices: by device name, the allocation and the folder of its pages. Raises VcudaError: a GPU has
-    no device node. Source: CDI's SPEC.md.
+    A GPU in MIG mode gives all its MIG devices, which have names of their own too. paths: without
+    pages; the hook is the spec's. offered: the driver capabilities that the settings allow, because
+    the container's request is unknown. slices: by device name, the allocation and the folder of its
+    pages. Raises VcudaError: a GPU has no device node. Source: CDI's SPEC.md.
     """
 
     def edits(shares: list[GpuShare], pages: str = "") -> Edits:
-        whose = edit.Paths(paths.shim, pages, paths.hook, paths.extra_mounts)
-        return _edits(host, shares, whose, offered)
+        with_pages = edit.Paths(paths.shim, pages, paths.hook, paths.extra_mounts)
+        return _edits(host, shares, with_pages, offered)
 
     devices: list[tuple[str, Edits]] = []
     for gpu in host.gpus:
@@ -63,7 +61,7 @@ def spec(
         devices.append((name, edits(allocation.shares, pages)))
     nodes = _in_all([[_node(host, node) for node in item.devices] for _, item in devices])
     mounts = _in_all([[_mount(*mount) for mount in item.mounts] for _, item in devices])
-    # Of a single GPU everything is in all devices, and a device without edits of its own is none.
+    # With a single GPU all nodes are common, but a device must have edits of its own.
     nodes = [node for node in nodes if not is_gpu(node["path"])]
     return {
         "cdiVersion": VERSION,
@@ -72,7 +70,7 @@ def spec(
             "env": _ENV,
             "deviceNodes": nodes,
             "mounts": mounts,
-            # Here and not with the devices: a container of several is given it once.
+            # Not in the devices: a container with several devices would get the hook several times.
             "hooks": [
                 {"hookName": name, **edit.as_hook(paths.hook)}
                 for name in ("createRuntime", "poststop")
@@ -94,7 +92,7 @@ def spec(
 def _edits(
     host: Host, shares: list[GpuShare], paths: edit.Paths, offered: Collection[str]
 ) -> Edits:
-    """Edits for any image, without hooks."""
+    """Edits for an unknown image, without hooks."""
     allocation = Allocation("cdi", shares, {}, "", [], [0, 0], 0, {})
     made = Edits()
     native = host.folder[len(host.root) :]
@@ -112,7 +110,7 @@ def _shares(gpus: Sequence[Gpu]) -> list[GpuShare]:
 
 
 def _whole(edits: Edits, shim: str) -> Edits:
-    """The same with the driver's own libraries in place of the shim, and no pages."""
+    """The edits with the driver's own libraries instead of the shim, and without pages."""
     own = {
         destination[len(names.GUEST_DRIVER) + 1 :]: source
         for source, destination, _ in edits.mounts
@@ -131,8 +129,8 @@ def _whole(edits: Edits, shim: str) -> Edits:
 
 
 def _node(host: Host, node: DeviceNode) -> dict[str, Any]:
-    # Without numbers the engine looks them up when a container starts: a module that is loaded
-    # again may get others.
+    # No major and minor: the engine reads them when a container starts. They change when the
+    # kernel module is loaded again.
     return {
         "path": node.path,
         "hostPath": host.root + node.path,

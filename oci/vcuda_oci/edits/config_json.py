@@ -20,10 +20,10 @@ _SPEC_HINT = "correct it as the OCI spec says"
 
 
 def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
-    """An edited copy of `spec`, which stays as it was; what we do not know survives, and applying
-    twice is once. Copied is what changes, and what that is in; the rest both have in common.
+    """Return an edited copy of `spec`.
 
-    Raises VcudaError: a part of the spec that must change is not of the kind OCI says.
+    Unknown fields stay. Applying the same edits twice changes nothing more. The copy shares the
+    parts that do not change with `spec`. Raises VcudaError: a part to change has a wrong type.
     """
     edited = dict(spec)
     linux = _child(edited, "linux", {})
@@ -42,7 +42,7 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
         rules.append(rule)  # the last rule that matches decides
     added: dict[str, Any] = {}
     for source, destination, options in edits.mounts:
-        added.pop(destination, None)  # the last mount on a place wins
+        added.pop(destination, None)  # the last mount at a destination wins
         added[destination] = {
             "destination": destination,
             "type": "bind",
@@ -50,7 +50,7 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
             "options": list(options),
         }
     mounts = _child(edited, "mounts", [])
-    mounts[:] = [item for item in mounts if not _stands_in(item, added)]
+    mounts[:] = [item for item in mounts if not _is_mounted_at(item, added)]
     mounts += added.values()
     annotations = edited.get("annotations")
     if edits.hooks and isinstance(annotations, dict):
@@ -59,12 +59,12 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
     for kind, hook in edits.hooks:
         hooks = _child(_child(edited, "hooks", {}), kind, [])
         _replace(hooks, jsontree.copy(hook), "args")
-        hooks.insert(0, hooks.pop())  # one that fails keeps those behind it from running
+        hooks.insert(0, hooks.pop())  # first, because a hook that fails stops those after it
     return edited
 
 
 def _child(parent: dict[str, Any], key: str, empty: Any) -> Any:
-    """A copy of the child `key` in its place, made where it is missing or null."""
+    """Replace the child `key` by a copy, or by `empty` if it is missing or null; return it."""
     child = parent.get(key)
     if child is None:
         child = empty
@@ -76,18 +76,18 @@ def _child(parent: dict[str, Any], key: str, empty: Any) -> Any:
 
 
 def _replace(items: list[Any], new: dict[str, Any], key: str) -> None:
-    """Put `new` last, in place of what has the same `key`."""
+    """Append `new`, and remove items with the same value of `key`."""
     items[:] = [i for i in items if not (isinstance(i, dict) and i.get(key) == new[key])]
     items.append(new)
 
 
-def _stands_in(mount: Any, places: Collection[str]) -> bool:
-    place = mount.get("destination") if isinstance(mount, dict) else None
-    return isinstance(place, str) and place in places
+def _is_mounted_at(mount: Any, destinations: Collection[str]) -> bool:
+    destination = mount.get("destination") if isinstance(mount, dict) else None
+    return isinstance(destination, str) and destination in destinations
 
 
 def _is_node(item: Any, node: DeviceNode) -> bool:
-    """Whether a device or a rule of the spec is about exactly this node."""
+    """Whether a device or a device rule of the spec is for exactly this node."""
     number = (node.major, node.minor)
     if not isinstance(item, dict) or item.get("type") not in ("c", "u"):
         return False
@@ -99,8 +99,10 @@ def _allows(rule: Any, node: DeviceNode) -> bool:
 
 
 def is_wide(rule: Any, majors: Collection[int]) -> bool:
-    """Whether it lets every device of one of these majors be opened, as `--device-cgroup-rule`'s
-    'c 195:* rwm' does. A rule for all majors is a privileged container's, and not meant."""
+    """Whether the rule allows opening all devices of one of these majors, such as 'c 195:* rwm'.
+
+    A rule for all majors does not count: it belongs to a privileged container.
+    """
     if not isinstance(rule, dict) or rule.get("allow") is not True:
         return False
     if rule.get("type") not in ("c", "u", "a", None) or rule.get("minor") not in (None, -1):
@@ -111,7 +113,7 @@ def is_wide(rule: Any, majors: Collection[int]) -> bool:
 
 
 def _narrowed(rule: dict[str, Any]) -> dict[str, Any]:
-    """To make nodes and open none. cgroup v1 knows no exceptions from a rule, so it has to go."""
+    """The rule with access to mknod only. cgroup v1 has no exceptions, so a deny rule cannot do."""
     return {**rule, "access": "m"}
 
 

@@ -1,4 +1,4 @@
-"""From an allocation and the host's facts to what changes in ``config.json``, in CDI's words."""
+"""Compute Edits, in CDI's terms, from an allocation and the host's facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
 READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
 SHIMMED = tuple(names.PRIVATE_DRIVER)
-# Where 32-bit programs look, by where the others do.
+# The folder of 32-bit libraries, by the folder of 64-bit libraries.
 _32_BIT_FOLDER = {
     "/usr/lib/x86_64-linux-gnu": "/usr/lib/i386-linux-gnu",
     "/lib/x86_64-linux-gnu": "/lib/i386-linux-gnu",
@@ -30,12 +30,12 @@ HOOK_SECONDS = 30
 
 
 class Paths:
-    """Where the host keeps what the container gets beside the driver.
+    """Paths on the host of the files that a container gets beside the driver's.
 
     shim: libvcuda's file. pages: the folder with `limits` and `usage`. hook: the command of the
-    poststop hook, by full path; empty where none is needed. extra_mounts: (source, destination)
-    pairs of the settings. procfs_hook: the command that shows the container its
-    /proc/driver/nvidia; empty where the kernel has none.
+    poststop hook, by full path; empty: no hook. extra_mounts: (source, destination) pairs of the
+    settings. procfs_hook: the command that mounts the container's /proc/driver/nvidia; empty: no
+    hook.
     """
 
     def __init__(
@@ -51,10 +51,11 @@ class Paths:
 
 
 class Edits:
-    """Device nodes, mounts (source, destination, options) and hooks (by name: OCI hook objects).
+    """The changes to a container.
 
-    not_granted: the nodes of the host's other GPUs, which an earlier edit of the same bundle, or an
-    engine that gives every GPU, may have left there.
+    devices: nodes that it gets. not_granted: nodes of other GPUs, which are removed if the engine
+    or an earlier edit added them. mounts: (source, destination, options). hooks: (hook point, OCI
+    hook object).
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class Edits:
         self.hooks: list[tuple[str, dict[str, Any]]] = []
 
     def majors(self) -> set[int]:
-        """Those under which a GPU that was not granted has a node, or could get one."""
+        """The majors under which another GPU has a node, or could get one."""
         gpus = [node for node in self.devices if device_nodes.is_gpu(node.path)]
         return {node.major for node in [*self.not_granted, *gpus]}
 
@@ -77,11 +78,11 @@ def edits_for(
     asked: Collection[str] = capabilities.DEFAULT,
     image_libraries: Mapping[str, str] | None = None,
 ) -> Edits:
-    """Edits that give one container its share of each GPU.
+    """The edits that give one container its share of each GPU.
 
-    library_folder: where the container's loader looks, as the container sees it. asked: the driver
-    capabilities. image_libraries: paths inside where the image has libraries of a driver, and the
-    names that they stand for; this host's are mounted over them.
+    library_folder: the loader's folder in the container. asked: the driver capabilities.
+    image_libraries: library name by path in the container, where the image has a driver's
+    libraries; the host's are mounted over them.
 
     Raises VcudaError: a GPU of the allocation has no device node. Source: runtime-spec
     config-linux.md, "Devices", "Allowed Device list".
@@ -94,7 +95,7 @@ def edits_for(
             source = paths.shim
         if driver_files.is_wanted(name, asked):
             mounts[f"{library_folder}/{name}"] = source
-    mounts.update(over_the_images(image_libraries or {}, host, paths.shim))
+    mounts.update(over_image_libraries(image_libraries or {}, host, paths.shim))
     for name, source in host.libraries_32_bit.items():
         folder = _32_BIT_FOLDER.get(library_folder)
         if folder and driver_files.is_wanted_32_bit(name, asked):
@@ -136,37 +137,38 @@ def _add_devices(edits: Edits, allocation: Allocation, host: Host, asked: Collec
                 f"{host.root}/dev/nvidia*",
                 "run 'nvidia-modprobe -c 0 -u' and create the container again",
             )
-        if node not in edits.devices:  # of a MIG device it is its GPU's
+        if node not in edits.devices:  # MIG devices share their GPU's node
             edits.devices.append(node)
         own = host.gpu_nodes.get(share.uuid, [])
         granted += own
         access = device_nodes.access_files(host.root + device_nodes.KERNEL, gpu) if gpu else []
         if access and len([name for name in own if name in host.nodes]) < len(access):
             raise VcudaError(
-                f"allocation {allocation.id} names {share.uuid}, whose capabilities have no nodes",
+                f"allocation {allocation.id} names {share.uuid}: its capabilities have no nodes",
                 f"{host.root}/dev/nvidia-caps",
                 f"run 'nvidia-modprobe -f {' -f '.join(access)}' and create the container again",
             )
     of_gpus = {name for owned in host.gpu_nodes.values() for name in owned}
     for name, node in host.nodes.items():
         is_gpu = name.startswith("nvidia") and name[len("nvidia") :].isdigit()
-        mine = node in edits.devices if is_gpu else name not in of_gpus or name in granted
-        if not mine:
+        is_granted = node in edits.devices if is_gpu else name not in of_gpus or name in granted
+        if not is_granted:
             edits.not_granted.append(node)
         elif not is_gpu and device_nodes.is_wanted(name, asked):
             edits.devices.append(node)
 
 
 def procfs_hook(paths: Paths) -> tuple[str, dict[str, Any]]:
-    """The hook, and when it runs: the container's /proc is mounted then, and its root not entered.
+    """The hook point and the hook that mounts the container's /proc/driver/nvidia.
 
-    A bind mount in config.json would do, but runc refuses those below /proc.
+    At createRuntime the container's /proc is mounted, and its root is not yet entered. A bind mount
+    in config.json is not possible: runc refuses mounts below /proc.
     """
     return "createRuntime", as_hook(paths.procfs_hook)
 
 
-def over_the_images(libraries: Mapping[str, str], host: Host, shim: str) -> dict[str, str]:
-    """What is mounted where the image has libraries of a driver, by path inside."""
+def over_image_libraries(libraries: Mapping[str, str], host: Host, shim: str) -> dict[str, str]:
+    """The source of each mount over one of the image's driver libraries, by path inside."""
     return {
         path: shim if name.startswith(SHIMMED) else host.libraries[name]
         for path, name in libraries.items()
@@ -174,5 +176,5 @@ def over_the_images(libraries: Mapping[str, str], host: Host, shim: str) -> dict
 
 
 def as_hook(command: list[str]) -> dict[str, Any]:
-    # An env of its own: runc gives a hook without one the image's, LD_PRELOAD included.
+    # With "env": otherwise runc gives the hook the image's environment, LD_PRELOAD included.
     return {"path": command[0], "args": command, "env": HOOK_ENV, "timeout": HOOK_SECONDS}

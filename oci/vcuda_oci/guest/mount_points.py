@@ -1,6 +1,6 @@
 """Remove the mount points that the low-level runtime made in a container's root.
 
-The runtime makes an empty file in the root for each mount whose destination the image lacks. A note
+The runtime makes an empty file in the root for each mount destination that the image lacks. A note
 in the container's folder lists our mounts' destinations. When the container has ended,
 oci/launcher/mount_points.h removes those files.
 """

@@ -1,1 +1,1 @@
-"""What the host has: GPUs, device nodes, driver files. NVML is read through ctypes."""
+"""What the host has: GPUs, device nodes, driver files. Calls NVML through ctypes."""

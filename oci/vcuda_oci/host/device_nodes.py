@@ -1,6 +1,7 @@
-"""The driver's device nodes below a driver root, and who gets which.
+"""The driver's device nodes below a driver root, and which of them a container gets.
 
-Numbers are the host's own each time: a module that is loaded again may get another major.
+Majors and minors are read on each start, because they change when the kernel module is loaded
+again.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 MODESET = "nvidia-modeset"
-# What the kernel's driver tells, below a driver root.
+# The kernel driver's folder, below a driver root.
 KERNEL = "/proc/driver/nvidia"
-# What a setting of extra-devices gives, by the beginnings of the names below /dev.
+# By value of the setting extra-devices: prefixes of names below /dev.
 EXTRA = {
     "gds": ("nvidia-fs",),
     "gdrcopy": ("gdrdrv",),
@@ -39,12 +40,12 @@ class DeviceNode:
 
 
 def is_gpu(path: str) -> bool:
-    """Whether it is a GPU's own node, by its path as the container sees it."""
+    """Whether a node is a GPU's own, by its path in the container."""
     return path.rpartition("/nvidia")[2].isdigit()
 
 
 def find(root: str, names: Sequence[str]) -> dict[str, DeviceNode]:
-    """Of these names below /dev those that are character devices."""
+    """The character devices among these names below /dev."""
     found = {}
     for name in names:
         try:
@@ -58,10 +59,10 @@ def find(root: str, names: Sequence[str]) -> dict[str, DeviceNode]:
 
 
 def of_gpu(root: str, gpu: Gpu) -> list[str]:
-    """Names below /dev of what belongs to one GPU beside its own node: MIG capabilities, DRI.
+    """Names below /dev of one GPU's further nodes: MIG capabilities and DRI.
 
-    A MIG device has its GPU instance's and its compute instance's, and cannot draw. Source: the
-    driver's documentation of /proc/driver/nvidia/capabilities; the kernel's sysfs.
+    A MIG device has the capabilities of its GPU instance and its compute instance, and no DRI.
+    Source: the driver's documentation of /proc/driver/nvidia/capabilities; the kernel's sysfs.
     """
     files_of = access_files(root + KERNEL, gpu)
     if files_of:
@@ -81,7 +82,7 @@ def of_gpu(root: str, gpu: Gpu) -> list[str]:
 
 
 def access_files(kernel: str, gpu: Gpu) -> list[str]:
-    """What in the kernel driver's folder tells the capabilities of a MIG device; of a GPU none."""
+    """The `access` files of a MIG device's capabilities; [] for a GPU. kernel: see KERNEL."""
     if not gpu.mig:
         return []
     _, instance, compute = gpu.mig
@@ -90,7 +91,7 @@ def access_files(kernel: str, gpu: Gpu) -> list[str]:
 
 
 def of_settings(root: str, settings: Collection[str]) -> list[str]:
-    """Names below /dev that settings of extra-devices stand for, as far as they are there."""
+    """Existing names below /dev for these values of extra-devices."""
     names = []
     for beginning in [one for setting in settings for one in EXTRA.get(setting, ())]:
         folder, slash, start = beginning.rpartition("/")
@@ -101,11 +102,10 @@ def of_settings(root: str, settings: Collection[str]) -> list[str]:
 
 
 def link_numbers(devices: Sequence[DeviceNode], dev: str = "/dev") -> None:
-    """Make the links dev/char/<major>:<minor> that are missing, to nodes that are in `dev`.
+    """Make missing links dev/char/<major>:<minor> to existing nodes in `dev`; ignore failures.
 
-    runc 1.1.3 to 1.1.6 looks a device rule's number up there when systemd reloads, and takes the
-    device away where it finds none; udev makes links for classes of devices, which the driver's
-    are not. One that can't be made costs nothing else.
+    When systemd reloads, runc 1.1.3 to 1.1.6 looks up each device rule's number there, and revokes
+    a device without a link. udev makes no links for the driver's devices.
     """
     for device in devices:
         name = device.path[len("/dev/") :]
@@ -119,14 +119,14 @@ def link_numbers(devices: Sequence[DeviceNode], dev: str = "/dev") -> None:
 
 
 def is_wanted(name: str, asked: Collection[str]) -> bool:
-    """Whether who asks for these capabilities gets a node that is not a GPU's own."""
+    """Whether a container with these capabilities gets this node, which is not a GPU's own."""
     if name == MODESET or name.startswith("dri/"):
         return GRAPHICS in asked or DISPLAY in asked
     return True
 
 
 def _capability_minor(path: str) -> str:
-    """The minor of the capability's node, in digits; "" where the file does not say."""
+    """The minor of the capability's node, in digits; "": not in the file."""
     try:
         text = files.read(path, 4096).decode("ascii", "replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""The files of NVIDIA's driver, by the capability that needs them: a table, and no look at a disk.
+"""Tables of the NVIDIA driver's files and the capabilities that need them.
 
 Source: the file lists of libnvidia-container, the container toolkit and the driver's own manifest,
-up to driver 590. A library that carries the driver's version and that this table does not know is
-given to everyone: a newer driver may need it.
+up to driver 590. A library with the driver's version that is not in the table goes to every
+container, because a newer driver may need it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# An X server's driver draws with the same libraries as a program without one.
+# Graphics libraries: an X server needs the same ones as other programs.
 _DRAWING = (GRAPHICS, DISPLAY)
 _CAPABILITIES_OF: dict[str, tuple[str, ...]] = {
     "libnvidia-ml": (UTILITY,),
@@ -70,9 +70,9 @@ _CAPABILITIES_OF: dict[str, tuple[str, ...]] = {
     "nvidia_drv": (DISPLAY,),
     "libglxserver_nvidia": (DISPLAY,),
 }
-# How the names of the driver's libraries begin; the loader's cache knows thousands of others.
+# Prefixes of the driver's library names, to select from the loader's cache.
 PREFIXES = ("libcuda", "libnv", "libGL", "libEGL", "libvdpau_nvidia")
-# Of the driver, under a version of their own: by soname.
+# Sonames of the driver's libraries that do not have the driver's version.
 OWN_VERSION = (
     "libnvidia-api.so.1",
     "libnvidia-egl-gbm.so.1",
@@ -82,16 +82,16 @@ OWN_VERSION = (
     "libnvidia-egl-xlib.so.1",
     "libnvidia-nvvm70.so.4",
 )
-# What programs open by another name than the soname, and the library that they mean by it.
+# Further names that programs open, and the soname of the library.
 ALSO_NAMED = {
     "libcuda.so": "libcuda.so.1",
     "libnvidia-opticalflow.so": "libnvidia-opticalflow.so.1",
     "gbm/nvidia-drm_gbm.so": "libnvidia-allocator.so.1",
 }
-# Below a library folder, where the driver keeps plug-ins that others load by path.
+# Folders below a library folder with plug-ins that are loaded by path.
 PLUGIN_FOLDERS = ("vdpau",)
 
-# A 32-bit program has no shim, so it gets nothing that computes, and nothing that encodes by CUDA.
+# There is no 32-bit shim, so 32-bit programs get no library that uses CUDA.
 NOT_32_BIT = ("libcuda", "libnvidia-ml", "libnvcuvid", "libnvidia-encode", "libnvidia-opticalflow")
 
 _BINARIES = {
@@ -105,9 +105,9 @@ _BINARIES = {
 BINARIES = tuple(_BINARIES)
 BINARY_FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/bin")
 
-# Below /etc, /usr/share, or in an installation without either the root itself: what the loaders of
-# Vulkan, EGL and OpenCL read to find the driver, and the driver's own data. The second name of a
-# pair is that of packages for several machines; inside, all have the first.
+# Configuration of the Vulkan, EGL and OpenCL loaders, and the driver's data: below /etc, below
+# /usr/share, or below the driver root itself. In a pair, the second name is that of packages for
+# several architectures; containers get the first name.
 VENDOR_FOLDERS = ("/etc", "/usr/share", "")
 VENDOR_FILES = (
     ("OpenCL/vendors/nvidia.icd",),
@@ -124,7 +124,7 @@ VENDOR_FILES = (
     ("X11/xorg.conf.d/10-nvidia.conf",),
     ("X11/xorg.conf.d/nvidia-drm-outputclass.conf",),
 )
-# Of the X server, below a library folder; the versioned one gets its plain name inside.
+# X modules, below a library folder. Containers get a versioned file under its plain name.
 XORG_FOLDERS = (
     "nvidia/xorg",
     "xorg/modules/drivers",
@@ -135,30 +135,30 @@ XORG_FOLDERS = (
 XORG_MODULES = ("nvidia_drv.so", "libglxserver_nvidia.so")
 FIRMWARE_FOLDER = "/lib/firmware/nvidia"
 
-# Sockets of the driver's services, and folders of such. They come and go, and are not cached.
+# Sockets of the driver's services. Not cached, because services start and stop.
 SERVICES = {
     "/run/nvidia-persistenced/socket": UTILITY,
     "/run/nvidia-fabricmanager/socket": UTILITY,
 }
-# What settings of extra-devices give beside device nodes.
+# By value of the setting extra-devices: sockets and files beside device nodes.
 EXTRA_SERVICES = {"mps": "/tmp/nvidia-mps"}  # noqa: S108 (the MPS daemon's default)
 EXTRA_FILES = {"gds": ("/etc/cufile.json", "/run/udev")}
 
 
 def is_wanted(name: str, asked: Collection[str]) -> bool:
-    """Whether who asks for these capabilities gets the library of this file name."""
+    """Whether a container with these capabilities gets the library `name`."""
     base = name.rpartition("/")[2].partition(".so")[0]
     return any(one in asked for one in _CAPABILITIES_OF.get(base, ALL))
 
 
 def is_wanted_32_bit(name: str, asked: Collection[str]) -> bool:
-    """As `is_wanted`, of a library for 32-bit programs."""
-    computes = name.rpartition("/")[2].partition(".so")[0] in NOT_32_BIT
-    return COMPAT32 in asked and not computes and is_wanted(name, asked)
+    """Whether a container with these capabilities gets the 32-bit library `name`."""
+    uses_cuda = name.rpartition("/")[2].partition(".so")[0] in NOT_32_BIT
+    return COMPAT32 in asked and not uses_cuda and is_wanted(name, asked)
 
 
 def is_wanted_file(destination: str, asked: Collection[str]) -> bool:
-    """Whether who asks for these capabilities gets the file that has this path inside."""
+    """Whether a container with these capabilities gets the file; destination: its path there."""
     folder, _, name = destination.rpartition("/")
     if name in _BINARIES:
         return _BINARIES[name] in asked
@@ -172,5 +172,5 @@ def is_wanted_file(destination: str, asked: Collection[str]) -> bool:
 
 
 def is_wanted_service(path: str, asked: Collection[str]) -> bool:
-    """Whether who asks for these capabilities gets the service's socket or folder."""
+    """Whether a container with these capabilities gets the service's socket or folder."""
     return path not in SERVICES or SERVICES[path] in asked

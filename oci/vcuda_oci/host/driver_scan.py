@@ -1,8 +1,8 @@
-"""Finds the driver's files below a driver root: by the loader's own cache, else by layout.
+"""Find the driver's files below a driver root, by the loader's cache and by the usual folders.
 
-Debian keeps libraries in multiarch folders, its own packages behind /etc/alternatives, Red Hat's
-family in /usr/lib64 and, of 32 bits, /usr/lib; a driver that lives in a container has one of these
-below its root. Libraries for another machine are none of the driver's.
+Debian has libraries in multiarch folders, for its own packages behind /etc/alternatives. Red Hat's
+family has them in /usr/lib64, 32-bit ones in /usr/lib. A driver in a container has one of these
+layouts below its root. Libraries for other architectures are skipped.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from ..model.errors import VcudaError
 from ..system import files, ldcache, machine
 from . import driver_files
 
-# After Debian's.
+# Searched after Debian's multiarch folder.
 _LIBRARY_FOLDERS = (
     "/usr/lib64",
     "/usr/lib",
-    "/lib64",  # of roots that hold a driver and nothing else
+    "/lib64",  # in a root that has only a driver
 )
 _LD_SO_CACHE = "/etc/ld.so.cache"
 _KERNEL_VERSION = "/proc/driver/nvidia/version"
 
 
 class DriverFiles:
-    """What the scan found; every source is a path on the host, no symlink.
+    """The result of the scan; all files are paths on the host with symlinks resolved.
 
-    folder: where libcuda is, on the host. libraries and libraries_32_bit: by name below the
-    loader's folder. other: by path inside. looked_in: the folders and files whose change may change
-    the answer.
+    folder: libcuda's. libraries and libraries_32_bit: by name below the loader's folder. other: by
+    path in the container. looked_in: the folders and files that the result depends on.
     """
 
     def __init__(self, root: str, version: str, folder: str) -> None:
@@ -40,7 +39,7 @@ class DriverFiles:
 
 
 def find(root: str) -> DriverFiles:
-    """Raises VcudaError: no driver below `root`."""
+    """Scan `root`. Raises VcudaError: no driver there."""
     try:
         cache = files.read(root + _LD_SO_CACHE, follow=True)
     except OSError:
@@ -69,7 +68,7 @@ def find(root: str) -> DriverFiles:
 
 
 def kernel_version(root: str) -> str:
-    """The version of the kernel's driver; "" where the root has none to tell."""
+    """The version of the kernel driver; "": unknown."""
     try:
         text = files.read(root + _KERNEL_VERSION, 1 << 16).decode("utf-8", "replace")
     except OSError:
@@ -79,9 +78,9 @@ def kernel_version(root: str) -> str:
 
 
 def _libcuda(root: str, cached: list[str]) -> tuple[str, str]:
-    """The libcuda.so.1 that belongs to the kernel's driver, and the versioned file it leads to.
+    """The path of libcuda.so.1, and of the versioned file that it leads to.
 
-    Without a kernel driver that tells, or one of its version, the first there is.
+    Prefers the one with the kernel driver's version, else returns the first.
     """
     kernel = kernel_version(root)
     folders = [*map(os.path.dirname, cached), machine.THIS.multiarch, *_LIBRARY_FOLDERS]
@@ -91,8 +90,7 @@ def _libcuda(root: str, cached: list[str]) -> tuple[str, str]:
     there = []
     for path in candidates:
         last = final(root, path)
-        # A driver's version has a dot. Without one it is no version but the soname's number, which
-        # half of all libraries end in.
+        # A driver's version has a dot; "1" would be the soname's number.
         if "." in _version_of(last) and os.path.isfile(root + last):
             there.append((path, last))
     for path, last in there:
@@ -112,9 +110,9 @@ def _version_of(path: str) -> str:
 
 
 def final(root: str, path: str) -> str:
-    """What the symlinks at `path` lead to, absolute ones below `root` as inside it; "" for a loop.
+    """The target of the symlinks at `path`, where `root` is the root of absolute ones; "": a loop.
 
-    Debian's own packages go by /etc/alternatives to a folder of the driver's own.
+    Debian's own packages have links over /etc/alternatives to the driver's folder.
     """
     for _ in range(40):  # as many as the kernel follows
         try:
@@ -136,7 +134,7 @@ def _add_libraries(
 
 
 def _add_library(found: dict[str, str], name: str, root: str, path: str, version: str) -> None:
-    """Enter a library of the driver's version, or a link by a soname to one; the first stays."""
+    """Add a library of the driver's version, or a link to one; a name's first file stays."""
     if ".so." not in name or name in found:
         return
     last = final(root, path)
@@ -146,14 +144,14 @@ def _add_library(found: dict[str, str], name: str, root: str, path: str, version
 
 
 def _add_32_bit(found: DriverFiles, folders: list[str]) -> list[str]:
-    """The libraries for 32-bit programs; returns where they were looked for."""
+    """Add the 32-bit libraries; return the folders that were searched."""
     folders = list(dict.fromkeys((*folders, *machine.THIS.folders_32_bit)))
     for folder in folders:
         there: dict[str, str] = {}
         _add_libraries(there, found.root, folder, found.version)
         _add_libraries(there, found.root, folder, found.version, "vdpau/")
         for name, path in there.items():
-            # /usr/lib is 32-bit in Red Hat's family, and not in others.
+            # /usr/lib has 32-bit libraries in Red Hat's family only.
             if name not in found.libraries_32_bit and _is_32_bit(path):
                 found.libraries_32_bit[name] = path
     return folders
@@ -168,7 +166,7 @@ def _is_32_bit(path: str) -> bool:
 
 
 def _add_others(found: DriverFiles) -> list[str]:
-    """Binaries, vendor files, X modules, firmware; returns where they were looked for."""
+    """Add binaries, vendor files, X modules and firmware; return the folders that were searched."""
     native = machine.THIS
     xorg = [
         f"{library}/{folder}"
@@ -184,7 +182,7 @@ def _add_others(found: DriverFiles) -> list[str]:
             for name in reversed(names):
                 name = name.format(machine=native.name)
                 looked_in.append(os.path.dirname(f"{folder}/{name}"))
-                # Where an installation has its own place for them, the loaders still look here.
+                # The loaders in the container look in /etc and /usr/share only.
                 _add_file(found, f"{folder or '/etc'}/{names[0]}", f"{folder}/{name}")
     for folder in xorg:
         for module in driver_files.XORG_MODULES:

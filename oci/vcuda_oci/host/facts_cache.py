@@ -1,6 +1,6 @@
-"""The cache of a host's facts: one JSON file with what the driver scan and NVML found.
+"""The cache of a host's facts: a JSON file with the results of the driver scan and of NVML.
 
-Each part has a key of what it was made from, and is used only while the key is the same.
+Each result has a key that is computed from its inputs, and is stale when the key changes.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
 
     from .driver_scan import DriverFiles
 
-# The cache as it was last read, by its path and stamp: a door is asked for it again and again.
+# The cache as last read, by path and stamp: the claim socket reads it for each request.
 _latest: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
 
 
 def read(cache: str) -> dict[str, Any]:
-    """What is in the cache, to be read only."""
+    """The content of the cache; {}: none, or not whole. Do not modify it."""
     key = (cache, files.stamp(cache))
     known = _latest.get(key)
     if known:
         return known
     try:
-        files.only_ours(cache)  # it says which of the host's files containers get
-        kept = jsontree.loads(files.read(cache, 1 << 22).decode())
+        files.only_ours(cache)  # the cache decides which files of the host containers get
+        content = jsontree.loads(files.read(cache, 1 << 22).decode())
     except (OSError, ValueError):
-        return {}  # no cache, or not whole: look again
-    if not isinstance(kept, dict):
+        return {}
+    if not isinstance(content, dict):
         return {}
     _latest.clear()
     if key[1]:
-        _latest[key] = kept
-    return kept
+        _latest[key] = content
+    return content
 
 
 def write(cache: str, content: dict[str, Any]) -> None:
     try:
         os.makedirs(os.path.dirname(cache), 0o755, exist_ok=True)
-        # Two that ask at once write the same; what a reader sees half-written is no cache to it.
+        # No lock: writers write the same content, and a reader ignores a cache that is not whole.
         files.replace(cache, jsontree.dumps(content).encode(), 0o644)
     except OSError:
-        pass  # a cache that can't be kept costs time, not the container
+        pass  # without a cache the next start is slower
 
 
 def driver_as_json(root: str, found: DriverFiles) -> dict[str, Any]:
@@ -66,7 +66,10 @@ def driver_as_json(root: str, found: DriverFiles) -> dict[str, Any]:
 
 
 def files_key(root: str, found: Any) -> list[Any] | None:
-    """Changes with whatever the scan looked at; None: not what a scan leaves."""
+    """The key of a scan's result: of all folders and files that the scan read.
+
+    None: `found` is not the result of a scan.
+    """
     if not isinstance(found, dict):
         return None
     tables = (found.get("libraries"), found.get("libraries_32_bit"), found.get("files"))
@@ -84,7 +87,7 @@ def _is_table(table: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    # A NUL or half of a character is in no path that a scan kept as it was.
+    # No path with a control character or a lone surrogate comes from a scan.
     return isinstance(value, str) and value.isprintable()
 
 
@@ -103,19 +106,19 @@ def _text(path: str) -> str:
         return ""
 
 
-def answer_as_json(told: NvmlAnswer, key: list[Any]) -> dict[str, Any] | None:
-    """None: a GPU is missing, which may be back for the next container."""
-    if told.silent:
+def answer_as_json(answer: NvmlAnswer, key: list[Any]) -> dict[str, Any] | None:
+    """The answer for the cache; None: a GPU is silent, so ask again for the next container."""
+    if answer.silent:
         return None
-    gpus = [gpu.__dict__ for gpu in told.gpus]
-    return {"key": key, "gpus": gpus, "cuda": told.cuda, "distances": told.distances}
+    gpus = [gpu.__dict__ for gpu in answer.gpus]
+    return {"key": key, "gpus": gpus, "cuda": answer.cuda, "distances": answer.distances}
 
 
-def cached_answer(told: Any, key: list[Any]) -> NvmlAnswer | None:
-    """None: not what NVML told of these GPUs, whole."""
+def cached_answer(content: Any, key: list[Any]) -> NvmlAnswer | None:
+    """The answer from the cache; None: stale, or not whole."""
     try:
-        gpus = [_cached_gpu(**gpu) for gpu in told["gpus"]] if told["key"] == key else None
-        cuda, distances = told["cuda"], told["distances"]
+        gpus = [_cached_gpu(**gpu) for gpu in content["gpus"]] if content["key"] == key else None
+        cuda, distances = content["cuda"], content["distances"]
     except (KeyError, TypeError, AttributeError):
         return None
     if gpus is None or not isinstance(cuda, str):
@@ -130,12 +133,12 @@ def _cached_gpu(**fields: Any) -> Gpu:
     for name, value in gpu.__dict__.items():
         is_number = name in ("index", "minor", "memory_bytes")
         if name == "mig":
-            right = value is None or (type(value) is list and list(map(type, value)) == [int] * 3)
+            valid = value is None or (type(value) is list and list(map(type, value)) == [int] * 3)
         elif name == "divided":
-            right = type(value) is bool
+            valid = type(value) is bool
         else:
-            right = type(value) is int and value >= 0 if is_number else _is_text(value)
-        if not right:
+            valid = type(value) is int and value >= 0 if is_number else _is_text(value)
+        if not valid:
             raise TypeError("not a GPU")
     if not 0 < gpu.memory_bytes < 1 << 60:
         raise TypeError("not a GPU's memory")
@@ -143,12 +146,12 @@ def _cached_gpu(**fields: Any) -> Gpu:
 
 
 def gpus_key(root: str, library: str) -> list[Any]:
-    """Changes with NVML's file, the kernel's driver, the GPUs that it drives and their parts.
+    """The key of NVML's answer: of its library, the kernel driver, the GPUs and their MIG devices.
 
-    Raises VcudaError: there is no such file.
+    Raises VcudaError: `library` does not exist.
     """
     gpus = sorted(device_nodes.listed(f"{root}/proc/driver/nvidia/gpus"))
-    # MIG devices come and go while the driver runs. Source: nodes.of_gpu.
+    # MIG devices are made and removed while the driver runs; see device_nodes.of_gpu.
     parts = f"{root}/proc/driver/nvidia/capabilities"
     for gpu in sorted(device_nodes.listed(parts)):
         for instance in sorted(device_nodes.listed(f"{parts}/{gpu}/mig")):

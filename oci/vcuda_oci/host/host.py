@@ -1,7 +1,7 @@
-"""What the host has: GPUs, device nodes and the driver's files, found below a driver root.
+"""The host's facts below a driver root: GPUs, device nodes and the driver's files.
 
-A driver root is ``/`` where the driver is installed on the host, and a folder with the same layout
-where it lives in a container (or is made of software).
+The driver root is ``/`` if the driver is installed on the host. A driver in a container and the
+software GPU have a folder with the same layout.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["DeviceNode", "Host", "load"]
 
 
 class Host:
-    """Facts of one driver root.
+    """The facts of one driver root.
 
-    folder: libcuda's, on the host. libraries, libraries_32_bit: file on the host by the name below
-    the loader's folder; a soname and the versioned name stand for the same file. files: the
-    driver's other files, by their path inside. nodes: by name below /dev. gpu_nodes: names of what
-    belongs to a GPU beside its own node, by UUID. services: paths of sockets, or folders of such.
-    cuda: the newest CUDA that the driver serves, "13.0". distances: between the GPUs, see topology.
-    silent: why a GPU that NVML counts is none of them, by its index. software_state: the file that
-    stands for the hardware of software GPUs, or "".
+    version: the driver's. folder: libcuda's, on the host. libraries, libraries_32_bit: path on the
+    host by name below the loader's folder; the soname and the versioned name have the same path.
+    files: path on the host of the driver's other files, by path in the container. nodes: by name
+    below /dev. gpu_nodes: names of a GPU's further nodes, by UUID. services: paths of sockets and
+    of folders with sockets. cuda: the newest CUDA version that the driver supports, "13.0".
+    distances: between the GPUs, see topology. silent: error of a GPU that does not answer, by
+    index; such a GPU is not in `gpus`. software_state: the software GPU's state file, or "".
     """
 
     def __init__(
@@ -53,39 +53,38 @@ class Host:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
 
     def parts(self, gpu: Gpu) -> list[Gpu]:
-        """What of the GPU is for use: itself, or its MIG devices."""
+        """The usable parts of a GPU: itself, or its MIG devices in MIG mode."""
         return [one for one in self.gpus if one.parent == gpu.uuid] if gpu.divided else [gpu]
 
 
 def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
-    """The host's facts. What a scan found and NVML told is kept in the file `cache`, each until
-    something that it came from changes.
+    """Find the host's facts; scan the driver's files and call NVML only if the cache is stale.
 
-    extra_devices: the setting, whose nodes are looked for too. Raises VcudaError: no driver below
-    `root`, or NVML does not answer.
+    cache: path of the cache. extra_devices: the setting. Raises VcudaError: no driver below `root`,
+    or NVML does not answer.
     """
     root = root.rstrip("/")
-    kept = facts_cache.read(cache)
-    found: Any = kept.get("driver")
-    scanned = facts_cache.files_key(root, found)
-    stale = scanned is None or found.get("key") != scanned
+    cached = facts_cache.read(cache)
+    found: Any = cached.get("driver")
+    key_now = facts_cache.files_key(root, found)
+    stale = key_now is None or found.get("key") != key_now
     if stale:
-        from . import driver_scan  # reads folders of thousands of names: only after a change
+        from . import driver_scan  # late: reads folders of thousands of names
 
         found = facts_cache.driver_as_json(root, driver_scan.find(root))
     library = f"{found['folder']}/libnvidia-ml.so.{found['version']}"
     library = found["libraries"].get("libnvidia-ml.so.1", library)
     key = facts_cache.gpus_key(root, library)
-    told = facts_cache.cached_answer(kept.get("nvml"), key)
-    if told is None:
-        from . import nvml  # ctypes and the driver: only when the cache does not know
+    answer = facts_cache.cached_answer(cached.get("nvml"), key)
+    if answer is None:
+        from . import nvml  # late: loads ctypes and the driver's NVML
 
-        told = nvml.inventory(library)
+        answer = nvml.inventory(library)
         stale = True
     if stale:
-        facts_cache.write(cache, {"driver": found, "nvml": facts_cache.answer_as_json(told, key)})
-    host = Host(root, found["version"], found["folder"], told.gpus, told.cuda)
-    host.distances, host.silent = told.distances, told.silent
+        facts_cache.write(cache, {"driver": found, "nvml": facts_cache.answer_as_json(answer, key)})
+    host = Host(root, found["version"], found["folder"], answer.gpus, answer.cuda)
+    host.distances, host.silent = answer.distances, answer.silent
     host.libraries, host.libraries_32_bit = found["libraries"], found["libraries_32_bit"]
     host.files = dict(found["files"])
     _add_extra_files(host, extra_devices)
@@ -101,7 +100,7 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
 
 
 def seen_by_containers(cache: str) -> list[str]:
-    """The driver's files that containers see, as the file `cache` has them; [] without one."""
+    """The driver's files that containers see, by the cache; []: no cache."""
     found: Any = facts_cache.read(cache).get("driver")
     if facts_cache.files_key("", found) is None:
         return []

@@ -1,4 +1,8 @@
-"""The GPUs that NVML counts, asked by ctypes and only where no cache knows them."""
+"""Ask NVML about all GPUs, by ctypes.
+
+Each GPU is asked in a thread of its own, because the driver can hang in a call for one GPU. A
+thread that hangs is remembered, and no second one is started for the same GPU.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ class _Pci(ctypes.Structure):
     ]
 
 
-# nvmlBrandType_t, as NVIDIA_REQUIRE_* spells them.
+# The names of nvmlBrandType_t in NVIDIA_REQUIRE_*.
 _BRANDS = (
     "unknown",
     "quadro",
@@ -60,46 +64,45 @@ _BRANDS = (
 )
 
 
-# A GPU that sleeps takes a second or two to answer for the first time.
+# An idle GPU takes one to two seconds for its first answer.
 FIRST_ANSWER_SECONDS = 5.0
-# The reason of a GPU, or of all, about which NVML has been asked and says nothing.
+# The reason of a GPU for which a call of NVML does not return.
 HANGS = "NVML hangs"
 _ENABLED = 1  # NVML_FEATURE_ENABLED, NVML_DEVICE_MIG_ENABLE
 _SWITCH = 2  # NVML_NVLINK_DEVICE_TYPE_SWITCH
 
 
 def inventory(library: str) -> NvmlAnswer:
-    """All GPUs of the driver whose NVML is the file `library`, by index.
+    """Ask about all GPUs; library: path of NVML.
 
-    One that hangs is left out as one that is lost is. Raises VcudaError: the library does not load,
-    or no GPU answers. Source: nvml.h.
+    A GPU that hangs or is lost is in `silent`. Raises VcudaError: the library cannot be loaded, or
+    no GPU answers. Source: nvml.h.
     """
     nvml = _Library(library)
     nvml.ask("nvmlInit_v2")
     try:
         version, cuda = ctypes.c_int(), ""
-        if nvml.tells("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(version)):
+        if nvml.supports("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(version)):
             cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
         count = ctypes.c_uint()
         nvml.ask("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        looks = [_look_at(nvml, library, index) for index in range(count.value)]
+        queries = [_query_of(nvml, library, index) for index in range(count.value)]
         end = time.monotonic() + FIRST_ANSWER_SECONDS
-        for look in looks:
-            look.wait(end)
-        found = [one for look in looks if not look.error for one in look.found]
-        # One that is lost takes nothing from the others.
-        silent = {look.index: look.error for look in looks if look.error}
+        for query in queries:
+            query.wait(end)
+        found = [one for query in queries if not query.error for one in query.found]
+        silent = {query.index: query.error for query in queries if query.error}
         if silent and not found:
             raise silent[0]
         gpus, devices = [gpu for gpu, _ in found], [device for _, device in found]
         return NvmlAnswer(gpus, cuda, _distances(nvml, gpus, devices), silent)
     finally:
-        if not _hanging:  # it would wait for them
+        if not _hanging:  # nvmlShutdown would wait for hanging calls
             nvml.ask("nvmlShutdown")
 
 
 def why_silent(library: str, index: int) -> str:
-    """Why a GPU does not tell what `inventory` asks, of NVML that is open; "": now it does."""
+    """Why a GPU does not answer all of `inventory`'s questions; "": it does. NVML must be open."""
     try:
         _gpu_with_parts(_Library(library), index)
     except VcudaError as error:
@@ -108,7 +111,7 @@ def why_silent(library: str, index: int) -> str:
 
 
 class _Library:
-    """NVML, by the names of its functions. Raises VcudaError: it does not load."""
+    """NVML's functions by name. Raises VcudaError: the library cannot be loaded."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -118,7 +121,7 @@ class _Library:
             raise VcudaError(f"does not load: {error}", path, "reinstall the driver") from error
 
     def ask(self, function: str, *arguments: object) -> None:
-        """Raises VcudaError: it answers with an error, or has no such function."""
+        """Call a function. Raises VcudaError: it returns an error, or does not exist."""
         try:
             status = self._nvml[function](*arguments)
         except AttributeError as error:
@@ -129,8 +132,8 @@ class _Library:
             mend = "check the driver with nvidia-smi"
             raise VcudaError(f"{function}: {reason}", self._path, mend)
 
-    def tells(self, function: str, *arguments: object) -> bool:
-        """Whether it answers; older drivers and some GPUs do not tell all."""
+    def supports(self, function: str, *arguments: object) -> bool:
+        """Call a function that older drivers and some GPUs lack; return whether it succeeded."""
         try:
             self.ask(function, *arguments)
         except VcudaError:
@@ -138,10 +141,10 @@ class _Library:
         return True
 
 
-class _Look(threading.Thread):
-    """What one GPU answers, asked in a thread that may never come back.
+class _Query(threading.Thread):
+    """The thread that asks about one GPU; it may never end.
 
-    found: the GPU and its MIG devices, with their handles. error: why it does not answer.
+    found: the GPU and its MIG devices, with their handles. error: why the GPU does not answer.
     """
 
     def __init__(self, nvml: _Library, library: str, index: int) -> None:
@@ -157,7 +160,10 @@ class _Look(threading.Thread):
             self.error = error
 
     def wait(self, end: float) -> None:
-        """Until it has answered, or `end` of the monotonic clock; no longer for one that hung."""
+        """Wait until the GPU has answered or the monotonic clock is `end`.
+
+        Do not wait for a GPU that hung before.
+        """
         key = (self._library, self.index)
         self.join(0 if key in _hanging else max(0, end - time.monotonic()))
         if self.is_alive():
@@ -165,22 +171,23 @@ class _Look(threading.Thread):
             self.error = VcudaError(HANGS, self._library, "reset the GPU, or reboot")
 
 
-# Who hung when this process last asked: asked again, it would have one more thread.
-_hanging: dict[tuple[str, int], _Look] = {}
+# Queries that hang, by library and index. Asking again would start one more thread that hangs.
+_hanging: dict[tuple[str, int], _Query] = {}
 
 
-def _look_at(nvml: _Library, library: str, index: int) -> _Look:
-    look = _hanging.get((library, index))
-    if look and look.is_alive():
-        return look
+def _query_of(nvml: _Library, library: str, index: int) -> _Query:
+    """The hanging query of this GPU, or a new one."""
+    query = _hanging.get((library, index))
+    if query and query.is_alive():
+        return query
     _hanging.pop((library, index), None)
-    look = _Look(nvml, library, index)
-    look.start()
-    return look
+    query = _Query(nvml, library, index)
+    query.start()
+    return query
 
 
 def _gpu_with_parts(nvml: _Library, index: int) -> list[_Found]:
-    """Raises VcudaError: it does not answer."""
+    """The GPU and its MIG devices. Raises VcudaError: one does not answer."""
     gpu, handle = _gpu(nvml, index)
     return [(gpu, handle), *((mig, None) for mig in _mig_devices(nvml, gpu, handle))]
 
@@ -198,21 +205,21 @@ def _gpu(nvml: _Library, index: int) -> tuple[Gpu, ctypes.c_void_p]:
     gpu = Gpu(uuid.value.decode(), index, minor.value, memory.total, name.value.decode())
     pci, brand = _Pci(), ctypes.c_uint()
     major, least = ctypes.c_int(), ctypes.c_int()
-    if nvml.tells("nvmlDeviceGetPciInfo_v3", device, ctypes.byref(pci)):
+    if nvml.supports("nvmlDeviceGetPciInfo_v3", device, ctypes.byref(pci)):
         gpu.bus_id = _bus_id(pci)
     capability = "nvmlDeviceGetCudaComputeCapability"
-    if nvml.tells(capability, device, ctypes.byref(major), ctypes.byref(least)):
+    if nvml.supports(capability, device, ctypes.byref(major), ctypes.byref(least)):
         gpu.arch = f"{major.value}.{least.value}"
-    if nvml.tells("nvmlDeviceGetBrand", device, ctypes.byref(brand)):
+    if nvml.supports("nvmlDeviceGetBrand", device, ctypes.byref(brand)):
         gpu.brand = _BRANDS[brand.value] if brand.value < len(_BRANDS) else "unknown"
     mode, pending = ctypes.c_uint(), ctypes.c_uint()
-    if nvml.tells("nvmlDeviceGetMigMode", device, ctypes.byref(mode), ctypes.byref(pending)):
+    if nvml.supports("nvmlDeviceGetMigMode", device, ctypes.byref(mode), ctypes.byref(pending)):
         gpu.divided = mode.value == _ENABLED
     return gpu, device
 
 
 def _mig_devices(nvml: _Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]:
-    """Those of a GPU that is in MIG mode. Raises VcudaError: one does not answer."""
+    """The MIG devices of a GPU; [] unless it is in MIG mode. Raises VcudaError."""
     found: list[Gpu] = []
     most = ctypes.c_uint()
     if gpu.divided:
@@ -222,17 +229,17 @@ def _mig_devices(nvml: _Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]
         uuid, name = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
         instance, compute = ctypes.c_uint(), ctypes.c_uint()
         at = ctypes.c_uint(number)
-        if not nvml.tells("nvmlDeviceGetMigDeviceHandleByIndex", device, at, ctypes.byref(mig)):
-            continue  # none with this number
+        if not nvml.supports("nvmlDeviceGetMigDeviceHandleByIndex", device, at, ctypes.byref(mig)):
+            continue  # no MIG device has this number
         nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
         nvml.ask("nvmlDeviceGetMemoryInfo", mig, ctypes.byref(memory))
         nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
         nvml.ask("nvmlDeviceGetComputeInstanceId", mig, ctypes.byref(compute))
-        told = nvml.tells("nvmlDeviceGetName", mig, name, ctypes.c_uint(96))
+        has_name = nvml.supports("nvmlDeviceGetName", mig, name, ctypes.c_uint(96))
         found.append(
             Gpu(
                 *(uuid.value.decode(), gpu.index, gpu.minor, memory.total),
-                name.value.decode() if told else gpu.model,
+                name.value.decode() if has_name else gpu.model,
                 *(gpu.bus_id, gpu.arch, gpu.brand),
                 parent=gpu.uuid,
                 mig=[number, instance.value, compute.value],
@@ -242,7 +249,7 @@ def _mig_devices(nvml: _Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]
 
 
 def _bus_id(pci: _Pci) -> str:
-    """NVML writes the domain with eight digits, the kernel with four."""
+    """The bus id as the kernel writes it: NVML's domain has eight digits, the kernel's four."""
     domain, _, rest = pci.bus_id.decode().lower().partition(":")
     return f"{domain[-4:]}:{rest}"
 
@@ -250,15 +257,15 @@ def _bus_id(pci: _Pci) -> str:
 def _distances(
     nvml: _Library, gpus: Sequence[Gpu], devices: Sequence[ctypes.c_void_p | None]
 ) -> list[list[int]] | None:
-    """See topology.distances. MIG devices, whose handle is None, reach nothing."""
+    """See topology.distances. MIG devices have no handle and no links."""
     levels: list[list[int | None]] = []
     for one in devices:
         levels.append([])
         for other in devices:
             level = ctypes.c_uint()
             pair = (one, other, ctypes.byref(level))
-            told = one and other and nvml.tells("nvmlDeviceGetTopologyCommonAncestor", *pair)
-            levels[-1].append(level.value if told else None)
+            known = one and other and nvml.supports("nvmlDeviceGetTopologyCommonAncestor", *pair)
+            levels[-1].append(level.value if known else None)
     ends = [_link_ends(nvml, device) if device else [] for device in devices]
     switched = [found.count(None) for found in ends]
     links = [
@@ -279,13 +286,15 @@ def _link_ends(nvml: _Library, device: ctypes.c_void_p) -> list[str | None]:
     ends: list[str | None] = []
     for link in range(topology.MOST_LINKS):
         number, active, pci, kind = ctypes.c_uint(link), ctypes.c_uint(), _Pci(), ctypes.c_uint()
-        if not nvml.tells("nvmlDeviceGetNvLinkState", device, number, ctypes.byref(active)):
-            break  # it has no more
+        if not nvml.supports("nvmlDeviceGetNvLinkState", device, number, ctypes.byref(active)):
+            break  # no more links
         if active.value != _ENABLED:
             continue
         remote = (device, number, ctypes.byref(kind))
-        if nvml.tells("nvmlDeviceGetNvLinkRemoteDeviceType", *remote) and kind.value == _SWITCH:
+        if nvml.supports("nvmlDeviceGetNvLinkRemoteDeviceType", *remote) and kind.value == _SWITCH:
             ends.append(None)
-        elif nvml.tells("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, number, ctypes.byref(pci)):
+        elif nvml.supports(
+            "nvmlDeviceGetNvLinkRemotePciInfo_v2", device, number, ctypes.byref(pci)
+        ):
             ends.append(_bus_id(pci))
     return ends

@@ -1,4 +1,4 @@
-"""What NVML reports of all GPUs: read by `nvml`, cached by `host`."""
+"""NVML's answer about all GPUs: `nvml` asks for it, `facts_cache` stores it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class NvmlAnswer:
-    """GPUs that answered; cuda: the newest CUDA version that the driver supports, "13.0".
+    """gpus: those that answered. cuda: the newest CUDA version that the driver supports, "13.0".
 
-    distances: between the GPUs, see topology. silent: why a GPU does not answer, by its index. Such
-    a GPU is not among `gpus`. An answer that is read from the cache has no silent GPUs.
+    distances: between the GPUs, see topology. silent: error of each other GPU, by index; empty in
+    an answer from the cache.
     """
 
     def __init__(

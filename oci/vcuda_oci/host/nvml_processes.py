@@ -1,4 +1,4 @@
-"""One process on a GPU as NVML lists it. Source: nvml.h."""
+"""The structure of a process on a GPU in NVML's list. Source: nvml.h."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NOT_AVAILABLE = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE
 
 
 class Process(ctypes.Structure):
-    """nvmlProcessInfo_t, which is the same in v2 and v3. used_bytes: or NOT_AVAILABLE."""
+    """nvmlProcessInfo_t, the same in v2 and v3. used_bytes: may be NOT_AVAILABLE."""
 
     _fields_ = [
         ("pid", ctypes.c_uint),

@@ -1,7 +1,8 @@
-"""``/proc/driver/nvidia`` as a container may see it: its own GPUs, and no leave to make nodes.
+"""Write the copy of ``/proc/driver/nvidia`` that a container gets, with only its own GPUs.
 
-The driver's own libraries read `params` there and, as root, would make and change the nodes of GPUs
-in /dev. A copy is what a container gets, since what stands there changes with the driver only.
+The driver's libraries read `params` there. By the host's values they would make and change device
+nodes in the container's /dev if they run as root, so the copy forbids that. The content of the
+folder changes with the driver only, so a copy stays valid.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _MOST_BYTES = 1 << 16
 
 
 def write(kernel: str, folder: str, gpus: Sequence[Gpu]) -> None:
-    """Write what a container with these GPUs sees of the folder `kernel` into `folder`, anew.
+    """Write the part of `kernel` that a container with these GPUs sees to `folder`.
 
-    A folder that says it already stays as it is: another door of the same container may have
-    mounted it. Raises VcudaError with nothing but the folder left behind.
+    A folder with the same content stays: another entry point of the same container may have mounted
+    it. Raises VcudaError and leaves only the folder.
     """
-    texts = {"params": _modifying_nothing(_read(kernel + "/params"), "ModifyDeviceFiles")}
+    texts = {"params": _with_zero(_read(kernel + "/params"), "ModifyDeviceFiles")}
     if version := _read(kernel + "/version"):
         texts["version"] = version
     for gpu in gpus:
@@ -37,7 +38,7 @@ def write(kernel: str, folder: str, gpus: Sequence[Gpu]) -> None:
                 texts[place] = text
         for path in _capabilities(kernel, gpu):
             place = os.path.relpath(path, kernel)
-            texts[place] = _modifying_nothing(_read(path), "DeviceFileModify")
+            texts[place] = _with_zero(_read(path), "DeviceFileModify")
     if _texts_in(folder) == texts:
         return
     try:
@@ -52,7 +53,7 @@ def write(kernel: str, folder: str, gpus: Sequence[Gpu]) -> None:
 
 
 def _capabilities(kernel: str, gpu: Gpu) -> list[str]:
-    """The files of its MIG capabilities."""
+    """The files of a GPU's MIG capabilities."""
     if gpu.mig:
         return [path for path in device_nodes.access_files(kernel, gpu) if os.path.exists(path)]
     folder = f"{kernel}/capabilities/gpu{gpu.minor}"
@@ -67,8 +68,8 @@ def _texts_in(folder: str) -> dict[str, str]:
     }
 
 
-def _modifying_nothing(text: str, key: str) -> str:
-    """The text with this key's line set to 0, added if it is missing."""
+def _with_zero(text: str, key: str) -> str:
+    """The text with the value of `key` set to 0; the line is added if it is missing."""
     lines = [line for line in text.splitlines() if line.partition(":")[0].strip() != key]
     return "\n".join([*lines, f"{key}: 0", ""])
 

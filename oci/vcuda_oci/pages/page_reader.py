@@ -178,7 +178,7 @@ def slots_used(page: bytes) -> int:
 
 
 def live_slots(fd: int, used: int = MAX_PROCESSES) -> frozenset[int]:
-    """The slots, of the first `used`, whose process runs; fd: the usage page.
+    """The slots, of the first `used`, of running processes; fd: the usage page.
 
     A running process holds a lock on its slot's byte, and the kernel drops the lock when the
     process ends, so the answer is exact in any pid namespace. Each query searches all locks of the

@@ -81,7 +81,7 @@ def cgroups(process: str | int = _SELF) -> list[tuple[str, str, str]]:
 
 
 def mappings(process: str | int, part: str = " ") -> Iterator[Mapping]:
-    """The mappings of a process whose rows contain `part`.
+    """The mappings of a process in the rows that contain `part`.
 
     Raises OSError: the process has ended or may not be inspected; EFBIG: too many mappings.
     """

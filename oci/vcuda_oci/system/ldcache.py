@@ -28,7 +28,7 @@ def libraries(
 def entries(
     content: bytes, prefixes: tuple[str, ...], architectures: tuple[int, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (name, path) of each entry whose name has one of the prefixes, in the cache's order.
+    """Yield (name, path) of each entry with one of the prefixes, in the cache's order.
 
     Yields nothing if the content is not a cache. Skips an entry that points outside the file or to
     a relative path. Entries may share their text, so the result can be larger than the file.

@@ -58,7 +58,7 @@ def not_regular(path: str) -> VcudaError:
 def _target(path: str) -> str:
     """Resolve the path and check every step. Raises VcudaError, OSError.
 
-    Paths are safe here: no other user can replace an entry whose parent folders passed the check.
+    Paths are safe here: if its parent folders pass the check, no other user can replace an entry.
     """
     pending = os.path.join(os.getcwd(), path).split("/")
     place, links = "", 0

@@ -64,7 +64,7 @@ def _finish(spec: Any, settings: Config, state: State) -> None:
         _refuse_more_than_the_slice(limits, mounts_of(spec), gpus, facts)
         own = image_libraries.find(spec, state.bundle, facts.libraries)
         shim = os.path.realpath(apply_share.SHIM)
-        for path, source in edits.over_the_images(own, facts, shim).items():
+        for path, source in edits.over_image_libraries(own, facts, shim).items():
             more.mounts.append((source, path, edits.READ_ONLY))
         more.not_granted = _opened_by_a_wide_rule(spec, facts, gpus)
     writable = _writable_again(spec, settings, facts)

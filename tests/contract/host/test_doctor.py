@@ -136,7 +136,7 @@ def test_only_the_usual_settings_may_be_missing(tmp_path: Any, monkeypatch: Any)
     monkeypatch.setattr(report, "GROUPS", ())
     path = f"{tmp_path}/no/config.toml"
     (found,) = report.examine(path, 30)
-    assert (found.severity, found.what.partition(":")[0]) == ("error", "is not there")
+    assert (found.severity, found.what.partition(":")[0]) == ("error", "no such file")
     monkeypatch.setattr(names, "DEFAULT_CONFIG", path)
     assert report.examine(path, 30) == [
         Finding("settings", OK, "not there, so the defaults count", path)

@@ -78,7 +78,7 @@ def test_a_mig_device_whose_nodes_nobody_has_made_is_one_line(facts: Host, tmp_p
     uuid = next(gpu.uuid for gpu in facts.gpus if gpu.name == "1:0")
     folder = f"{root}/proc/driver/nvidia/capabilities/gpu1/mig/gi7"
     assert str(refused.value) == (
-        f"{root}/dev/nvidia-caps: allocation box names {uuid}, whose capabilities have no nodes; "
+        f"{root}/dev/nvidia-caps: allocation box names {uuid}: its capabilities have no nodes; "
         f"run 'nvidia-modprobe -f {folder}/access -f {folder}/ci0/access' and create the container "
         "again"
     )
