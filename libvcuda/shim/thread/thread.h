@@ -65,8 +65,7 @@ struct vcuda_thread
   struct vcuda_current current;
   struct vcuda_view view; /* valid while current.unclocked is above 0 */
   struct vcuda_credit credit;
-  struct saved_credit
-      *saved_credits; /* for the GPUs that the thread is not launching on (credit.c) */
+  struct saved_credit *saved_credits; /* of the thread's other GPUs (credit.c) */
 };
 
 #ifdef __x86_64__

@@ -38,7 +38,7 @@ tick_now (void)
 /* Converts the driver's memory into the container's view. The driver's free memory counts too: the
    GPU may have less left than the share promises, because contexts take some of it.  */
 static inline void
-show_slice (uint64_t limit, uint64_t held, uint64_t driver_free, uint64_t driver_total,
+show_share (uint64_t limit, uint64_t held, uint64_t driver_free, uint64_t driver_total,
             size_t *free_bytes, size_t *total)
 {
   limit = smaller (limit, driver_total);
@@ -55,7 +55,7 @@ answer_from_sample (int gpu, size_t *free_bytes, size_t *total)
   uint64_t held = vcuda_held_bytes (gpu), limit = vcuda_memory_limit (gpu);
   if (__atomic_load_n (&sample->held, __ATOMIC_RELAXED) != held)
     return false;
-  show_slice (limit, held, __atomic_load_n (&sample->free_bytes, __ATOMIC_RELAXED),
+  show_share (limit, held, __atomic_load_n (&sample->free_bytes, __ATOMIC_RELAXED),
               __atomic_load_n (&sample->total, __ATOMIC_RELAXED), free_bytes, total);
   vcuda_thread ()->view = (struct vcuda_view){
     .slots_used_at = &vcuda_pages.usage->slots_used,
@@ -87,7 +87,7 @@ answer_anew (int gpu, size_t *free_bytes, size_t *total)
       held = vcuda_held_bytes (gpu);
     }
   uint64_t limit = vcuda_memory_limit (gpu);
-  show_slice (limit, held, *free_bytes, *total, free_bytes, total);
+  show_share (limit, held, *free_bytes, *total, free_bytes, total);
   return CUDA_SUCCESS;
 }
 

@@ -28,7 +28,7 @@ gpu_of (nvmlDevice_t device)
 }
 
 static void
-slice_view (int gpu, unsigned long long *total, unsigned long long *free_bytes,
+share_view (int gpu, unsigned long long *total, unsigned long long *free_bytes,
             unsigned long long *used)
 {
   vcuda_slots_reclaim_sometimes ();
@@ -47,7 +47,7 @@ vcuda_nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
   nvmlReturn_t rc = real.nvmlDeviceGetMemoryInfo (device, memory);
   int gpu = rc == NVML_SUCCESS ? gpu_of (device) : -1;
   if (gpu >= 0)
-    slice_view (gpu, &memory->total, &memory->free, &memory->used);
+    share_view (gpu, &memory->total, &memory->free, &memory->used);
   return rc;
 }
 
@@ -60,7 +60,7 @@ vcuda_nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
   int gpu = rc == NVML_SUCCESS ? gpu_of (device) : -1;
   if (gpu >= 0)
     {
-      slice_view (gpu, &memory->total, &memory->free, &memory->used);
+      share_view (gpu, &memory->total, &memory->free, &memory->used);
       memory->reserved = 0;
     }
   return rc;
