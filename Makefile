@@ -71,6 +71,14 @@ arm64: prepare-packages build ## the runtime for arm64, by a cross compiler, bel
 	@$(MAKE) --no-print-directory VCUDA_ARCH=arm64 runtime
 
 PYTEST = $(VENV)/bin/python -m pytest
+# Needs neither root nor an engine, so it prepares nothing itself.
+.PHONY: unit
+unit: $(VENV)/bin/pytest ## the tests of pure code, in under a minute, without root; ARGS=… goes to pytest
+	@$(PYTEST) -n $$(nproc) --dist loadfile --no-loadscope-reorder -q tests/unit $(ARGS)
+
+$(VENV)/bin/pytest:
+	@echo "$@: not found; run 'sudo make prepare'" >&2; exit 1
+
 # Half as many again as processors: for half of its time a test waits. Twice as many save a minute of
 # fifteen, and find time-outs that are the machine's.
 AT_A_TIME = $(shell echo $$((($$(nproc) * 3 + 1) / 2)))

@@ -147,19 +147,6 @@ def test_what_undo_leaves_is_told_and_ends_with_1(desk: Desk, capsys: Any) -> No
     assert json.loads(desk.read()) == {"runtimes": {"vcuda": {"path": "/opt/other"}}}
 
 
-def test_mode_and_owner_stay_and_a_link_stays_a_link(desk: Desk) -> None:
-    desk.write("{}", 0o640)
-    os.chown(desk.path, 12, 34)
-    link = f"{desk.folder}/link"
-    os.symlink("engine/file", link)
-    for words in (["docker"], ["docker", "--undo"]):
-        assert desk.run(*words, path=link) == 0
-        status = os.stat(desk.path)
-        assert (mode_of(desk.path), status.st_uid, status.st_gid) == (0o640, 12, 34)
-        assert os.readlink(link) == "engine/file"
-    assert desk.read() == "{}"
-
-
 def test_the_record_is_for_root_alone(desk: Desk) -> None:
     desk.write('{"http-proxy": "http://user:password@proxy"}', 0o600)
     assert desk.run("docker") == 0

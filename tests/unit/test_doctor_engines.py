@@ -13,8 +13,7 @@ import pytest
 
 from support.engine_files import ALL_OK, OURS, containerd, found_below, known
 from support.files import script
-from vcuda_hook.doctor.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
-from vcuda_hook.live import in_time
+from vcuda_hook.doctor.finding import ERROR, INFO, OK, WARNING, Finding
 
 
 @pytest.fixture
@@ -225,27 +224,6 @@ def test_nvidias_own_hook_is_found(found: Any, tmp_path: Any, program: str) -> N
             "remove the file",
         )
     ]
-
-
-def test_a_file_that_only_root_may_read_is_not_looked_at_by_another(
-    found: Any, tmp_path: Any
-) -> None:
-    def as_nobody() -> list[dict[str, str]]:
-        path = "/etc/docker/daemon.json"
-        found({path: "{}"})
-        os.chmod(f"{tmp_path}{path}", 0o600)
-        os.seteuid(65534)
-        return [each.__dict__ for each in found({})]
-
-    ((first, *_),) = in_time.ask([as_nobody], 30)
-    path = f"{tmp_path}/etc/docker/daemon.json"
-    assert Finding(**first) == Finding(
-        "engine-settings",
-        UNKNOWN,
-        f"cannot be read: [Errno 13] Permission denied: '{path}'",
-        path,
-        "run it as root",
-    )
 
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"runtimes": [], "default-runtime": {}}', ""])

@@ -1,6 +1,6 @@
 """Settings and quota files behind links, as a kubelet mounts a ConfigMap.
 
-test_trusted_settings.py: which links are refused.
+contract/host/test_trusted_settings.py: which links are refused.
 """
 
 from __future__ import annotations

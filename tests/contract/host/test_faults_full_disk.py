@@ -93,7 +93,8 @@ def test_a_real_file_system_that_is_full_is_one_line_and_nothing_stays(tmp_path:
     program = f"""
 import os, sys
 sys.path[:0] = [{ROOT + "/oci"!r}, {ROOT + "/tests"!r}]
-from unit.test_faults import *
+from contract.host.test_faults import *
+from support.samples import left_in
 desk = Desk({str(tmp_path)!r})
 try:
     desk.claim(ME)

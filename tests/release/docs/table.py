@@ -168,6 +168,7 @@ NOT_HERE = {
     "git clone REPOSITORY vcuda && cd vcuda && make packages": "CI begins with a fresh clone",
     "make demo": BY_CI,
     "make test": BY_CI,
+    "make unit": BY_CI + " in make test",
     "make packages": BY_CI,
     "make gpu": GPU,
     "make gpu PYTHON=/path/to/python": GPU,
