@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from vcuda_oci.container import engine_name
+from vcuda_oci.container.container import container_of
 
 ID = "c0ffee" * 10 + "beef"
 DOCKERS = f"/data/docker/containers/{ID}"
@@ -41,4 +42,7 @@ def mounted(*sources: Any) -> dict[str, Any]:
 def test_where_a_name_is_kept_is_noted(
     spec: Any, annotations: dict[str, str], bundle: str, expected: dict[str, str]
 ) -> None:
-    assert engine_name.noted(spec, annotations, bundle, ID) == expected
+    assert (
+        engine_name.noted(container_of({**spec, "annotations": annotations}, ID, bundle))
+        == expected
+    )

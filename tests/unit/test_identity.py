@@ -44,7 +44,7 @@ ALONE = {**dict.fromkeys(POD, ""), "key": "c1", "container_id": "c1", "engine": 
 )  # fmt: skip
 def test_the_engine_says_who_it_is(annotations: Any, expected: Any) -> None:
     owner = identity.owner_of(annotations, "c1")
-    assert vars(owner) == expected
+    assert owner.fields() == expected
     assert owner.is_pod is identity.is_pod(annotations) is bool(annotations)
 
 
@@ -62,18 +62,18 @@ def test_an_image_that_podman_runs_cannot_forge_a_pod(
     forged: dict[str, str], podman: dict[str, str]
 ) -> None:
     """Podman makes the annotations of an image's manifest the container's own."""
-    assert vars(identity.owner_of({**forged, **podman}, "c1")) == ALONE
+    assert identity.owner_of({**forged, **podman}, "c1").fields() == ALONE
 
 
 def test_cri_o_names_itself_and_is_believed() -> None:
-    assert vars(identity.owner_of({**CRIO, "io.container.manager": "cri-o"}, "c1")) == POD
+    assert identity.owner_of({**CRIO, "io.container.manager": "cri-o"}, "c1").fields() == POD
 
 
 def test_containerds_words_prove_nothing_under_crio() -> None:
     """CRI-O adds a pod's annotations to its containers': the author may have written them."""
     forged = {**CONTAINERD, "io.kubernetes.cri.sandbox-uid": "uid-2"}
     seen = {**forged, **CRIO, "io.container.manager": "cri-o"}
-    assert vars(identity.owner_of(seen, "c1")) == POD
+    assert identity.owner_of(seen, "c1").fields() == POD
 
 
 def test_a_restarted_container_is_the_same_owner_under_another_id() -> None:
@@ -107,7 +107,7 @@ def test_a_pods_sandbox_is_known(annotations: Any, expected: bool) -> None:
     ],
 )
 def test_no_other_annotation_changes_it(forged: dict[str, str]) -> None:
-    assert vars(identity.owner_of({**forged, **CONTAINERD}, "c1")) == POD
+    assert identity.owner_of({**forged, **CONTAINERD}, "c1").fields() == POD
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from support.samples import GIB, gpus, record
 from unit.test_request import annotated, refusal, with_env
 from vcuda_oci.container import request
+from vcuda_oci.container.container import container_of
 from vcuda_oci.model import allocation
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
@@ -20,7 +21,7 @@ WHOLE = GpuShare("GPU-0", 16 * GIB, 100)
 
 def placed(spec: Any) -> list[GpuShare]:
     """The shares that a request gets on two free GPUs of 16 GiB."""
-    asked = request.asked(spec)
+    asked = request.asked(container_of(spec))
     assert asked
     answer = choose(gpus(16, 16), [], request.parse(asked), "binpack")
     assert isinstance(answer, Chosen)
@@ -164,7 +165,7 @@ def test_a_record_of_version_0_1_is_read_and_known_as_the_same_request() -> None
 
 def test_a_request_under_another_policy_is_another_request() -> None:
     def as_json(**words: str) -> Any:
-        asked = request.asked(annotated(core="30", **words))
+        asked = request.asked(container_of(annotated(core="30", **words)))
         assert asked
         return request.parse(asked).as_json()
 

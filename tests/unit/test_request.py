@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from unit.test_jsontree import TREES
 from vcuda_oci.container import request
+from vcuda_oci.container.container import container_of
 from vcuda_oci.model.errors import VcudaError
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -37,7 +38,7 @@ def mounted(*requests: tuple[str, str]) -> dict[str, Any]:
 
 
 def read(spec: Any) -> dict[str, Any] | None:
-    asked = request.asked(spec)
+    asked = request.asked(container_of(spec))
     if asked is None:
         return None
     parsed = request.parse(asked)
@@ -50,7 +51,7 @@ def read(spec: Any) -> dict[str, Any] | None:
 
 
 def refusal(spec: Any) -> str:
-    asked = request.asked(spec)
+    asked = request.asked(container_of(spec))
     assert asked
     with pytest.raises(VcudaError) as refused:
         request.parse(asked)
@@ -143,7 +144,7 @@ def test_a_request_of_megabytes_is_refused_in_a_line_that_can_be_read(key: str) 
     ],
 )
 def test_a_container_that_asks_for_nothing_is_left_alone(spec: Any) -> None:
-    assert request.asked(spec) is None
+    assert request.asked(container_of(spec)) is None
 
 
 FOREIGN_DIGITS = ["\u0663\u0660", "\u00b3"]
@@ -336,8 +337,8 @@ HOSTILE = st.recursive(
 
 @given(HOSTILE)
 def test_looking_for_a_request_never_fails_whatever_the_spec_holds(spec: Any) -> None:
-    asked = request.asked(spec)
-    assert request.sees_every_device(spec) in (True, False)
+    asked = request.asked(container_of(spec))
+    assert container_of(spec).sees_every_device in (True, False)
     if asked:
         try:
             request.parse(asked)

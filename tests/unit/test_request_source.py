@@ -8,6 +8,7 @@ import pytest
 
 from unit.test_request import annotated, mounted, with_env
 from vcuda_oci.container import request
+from vcuda_oci.container.container import container_of
 from vcuda_oci.model.errors import VcudaError
 
 
@@ -31,7 +32,7 @@ from vcuda_oci.model.errors import VcudaError
 def test_env_counts_only_where_the_settings_let_it(
     spec: Any, setting: str, is_pod: bool, privileged: bool, expected: bool
 ) -> None:
-    asked = request.asked(spec)
+    asked = request.asked(container_of(spec))
     assert asked
     assert request.counts(asked, setting, is_pod, privileged) is expected
 
@@ -40,9 +41,8 @@ def test_env_counts_only_where_the_settings_let_it(
 def test_an_annotation_that_an_image_may_have_made_counts_as_its_env_does(
     setting: str, expected: bool
 ) -> None:
-    asked = request.asked(
-        {"annotations": {"vcuda.io/core": "30", "io.container.manager": "libpod"}}
-    )
+    annotations = {"vcuda.io/core": "30", "io.container.manager": "libpod"}
+    asked = request.asked(container_of({"annotations": annotations}))
     assert asked
     assert request.counts(asked, setting, is_pod=False, privileged=False) is expected
 
@@ -70,7 +70,7 @@ def test_under_crio_only_the_containers_own_annotations_ask(own: str | None, exp
     if own is not None:
         annotations["io.kubernetes.cri-o.Annotations"] = own
     linux = {"cgroupsPath": "/kubepods/crio-4d2f"}
-    found = request.asked({"annotations": annotations, "linux": linux})
+    found = request.asked(container_of({"annotations": annotations, "linux": linux}))
     assert (found.words if found else None) == expected
 
 
@@ -83,12 +83,12 @@ def test_what_two_engines_are_said_to_have_made_asks_for_nothing() -> None:
         "vcuda.io/core": "100",
     }
     spec = {"annotations": annotations, "process": {"env": ["VCUDA_CORE=100"]}}
-    assert request.asked(spec) is None
+    assert request.asked(container_of(spec)) is None
 
 
 @pytest.mark.parametrize("word", ["VCUDA_CORE=30", "VCUDA_GPU=0"])
 def test_a_privileged_container_that_asks_by_env_is_refused(word: str) -> None:
-    asked = request.asked(with_env(word))
+    asked = request.asked(container_of(with_env(word)))
     assert asked
     with pytest.raises(VcudaError, match="a privileged container sees every GPU"):
         request.counts(asked, "unprivileged", is_pod=False, privileged=True)
@@ -118,7 +118,7 @@ EVERYTHING = {"allow": True, "access": "rwm"}
 )
 def test_a_privileged_container_is_known_by_its_device_rules(rules: Any, expected: bool) -> None:
     spec = {"linux": {"resources": {"devices": rules}}}
-    assert request.sees_every_device(spec) is expected
+    assert container_of(spec).sees_every_device is expected
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_privileged_container_is_known_by_its_device_rules(rules: Any, expecte
     ],
 )
 def test_a_mount_asks_only_when_it_is_the_agents_own(source: str, expected: bool) -> None:
-    asked = request.asked(mounted(("vcuda-core", source)))
+    asked = request.asked(container_of(mounted(("vcuda-core", source))))
     assert asked
     # Where the engine resolves the link that the state folder is.
     assert request.is_the_agents(asked, ("/run/vcuda", "/data/vcuda")) == expected

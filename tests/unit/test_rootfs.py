@@ -11,12 +11,13 @@ import pytest
 
 from support.files import write
 from vcuda_oci.container import rootfs
+from vcuda_oci.container.container import container_of
 from vcuda_oci.guest.tree import Tree
 from vcuda_oci.system import machine
 
 
 def folder_of(bundle: Any, root: Any = "rootfs") -> str:
-    return rootfs.library_folder({"root": {"path": root}}, str(bundle))
+    return rootfs.library_folder(container_of({"root": {"path": root}}, "", str(bundle)))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_a_link_out_of_the_image_is_not_followed(tmp_path: Any, part: str) -> No
     ],
 )
 def test_a_spec_without_a_root_gets_an_answer_too(spec: Any) -> None:
-    assert rootfs.library_folder(spec, "/b") == "/usr/lib64"
+    assert rootfs.library_folder(container_of(spec, "", "/b")) == "/usr/lib64"
     assert folder_of("/nowhere") == "/usr/lib64"
 
 

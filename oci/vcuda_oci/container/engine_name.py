@@ -1,5 +1,5 @@
-"""Where the engine keeps the name that its user gave a container: noted by the claim, which reads
-nothing for it, and read when the container is shown."""
+"""Where the engine keeps a container's name: the claim notes the place, and the commands that show
+the container read it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from .identity import image_may_annotate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from .container import Container
 
 NAME, FILE = "name", "file"
 _OF_DOCKER = ("/hosts", "/hostname", "/resolv.conf")
@@ -19,23 +18,22 @@ _MOST = 128
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-def noted(spec: Any, annotations: Mapping[str, str], bundle: str, id: str) -> dict[str, str]:
+def noted(container: Container) -> dict[str, str]:
     """{NAME: the name itself} or {FILE: the engine's file that has it}; {}: neither is known.
 
-    nerdctl annotates its containers. Docker mounts files of the folder where its own description
-    of the container lies. Podman's bundle lies beside the list of its containers. Source: nerdctl
-    pkg/labels; moby daemon/container_operations_unix.go; containers/storage containers.go.
+    nerdctl annotates its containers. Docker mounts files of the folder that holds its own
+    description of the container. Podman's bundle lies beside the list of its containers. Source:
+    nerdctl pkg/labels; moby daemon/container_operations_unix.go; containers/storage containers.go.
     """
-    said = annotations.get(names.NERDCTL_NAME, "")
-    if is_name(said) and not image_may_annotate(annotations):
-        return {NAME: said}
+    id, bundle = container.id, container.bundle
+    name = container.annotations.get(names.NERDCTL_NAME, "")
+    if is_name(name) and not image_may_annotate(container.annotations):
+        return {NAME: name}
     if bundle.endswith(f"-containers/{id}/userdata"):
         return {FILE: os.path.dirname(os.path.dirname(bundle)) + "/containers.json"}
-    mounts = spec.get("mounts") if isinstance(spec, dict) else None
-    for mount in mounts if isinstance(mounts, list) else ():
-        source = mount.get("source") if isinstance(mount, dict) else None
-        if isinstance(source, str) and source.endswith(_OF_DOCKER):
-            folder = os.path.dirname(source)
+    for mount in container.mounts:
+        if mount.source.endswith(_OF_DOCKER):
+            folder = os.path.dirname(mount.source)
             if folder.endswith(f"/{id}") and folder.startswith("/"):
                 return {FILE: folder + "/config.v2.json"}
     return {}

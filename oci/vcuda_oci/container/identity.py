@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..model import names
 from ..model.errors import VcudaError
+from ..model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,13 +13,18 @@ if TYPE_CHECKING:
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")
 
 
-class Owner:
-    """Who holds an allocation: a container of a pod, across its restarts, or one container.
+class Owner(Record):
+    """The owner of an allocation: a container of a pod, across its restarts, or one container.
 
     key: the allocation's id and its file's name. pod_uid and the names are "" outside Kubernetes.
     sandbox_id: the pod's sandbox container; while it lives, the pod keeps what it has.
     engine: where the engine keeps its name (engine_name.py); {} of a pod's.
     """
+
+    __slots__ = (
+        *("key", "container_id", "pod_uid", "namespace"),
+        *("pod_name", "container_name", "sandbox_id", "engine"),
+    )
 
     def __init__(
         self,

@@ -10,13 +10,12 @@ from __future__ import annotations
 from ..guest.tree import HINT, Tree
 from ..model.errors import VcudaError
 from ..system import machine
-from . import rootfs
-from .request import environment_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from typing import Any
+    from collections.abc import Collection, Mapping, Sequence
+
+    from .container import Container, Mount
 
 OURS = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
 # Beside Debian's: the loader's own folders, what ldconfig is told in common images, what CUDA
@@ -39,7 +38,7 @@ _CONF_BYTES, _ALL_CONF_BYTES, _CACHE_BYTES = 1 << 16, 1 << 20, 16 << 20
 _PATH_BYTES = 1 << 17  # execve takes no longer variable: MAX_ARG_STRLEN
 
 
-def find(spec: Any, bundle: str, names: Collection[str]) -> dict[str, str]:
+def find(container: Container, names: Collection[str]) -> dict[str, str]:
     """Paths inside, no symlinks in them, and the library's name that each stands for.
 
     names: of this host's driver. Beside a libcuda or libnvidia-ml, what else of them is there is an
@@ -48,14 +47,13 @@ def find(spec: Any, bundle: str, names: Collection[str]) -> dict[str, str]:
 
     Raises VcudaError: it takes more work than an image may cost.
     """
-    root = rootfs.path_of(spec, bundle)
     try:
-        tree = Tree(root)
+        tree = Tree(container.rootfs)
     except OSError:
         return {}
     with tree:
         found: dict[str, str] = {}
-        for folder in _folders(tree, spec):
+        for folder in _folders(tree, container.environment):
             mine = {}
             for name in tree.present(folder, OURS):
                 path = tree.file(f"{folder}/{name}")
@@ -71,30 +69,24 @@ def find(spec: Any, bundle: str, names: Collection[str]) -> dict[str, str]:
             path = tree.file(path)
             if path:
                 found.setdefault(path, name.partition(".so")[0] + ".so.1")
-        hidden = tuple(folder + "/" for folder in _mounted(tree, spec))
+        hidden = tuple(folder + "/" for folder in _mounted(tree, container.mounts))
         return {path: name for path, name in found.items() if not path.startswith(hidden)}
 
 
-def _mounted(tree: Tree, spec: Any) -> list[str]:
+def _mounted(tree: Tree, mounts: Sequence[Mount]) -> list[str]:
     """Where volumes hide the image: a mount point made there would be made in the volume."""
-    mounts = spec.get("mounts")
-    places = [
-        mount.get("destination")
-        for mount in (mounts if isinstance(mounts, list) else ())
-        if isinstance(mount, dict)
-    ]
-    paths = [place.rstrip("/") for place in places if isinstance(place, str)]
+    paths = [mount.destination.rstrip("/") for mount in mounts]
     return [path for place in paths for path in (place, tree.folder(place)) if path.strip("/")]
 
 
-def _folders(tree: Tree, spec: Any) -> list[str]:
+def _folders(tree: Tree, environment: Mapping[str, str]) -> list[str]:
     """Folders that a loader in the image may search, each once, as they are without symlinks."""
     debians = machine.THIS.multiarch.removeprefix("/usr")
     wanted = [*(root + debians for root in ("/usr", "", "/usr/local")), *_FOLDERS]
     wanted += [
         f"/usr/local/{name}/compat" for name in tree.names("/usr/local") if name.startswith("cuda")
     ]
-    path = environment_of(spec).get("LD_LIBRARY_PATH", "")
+    path = environment.get("LD_LIBRARY_PATH", "")
     if len(path) > _PATH_BYTES:
         raise VcudaError(f"is longer than {_PATH_BYTES}", "env LD_LIBRARY_PATH", "make it shorter")
     wanted += path.replace(";", ":").split(":")

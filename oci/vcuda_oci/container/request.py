@@ -1,31 +1,35 @@
-"""What a container asks for, read from its ``config.json``."""
+"""Read a container's request."""
 
 from __future__ import annotations
 
 from ..model import jsontree, names, policies
 from ..model.errors import VcudaError
+from ..model.record import Record
 from ..model.request import ALL_GPUS, Part, Request
 from ..model.sizes import share_bytes
 from ..system.settings_file import ENV_ALWAYS, ENV_NEVER, PLACEMENTS
-from .identity import claims_two_engines, image_may_annotate, is_crios, is_pod, proven
+from .identity import claims_two_engines, image_may_annotate, is_crios
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
-# How the keys begin that carry the device plugin's amounts.
+    from .container import Container
+
+# Prefix of the keys that carry the device plugin's amounts.
 _UNITS = "request."
-# Where a request stands that only NVIDIA's variable makes.
+# The place of a request that only NVIDIA's variable makes.
 _NVIDIA = f"env {names.NVIDIA_VISIBLE_DEVICES}"
 
 
-class Asked:
-    """The raw words of a request and where they stand.
+class Asked(Record):
+    """A request as it is written, and where.
 
-    from_env: env said them, or annotations that are no more than env: the image may have. sources:
-    of words that mounts say, what is mounted, by the word's key.
+    from_env: in the environment, or in annotations that the image may have set too. sources: the
+    mounts' sources by key, where mounts carry the request.
     """
+
+    __slots__ = ("from_env", "sources", "where", "words")
 
     def __init__(
         self,
@@ -38,15 +42,14 @@ class Asked:
         self.sources = sources or {}
 
 
-def asked(spec: Any) -> Asked | None:
-    """The request in `spec`, unread: annotations first, then a pod's mounts that say the same, then
-    VCUDA_*, then NVIDIA_VISIBLE_DEVICES.
+def asked(container: Container) -> Asked | None:
+    """The container's request as it is written: annotations first, then a pod's mounts that say the
+    same, then VCUDA_*, then NVIDIA_VISIBLE_DEVICES.
 
-    A key that no request has counts as one: a slip of the pen is refused, not passed over. None:
-    this container asks for nothing, whatever the settings are. Never raises, whatever `spec`
-    holds: judging a malformed spec is the low-level runtime's work.
+    An unknown key is part of the request too: a typing error is refused, not ignored. None: the
+    container requests nothing, whatever the settings are. Never raises.
     """
-    words, annotations = {}, annotations_of(spec)
+    words, annotations = {}, container.annotations
     if claims_two_engines(annotations):
         return None
     for key, value in annotations.items():
@@ -56,11 +59,11 @@ def asked(spec: Any) -> Asked | None:
                 words[tail] = value
     if words:
         return Asked(words, "annotations", image_may_annotate(annotations))
-    sources = _request_mounts(spec) if is_pod(annotations) else {}
+    sources = _request_mounts(container) if container.is_pod else {}
     if sources:
         words = {key: source.rpartition("/")[2] for key, source in sources.items()}
         return Asked(words, "mounts", False, sources)
-    env, words = environment_of(spec), {}
+    env, words = container.environment, {}
     for key, value in env.items():
         if key.startswith(names.ENV_PREFIX):
             words[key[len(names.ENV_PREFIX) :].lower().replace("_", "-")] = value
@@ -156,51 +159,6 @@ def parse(asked: Asked) -> Request:
     return Request([Part(core, memory)], gpus, terms, placement, source)
 
 
-def annotations_of(spec: Any) -> dict[str, str]:
-    """The spec's annotations that are text, as far as the engine itself is proven to say them."""
-    found = spec.get("annotations") if isinstance(spec, dict) else None
-    if not isinstance(found, dict):
-        return {}
-    linux = spec.get("linux")
-    cgroup = linux.get("cgroupsPath") if isinstance(linux, dict) else None
-    return proven({key: value for key, value in found.items() if isinstance(value, str)}, cgroup)
-
-
-def environment_of(spec: Any) -> dict[str, str]:
-    """The process's variables; of a name given twice the last counts, as execve leaves it to libc.
-
-    Source: FACTS of the engines: the last of duplicates wins.
-    """
-    process = spec.get("process") if isinstance(spec, dict) else None
-    entries = process.get("env") if isinstance(process, dict) else None
-    found: dict[str, str] = {}
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, str):
-            key, _, value = entry.partition("=")
-            found[key] = value
-    return found
-
-
-def sees_every_device(spec: Any) -> bool:
-    """Whether the device rules allow everything, as --privileged has it: no share can hold.
-
-    Of two such rules the last decides. Source: runtime-spec config-linux.md, "Allowed Device list".
-    """
-    linux = spec.get("linux") if isinstance(spec, dict) else None
-    resources = linux.get("resources") if isinstance(linux, dict) else None
-    rules = resources.get("devices") if isinstance(resources, dict) else None
-    everything = False
-    for rule in rules if isinstance(rules, list) else ():
-        if isinstance(rule, dict) and rule.get("major") in (None, -1):
-            kind, allow, access = rule.get("type") or "a", rule.get("allow"), rule.get("access")
-            # Engines let every container make nodes ("m"): that opens none of them.
-            if allow is True and kind in ("a", "c") and (not access or "r" in access):
-                everything = True
-            elif allow is not True and kind == "a":
-                everything = False
-    return everything
-
-
 def _is_the_pods(key: str, annotations: Mapping[str, str]) -> bool:
     """Whether CRI-O took this annotation from the pod, whose author may write anything there.
 
@@ -215,16 +173,14 @@ def _is_the_pods(key: str, annotations: Mapping[str, str]) -> bool:
     return not (isinstance(own, dict) and key in own)
 
 
-def _request_mounts(spec: Any) -> dict[str, str]:
-    """What is mounted where Allocate's answer has it mounted, by the request's key."""
-    mounts = spec.get("mounts") if isinstance(spec, dict) else None
-    found, beginning = {}, names.GUEST_REQUESTS + "/"
-    for mount in mounts if isinstance(mounts, list) else ():
-        if isinstance(mount, dict):
-            place, source = mount.get("destination"), mount.get("source")
-            if isinstance(place, str) and isinstance(source, str) and place.startswith(beginning):
-                found[_UNITS + place[len(beginning) :]] = source
-    return found
+def _request_mounts(container: Container) -> dict[str, str]:
+    """The sources of the mounts that Allocate's answer asked for, by the request's key."""
+    beginning = names.GUEST_REQUESTS + "/"
+    return {
+        _UNITS + mount.destination[len(beginning) :]: mount.source
+        for mount in container.mounts
+        if mount.source and mount.destination.startswith(beginning)
+    }
 
 
 def _tail(annotation: str) -> str:

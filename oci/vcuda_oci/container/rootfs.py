@@ -1,15 +1,13 @@
-"""What an image's root file system tells: where it is, and where its loader looks for libraries."""
+"""Where the loader of an image looks for libraries."""
 
 from __future__ import annotations
-
-import os
 
 from ..guest.tree import Tree
 from ..system import machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from .container import Container
 
 # A loader searches the folder of its libc without a cache, so no ldconfig has to run in the
 # container. It may not search the others: Debian's searches no lib64. Source: ld.so(8).
@@ -17,14 +15,7 @@ _LIBC = ("libc.so.6",)
 _LIB64 = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
 
 
-def path_of(spec: Any, bundle: str) -> str:
-    """The image's root on the host; "" where the spec names none."""
-    root = spec.get("root") if isinstance(spec, dict) else None
-    path = root.get("path") if isinstance(root, dict) else None
-    return os.path.join(bundle, path) if isinstance(path, str) else ""
-
-
-def library_folder(spec: Any, bundle: str) -> str:
+def library_folder(container: Container) -> str:
     """Where the container's loader finds libraries, as the container sees it: beside its libc.
 
     An image without a libc gets the first of the usual folders that it has.
@@ -36,7 +27,7 @@ def library_folder(spec: Any, bundle: str) -> str:
     usual = (debians, debians.removeprefix("/usr"), *_LIB64)
     first = ""
     try:
-        with Tree(path_of(spec, bundle)) as tree:
+        with Tree(container.rootfs) as tree:
             for folder in usual:
                 if tree.folder(folder) != folder:
                     continue

@@ -1,4 +1,4 @@
-"""From a container's spec to its share and the edits that give it: what every door does first."""
+"""Claim a container's share and compute the edits that give it: shared by all entry points."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import time
 
 from ..container import engine_name, image_libraries, request, rootfs
-from ..container.identity import Owner, is_pod, is_sandbox, owner_of
+from ..container.identity import Owner, owner_of
 from ..edits import edits
 from ..guest import mount_points
 from ..host import device_nodes, host, requirements
@@ -19,9 +19,8 @@ from ..system.settings_file import OFF, REQUIRED
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from ..container.identity import Owner
+    from ..container.container import Container
     from ..edits.edits import Edits
     from ..host.host import Host
     from ..model.allocation import Allocation
@@ -36,32 +35,31 @@ HOOK = os.path.dirname(os.path.dirname(_LIBRARY)) + "/bin/vcuda-container-hook"
 
 
 class Creation:
-    """A container that is being created.
+    """How a container is created.
 
-    runtime: the command line that asks the low-level runtime for its state, up to the verb.
-    claimant: a process that lives until the container exists, or is its first one.
-    program: who creates it, as events tell. is_deleted_here: by the front door, which gives back
-    what it held. has_left: whether who asked for this no longer waits, and may have claimed it by
-    himself since.
+    runtime: the command line that asks the low-level runtime for the container's state, up to the
+    verb. claimant: a process that lives until the container exists, or is its first process.
+    program: the one that creates it, for events. is_deleted_here: the launcher sees the delete too
+    and releases the share. has_left: whether the caller has stopped waiting for this claim, so that
+    it may have claimed by itself since.
     """
+
+    __slots__ = ("claimant", "has_left", "is_deleted_here", "program", "runtime")
 
     def __init__(
         self,
-        container_id: str,
-        bundle: str,
         runtime: list[str],
         claimant: int,
         program: str,
         is_deleted_here: bool = False,
         has_left: Callable[[], bool] = bool,
     ) -> None:
-        self.container_id, self.bundle = container_id, bundle
         self.runtime, self.claimant, self.program = runtime, claimant, program
         self.is_deleted_here, self.has_left = is_deleted_here, has_left
 
 
 class Grant:
-    """A claimed share and what has to change in the container. driver_root: where its nodes are."""
+    """A claimed share and the edits that give it. driver_root: where the device nodes are."""
 
     def __init__(
         self, ledger: Ledger, allocation: Allocation, is_new: bool, edits: Edits, driver_root: str
@@ -70,41 +68,41 @@ class Grant:
         self.edits, self.driver_root = edits, driver_root
 
     def undo(self, creation: Creation) -> None:
-        """Give back what this very claim took; a container that had it before keeps it, and so does
-        one that went on without this claim's answer: if it did not, a sweep finds it dead."""
+        """Release what this claim took. A container that had it before keeps it, and so does one
+        that went on without this claim's answer; if it ended, a sweep releases it."""
         if self.is_new:
             with self.ledger:  # nobody claims meanwhile
                 if not creation.has_left():
                     self.ledger.remove(self.allocation.id)
 
 
-def may_count(asked: request.Asked, annotations: dict[str, str]) -> bool:
+def may_count(asked: request.Asked, container: Container) -> bool:
     """Whether the request counts under any settings at all.
 
-    Judged before the settings are read: a mistake there must not stop a pod whose image, as many
-    do, carries NVIDIA's variable.
+    Checked before the settings are read: a mistake in them must not stop a pod whose image only
+    carries NVIDIA's variable, as many do.
     """
-    return not (is_sandbox(annotations) or (asked.from_env and is_pod(annotations)))
+    return not (container.is_sandbox or (asked.from_env and container.is_pod))
 
 
 def give(
-    spec: Any,
+    container: Container,
     asked: request.Asked,
     settings: Config,
     creation: Creation,
     apply: Callable[[Grant], None],
 ) -> str:
-    """Claim what the spec asks for and have `apply` give it to the container; tell what came of it.
+    """Claim the container's share, have `apply` give it to the container, and record the event.
 
-    The allocation's id; "", with nothing done, where by these settings it does not count. Raises
-    VcudaError with nothing claimed.
+    Returns the allocation's id; "", with nothing done, where the settings do not let the request
+    count. Raises VcudaError with nothing claimed.
     """
     began = time.monotonic()
     try:
-        granted = grant(spec, asked, settings, creation)
+        granted = grant(container, asked, settings, creation)
         if granted is None:
             return ""
-        _note_mount_points(granted, creation, rootfs.path_of(spec, creation.bundle))
+        _note_mount_points(granted, creation, container.rootfs)
         try:
             apply(granted)
         except BaseException:
@@ -113,7 +111,7 @@ def give(
     except NotKnownYetError:
         raise
     except VcudaError as error:
-        tell_refused(spec, settings, creation.container_id, creation.program, error)
+        tell_refused(container, settings, creation.program, error)
         raise
     allocation, seconds = granted.allocation, time.monotonic() - began
     if granted.is_new:
@@ -131,51 +129,44 @@ def _note_mount_points(granted: Grant, creation: Creation, root: str) -> None:
         mount_points.note(folder, root, [place for _, place, _ in granted.edits.mounts])
 
 
-def tell_refused(
-    spec: Any, settings: Config, container_id: str, program: str, error: VcudaError
-) -> None:
-    """Under the id that it would have had."""
-    owner = _owner(spec, container_id)
+def tell_refused(container: Container, settings: Config, program: str, error: VcudaError) -> None:
+    """Record the refusal under the id that the allocation would have had."""
+    owner = _owner(container)
     error.allocation = owner.key
-    more = events.about(container_id, claim.pod_of(owner))
+    more = events.about(container.id, claim.pod_of(owner))
     events.record(settings.state_dir, program, events.REFUSED, owner.key, str(error), **more)
 
 
-def id_of(spec: Any, container_id: str) -> str:
-    """Of the allocation that the container has, or would have."""
-    return _owner(spec, container_id).key
+def id_of(container: Container) -> str:
+    """The id of the allocation that the container has, or would have."""
+    return _owner(container).key
 
 
-def _owner(spec: Any, container_id: str) -> Owner:
-    """By the container's id where its identity is what is wrong."""
+def _owner(container: Container) -> Owner:
+    """The container's id stands for an identity that is itself invalid."""
     try:
-        return owner_of(request.annotations_of(spec), container_id)
+        return owner_of(container.annotations, container.id)
     except VcudaError:
-        return Owner(container_id, container_id)
+        return Owner(container.id, container.id)
 
 
-def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation) -> Grant | None:
-    """Claim what the spec asks for; None: by these settings it does not count.
+def grant(
+    container: Container, asked: request.Asked, settings: Config, creation: Creation
+) -> Grant | None:
+    """Claim the container's share; None: the settings do not let the request count.
 
     Raises VcudaError with nothing claimed.
     """
-    annotations = request.annotations_of(spec)
-    privileged = request.sees_every_device(spec)
-    setting = settings.accept_request_from_env
-    if not request.counts(asked, setting, is_pod(annotations), privileged):
+    if not _counts(container, asked, settings):
         return None
-    if asked.sources:
-        place = settings.state_dir
-        if not request.is_the_agents(asked, (os.path.normpath(place), os.path.realpath(place))):
-            return None
-    _refuse_beside_a_slice(spec, asked)
-    owner = owner_of(annotations, creation.container_id)
+    _refuse_beside_a_slice(container, asked)
+    owner = owner_of(container.annotations, container.id)
     if not owner.is_pod:
-        owner.engine = engine_name.noted(spec, annotations, creation.bundle, owner.container_id)
+        owner = owner.replaced(engine=engine_name.noted(container))
     wanted = claim.Claim(owner, request.parse(asked), creation.runtime, creation.claimant)
-    env = request.environment_of(spec)
     parts = capabilities.asked(
-        env.get(names.NVIDIA_DRIVER_CAPABILITIES, ""), settings.driver_capabilities
+        container.environment.get(names.NVIDIA_DRIVER_CAPABILITIES, ""),
+        settings.driver_capabilities,
     )
     check_shim()
     facts = host_of(settings)
@@ -184,19 +175,19 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
     granted = Grant(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:
         gpus = [gpu for share in allocation.shares if (gpu := facts.gpu(share.uuid))]
-        requirements.check(env, facts, gpus)
+        requirements.check(container.environment, facts, gpus)
         folder = f"{ledger.containers}/{allocation.id}"
-        # A pod keeps its share, so there is nothing to give back; only to tell that it has stopped.
+        # A pod keeps its share, so there is nothing to release; only the stop is recorded.
         needs_hook = owner.is_pod or not creation.is_deleted_here
         paths = edits.Paths(
             SHIM,
             folder,
             [HOOK, "--config", settings.path, "poststop"] if needs_hook else [],
             settings.extra_mounts,
-            procfs_hook(spec, creation.bundle, folder + "/procfs", gpus),
+            procfs_hook(container.rootfs, folder + "/procfs", gpus),
         )
-        libraries = rootfs.library_folder(spec, creation.bundle)
-        own = image_libraries.find(spec, creation.bundle, facts.libraries)
+        libraries = rootfs.library_folder(container)
+        own = image_libraries.find(container, facts.libraries)
         granted.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
         if not facts.root:
             device_nodes.link_numbers(granted.edits.devices)
@@ -204,6 +195,16 @@ def grant(spec: Any, asked: request.Asked, settings: Config, creation: Creation)
         granted.undo(creation)
         raise
     return granted
+
+
+def _counts(container: Container, asked: request.Asked, settings: Config) -> bool:
+    setting, is_privileged = settings.accept_request_from_env, container.sees_every_device
+    if not request.counts(asked, setting, container.is_pod, is_privileged):
+        return False
+    if not asked.sources:
+        return True
+    place = settings.state_dir
+    return request.is_the_agents(asked, (os.path.normpath(place), os.path.realpath(place)))
 
 
 def _claim(
@@ -222,20 +223,19 @@ def _claim(
     return claim.claim(ledger, facts, wanted, rules)
 
 
-def _refuse_beside_a_slice(spec: Any, asked: request.Asked) -> None:
-    """Raises VcudaError: the engine has injected a named slice. One of both would be lost."""
-    mounts = spec.get("mounts")
-    for mount in mounts if isinstance(mounts, list) else ():
-        if not isinstance(mount, dict) or mount.get("destination") != names.GUEST_LIMITS:
+def _refuse_beside_a_slice(container: Container, asked: request.Asked) -> None:
+    """Raises VcudaError: the engine has injected a named slice; the container can have only one."""
+    for mount in container.mounts:
+        if mount.destination != names.GUEST_LIMITS:
             continue
-        if f"/containers/{names.SLICE_PREFIX}" in str(mount.get("source")):
+        if f"/containers/{names.SLICE_PREFIX}" in mount.source:
             raise VcudaError(
                 "a share, and a slice by CDI beside it", asked.where, "ask for one of the two"
             )
 
 
 def may_be_decided(owner: Owner, settings: Config) -> bool:
-    """Whether a scheduler may have its say: of a pod, where the agent keeps decisions."""
+    """Whether a scheduler may have decided: for a pod, where the agent keeps decisions."""
     if not owner.is_pod or settings.decisions == OFF:
         return False
     return settings.decisions == REQUIRED or os.path.isdir(
@@ -273,15 +273,14 @@ def rules_of(settings: Config) -> claim.Rules:
     )
 
 
-def procfs_hook(spec: Any, bundle: str, folder: str, gpus: list[Gpu]) -> list[str]:
-    """The command of the hook that shows the container's own /proc/driver/nvidia, written here.
+def procfs_hook(root: str, folder: str, gpus: list[Gpu]) -> list[str]:
+    """The command of the hook that shows the container its own /proc/driver/nvidia, written here.
 
-    Empty where the kernel has no such folder: then there is nothing to hide.
+    root: of the container. Empty where the kernel has no such folder: there is nothing to hide.
     """
     if not os.path.isdir("/proc/" + names.KERNEL_DRIVER):
         return []
     from ..host import procfs
 
     procfs.write("/proc/" + names.KERNEL_DRIVER, folder, gpus)
-    root = os.path.abspath(rootfs.path_of(spec, bundle))
-    return [PROCFS_HOOK, root, os.path.abspath(folder), names.KERNEL_DRIVER]
+    return [PROCFS_HOOK, os.path.abspath(root), os.path.abspath(folder), names.KERNEL_DRIVER]

@@ -1,6 +1,6 @@
 """The OCI runtime wrapper: a container that asks for a share gets it written into its config.json.
 
-The native front door (oci/launcher) comes first and sends only what may hold a request here:
+The launcher (oci/launcher) runs first and passes on only what may hold a request:
 
     python3 -I -S -c … <config.toml> <low-level runtime> <the runtime's own words…>
 """
@@ -11,19 +11,23 @@ import os
 import sys
 
 from ..container import bundle, request
+from ..container.container import container_of
 from ..edits import config_json
 from ..model import names
 from ..model.errors import VcudaError
 from ..system import settings_file
 from . import apply_share
+from .apply_share import Creation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
     from ..container.bundle import Command
+    from ..container.container import Container
     from ..system.settings_file import Config
+    from .apply_share import Grant
 
 
 def main(argv: list[str]) -> NoReturn:
@@ -34,7 +38,7 @@ def main(argv: list[str]) -> NoReturn:
             allocation = share_what_is_asked(command, config_path, runtime, os.getpid())
         become(runtime, command.words)
     except VcudaError as error:
-        from . import report  # who succeeds needs none of it
+        from . import report  # only for errors
 
         error.allocation = error.allocation or allocation
         report.error(command, error)
@@ -48,49 +52,54 @@ def share_what_is_asked(
     claimant: int,
     has_left: Callable[[], bool] = bool,
 ) -> str:
-    """Edit the bundle of a container that asks for a share, and no other; its allocation's id.
+    """Load, claim, edit: a container that requests a share gets it written into its config.json.
 
-    claimant: the process that becomes `runtime`. has_left: of grant.Creation.
-
-    Raises VcudaError with nothing claimed.
+    Returns the allocation's id; "", with nothing changed, for any other container. claimant: the
+    process that becomes `runtime`. has_left: see Creation. Raises VcudaError with nothing claimed.
     """
     spec = bundle.load_config(command.config_path)
-    asked = request.asked(spec)
-    if not asked or not apply_share.may_count(asked, request.annotations_of(spec)):
+    container = container_of(spec, command.container_id, command.bundle)
+    asked = request.asked(container)
+    if not asked or not apply_share.may_count(asked, container):
         return ""
     try:
         settings = settings_file.load(config_path)
-        return share_gpu(command, spec, asked, settings, runtime, claimant, has_left=has_left)
+        creation = creation_of(command, runtime, claimant, has_left=has_left)
+        return share_gpu(command, container, asked, settings, creation)
     except VcudaError as error:
-        error.allocation = apply_share.id_of(spec, command.container_id)
+        error.allocation = apply_share.id_of(container)
         raise
 
 
-def share_gpu(
+def creation_of(
     command: Command,
-    spec: Any,
-    asked: request.Asked,
-    settings: Config,
     runtime: str,
     claimant: int,
     program: str = names.PROGRAM,
     has_left: Callable[[], bool] = bool,
+) -> Creation:
+    # After `create` the engine calls `delete`; a `run` does both within the low-level runtime.
+    is_deleted_here = command.verb == "create"
+    return Creation(command.state_query(runtime), claimant, program, is_deleted_here, has_left)
+
+
+def share_gpu(
+    command: Command,
+    container: Container,
+    asked: request.Asked,
+    settings: Config,
+    creation: Creation,
 ) -> str:
-    """Claim what the spec asks for and edit the bundle; the allocation's id, or "".
+    """Claim the container's share and edit its bundle; the allocation's id, or "".
 
     Raises VcudaError with nothing claimed.
     """
-    creation = apply_share.Creation(
-        *(command.container_id, command.bundle, command.state_query(runtime), claimant, program),
-        # Whoever creates will delete; a `run` does both within the low-level runtime.
-        is_deleted_here=command.verb == "create",
-        has_left=has_left,
-    )
 
-    def edit(granted: apply_share.Grant) -> None:
-        bundle.replace_config(command.config_path, config_json.apply(spec, granted.edits))
+    def edit(granted: Grant) -> None:
+        edited = config_json.apply(container.spec, granted.edits)
+        bundle.replace_config(command.config_path, edited)
 
-    return apply_share.give(spec, asked, settings, creation, edit)
+    return apply_share.give(container, asked, settings, creation, edit)
 
 
 def become(runtime: str, words: list[str]) -> NoReturn:

@@ -43,9 +43,10 @@ def _annotations(state: State) -> dict[str, str]:
     """
     if not claims_two_engines(state.annotations):
         return state.annotations
-    from ..container import hook_state, request  # nobody else needs them
+    from ..container import hook_state
+    from ..container.container import annotations_of
 
-    return request.annotations_of(hook_state.config_of(state))
+    return annotations_of(hook_state.config_of(state))
 
 
 def _release(ledger: Ledger, id: str, state: State) -> None:

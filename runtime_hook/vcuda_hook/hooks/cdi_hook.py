@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 
-from vcuda_oci.container import hook_state, image_libraries, request, rootfs
+from vcuda_oci.container import hook_state, image_libraries
+from vcuda_oci.container.container import container_of
 from vcuda_oci.edits import config_json, edits
 from vcuda_oci.guest import page_file
 from vcuda_oci.host import device_nodes, procfs, requirements
@@ -25,8 +26,8 @@ from . import created_container
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
+    from vcuda_oci.container.container import Container
     from vcuda_oci.container.hook_state import State
     from vcuda_oci.host.host import DeviceNode, Host
     from vcuda_oci.model.gpu import Gpu
@@ -35,57 +36,55 @@ if TYPE_CHECKING:
 
 def finish(config_path: str, state: State) -> None:
     """Raises VcudaError: the image demands what is not here, or something cannot be mounted."""
-    spec = hook_state.config_of(state)
+    container = container_of(hook_state.config_of(state), state.id, state.bundle)
     try:
         settings = settings_file.load(config_path)
     except VcudaError as error:
-        error.allocation = apply_share.id_of(spec, state.id)
+        error.allocation = apply_share.id_of(container)
         raise
     try:
-        _finish(spec, settings, state)
+        _finish(container, settings, state)
     except VcudaError as error:
-        apply_share.tell_refused(spec, settings, state.id, names.HOOK_PROGRAM, error)
+        apply_share.tell_refused(container, settings, names.HOOK_PROGRAM, error)
         raise
 
 
-def _finish(spec: Any, settings: Config, state: State) -> None:
+def _finish(container: Container, settings: Config, state: State) -> None:
     facts = apply_share.host_of(settings)
-    gpus = gpus_of(spec, facts)
-    requirements.check(request.environment_of(spec), facts, gpus)
+    gpus = gpus_of(container, facts)
+    requirements.check(container.environment, facts, gpus)
     more = edits.Edits()
-    limits = mounts_of(spec).get(names.GUEST_LIMITS)
+    limits = mounts_of(container).get(names.GUEST_LIMITS)
     if limits is not None:
-        if request.sees_every_device(spec):
+        if container.sees_every_device:
             raise VcudaError(
                 "a privileged container sees every GPU, a slice cannot hold it",
                 "CDI devices",
                 "start it without --privileged",
             )
-        _refuse_more_than_the_slice(limits, mounts_of(spec), gpus, facts)
-        own = image_libraries.find(spec, state.bundle, facts.libraries)
+        _refuse_more_than_the_slice(limits, mounts_of(container), gpus, facts)
+        own = image_libraries.find(container, facts.libraries)
         shim = os.path.realpath(apply_share.SHIM)
         for path, source in edits.over_image_libraries(own, facts, shim).items():
             more.mounts.append((source, path, edits.READ_ONLY))
-        more.not_granted = _opened_by_a_wide_rule(spec, facts, gpus)
-    writable = _writable_again(spec, settings, facts)
+        more.not_granted = _opened_by_a_wide_rule(container, facts, gpus)
+    writable = _writable_again(container, settings, facts)
     more.mounts += writable
-    if command := _procfs_hook(spec, state.bundle, settings, gpus):
+    if command := _procfs_hook(container.rootfs, settings, gpus):
         more.hooks.append(edits.procfs_hook(edits.Paths("", "", [], [], command)))
     if not more.mounts and not more.hooks and not more.not_granted:
         return
     from . import attach  # ctypes: only where there is something to mount
 
-    container = created_container.find("createRuntime", state)
-    root = rootfs.path_of(spec, state.bundle)
+    created = created_container.find("createRuntime", state)
     again = [place for _, place, _ in writable]
-    attach.attach(more, container, root, facts.root, again)
-    attach.run_hooks(more, "createRuntime", container.pid)
+    attach.attach(more, created, container.rootfs, facts.root, again)
+    attach.run_hooks(more, "createRuntime", created.pid)
 
 
-def gpus_of(spec: Any, facts: Host) -> list[Gpu]:
+def gpus_of(container: Container, facts: Host) -> list[Gpu]:
     """The GPUs whose nodes the container is given."""
-    linux = spec.get("linux") if isinstance(spec, dict) else None
-    given = {node.get("path") for node in _objects(linux, "devices")}
+    given = set(container.devices)
 
     def is_given(gpu: Gpu) -> bool:
         own = facts.gpu_nodes[gpu.uuid] if gpu.mig else []
@@ -94,7 +93,9 @@ def gpus_of(spec: Any, facts: Host) -> list[Gpu]:
     return [gpu for gpu in facts.gpus if not gpu.divided and is_given(gpu)]
 
 
-def _opened_by_a_wide_rule(spec: Any, facts: Host, gpus: Sequence[Gpu]) -> list[DeviceNode]:
+def _opened_by_a_wide_rule(
+    container: Container, facts: Host, gpus: Sequence[Gpu]
+) -> list[DeviceNode]:
     """The nodes of other GPUs, if a rule of the container's opens them beside its slice."""
     mine = {f"nvidia{gpu.minor}" for gpu in gpus}
     mine.update(name for gpu in gpus for name in facts.gpu_nodes.get(gpu.uuid, ()))
@@ -105,19 +106,18 @@ def _opened_by_a_wide_rule(spec: Any, facts: Host, gpus: Sequence[Gpu]) -> list[
         if name not in mine and (device_nodes.is_gpu(node.path) or name in of_gpus)
     ]
     majors = {node.major for node in others}
-    linux = spec.get("linux") if isinstance(spec, dict) else None
-    resources = linux.get("resources") if isinstance(linux, dict) else None
-    is_wide = any(config_json.is_wide(rule, majors) for rule in _objects(resources, "devices"))
+    is_wide = any(config_json.is_wide(rule, majors) for rule in container.device_rules)
     return others if is_wide else []
 
 
-def mounts_of(spec: Any) -> dict[str, str]:
+def mounts_of(container: Container) -> dict[str, str]:
     """Sources by destination; of two on one place the last counts."""
-    mounts = _objects(spec, "mounts")
-    return {str(mount.get("destination")): str(mount.get("source")) for mount in mounts}
+    return {mount.destination: mount.source for mount in container.mounts}
 
 
-def _writable_again(spec: Any, settings: Config, facts: Host) -> list[tuple[str, str, list[str]]]:
+def _writable_again(
+    container: Container, settings: Config, facts: Host
+) -> list[tuple[str, str, list[str]]]:
     """Our mounts that the engine made read-only.
 
     Docker 29 does so with every mount that is no user's volume, where the root is read-only.
@@ -127,16 +127,14 @@ def _writable_again(spec: Any, settings: Config, facts: Host) -> list[tuple[str,
     ours = {names.SOFTWARE_GPU_STATE: facts.software_state}
     ours.update({place: source for source, place in settings.extra_mounts})
     ours.update({path: facts.root + path for path in facts.services})
-    limits = mounts_of(spec).get(names.GUEST_LIMITS, "")
+    limits = mounts_of(container).get(names.GUEST_LIMITS, "")
     folder = os.path.dirname(os.path.realpath(limits))
     if folder.startswith(f"{os.path.realpath(settings.state_dir)}/containers/{names.SLICE_PREFIX}"):
         ours[names.GUEST_USAGE] = os.path.dirname(limits) + "/usage"
     return [
-        (mount["source"], mount["destination"], edits.READ_WRITE)
-        for mount in _objects(spec, "mounts")
-        if "ro" in (mount.get("options") or ())
-        and mount.get("source") is not None
-        and ours.get(str(mount.get("destination"))) == mount["source"]
+        (mount.source, mount.destination, edits.READ_WRITE)
+        for mount in container.mounts
+        if "ro" in mount.options and mount.source and ours.get(mount.destination) == mount.source
     ]
 
 
@@ -167,19 +165,14 @@ def write_procfs(settings: Config, gpus: Sequence[Gpu]) -> None:
         procfs.write(kernel, _procfs_folder(settings, gpus), gpus)
 
 
-def _procfs_hook(spec: Any, bundle: str, settings: Config, gpus: Sequence[Gpu]) -> list[str]:
+def _procfs_hook(root: str, settings: Config, gpus: Sequence[Gpu]) -> list[str]:
     # All containers with these GPUs share the folder: who writes it must be alone.
     may_write = os.access(settings.state_dir, os.W_OK)
     with Ledger(settings.state_dir) if may_write else contextlib.nullcontext():
-        return apply_share.procfs_hook(spec, bundle, _procfs_folder(settings, gpus), list(gpus))
+        return apply_share.procfs_hook(root, _procfs_folder(settings, gpus), list(gpus))
 
 
 def _procfs_folder(settings: Config, gpus: Sequence[Gpu]) -> str:
     # Of a MIG device the instances too: the same GPU may be divided anew.
     parts = [".".join(map(str, (gpu.minor, *(gpu.mig or ())))) for gpu in gpus]
     return f"{settings.state_dir}/procfs/{'-'.join(parts) or 'none'}"
-
-
-def _objects(parent: Any, key: str) -> list[dict[str, Any]]:
-    items = parent.get(key) if isinstance(parent, dict) else None
-    return [item for item in items or () if isinstance(item, dict)]

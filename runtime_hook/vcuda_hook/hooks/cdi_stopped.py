@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci.container import hook_state, rootfs
+from vcuda_oci.container import hook_state
+from vcuda_oci.container.container import container_of
 from vcuda_oci.guest import mount_points
 from vcuda_oci.model import names
 from vcuda_oci.start import apply_share
@@ -46,7 +47,7 @@ def _config_of(state: State) -> str:
 def _root_and_places(config_path: str, state: State) -> tuple[str, list[str]]:
     """The container's root on the host, and where our mounts are in it."""
     settings = settings_file.load(config_path)
-    spec = hook_state.config_of(state)
+    container = container_of(hook_state.config_of(state), state.id, state.bundle)
     facts = apply_share.host_of(settings)
     ours = {
         *(facts.libraries.values()),
@@ -59,7 +60,7 @@ def _root_and_places(config_path: str, state: State) -> tuple[str, list[str]]:
     }
     places = [
         place
-        for place, source in cdi_hook.mounts_of(spec).items()
+        for place, source in cdi_hook.mounts_of(container).items()
         if source in ours or place.startswith(names.GUEST_DIR + "/")
     ]
-    return rootfs.path_of(spec, state.bundle), places
+    return container.rootfs, places

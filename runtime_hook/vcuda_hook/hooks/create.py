@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vcuda_oci.container import hook_state, request, rootfs
+from vcuda_oci.container import hook_state, request
+from vcuda_oci.container.container import container_of
 from vcuda_oci.container.identity import owner_of
 from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.ledger import Ledger
@@ -15,8 +16,7 @@ from . import created_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from vcuda_oci.container.container import Container
     from vcuda_oci.container.hook_state import State
     from vcuda_oci.system.settings_file import Config
 
@@ -26,33 +26,32 @@ def create(kind: str, config_path: str, state: State) -> None:
 
     Nothing happens to one that asks for nothing, or that the wrapper has edited already.
     """
-    spec = hook_state.config_of(state)
-    asked = request.asked(spec)
-    if not asked or not apply_share.may_count(asked, request.annotations_of(spec)):
+    container = container_of(hook_state.config_of(state), state.id, state.bundle)
+    asked = request.asked(container)
+    if not asked or not apply_share.may_count(asked, container):
         return
     try:
-        _create(kind, settings_file.load(config_path), state, spec, asked)
+        _create(kind, settings_file.load(config_path), state, container, asked)
     except VcudaError as error:
-        error.allocation = apply_share.id_of(spec, state.id)
+        error.allocation = apply_share.id_of(container)
         raise
 
 
-def _create(kind: str, settings: Config, state: State, spec: Any, asked: request.Asked) -> None:
-    if _has_its_share(settings.state_dir, request.annotations_of(spec), state.id):
+def _create(
+    kind: str, settings: Config, state: State, container: Container, asked: request.Asked
+) -> None:
+    if _has_its_share(settings.state_dir, container):
         return
-    container = created_container.find(kind, state)
-    creation = apply_share.Creation(
-        *(state.id, state.bundle, container.runtime, container.pid, names.HOOK_PROGRAM)
-    )
+    created = created_container.find(kind, state)
+    creation = apply_share.Creation(created.runtime, created.pid, names.HOOK_PROGRAM)
 
     def give(granted: apply_share.Grant) -> None:
         from . import attach  # ctypes: only for who gets a share
 
         try:
-            root = rootfs.path_of(spec, state.bundle)
-            attach.attach(granted.edits, container, root, granted.driver_root)
+            attach.attach(granted.edits, created, container.rootfs, granted.driver_root)
             # The runtime has read its list of hooks already.
-            attach.run_hooks(granted.edits, "createRuntime", container.pid)
+            attach.run_hooks(granted.edits, "createRuntime", created.pid)
         except OSError as error:
             raise VcudaError(
                 f"its first process cannot be reached: {error.strerror}",
@@ -60,17 +59,17 @@ def _create(kind: str, settings: Config, state: State, spec: Any, asked: request
                 "look why it ended, and create it again",
             ) from error
 
-    apply_share.give(spec, asked, settings, creation, give)
+    apply_share.give(container, asked, settings, creation, give)
 
 
-def _has_its_share(state_dir: str, annotations: dict[str, str], container_id: str) -> bool:
+def _has_its_share(state_dir: str, container: Container) -> bool:
     """Whether this very creation has claimed already, by the wrapper or in another hook: for the
     process that becomes the runtime, which waits for this hook, or for the container's first one.
     """
     try:
-        known = Ledger(state_dir).get(owner_of(annotations, container_id).key)
+        known = Ledger(state_dir).get(owner_of(container.annotations, container.id).key)
     except VcudaError:
         return False  # for the claim to tell, if the request counts
     return (
-        known is not None and known.container_id == container_id and liveness.claimant_lives(known)
+        known is not None and known.container_id == container.id and liveness.claimant_lives(known)
     )

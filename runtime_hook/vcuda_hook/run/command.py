@@ -14,6 +14,7 @@ import secrets
 import sys
 
 from vcuda_oci.container import bundle, request
+from vcuda_oci.container.container import container_of
 from vcuda_oci.ledger import liveness
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
@@ -87,7 +88,9 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
     program.check(tree, scratch + "/root", mounted)
     spec.write(tree, command.config_path)
     asked = request.Asked(words, "command line", False)
-    main.share_gpu(command, tree, asked, settings, low_level, os.getpid(), program=names.COMMAND)
+    container = container_of(tree, container_id, scratch)
+    creation = main.creation_of(command, low_level, os.getpid(), names.COMMAND)
+    main.share_gpu(command, container, asked, settings, creation)
     os.chdir("/")
     main.become(low_level, command.words)
 

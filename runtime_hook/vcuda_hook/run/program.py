@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import stat
 
-from vcuda_oci.container import request
+from vcuda_oci.container.container import container_of
 from vcuda_oci.host import driver_files
 from vcuda_oci.model.errors import VcudaError
 
@@ -34,7 +34,7 @@ def check(tree: Any, root: str, mounted: Sequence[str]) -> None:
         return
     folders = [cwd]
     if "/" not in program:
-        folders = request.environment_of(tree).get("PATH", "").split(":")
+        folders = container_of(tree).environment.get("PATH", "").split(":")
     paths = [os.path.normpath(os.path.join("/", folder or cwd, program)) for folder in folders]
     volumes = [
         str(mount.get("destination"))

@@ -23,6 +23,7 @@ from support.driver_layouts import ARM64_LAYOUTS, LAYOUTS, LDCONFIG, Layout, ins
 from support.driver_root import VERSION, DriverRoot
 from support.files import ROOT, write
 from vcuda_oci.container import image_libraries, rootfs
+from vcuda_oci.container.container import container_of
 from vcuda_oci.edits import cdi_spec, edits
 from vcuda_oci.host import host
 from vcuda_oci.model.errors import VcudaError
@@ -91,9 +92,9 @@ def test_the_images_loader_looks_into_debians_folder_of_this_machine(
     for folder in (AMD64S, ARM64S, "/usr/lib64"):
         os.makedirs(f"{tmp_path}/rootfs{folder}")
     spec = {"root": {"path": "rootfs"}}
-    assert rootfs.library_folder(spec, str(tmp_path)) == ARM64S
+    assert rootfs.library_folder(container_of(spec, "", str(tmp_path))) == ARM64S
     os.rmdir(f"{tmp_path}/rootfs{ARM64S}")
-    assert rootfs.library_folder(spec, str(tmp_path)) == "/usr/lib64"
+    assert rootfs.library_folder(container_of(spec, "", str(tmp_path))) == "/usr/lib64"
 
 
 def test_a_libcuda_of_the_image_is_found_where_its_loader_looks(arm64: None, tmp_path: Any) -> None:
@@ -108,15 +109,15 @@ def test_a_libcuda_of_the_image_is_found_where_its_loader_looks(arm64: None, tmp
         with open(image + place, "wb") as file:
             file.write(library)
     expected = dict.fromkeys(places, "libcuda.so.1")
-    assert image_libraries.find(spec, str(tmp_path), ["libcuda.so.1"]) == expected
+    assert image_libraries.find(container_of(spec, "", str(tmp_path)), ["libcuda.so.1"]) == expected
     # The folder is named to ldconfig alone: now the cache tells, of this machine's entries.
     write(image + "/etc/ld.so.conf", "/hidden\n")
     subprocess.run([LDCONFIG, "-r", image], check=True, capture_output=True)
     write(image + "/etc/ld.so.conf", "")
-    assert image_libraries.find(spec, str(tmp_path), ["libcuda.so.1"]) == expected
+    assert image_libraries.find(container_of(spec, "", str(tmp_path)), ["libcuda.so.1"]) == expected
     mark_as_arm64s(image + "/etc/ld.so.cache")
     expected["/hidden/libcuda.so.1"] = "libcuda.so.1"
-    assert image_libraries.find(spec, str(tmp_path), ["libcuda.so.1"]) == expected
+    assert image_libraries.find(container_of(spec, "", str(tmp_path)), ["libcuda.so.1"]) == expected
 
 
 def test_a_cdi_spec_has_the_loaders_folders_of_both_families(arm64: None, tmp_path: Any) -> None:

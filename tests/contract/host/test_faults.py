@@ -16,6 +16,7 @@ from support.files import write
 from support.lease_holder import holding
 from support.samples import GIB, host, left_in, pod_owner, shares_of
 from vcuda_oci.container import bundle, request
+from vcuda_oci.container.container import container_of
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.claim import Claim, Rules, claim
@@ -242,9 +243,11 @@ def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(
 
     def create() -> None:
         command = bundle.Command(["create", "--bundle", f"{tmp_path}/bundle", "me"])
-        asked = request.asked(spec)
+        container = container_of(spec, "me", command.bundle)
+        asked = request.asked(container)
         assert asked
-        main.share_gpu(command, spec, asked, settings, runtime_.path, os.getpid())
+        creation = main.creation_of(command, runtime_.path, os.getpid())
+        main.share_gpu(command, container, asked, settings, creation)
 
     def before() -> None:
         write(path, old)

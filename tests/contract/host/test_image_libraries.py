@@ -14,6 +14,7 @@ import pytest
 from support.driver_layouts import LDCONFIG
 from support.files import write
 from vcuda_oci.container import image_libraries
+from vcuda_oci.container.container import container_of
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import ldcache
 
@@ -22,7 +23,7 @@ NAMES = ("libcuda.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-ml.so.1")
 
 def found(bundle: Any, *env: str) -> dict[str, str]:
     spec = {"root": {"path": "rootfs"}, "process": {"env": list(env)}}
-    return image_libraries.find(spec, str(bundle), NAMES)
+    return image_libraries.find(container_of(spec, "", str(bundle)), NAMES)
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_what_a_volume_hides_is_not_found(image: str, tmp_path: Any) -> None:
     places = ["/proc", "/usr/local/cuda", "/nv/lib64/", "/usr/local/li", own, "/", 5, None]
     mounts = [*({"destination": place} for place in places), 5]
     spec = {"root": {"path": "rootfs"}, "mounts": mounts}
-    assert image_libraries.find(spec, str(tmp_path), NAMES) == {
+    assert image_libraries.find(container_of(spec, "", str(tmp_path)), NAMES) == {
         "/usr/local/lib/libcuda.so.550.54.14": "libcuda.so.1",
         own: "libcuda.so.1",
     }
@@ -215,7 +216,7 @@ def test_a_driver_behind_long_lists_is_found(image: str, tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("spec", [{}, [], None, {"root": {}}, {"root": {"path": "nowhere"}}])
 def test_a_spec_without_a_root_has_none(spec: Any, tmp_path: Any) -> None:
-    assert image_libraries.find(spec, str(tmp_path), NAMES) == {}
+    assert image_libraries.find(container_of(spec, "", str(tmp_path)), NAMES) == {}
 
 
 def test_a_folder_that_is_swapped_for_a_link_meanwhile_never_leads_out(

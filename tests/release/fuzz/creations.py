@@ -14,6 +14,7 @@ from support.driver_root import DriverRoot
 from support.files import write
 from support.samples import left_in
 from vcuda_oci.container import bundle, request
+from vcuda_oci.container.container import container_of
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import jsontree, names
 from vcuda_oci.model.errors import VcudaError
@@ -75,7 +76,8 @@ class Config:
         refused = False
         try:
             spec = bundle.load_config(self.node.config)
-            assert may or request.asked(spec) is None, "the front door missed a request"
+            asked = request.asked(container_of(spec))
+            assert may or asked is None, "the launcher missed a request"
             main.share_what_is_asked(command, self.node.settings, "/nowhere/runc", os.getpid())
         except VcudaError as error:
             check_line(error)

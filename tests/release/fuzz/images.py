@@ -11,6 +11,7 @@ from support.driver_root import DriverRoot
 from support.files import write
 from support.samples import host as some_host
 from vcuda_oci.container import image_libraries, request, rootfs
+from vcuda_oci.container.container import container_of
 from vcuda_oci.host import driver_scan, requirements
 from vcuda_oci.model import capabilities
 from vcuda_oci.model.errors import VcudaError
@@ -40,8 +41,8 @@ class Variables:
                 check_line(error)
 
     def read(self, spec: Any) -> None:
-        env = request.environment_of(spec)
-        asked = request.asked(spec)
+        env = container_of(spec).environment
+        asked = request.asked(container_of(spec))
         if asked:
             for setting in _SETTINGS:
                 request.counts(asked, setting, False, False)
@@ -85,13 +86,12 @@ class LoaderFiles:
             assert path.startswith("/") and "/" not in name and "\0" not in path + name
         names: dict[str, str] = {}
         with contextlib.suppress(VcudaError):  # past the bounds of an image
-            names = image_libraries.find(
-                self.spec, self.bundle, ["libcuda.so.1", "libnvidia-ml.so.1"]
-            )
+            container = container_of(self.spec, "", self.bundle)
+            names = image_libraries.find(container, ["libcuda.so.1", "libnvidia-ml.so.1"])
         for path in names:
             assert os.path.realpath(self.image + path) == self.image + path
             assert os.path.isfile(self.image + path)
-        assert rootfs.library_folder(self.spec, self.bundle) == "/usr/lib64"
+        assert rootfs.library_folder(container_of(self.spec, "", self.bundle)) == "/usr/lib64"
         found = driver_scan.find(self.driver)
         assert found.version == "580.95.05"
         for path in [*found.libraries.values(), *found.libraries_32_bit.values()]:
