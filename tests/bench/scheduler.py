@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import orjson
 
@@ -40,7 +41,7 @@ PAIRS, WARMING_PAIRS = 2_000, 100
 CANDIDATES = 100
 GPUS = 8
 BLOCKS = 320  # units of 256 MiB: a GPU has 80 GiB
-ASKS = (
+ASKS: tuple[dict[str, Any], ...] = (
     *({"core": 10, "memory": 32}, {"core": 30, "memory": 96}, {"core": 50}, {"core": 100}),
     *({"core": 200}, {"core": 800}, {"core": 99, "memory": 310}, {"gpu": 1}),
 )

@@ -199,6 +199,6 @@ def read(path: str) -> dict[str, Any]:
     return tree
 
 
-def gpus(host: Host) -> list[dict[str, object]]:
+def gpus(host: Host) -> list[dict[str, Any]]:
     listed: list[dict[str, object]] = json.loads(host.vcuda("gpus", "--json").stdout)
     return listed

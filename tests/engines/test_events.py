@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,9 @@ def test_a_pods_containers_life_under_containerd(
             assert cri.wait_for(third) == 0
             # Kept from one instance to the next, though the pod asks for what it always did.
             assert f'"total_bytes": {2 * LIMIT}' in cri.output(pod, "worker")[0]
-            refused = dict(asked, annotations={**asked["annotations"], "vcuda.io/weight": "5"})
+            refused: dict[str, Any] = dict(
+                asked, annotations={**asked["annotations"], "vcuda.io/weight": "5"}
+            )
             with pytest.raises(Exception, match="weight means nothing"):
                 cri.start_container(pod, ["true"], name="other", **refused)
         finally:

@@ -31,7 +31,10 @@ def test_a_container_has_the_descriptors_and_variables_that_its_runtime_gives_it
     """`--preserve-fds` is the engine's wish: those come through, and none of ours beside them."""
     fds = "for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd | sed 's/:.*//'); done"
     script = fds + "; env | sort; pwd; umask"
-    more = {"options": [f"--preserve-fds={kept}"], "leak": LEAKED.format(folder=folder)}
+    more: dict[str, Any] = {
+        "options": [f"--preserve-fds={kept}"],
+        "leak": LEAKED.format(folder=folder),
+    }
     plain = door.plain(Wanted(container, ["sh", "-c", script]), **more)
     result = door.run(door.asked(container, "sh", "-c", script), **more)
     assert result == plain

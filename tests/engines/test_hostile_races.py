@@ -45,17 +45,17 @@ class Swapping:
                 file.write("the image's own")
         self.stop = threading.Event()
         self.swaps = [0, 0, 0]
-        self.threads = []
+        self.threads: list[threading.Thread] = []
         for path, target in (
             (f"{compat}/libcuda.so.1", f"{trap.folder}/libcuda.so.1"),
             (compat, trap.folder),
             (f"{rootfs}/usr/local/vcuda", trap.folder),
         ):
-            folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
+            parent = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
             name = os.path.basename(path)
-            os.symlink(target, name + ".link", dir_fd=folder)
+            os.symlink(target, name + ".link", dir_fd=parent)
             self.threads.append(
-                threading.Thread(target=self._swap, args=(len(self.threads), folder, name.encode()))
+                threading.Thread(target=self._swap, args=(len(self.threads), parent, name.encode()))
             )
 
     def _swap(self, number: int, folder: int, name: bytes) -> None:

@@ -26,12 +26,12 @@ LINE = (
 
 
 @contextlib.contextmanager
-def file_system(host: PrivateHost, folder: str) -> Iterator[Callable[[str], None]]:
+def file_system(host: PrivateHost, folder: str) -> Iterator[Callable[[str], object]]:
     """One of its own at `folder`; what it yields mounts it `ro` or `rw`."""
     os.makedirs(folder, exist_ok=True)
     host.check(["mount", "-t", "tmpfs", "vcuda-it", folder])
     try:
-        yield lambda how: host.check(["mount", "-o", f"remount,{how}", folder]) and None
+        yield lambda how: host.check(["mount", "-o", f"remount,{how}", folder])
     finally:
         host.check(["umount", folder])
 

@@ -90,7 +90,7 @@ def ask(folder: str, options: argparse.Namespace) -> int:
             continue
         print(f"[gpu] {name}", flush=True)
         try:
-            figures += measure()
+            figures += measure()  # type: ignore[arg-type]
         except UnmeasuredError as error:
             unmeasured[name] = str(error)
     keep(machine.card, figures, unmeasured, options)

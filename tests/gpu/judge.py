@@ -10,7 +10,7 @@ from gpu.machine import Machine, answer
 from softgpu.cuda_misuses import TABLE
 from support.guest import TOP
 
-MISUSES = os.path.join(TOP, "tests", "shim", "cuda_misuses.py")
+MISUSES = os.path.join(TOP, "tests", "softgpu", "cuda_misuses.py")
 
 
 def differences(machine: Machine) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import subprocess
+from typing import Any
 
 from support.guest import BUILD, Guest
 
@@ -20,7 +21,7 @@ NAMES_THEN = {"cuda": "libcuda.so.1", "nvml": "libnvidia-ml.so.1"}
 def build(folder: str) -> str:
     """The path of the shim, compiled in `folder`."""
     (headers,) = glob.glob(f"{BUILD}/venv/lib/python3*/site-packages/nvidia/cu13/include")
-    run = {"cwd": f"{folder}/libvcuda", "check": True, "capture_output": True}
+    run: dict[str, Any] = {"cwd": f"{folder}/libvcuda", "check": True, "capture_output": True}
     subprocess.run(["tar", "-xJf", ARCHIVE, "-C", folder], check=True)
     subprocess.run(["python3", "-m", "generate", headers, "policy.list", "generated"], **run)
     flags = ["-std=gnu11", "-O2", "-D_GNU_SOURCE", "-fvisibility=hidden", "-fPIC", "-pthread"]

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from support.guest import PYTHON, SHIM, TOP, WORKLOAD, Gpu, Guest
 from support.virtual_time import Clock
@@ -86,7 +87,7 @@ class PolicyNode:
         command += ["--async", str(ahead)] + (["--wait-file", go] if go else [])
         return guest.start(*(clock.seat(*command) if clock else command), env=self.env)
 
-    def shares(self, guests: Sequence[Guest], seconds: float, **shape: int) -> list[float]:
+    def shares(self, guests: Sequence[Guest], seconds: float, **shape: Any) -> list[float]:
         """The part of the GPU's time that each got while all were busy."""
         go = os.path.join(self.folder, "go")
         with contextlib.suppress(FileNotFoundError):
@@ -102,13 +103,13 @@ class PolicyNode:
         return Clock(pathlib.Path(self.folder), processes)
 
     def shares_on(
-        self, clock: Clock, guests: Sequence[Guest], seconds: float, **shape: int
+        self, clock: Clock, guests: Sequence[Guest], seconds: float, **shape: Any
     ) -> list[float]:
         """The same in virtual time."""
         started = [self.busy(guest, seconds, clock=clock, **shape) for guest in guests]
         return [share_of(process) for process in started]
 
-    def granted_shares(self, guests: Sequence[Guest], seconds: float, **shape: int) -> list[float]:
+    def granted_shares(self, guests: Sequence[Guest], seconds: float, **shape: Any) -> list[float]:
         """The same in virtual time, beside an arbiter that begins when they do."""
         clock = self.clock(len(guests) + 1)
         with self.arbiter(clock):

@@ -22,6 +22,7 @@ SEND_THEM_HOME = "\n"
 def answers(crowd: subprocess.Popen[str]) -> dict[str, int]:
     """How many of a crowd that still stands there were granted their piece, and how many not."""
     line = ""
+    assert crowd.stdout
     while not line.endswith("}"):
         line += crowd.stdout.read(1)
     return json.loads(line + "}")["answers"]
@@ -102,6 +103,7 @@ def test_a_stopped_process_that_decides_on_a_refusal_is_waited_for_briefly_and_a
         [sys.executable, "-c", hold, guest.usage, str(F_OFD_SETLK), lock.hex()],
         stdout=subprocess.PIPE,
     )
+    assert holder.stdout
     try:
         assert holder.stdout.read(2) == b"1\n"
         os.kill(holder.pid, signal.SIGSTOP)

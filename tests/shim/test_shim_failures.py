@@ -19,8 +19,8 @@ import json, os, sys
 sys.path.insert(0, {os.path.join(guest.TOP, "tests")!r})
 import pynvml
 from cuda.bindings import driver as cuda
-from shim import cuda_values as v
-from shim.cuda_values import KIB, MIB, fields, ok
+from softgpu import cuda_values as v
+from softgpu.cuda_values import KIB, MIB, fields, ok
 
 def used():
     free, total = ok(cuda.cuMemGetInfo())

@@ -13,7 +13,7 @@ from softgpu.cuda_header import FUNCTIONS
 from support import guest
 from support.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
-FOLDER = REPOSITORY / "tests" / "shim"
+FOLDER = REPOSITORY / "tests" / "softgpu"
 
 # Where the shim looks before the driver does: at the context, then whether the slice has room.
 ITS_OWN = {

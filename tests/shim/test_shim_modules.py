@@ -38,7 +38,7 @@ def images(tmp_path) -> list[str]:
 
 
 def still(worker: subprocess.Popen[str]) -> None:
-    assert worker.stdout.readline() == "still\n", worker.communicate()[1]
+    assert worker.stdout and worker.stdout.readline() == "still\n", worker.communicate()[1]
 
 
 def held(guest) -> dict[int, list[int]]:

@@ -20,7 +20,7 @@ from support.virtual_time import answer
 SECONDS = 30
 POINTS = 0.02
 LOST = 0.03
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "async 50 us": {"kernel_us": 50, "ahead": 64},
     "async 1 ms": {"kernel_us": 1000, "ahead": 16},
     "sync 5 ms": {"kernel_us": 5000, "ahead": 0},
@@ -51,7 +51,7 @@ def best_effort(core: int) -> dict[str, str]:
 
 def check(shares: Sequence[float], expected: Sequence[float], error: float = POINTS) -> None:
     """Each share is what the policy says, in percent, and next to nothing of the GPU is lost."""
-    assert shares == [pytest.approx(percent / 100, abs=error) for percent in expected]
+    assert list(shares) == [pytest.approx(percent / 100, abs=error) for percent in expected]
     assert sum(shares) >= min(1, sum(expected) / 100) - LOST
 
 

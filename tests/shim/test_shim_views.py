@@ -75,7 +75,7 @@ def seen(guest: Guest, minors: str) -> Any:
 def at_work(host: DriverRoot, guest: Guest, minors: str) -> list[subprocess.Popen[str]]:
     """Two processes on the container's first GPU: one holds a GiB, one computes."""
     hold = start(guest, minors, WORKLOAD, "hold", "--bytes", str(GIB), "--seconds", "60")
-    assert hold.stdout.readline()
+    assert hold.stdout and hold.stdout.readline()
     busy = ["busy", "--seconds", "60", "--kernel-us", "1000", "--async", "16"]
     return [hold, start(guest, minors, WORKLOAD, *busy)]
 

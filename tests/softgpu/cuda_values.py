@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from typing import Any
 
 from cuda.bindings import driver as cuda
 
@@ -31,11 +32,11 @@ def ok(answer):
     return answer[1] if len(answer) == 2 else answer[1:]
 
 
-def address(thing: object) -> int:
+def address(thing: Any) -> int:
     """Of a struct of the bindings, or of bytes."""
     kept.append(thing)
     if isinstance(thing, bytes):
-        return ctypes.cast(thing, ctypes.c_void_p).value or 0
+        return ctypes.cast(ctypes.c_char_p(thing), ctypes.c_void_p).value or 0
     if isinstance(thing, ctypes.Array):
         return ctypes.addressof(thing)
     return int(thing.getPtr())
@@ -318,7 +319,7 @@ def empty_graph():
     return ok(cuda.cuGraphCreate(0))
 
 
-NODES: dict[str, Callable[[object], object]] = {
+NODES: dict[str, Callable[[Any], Any]] = {
     "Kernel": lambda graph: ok(cuda.cuGraphAddKernelNode(graph, None, 0, kernel_node())),
     "Memcpy": lambda graph: ok(
         cuda.cuGraphAddMemcpyNode(graph, None, 0, copy_node(), ok(cuda.cuCtxGetCurrent()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,7 +91,7 @@ say(queued=queued, took=time.monotonic() - before)
 def test_a_rate_that_makes_no_sense_is_refused_and_leaves_nothing(
     tmp_path: Path, rate: str
 ) -> None:
-    command = [BUILT / "softgpu", "create", tmp_path / "root", "--copy-rate", rate]
+    command: list[Any] = [BUILT / "softgpu", "create", tmp_path / "root", "--copy-rate", rate]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == (

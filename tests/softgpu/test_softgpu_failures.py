@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_sixteen_calls_can_be_ordered_and_one_more_is_refused_with_one_line(gpu:
     order = ("--nth", "1000", "--error", "CUDA_ERROR_UNKNOWN")
     for call in range(16):
         tool(gpu, "fail", "--call", f"cuCall{call}", *order)
-    command = [BUILT / "softgpu", "fail", gpu.root, "--call", "cuMemAlloc_v2", *order]
+    command: list[Any] = [BUILT / "softgpu", "fail", gpu.root, "--call", "cuMemAlloc_v2", *order]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (
         1,
@@ -182,7 +183,7 @@ def test_sixteen_calls_can_be_ordered_and_one_more_is_refused_with_one_line(gpu:
 
 def test_an_error_of_an_unknown_name_is_refused_with_an_example(gpu: SoftGpu) -> None:
     order = ("--call", "cuMemAlloc_v2", "--error", "CUDA_ERROR_NOSUCH")
-    command = [BUILT / "softgpu", "fail", gpu.root, *order]
+    command: list[Any] = [BUILT / "softgpu", "fail", gpu.root, *order]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (
         2,

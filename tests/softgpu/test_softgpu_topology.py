@@ -70,7 +70,7 @@ def test_a_driver_that_tells_nothing_is_asked_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wish", ["nvlink", "nvlink=0", "pcie=2,rings=4", "numa=two", ","])
 def test_a_topology_that_makes_no_sense_is_one_line(tmp_path: Path, wish: str) -> None:
-    command = [BUILT / "softgpu", "create", tmp_path / "none", "--topology", wish]
+    command: list[Any] = [BUILT / "softgpu", "create", tmp_path / "none", "--topology", wish]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith(f"softgpu: --topology: {wish}; ")
@@ -94,7 +94,7 @@ say(failed=failed)
 """)
     assert failed == {"failed": [1]}
     for mistake in (["--call", "cuInit", "--gpu", "0"], ["--lost", "0", "--gpu", "0"]):
-        command = [BUILT / "softgpu", "fail", gpu.root, *mistake, "--error", "999"]
+        command: list[Any] = [BUILT / "softgpu", "fail", gpu.root, *mistake, "--error", "999"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 2
         assert done.stderr.startswith("softgpu: --gpu: only calls of NVML name a GPU; ")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import functools
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -104,7 +105,9 @@ class PlayedObjects:
                 metadata["continue"] = f"{version}:{end}"
             return 200, {"kind": "List", "metadata": metadata, "items": found[begin:end]}
 
-    def events(self, kind: str, query: dict[str, str], seen: int) -> tuple[int, list[bytes]] | None:
+    def events(
+        self, kind: str, query: dict[str, str], seen: int
+    ) -> tuple[int, Sequence[bytes]] | None:
         """The version up to which, and the lines that a watch is told; None: it knows too little.
 
         What a selector does not show any more is deleted to who watches, as in the API server.

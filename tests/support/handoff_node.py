@@ -65,12 +65,11 @@ class HandoffNode:
 
     def decided(self, **gpu_by_container: int) -> dict[str, str]:
         """What the scheduler writes for containers that ask for ASKS, GPUs by their index."""
-        return decided(
-            **{
-                name: (self.uuids[index], ASKS[CORE], ASKS[MEMORY] * MEMORY_UNIT)
-                for name, index in gpu_by_container.items()
-            }
-        )
+        places: dict[str, Any] = {
+            name: (self.uuids[index], ASKS[CORE], ASKS[MEMORY] * MEMORY_UNIT)
+            for name, index in gpu_by_container.items()
+        }
+        return decided(**places)
 
     def schedule(
         self, name: str, annotations: dict[str, str], *containers: str, **more: Any

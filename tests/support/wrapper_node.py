@@ -14,7 +14,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/root", "X": "a=b"}
-SPEC = {
+SPEC: dict[str, Any] = {
     "ociVersion": "1.0.2",
     "process": {"args": ["true"], "env": ["PATH=/bin"]},
     "root": {"path": "rootfs"},

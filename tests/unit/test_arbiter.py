@@ -76,7 +76,7 @@ def test_a_gpus_time_is_granted_by_policy(tenants: list[Tenant], percents: list[
 @st.composite
 def gpus(draw: st.DrawFn) -> list[Tenant]:
     """Tenants whose percents add up to 100 at most, as placement leaves them."""
-    left, tenants = 100, []
+    left, tenants = 100, list[Any]()
     while left and len(tenants) < MOST and draw(st.booleans()) | (not tenants):
         core = draw(st.integers(1, left))
         left -= core

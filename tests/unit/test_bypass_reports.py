@@ -21,7 +21,7 @@ class Watches:
     more, and it lives on."""
 
     def __init__(self, *said: list[str | None]) -> None:
-        self.said, self.started = list(said), []
+        self.said, self.started = list(said), list[Any]()
 
     @contextlib.asynccontextmanager
     async def running(self, *words: str) -> AsyncIterator[tuple[Any, asyncio.StreamReader]]:

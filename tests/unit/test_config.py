@@ -222,7 +222,7 @@ def test_a_software_gpu_serves_a_host_without_a_driver(
     monkeypatch: pytest.MonkeyPatch, has_driver: bool, has_software_gpu: bool, root: str
 ) -> None:
     there = {"/proc/driver/nvidia": has_driver, "/run/softgpu/softgpu.state": has_software_gpu}
-    monkeypatch.setattr(settings_file.os.path, "exists", lambda path: there[path])
+    monkeypatch.setattr(settings_file.os.path, "exists", lambda path: there[path])  # type: ignore[attr-defined]
     assert settings_file.parse("", "/c").driver_root == root
     assert settings_file.parse("driver-root = '/x'", "/c").driver_root == "/x"
 
@@ -357,7 +357,7 @@ def test_what_we_take_tomllib_takes_with_the_same_values(text: str) -> None:
     theirs = tomllib.loads(text)
     mounts = [mount.split(":") for mount in theirs.pop("extra-mounts", [])]
     renamed = {key.replace("-", "_"): value for key, value in theirs.items()}
-    meanings = (
+    meanings: tuple[tuple[str, Any], ...] = (
         ("memory_overcommit", float),
         ("context_memory", parse_bytes),
         *(

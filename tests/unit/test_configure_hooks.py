@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 
 from support.files import mode_of, script, write

@@ -69,9 +69,15 @@ def test_a_container_is_told_under_gpumanagers_names_and_ours(tenants: Tenants) 
     shares = [GpuShare("GPU-0", 16 * GIB, 100), GpuShare("GPU-1", 4 * GIB, 30)]
     tenants.holds("pod-u.main", shares=shares, pod=POD)
     tenants.uses(
-        *("pod-u.main", 1),
-        **{"held": 3 * GIB, "contexts": 2, "refusals": 7, "launches": 9},
-        **{"busy_ns": 4_500_000_000, "throttled_ns": 2_000_000_000, "overrun_ns": 250_000_000},
+        "pod-u.main",
+        1,
+        held=3 * GIB,
+        contexts=2,
+        refusals=7,
+        launches=9,
+        busy_ns=4_500_000_000,
+        throttled_ns=2_000_000_000,
+        overrun_ns=250_000_000,
     )
     found = samples(exposition.Pages().text(look(tenants, 16, 16), Counts()))
     owner = {

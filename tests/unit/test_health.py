@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_health_follows_what_lasts(
 def test_an_xid_counts_by_its_class(
     xids: list[int], seconds: float, expected: dict[str, str]
 ) -> None:
-    looks = [(0.0, {}, [("b", xid)]) for xid in xids]
+    looks: list[Any] = [(0.0, {}, [("b", xid)]) for xid in xids]
     assert run([*looks, (float(seconds), {}, [])]) == expected
 
 

@@ -62,7 +62,7 @@ def every_choice(machine: list[Gpu], taken: list[GpuShare], request: Request) ->
     allowed = allowed_of(machine, request)
     whole, percent = divmod(request.core or 100 * len(allowed), 100)
     touched = {share.uuid for share in taken}
-    found = []
+    found: list[Any] = []
     for wholes in itertools.combinations([g for g in allowed if g.uuid not in touched], whole):
         if not percent:
             if wholes and sum(g.memory_bytes for g in wholes) >= (request.memory_bytes or 0):

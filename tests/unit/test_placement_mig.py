@@ -96,5 +96,7 @@ def test_a_gpu_in_mig_mode_without_devices_is_nothing_to_have() -> None:
         (Request.of(0, gpus=("all",)), other.uuid),
     ):
         answer = choose([divided, other], [], request, "binpack")
-        refused = isinstance(answer, Refused)
-        assert (f"{answer.reason}; {answer.mend}" if refused else answer.shares[0].uuid) == what
+        if isinstance(answer, Refused):
+            assert f"{answer.reason}; {answer.mend}" == what
+        else:
+            assert answer.shares[0].uuid == what

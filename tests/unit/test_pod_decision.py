@@ -110,7 +110,7 @@ def test_what_is_asked_of_each_gpu_is_kept_by_container_and_nonsense_of_one_is_o
 
 def test_a_pods_author_who_writes_amounts_writes_none() -> None:
     pod = asking(main={"": 1, "cores": 10})
-    forged = {"containers": {}, "amounts": {"main": {"parts": [[100, None, None]]}}}
+    forged: dict[str, Any] = {"containers": {}, "amounts": {"main": {"parts": [[100, None, None]]}}}
     forged["amounts"]["main"]["any_core"] = False
     pod["metadata"]["annotations"] = {"vcuda.io/placement-decision": json.dumps(forged)}
     found = of_pod(pod, "n", {GPU}, GPU)

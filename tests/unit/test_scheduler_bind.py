@@ -27,7 +27,7 @@ class Server:
     """One pod, as the API server has it; and what it was sent."""
 
     def __init__(self, pod: dict[str, Any] | None, code: int = 201) -> None:
-        self.pod, self.code, self.sent = pod, code, []
+        self.pod, self.code, self.sent = pod, code, list[Any]()
 
     async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
         if method == "GET":
@@ -37,7 +37,7 @@ class Server:
 
 
 def bind(cluster: Cluster, server: Server, asked: Binding = ASKED) -> str:
-    binder = Binder(cluster, server, SETTINGS)  # type: ignore[arg-type]
+    binder = Binder(cluster, server, SETTINGS)
     return asyncio.run(binder.bind(asked))
 
 

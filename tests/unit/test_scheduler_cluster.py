@@ -144,7 +144,7 @@ class Server:
     """Answers bindings as told; everything that was bound is kept."""
 
     def __init__(self, answers: list[str]) -> None:
-        self.answers, self.bound = answers, []
+        self.answers, self.bound = answers, list[Any]()
 
     async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
         answer = self.answers.pop() if self.answers else "bound"
@@ -169,7 +169,7 @@ def test_bindings_at_once_over_commit_no_gpu_whatever_the_server_answers(
     cores: list[int], answers: list[str]
 ) -> None:
     cluster, server = clusters.cluster(NODE), Server(list(answers))
-    binder = Binder(cluster, server, SETTINGS)  # type: ignore[arg-type]
+    binder = Binder(cluster, server, SETTINGS)
     for number, core in enumerate(cores):
         cluster.put_pod(facts(clusters.pod(f"p{number}", container(core=core))))
 

@@ -195,7 +195,7 @@ def test_a_node_with_more_gpus_than_others_is_answered_for_as_well() -> None:
         *(({"core": 100, "memory": 65}, False), ({"core": 200, "memory": 1}, False)),
     ],
 )
-def test_what_just_fits_does_and_one_more_does_not(asked: dict[str, int], fits: bool) -> None:
+def test_what_just_fits_does_and_one_more_does_not(asked: dict[str, Any], fits: bool) -> None:
     half = [GpuShare("GPU-n-0", 1, 50)]
     whole = [GpuShare("GPU-n-1", 1, 100)]
     # Of three GPUs one is half free and one wholly; a share may not have the latter.

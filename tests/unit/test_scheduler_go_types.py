@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from support import go_samples
 from support.clusters import SETTINGS
 from support.extender import shown_by_scheduler
+from vcuda_oci.model.request import Part
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.cluster.objects import priority_of
 from vcuda_plugin.extender.filter import extender_api
@@ -23,7 +24,7 @@ from vcuda_plugin.extender.filter.fit import Verdict
 from vcuda_plugin.extender.filter.preempt import Victims
 from vcuda_plugin.extender.http import openapi
 from vcuda_plugin.extender.http.server import Server
-from vcuda_plugin.extender.model.pod_request import Part, ask_of
+from vcuda_plugin.extender.model.pod_request import ask_of
 
 POD, NODE = json.loads(go_samples.POD), json.loads(go_samples.NODE)
 

@@ -137,7 +137,7 @@ def test_who_does_not_hold_the_lease_counts_and_binds_nothing() -> None:
             return 201, {}
 
     for leader in reversed(group.leaders):
-        binder = Binder(cluster, Server(), SETTINGS, leader.why_not)  # type: ignore[arg-type]
+        binder = Binder(cluster, Server(), SETTINGS, leader.why_not)
         assert asyncio.run(binder.bind(Binding("default", "p", "uid-p", "n"))) == leader.why_not()
         assert bool(sent) == bool(cluster.assumed) == (leader is group.leaders[0])
 

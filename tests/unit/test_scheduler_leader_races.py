@@ -121,7 +121,7 @@ class Extender:
         self.cluster = clusters.cluster(*NODES)
         self.cluster.quota.limits = races.limits
         self.leader = Leader(races, "a/b", self.catch_up, name, lambda: races.now)  # type: ignore[arg-type]
-        self.binder = Binder(self.cluster, self, SETTINGS, self.leader.why_not)  # type: ignore[arg-type]
+        self.binder = Binder(self.cluster, self, SETTINGS, self.leader.why_not)
         self.waiting: list[Coroutine[None, None, str]] = []
 
     def catch_up(self) -> None:

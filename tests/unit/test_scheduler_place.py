@@ -117,7 +117,7 @@ def test_no_gpu_is_over_committed_at_any_time_of_a_pods_life(
     answer = place(machine, taken, pod, "binpack")
     if isinstance(answer, Refused):
         return
-    running = []
+    running: list[Any] = []
     for each in pod.containers:
         now = [*running, *answer.containers[each.name]]
         for gpu in machine:

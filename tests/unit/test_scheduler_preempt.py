@@ -64,7 +64,7 @@ def test_victims_for_something_else_than_gpus_stay_victims() -> None:
 
 
 def test_where_a_quota_is_used_up_its_own_namespace_makes_room() -> None:
-    name = {"node": "a", "priority": 1}
+    name: dict[str, Any] = {"node": "a", "priority": 1}
     others = clusters.pod("o", container(core=100), uid="o", namespace="others", **name)
     own = clusters.pod("t", container(core=200), uid="t", namespace="team", **name)
     cluster = limited({"team": {"quota": {"M40": 2}}}, others, own)

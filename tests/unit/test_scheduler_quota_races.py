@@ -88,7 +88,7 @@ class QuotaRaces(Promises):
         """As an extender that was just started: everything is listed."""
         self.cluster: Cluster = clusters.cluster(*NODES, *self.server.values())
         self.cluster.quota.limits = LIMITS
-        self.binder = Binder(self.cluster, self, SETTINGS)  # type: ignore[arg-type]
+        self.binder = Binder(self.cluster, self, SETTINGS)
 
     async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
         answer = await Answer() if method == "POST" else ""

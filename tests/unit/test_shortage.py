@@ -24,7 +24,7 @@ POD = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "san
 def told(readings: list[tuple[float, int, float]], before: int = 0) -> list[tuple[float, Finding]]:
     """When each is found, of a share that was seen first as the first reading has it."""
     share = Share(Reading(*readings[0]), before)
-    return [(at, found) for at, *rest in readings for found in share.see(Reading(at, *rest))]
+    return [(each[0], found) for each in readings for found in share.see(Reading(*each))]
 
 
 def memory(times: int) -> Finding:

@@ -61,7 +61,7 @@ LINES = st.one_of(
     st.builds("[[{}]]".format, PATHS),
     st.sampled_from(["", "# comment", "  # \t é", "a", "[", "[[a]", "[a]]", "= 1", "a = 1 b = 2"]),
 )
-DOCUMENTS = st.builds(
+DOCUMENTS: st.SearchStrategy[str] = st.builds(
     lambda lines, newline, end: newline.join(lines) + end,
     st.lists(LINES, max_size=7),
     st.sampled_from(["\n", "\r\n", "\n  "]),

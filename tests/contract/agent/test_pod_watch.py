@@ -59,8 +59,8 @@ def test_a_record_stays_as_bound_when_the_pods_author_rewrites_the_annotations(
     bound = {**decided(main=("GPU-0", 30, GIB)), "vcuda.io/policy": "elastic"}
     rewritten = {**decided(main=("GPU-1", 30, GIB)), "vcuda.io/policy": "best-effort"}
     uid, undecided = (
-        pods.api.create(*named, annotations=said)
-        for *named, said in (("web", ASKS, bound), ("bare", ASKS, {}))
+        pods.api.create(name, asks, annotations=said)
+        for name, asks, said in (("web", ASKS, bound), ("bare", ASKS, {}))
     )
     pods.follow()
     first = pods.kept()

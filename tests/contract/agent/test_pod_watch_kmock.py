@@ -16,7 +16,7 @@ from typing import Any
 
 import kmock
 import pytest
-from kubernetes import client, config  # type: ignore[import-untyped]
+from kubernetes import client, config
 
 from support.watched_pods import CORE, MEMORY, NODE, WatchedPods, decided
 
@@ -90,7 +90,7 @@ def test_an_event_that_says_no_version_ends_the_watch_and_not_the_follower(
     assert any("not an event of a pod" in line for line in pods.log())
 
 
-def pod(name: str, uid: str, annotations: dict[str, str]) -> dict[str, Any]:
+def pod(name: str, uid: str, annotations: dict[str, str]) -> Any:
     limits = {CORE: "30", MEMORY: "4"}
     return {
         "metadata": {

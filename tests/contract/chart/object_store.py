@@ -61,7 +61,8 @@ class ObjectStore:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 with store._lock:
                     status, said = store.answer(self.command, self.path, body)
-                kind = {bytes: PROTOBUF, str: "text/plain"}.get(type(said), "application/json")
+                kinds: dict[type, str] = {bytes: PROTOBUF, str: "text/plain"}
+                kind = kinds.get(type(said), "application/json")
                 text = said if isinstance(said, (bytes, str)) else json.dumps(said)
                 data = text if isinstance(text, bytes) else text.encode()
                 self.send_response(status)

@@ -40,7 +40,7 @@ def helm(*words: str, values: Object | None = None) -> subprocess.CompletedProce
 def objects(values: Object | None = None, version: str = NEWEST) -> list[Object]:
     """Of a cluster of that version, with these values over the chart's own."""
     # Each caller has its own: they may be changed.
-    return yaml.load(_rendered(json.dumps(values or {}), version), _Exact)  # type: ignore[no-any-return]
+    return yaml.load(_rendered(json.dumps(values or {}), version), _Exact)
 
 
 @functools.lru_cache

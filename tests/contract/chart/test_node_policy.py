@@ -16,7 +16,7 @@ MINE, OTHER = "node-1", "node-2"
 ACCOUNT = f"system:serviceaccount:vcuda:{AGENT}"
 NODE_NAME = "authentication.kubernetes.io/node-name"
 GPUS = "vcuda.io/node-gpus"
-NODE = {
+NODE: dict[str, Any] = {
     "metadata": {"name": MINE, "labels": {"zone": "a"}, "annotations": {"theirs": "1"}},
     "spec": {"podCIDR": "10.0.0.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}]},
 }

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 
 from support import driver_layouts

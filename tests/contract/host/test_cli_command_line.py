@@ -163,7 +163,9 @@ def test_run_refuses_in_one_line_before_anything_is_started(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(apply_share, "SHIM", os.devnull)
-    monkeypatch.setattr(command.watch, "watch_this_process", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr(
+        "vcuda_hook.run.command.watch.watch_this_process", lambda *_: pytest.fail("started")
+    )
     settings = write(
         f"{tmp_path}/config.toml", f'state-dir = "{tmp_path}/state"\nruntime="/bin/true"'
     )

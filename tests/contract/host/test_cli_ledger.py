@@ -55,7 +55,7 @@ class Node:
 def node_with(tmp_path: Any, monkeypatch: Any) -> Node:
     """With two GPUs, at which nobody looks for long."""
     facts = Host("", "600.1", "/usr/lib", gpus(16, 8))
-    monkeypatch.setattr(show.host, "load", lambda root, cache: facts)
+    monkeypatch.setattr(show.host, "load", lambda root, cache: facts)  # type: ignore[attr-defined]
     monkeypatch.setattr(usage, "SAMPLE_SECONDS", 0.0)
     return Node(str(tmp_path))
 
@@ -135,12 +135,13 @@ def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
 
 
 def test_ps_and_inspect_tell_under_which_policy(node: Node, capsys: Any) -> None:
-    for id, *terms in [
+    for id, policy, limit, weight, priority in [
         ("a", "elastic", 60, 30, 7),
         ("b", "weighted", 100, 500, 0),
         ("c", "best-effort", 100, 10, 0),
     ]:
-        node.holds(record(id, shares=[GpuShare("GPU-0", GIB, 10, *terms)]))
+        share = GpuShare("GPU-0", GIB, 10, policy, limit, weight, priority)
+        node.holds(record(id, shares=[share]))
     assert node.vcuda("ps", "--wide") == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split("running")[0].split("  0  ")[-1].strip() for line in lines] == [
@@ -261,8 +262,8 @@ def test_contexts_are_told_apart_from_what_was_allocated(node: Node, capsys: Any
         page.flush()
         assert node.vcuda("ps", "--json") == 0
         (entry,) = json.loads(capsys.readouterr().out)
-        figures = ("memory_used_bytes", "contexts", "context_bytes")
-        assert [entry[key] for key in figures] == [GIB + 300 * MIB, 3, 900 * MIB]
+        keys = ("memory_used_bytes", "contexts", "context_bytes")
+        assert [entry[key] for key in keys] == [GIB + 300 * MIB, 3, 900 * MIB]
         assert node.vcuda("ps", "--wide") == 0
         assert "1.3 GiB / 4 GiB  3, 900 MiB  fixed" in capsys.readouterr().out
         shown = usage.whole_page(node.ledger, allocation)

@@ -24,7 +24,7 @@ def desk(tmp_path: Any) -> Desk:
 
 
 def without_space_at_every_change(act: Callable[[], Any]) -> list[Any]:
-    answers = []
+    answers: list[Any] = []
     while True:
         came, answer = without_space(len(answers) + 1, act)
         if not came:

@@ -55,7 +55,10 @@ def test_an_arbiter_killed_at_any_write_leaves_a_page_that_ends_and_that_the_nex
         world = World(tmp_path / str(at))
         world.holds("a", elastic(30))
         world.holds("b", fixed(50))
-        acts = {"first grant": world.look, "another grant": partial(world.look, "a", "b")}
+        acts: dict[str, Callable[[], Any]] = {
+            "first grant": world.look,
+            "another grant": partial(world.look, "a", "b"),
+        }
         if moment != "first grant":
             world.look()
             assert world.rates("a") == [100]
@@ -129,7 +132,7 @@ def test_a_page_that_cannot_be_written_harms_no_other(world: World) -> None:
             raise OSError(5, "Input/output error")
         return original(fd, content, at)
 
-    os.pwrite = failing
+    os.pwrite = failing  # type: ignore[assignment]
     try:
         world.look("a", "b")
     finally:

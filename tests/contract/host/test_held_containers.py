@@ -53,7 +53,7 @@ class World:
         """The allocation whose container has the process, after another look at the ledger."""
         self.containers.follow()
         held = self.containers.of(self.pid)
-        return held and held.allocation.id
+        return held.allocation.id if held else None
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def mapping(started: list[subprocess.Popen[bytes]], path: str, count: int) -> in
 
 
 def test_a_mapped_file_of_an_odd_name_is_seen_as_it_is(
-    tmp_path: Path, mapper: list[object]
+    tmp_path: Path, mapper: list[subprocess.Popen[bytes]]
 ) -> None:
     folder = tmp_path / "x\rzz-zz r--p 0 00:00 7 "
     folder.mkdir()
@@ -115,7 +115,7 @@ def two_files(tmp_path: Path) -> Iterator[list[str]]:
 
 
 def test_many_mappings_of_anothers_file_of_the_same_number_cost_no_look_at_each(
-    two_files: list[str], mapper: list[object], monkeypatch: pytest.MonkeyPatch
+    two_files: list[str], mapper: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, own = (os.stat(path) for path in two_files)
     assert page.st_ino == own.st_ino

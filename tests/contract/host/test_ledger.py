@@ -255,8 +255,8 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
     claim_of("box")
     assert sorted(shares_of(ledger)) == ["box", "greedy"]
     assert os.path.getsize(page) == layout.USAGE_SIZE
-    with open(page, "rb") as file:
-        assert file.read(7) == b"its own"
+    with open(page, "rb") as kept:
+        assert kept.read(7) == b"its own"
     # Nobody else has written too much: there is no room indeed.
     full.append(errno.ENOSPC)
     with pytest.raises(VcudaError, match="No space left on device"):

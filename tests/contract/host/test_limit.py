@@ -297,7 +297,7 @@ def test_a_restarted_container_of_a_pod_keeps_what_it_was_given(node: Node) -> N
 
 
 def _grow(config: str, id: str, core: int) -> None:
-    apply_share.host_of = lambda settings: FACTS  # type: ignore[assignment]
+    apply_share.host_of = lambda settings: FACTS
     raise SystemExit(main.main(["--config", config, "limit", id, "--core", str(core)]))
 
 

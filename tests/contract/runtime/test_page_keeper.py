@@ -83,7 +83,7 @@ def test_no_file_of_the_driver_can_be_leased_nor_one_that_replaces_it(node: Node
     with node.installed.door():
         assert node.create(asking()) == (0, "")
         for path in libraries:
-            wait_until(lambda path=path: not can_be_leased(path))  # type: ignore[misc]
+            wait_until(lambda path=path: not can_be_leased(path))
         os.rename(write(libraries[0] + ".new", "newer"), libraries[0])
         assert node.create(asking(), id="second") == (0, "")
         wait_until(lambda: not can_be_leased(libraries[0]))

@@ -30,5 +30,5 @@ def why_not(leader: Leader) -> str:
 
 
 if __name__ == "__main__":
-    Leader.why_not = why_not  # type: ignore[method-assign]
+    Leader.why_not = why_not  # type: ignore[method-assign,assignment]
     sys.exit(main.main(sys.argv[2:]))

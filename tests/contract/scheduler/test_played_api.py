@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kubernetes import client, config, watch  # type: ignore[import-untyped]
+from kubernetes import client, config, watch
 
 from support.clusters import container, node, pod
 from support.fake_api_server import PlayedApi, status
@@ -180,10 +180,12 @@ def test_a_lease_that_changed_meanwhile_is_not_overwritten(api: PlayedApi, known
     leases.create_namespaced_lease("kube-system", lease)
     assert refusal(leases.create_namespaced_lease, "kube-system", lease) == 409
     seen, late = (leases.read_namespaced_lease(*where) for _ in range(2))
+    assert seen.spec
     seen.spec.holder_identity = "b"
     leases.replace_namespaced_lease(*where, seen)
     assert refusal(leases.replace_namespaced_lease, *where, late) == 409
-    assert leases.read_namespaced_lease(*where).spec.holder_identity == "b"
+    changed = leases.read_namespaced_lease(*where).spec
+    assert changed and changed.holder_identity == "b"
 
 
 def test_a_stranger_is_401_and_what_nobody_serves_404(api: PlayedApi, known: Any) -> None:

@@ -75,17 +75,17 @@ def test_clients_that_withhold_their_body_do_not_shut_the_scheduler_out(
         b"Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
     )
     with contextlib.ExitStack() as held:
-        clients = []
+        sockets = []
         for _ in range(MOST_CONNECTIONS):
             client = held.enter_context(contextlib.closing(started.connect()))
             client.connect()
             client.sock.sendall(head)
             assert client.sock.recv(4096).startswith(b"HTTP/1.1 100 ")  # it waits for the body
             client.sock.sendall(b"{")
-            clients.append(client.sock)
+            sockets.append(client.sock)
         assert started.call("GET", "/healthz")[0] == 200
-        for client in clients:
-            assert is_ended(client)
+        for socket in sockets:
+            assert is_ended(socket)
 
 
 def is_ended(client: socket.socket) -> bool:

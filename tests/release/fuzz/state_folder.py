@@ -43,7 +43,7 @@ class Record:
         self.ledger, self.host = Ledger(folder + "/state"), some_host(16)
         lines = [f'state-dir = "{folder}/state"', f'driver-root = "{folder}"']
         self.settings = settings_file.load(write(folder + "/config.toml", "\n".join(lines)))
-        os.posix_spawn = status.subprocess.Popen = run_nothing  # type: ignore[misc,assignment]
+        os.posix_spawn = status.subprocess.Popen = run_nothing  # type: ignore[attr-defined]
 
     def __call__(self, content: bytes) -> None:
         again, more = Request.of(30, 4 * GIB), Request.of(60, 9 * GIB)
@@ -135,7 +135,7 @@ class UsagePage:
             except ValueError as error:
                 assert str(error).isprintable()
         write(f"{self.ledger.containers}/box/usage", page)
-        show.usage.SAMPLE_SECONDS = 0
+        show.usage.SAMPLE_SECONDS = 0  # type: ignore[attr-defined]
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             # Its runtime is at no such path, so whether the container runs is unknown.

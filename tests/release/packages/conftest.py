@@ -33,4 +33,4 @@ def booted(swept: None) -> Iterator[Machine]:
 
 @pytest.fixture(params=[DPKG, RPM], ids=["dpkg", "rpm"])
 def way(request: pytest.FixtureRequest) -> Way:
-    return request.param  # type: ignore[no-any-return]
+    return request.param

@@ -126,8 +126,9 @@ def soak(starts: Starts, count: int, say: Say) -> Soaked:
     for number in range(rounds):
         measured = first if number < tenth else last if number >= rounds - tenth else None
         times = starts.round(*(every if measured else every[1:]))
-        for way in measured or ():
-            measured[way].append(times[way])
+        if measured is not None:
+            for way in measured:
+                measured[way].append(times[way])
         if number + 1 == tenth:
             use = starts.door.use()
         if (number + 1) % 100 == 0:

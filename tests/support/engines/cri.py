@@ -41,7 +41,7 @@ class Cri(Containerd):
         super().open()
         self._pods: dict[str, Pod] = {}
         self._channel = grpc.insecure_channel(f"unix://{self.socket}")
-        self.runtime_service = RuntimeServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.runtime_service = RuntimeServiceStub(self._channel)
         wait_until(self._is_ready, "containerd's CRI, see containerd.log")
 
     def restart(self) -> None:

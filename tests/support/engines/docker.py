@@ -11,7 +11,7 @@ from support.engines.base import IMAGE, Engine, Result, Wanted, wait_until
 
 class Docker(Engine):
     name = "docker"
-    programs = ("docker", "dockerd", "containerd", "runc")
+    programs: tuple[str, ...] = ("docker", "dockerd", "containerd", "runc")
 
     image = IMAGE
 

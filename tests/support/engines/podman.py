@@ -11,7 +11,7 @@ from support.engines.base import IMAGE, Engine, Result, Wanted
 
 class Podman(Engine):
     name = "podman"
-    programs = ("podman", "conmon", "runc")
+    programs: tuple[str, ...] = ("podman", "conmon", "runc")
     _serial = itertools.count()
 
     def open(self) -> None:
