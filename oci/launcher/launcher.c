@@ -2,10 +2,10 @@
 
    Engines call an OCI runtime about eleven times in a container's life, and most containers ask for
    no GPU: all of these calls are passed on to runc or crun by one exec. Only a create, run or
-   restore whose config.json may hold a request starts Python (oci/vcuda_oci/start/main.py). "May" is a
-   search for words in the raw text; whether it does, Python decides. The delete of a container that
-   holds a share is waited for, and the share given back (release.h); that of one which is deleted
-   already is answered from here (gone.h).
+   restore whose config.json may hold a request starts Python (oci/vcuda_oci/start/main.py). "May"
+   is a search for words in the raw text; whether it does, Python decides. The delete of a container
+   that holds a share is waited for, and the share given back (release.h); that of one which is
+   deleted already is answered from here (gone.h).
 
    The paths are compiled in, so that no variable of anybody's environment decides what runs as
    root: VCUDA_CONFIG, VCUDA_PYTHON, VCUDA_PYTHON_PATH.  */
@@ -249,8 +249,9 @@ delete_and_release (const char *runtime, char **argv, const struct held *held)
     become (runtime, argv); /* a sweep finds what it held */
   if (status != 0 || !held->is_plain || !release (held))
     {
-      const char *python[] = { VCUDA_PYTHON,      "-I",         "-S",     "-B", "-c",
-                               START ("start.after_delete"), VCUDA_CONFIG, held->id, NULL };
+      const char *python[]
+          = { VCUDA_PYTHON, "-I",     "-S", "-B", "-c", START ("start.after_delete"),
+              VCUDA_CONFIG, held->id, NULL };
       run_to_end (VCUDA_PYTHON, (char **) python);
     }
   if (WIFSIGNALED (status))

@@ -1,6 +1,7 @@
 /* What a container holds is given back when the front door has seen its `delete` done, by what
-   oci/vcuda_oci/ledger/ledger.py says of a release: under the lock, the record first. Only what is as
-   plain as engines leave it; of anything else Python judges (oci/vcuda_oci/start/after_delete.py).  */
+   oci/vcuda_oci/ledger/ledger.py says of a release: under the lock, the record first. Only what is
+   as plain as engines leave it; of anything else Python judges
+   (oci/vcuda_oci/start/after_delete.py).  */
 
 #ifndef VCUDA_RELEASE_H
 #define VCUDA_RELEASE_H

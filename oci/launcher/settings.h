@@ -59,7 +59,8 @@ setting (const struct whole *config, const char *key, const char *otherwise, cha
   return otherwise;
 }
 
-/* Whether FD, the file PATH, can hold settings. oci/vcuda_oci/system/files.py makes the same checks.  */
+/* Whether FD, the file PATH, can hold settings. oci/vcuda_oci/system/files.py makes the same
+ * checks.  */
 static bool
 can_hold_settings (const char *path, int fd, struct distrust *why)
 {

@@ -1,5 +1,6 @@
-/* Checks whether another user could have changed a settings file. oci/vcuda_oci/system/trusted_file.py
-   explains the rules and applies the same ones: a test compares the two.  */
+/* Checks whether another user could have changed a settings file.
+   oci/vcuda_oci/system/trusted_file.py explains the rules and applies the same ones: a test
+   compares the two.  */
 
 #ifndef VCUDA_TRUSTED_H
 #define VCUDA_TRUSTED_H
@@ -41,7 +42,8 @@ not_regular (struct distrust *why, const char *path)
   return distrusted (why, path, "is not a regular file", "make it a readable UTF-8 file", "");
 }
 
-/* Reports, by errno, that PATH cannot be read. oci/vcuda_oci/system/settings_file.py has the same line.  */
+/* Reports, by errno, that PATH cannot be read. oci/vcuda_oci/system/settings_file.py has the same
+ * line.  */
 static bool
 unreadable (struct distrust *why, const char *path)
 {

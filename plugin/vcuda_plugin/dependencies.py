@@ -62,7 +62,7 @@ def _is_there(module: str) -> bool:
 
 
 def _families(os_release: str) -> set[str]:
-    """The distribution and whom it is like."""
+    """The distribution's id and the ids of its relatives (ID, ID_LIKE)."""
     try:
         with open(os_release, encoding="utf-8", errors="replace") as file:
             lines = [line.strip().partition("=") for line in file]

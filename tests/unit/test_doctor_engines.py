@@ -188,8 +188,8 @@ def test_nvidias_runtime_as_the_default_is_found(
         Finding(
             "nvidia-default",
             WARNING,
-            f"NVIDIA's runtime is {engine}'s default: who names no runtime gets whole GPUs, past "
-            "every share",
+            f"NVIDIA's runtime is {engine}'s default: a container that names no runtime "
+            "gets whole GPUs, past every share",
             f"{tmp_path}{path}",
             f"make runc the default: edit the file{restart}",
         )

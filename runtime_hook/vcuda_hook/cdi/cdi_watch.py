@@ -1,7 +1,7 @@
 """Keep a CDI spec true while the driver, the GPUs or the slices change.
 
-Everything is looked at again each time: that costs a few milliseconds, and /proc and /dev tell
-nobody when they change.
+Everything is read again each time: that takes a few milliseconds, and /proc and /dev give no
+notice of changes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float) -> NoReturn:
     """Until SIGTERM or SIGINT: one line for each time the spec was written anew.
 
-    What fails, such as a driver that is just being replaced, is told once on stderr and tried
-    again; the spec stays as it is, and a container whose files are missing does not start.
+    A failure, such as a driver that is being replaced, is reported once on stderr and tried
+    again. The spec stays as it is; a container does not start while its files are missing.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))

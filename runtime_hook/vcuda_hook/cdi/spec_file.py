@@ -64,7 +64,7 @@ def _devices(ledger: Ledger, facts: Host) -> list[list[Gpu]]:
 def spec_text(
     ledger: Ledger, facts: Host, settings: Config, kind: str, without: Collection[str] = ()
 ) -> tuple[str, list[str]]:
-    """The spec as JSON, and its devices' names. A slice whose GPU is gone is left out."""
+    """The spec as JSON, and its devices' names. A slice of a missing GPU is left out."""
     apply_share.check_shim()
     held = {
         slices.name_of(allocation): (allocation, f"{ledger.containers}/{allocation.id}")

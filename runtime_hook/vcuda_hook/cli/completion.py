@@ -8,7 +8,7 @@ from vcuda_oci.model import policies
 from vcuda_oci.system import settings_file
 
 SHELLS = ("bash", "zsh", "fish")
-# What some options take whose words are checked elsewhere, with the request.
+# Values of options that argparse does not check: the request does.
 VALUES = {
     "--policy": tuple(policies.WORDS),
     "--placement": settings_file.PLACEMENTS,

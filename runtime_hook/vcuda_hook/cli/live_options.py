@@ -15,7 +15,7 @@ def limit_options(limit: argparse.ArgumentParser) -> None:
     add("--core", metavar="PERCENT", help="of the GPU's time, 1 to 100")
     add("--memory", metavar="SIZE", help="such as 8GiB")
     policy_options(limit, live=True)
-    add("--gpu", metavar="UUID|INDEX", help="whose share, where it has several")
+    add("--gpu", metavar="UUID|INDEX", help="the GPU of the share, where it has several")
     add("--force", action="store_true", help="even below the memory that it holds now")
     add("--dry-run", action="store_true", help="only tell what would change")
 

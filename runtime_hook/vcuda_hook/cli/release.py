@@ -22,7 +22,7 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
     """Release by id, or what dead containers left behind.
 
     All ids are looked at before the first is released. Raises VcudaError: no such id, or its
-    container lives and nobody said --force.
+    container lives and --force is not given.
     """
     if not arguments.id and not arguments.all_dead:
         raise VcudaError("nothing to release", "vcuda release", "name an id, or say --all-dead")
@@ -55,7 +55,7 @@ def _resolve(ledger: Ledger, prefix: str, force: bool) -> tuple[str, Allocation 
     """The id to release, and its record; None: it is broken."""
     _, broken = ledger.read()
     broken_ids = [os.path.basename(path)[: -len(".json")] for path, _ in broken]
-    # A broken record cannot say whose it is: only its whole id will do.
+    # A broken record has no readable names: only its whole id is accepted.
     if prefix in broken_ids:
         return prefix, None
     allocation = container_names.find_record(ledger, prefix)

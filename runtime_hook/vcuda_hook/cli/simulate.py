@@ -1,4 +1,4 @@
-"""``vcuda simulate``: becomes the scheduler extender's program, whose code it replays with."""
+"""``vcuda simulate``: executes the scheduler extender's program, which has the code."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def demo(arguments: argparse.Namespace, settings: Config) -> int:
     except KeyboardInterrupt:
         _say("stopped")
         return 130
-    except BrokenPipeError:  # nobody looks any more
+    except BrokenPipeError:  # the reader has gone away
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     _write(arguments.json_out, result)

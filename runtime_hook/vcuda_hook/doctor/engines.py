@@ -111,8 +111,8 @@ def nvidia_default(engines: Sequence[Engine], hooks: Sequence[str]) -> list[Find
         path = os.path.basename(handler.path) if handler else ""
         if path.startswith(_NVIDIA) or (not handler and engine.default == "nvidia"):
             what = (
-                f"NVIDIA's runtime is {engine.name}'s default: who names no runtime gets whole "
-                "GPUs, past every share"
+                f"NVIDIA's runtime is {engine.name}'s default: a container that names no runtime "
+                "gets whole GPUs, past every share"
             )
             mend = f"make runc the default: {_then(engine)}"
             found.append(Finding(NVIDIA, WARNING, what, engine.default_file, mend))
@@ -133,7 +133,7 @@ def dropped_annotations(engines: Sequence[Engine]) -> list[Finding]:
 
 
 def pod_annotations(engines: Sequence[Engine]) -> list[Finding]:
-    """What a pod's author writes must not reach us: he could ask past the device plugin."""
+    """Find engines that pass pods' annotations: they could request past the device plugin."""
     keys = [*_REQUESTS, *(names.ANNOTATION_PREFIX + key for key in names.REQUEST_KEYS)]
     found = []
     for engine, handler in _containerd_handlers(engines):

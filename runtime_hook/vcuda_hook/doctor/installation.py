@@ -45,7 +45,7 @@ class LowLevel:
     """name: as set. path: None where it is not found. says: its first line of --version, "" for
     nothing.
 
-    unlinked: device nodes whose number has no link in /dev/char.
+    unlinked: device nodes without a link to their number in /dev/char.
     """
 
     def __init__(self, name: str, path: str | None, says: str, unlinked: Sequence[str]) -> None:

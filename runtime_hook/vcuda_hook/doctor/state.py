@@ -1,4 +1,4 @@
-"""Where vcuda keeps its records: can they be written, are they whole, who answers the door?"""
+"""Check the state folder: can records be written, are they whole, is the claim socket served?"""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Place:
     """A folder, or the nearest above it that is there. kind: its file system, as mounted.
 
     is_apart: nothing but the folder is on that file system. missing: mount options that it lacks.
-    is_folder: what is there is one. is_ours: it belongs to root, or to whoever runs this, and
-    nobody else may write it. free_files: None where the file system does not count them.
+    is_folder: it is one. is_ours: it belongs to root or to this process's user, and no other
+    user may write it. free_files: None where the file system does not count them.
     """
 
     def __init__(self, path: str, there: str) -> None:
@@ -51,7 +51,7 @@ def examine(settings: Config) -> list[Finding]:
 
 
 def look(path: str, process: str = "/proc/self") -> Place:
-    """process: whose mounts count, by its folder in /proc."""
+    """process: the folder in /proc of the process that has the mounts."""
     there = path
     while not os.path.lexists(there):
         there = os.path.dirname(there)
@@ -111,7 +111,7 @@ def records(state_dir: str) -> list[Finding]:
 
 
 def knock(state_dir: str) -> str:
-    """ "": somebody answered. Else why nobody did: "closed", "silent", "forbidden"."""
+    """ "": the claim socket answered; else "closed", "silent" or "forbidden"."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         asking.settimeout(DOOR_SECONDS)
         try:

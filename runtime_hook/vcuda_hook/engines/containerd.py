@@ -82,7 +82,7 @@ def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
             _refuse_replaced_section(tree, options)
         merged = containerd_files.view(options.path, tree)
     for path, value in wanted.settings:
-        key = path[2:]  # below the CRI plugin, whose name differs from file to file
+        key = path[2:]  # below the CRI plugin: its name differs from file to file
         if not _says(merged.at(key), value):
             raise _hidden(tree, key, value, options)
 
@@ -181,7 +181,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _refuse_pod_annotations(handlers: dict[str, Any], options: Options) -> None:
-    """A pod's author writes those: he could ask past the device plugin."""
+    """Refuse handlers that pass pods' annotations: they could request past the device plugin."""
     for name, handler in handlers.items():
         binary = at(handler, ("options", "BinaryName"))
         patterns = at(handler, ("pod_annotations",))

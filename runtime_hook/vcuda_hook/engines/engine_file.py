@@ -27,8 +27,8 @@ def read(path: str) -> str | None:
 def replace(path: str, text: str | None, staging: str = "") -> None:
     """The old file or the new one, whole, whatever happens; None: no file.
 
-    staging: a folder of the same file system, where nobody takes a file that a kill leaves
-    half-written for configuration; default: the file's own. Raises VcudaError; then nothing has
+    staging: a folder of the same file system that the engine does not read, for the half-written
+    file that a kill leaves; default: the file's own. Raises VcudaError; then nothing has
     changed.
     """
     try:
@@ -71,7 +71,7 @@ def remove_folders(folders: list[str]) -> None:
         except FileNotFoundError:
             continue
         except OSError:
-            return  # somebody put something into it
+            return  # no longer empty
 
 
 def _as_before(path: str, beside: str) -> None:

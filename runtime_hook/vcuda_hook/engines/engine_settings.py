@@ -51,7 +51,8 @@ class Handler:
 
 
 class Engine:
-    """default: the handler of who names none, "" for the engine's own; default_file: where it says.
+    """default: the handler of containers that name none, "" for the engine's own. default_file: the
+    file that names it.
 
     broken: (file, error) of each that cannot be read or is not what it should be. hooks: files in
     hooks.d that call vcuda's hook.

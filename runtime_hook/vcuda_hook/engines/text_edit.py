@@ -94,7 +94,7 @@ def added(form: str, text: str, settings: list[Setting], where: str) -> tuple[st
 def removed(current: str | None, done: Done, where: str) -> tuple[str | None, list[VcudaError]]:
     """The text without what was done, None for no file, and what was left as it is, with why.
 
-    A text of `states` goes back byte for byte. Of any other, which somebody has edited since, each
+    A text of `states` goes back byte for byte. From any other, edited since, each
     setting goes that is still as it was set; what stood there before comes back.
     """
     if current is None or current == done.before or digest(current) in done.states:

@@ -70,7 +70,7 @@ def attach(
     syscalls.setns(inner)
     try:
         inside = Root(_open_folder(root), host_devices, shared)
-        # What is made in a user namespace's file systems belongs to somebody whom it knows.
+        # New files in a user namespace's file systems need an owner that it maps.
         syscalls.set_file_ids(user, group)
         for mount, place in mounts:
             _lay(inside, place, mount, place in again)

@@ -1,7 +1,8 @@
-"""The hook of our CDI spec: what a spec cannot say, not knowing the container nor its image.
+"""The hook of our CDI spec: what a spec cannot say, since it knows neither container nor image.
 
-The engine has injected devices and mounts by then. Of a slice, the shim is laid over the image's
-own libcuda; whoever has a GPU sees that one in /proc/driver/nvidia; the image's demands are judged.
+The engine has injected devices and mounts by then. For a slice, the shim is mounted over the
+image's own libcuda. /proc/driver/nvidia shows the container's GPUs only. NVIDIA_REQUIRE_* of the
+image are checked.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _finish(container: Container, settings: Config, state: State) -> None:
 
 
 def gpus_of(container: Container, facts: Host) -> list[Gpu]:
-    """The GPUs whose nodes the container is given."""
+    """The GPUs of the device nodes that the container is given."""
     given = set(container.devices)
 
     def is_given(gpu: Gpu) -> bool:
@@ -122,7 +123,7 @@ def _writable_again(
 
     Docker 29 does so with every mount that is no user's volume, where the root is read-only.
 
-    A file of another source that somebody bound there stays as it is.
+    A bind mount of another source stays as it is.
     """
     ours = {names.SOFTWARE_GPU_STATE: facts.software_state}
     ours.update({place: source for source, place in settings.extra_mounts})
@@ -166,7 +167,7 @@ def write_procfs(settings: Config, gpus: Sequence[Gpu]) -> None:
 
 
 def _procfs_hook(root: str, settings: Config, gpus: Sequence[Gpu]) -> list[str]:
-    # All containers with these GPUs share the folder: who writes it must be alone.
+    # All containers with these GPUs share the folder: one process writes at a time.
     may_write = os.access(settings.state_dir, os.W_OK)
     with Ledger(settings.state_dir) if may_write else contextlib.nullcontext():
         return apply_share.procfs_hook(root, _procfs_folder(settings, gpus), list(gpus))

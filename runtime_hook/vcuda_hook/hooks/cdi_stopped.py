@@ -32,7 +32,7 @@ def clean_up(config_path: str, state: State) -> None:
 def clean_up_at_end(config_path: str, state: State) -> None:
     """Have the same done at the end of a container that is being created; raises as clean_up does.
 
-    For a container whose root is unmounted before it is deleted, and the poststop hook called.
+    For engines that unmount the root before they delete the container and its poststop hook runs.
     """
     root, places = _root_and_places(config_path, state)
     if root and state.pid > 0:

@@ -46,7 +46,7 @@ def _create(
     creation = apply_share.Creation(created.runtime, created.pid, names.HOOK_PROGRAM)
 
     def give(granted: apply_share.Grant) -> None:
-        from . import attach  # ctypes: only for who gets a share
+        from . import attach  # ctypes: only for a container with a share
 
         try:
             attach.attach(granted.edits, created, container.rootfs, granted.driver_root)

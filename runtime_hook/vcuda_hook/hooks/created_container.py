@@ -47,7 +47,7 @@ def tell_engine(line: str, allocation: str) -> None:
         if _is_null(2):
             _write_to_stderr_of(pid, line)
     except (OSError, ValueError):
-        pass  # called by hand: nobody has a log
+        pass  # called by hand: there is no log
 
 
 def _is_null(descriptor: int) -> bool:
@@ -61,7 +61,7 @@ def _write_to_stderr_of(pid: int, line: str) -> None:
     try:
         ready = select.poll()
         ready.register(descriptor, select.POLLOUT)
-        if ready.poll(0):  # a pipe that nobody reads must not hold the container up
+        if ready.poll(0):  # a full pipe must not hold the container up
             os.write(descriptor, (line + "\n").encode(errors="replace")[: select.PIPE_BUF])
     finally:
         os.close(descriptor)
@@ -137,7 +137,7 @@ def _runtime_above(pid: int) -> tuple[int, list[str], bundle.Command]:
 
 
 def _program(pid: int, called: str) -> str:
-    """The runtime's file. crun may run a copy of itself, whose path is none ("/")."""
+    """The runtime's file. crun may run a copy of itself, which has no path ("/")."""
     path = os.readlink(f"/proc/{pid}/exe")
     return path if os.path.isfile(path) else called
 

@@ -88,7 +88,7 @@ def up_to_scope(folder: str, container_id: str, ours: str) -> list[str]:
     it leaves the device program to systemd, which attaches it to the scope. A device has to pass
     the programs of both. Seen with crun 1.21.
 
-    ours: the folder of this hook's cgroup, whose rules and those above it are others' too.
+    ours: the folder of this hook's cgroup; its rules, and those above it, hold for others too.
     """
     found = [folder]
     while len(above := os.path.dirname(found[-1])) > 1 and not f"{ours}/".startswith(f"{above}/"):

@@ -5,7 +5,7 @@ is resolved by openat2 inside the root, and what is used afterwards is the descr
 path. Source: CVE-2024-0132, -0133, -0134.
 
 A path inside may also lead into a volume, such as the host's own /dev: what is made or removed
-there is made or removed for everybody. A mount counts as the container's own if it is its root's,
+there is made or removed on the host. A mount counts as the container's own if it is its root's,
 or a tmpfs that the runtime's mount namespace does not have. In all others nothing is made or
 removed; a mount may still be laid over what is there, for the container alone.
 """
@@ -21,8 +21,8 @@ from vcuda_oci.system import kernel_tables
 from . import syscalls
 
 _IN_ROOT = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
-# A name that was just found missing is made and opened as itself: whoever puts a link there in
-# between gets an error.
+# A name that was just found missing is made and opened as itself: a link that appears there in
+# between is an error.
 _ITSELF = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS
 _TMPFS = 0x01021994
 
@@ -30,8 +30,8 @@ _TMPFS = 0x01021994
 class Root:
     """A container's root, by an O_PATH descriptor.
 
-    host_devices: the file systems of the runtime's mount namespace, by st_dev. shared: the
-    container's mounts whose own mounts appear elsewhere too, by id.
+    host_devices: the file systems of the runtime's mount namespace, by st_dev. shared: ids of the
+    container's mounts that propagate new mounts elsewhere.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ def setns(namespace: int) -> None:
 
 
 def set_file_ids(user: int, group: int) -> None:
-    """Whose files this thread makes, and by whose rights it finds them: setfsuid(2)."""
+    """Set the user and group of this thread's file accesses: setfsuid(2)."""
     _libc.setfsgid(ctypes.c_uint(group))
     _libc.setfsuid(ctypes.c_uint(user))
 

@@ -10,8 +10,8 @@ from vcuda_oci.system import kernel_tables
 def of(process: int) -> list[tuple[list[str], str, str]]:
     """Each hierarchy's controllers, none for v2, the process's cgroup in it, and that one's folder.
 
-    process: a descriptor of its /proc/<pid>. A hierarchy that nobody mounted is left out: the
-    kernel may have v1's while this host goes by v2.
+    process: a descriptor of its /proc/<pid>. A hierarchy without a mount is left out: the
+    kernel may have v1's on a host that uses v2.
     Raises OSError.
     """
     found = []

@@ -39,7 +39,7 @@ class _Asked:
             code = 1
             try:
                 os.setpgid(0, 0)  # so that what it starts can be ended with it
-                # Who reads what this program prints must not wait for what is left behind.
+                # A reader of this program's output must not wait for a child that stays behind.
                 quiet = os.open(os.devnull, os.O_RDWR)
                 for stream in (0, 1, 2):
                     os.dup2(quiet, stream)

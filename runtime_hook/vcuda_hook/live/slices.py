@@ -89,7 +89,7 @@ def is_in_use(ledger: Ledger, allocation: Allocation) -> bool:
     try:
         fd = page_file.open_page(f"{ledger.containers}/{allocation.id}/usage", os.O_RDONLY)
     except BlockingIOError:
-        return True  # whoever has it leased has it open
+        return True  # a process that leases it has it open
     except OSError:
         return False
     try:
@@ -104,7 +104,7 @@ def revoke(ledger: Ledger, allocation: Allocation) -> None:
     """Take it from a container that still has its pages mounted: what starts there gets nothing.
 
     The page itself is emptied, which the shim answers with CUDA_ERROR_SYSTEM_NOT_READY. Without
-    the ledger's lock, nobody else may write it. Raises VcudaError: a process has it leased.
+    the ledger's lock no other process may write it. Raises VcudaError: a process has it leased.
     """
     path = f"{ledger.containers}/{allocation.id}/limits"
     try:

@@ -41,7 +41,7 @@ class Use:
     """Of one GPU's share. said, None: the page tells nothing.
 
     core_percent, waited_percent: of the time since the look before, what it used of the GPU and
-    what its launches waited for it. None is not known; below 0, the page was rewritten by somebody.
+    what its launches waited for it. None: not known; below 0: the container rewrote its page.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) ->
 
 
 def look(ledger: Ledger, allocation: Allocation, before: Look | None = None) -> Look | None:
-    """None: the page tells nothing. before: the look before; of the same page nobody has changed
-    what a context is charged."""
+    """Take a sample; None: the page cannot be read. before: the previous sample; of the same page
+    the charge for contexts has not changed."""
     try:
         file, page = _read(ledger, allocation)
     except (OSError, ValueError):

@@ -1,6 +1,7 @@
-"""What is shown of GPUs and of who holds them, as JSON trees: by the command and by the agent.
+"""GPUs and their shares as JSON trees, for the command and the agent.
 
-What a container uses is its own word. It is bounded by what can be, and what cannot be is left out.
+Usage figures are reported by the container itself. They are bounded by what is possible, and
+impossible ones are left out.
 """
 
 from __future__ import annotations

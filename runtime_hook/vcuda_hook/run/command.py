@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
 
     try:
         folder = os.getcwd()
-    except FileNotFoundError:  # whoever calls stands in a folder that was removed
+    except FileNotFoundError:  # the working folder was removed
         folder = "/"
     scratch = settings.state_dir + "/run"
     claimant = [os.getpid(), liveness.start_time(os.getpid())]

@@ -36,7 +36,7 @@ def private_scratch(folder: str) -> None:
 
 
 def mount_above(lower: str, scratch: str) -> str:
-    """Mount an overlay whose lower layer is the folder `lower`; what is written stays in `scratch`.
+    """Mount an overlay on the lower layer `lower`; written files stay in `scratch`.
 
     Its place is the answer. Other file systems mounted below `lower` are not part of it. Raises
     VcudaError: no such folder, or the kernel refuses it as a lower layer.

@@ -1,4 +1,4 @@
-"""Ends a container whose ``vcuda run`` was killed, and releases what it held."""
+"""Ends a container after its ``vcuda run`` was killed, and releases its share."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def clean_up_after(
     """
     left = _claimed_by(ledger, claimant)
     if left is None:
-        # Killed between the pages and the record: there are folders that belong to nobody.
+        # Killed between the pages and the record: the folder has no record.
         if os.path.isdir(f"{ledger.containers}/{container_id}"):
             with ledger:
                 ledger.sweep(lambda _: True)
@@ -80,8 +80,8 @@ def clean_up_after(
         timeout=GRACE_SECONDS,
         check=False,
     )
-    # Once it is released, touch nothing: whoever waits for that may remove all these folders, and
-    # a runtime that is asked makes its own again.
+    # After the release touch nothing: a caller that waits for it may remove all these folders, and
+    # asking the runtime would create its folder again.
     if _claimed_by(ledger, claimant) is None or liveness.is_alive(left):
         return
     # A runtime that was killed before it wrote its state does not know this folder.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LiveView:
-    """One who looks at the ledger of `settings`."""
+    """Samples the ledger of `settings`."""
 
     def __init__(self, settings: Config) -> None:
         self._settings, self._ledger = settings, Ledger(settings.state_dir)

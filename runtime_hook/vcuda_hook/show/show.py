@@ -1,4 +1,4 @@
-"""``vcuda ps``, ``inspect`` and ``gpus``: who holds what, how much is in use, what is free."""
+"""``vcuda ps``, ``inspect`` and ``gpus``: the shares, their use, and what is free."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .top_screen import Line
 
-_WIDTH = 100  # where nobody says it
+_WIDTH = 100  # where the terminal does not say
 _KEYS = {order[0]: order for order in top_screen.ORDERS}
 _HELP = "q quit   sort: n name, c compute, m memory, w waits   arrows, space: scroll"
 
@@ -48,7 +48,7 @@ def top(arguments: argparse.Namespace, settings: Config) -> int:
     except Ended as end:
         ended = end.number
     if ended:
-        # As who sent it expects to see it.
+        # The sender of the signal sees it as the cause of the end.
         signal.signal(ended, signal.SIG_DFL)
         os.kill(os.getpid(), ended)
     return 0

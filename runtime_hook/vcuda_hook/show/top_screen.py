@@ -1,7 +1,7 @@
 """What ``vcuda top`` shows of one look, as lines of text with their colours: pure.
 
-A tenant has a letter on each GPU: in the bars A is what A uses, a what it was promised beside. So a
-picture without colours, or seen by who cannot tell them apart, says the same.
+A tenant has a letter on each GPU: in the bars A is what A uses, a what it was promised beside. So
+the picture says the same without colours.
 """
 
 from __future__ import annotations

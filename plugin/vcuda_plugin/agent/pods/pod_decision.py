@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = re.compile(r"[0-9a-f]{32}")
 _API_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# GPUManager's ceiling: who has one shares softly.
+# GPUManager's ceiling: a container with one has an elastic share.
 _CORE_LIMIT = "tencent.com/vcuda-core-limit"
 _WORDS = {
     "policy": "vcuda.io/policy",
@@ -80,7 +80,7 @@ def of_pod(
     amounts, complaint = _amounts(containers, gpu_resource)
     undecided = Decision(words=words, init=init, amounts=amounts)
     text = annotations.get(names.ANNOTATION_DECISION)
-    if text is None or is_mirror:  # nobody schedules a static pod
+    if text is None or is_mirror:  # no scheduler decides for a static pod
         return PodDecision(uid, name, asking, undecided, complaint)
     elsewhere = annotations.get(_PREDICATE_NODE, node)
     if elsewhere != node:

@@ -1,6 +1,6 @@
-"""What a node's events say of pods, as Kubernetes Events that are counted and paced: pure.
+"""Turn a node's events into Kubernetes Events of its pods, counted and paced: pure.
 
-Source: Kubernetes API, "Event v1"; client-go tools/record, whose events have these names and
+Source: Kubernetes API, "Event v1"; client-go tools/record, which uses these names and
 fields. An Event lives for an hour in the API (kube-apiserver --event-ttl).
 """
 
@@ -50,8 +50,8 @@ class Happened(NamedTuple):
 
 
 def of_event(event: Mapping[str, Any], held: Sequence[Allocation]) -> Iterator[Happened]:
-    """What an event that a program recorded says of pods. held: every allocation, by whose shares
-    a GPU's trouble is theirs."""
+    """Yield one item per pod that an event concerns. held: every allocation; an event of a GPU
+    concerns each pod with a share of it."""
     kind, gpu = event["kind"], str(event.get("gpu", ""))
     if kind == events.GPU_UNHEALTHY:
         for allocation in held:
@@ -85,7 +85,7 @@ def _of_container(
 
 
 def name_of(first: Happened) -> str:
-    """The same for the same first time: whoever is not sure that it was created may do it again."""
+    """Return the same name for the same first time, so that creating the Event twice is safe."""
     told = "\0".join((*first.key, first.uid, repr(first.at)))
     end = "." + hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
     return first.pod[: _MOST_NAME - len(end)].rstrip(".-") + end

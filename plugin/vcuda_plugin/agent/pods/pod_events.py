@@ -1,7 +1,7 @@
-"""Tells the API what happened to this node's pods: one Event for each series of the same.
+"""Report what happened to this node's pods to the API: one Event for each series of the same.
 
-Read from the events that programs record. What an outage left untold is told after it; how far all
-is told is kept beside them, for whoever starts anew.
+The source is the node's event file. After an API outage the reports continue where they stopped;
+the position is stored beside that file, for the next start of the agent.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Teller:
             _log.warning("events of pods on node %s: %d dropped, too many", self._node, lost)
 
     def tell_one(self, api: KubeApi) -> bool:
-        """Whether there was one to tell. Raises ApiError: nobody was told."""
+        """Report the next series; False: there is none. Raises ApiError: nothing was reported."""
         series = self._series.next(self._clock())
         if series is None:
             return False
@@ -120,7 +120,7 @@ class Teller:
         api.merge(path, pod_event.counted(series.last, series.count))
 
     def _give_up(self, series: Series, error: ApiError) -> None:
-        """Told once for each status: who lacks a right lacks it for all."""
+        """Log once for each status: a missing right is missing for all pods."""
         if error.status not in self._complained:
             last = series.last
             where = f"event {last.reason} of {last.namespace}/{last.pod}"

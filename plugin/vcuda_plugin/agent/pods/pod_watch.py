@@ -65,7 +65,7 @@ def main(
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
-    prepare()  # before there are two who would
+    prepare()  # before two tasks would do it
     try:
         asked = (json.loads(resources), gpu_resource)
         watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)

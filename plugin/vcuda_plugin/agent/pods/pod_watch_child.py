@@ -84,7 +84,7 @@ class Cluster:
                     self._known.set()
                 await self._process.wait()
             self._process = None
-            _log.warning("pods of node %s: nobody follows them; starting anew", self.node_name)
+            _log.warning("pods of node %s: the watch has ended; starting it again", self.node_name)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def known(self) -> None:

@@ -126,8 +126,8 @@ class Binder:
         placed: Placed,
         why_not: Callable[[], str] | None,
     ) -> str:
-        """Raises Unreachable: nobody knows whether it is bound; Withheld: not by this call, but an
-        earlier one may have. What is assumed stays so."""
+        """Raises Unreachable: whether the pod is bound is unknown; Withheld: not by this call, but
+        perhaps by an earlier one. In both cases the assumed placement stays."""
         metadata = {"name": asked.name, "namespace": asked.namespace, "uid": asked.uid}
         path = pod_path(asked.namespace, asked.name) + "/binding"
         body = {

@@ -75,7 +75,9 @@ class Leader:
         """Return why this process may not bind now; "" if it may."""
         now = self._now()
         if now >= self._renewed + HELD_SECONDS:
-            holder = self._holder if self._holder not in ("", self.identity) else "nobody known"
+            holder = (
+                self._holder if self._holder not in ("", self.identity) else "an unknown replica"
+            )
             return f"standby: the lease {self._name} is held by {holder}"
         if self._caught_up != self._since:
             return f"standby: the lease {self._name} was taken just now; try again in a moment"

@@ -32,7 +32,7 @@ _TOGETHER_SECONDS = 0.02
 
 
 class Unreachable(Exception):
-    """The API server did not answer, or broke off: nobody knows whether it did what was asked."""
+    """The API server did not answer, or broke off: whether the call took effect is unknown."""
 
 
 class Withheld(Exception):
@@ -62,7 +62,7 @@ class Api:
                 client.config.load_kube_config(kubeconfig, client_configuration=configuration)
             else:
                 client.config.load_incluster_config(configuration)
-        except Exception as error:  # a file of anybody's making, read by many hands
+        except Exception as error:  # the library raises many kinds for a bad file
             where = kubeconfig or "the pod's service account"
             mend = "name a readable file with --kubeconfig, or run in the cluster"
             raise VcudaError(f"no API server to ask: {error}", where, mend) from error
@@ -72,7 +72,7 @@ class Api:
         # The pool of the one host: to look it up again takes as long as a call does.
         self._pool = pools.connection_from_url(str(configuration.host))
         url = str(configuration.host).rstrip("/")
-        # A proxy is told the whole of it, unless it only leads to who speaks TLS.
+        # A proxy needs the whole URL, except where it only opens a tunnel for TLS.
         plain = self._proxied and url.startswith("http:")
         self._prefix = url if plain else urlsplit(url).path
 

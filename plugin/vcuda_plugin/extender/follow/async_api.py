@@ -1,7 +1,7 @@
 """Single calls of the API server on the event loop: no thread waits for an answer.
 
-A thread for each call, woken twice, takes as long as all else that a binding needs. What to reach
-and whom to trust is `Api`'s.
+A thread for each call, woken twice, takes as long as all else that a binding needs. `Api` knows
+the server's address and certificates.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def to(cls, server: Server) -> Connection:
-        """Raises OSError: there is none, or it is not who it should be."""
+        """Raises OSError: no connection, or the wrong certificate."""
         name = server.name if server.tls else None
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: cls(server), server.address, server.port, ssl=server.tls, server_hostname=name
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
     def _end(self, answer: tuple[int, bytes] | Exception) -> None:
         answered, self._answered = self._answered, None
         if answered is None or answered.done():
-            self.close()  # nobody asked: it would be taken for the answer to what comes next
+            self.close()  # unexpected: it would be taken for the answer to the next request
         elif isinstance(answer, Exception):
             answered.set_exception(answer)
         else:

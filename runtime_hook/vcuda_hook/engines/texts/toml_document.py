@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     Path = tuple[str, ...]
 
-# How a table came to be, which decides who may add to it. Source: toml.io, "Table", "Inline Table".
+# How a table came to be, which decides what may be added to it.
+# Source: toml.io, "Table", "Inline Table".
 _BY_HEADER, _BY_CHILD, _BY_DOTS, _INLINE = "header", "child", "dots", "inline"
 
 
