@@ -85,9 +85,9 @@ def _text(root: str, places: Iterable[str]) -> bytes:
 
 
 def _run(note: int, *pid: str) -> None:
-    words = [_PROGRAM, "removeMountPoints", *pid]
+    command = [_PROGRAM, "removeMountPoints", *pid]
     try:
         actions = [(os.POSIX_SPAWN_DUP2, note, 0)]
-        os.waitpid(os.posix_spawn(_PROGRAM, words, {}, file_actions=actions), 0)
+        os.waitpid(os.posix_spawn(_PROGRAM, command, {}, file_actions=actions), 0)
     except OSError:
         pass  # neither the container's start nor its end must fail because of this

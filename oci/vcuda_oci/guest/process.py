@@ -157,9 +157,9 @@ def sees_our_files(process: int) -> bool:
 
     Raises OSError.
     """
-    ours = os.stat("/proc/self/ns/mnt"), os.stat("/")
-    theirs = os.stat("ns/mnt", dir_fd=process), os.stat("root", dir_fd=process)
-    return all(map(os.path.samestat, ours, theirs))
+    own = os.stat("/proc/self/ns/mnt"), os.stat("/")
+    others = os.stat("ns/mnt", dir_fd=process), os.stat("root", dir_fd=process)
+    return all(map(os.path.samestat, own, others))
 
 
 def go_where(process: int) -> None:

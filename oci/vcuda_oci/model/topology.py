@@ -43,8 +43,8 @@ def distances(
 _WAYS = ("one board", "one PCIe switch", "PCIe switches", "one host bridge", "one NUMA node")
 
 
-def told(far: int) -> str:
-    """A distance in words: "4 NVLinks", "one PCIe switch"."""
+def in_words(far: int) -> str:
+    """A distance as text: "4 NVLinks", "one PCIe switch"."""
     if far < _NO_LINK:
         links = 1 + MOST_LINKS - far
         return f"{links} NVLink{'' if links == 1 else 's'}"

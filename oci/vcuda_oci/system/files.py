@@ -38,9 +38,9 @@ def read_settings(path: str, limit: int = 64 << 20) -> bytes:
             raise trusted_file.not_regular(path) from error
         return trusted_file.read_linked(path)
     try:
-        status, ours = os.fstat(fd), (0, os.geteuid())
+        status, owners = os.fstat(fd), (0, os.geteuid())
         for each in (status, os.stat(os.path.dirname(path) or ".")):
-            if each.st_uid not in ours or each.st_mode & 0o022:
+            if each.st_uid not in owners or each.st_mode & 0o022:
                 from . import trusted_file
 
                 trusted_file.check(path, fd, status)

@@ -73,7 +73,7 @@ def _links(gpus: Sequence[_Entry], distances: list[list[int]] | None) -> str:
     head = "".join(f"<th>GPU {gpu['name']}</th>" for gpu in gpus)
     rows = []
     for at, gpu in enumerate(gpus):
-        links = [escape(topology.told(far)) for far in distances[at]]
+        links = [escape(topology.in_words(far)) for far in distances[at]]
         links[at] = ""
         cells = "".join(f"<td>{link}</td>" for link in links)
         rows.append(f"<tr><td>GPU {gpu['name']}</td>{cells}</tr>")
