@@ -119,13 +119,13 @@ def test_everybody_has_its_guarantee_whether_it_wants_it_or_not(tenants: list[Te
 
 
 @given(gpus())
-def test_nobody_has_more_than_its_ceiling(tenants: list[Tenant]) -> None:
+def test_no_tenant_gets_more_than_its_ceiling(tenants: list[Tenant]) -> None:
     for tenant, ppm in zip(tenants, grants(tenants)):
         assert ppm <= ceiling(tenant)
 
 
 @given(gpus())
-def test_no_time_is_left_while_somebody_wants_more(tenants: list[Tenant]) -> None:
+def test_no_time_is_left_while_a_tenant_wants_more(tenants: list[Tenant]) -> None:
     granted = wanted(tenants)
     used = sum(min(t.used_ppm, ceiling(t)) for t in tenants if not t.wants)
     if any(ppm < ceiling(tenant) for tenant, ppm in granted):
@@ -162,7 +162,7 @@ def test_a_lower_priority_has_nothing_beyond_its_guarantee_while_a_higher_wants(
 
 
 @given(gpus(), st.integers(0, MOST - 1))
-def test_who_wants_less_takes_from_nobody(tenants: list[Tenant], at: int) -> None:
+def test_a_tenant_that_wants_less_takes_from_no_other(tenants: list[Tenant], at: int) -> None:
     at %= len(tenants)
     content = [*tenants[:at], Tenant(tenants[at].share, False, 0), *tenants[at + 1 :]]
     before, after = grants(tenants), grants(content)

@@ -44,7 +44,7 @@ def process(
     return Process(pid, command, held, busy, has_shim)
 
 
-def test_more_memory_than_the_limit_and_contexts_is_found_once_and_told_in_words() -> None:
+def test_memory_above_limit_and_contexts_is_reported_once() -> None:
     node = Node()
     greedy = process(9 * GIB), process(MIB, pid=8, command="feed\n\x1b[31m")
     assert node.looks(detection.REPORT_AFTER_POLLS - 1, *greedy) == []
@@ -131,7 +131,7 @@ def test_one_huge_kernel_that_is_paid_for_afterwards_is_not_found() -> None:
     )
 )
 @settings(max_examples=60)
-def test_whoever_stays_within_is_never_found(looks: list[tuple[list[int], int]]) -> None:
+def test_a_process_within_its_limit_is_never_reported(looks: list[tuple[list[int], int]]) -> None:
     node = Node()
     for held, busy in looks:
         # The shim keeps the sum of allocations; each process has a context beside.

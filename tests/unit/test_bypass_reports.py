@@ -65,7 +65,7 @@ def followed(watches: Watches, text: str, monkeypatch: pytest.MonkeyPatch) -> No
     asyncio.run(asyncio.wait_for(follow(), 30))
 
 
-def test_findings_are_told_over_every_start_of_the_watch(
+def test_findings_are_reported_after_each_start_of_the_watch(
     quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     watches = Watches(
@@ -87,9 +87,7 @@ def test_findings_are_told_over_every_start_of_the_watch(
     )
 
 
-def test_the_watch_is_told_what_the_settings_say(
-    quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_watch_gets_the_settings(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     watches = Watches([look()])
     followed(watches, 'bypass = "stop"\ndriver-limits = "off"', monkeypatch)
     assert watches.started[0][-2:] == ("stop", "off")

@@ -54,7 +54,7 @@ def test_a_child_ends_as_a_program_of_its_own_would(
     assert capfd.readouterr().err.endswith(complaint)
 
 
-def test_a_child_hears_what_it_is_told(forked: None) -> None:
+def test_a_child_receives_what_is_sent(forked: None) -> None:
     async def talk() -> bytes:
         async with child.running(MODULE, "echoes") as (process, said):
             process.stdin.write(b"go on\n")
@@ -63,7 +63,7 @@ def test_a_child_hears_what_it_is_told(forked: None) -> None:
     assert asyncio.run(talk()) == b"go on\n"
 
 
-def test_a_child_that_has_just_ended_is_not_told_of_as_a_stranger(
+def test_a_child_that_just_ended_is_not_reported_as_unknown(
     forked: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def one_that_dies() -> int | None:
@@ -92,7 +92,7 @@ def test_a_child_ends_with_its_block_by_force_if_need_be(
     assert asyncio.run(end("heeds nothing")) == -signal.SIGKILL
 
 
-def test_a_child_that_is_told_to_end_as_it_begins_has_heard_that(
+def test_a_child_terminated_at_its_start_ends(
     forked: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "_END_SECONDS", 3)
@@ -105,7 +105,7 @@ def test_a_child_that_is_told_to_end_as_it_begins_has_heard_that(
     assert {asyncio.run(begin_and_end()) for _ in range(10)} == {-signal.SIGTERM}
 
 
-def test_of_a_fork_server_that_was_killed_no_child_is_left_and_the_agent_is_told(
+def test_killing_the_fork_server_ends_all_children(
     forked: None,
 ) -> None:
     async def kill() -> tuple[str, int]:

@@ -24,7 +24,7 @@ GIB = 1 << 30
         (1 << 50, "1024 TiB"),
     ],
 )
-def test_a_size_is_told_in_the_largest_unit(count: int, text: str) -> None:
+def test_a_size_is_shown_in_the_largest_unit(count: int, text: str) -> None:
     assert table.size(count) == text
 
 
@@ -32,7 +32,7 @@ def test_a_size_is_told_in_the_largest_unit(count: int, text: str) -> None:
     ("seconds", "text"),
     [(-1, "0s"), (59.9, "59s"), (60, "1m"), (7200, "2h"), (200000, "2d")],
 )
-def test_an_age_is_told_in_one_unit(seconds: float, text: str) -> None:
+def test_an_age_is_shown_in_one_unit(seconds: float, text: str) -> None:
     assert table.age(seconds) == text
 
 

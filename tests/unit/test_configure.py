@@ -136,7 +136,7 @@ def test_undo_of_what_was_never_done_says_so(desk: Desk, capsys: Any) -> None:
     assert desk.read() == "{}"
 
 
-def test_what_undo_leaves_is_told_and_ends_with_1(desk: Desk, capsys: Any) -> None:
+def test_undo_reports_what_it_leaves_and_exits_with_1(desk: Desk, capsys: Any) -> None:
     desk.run("docker", "--default")
     desk.write(desk.read().replace(desk.runtime, "/opt/other"))
     capsys.readouterr()

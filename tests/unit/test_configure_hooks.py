@@ -124,7 +124,7 @@ def test_a_dry_run_shows_the_file_and_makes_none(desk: Desk, capsys: Any) -> Non
     assert desk.left() == ["bin", "vcuda"]
 
 
-def test_a_file_of_somebody_elses_stays(desk: Desk, capsys: Any) -> None:
+def test_a_file_of_another_program_stays(desk: Desk, capsys: Any) -> None:
     text = '{"version": "1.0.0", "hook": {"path": "/opt/mine"}}'
     write(desk.path, text)
     assert desk.run("podman") == 1

@@ -185,7 +185,7 @@ def test_toml_is_added_to_in_its_own_style() -> None:
     assert done_to("toml", TOML_BEFORE, TOML_SETTINGS)[0] == TOML_AFTER
 
 
-def test_a_table_that_was_changed_by_hand_is_left_and_told() -> None:
+def test_a_table_changed_by_hand_is_left_and_reported() -> None:
     _, done = done_to("toml", TOML_BEFORE, TOML_SETTINGS)
     edited = TOML_AFTER.replace('B = "/b"', 'B = "/other"').replace("info", "debug")
     text, left = removed(edited, done, "file")

@@ -150,7 +150,7 @@ def test_a_flood_of_clients_holds_up_no_call_of_the_kubelet(node: AgentNode) -> 
         assert len(agent.children()) == 4
 
 
-def test_a_server_that_was_killed_is_there_again_and_nobody_else_noticed(node: AgentNode) -> None:
+def test_a_killed_http_server_restarts_without_disturbing_the_agent(node: AgentNode) -> None:
     port = listening(node)
     with node.agent() as agent:
         until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
@@ -164,7 +164,7 @@ def test_a_server_that_was_killed_is_there_again_and_nobody_else_noticed(node: A
         assert any("not served; trying again in 5 s" in line for line in agent.log())
 
 
-def test_an_address_that_is_taken_is_told_and_the_agent_does_the_rest(node: AgentNode) -> None:
+def test_a_taken_address_is_reported_and_the_agent_goes_on(node: AgentNode) -> None:
     port = listening(node)
     told = (
         f"vcuda-node-agent: 127.0.0.1:{port}: cannot listen: Address already in use; "

@@ -10,7 +10,7 @@ from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
 
 
-def test_on_a_host_of_no_cluster_nothing_is_followed_and_nobody_waits(node: AgentNode) -> None:
+def test_a_host_outside_a_cluster_follows_nothing_and_waits_for_nothing(node: AgentNode) -> None:
     stale = node.state_dir + "/decisions"
     os.makedirs(stale)
     with node.agent() as agent:
@@ -19,7 +19,7 @@ def test_on_a_host_of_no_cluster_nothing_is_followed_and_nobody_waits(node: Agen
         assert not os.path.exists(stale)
 
 
-def test_switched_off_it_asks_no_api_whatever_it_is_told_of_one(node: AgentNode) -> None:
+def test_a_switched_off_watch_asks_no_api_server(node: AgentNode) -> None:
     node.configure(kubernetes="no")
     agent = Agent([*_words(node), "--kubeconfig", "/nonexistent"])
     try:

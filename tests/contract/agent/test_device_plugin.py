@@ -175,7 +175,7 @@ def test_more_units_than_the_kubelet_reads_are_not_offered_and_the_others_are(
         assert node.kubelet.registrations == [CORE]
 
 
-def test_an_agent_that_is_told_to_end_takes_its_sockets_and_its_children_with_it(
+def test_a_terminated_agent_removes_its_sockets_and_ends_its_children(
     node: AgentNode,
 ) -> None:
     with node.agent() as agent:
@@ -195,7 +195,7 @@ def test_systemd_hears_that_it_is_alive_more_often_than_it_must(node: AgentNode)
         assert [agent.told() for _ in range(3)] == ["WATCHDOG=1"] * 3
 
 
-def test_a_systemd_that_reads_nothing_holds_up_nobody(node: AgentNode) -> None:
+def test_a_systemd_that_does_not_read_delays_nothing(node: AgentNode) -> None:
     command = [node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder]
     agent = Agent(command, watchdog_seconds=0.03)
     try:

@@ -53,7 +53,7 @@ def test_the_same_again_is_counted_in_one_event(pods: Pods) -> None:
     assert verbs == ["POST", "POST", "PATCH"]
 
 
-def test_what_an_outage_left_untold_is_told_after_it(pods: Pods) -> None:
+def test_events_of_an_outage_are_sent_after_it(pods: Pods) -> None:
     pods.follow()
     pods.refuse(text="before")
     pods.await_told(before=1)
@@ -74,7 +74,7 @@ def test_an_answer_that_was_lost_makes_no_second_event(pods: Pods) -> None:
     pods.await_told(once=1)
 
 
-def test_whoever_starts_anew_tells_what_is_untold_and_nothing_twice(pods: Pods) -> None:
+def test_a_restarted_sender_sends_the_rest_and_nothing_twice(pods: Pods) -> None:
     pods.follow()
     pods.refuse("a", text="a")
     pods.await_told(a=1)

@@ -72,7 +72,7 @@ OPEN_METRICS = "application/openmetrics-text;version=1.0.0;q=0.7,text/plain;vers
 
 
 @pytest.mark.parametrize("setting", ["no", "yes"])
-def test_exemplars_are_told_where_the_setting_says_so_to_who_understands_them(
+def test_exemplars_need_the_setting_and_a_client_that_accepts_them(
     tmp_path: Any, setting: str
 ) -> None:
     events.record(str(tmp_path), "p", "claimed", "box", "", seconds=0.02)

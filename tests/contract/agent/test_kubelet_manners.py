@@ -75,7 +75,7 @@ def test_a_kubelet_that_turns_away_without_a_restart_is_registered_with_again(
         assert node.kubelet.registrations.count(CORE) == 2
 
 
-def test_a_socket_that_somebody_removed_is_there_again(node: AgentNode) -> None:
+def test_a_removed_socket_is_created_again(node: AgentNode) -> None:
     with node.agent():
         offered(node, CORE)
         os.unlink(os.path.join(node.kubelet.folder, "vcuda-core.sock"))
@@ -185,7 +185,7 @@ def _half_a_call(path: str) -> None:
         connection.sendall(bytes.fromhex("0000ff010400000001") + b"\x82")
 
 
-def test_kubelets_that_vanish_in_the_middle_of_calls_hold_up_nobody(node: AgentNode) -> None:
+def test_kubelets_that_vanish_during_calls_delay_no_other_call(node: AgentNode) -> None:
     path = os.path.join(node.kubelet.folder, "vcuda-core.sock")
 
     def vanish(number: int) -> None:

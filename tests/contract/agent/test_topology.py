@@ -39,7 +39,7 @@ def test_containers_get_gpus_that_are_linked_and_leave_linked_ones_free(tmp_path
     subprocess.run([BUILT / "softgpu", "destroy", gpu.root], check=True)
 
 
-def test_the_kubelet_is_advised_the_nearest_and_told_of_their_nodes(
+def test_the_kubelet_gets_the_nearest_gpus_and_their_numa_nodes(
     new_node: Callable[..., AgentNode],
 ) -> None:
     node = new_node(*ISLANDS)

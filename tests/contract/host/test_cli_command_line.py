@@ -37,7 +37,7 @@ def test_help_of_limit_says_that_what_is_left_out_stays(capsys: Any) -> None:
     assert "1 to 10000; default: unchanged, or 100" in shown
 
 
-def test_version_is_told(capsys: Any) -> None:
+def test_version_is_printed(capsys: Any) -> None:
     with pytest.raises(SystemExit) as ended:
         main.main(["--version"])
     assert ended.value.code == 0

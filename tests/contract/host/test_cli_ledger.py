@@ -82,7 +82,7 @@ def test_control_characters_in_a_name_are_replaced(
     assert not any(line.startswith("forged") for line in lines)
 
 
-def test_ps_tells_who_holds_what(node: Node, capsys: Any) -> None:
+def test_ps_lists_the_shares_of_each_container(node: Node, capsys: Any) -> None:
     node.holds(record("box"))
     pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
     node.holds(record("pod-u.main", container_id="c1", pod=pod), "stopped")
@@ -209,7 +209,7 @@ def test_a_page_that_the_guest_spoilt_is_no_harm(node: Node, content: bytes, cap
     assert node.vcuda("inspect", "box") == 0
 
 
-def test_a_broken_record_is_told_last_and_the_exit_code_is_1(node: Node, capsys: Any) -> None:
+def test_a_broken_record_is_listed_last_with_exit_code_1(node: Node, capsys: Any) -> None:
     node.holds(record("box"))
     node.breaks("half")
     for verb in ("ps", "gpus"):
@@ -245,7 +245,7 @@ def test_nothing_running_is_an_empty_list(node: Node, capsys: Any) -> None:
     assert not os.path.exists(node.ledger.state_dir), "looking made folders"
 
 
-def test_contexts_are_told_apart_from_what_was_allocated(node: Node, capsys: Any) -> None:
+def test_context_memory_is_shown_apart_from_allocated_memory(node: Node, capsys: Any) -> None:
     allocation = node.holds(record("box"), context_bytes=300 * MIB)
     path = f"{node.ledger.containers}/box/usage"
     with open(path, "r+b") as page:

@@ -137,7 +137,7 @@ def test_a_sweep_that_is_killed_is_ended_by_the_next(desk: Desk) -> None:
     assert at_every_change(desk.sweep, check, before) >= 10
 
 
-def test_a_take_over_that_is_killed_loses_the_pods_share_to_nobody(desk: Desk) -> None:
+def test_a_killed_take_over_leaves_the_pods_share(desk: Desk) -> None:
     desk.runtime.knows("sandbox1", "running")
     desk.runtime.knows("other", "running")
     desk.claim(Owner("other", "other"))

@@ -95,7 +95,7 @@ def test_a_restarted_container_has_its_new_pages_written(world: World) -> None:
     assert world.rates("a") == [100]
 
 
-def test_the_page_of_one_that_is_fixed_is_not_touched_whoever_is_beside_it(world: World) -> None:
+def test_a_fixed_containers_page_is_never_rewritten_for_neighbours(world: World) -> None:
     world.holds("a", fixed(30))
     world.holds("b", fixed(30, gpu="GPU-1"))
     world.holds("c", elastic(30, gpu="GPU-1"))
@@ -116,7 +116,7 @@ def test_a_grant_is_renewed_before_it_ends_and_not_at_every_look(world: World) -
     assert world.limits("a").sequence - before <= 2 * 4
 
 
-def test_a_grant_that_nobody_renews_is_over(world: World) -> None:
+def test_a_grant_without_renewal_expires(world: World) -> None:
     world.holds("a", elastic(30))
     world.look()
     world.look("a")
@@ -145,7 +145,7 @@ def test_the_arbiter_grants_until_its_block_ends_and_gives_back(world: World) ->
     assert world.limits("a").rate_until_ns == 0
 
 
-def test_an_arbiter_that_is_told_to_end_has_looked_and_looks_no_more(world: World) -> None:
+def test_a_terminated_arbiter_polls_once_and_no_more(world: World) -> None:
     world.holds("a", elastic(30))
     over = threading.Lock()
     with grants.Arbiter(world.ledger.state_dir) as arbiter:

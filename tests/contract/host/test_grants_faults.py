@@ -79,7 +79,7 @@ def test_an_arbiter_killed_at_any_write_leaves_a_page_that_ends_and_that_the_nex
 
 
 @pytest.mark.parametrize("away_ns", [200 * MS, 5 * LEASE_NS], ids=["soon", "late"])
-def test_an_arbiter_that_comes_back_lets_nobody_jump_beside_containers_at_work(
+def test_a_restarted_arbiter_raises_no_rate_beside_busy_containers(
     world: World, away_ns: int
 ) -> None:
     """Each has what is reserved for it, or what it had: neither more than that nor less."""
@@ -103,7 +103,7 @@ def test_an_arbiter_that_comes_back_lets_nobody_jump_beside_containers_at_work(
         assert (world.rates("a"), world.rates("b")) == had
 
 
-def test_what_a_killed_arbiter_lent_is_taken_back_by_the_next_from_who_has_to_share(
+def test_a_restarted_arbiter_takes_back_lent_time(
     world: World,
 ) -> None:
     world.holds("a", elastic(50))

@@ -62,7 +62,7 @@ def test_what_a_question_has_started_ends_with_it(tmp_path: Any) -> None:
     assert not is_running(pid)
 
 
-def test_what_is_left_behind_holds_nobodys_output_open(tmp_path: Any) -> None:
+def test_a_process_left_behind_holds_no_output_open(tmp_path: Any) -> None:
     pid_file = f"{tmp_path}/pid"
     # One that leaves the process group outlives its question, as one that cannot be killed does.
     leave = ["setsid", "sh", "-c", f"echo $$ >{pid_file}; exec sleep 600"]
@@ -77,7 +77,7 @@ def test_what_is_left_behind_holds_nobodys_output_open(tmp_path: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_what_a_question_prints_reaches_nobody(capfd: Any) -> None:
+def test_output_of_a_question_is_discarded(capfd: Any) -> None:
     assert in_time.ask([lambda: os.write(1, b"noise")], 30) == [5]
     assert capfd.readouterr().out == ""
 

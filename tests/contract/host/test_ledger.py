@@ -138,7 +138,7 @@ def test_a_record_that_is_not_whole_is_named_and_not_followed(
     )
 
 
-def test_a_sweep_takes_what_nobody_holds_and_leaves_the_rest(ledger: Ledger) -> None:
+def test_a_sweep_removes_only_records_without_a_holder(ledger: Ledger) -> None:
     for id in ("dead", "alive", "cut"):
         put(ledger, record(id))
     write(ledger.allocations + "/cut.json", "{")

@@ -210,7 +210,7 @@ def test_an_arbiter_amid_a_look_writes_no_grant_of_the_share_of_before(world: Wo
     assert (world.rates("a"), world.limits("a").rate_until_ns) == ([10], 0)
 
 
-def test_while_another_writes_the_arbiter_waits_for_nobody(world: World) -> None:
+def test_the_arbiter_does_not_wait_for_another_writer(world: World) -> None:
     world.holds("a", elastic(30))
     with Turn(world.ledger.state_dir) as mine:
         world.look("a")

@@ -70,7 +70,7 @@ def test_cdi_names_each_and_the_gpu_and_all_stand_for_them(facts: Host) -> None:
     assert found == {**expected, **by_uuid, "all": everything}
 
 
-def test_a_mig_device_whose_nodes_nobody_has_made_is_one_line(facts: Host, tmp_path: Path) -> None:
+def test_a_mig_device_without_nodes_is_a_one_line_error(facts: Host, tmp_path: Path) -> None:
     root = facts.root
     os.unlink(f"{root}/dev/{SMALL[1]}")
     facts = host.load(root, str(tmp_path / "host.json"))

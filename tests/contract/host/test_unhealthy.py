@@ -90,7 +90,7 @@ def test_what_others_may_have_written_says_nothing(tmp_path: Any, spoil: str) ->
     assert unhealthy.reasons(str(tmp_path)) == {}
 
 
-def test_a_claim_takes_what_is_fit_and_who_comes_back_keeps_what_it_had(tmp_path: Any) -> None:
+def test_a_claim_takes_healthy_gpus_and_a_restart_keeps_its_own(tmp_path: Any) -> None:
     desk, node = Desk(tmp_path), node_of(16, 16)
     share, both = Request.of(50, GIB), Request.of(200)
     first, second = [GpuShare("GPU-0", GIB, 50)], [GpuShare("GPU-1", GIB, 50)]

@@ -88,7 +88,7 @@ def test_the_procfs_hook_ends_where_a_state_names_no_process(state: str) -> None
     assert procfs_hook(state) == (1, said)
 
 
-def test_the_procfs_hook_looks_for_the_process_that_it_is_told_of() -> None:
+def test_the_procfs_hook_looks_for_the_given_process() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     place = f"/proc/{gone.pid}/ns/mnt"

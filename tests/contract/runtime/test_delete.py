@@ -247,7 +247,7 @@ def _state(pid: int) -> str:
         return "Z"
 
 
-def test_a_caller_that_ignores_its_children_is_told_the_same(node: Node) -> None:
+def test_a_caller_that_ignores_its_children_gets_the_same_answer(node: Node) -> None:
     node.does(delete="exit 4", state=RUNS)
     ran = subprocess.run(
         [node.installed.launcher, "--root", ROOT, "delete", "box"],
@@ -269,7 +269,7 @@ def test_a_ledger_that_cannot_be_locked_is_one_line_and_no_failure(node: Node) -
     assert node.holders() == ["box", "other"]
 
 
-def test_a_release_that_cannot_be_told_is_one_line_and_done(node: Node) -> None:
+def test_a_release_whose_event_cannot_be_written_is_done_with_one_line(node: Node) -> None:
     path = write(f"{node.ledger.state_dir}/{events.NAME}", "\n" * 4096)
 
     def let_no_file_grow_further() -> None:

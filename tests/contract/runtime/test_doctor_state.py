@@ -59,9 +59,7 @@ def place(tmp_path: Any) -> str:
 
 
 @pytest.mark.parametrize("below", ["", "/run/vcuda"], ids=["mounted", "not there yet"])
-def test_a_tmpfs_of_its_own_is_well_and_one_that_others_are_on_is_told(
-    place: str, below: str
-) -> None:
+def test_a_shared_tmpfs_is_reported_and_an_own_one_is_not(place: str, below: str) -> None:
     line = 'mount -t tmpfs -o mode=755,nosuid,nodev,noexec none "$1"'
     line += ' && exec "$2" -I -S -c "$3" "$1$4"'
     answer = subprocess.run(
@@ -274,7 +272,7 @@ def installed(tmp_path: Any) -> Iterator[Installed]:
     yield installed
 
 
-def test_a_door_that_answers_is_told_from_a_closed_one(
+def test_a_closed_claim_socket_is_told_apart_from_an_answering_one(
     installed: Installed, tmp_path: Any, capfd: Any
 ) -> None:
     state_dir = f"{tmp_path}/state"
@@ -289,7 +287,7 @@ def test_a_door_that_answers_is_told_from_a_closed_one(
     assert capfd.readouterr().err == ""
 
 
-def test_a_door_behind_which_nobody_moves_is_found(tmp_path: Any, monkeypatch: Any) -> None:
+def test_an_unanswered_claim_socket_is_reported(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(state, "DOOR_SECONDS", 0.3)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hung:
         hung.bind(f"{tmp_path}/door.sock")

@@ -292,7 +292,7 @@ CLAIM = (
 )
 
 
-def test_an_answer_that_comes_too_late_and_fails_takes_nothing_from_who_went_on(node: Node) -> None:
+def test_a_late_failure_does_not_revoke_the_retried_claim(node: Node) -> None:
     late: list[subprocess.Popen[str]] = []
 
     def claim_and_stall(words: list[str]) -> bytes:

@@ -61,7 +61,7 @@ def poststop(node: Node, id: str, *allocation: str, **annotations: str) -> None:
     subprocess.run(words, input=json.dumps(state), text=True, check=True)
 
 
-def test_a_containers_life_is_told_by_those_who_made_it(node: Node) -> None:
+def test_each_step_of_a_containers_life_is_one_event(node: Node) -> None:
     assert node.create(asking()) == (0, "")
     poststop(node, "box", "box")
     poststop(node, "box", "box")
@@ -71,7 +71,7 @@ def test_a_containers_life_is_told_by_those_who_made_it(node: Node) -> None:
     ]
 
 
-def test_what_giving_a_share_took_is_told_and_counted(node: Node) -> None:
+def test_the_time_to_give_a_share_is_reported_and_counted(node: Node) -> None:
     spec = asking({**CONTAINERD, "vcuda.io/core": "50", "vcuda.io/memory": "4GiB"})
     began = time.monotonic()
     for id in ("c1", "c2"):
@@ -119,7 +119,7 @@ NO_ROOM = (
     [({}, "box", None), (CONTAINERD, "pod-uid1.main", "team/web/main")],
     ids=["a container", "a pod's container"],
 )
-def test_a_refusal_is_told_with_its_reason_and_the_log_carries_the_id(
+def test_a_refusal_event_has_its_reason_and_the_log_its_id(
     node: Node, log_format: str, identity: dict[str, str], allocation: str, pod: str | None
 ) -> None:
     log = node.folder + "/log"
@@ -140,14 +140,14 @@ def test_a_refusal_is_told_with_its_reason_and_the_log_carries_the_id(
         assert entry.endswith(f' allocation="{allocation}"\n')
 
 
-def test_what_fails_after_the_claim_is_told_as_refused_and_not_as_claimed(node: Node) -> None:
+def test_a_failure_after_the_claim_is_reported_as_refused(node: Node) -> None:
     spec = asking(asking()["annotations"], "NVIDIA_REQUIRE_CUDA=cuda>=99")
     assert node.create(spec)[0] == 1
     os.chmod(node.config, 0o640)
     assert [kind for _, kind, _ in told(node.ledger.state_dir)] == ["refused"]
 
 
-def test_what_is_done_by_hand_is_told(tmp_path: Any) -> None:
+def test_changes_by_hand_are_events(tmp_path: Any) -> None:
     ledger = Ledger(f"{tmp_path}/state")
     config = write(f"{tmp_path}/config.toml", f'state-dir = "{tmp_path}/state"\n')
     for id in ("box", "dead"):

@@ -148,7 +148,7 @@ def test_a_caller_that_closed_a_stream_harms_nothing(hook: Hook, closed: str) ->
     assert shares_of(hook.ledger) == {"box": record().shares}
 
 
-def test_on_a_terminal_nobody_is_waited_for(hook: Hook) -> None:
+def test_the_hook_does_not_wait_for_a_terminals_input(hook: Hook) -> None:
     ours, terminal = pty.openpty()
     try:
         words = [*hook.words, "createRuntime"]

@@ -69,7 +69,7 @@ def test_what_the_front_door_sees_no_delete_of_gets_a_poststop_hook(node: Node) 
         ]
 
 
-def test_whether_copies_are_metered_is_told_to_the_next_container(node: Node) -> None:
+def test_the_copy_metering_setting_reaches_the_next_container(node: Node) -> None:
     for setting, metered in (("no", False), ("yes", True)):
         node.configure(meter_copies=setting)
         assert node.create(asking(), id=setting) == (0, "")

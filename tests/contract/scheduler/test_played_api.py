@@ -98,7 +98,7 @@ def test_what_is_forgotten_is_410_to_a_watch_and_to_the_next_page(
     assert watched(known, anew.metadata.resource_version) == []
 
 
-def test_bookmarks_say_how_far_a_watch_is_to_who_asks_for_them(api: PlayedApi, known: Any) -> None:
+def test_bookmarks_are_sent_to_watches_that_ask_for_them(api: PlayedApi, known: Any) -> None:
     version = known.list_pod_for_all_namespaces().metadata.resource_version
     api.put(node("a"))
     api.bookmark()
@@ -188,7 +188,7 @@ def test_a_lease_that_changed_meanwhile_is_not_overwritten(api: PlayedApi, known
     assert changed and changed.holder_identity == "b"
 
 
-def test_a_stranger_is_401_and_what_nobody_serves_404(api: PlayedApi, known: Any) -> None:
+def test_an_unknown_token_gets_401_and_an_unknown_path_404(api: PlayedApi, known: Any) -> None:
     assert refusal(known.list_namespaced_secret, "default") == 404
     api.refuse = 503
     assert refusal(known.list_node) == 503

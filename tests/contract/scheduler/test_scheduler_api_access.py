@@ -49,7 +49,7 @@ def posted(api: PlayedApi) -> list[str]:
     return [path for method, path, _ in api.requests if method == "POST"]
 
 
-def test_an_api_server_that_its_authority_certifies_is_told_the_binding(
+def test_an_api_server_with_a_trusted_certificate_gets_the_binding(
     secret: PlayedApi, tmp_path: Any
 ) -> None:
     with ready(secret, tmp_path) as running:
@@ -57,9 +57,7 @@ def test_an_api_server_that_its_authority_certifies_is_told_the_binding(
     assert secret.pod("asking")["spec"]["nodeName"] == "a"
 
 
-def test_one_that_is_certified_by_another_authority_is_told_nothing(
-    secret: PlayedApi, tmp_path: Any
-) -> None:
+def test_a_certificate_of_another_authority_gets_nothing(secret: PlayedApi, tmp_path: Any) -> None:
     with ready(secret, tmp_path) as running:
         # The lists are read; then the authority is another one, before the first binding.
         trust(tmp_path, "elsewhere")
@@ -67,9 +65,7 @@ def test_one_that_is_certified_by_another_authority_is_told_nothing(
         assert posted(secret) == []
 
 
-def test_one_that_is_certified_as_another_host_is_told_nothing(
-    secret: PlayedApi, tmp_path: Any
-) -> None:
+def test_a_certificate_of_another_host_gets_nothing(secret: PlayedApi, tmp_path: Any) -> None:
     with ready(secret, tmp_path) as running:
         assert secret.tls
         secret.tls.load_cert_chain(tmp_path / "elsewhere.crt", tmp_path / "elsewhere.key")
@@ -89,7 +85,7 @@ def test_a_proxy_that_the_kubeconfig_names_is_asked_for_lists_and_bindings(tmp_p
     assert posted(played) == ["http://cluster.invalid" + path]
 
 
-def test_by_a_proxy_nothing_is_sent_for_whoever_lost_the_lease_meanwhile() -> None:
+def test_an_extender_that_lost_its_lease_sends_nothing_by_a_proxy() -> None:
     class Proxied:
         def access(self) -> None: ...
 

@@ -61,7 +61,7 @@ def test_who_sends_nonsense_gets_one_line(api: PlayedApi, tmp_path: Any) -> None
         }
 
 
-def test_objects_that_make_no_sense_stop_nobody(api: PlayedApi, tmp_path: Any) -> None:
+def test_malformed_objects_do_not_stop_the_extender(api: PlayedApi, tmp_path: Any) -> None:
     strange = '{"gpus":[{"uuid":"G","index":0,"model":%s,"memory_bytes":%s}]}'
     for number, (model, size) in enumerate([("[]", "1"), ('"m"', "1e999"), ('"m"', "-1")]):
         said = {"vcuda.io/node-gpus": strange % (model, size)}

@@ -179,7 +179,7 @@ def test_certificates_are_made_once_and_keys_are_their_owners_alone(tmp_path: An
     }
 
 
-def test_certificates_where_nobody_may_write_are_one_line() -> None:
+def test_certificates_in_an_unwritable_folder_are_a_one_line_error() -> None:
     done = run_certificates("/proc/none")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("vcuda-scheduler-extender: /proc/none: cannot be written: ")

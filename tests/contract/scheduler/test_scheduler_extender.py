@@ -218,7 +218,7 @@ def test_while_the_api_server_is_away_what_is_known_serves_on(
         assert "the API server: " in running.bind(asking, "a")
 
 
-def test_metrics_and_version_are_told(api: PlayedApi, tmp_path: Any) -> None:
+def test_metrics_and_version_are_served(api: PlayedApi, tmp_path: Any) -> None:
     with ready(api, tmp_path) as running:
         running.filter(ASKING, "a")
         code, page = running.call("GET", "/metrics")

@@ -38,7 +38,7 @@ def simulate(*words: str, path: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
 
 
-def test_a_trace_is_replayed_and_told_as_a_table_and_in_json(tmp_path: Any) -> None:
+def test_a_replayed_trace_is_printed_as_table_and_json(tmp_path: Any) -> None:
     trace, saved = f"{tmp_path}/trace.csv", f"{tmp_path}/saved.jsonl"
     with open(trace, "w") as file:
         file.write(TRACE)
