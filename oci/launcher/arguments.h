@@ -1,38 +1,27 @@
-/* Options of runc and crun that take the next word as their value. Source: runc 1.1 and crun 1.8
-   --help. oci/vcuda_oci/container/bundle.py has the same lists; a test compares them.  */
+/* What the launcher reads of a command line for runc or crun.  */
 
 #ifndef VCUDA_ARGUMENTS_H
 #define VCUDA_ARGUMENTS_H
 
-#include <string.h>
+#include <limits.h>
+#include <stdbool.h>
 
-static const char *const global_values[]
-    = { "log", "log-format", "log-level", "root", "criu", "rootless", "cgroup-manager", NULL };
-
-static const char *const create_values[]
-    = { "bundle",   "console-socket", "pid-file",    "preserve-fds",      "config",
-        "f",        "image-path",     "work-path",   "parent-path",       "manage-cgroups-mode",
-        "empty-ns", "status-fd",      "lsm-profile", "lsm-mount-context", "page-server",
-        NULL };
-
-/* The option of `with_value` that `word` is or abbreviates, as crun takes --bundl; else NULL.
- *value: what follows its '=', or NULL.  */
-static inline const char *
-option_name (const char *word, const char *const *with_value, const char **value)
+/* Options before the verb; NULL where one is missing. says_more: an option changes what the runtime
+   does or prints.  */
+struct global_options
 {
-  const char *name = word + strspn (word, "-");
-  size_t length = strcspn (name, "=");
-  const char *abbreviated = NULL;
-  *value = name[length] == '=' ? name + length + 1 : NULL;
-  for (; length && *with_value; with_value++)
-    if (strncmp (name, *with_value, length) == 0)
-      {
-        if ((*with_value)[length] == '\0')
-          return *with_value;
-        if (!abbreviated)
-          abbreviated = *with_value;
-      }
-  return abbreviated;
-}
+  const char *root, *log, *format;
+  bool says_more;
+};
+
+/* Reads the global options; returns the words after them, at the verb if there is one.  */
+char **read_global_options (char **words, struct global_options *options);
+
+/* Whether this command line creates a container; `path` gets its config.json.  */
+bool creates_from (char **words, char path[PATH_MAX]);
+
+/* The container that this command line deletes, with `root` as the runtime's --root; "": none, or
+   none that could hold a share.  */
+const char *deleted_container (char **words, char root[PATH_MAX]);
 
 #endif

@@ -2,7 +2,7 @@
 
    runc hands a hook without an env of its own the image's variables. Static, so that no LD_PRELOAD
    of an image is loaded here, and with an environment of its own for Python. Each container with a
-   share ends with poststop, so where the agent's door is open that one starts no Python at all.  */
+   share ends with poststop, so where the claim socket answers that hook starts no Python.  */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "door.h"
+#include "claim_socket.h"
 #include "mount_points.h"
 #include "settings.h"
 #include "streams.h"
@@ -34,7 +34,7 @@
 /* Puts a file in the place of standard input, so that it can be read twice. The size of what it
    holds; -1: nothing was touched, or not all of it came.  */
 static ssize_t
-keep_input (void)
+buffer_input (void)
 {
   static char chunk[65536];
   ssize_t got, size = 0;
@@ -52,28 +52,28 @@ keep_input (void)
   return -1;
 }
 
-/* Whether the agent's door gave back what the container held, or said why it cannot.  */
+/* Whether the claim socket released the container's share, or said why it cannot.  */
 static bool
-release_by_door (const char *config, const char *allocation)
+release_by_socket (const char *config, const char *allocation)
 {
-  static char state[DOOR_MOST_BYTES], answer[PATH_MAX], folder[PATH_MAX];
+  static char state[PACKET_BYTES], answer[PATH_MAX], folder[PATH_MAX];
   static struct distrust why;
-  const struct whole *settings = settings_at (config, &why);
-  ssize_t size = settings ? keep_input () : -1; /* Python refuses them in one line */
+  const struct file_text *settings = settings_at (config, &why);
+  ssize_t size = settings ? buffer_input () : -1; /* Python refuses them in one line */
   if (size <= 0 || (size_t) size >= sizeof state || pread (0, state, (size_t) size, 0) != size
       || memchr (state, 0, (size_t) size))
     return false;
   /* No low-level runtime has an empty name: this is a hook's request.  */
   const char *const words[] = { config, "", "poststop", allocation, state, NULL };
   const char *state_dir = setting (settings, "state-dir", DEFAULT_STATE_DIR, folder);
-  enum door_answer said = ask_door (state_dir, words, answer);
-  if (said == DOOR_REFUSED)
+  enum socket_answer reply = ask_claim_socket (state_dir, words, answer);
+  if (reply == SOCKET_REFUSED)
     {
       const char *id = answer + strlen (answer) + 1;
       const char *before = *id ? " (allocation " : "", *after = *id ? ")" : "";
       fprintf (stderr, "vcuda-container-hook: %s%s%s%s\n", answer + 1, before, id, after);
     }
-  return said != DOOR_CLOSED;
+  return reply != SOCKET_CLOSED;
 }
 
 static int
@@ -123,8 +123,8 @@ main (int argc, char **argv)
       remove_mount_points (0, pidfd);
       return 0;
     }
-  bool gives_back = words[0] && strcmp (words[0], "poststop") == 0 && (!words[1] || !words[2]);
-  if (gives_back && release_by_door (config, words[1] ? words[1] : ""))
+  bool releases = words[0] && strcmp (words[0], "poststop") == 0 && (!words[1] || !words[2]);
+  if (releases && release_by_socket (config, words[1] ? words[1] : ""))
     return 0;
   return start_python (config, words);
 }

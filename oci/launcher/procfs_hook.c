@@ -133,7 +133,7 @@ main (int argc, char **argv)
     die (argv[2], strerror (errno));
   snprintf (source, sizeof source, "/proc/self/fd/%d", from);
   int covered = open_place (rootfs, place);
-  if (same_folder (covered, from)) /* another door was here */
+  if (same_folder (covered, from)) /* another entry point has mounted it */
     return 0;
   struct statfs status;
   if (fstatfs (covered, &status) != 0 || status.f_type != PROC_MAGIC)

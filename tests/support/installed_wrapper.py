@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 import socket
@@ -14,11 +15,13 @@ from typing import Any
 from support import arm64
 from support.files import ROOT, write
 
+SOURCES = ROOT + "/oci/launcher"
+MAINS = ("main.c", "hook.c", "procfs_hook.c")
 WARNINGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
 # By machine. arm64's programs are compiled as those of its packages, and run in emulation.
 COMPILERS = {
     "amd64": ["gcc"],
-    "arm64": [arm64.CC, "-specs", "build/arm64/musl/musl-gcc.specs"],
+    "arm64": [arm64.CC, "-specs", ROOT + "/build/arm64/musl/musl-gcc.specs"],
 }
 
 
@@ -69,9 +72,10 @@ class Installed:
         defines = {"CONFIG": self.settings, "PYTHON": python, "PYTHON_PATH": self.python_path}
         flags = [*WARNINGS, "-static"]
         flags += [f'-DVCUDA_{name}="{value}"' for name, value in defines.items()]
-        for program, source in ((self.launcher, "launcher.c"), (self.hook, "hook.c")):
-            words = [*COMPILERS[machine], *flags, "-o", program, f"oci/launcher/{source}"]
-            subprocess.run(words, cwd=ROOT, check=True)
+        parts = [name for name in glob.glob("*.c", root_dir=SOURCES) if name not in MAINS]
+        for program, source in ((self.launcher, "main.c"), (self.hook, "hook.c")):
+            words = [*COMPILERS[machine], *flags, "-o", program, source, *parts]
+            subprocess.run(words, cwd=SOURCES, check=True)
             if machine == "arm64":
                 arm64.emulate(program)
         self.configure(runtime=self.runtime.path)

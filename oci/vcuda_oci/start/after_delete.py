@@ -1,6 +1,6 @@
 """The rest of what a container held is given back when its `delete` has ended.
 
-The native front door does it where all is plain (oci/launcher/release.h). Here come a `delete` that
+The launcher does it where all is plain (oci/launcher/release.c). Here come a `delete` that
 failed, as one does for a container that is gone already; a record that another instance of the
 container may have taken over meanwhile; one of another runtime, or of an id that is not plain.
 """

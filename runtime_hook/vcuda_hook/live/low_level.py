@@ -1,4 +1,4 @@
-"""Finds the low-level runtime, runc or crun, as the launcher does (oci/launcher/launcher.c)."""
+"""Finds the low-level runtime, runc or crun, as the launcher does (oci/launcher/exec.c)."""
 
 from __future__ import annotations
 

@@ -59,11 +59,11 @@ def test_an_option_without_a_name_is_not_the_containers_id(word: str) -> None:
 
 
 def test_both_halves_know_the_same_options() -> None:
-    with open(ROOT + "/oci/launcher/arguments.h") as file:
-        header = file.read()
+    with open(ROOT + "/oci/launcher/arguments.c") as file:
+        source = file.read()
     lists = {
         name: tuple(re.findall(r'"([^"]+)"', body))
-        for name, body in re.findall(r"(\w+)\[\]\s*= \{(.*?)NULL", header, re.DOTALL)
+        for name, body in re.findall(r"(\w+)\[\]\s*= \{(.*?)NULL", source, re.DOTALL)
     }
     assert lists == {"global_values": bundle.GLOBAL_VALUES, "create_values": bundle.CREATE_VALUES}
 

@@ -1,7 +1,3 @@
-#define main launcher_main
-#include "../../../oci/launcher/launcher.c"
-#undef main
-
 /* Its `die` and `main` are its own.  */
 #define main procfs_main
 #define die procfs_die
@@ -9,9 +5,17 @@
 #undef die
 #undef main
 
+#include "../../../oci/launcher/arguments.h"
+#include "../../../oci/launcher/claim_socket.h"
+#include "../../../oci/launcher/config_json.h"
+#include "../../../oci/launcher/error.h"
+#include "../../../oci/launcher/missing_container.h"
+#include "../../../oci/launcher/settings.h"
+
 #include "front_door.h"
 
 #include <stdint.h>
+#include <sys/socket.h>
 
 #define NOW "2000-01-01T00:00:00Z"
 
@@ -45,7 +49,7 @@ answer_config (const char *input, size_t size, char *out)
 static size_t
 answer_words (const char *input, size_t size, char *out)
 {
-  static char packet[DOOR_MOST_BYTES];
+  static char packet[PACKET_BYTES];
   char path[PATH_MAX], *text = copy_of (input, size, true);
   struct global_options said = { 0 };
   char **words = calloc (size + 2, sizeof *words);
@@ -55,7 +59,7 @@ answer_words (const char *input, size_t size, char *out)
     words[count++] = strdup (at);
   size_t used = put (out, 0, creates_from (words, path) ? path : "");
   read_global_options (words, &said);
-  deletes_nobody (words, "/usr/bin/runc"); /* what it says depends on the host's files */
+  deletes_missing_container (words, "/usr/bin/runc"); /* what it says depends on the host's files */
   const char *log = said.log ? said.log : "", *format = said.format ? said.format : "text";
   used = put (out, used, strlen (log) < PATH_MAX ? log : "");
   used = put (out, used, strlen (format) < PATH_MAX ? format : "");
@@ -77,7 +81,7 @@ answer_settings (const char *input, size_t size, char *out)
   for (size_t i = 0; i < 2; i++)
     {
       char *text = copy_of (input, size, true);
-      struct whole config = { text, size, true };
+      struct file_text config = { text, size, true };
       used = put (out, used, setting (&config, settings[i][0], settings[i][1], value));
       free (text);
     }
@@ -104,9 +108,9 @@ answer_answer (const char *input, size_t size, char *out)
       || send (ends[1], input, size < most ? size : most, 0) < 0)
     abort ();
   shutdown (ends[1], SHUT_WR);
-  enum door_answer said = ask_behind (ends[0], "", 1, got);
+  enum socket_answer said = ask_connected (ends[0], "", 1, got);
   out[0] = (char) said;
-  size_t used = said == DOOR_CLOSED ? 1 : put (out, 1, got + 1);
+  size_t used = said == SOCKET_CLOSED ? 1 : put (out, 1, got + 1);
   close (ends[0]);
   close (ends[1]);
   free (got);

@@ -11,10 +11,10 @@
    0: no such parser.
      c  a config.json              "1" if it may hold a request, else "0"
      w  words, each ended by NUL   the config.json that they create from, the log and its format,
-                                   each ended by a NUL; the packet for the door
+                                   each ended by a NUL; the packet for the claim socket
      s  a config.toml              runtime and state-dir, each ended by a NUL
      l  a line, ended by NUL       its entry in a log of JSON, and in one of text
-     a  what the door answers      '+', '-' and the line, or '?'
+     a  the claim socket's answer      '+', '-' and the line, or '?'
      p  a container's state        its pid  */
 size_t answer (const char *input, size_t size, char out[MOST_ANSWER]);
 

@@ -1,31 +1,20 @@
-/* Small files, read whole without an allocation: each page and each call counts eleven times in a
-   pod's life.  */
+/* Reads a small file with one call of read. Most starts pass through here, and each page and each
+   system call counts.  */
 
-#ifndef VCUDA_WHOLE_H
-#define VCUDA_WHOLE_H
+#define _GNU_SOURCE
+#include "small_file.h"
 
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ROOM_BYTES 65536
-
-/* What a file held when it was read. is_whole: nothing of it is missing.  */
-struct whole
-{
-  const char *text; /* ended by a NUL that is not counted */
-  size_t size;
-  bool is_whole;
-};
-
-/* What the file FD holds, in `room` if it fits there; empty where it is no regular file. Closes it.
- */
-static struct whole
+/* Reads FD and closes it. The text lies in `room` if it fits there; it is empty if FD is not a
+   regular file.  */
+struct file_text
 read_open (int fd, char room[ROOM_BYTES])
 {
-  struct whole file = { "", 0, true };
+  struct file_text file = { "", 0, true };
   struct stat status;
   if (fstat (fd, &status) == 0 && S_ISREG (status.st_mode) && status.st_size > 0)
     {
@@ -44,5 +33,3 @@ read_open (int fd, char room[ROOM_BYTES])
   close (fd);
   return file;
 }
-
-#endif
