@@ -94,7 +94,7 @@ def takes(key: str) -> str:
         try:
             settings_file.parse(f"{key} = {value}", SETTINGS)
         except VcudaError as error:
-            return _escaped(error.mend)
+            return _escaped(error.hint)
     return "any text"
 
 
@@ -102,7 +102,7 @@ def _mend_of_listen() -> str:
     try:
         listen_address.check("?", SETTINGS)
     except VcudaError as error:
-        return _escaped(error.mend)
+        return _escaped(error.hint)
     raise SystemExit("listen takes anything")
 
 

@@ -39,10 +39,10 @@ def end_without(error: ModuleNotFoundError, program: str) -> NoReturn:
     if str(error.name).startswith("vcuda_"):
         raise error
     lacking = [name for name in MODULES[program] if not _is_there(name)]
-    sys.exit(f"{program}: {sys.executable}: no module {error.name}; {mend(lacking)}")
+    sys.exit(f"{program}: {sys.executable}: no module {error.name}; {hint(lacking)}")
 
 
-def mend(modules: Iterable[str], os_release: str = _OS_RELEASE) -> str:
+def hint(modules: Iterable[str], os_release: str = _OS_RELEASE) -> str:
     """How packages with these modules are installed here. Source: os-release(5)."""
     projects = [_PROJECTS.get(name, name) for name in modules]
     families = _families(os_release)

@@ -49,7 +49,7 @@ def test_a_decided_gpu_that_is_gone_or_full_or_of_another_amount_is_refused_and_
 ) -> None:
     second = handoff.uuids[1]
     where = f"decision for pod default/{container}: "
-    mend = "; delete the pod if it stays so, and it is scheduled anew"
+    hint = "; delete the pod if it stays so, and it is scheduled anew"
     uid = handoff.schedule(container, {})
     pod = handoff.run_pod(container, uid)
     for share, reason in (
@@ -58,7 +58,7 @@ def test_a_decided_gpu_that_is_gone_or_full_or_of_another_amount_is_refused_and_
         ((second, 30, 2 * GIB), f"{2 * GIB} bytes were decided; {GIB} are asked"),
     ):
         handoff.decide(uid, decided(main=share))
-        assert handoff.refusal(pod) == where + reason + mend
+        assert handoff.refusal(pod) == where + reason + hint
         assert handoff.held() == {}
     filling = handoff.schedule(container + "-2", {})
     handoff.decide(filling, decided(main=(second, 80, GIB)))
@@ -67,7 +67,7 @@ def test_a_decided_gpu_that_is_gone_or_full_or_of_another_amount_is_refused_and_
     handoff.decide(uid, handoff.decided(main=1))
     line = handoff.refusal(pod)
     assert line.startswith(f"{where}{second} was decided; largest free share is 20 % and ")
-    assert line.endswith(f"on {second}; 30 % and 1.0 GiB asked{mend}")
+    assert line.endswith(f"on {second}; 30 % and 1.0 GiB asked{hint}")
     # The kubelet tries again, and meanwhile there may be room.
     handoff.remove_pod(filler)
     handoff.start(pod)

@@ -39,7 +39,7 @@ def test_the_mend_is_the_distributions_own_command(
     path = tmp_path / "os-release"
     if release is not None:
         path.write_text(release)
-    assert dependencies.mend(["grpc", "prometheus_client"], str(path)) == said
+    assert dependencies.hint(["grpc", "prometheus_client"], str(path)) == said
 
 
 @pytest.mark.parametrize("program", sorted(dependencies.MODULES))
@@ -49,7 +49,7 @@ def test_what_a_program_names_is_what_its_packages_depend_on(program: str, tmp_p
     named = {}
     for form, release in (("deb", BOOKWORM), ("rpm", ROCKY)):
         (tmp_path / form).write_text(release)
-        words = dependencies.mend(dependencies.MODULES[program], f"{tmp_path}/{form}").split()[2:]
+        words = dependencies.hint(dependencies.MODULES[program], f"{tmp_path}/{form}").split()[2:]
         named[form] = {word.strip("'\"") for word in words[1:]}
     depends = {form: set(described[form]["depends"]) for form in named}
     programs = {"openssl"} if program == "vcuda-scheduler-extender" else set()

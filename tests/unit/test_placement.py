@@ -265,7 +265,7 @@ def test_uuid_that_begins_another_one_names_its_own_gpu() -> None:
 def test_beginning_of_several_uuids_is_refused_with_the_gpus_that_it_may_name() -> None:
     answer = choose(NAMED, [], Request.of(30, GIB, ("GPU-5f",)), "binpack")
     assert isinstance(answer, Refused)
-    assert f"{answer.reason}; {answer.mend}" == (
+    assert f"{answer.reason}; {answer.hint}" == (
         "'GPU-5f' begins the UUIDs of 2 GPUs: 0 (GPU-5f1c), 1 (GPU-5f2c); "
         "name one by index, or by more of its UUID"
     )

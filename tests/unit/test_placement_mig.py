@@ -32,7 +32,7 @@ def given(
     """The shares as UUID, core percents and GiB, or the refusal."""
     answer = choose(machine(whole=whole), taken, request, order, unhealthy=sick)
     if isinstance(answer, Refused):
-        return f"{answer.reason}; {answer.mend}"
+        return f"{answer.reason}; {answer.hint}"
     return [(one.uuid, one.core_percent, one.memory_bytes / GIB) for one in answer.shares]
 
 
@@ -82,9 +82,9 @@ def test_the_emptiest_is_not_a_mig_device_while_a_gpu_is_as_empty() -> None:
 
 
 def test_what_ails_a_gpu_ails_its_mig_devices_and_what_ails_one_ails_no_other() -> None:
-    mend = "reset the GPU, or ask for less or another"
+    hint = "reset the GPU, or ask for less or another"
     wanted = Request.of(30, GIB, gpus=("0",))
-    assert given(wanted, sick={"GPU-0": "Xid 79"}) == f"GPU-0 is unhealthy: Xid 79; {mend}"
+    assert given(wanted, sick={"GPU-0": "Xid 79"}) == f"GPU-0 is unhealthy: Xid 79; {hint}"
     assert given(wanted, sick={"MIG-0": "Xid 31"}) == [("MIG-1", 30, 1)]
 
 
@@ -97,6 +97,6 @@ def test_a_gpu_in_mig_mode_without_devices_is_nothing_to_have() -> None:
     ):
         answer = choose([divided, other], [], request, "binpack")
         if isinstance(answer, Refused):
-            assert f"{answer.reason}; {answer.mend}" == what
+            assert f"{answer.reason}; {answer.hint}" == what
         else:
             assert answer.shares[0].uuid == what

@@ -150,8 +150,8 @@ def parse(asked: Asked) -> Request:
     terms = policies.parse(words, 1 if virtual else core, where)
     placement = words.get("placement", "")
     if placement not in ("", *PLACEMENTS):
-        mend = "use binpack, spread or topology"
-        raise VcudaError(f"placement '{placement}' is not offered", where, mend)
+        hint = "use binpack, spread or topology"
+        raise VcudaError(f"placement '{placement}' is not offered", where, hint)
     gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
     source = "env" if asked.from_env else "annotation"
     if virtual:

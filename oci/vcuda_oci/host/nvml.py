@@ -129,8 +129,8 @@ class _Library:
         if status != 0:
             self._nvml.nvmlErrorString.restype = ctypes.c_char_p
             reason = self._nvml.nvmlErrorString(status).decode()
-            mend = "check the driver with nvidia-smi"
-            raise VcudaError(f"{function}: {reason}", self._path, mend)
+            hint = "check the driver with nvidia-smi"
+            raise VcudaError(f"{function}: {reason}", self._path, hint)
 
     def supports(self, function: str, *arguments: object) -> bool:
         """Call a function that older drivers and some GPUs lack; return whether it succeeded."""

@@ -117,7 +117,7 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
                 "delete the pod if it stays so, and it is scheduled anew",
             )
         if isinstance(answer, Refused):
-            raise VcudaError(answer.reason, "placement", answer.mend)
+            raise VcudaError(answer.reason, "placement", answer.hint)
         allocation = Allocation(
             owner.key,
             answer.shares,

@@ -273,15 +273,15 @@ def unwritable(state_dir: str, error: OSError) -> VcudaError:
     where = str(error.filename or state_dir)
     if isinstance(error, BlockingIOError):
         return page_file.leased(where)
-    mend = "free space there, or set state-dir"
+    hint = "free space there, or set state-dir"
     if error.errno in (errno.EACCES, errno.EPERM):
         # One ledger for all users, or a GPU would be promised twice.
-        mend = (
+        hint = (
             "shares are root's to give: run it as root, or have root name a slice with "
             "'vcuda cdi generate --slice', which --device gives to rootless containers too"
         )
     elif error.errno == errno.EROFS:
-        mend = "mount it read-write, or set state-dir"
+        hint = "mount it read-write, or set state-dir"
     if error.errno == errno.ENOSPC:
-        return NoRoom(f"cannot be written: {error.strerror}", where, mend)
-    return VcudaError(f"cannot be written: {error.strerror}", where, mend)
+        return NoRoom(f"cannot be written: {error.strerror}", where, hint)
+    return VcudaError(f"cannot be written: {error.strerror}", where, hint)

@@ -138,8 +138,8 @@ def _larger(old: GpuShare, new: GpuShare) -> GpuShare:
 def _core(words: Mapping[str, str], share: GpuShare) -> int:
     text = words.get("core", str(share.core_percent))
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= 100):
-        mend = "write a whole number from 1 to 100, percent of one GPU"
-        raise VcudaError(f"core cannot be '{text}'", "--core", mend)
+        hint = "write a whole number from 1 to 100, percent of one GPU"
+        raise VcudaError(f"core cannot be '{text}'", "--core", hint)
     return int(text)
 
 

@@ -14,13 +14,13 @@ class VcudaError(Exception):
     allocation = ""
     exit_code = 1
 
-    def __init__(self, what: str, where: str, mend: str) -> None:
-        super().__init__(what, where, mend)
-        self.what, self.where, self.mend = what, where, mend
+    def __init__(self, what: str, where: str, hint: str) -> None:
+        super().__init__(what, where, hint)
+        self.what, self.where, self.hint = what, where, hint
 
     def __str__(self) -> str:
         # A name from a hostile file may contain line feeds or be very long.
-        return _printable(f"{_short(self.where)}: {_short(self.what)}; {_short(self.mend)}")
+        return _printable(f"{_short(self.where)}: {_short(self.what)}; {_short(self.hint)}")
 
 
 class NotKnownYetError(VcudaError):

@@ -20,8 +20,8 @@ _MENDS = {
 class Refused:
     """A reason and a hint; the extender, the plugin and the commands all show the same ones."""
 
-    def __init__(self, reason: str, mend: str = "ask for less, or free a share") -> None:
-        self.reason, self.mend = reason, mend
+    def __init__(self, reason: str, hint: str = "ask for less, or free a share") -> None:
+        self.reason, self.hint = reason, hint
 
 
 def named(gpus: Sequence[Gpu], names: Sequence[str]) -> tuple[list[int], Refused | None]:
@@ -90,4 +90,4 @@ def barred(
 def refusal(barred: Mapping[str, str]) -> tuple[str, str]:
     """Why these GPUs cannot serve the request, and a hint."""
     why = ", ".join(dict.fromkeys(barred.values()))
-    return why, next(mend for word, mend in _MENDS.items() if word in why)
+    return why, next(hint for word, hint in _MENDS.items() if word in why)

@@ -227,20 +227,20 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
     _check_choice(key, item, where)
     is_path = key == "state-dir" or (key == "driver-root" and item != AUTO)
     if is_path and not item.startswith("/"):
-        mend = "write a path that begins with /"
-        raise VcudaError(f"{key} '{item}' is not absolute", where, mend)
+        hint = "write a path that begins with /"
+        raise VcudaError(f"{key} '{item}' is not absolute", where, hint)
     if key == "runtime" and (not item or ("/" in item and not item.startswith("/"))):
-        mend = "write a name such as runc, or a path that begins with /"
-        raise VcudaError(f"runtime '{item}' is neither a name nor absolute", where, mend)
+        hint = "write a name such as runc, or a path that begins with /"
+        raise VcudaError(f"runtime '{item}' is neither a name nor absolute", where, hint)
     if key == "memory-overcommit" and not _is_factor(item):
-        mend = "write how often memory may be promised, from 1 to 100, such as 1.5"
-        raise VcudaError(f"{key} cannot be '{item}'", where, mend)
+        hint = "write how often memory may be promised, from 1 to 100, such as 1.5"
+        raise VcudaError(f"{key} cannot be '{item}'", where, hint)
     if key in _RESOURCES and item and not _is_resource(item):
-        mend = f'write a domain and a name such as {_DEFAULTS["core-resource"]}, or ""'
-        raise VcudaError(f"{key} cannot be '{item}'", where, mend)
+        hint = f'write a domain and a name such as {_DEFAULTS["core-resource"]}, or ""'
+        raise VcudaError(f"{key} cannot be '{item}'", where, hint)
     if key == "gpu-split" and not (item.isascii() and item.isdigit() and 1 <= int(item) <= 100):
-        mend = "write how many containers may share a GPU, from 1 to 100"
-        raise VcudaError(f"{key} cannot be '{item}'", where, mend)
+        hint = "write how many containers may share a GPU, from 1 to 100"
+        raise VcudaError(f"{key} cannot be '{item}'", where, hint)
     size = parse_bytes(item) if key == "context-memory" else 0
     if size is None or size >= _MOST_BYTES:
         raise VcudaError(f"{key} cannot be '{item}'", where, "write a size such as 300MiB, or 0")

@@ -52,7 +52,7 @@ def parse(lines: Iterable[str], path: str) -> Trace:
         except ValueError as error:
             raise VcudaError(str(error), where, f"write {', '.join(columns)}") from error
         except VcudaError as error:
-            raise VcudaError(error.what, where, error.mend) from error
+            raise VcudaError(error.what, where, error.hint) from error
         if pod is None:
             without_gpu += 1
             continue

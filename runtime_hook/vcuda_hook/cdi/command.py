@@ -76,8 +76,8 @@ def remove(arguments: argparse.Namespace, settings: Config) -> int:
             if name not in known:
                 raise VcudaError("no slice of this name", name, "see 'vcuda ps'")
             if not arguments.force and slices.is_in_use(ledger, known[name]):
-                mend = "end it, or say --force: another may then get the same share"
-                raise VcudaError("a process uses it", name, mend)
+                hint = "end it, or say --force: another may then get the same share"
+                raise VcudaError("a process uses it", name, hint)
         specs = [arguments.output] if arguments.output else cdi_kind.written()
         kinds = {path: cdi_kind.of_file(path) for path in specs if os.path.exists(path)}
         for path, kind in kinds.items():

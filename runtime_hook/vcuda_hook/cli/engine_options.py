@@ -102,6 +102,6 @@ def _kind(text: str) -> str:
     from ..cdi import cdi_kind  # only where a kind is named
 
     if not cdi_kind.is_kind(text):
-        mend = "write VENDOR/CLASS, such as nvidia.com/gpu"
-        raise argparse.ArgumentTypeError(f"invalid kind '{text}'; {mend}")
+        hint = "write VENDOR/CLASS, such as nvidia.com/gpu"
+        raise argparse.ArgumentTypeError(f"invalid kind '{text}'; {hint}")
     return text

@@ -21,6 +21,6 @@ def simulate(words: Sequence[str]) -> NoReturn:
     beside = os.path.dirname(os.path.realpath(sys.argv[0]))
     path = shutil.which(_PROGRAM, path=beside) or shutil.which(_PROGRAM)
     if not path:
-        what, mend = "not installed", f"install the package {_PROGRAM}"
-        raise VcudaError(what, f"simulate: {_PROGRAM}", mend)
+        what, hint = "not installed", f"install the package {_PROGRAM}"
+        raise VcudaError(what, f"simulate: {_PROGRAM}", hint)
     os.execv(path, [path, "simulate", *words])

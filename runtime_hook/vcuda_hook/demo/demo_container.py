@@ -143,8 +143,8 @@ class Container:
 
     def _failed(self, what: str) -> VcudaError:
         last = _read(self.folder + "/log").strip().rpartition("\n")[2]
-        mend = f"look at its last words: {last or 'none'}"
-        return VcudaError(what, f"container {self.name}", mend)
+        hint = f"look at its last words: {last or 'none'}"
+        return VcudaError(what, f"container {self.name}", hint)
 
 
 def request(vcuda: list[str], core: int, memory: int, gpu_uuid: str) -> list[str]:

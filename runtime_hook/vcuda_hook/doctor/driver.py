@@ -63,7 +63,7 @@ def look(root: str, proc: str = "/proc") -> Driver:
 def loaded(driver: Driver) -> Finding:
     if driver.no_library:
         error = driver.no_library
-        return Finding(LOADED, ERROR, error.what, error.where, error.mend)
+        return Finding(LOADED, ERROR, error.what, error.where, error.hint)
     if not driver.kernel:
         where = f"{driver.root}/proc/driver/nvidia/version"
         mend = "run 'modprobe nvidia'; where that fails, 'dmesg' says why"

@@ -36,7 +36,7 @@ class Finding:
 
 
 def of_error(name: str, error: VcudaError) -> Finding:
-    return Finding(name, ERROR, error.what, error.where, error.mend)
+    return Finding(name, ERROR, error.what, error.where, error.hint)
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

@@ -210,8 +210,8 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
             raise VcudaError("is about a hook", "--always", "say --hooks too")
         return
     if arguments.engine not in hooks_d.ENGINES:
-        mend = f"leave it out; these have one: {', '.join(hooks_d.ENGINES)}"
-        raise VcudaError(f"{arguments.engine} reads no hooks.d", "--hooks", mend)
+        hint = f"leave it out; these have one: {', '.join(hooks_d.ENGINES)}"
+        raise VcudaError(f"{arguments.engine} reads no hooks.d", "--hooks", hint)
     for option in ("default", "runtime_path"):
         if getattr(arguments, option):
             where = "--" + option.replace("_", "-")

@@ -119,6 +119,6 @@ def _low_level_runtime(theirs: str | None, options: Options) -> str:
     name = settings_file.load(options.settings).runtime
     found = low_level.find(name)
     if not found:
-        mend = f'set runtime = "{theirs}" in {options.settings}' if theirs else "install runc"
-        raise VcudaError("no such runtime in PATH", name, mend)
+        hint = f'set runtime = "{theirs}" in {options.settings}' if theirs else "install runc"
+        raise VcudaError("no such runtime in PATH", name, hint)
     return found

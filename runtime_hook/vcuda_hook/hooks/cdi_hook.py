@@ -147,8 +147,8 @@ def _refuse_more_than_the_slice(
         page = page_reader.read_limits(page_file.read_page(limits, layout.LIMITS_SIZE))
         inside = {gpu.uuid for gpu in page.gpus}
     except ValueError as error:
-        mend = "run 'vcuda cdi remove' for the slice, then 'vcuda cdi generate' with it"
-        raise VcudaError(str(error), limits, mend) from error
+        hint = "run 'vcuda cdi remove' for the slice, then 'vcuda cdi generate' with it"
+        raise VcudaError(str(error), limits, hint) from error
     driver = facts.libraries.get("libcuda.so.1")
     has_driver = driver in [
         source

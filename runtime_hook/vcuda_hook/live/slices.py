@@ -39,8 +39,8 @@ def parse(text: str) -> tuple[str, Request]:
     name, equals, rest = text.partition("=")
     where = f"--slice {name}"
     if not equals or not _NAME.fullmatch(name):
-        mend = "write NAME=core:30,memory:5GiB, NAME of letters, digits and _.-"
-        raise VcudaError(f"'{text}' is no slice", "--slice", mend)
+        hint = "write NAME=core:30,memory:5GiB, NAME of letters, digits and _.-"
+        raise VcudaError(f"'{text}' is no slice", "--slice", hint)
     if _TAKEN.fullmatch(name):
         raise VcudaError(f"'{name}' is a whole GPU's name", "--slice", "choose another")
     words: dict[str, str] = {}

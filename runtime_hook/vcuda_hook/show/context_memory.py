@@ -47,11 +47,11 @@ def measure(facts: Host) -> dict[str, int | None]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        mend = "check the driver with nvidia-smi"
-        raise VcudaError(f"no context was made in {SECONDS} s", libraries[0], mend) from error
+        hint = "check the driver with nvidia-smi"
+        raise VcudaError(f"no context was made in {SECONDS} s", libraries[0], hint) from error
     if done.returncode != 0:
         reason = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
-        mend = "check the driver with nvidia-smi"
-        raise VcudaError(f"a context cannot be measured: {reason[0]}", libraries[0], mend)
+        hint = "check the driver with nvidia-smi"
+        raise VcudaError(f"a context cannot be measured: {reason[0]}", libraries[0], hint)
     measured: dict[str, int | None] = json.loads(done.stdout)
     return measured

@@ -106,8 +106,8 @@ def _looks(reader: Reader, path: str, follow: bool) -> Iterator[list[dict[str, A
         try:
             yield list(reader.new())
         except OSError as error:
-            mend = "run it as root: events name the containers of all"
-            raise VcudaError(f"cannot be read: {error.strerror}", path, mend) from error
+            hint = "run it as root: events name the containers of all"
+            raise VcudaError(f"cannot be read: {error.strerror}", path, hint) from error
         if not follow:
             return
         time.sleep(FOLLOW_SECONDS)

@@ -69,9 +69,9 @@ def logged(agent: Agent, words: str) -> Callable[[], bool]:
 def test_a_gpu_with_a_lasting_xid_is_chosen_by_nobody_whoever_is_alive_until_it_is_fit(
     host: Host,
 ) -> None:
-    mend = "reset the GPU, or ask for less or another"
+    hint = "reset the GPU, or ask for less or another"
     why = f"{host.first} is unhealthy: Xid 95"
-    none_left = f"placement: 1 of 2 GPUs are wholly free; 2 asked ({why}); {mend}"
+    none_left = f"placement: 1 of 2 GPUs are wholly free; 2 asked ({why}); {hint}"
     agent = host.agent()
     until(logged(agent, "2 GPUs, 0 unhealthy"))
     assert host.gets("before") == host.first
@@ -80,14 +80,14 @@ def test_a_gpu_with_a_lasting_xid_is_chosen_by_nobody_whoever_is_alive_until_it_
     # A container that comes back keeps what it had: the Xid may be its own.
     assert host.gets("before") == host.first
     assert host.gets("whole", 200) == none_left
-    assert host.gets("named", gpu="0") == f"placement: {why}; {mend}"
+    assert host.gets("named", gpu="0") == f"placement: {why}; {hint}"
     assert host.gets("after") == host.second
     agent.kill()
-    assert host.gets("named", gpu="0") == f"placement: {why}; {mend}"
+    assert host.gets("named", gpu="0") == f"placement: {why}; {hint}"
     agent.end()
     agent = host.agent()
     until(logged(agent, "2 GPUs, 1 unhealthy"))
-    assert host.gets("named", gpu="0") == f"placement: {why}; {mend}"
+    assert host.gets("named", gpu="0") == f"placement: {why}; {hint}"
     os.unlink(host.file)
     until(logged(agent, f"{host.first} is healthy again"))
     assert host.gets("named", gpu="0") == host.first

@@ -37,7 +37,7 @@ def assert_one_line(answers: list[Any], least: int) -> None:
     for answer in answers:
         assert isinstance(answer, VcudaError)
         assert "No space left on device" in str(answer)
-        assert "free space" in answer.mend
+        assert "free space" in answer.hint
 
 
 def test_a_claim_without_space_is_one_line_and_nothing_stays(desk: Desk) -> None:

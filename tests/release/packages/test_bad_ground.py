@@ -53,8 +53,8 @@ def test_a_removal_without_a_python_that_runs_goes_on(plain: Machine) -> None:
     plain.check("rm", "/usr/bin/python3")
     removed = plain.run("dpkg", "--remove", "vcuda-runtime")
     assert removed.rc == 0
-    mend = "take vcuda's entries out by hand"
-    said = f"vcuda-runtime: engines' files: what was just told stays; {mend}\n"
+    hint = "take vcuda's entries out by hand"
+    said = f"vcuda-runtime: engines' files: what was just told stays; {hint}\n"
     assert said in removed.stderr
     # What names them is kept, so that a later installation can still take it back.
     plain.check("ln", "-s", "python3.11", "/usr/bin/python3")
@@ -155,8 +155,8 @@ def test_what_was_edited_by_hand_since_is_told_and_stays(plain: Machine, way: Wa
     removed = way.uninstall(plain)
     assert removed.rc == 0
     assert f"vcuda: {DOCKER}: " in removed.stderr
-    mend = "take vcuda's entries out by hand"
-    said = f"vcuda-runtime: engines' files: what was just told stays; {mend}\n"
+    hint = "take vcuda's entries out by hand"
+    said = f"vcuda-runtime: engines' files: what was just told stays; {hint}\n"
     assert said in removed.stderr
     assert plain.read(DOCKER) == edited
     assert not plain.exists(PODMAN)

@@ -52,7 +52,7 @@ def main(address: str, node: str, state_dir: str, exemplars: str = settings_file
     try:
         asyncio.run(_serve(address, node, state_dir, exemplars == settings_file.YES))
     except ModuleNotFoundError as missing:
-        hint = dependencies.mend(_MODULES)
+        hint = dependencies.hint(_MODULES)
         sys.exit(f"{names.AGENT_PROGRAM}: {address}: no module {missing.name}; {hint}")
     except VcudaError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")

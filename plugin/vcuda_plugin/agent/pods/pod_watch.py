@@ -195,8 +195,8 @@ class PodWatch:
             complaint = "mirrors a static pod that another pod mirrors"
         if complaint and api_uid not in self._complained:  # once, even if it is rewritten
             where = f"pod {found.name} ({found.uid})"
-            mend = "it decides nothing here: delete the pod, and it is scheduled anew"
-            text = str(VcudaError(complaint, where, mend))
+            hint = "it decides nothing here: delete the pod, and it is scheduled anew"
+            text = str(VcudaError(complaint, where, hint))
             for container in found.containers[:_MOST_TOLD]:
                 _log.warning("%s", with_id(text, pod_key(found.uid, container)))
                 self._tell(names.AGENT_PROGRAM, _NO_DECISION, found, container, text)

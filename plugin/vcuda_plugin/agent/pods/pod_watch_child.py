@@ -58,7 +58,7 @@ class Cluster:
         self._metadata = ""
         self.is_there = is_there(settings, kubeconfig)
         if self.is_there and importlib.util.find_spec("kubernetes") is None:
-            hint = f'{dependencies.mend(["kubernetes"])}, or set kubernetes = "no"'
+            hint = f'{dependencies.hint(["kubernetes"])}, or set kubernetes = "no"'
             raise VcudaError("no module kubernetes", sys.executable, hint)
 
     async def keep(self) -> None:

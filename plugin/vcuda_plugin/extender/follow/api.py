@@ -64,8 +64,8 @@ class Api:
                 client.config.load_incluster_config(configuration)
         except Exception as error:  # the library raises many kinds for a bad file
             where = kubeconfig or "the pod's service account"
-            mend = "name a readable file with --kubeconfig, or run in the cluster"
-            raise VcudaError(f"no API server to ask: {error}", where, mend) from error
+            hint = "name a readable file with --kubeconfig, or run in the cluster"
+            raise VcudaError(f"no API server to ask: {error}", where, hint) from error
         self._configuration = configuration
         pools: urllib3.PoolManager = client.rest.RESTClientObject(configuration).pool_manager
         self._proxied = pools.proxy is not None
