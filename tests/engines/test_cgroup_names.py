@@ -50,8 +50,8 @@ def test_a_users_cgroup_that_names_a_containers_blames_and_ends_no_container(
         command = [sys.executable, "-ISc", USER, *words, str(TAKEN)]
         user = host.daemon(command, "user.log")
         try:
-            # Whoever holds no share is told of, and that is all.
-            until(lambda: any("holds no share" in line for line in node.agent.log()), 60)
+            # A process without a share is reported, and that is all.
+            until(lambda: any("processes without a share" in line for line in node.agent.log()), 60)
             assert node.found() == []
             assert node.engine.exec(victim, ["true"]).rc == 0
         finally:

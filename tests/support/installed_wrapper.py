@@ -72,10 +72,11 @@ class Installed:
         defines = {"CONFIG": self.settings, "PYTHON": python, "PYTHON_PATH": self.python_path}
         flags = [*WARNINGS, "-static"]
         flags += [f'-DVCUDA_{name}="{value}"' for name, value in defines.items()]
-        parts = [name for name in glob.glob("*.c", root_dir=SOURCES) if name not in MAINS]
+        sources = glob.glob(f"{SOURCES}/*.c")
+        parts = [path for path in sources if os.path.basename(path) not in MAINS]
         for program, source in ((self.launcher, "main.c"), (self.hook, "hook.c")):
-            words = [*COMPILERS[machine], *flags, "-o", program, source, *parts]
-            subprocess.run(words, cwd=SOURCES, check=True)
+            words = [*COMPILERS[machine], *flags, "-o", program, f"{SOURCES}/{source}", *parts]
+            subprocess.run(words, cwd=ROOT, check=True)
             if machine == "arm64":
                 arm64.emulate(program)
         self.configure(runtime=self.runtime.path)

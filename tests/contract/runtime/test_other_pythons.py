@@ -35,7 +35,8 @@ def files() -> list[str]:
         for module in modules
         for end in ("", "_*")
     ]
-    return sorted({path for form in forms for path in glob.glob(form, root_dir=ROOT)})
+    found = {path for form in forms for path in glob.glob(f"{ROOT}/{form}")}
+    return sorted(os.path.relpath(path, ROOT) for path in found)
 
 
 @pytest.mark.timeout(600)

@@ -243,6 +243,6 @@ def test_the_manual_and_completion_tell_of_every_verb_and_option(page: str, pars
     assert {word for word in words if word not in told} == set()
     for completion in COMPLETIONS:
         place = completion.format(page.partition(".")[0])
-        script = (packed.parents[3] / place).read_text()
+        script = (packed.parents[2] / place).read_text()
         long = {word.removeprefix("--") for word in words if not re.match("-[^-]", word)}
         assert {word for word in long if word not in script} == set()
