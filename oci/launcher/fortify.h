@@ -1,7 +1,7 @@
 /* Bounds checks for calls that write into a buffer, which glibc has as FORTIFY and musl does not.
 
-   build.mk includes this file before each program. A call whose buffer's size the compiler knows
-   and whose length passes it ends the program with SIGABRT before a byte is written.  */
+   build.mk includes this file before each program. Where the compiler knows the size of a call's
+   buffer, a length past it ends the program with SIGABRT before a byte is written.  */
 
 #define _GNU_SOURCE
 #include <sched.h>

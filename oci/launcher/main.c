@@ -2,7 +2,7 @@
 
    Engines call an OCI runtime about eleven times in a container's life, and most containers ask for
    no GPU: all of these calls are passed on to runc or crun by one exec. Only a create, run or
-   restore whose config.json may hold a request starts Python (oci/vcuda_oci/start/main.py). The
+   restore that may hold a request in config.json starts Python (oci/vcuda_oci/start/main.py). The
    launcher only searches the raw text (config_json.c); Python decides. At the delete of a container
    with a share the launcher waits for the runtime and releases the share (release.c).
 

@@ -36,8 +36,8 @@ die (const char *where, const char *what)
 }
 
 /* The number that the outermost object's "pid" is, 0 if it is none: an annotation may hold the same
-   text deeper down, or inside of a string. Of a key that is there twice the last counts, as for
-   everyone else who reads JSON.  */
+   text deeper down, or inside of a string. Of a key that is there twice the last counts, as in
+   other readers of JSON.  */
 static long
 pid_of (const char *state)
 {

@@ -1,8 +1,8 @@
 """The start path's modules in one file: to find and read thirty files takes Python 3 ms more.
 
 ``python3 -I -S …/vcuda_oci/packed.py`` writes it beside the interpreter's own compiled files, and
-its rules are theirs: what another interpreter wrote, or of a source whose time or size is another
-now, is not believed. Then that module is imported from its own file, as without all this.
+the same rules hold: what another interpreter wrote, or a module with a source of another time or
+size now, is not used. That module is then imported from its own file.
 
 The modules stand in the order in which their imports ended. So everything that the wrapper imports
 can be run one after the other before it, and each import statement finds its module loaded: the
@@ -153,7 +153,7 @@ def use() -> None:
             content = file.read()
         if not content.startswith(_OF_THIS_PYTHON):
             return
-        # Trusted as the compiled files beside it are: whoever writes here is root.
+        # Trusted as the compiled files beside it are: only root can write here.
         modules = marshal.loads(memoryview(content)[len(_OF_THIS_PYTHON) :])  # noqa: S302
     except (OSError, EOFError, ValueError, TypeError):
         return

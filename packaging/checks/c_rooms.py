@@ -1,4 +1,4 @@
-"""Refuses a C source whose `#include` goes up, or round in a circle, through the rooms of its tree.
+"""Refuses an `#include` that goes up, or round in a circle, through the rooms of a C source tree.
 
 A room is a folder of a tree in TREES. It may include headers of the rooms on lower layers, by room
 ("pages/slot.h"), and its own. A source and the header of its name are one unit; units include each

@@ -35,7 +35,7 @@ def config_of(state: State) -> Any:
 
 
 def read() -> bytes:
-    """What the runtime wrote to standard input. Raises VcudaError: nobody can write there."""
+    """What the runtime wrote to standard input. Raises VcudaError: no state comes there."""
     chunks, size = [], 0
     try:
         if os.isatty(0):  # called by hand: no state will ever come

@@ -43,7 +43,7 @@ def find(container: Container, names: Collection[str]) -> dict[str, str]:
 
     names: of this host's driver. Beside a libcuda or libnvidia-ml, what else of them is there is an
     answer too: parts of two drivers do not work together. What a volume hides is none. An image
-    without a root that can be read, or whose files are not what they seem, has none.
+    without a readable root, or with files that are not what they seem, has none.
 
     Raises VcudaError: it takes more work than an image may cost.
     """

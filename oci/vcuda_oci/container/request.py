@@ -160,7 +160,7 @@ def parse(asked: Asked) -> Request:
 
 
 def _is_the_pods(key: str, annotations: Mapping[str, str]) -> bool:
-    """Whether CRI-O took this annotation from the pod, whose author may write anything there.
+    """Whether CRI-O took this annotation from the pod: its author may write anything there.
 
     Source: CRI-O internal/factory/container, SpecAddAnnotations; read, not run.
     """

@@ -56,8 +56,8 @@ class Claim(Record):
 
     runtime: the low-level runtime's command line up to the verb. claimant: pid of the process that
     keeps the claim alive until the runtime knows the container. decided: the shares of a placement
-    decision; the container gets exactly these GPUs or none. ended: the pod's containers whose
-    shares the others reuse once they have ended, as the kubelet counts init containers.
+    decision; the container gets exactly these GPUs or none. ended: containers of the pod that leave
+    their shares to the others when they have ended, as the kubelet counts init containers.
     """
 
     __slots__ = ("claimant", "decided", "ended", "owner", "request", "runtime")

@@ -49,7 +49,7 @@ class Decision:
 
     words: settings of the request, as the container's annotations would give them
     ("policy": "elastic"). init: the pod's containers that end before the others begin, which reuse
-    their shares. amounts: of the containers whose GPUs the kubelet only counts.
+    their shares. amounts: of containers for which the kubelet only counts GPUs.
     """
 
     def __init__(

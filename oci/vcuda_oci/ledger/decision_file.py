@@ -4,8 +4,8 @@ The agent keeps one record per pod of this node. A scheduler writes its decision
 binding, so a record without a decision says that no scheduler decided, and the node places the
 container. A missing record says nothing: the agent may be behind, or the API away. Such a container
 waits; placed by the node it could take another GPU than the one that was decided. A worker of the
-claim socket waits a second and has the caller start Python, whose process waits on. What is still
-unknown then is refused: the kubelet tries again, but fails a pod whose restartPolicy is Never.
+claim socket waits a second and has the caller start Python, and that process waits on. What is
+still unknown then is refused: the kubelet tries again, but fails a pod with restartPolicy Never.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The ledger: one record a file, one lock around choose-and-write, nothing lost to a kill.
 
-    <state>/lock                         held (flock) by whoever changes anything
+    <state>/lock                         held (flock) during each change
     <state>/allocations/<id>.json        the record; it alone says that the allocation exists
     <state>/containers/<id>/limits       what the shim reads
     <state>/containers/<id>/usage        what the shim writes
@@ -41,7 +41,7 @@ class Ledger:
 
     Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`
     and `tell` needs the lock.
-    program: who changes it, as events tell.
+    program: the name that events give for the source of a change.
     """
 
     def __init__(self, state_dir: str, program: str = names.COMMAND) -> None:
@@ -151,11 +151,11 @@ class Ledger:
         page_file.make_folder(folder, self._folder_mode(allocation))
 
     def _folder_mode(self, allocation: Allocation) -> int:
-        """Who of the host passes through the folder of an allocation's pages.
+        """The mode of the folder of an allocation's pages: which of the host's users may enter it.
 
-        Every user of a container writes its usage page; no user of the host shall, but those whose
-        rootless containers are given a named slice. Container root may write a program into the
-        page and make it setuid, so they pass only where the mount takes no notice of that.
+        Every user of a container writes its usage page. Users of the host may not, except for named
+        slices, which rootless containers share. Container root may write a program into the page
+        and make it setuid, so a named slice's folder is open only on a mount with nosuid.
         """
         is_safe = os.statvfs(self.containers).f_flag & os.ST_NOSUID
         return 0o711 if allocation.is_named_slice and is_safe else 0o700
@@ -180,8 +180,8 @@ class Ledger:
         ended_pages.cut(self.ended, layout.USAGE_SIZE)
 
     def folders_of_pages(self) -> dict[str, tuple[int, int]]:
-        """Inode and time of change of each folder, by id, with a record or without: a folder whose
-        pages were replaced has other values."""
+        """Inode and time of change of each folder, by id, with a record or without: replacing a
+        folder's pages changes its values."""
         try:
             entries = list(os.scandir(self.containers))
         except FileNotFoundError:
@@ -240,7 +240,7 @@ class Ledger:
         events.record(self.state_dir, self.program, kind, allocation.id, text, **more)
 
     def _parse(self, path: str, id: str) -> Allocation:
-        files.only_ours(path)  # whoever may write a record may give himself a GPU
+        files.only_ours(path)  # a user who may write a record could take a GPU
         allocation = records.parse(files.read(path, 1 << 20).decode())
         if allocation.id != id:
             raise ValueError(f"its id is {allocation.id}")
@@ -256,7 +256,7 @@ def _has_mode(folder: str, mode: int) -> bool:
 
 
 def broken_record(path: str, reason: str) -> VcudaError:
-    """What a broken record asks for: while it stands, nobody knows what is free."""
+    """The error of a broken record: while it is there, the free shares are unknown."""
     id = os.path.basename(path)[: -len(_SUFFIX)]
     return VcudaError(
         f"is not a whole record ({reason})",

@@ -71,7 +71,7 @@ class Grant:
         """Release what this claim took. A container that had it before keeps it, and so does one
         that went on without this claim's answer; if it ended, a sweep releases it."""
         if self.is_new:
-            with self.ledger:  # nobody claims meanwhile
+            with self.ledger:  # no other claim meanwhile
                 if not creation.has_left():
                     self.ledger.remove(self.allocation.id)
 
@@ -79,8 +79,8 @@ class Grant:
 def may_count(asked: request.Asked, container: Container) -> bool:
     """Whether the request counts under any settings at all.
 
-    Checked before the settings are read: a mistake in them must not stop a pod whose image only
-    carries NVIDIA's variable, as many do.
+    Checked before the settings are read: a mistake in them must not stop a pod that has
+    NVIDIA's variable from its image only, as many do.
     """
     return not (container.is_sandbox or (asked.from_env and container.is_pod))
 

@@ -47,8 +47,8 @@ _READY = (decision_file, liveness, nvml, page_file)
 class Door:
     """A listening socket at `<state-dir>/door.sock` that only root can open.
 
-    Whoever opens it later takes it over: the earlier one sees that and ends. Raises VcudaError:
-    it cannot listen, or no process can be started.
+    A process that opens it later takes it over: the earlier one sees that and ends. Raises
+    VcudaError: it cannot listen, or no process can be started.
     """
 
     def __init__(

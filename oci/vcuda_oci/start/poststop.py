@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def release(settings: Config, allocation_id: str, state: State) -> None:
     """Release the allocation if the container in `state` is the one that holds it.
 
-    allocation_id: "" where only the state says whose it is. A container of a pod comes back under
-    another id and gets the same share again, so its pod keeps it until the sandbox is gone; the
-    sweep takes it then. Raises VcudaError.
+    allocation_id: "" where only the state identifies the container. A container of a pod comes back
+    under another id and gets the same share again, so its pod keeps it until the sandbox ends;
+    then the sweep releases it. Raises VcudaError.
     """
     ledger = Ledger(settings.state_dir, names.HOOK_PROGRAM)
     if not os.path.isdir(ledger.allocations):

@@ -68,7 +68,7 @@ class Engine:
 
 
 def read(etc: str = "") -> list[Engine]:
-    """The engines of this host: those whose program or file is there. etc: before each file."""
+    """The engines of this host: those with a program or file there. etc: before each file."""
     engines = []
     for name, patterns in _FILES.items():
         engine = Engine(name)

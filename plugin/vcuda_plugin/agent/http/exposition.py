@@ -57,7 +57,7 @@ class _Families:
 
 
 class Pages:
-    """Renders the text page; reuses the text of each family whose samples have not changed.
+    """Renders the text page; reuses the text of each family with unchanged samples.
 
     Limits rarely change, so most of a page is reused.
     """
@@ -147,7 +147,7 @@ def _gpumanager(view: View) -> Iterator[Family]:
 def _by_owner(view: View) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
     """Tenant entries by pod and container.
 
-    A recreated pod may have the same name as one whose record still exists: the newer record wins.
+    A recreated pod may have the same name as one with a remaining record: the newer record wins.
     """
     owners: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for entry in sorted(view.tenants, key=lambda entry: (entry["created"], entry["id"])):

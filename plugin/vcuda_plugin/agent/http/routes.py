@@ -27,7 +27,7 @@ _ALWAYS = (
 _TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 _JSON = (("Content-Type", "application/json"), ("Vary", "Accept"))
 # Host headers accepted on a loopback address. Refusing all others prevents DNS rebinding: a foreign
-# page whose name resolves to 127.0.0.1 cannot read the answers.
+# page with a name that resolves to 127.0.0.1 cannot read the answers.
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 _OPEN_METRICS = "application/openmetrics-text"

@@ -28,8 +28,8 @@ WATCH_SECONDS = 10.0
 _REGISTER_SECONDS = 10.0
 _LONGEST_PAUSE_SECONDS = 30.0
 # How often a registration in progress checks that both sockets still exist. A kubelet that starts
-# removes every socket in its folder, also one whose registration began on the previous kubelet's
-# socket; it then dials the missing one for 10 s before it answers (seen with 1.36).
+# removes every socket in its folder, also that of a registration that began on the previous
+# kubelet's socket; it then dials the missing one for 10 s before it answers (seen with 1.36).
 _SOCKET_CHECK_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vcuda_oci.system.settings_file import Config
 
 CORE, MEMORY, GPU = "vcuda-core", "vcuda-memory", "gpu"
-# Kind of an Allocate answer for a GPU whose amount the pod's annotations give: see `said_of`.
+# Kind of an Allocate answer where the pod's annotations give the GPU's amount: see `said_of`.
 VIRTUAL = "vgpu"
 # An ID with its health and NUMA node is 80 bytes at most, and the kubelet reads 4 MiB. Source:
 # grpc-go, defaultClientMaxReceiveMessageSize.

@@ -68,7 +68,7 @@ class Binder:
             failure = f"the API server: {error}"
         if failure:
             ask = pod.ask if isinstance(pod, PodFacts) else None
-            # Of a pod whose containers are not known, there are no ids.
+            # A pod with unknown containers has no ids here.
             for name in [each.name for each in ask.containers] if ask else [""]:
                 _log.warning("%s", _line(asked, failure, name))
         return failure

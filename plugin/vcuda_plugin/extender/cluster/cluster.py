@@ -227,7 +227,7 @@ class Cluster:
         return np.fromiter(map(self._rows.get, names, itertools.repeat(-1)), np.intp)
 
     def _closed(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> list[str]:
-        """Return the GPUs whose tenants the pod may not join, or that are outside its slice."""
+        """Return the GPUs with tenants that the pod may not join, or outside of its slice."""
         mine = ask.tenancy
         tenants = entry.tenants(self.pods, gone) if self._labelled or any(mine) else {}
         closed = [uuid for uuid, others in tenants.items() if not mine.beside(others)]

@@ -89,7 +89,7 @@ class GpuArrays:
     ) -> None:
         """Store what `taken` leaves of the node's GPUs, as `placement` counts it.
 
-        closed: UUIDs of GPUs whose tenants exclude a pod without matching labels.
+        closed: UUIDs of GPUs with tenants that exclude a pod without matching labels.
         """
         core, memory = dict.fromkeys(self._uuids[row], 0), dict.fromkeys(self._uuids[row], 0)
         for share in taken:
