@@ -130,6 +130,7 @@ check: prepare-check docs ## formatting, lint, types, import direction, links of
 	@echo '[check] import-linter'; $(VENV)/bin/lint-imports
 	@echo '[check] guest access'; $(VENV)/bin/python packaging/checks/guest_access.py oci runtime_hook plugin
 	@echo '[check] C rooms'; $(VENV)/bin/python packaging/checks/c_rooms.py
+	@echo '[check] words'; $(VENV)/bin/python packaging/checks/words.py
 	@echo '[check] clang-format'; $(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
 	@echo '[check] shell syntax'; for script in $(SHELL_SOURCES); do bash -n $$script || exit 1; done
 

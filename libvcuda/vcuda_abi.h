@@ -4,8 +4,8 @@
    use. `usage` is made by the host and written by the shim: what the container's processes use. The
    host never trusts it.
 
-   Each page begins with magic, version and size. A reader accepts a page whose version is its own
-   or newer and whose size is at least its own: fields are only ever added in reserved space, so a
+   Each page begins with magic, version and size. A reader accepts a page of its own version or
+   a newer one, of at least the size that it knows: fields are only ever added in reserved space, so a
    running container's shim outlives an upgrade of the host.
 
    `libvcuda/abi_print.c` prints every offset; a test compares them with the Python mirror in

@@ -15,7 +15,7 @@
 #define VCUDA_LEAST_NS (VCUDA_SAMPLE_NS / 512)
 /* Above it every launch is measured: two events cost nothing beside it.  */
 #define VCUDA_LONG_NS (VCUDA_SAMPLE_NS / 4)
-/* A function whose runs differ by this many times its mean is erratic: each run is measured,
+/* A function with runs that differ by this many times its mean is erratic: each run is measured,
    because a sample would say little about the others.  */
 #define VCUDA_ERRATIC_TIMES 16
 /* The cost of a launch that must be measured: more than any credit.  */

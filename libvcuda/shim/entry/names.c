@@ -17,7 +17,7 @@ _Static_assert (VCUDA_FIRST_NVML * 2 < ROOM, "the table must stay half empty");
 
 struct name
 {
-  uint16_t entry; /* index + 1 of an entry whose name begins with this one; 0 is free */
+  uint16_t entry; /* index + 1 of an entry with a name that begins here; 0 is free */
   uint8_t length;
   uint8_t hooked;
 };

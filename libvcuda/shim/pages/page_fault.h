@@ -5,7 +5,7 @@
 
 #include "vcuda_abi.h"
 
-/* Repairs USAGE, whose file is VCUDA_GUEST_USAGE, whenever this process finds a part of it
+/* Repairs USAGE, mapped from VCUDA_GUEST_USAGE, whenever this process finds a part of it
    missing. A program that has a handler for SIGBUS, set before or after, keeps it, and ends as
    it chooses.  */
 void vcuda_watch_page (struct vcuda_usage *usage);

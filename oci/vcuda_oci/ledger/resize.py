@@ -83,7 +83,7 @@ def change(ledger: Ledger, allocation: Allocation, shares: list[GpuShare]) -> Al
 
 
 def finish(ledger: Ledger) -> list[str]:
-    """Finish interrupted changes; returns the ids. One whose page is missing stays as it is."""
+    """Finish interrupted changes; returns the ids. A change without its page stays as it is."""
     ended = []
     for allocation in ledger.read()[0]:
         if allocation.becoming:

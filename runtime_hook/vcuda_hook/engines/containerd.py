@@ -115,7 +115,7 @@ def _refuse_replaced_section(tree: dict[str, Any], options: Options) -> None:
     files = containerd_files.files(options.path, tree)
     for path, other in files[[path for path, _ in files].index(where) + 1 :]:
         if containerd_files.section(other, plugin):
-            what = f"imports {path}, whose section for {plugin} replaces this file's"
+            what = f"imports {path}, and the section there for {plugin} replaces this file's"
             raise VcudaError(what, options.path, f"run this with --config {path}")
 
 

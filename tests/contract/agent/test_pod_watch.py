@@ -269,7 +269,7 @@ def test_container_that_runs_without_its_share_is_reported_once(pods: WatchedPod
         )
     line = (
         "vcuda-node-agent: pod default/plain: a container runs without the share of a GPU that it "
-        "asks for; give the pod the RuntimeClass whose handler is vcuda-container-runtime, and "
+        "asks for; give the pod the RuntimeClass with the handler vcuda-container-runtime, and "
         f"create it anew (allocation pod-{uid}.main)"
     )
     until(lambda: line in pods.log())

@@ -76,7 +76,7 @@ def test_an_import_that_would_hide_the_handler_is_refused(desk: Desk, capsys: An
     desk.write("version = 2\n" + imports)
     assert desk.run("containerd") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {desk.path}: imports {other}, whose section for io.containerd.grpc.v1.cri "
+        f"vcuda: {desk.path}: imports {other}, and the section there for io.containerd.grpc.v1.cri "
         f"replaces this file's; run this with --config {other}\n"
     )
     assert desk.read() == "version = 2\n" + imports

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STATUSES = ("containerStatuses", "initContainerStatuses")
 WHAT = "a container runs without the share of a GPU that it asks for"
-HINT = "give the pod the RuntimeClass whose handler is vcuda-container-runtime, and create it anew"
+HINT = "give the pod the RuntimeClass with the handler vcuda-container-runtime, and create it anew"
 
 
 def containers(pod: Mapping[str, Any], found: PodDecision, state_dir: str) -> Iterator[str]:
