@@ -110,8 +110,8 @@ rank (unsigned index, const char *symbol, cuuint64_t flags)
   return version + (wanted == per_thread ? 16 : 0);
 }
 
-/* Matches by name, for a driver that answers with something else than its own export: passing that on would bypass
-   the shim. Takes the newest version; of cuGetProcAddress the one for VERSION.  */
+/* Matches by name, for a driver that answers with something else than its own export: passing that
+   on would bypass the shim. Takes the newest version; of cuGetProcAddress the one for VERSION.  */
 static void *
 by_name (const char *symbol, int version, cuuint64_t flags)
 {
