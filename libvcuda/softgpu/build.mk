@@ -11,15 +11,9 @@ SOFTGPU_CFLAGS := $(CFLAGS_COMMON) $(SOFTGPU_HARDENING) -D_GNU_SOURCE -Wmissing-
 # symbolic: a call of its own must not land in a shim that stands before it.
 SOFTGPU_LIBFLAGS = -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,--no-undefined -ldl -lpthread
 
-softgpu_shared := find lock attach device_time account
-softgpu_cuda := init errors procaddress device attribute context context_query context_limit record \
-  store block allocate memory vmm_handle vmm_address pool pointer copy copy_row copy_box copy_batch \
-  copy_time side_work fill array array_mipmap tiles tile_box map_array multicast multicast_bind capture \
-  capture_frontier capture_node capture_query graph graph_node graph_kernel graph_memory \
-  graph_query graph_exec graph_update host_function window ipc ipc_event gate checkpoint ptx \
-  module_image module_memory cubin module library function occupancy launch stream event
-softgpu_nvml := nvml_init nvml_device nvml_memory nvml_usage nvml_processes nvml_pid nvml_event nvml_ecc \
-  nvml_limits nvml_topology nvml_mig nvml_private nvml_gate
+# By room; each library and program is made of whole rooms.
+softgpu_room = $(patsubst $(SOFTGPU)/%.c,%,$(sort $(foreach room,$(1),$(wildcard $(SOFTGPU)/$(room)/*.c))))
+softgpu_cuda := $(call softgpu_room,driver graph memory stream array copy module context launch)
 
 softgpu_objects = $(patsubst %,$(SOFTGPU_OUT)/obj/%.o,$(1))
 
@@ -34,7 +28,7 @@ endif
 .PHONY: softgpu
 softgpu: $(SOFTGPU_TARGETS) ## the software GPU's libraries and programs
 
-$(SOFTGPU_OUT)/obj/%.o: $(SOFTGPU)/%.c $(wildcard $(SOFTGPU)/*.h) $(SOFTGPU)/build.mk
+$(SOFTGPU_OUT)/obj/%.o: $(SOFTGPU)/%.c $(wildcard $(SOFTGPU)/*/*.h) $(SOFTGPU)/build.mk
 	@mkdir -p $(@D)
 	@echo "cc        $<"
 	@$(CC) $(SOFTGPU_CFLAGS) -I$(CUDA_INCLUDE) -c -o $@ $<
@@ -64,8 +58,8 @@ $(SOFTGPU_OUT)/obj/stubs_%_gate.o: $(SOFTGPU_OUT)/obj/stubs_%_gate.S
 
 # All that a library does, its entry points under the names behind the gate: calls among them don't
 # pass it again.
-$(SOFTGPU_OUT)/obj/cuda_behind.o: $(call softgpu_objects,$(softgpu_shared) $(softgpu_cuda) stubs_cuda stubs_errors)
-$(SOFTGPU_OUT)/obj/nvml_behind.o: $(call softgpu_objects,$(softgpu_shared) $(softgpu_nvml) stubs_nvml)
+$(SOFTGPU_OUT)/obj/cuda_behind.o: $(call softgpu_objects,$(call softgpu_room,state) $(softgpu_cuda) stubs_cuda stubs_errors)
+$(SOFTGPU_OUT)/obj/nvml_behind.o: $(call softgpu_objects,$(call softgpu_room,state nvml) stubs_nvml)
 $(SOFTGPU_OUT)/obj/%_behind.o: $(SOFTGPU_OUT)/obj/%.names
 	@$(CC) -r -nostdlib -o $@.whole $(filter %.o,$^)
 	@objcopy --redefine-syms=$(SOFTGPU_OUT)/obj/$*.names $@.whole $@
@@ -79,18 +73,18 @@ $(SOFTGPU_OUT)/libnvidia-ml.so.1: $(call softgpu_objects,nvml_behind stubs_nvml_
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -Wl,-soname,libnvidia-ml.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
 
-$(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,smi smi_query)
+$(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,$(call softgpu_room,smi))
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
-$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,create create_state create_topology divide order option_value files stubs_errors)
+$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,$(call softgpu_room,create) stubs_errors)
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^
 
-$(SOFTGPU_OUT)/vcuda-workload: $(call softgpu_objects,workload workload_gpu)
+$(SOFTGPU_OUT)/vcuda-workload: $(call softgpu_objects,$(call softgpu_room,workload))
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
 $(SOFTGPU_OUT)/libsoftclock.so.1: $(wildcard $(SOFTGPU)/clock/*.c $(SOFTGPU)/clock/*.h) $(SOFTGPU)/build.mk
 	@echo "link      $@"
-	@$(CC) $(SOFTGPU_LINK) -D_GNU_SOURCE -fvisibility=hidden -fPIC -shared -Wl,-z,defs -o $@ $(filter %.c,$^)
+	@$(CC) $(SOFTGPU_LINK) -D_GNU_SOURCE -I$(SOFTGPU) -fvisibility=hidden -fPIC -shared -Wl,-z,defs -o $@ $(filter %.c,$^)

@@ -37,6 +37,20 @@ TREES = [
         ["entry", "context view copy allocate", "compute", "memory", "pages", "thread"],
         {"memory/blocks memory/bindings": "a multicast object is a block, and ends its bindings"},
     ),
+    Tree(
+        "libvcuda/softgpu",
+        [
+            "launch create",
+            "context module copy nvml",
+            "array",
+            "stream",
+            "memory",
+            "graph",
+            "driver smi workload clock",
+            "state",
+        ],
+        {},
+    ),
 ]
 
 

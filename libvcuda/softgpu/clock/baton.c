@@ -10,7 +10,7 @@
    Who waits looks now and then whether the holder lives, and goes on in the place of a dead one. An
    ordinary end is noticed in no other way: a process takes part to its last instruction.  */
 
-#include "baton.h"
+#include "clock/baton.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "seats.h"
+#include "clock/seats.h"
 
 /* Not 0, which programs take for "never".  */
 #define FIRST_MOMENT_NS 1000000000000ull

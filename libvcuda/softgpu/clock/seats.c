@@ -1,21 +1,15 @@
-/* Coming to the clock. SOFTCLOCK=SEAT/PROCESSES:FILE says which of how many processes this one is,
-   from 0 on; without it the library does nothing.  */
+/* The clock's file, its seats, and which of them live.  */
 
-#include "seats.h"
+#include "clock/seats.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "baton.h"
-
 #define LOCK_BASE (1ll << 40) /* beyond the file's end: a lock needs no content there */
-#define PATIENCE_S 30
 
 struct softclock *softclock_shared;
 static int lock_fd = -1;
@@ -76,19 +70,10 @@ softclock_keep_patience (struct patience *patience)
                               : "not all processes have come");
 }
 
-/* A child has no seat. It must not keep its parent's alive.  */
-static void
-leave_in_child (void)
+void
+softclock_open (const char *path, uint64_t patience_s)
 {
-  close (lock_fd);
-  lock_fd = -1;
-  softclock_shared = NULL;
-  softclock_seat = NULL;
-}
-
-static void
-map (const char *path)
-{
+  patience_ns = patience_s * 1000000000ull;
   int fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   /* The locks get an open file of their own: a mapping keeps its open file, and a fork's child
      inherits the mapping. Its number is high, because the kernel closes a dead process's files in
@@ -104,24 +89,10 @@ map (const char *path)
   close (fd);
 }
 
-__attribute__ ((constructor)) static void
-come (void)
+void
+softclock_close (void)
 {
-  const char *wish = getenv ("SOFTCLOCK"), *patience = getenv ("SOFTCLOCK_PATIENCE_S");
-  if (!wish)
-    return;
-  uint32_t at, processes;
-  int path = 0;
-  if (sscanf (wish, "%u/%u:%n", &at, &processes, &path) != 2 || !path || at >= processes
-      || processes > SOFTCLOCK_SEATS)
-    softclock_give_in ("SOFTCLOCK is not SEAT/PROCESSES:FILE");
-  patience_ns = (patience ? strtoull (patience, NULL, 10) : PATIENCE_S) * 1000000000ull;
-  map (wish + path);
-  if (!softclock_lock (at + 1))
-    softclock_give_in ("the seat that SOFTCLOCK names is taken");
-  atomic_store (&softclock_shared->processes, processes);
-  pthread_atfork (NULL, NULL, leave_in_child);
-  /* What this process starts lives in real time, unless it is given a seat of its own.  */
-  unsetenv ("SOFTCLOCK");
-  softclock_arrive (&softclock_shared->seat[at]);
+  close (lock_fd);
+  lock_fd = -1;
+  softclock_shared = NULL;
 }

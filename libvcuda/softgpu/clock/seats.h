@@ -1,4 +1,4 @@
-/* The clock's file, its seats, and who of them lives.  */
+/* The clock's file, its seats, and which of them live.  */
 
 #ifndef SOFTCLOCK_SEATS_H
 #define SOFTCLOCK_SEATS_H
@@ -39,6 +39,12 @@ softclock_number (const struct seat *seat)
 {
   return (uint32_t) (seat - softclock_shared->seat) + 1;
 }
+
+/* Maps the clock's FILE, which is made where it is missing. Nothing may move for PATIENCE_S.  */
+void softclock_open (const char *path, uint64_t patience_s);
+
+/* This process takes part no more.  */
+void softclock_close (void);
 
 /* This process holds the seat from now to its end. False: another one does.  */
 bool softclock_lock (uint32_t number);

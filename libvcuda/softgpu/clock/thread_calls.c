@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "baton.h"
-#include "seats.h"
+#include "clock/baton.h"
+#include "clock/seats.h"
 
 #define EXPORT __attribute__ ((visibility ("default")))
 

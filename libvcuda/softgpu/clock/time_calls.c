@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "baton.h"
-#include "seats.h"
+#include "clock/baton.h"
+#include "clock/seats.h"
 
 #define EXPORT __attribute__ ((visibility ("default")))
 #define SECOND_NS 1000000000ull

@@ -1,0 +1,97 @@
+/* Copies of rectangles and boxes, within and between contexts.  */
+
+#include "copy/copy.h"
+
+static CUDA_MEMCPY3D
+from_2d (const CUDA_MEMCPY2D *copy)
+{
+  return (CUDA_MEMCPY3D){ .srcXInBytes = copy->srcXInBytes,
+                          .srcY = copy->srcY,
+                          .srcMemoryType = copy->srcMemoryType,
+                          .srcHost = copy->srcHost,
+                          .srcDevice = copy->srcDevice,
+                          .srcArray = copy->srcArray,
+                          .srcPitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes,
+                          .dstXInBytes = copy->dstXInBytes,
+                          .dstY = copy->dstY,
+                          .dstMemoryType = copy->dstMemoryType,
+                          .dstHost = copy->dstHost,
+                          .dstDevice = copy->dstDevice,
+                          .dstArray = copy->dstArray,
+                          .dstPitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes,
+                          .WidthInBytes = copy->WidthInBytes,
+                          .Height = copy->Height,
+                          .Depth = 1 };
+}
+
+CUresult
+cuMemcpy2D_v2 (const CUDA_MEMCPY2D *copy)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  CUDA_MEMCPY3D box = from_2d (copy);
+  return softgpu_copy_and_wait (&box);
+}
+
+CUresult
+cuMemcpy2DUnaligned_v2 (const CUDA_MEMCPY2D *copy)
+{
+  return cuMemcpy2D_v2 (copy);
+}
+
+CUresult
+cuMemcpy2DAsync_v2 (const CUDA_MEMCPY2D *copy, CUstream stream)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  CUDA_MEMCPY3D box = from_2d (copy);
+  return softgpu_queue_copy (&box, stream);
+}
+
+CUresult
+cuMemcpy3D_v2 (const CUDA_MEMCPY3D *copy)
+{
+  return softgpu_copy_and_wait (copy);
+}
+
+CUresult
+cuMemcpy3DAsync_v2 (const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+  return softgpu_queue_copy (copy, stream);
+}
+
+static CUresult
+from_peer (const CUDA_MEMCPY3D_PEER *copy, CUDA_MEMCPY3D *box)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY || valid_context (copy->srcContext),
+           CUDA_ERROR_INVALID_CONTEXT);
+  REQUIRE (copy->dstMemoryType == CU_MEMORYTYPE_ARRAY || valid_context (copy->dstContext),
+           CUDA_ERROR_INVALID_CONTEXT);
+#define SAME(side)                                                                                 \
+  .side##XInBytes = copy->side##XInBytes, .side##Y = copy->side##Y, .side##Z = copy->side##Z,      \
+  .side##LOD = copy->side##LOD, .side##MemoryType = copy->side##MemoryType,                        \
+  .side##Host = copy->side##Host, .side##Device = copy->side##Device,                              \
+  .side##Array = copy->side##Array, .side##Pitch = copy->side##Pitch,                              \
+  .side##Height = copy->side##Height
+  *box = (CUDA_MEMCPY3D){ SAME (src), SAME (dst), .WidthInBytes = copy->WidthInBytes,
+                          .Height = copy->Height, .Depth = copy->Depth };
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuMemcpy3DPeer (const CUDA_MEMCPY3D_PEER *copy)
+{
+  CUDA_MEMCPY3D box;
+  CUresult rc = from_peer (copy, &box);
+  return rc == CUDA_SUCCESS ? cuMemcpy3D_v2 (&box) : rc;
+}
+
+CUresult
+cuMemcpy3DPeerAsync (const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+{
+  CUDA_MEMCPY3D box;
+  CUresult rc = from_peer (copy, &box);
+  return rc == CUDA_SUCCESS ? cuMemcpy3DAsync_v2 (&box, stream) : rc;
+}

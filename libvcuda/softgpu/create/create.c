@@ -1,0 +1,259 @@
+/* softgpu: makes and removes a driver root, which looks as a host with its driver in a container
+   does.  */
+
+#include <errno.h>
+#include <ftw.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "create/files.h"
+#include "create/option_value.h"
+#include "create/wish.h"
+
+enum
+{
+  NVIDIA_MAJOR = 195,
+  CONTROL_MINOR = 255,
+  UVM_MAJOR = 510,
+};
+
+#define LIBRARIES "usr/lib/x86_64-linux-gnu"
+
+static void
+usage (FILE *out)
+{
+  fputs ("usage: softgpu create ROOT [--gpus N] [--model NAME] [--memory SIZE]\n"
+         "                           [--driver-version VERSION] [--seed NUMBER] [--slice TIME]\n"
+         "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
+         "                           [--bus-rate SIZE/s]\n"
+         "                           [--topology [nvlink=N][,nvswitch=N][,pcie=N][,numa=N]]\n"
+         "                           [--mig GPU=[PROFILE,...]]... [--force]\n"
+         "       softgpu mig ROOT GPU=[PROFILE,...]\n"
+         "       softgpu fail ROOT --call NAME [--nth N] [--gpu GPU] --error ERROR | --hang\n"
+         "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
+         "                         | --event GPU --xid N\n"
+         "       softgpu heal ROOT\n"
+         "       softgpu destroy ROOT\n",
+         out);
+}
+
+static void
+make_nodes (const struct wish *wish)
+{
+  char path[4096];
+  make_folders (path_in (path, "%s/dev", wish->root));
+  make_node (path_in (path, "%s/dev/nvidiactl", wish->root), NVIDIA_MAJOR, CONTROL_MINOR);
+  make_node (path_in (path, "%s/dev/nvidia-uvm", wish->root), UVM_MAJOR, 0);
+  make_node (path_in (path, "%s/dev/nvidia-uvm-tools", wish->root), UVM_MAJOR, 1);
+  for (unsigned g = 0; g < wish->gpus; g++)
+    make_node (path_in (path, "%s/dev/nvidia%u", wish->root, g), NVIDIA_MAJOR, g);
+}
+
+static void
+install (const struct wish *wish)
+{
+  char self[4096], from[4096], to[4096], name[4096];
+  ssize_t length = readlink ("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0)
+    fail (1, "/proc/self/exe", strerror (errno), "mount /proc");
+  self[length] = 0;
+  *strrchr (self, '/') = 0;
+  static const char *const libraries[] = { "libcuda.so", "libnvidia-ml.so" };
+  make_folders (path_in (to, "%s/" LIBRARIES, wish->root));
+  for (int i = 0; i < 2; i++)
+    {
+      path_in (name, "%s.%s", libraries[i], wish->driver_version);
+      copy_file (path_in (from, "%s/%s.1", self, libraries[i]),
+                 path_in (to, "%s/" LIBRARIES "/%s", wish->root, name), 0644);
+      make_link (name, path_in (to, "%s/" LIBRARIES "/%s.1", wish->root, libraries[i]));
+    }
+  make_folders (path_in (to, "%s/usr/bin", wish->root));
+  copy_file (path_in (from, "%s/nvidia-smi", self),
+             path_in (to, "%s/usr/bin/nvidia-smi", wish->root), 0755);
+}
+
+static void
+describe (const struct wish *wish, const struct softgpu_state *state)
+{
+  char path[4096], text[1024];
+  make_folders (path_in (path, "%s/proc/driver/nvidia/gpus", wish->root));
+  snprintf (text, sizeof text,
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  (vcuda software GPU)\n",
+            wish->driver_version);
+  write_text (path_in (path, "%s/proc/driver/nvidia/version", wish->root), text);
+  for (unsigned g = 0; g < wish->gpus; g++)
+    {
+      const struct softgpu_gpu *gpu = &state->gpu[g];
+      make_folders (
+          path_in (path, "%s/proc/driver/nvidia/gpus/0000:%02x:00.0", wish->root, gpu->pci_bus));
+      snprintf (text, sizeof text,
+                "Model: \t\t %s\n"
+                "IRQ:   \t\t 0\n"
+                "GPU UUID: \t %s\n"
+                "Video BIOS: \t 00.00.00.00.00\n"
+                "Bus Type: \t PCIe\n"
+                "DMA Size: \t 52 bits\n"
+                "DMA Mask: \t 0xfffffffffffff\n"
+                "Bus Location: \t 0000:%02x:00.0\n"
+                "Device Minor: \t %u\n"
+                "GPU Firmware: \t %s\n"
+                "GPU Excluded:\t No\n",
+                gpu->name, gpu->uuid, gpu->pci_bus, gpu->minor, wish->driver_version);
+      strcat (path, "/information");
+      write_text (path, text);
+    }
+}
+
+static int
+remove_one (const char *path, const struct stat *file, int kind, struct FTW *where)
+{
+  (void) file, (void) kind, (void) where;
+  if (remove (path) != 0)
+    fail (1, path, strerror (errno), "remove it by hand");
+  return 0;
+}
+
+static void
+destroy (const char *root)
+{
+  char path[4096];
+  path_in (path, "%s/softgpu.state", root);
+  if (access (path, F_OK) != 0)
+    fail (1, root, "no driver root of a software GPU", "name the folder that create was given");
+  /* Only what create makes: a folder that holds something else stays, and says so.  */
+  static const char *const parts[] = { "dev", "usr", "proc/driver", "sys/bus/pci/devices" };
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    {
+      char part[4096];
+      nftw (path_in (part, "%s/%s", root, parts[i]), remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+  unlink (path);
+  static const char *const above[] = { "proc", "sys/bus/pci", "sys/bus", "sys" };
+  for (size_t i = 0; i < sizeof above / sizeof *above; i++)
+    rmdir (path_in (path, "%s/%s", root, above[i]));
+  if (rmdir (root) != 0)
+    fail (1, root, strerror (errno), "move away what else lies there");
+}
+
+int
+main (int argc, char **argv)
+{
+  static const struct option options[] = {
+    { "gpus", required_argument, NULL, 'g' },
+    { "model", required_argument, NULL, 'm' },
+    { "memory", required_argument, NULL, 'b' },
+    { "driver-version", required_argument, NULL, 'v' },
+    { "seed", required_argument, NULL, 's' },
+    { "slice", required_argument, NULL, 't' },
+    { "context-memory", required_argument, NULL, 'c' },
+    { "no-managed", no_argument, NULL, 'n' },
+    { "copy-rate", required_argument, NULL, 'r' },
+    { "bus-rate", required_argument, NULL, 'B' },
+    { "topology", required_argument, NULL, 'y' },
+    { "mig", required_argument, NULL, 'i' },
+    { "force", no_argument, NULL, 'f' },
+    { "help", no_argument, NULL, 'h' },
+    { NULL, 0, NULL, 0 },
+  };
+  struct wish wish = { .model = "vcuda Software GPU",
+                       .driver_version = "580.95.05",
+                       .memory_bytes = 16ull << 30,
+                       .slice_ns = SOFTGPU_DEFAULT_SLICE_NS,
+                       .gpus = 1 };
+  bool force = false;
+  if (argc > 1 && strcmp (argv[1], "fail") == 0)
+    return order_failures (argc - 1, argv + 1);
+  if (argc == 3 && strcmp (argv[1], "heal") == 0)
+    return heal (argv[2]);
+  if (argc == 4 && strcmp (argv[1], "mig") == 0)
+    {
+      umask (022);
+      divide (argv[2], open_state (argv[2]), argv[3]);
+      return 0;
+    }
+  for (int option; (option = getopt_long (argc, argv, "h", options, NULL)) != -1;)
+    switch (option)
+      {
+      case 'g':
+        wish.gpus = (unsigned) option_number ("--gpus", optarg, 1, SOFTGPU_MAX_GPUS);
+        break;
+      case 'm':
+        wish.model = optarg;
+        break;
+      case 'b':
+        wish.memory_bytes = option_size ("--memory", optarg, "");
+        break;
+      case 'v':
+        if (!*optarg || strspn (optarg, "0123456789.") != strlen (optarg) || strlen (optarg) > 27)
+          fail (2, "--driver-version", optarg, "give digits and dots, such as 580.95.05");
+        wish.driver_version = optarg;
+        break;
+      case 's':
+        wish.seed = option_number ("--seed", optarg, 0, UINT64_MAX);
+        wish.seeded = true;
+        break;
+      case 't':
+        wish.slice_ns = option_time ("--slice", optarg);
+        break;
+      case 'c':
+        wish.context_bytes = option_size ("--context-memory", optarg, "");
+        break;
+      case 'n':
+        wish.no_managed = true;
+        break;
+      case 'r':
+        wish.copy_rate = option_size ("--copy-rate", optarg, "/s");
+        break;
+      case 'B':
+        wish.bus_rate = option_size ("--bus-rate", optarg, "/s");
+        break;
+      case 'y':
+        read_topology (optarg, &wish.topology);
+        break;
+      case 'i':
+        if (wish.migs == SOFTGPU_MAX_GPUS)
+          fail (2, "--mig", optarg, "say it once for each GPU");
+        wish.mig[wish.migs++] = optarg;
+        break;
+      case 'f':
+        force = true;
+        break;
+      case 'h':
+        usage (stdout);
+        return 0;
+      default:
+        usage (stderr);
+        return 2;
+      }
+  if (argc - optind != 2
+      || (strcmp (argv[optind], "create") != 0 && strcmp (argv[optind], "destroy") != 0))
+    {
+      usage (stderr);
+      return 2;
+    }
+  wish.root = argv[optind + 1];
+  umask (022);
+  if (strcmp (argv[optind], "destroy") == 0)
+    {
+      destroy (wish.root);
+      return 0;
+    }
+  char path[4096];
+  if (!force && access (path_in (path, "%s/softgpu.state", wish.root), F_OK) == 0)
+    fail (1, wish.root, "a software GPU is there already, and containers may use it",
+          "run 'softgpu destroy' on it first, or say --force to make its GPUs anew");
+  make_folders (wish.root);
+  make_nodes (&wish);
+  install (&wish);
+  /* The state file comes last: with it the root counts as made.  */
+  struct softgpu_state *state = make_state (&wish);
+  describe (&wish, state);
+  describe_numa (&wish, state);
+  for (unsigned i = 0; i < wish.migs; i++)
+    divide (wish.root, state, wish.mig[i]);
+  return 0;
+}

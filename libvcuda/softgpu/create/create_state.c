@@ -1,0 +1,81 @@
+/* softgpu: the state file of a new driver root.  */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "create/files.h"
+#include "create/wish.h"
+
+/* A small mixing function, so that a seed gives the same UUIDs on every machine.  */
+static uint64_t
+mix (uint64_t *seed)
+{
+  uint64_t value = *seed += 0x9e3779b97f4a7c15ull;
+  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ull;
+  value = (value ^ value >> 27) * 0x94d049bb133111ebull;
+  return value ^ value >> 31;
+}
+
+static void
+name_gpu (char *uuid, uint64_t *seed)
+{
+  uint64_t high = mix (seed), low = mix (seed);
+  high = (high & ~0xf000ull) | 0x4000;      /* version 4: random */
+  low = (low & ~(3ull << 62)) | 2ull << 62; /* its variant */
+  snprintf (uuid, 48, "GPU-%08x-%04x-%04x-%04x-%012llx", (unsigned) (high >> 32),
+            (unsigned) (high >> 16 & 0xffff), (unsigned) (high & 0xffff), (unsigned) (low >> 48),
+            (unsigned long long) (low & 0xffffffffffffull));
+}
+
+struct softgpu_state *
+make_state (const struct wish *wish)
+{
+  char path[4096], beside[4096];
+  path_in (path, "%s/softgpu.state", wish->root);
+  path_in (beside, "%s/softgpu.state.new", wish->root);
+  uint32_t entries = wish->migs ? SOFTGPU_MAX_GPUS : wish->gpus;
+  size_t bytes = softgpu_state_size (entries);
+  unlink (beside);
+  int fd = open (beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  void *map = MAP_FAILED;
+  if (fd >= 0 && fchmod (fd, 0666) == 0 && ftruncate (fd, (off_t) bytes) == 0)
+    map = mmap (NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED)
+    fail (1, beside, strerror (errno), "choose a folder on a writable file system");
+  struct softgpu_state *state = map;
+  uint64_t seed = wish->seed;
+  if (!wish->seeded && getrandom (&seed, sizeof seed, 0) != sizeof seed)
+    fail (1, "getrandom", strerror (errno), "give --seed");
+  for (unsigned g = 0; g < wish->gpus; g++)
+    {
+      struct softgpu_gpu *gpu = &state->gpu[g];
+      snprintf (gpu->name, sizeof gpu->name, "%s", wish->model);
+      name_gpu (gpu->uuid, &seed);
+      gpu->memory_bytes = wish->memory_bytes;
+      gpu->minor = g;
+      gpu->pci_bus = g + 1;
+    }
+  snprintf (state->driver_version, sizeof state->driver_version, "%s", wish->driver_version);
+  state->cuda_version = 13000;
+  state->slice_ns = wish->slice_ns;
+  state->context_bytes = wish->context_bytes;
+  state->no_managed = wish->no_managed;
+  state->copy_rate = wish->copy_rate;
+  state->bus_rate = wish->bus_rate;
+  state->topology = wish->topology;
+  state->gpu_count = wish->gpus;
+  state->entries = entries;
+  state->size = bytes;
+  state->version = SOFTGPU_VERSION;
+  state->magic = SOFTGPU_MAGIC;
+  if (rename (beside, path) != 0)
+    fail (1, path, strerror (errno), "choose a folder on a writable file system");
+  close (fd);
+  return state;
+}

@@ -1,0 +1,155 @@
+/* Devices: count, names, sizes, and where they sit on the bus.  */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/driver.h"
+
+CUresult
+cuDeviceGetCount (int *count)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (count, CUDA_ERROR_INVALID_VALUE);
+  *count = driver.device_count;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDeviceGet (CUdevice *device, int ordinal)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (device, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (ordinal), CUDA_ERROR_INVALID_DEVICE);
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDeviceGetName (char *name, int len, CUdevice dev)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (name && len > 0, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  snprintf (name, (size_t) len, "%s", gpu_of (dev)->name);
+  return CUDA_SUCCESS;
+}
+
+/* TEXT is as NVML prints it: "GPU-" or "MIG-", and 32 hexadecimal digits with dashes between.  */
+static CUresult
+read_uuid (CUuuid *uuid, const char *text)
+{
+  unsigned byte = 0;
+  for (const char *at = text + 4; at[0] && at[1] && byte < 16;)
+    {
+      unsigned value;
+      if (*at == '-')
+        {
+          at++;
+          continue;
+        }
+      if (sscanf (at, "%2x", &value) != 1)
+        return CUDA_ERROR_UNKNOWN;
+      uuid->bytes[byte++] = (char) value;
+      at += 2;
+    }
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (uuid, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  return read_uuid (uuid, gpu_of (dev)->uuid);
+}
+
+/* Of a MIG device its GPU's.  */
+CUresult
+cuDeviceGetUuid (CUuuid *uuid, CUdevice dev)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (uuid, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  const struct softgpu_gpu *gpu = gpu_of (dev);
+  return read_uuid (uuid, gpu->parent ? driver.tie.state->gpu[gpu->parent - 1].uuid : gpu->uuid);
+}
+
+CUresult
+cuDeviceTotalMem_v2 (size_t *bytes, CUdevice dev)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (bytes, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  *bytes = gpu_of (dev)->memory_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDeviceComputeCapability (int *major, int *minor, CUdevice dev)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (major && minor, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  *major = 9;
+  *minor = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDeviceGetPCIBusId (char *id, int len, CUdevice dev)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (id && len > 0, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  snprintf (id, (size_t) len, "0000:%02X:00.0", gpu_of (dev)->pci_bus);
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDeviceGetByPCIBusId (CUdevice *dev, const char *id)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (dev && id, CUDA_ERROR_INVALID_VALUE);
+  unsigned domain, bus;
+  REQUIRE (sscanf (id, "%x:%x", &domain, &bus) == 2, CUDA_ERROR_INVALID_VALUE);
+  for (int i = 0; i < driver.device_count; i++)
+    if (domain == 0 && gpu_of (i)->pci_bus == bus)
+      {
+        *dev = i;
+        return CUDA_SUCCESS;
+      }
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult
+cuDeviceCanAccessPeer (int *can, CUdevice dev, CUdevice peer)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (can, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev) && valid_device (peer), CUDA_ERROR_INVALID_DEVICE);
+  *can = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDeviceGetP2PAttribute (int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (value && attribute >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
+               && attribute <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED,
+           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (from) && valid_device (to), CUDA_ERROR_INVALID_DEVICE);
+  *value = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuDeviceGetExecAffinitySupport (int *support, CUexecAffinityType type, CUdevice dev)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (support && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  *support = 0;
+  return CUDA_SUCCESS;
+}

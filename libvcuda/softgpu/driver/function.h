@@ -1,0 +1,32 @@
+/* Kernels, as a launch knows them.  */
+
+#ifndef SOFTGPU_FUNCTION_H
+#define SOFTGPU_FUNCTION_H
+
+#include "driver/driver.h"
+
+/* A kernel does nothing but take its time. A library's CUkernel is the same thing, as a real
+   driver too takes a CUkernel where a CUfunction is asked for.  */
+struct CUfunc_st
+{
+  uint32_t kind;
+  struct CUmod_st *module;
+  struct CUfunc_st *next;
+  uint64_t time_ns;
+  int time_param; /* index of the u64 parameter that holds the time; -1: time_ns does */
+  char name[];
+};
+
+static inline bool
+function_valid (CUfunction function)
+{
+  return function && function->kind == FUNCTION;
+}
+
+/* Whether a launch keeps to the device's attributes.  */
+bool softgpu_shape_fits (const unsigned grid[3], const unsigned block[3], unsigned shared);
+
+/* How long one launch of FUNCTION takes.  */
+CUresult softgpu_kernel_time (CUfunction function, void **params, void **extra, uint64_t *time_ns);
+
+#endif

@@ -1,0 +1,37 @@
+/* What a call meets before it does anything, once its process's attention word says so: a lock by
+   cuCheckpointProcessLock, an ordered failure, a GPU that is lost.  */
+
+#include <string.h>
+#include <time.h>
+
+#include "driver/gate.h"
+
+/* These answer without the GPU.  */
+static bool
+needs_no_gpu (const char *name)
+{
+  static const char *const prefixes[]
+      = { "cuInit",          "cuDriverGetVersion", "cuGetError",       "cuGetProcAddress",
+          "cuDeviceGet",     "cuCtxGetCurrent",    "cuCtxSetCurrent",  "cuCtxPushCurrent",
+          "cuCtxPopCurrent", "cuCtxGetDevice",     "cuDeviceTotalMem", "cuCheckpoint" };
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+    if (strncmp (name, prefixes[i], strlen (prefixes[i])) == 0)
+      return true;
+  return false;
+}
+
+int
+softgpu_gate (const char *name)
+{
+  if (!driver.ready)
+    return 0;
+  struct softgpu_slot *own = softgpu_own_slot (&driver.tie);
+  if (strncmp (name, "cuCheckpoint", strlen ("cuCheckpoint")) != 0)
+    while (own->checkpoint != CU_PROCESS_STATE_RUNNING)
+      nanosleep (&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+  int error = softgpu_ordered_error (driver.tie.state, name, 0);
+  CUcontext context = softgpu_current_context ();
+  if (!error && context && gpu_of (context->device)->lost && !needs_no_gpu (name))
+    error = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  return error;
+}

@@ -1,0 +1,180 @@
+/* Graphs: making nodes, and what they hold.  */
+
+#include "graph/graph.h"
+
+/* Add, get and set for the kinds whose parameters are kept as they are.  */
+#define PLAIN(name, wanted, member, type)                                                          \
+  CUresult cuGraph##name##NodeGetParams (CUgraphNode node, type *params)                           \
+  {                                                                                                \
+    REQUIRE_DRIVER ();                                                                             \
+    OF_TYPE (node, wanted);                                                                        \
+    REQUIRE (params, CUDA_ERROR_INVALID_VALUE);                                                    \
+    *params = node->member;                                                                        \
+    return CUDA_SUCCESS;                                                                           \
+  }                                                                                                \
+  CUresult cuGraph##name##NodeSetParams (CUgraphNode node, const type *params)                     \
+  {                                                                                                \
+    REQUIRE_DRIVER ();                                                                             \
+    OF_TYPE (node, wanted);                                                                        \
+    REQUIRE (params, CUDA_ERROR_INVALID_VALUE);                                                    \
+    node->member = *params;                                                                        \
+    return CUDA_SUCCESS;                                                                           \
+  }
+
+PLAIN (Memcpy, MEMCPY, copy, CUDA_MEMCPY3D)
+PLAIN (Memset, MEMSET, set, CUDA_MEMSET_NODE_PARAMS)
+PLAIN (Host, HOST, host, CUDA_HOST_NODE_PARAMS)
+
+CUresult
+cuGraphAddMemcpyNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
+                      const CUDA_MEMCPY3D *copy, CUcontext context)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (copy && valid_context (context), CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMCPY, from, count);
+  if (rc == CUDA_SUCCESS)
+    (*node)->copy = *copy;
+  return rc;
+}
+
+CUresult
+cuGraphAddMemsetNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
+                      const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (set, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
+  REQUIRE (set->elementSize == 1 || set->elementSize == 2 || set->elementSize == 4,
+           CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMSET, from, count);
+  if (rc == CUDA_SUCCESS)
+    (*node)->set = *set;
+  return rc;
+}
+
+CUresult
+cuGraphAddHostNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
+                    const CUDA_HOST_NODE_PARAMS *params)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (params && params->fn, CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_HOST, from, count);
+  if (rc == CUDA_SUCCESS)
+    (*node)->host = *params;
+  return rc;
+}
+
+CUresult
+cuGraphAddEmptyNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count)
+{
+  return softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_EMPTY, from, count);
+}
+
+CUresult
+cuGraphAddChildGraphNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
+                          CUgraph child)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (graph_valid (graph) && node, CUDA_ERROR_INVALID_VALUE);
+  CUgraph clone;
+  CUresult rc = cuGraphClone (&clone, child);
+  if (rc == CUDA_SUCCESS)
+    {
+      rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_GRAPH, from, count);
+      if (rc == CUDA_SUCCESS)
+        (*node)->child = clone;
+      else
+        cuGraphDestroy (clone);
+    }
+  return rc;
+}
+
+CUresult
+cuGraphChildGraphNodeGetGraph (CUgraphNode node, CUgraph *graph)
+{
+  REQUIRE_DRIVER ();
+  OF_TYPE (node, GRAPH);
+  REQUIRE (graph, CUDA_ERROR_INVALID_VALUE);
+  *graph = node->child;
+  return CUDA_SUCCESS;
+}
+
+#define EVENT_NODE(name, wanted)                                                                   \
+  CUresult cuGraphAdd##name##Node (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,      \
+                                   size_t count, CUevent event)                                    \
+  {                                                                                                \
+    REQUIRE_DRIVER ();                                                                             \
+    REQUIRE (event && event->kind == EVENT, CUDA_ERROR_INVALID_HANDLE);                            \
+    CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_##wanted, from, count);        \
+    if (rc == CUDA_SUCCESS)                                                                        \
+      (*node)->event = event;                                                                      \
+    return rc;                                                                                     \
+  }                                                                                                \
+  CUresult cuGraph##name##NodeGetEvent (CUgraphNode node, CUevent *event)                          \
+  {                                                                                                \
+    REQUIRE_DRIVER ();                                                                             \
+    OF_TYPE (node, wanted);                                                                        \
+    REQUIRE (event, CUDA_ERROR_INVALID_VALUE);                                                     \
+    *event = node->event;                                                                          \
+    return CUDA_SUCCESS;                                                                           \
+  }                                                                                                \
+  CUresult cuGraph##name##NodeSetEvent (CUgraphNode node, CUevent event)                           \
+  {                                                                                                \
+    REQUIRE_DRIVER ();                                                                             \
+    OF_TYPE (node, wanted);                                                                        \
+    REQUIRE (event && event->kind == EVENT, CUDA_ERROR_INVALID_HANDLE);                            \
+    node->event = event;                                                                           \
+    return CUDA_SUCCESS;                                                                           \
+  }
+
+EVENT_NODE (EventRecord, EVENT_RECORD)
+EVENT_NODE (EventWait, WAIT_EVENT)
+
+/* The form that takes any kind of node.  */
+CUresult
+cuGraphAddNode_v2 (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
+                   const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
+{
+  REQUIRE_DRIVER ();
+  (void) edges;
+  REQUIRE (node && params, CUDA_ERROR_INVALID_VALUE);
+  CUcontext current = softgpu_current_context ();
+  switch (params->type)
+    {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return softgpu_add_kernel (node, graph, from, count,
+                                 (const CUDA_KERNEL_NODE_PARAMS *) &params->kernel);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return cuGraphAddMemcpyNode (node, graph, from, count, &params->memcpy.copyParams,
+                                   params->memcpy.copyCtx ? params->memcpy.copyCtx : current);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return cuGraphAddMemsetNode (node, graph, from, count,
+                                   (const CUDA_MEMSET_NODE_PARAMS *) &params->memset,
+                                   params->memset.ctx ? params->memset.ctx : current);
+    case CU_GRAPH_NODE_TYPE_HOST:
+      return cuGraphAddHostNode (node, graph, from, count,
+                                 (const CUDA_HOST_NODE_PARAMS *) &params->host);
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return cuGraphAddChildGraphNode (node, graph, from, count, params->graph.graph);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return cuGraphAddEmptyNode (node, graph, from, count);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return cuGraphAddEventWaitNode (node, graph, from, count, params->eventWait.event);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return cuGraphAddEventRecordNode (node, graph, from, count, params->eventRecord.event);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return softgpu_add_alloc (node, graph, from, count,
+                                (CUDA_MEM_ALLOC_NODE_PARAMS *) &params->alloc);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return cuGraphAddMemFreeNode (node, graph, from, count, params->free.dptr);
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult
+cuGraphAddNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
+                CUgraphNodeParams *params)
+{
+  return cuGraphAddNode_v2 (node, graph, from, NULL, count, params);
+}

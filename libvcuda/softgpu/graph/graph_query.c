@@ -1,0 +1,176 @@
+/* Graphs: what their nodes and edges are.  */
+
+#include <string.h>
+
+#include "graph/graph.h"
+
+/* Answers as CUDA's lists do: without room the number alone; with too much, NULL in what is left.
+ */
+struct answer
+{
+  CUgraphNode *list;
+  size_t room;
+  size_t count;
+};
+
+static void
+put (struct answer *answer, CUgraphNode node)
+{
+  if (answer->list && answer->count < answer->room)
+    answer->list[answer->count] = node;
+  answer->count++;
+}
+
+static CUresult
+finish (struct answer *answer, size_t *count)
+{
+  if (!answer->list)
+    *count = answer->count;
+  else if (answer->count < answer->room)
+    {
+      memset (answer->list + answer->count, 0,
+              (answer->room - answer->count) * sizeof *answer->list);
+      *count = answer->count;
+    }
+  return CUDA_SUCCESS;
+}
+
+static CUresult
+list_nodes (CUgraph graph, CUgraphNode *nodes, size_t *count, bool roots)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (graph_valid (graph) && count, CUDA_ERROR_INVALID_VALUE);
+  struct answer answer = { nodes, *count, 0 };
+  for (CUgraphNode node = graph->first; node; node = node->next)
+    if (!roots || !node->from_count)
+      put (&answer, node);
+  return finish (&answer, count);
+}
+
+CUresult
+cuGraphGetNodes (CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+  return list_nodes (graph, nodes, count, false);
+}
+
+CUresult
+cuGraphGetRootNodes (CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+  return list_nodes (graph, nodes, count, true);
+}
+
+static CUresult
+list_edges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (graph_valid (graph) && count && !from == !to, CUDA_ERROR_INVALID_VALUE);
+  struct answer sources = { from, *count, 0 }, targets = { to, *count, 0 };
+  for (CUgraphNode node = graph->first; node; node = node->next)
+    for (size_t i = 0; i < node->from_count; i++)
+      {
+        put (&sources, node->from[i]);
+        put (&targets, node);
+      }
+  finish (&sources, count);
+  return finish (&targets, count);
+}
+
+CUresult
+cuGraphGetEdges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+  return list_edges (graph, from, to, count);
+}
+
+CUresult
+cuGraphGetEdges_v2 (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
+                    size_t *count)
+{
+  size_t room = count ? *count : 0;
+  CUresult rc = list_edges (graph, from, to, count);
+  if (rc == CUDA_SUCCESS && edges)
+    memset (edges, 0, room * sizeof *edges);
+  return rc;
+}
+
+static CUresult
+list_neighbours (CUgraphNode node, CUgraphNode *list, size_t *count, bool dependents)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (node_valid (node) && count, CUDA_ERROR_INVALID_VALUE);
+  struct answer answer = { list, *count, 0 };
+  if (!dependents)
+    for (size_t i = 0; i < node->from_count; i++)
+      put (&answer, node->from[i]);
+  else
+    for (CUgraphNode other = node->graph->first; other; other = other->next)
+      for (size_t i = 0; i < other->from_count; i++)
+        if (other->from[i] == node)
+          put (&answer, other);
+  return finish (&answer, count);
+}
+
+CUresult
+cuGraphNodeGetDependencies (CUgraphNode node, CUgraphNode *list, size_t *count)
+{
+  return list_neighbours (node, list, count, false);
+}
+
+CUresult
+cuGraphNodeGetDependencies_v2 (CUgraphNode node, CUgraphNode *list, CUgraphEdgeData *edges,
+                               size_t *count)
+{
+  if (edges && count)
+    memset (edges, 0, *count * sizeof *edges);
+  return list_neighbours (node, list, count, false);
+}
+
+CUresult
+cuGraphNodeGetDependentNodes (CUgraphNode node, CUgraphNode *list, size_t *count)
+{
+  return list_neighbours (node, list, count, true);
+}
+
+CUresult
+cuGraphNodeGetDependentNodes_v2 (CUgraphNode node, CUgraphNode *list, CUgraphEdgeData *edges,
+                                 size_t *count)
+{
+  if (edges && count)
+    memset (edges, 0, *count * sizeof *edges);
+  return list_neighbours (node, list, count, true);
+}
+
+CUresult
+cuGraphNodeGetType (CUgraphNode node, CUgraphNodeType *type)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (node_valid (node) && type, CUDA_ERROR_INVALID_VALUE);
+  *type = node->type;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuGraphNodeGetContainingGraph (CUgraphNode node, CUgraph *graph)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (node_valid (node) && graph, CUDA_ERROR_INVALID_VALUE);
+  *graph = node->graph;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuGraphNodeGetLocalId (CUgraphNode node, unsigned int *id)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (node_valid (node) && id, CUDA_ERROR_INVALID_VALUE);
+  *id = node->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuGraphGetId (CUgraph graph, unsigned int *id)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (graph_valid (graph) && id, CUDA_ERROR_INVALID_VALUE);
+  *id = graph->id;
+  return CUDA_SUCCESS;
+}

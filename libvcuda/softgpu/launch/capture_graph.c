@@ -1,0 +1,40 @@
+/* A graph that is launched into a captured stream.  */
+
+#include "graph/capture.h"
+#include "launch/graph_exec.h"
+
+/* The steps of EXEC, one after the other as they would run, in a graph of their own.  */
+static CUresult
+as_graph (CUgraph *made, const struct CUgraphExec_st *exec)
+{
+  CUresult rc = cuGraphCreate (made, 0);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  CUgraphNode last = NULL;
+  for (size_t i = 0; i < exec->count && rc == CUDA_SUCCESS; i++)
+    if (!exec->step[i].disabled)
+      rc = softgpu_copy_node (&last, *made, &exec->step[i].node, &last, last != NULL);
+  if (rc != CUDA_SUCCESS)
+    cuGraphDestroy (*made);
+  return rc;
+}
+
+/* A launch into a captured stream is a child graph. Memory nodes can't be in one: two graphs would
+   give out the same addresses.  */
+CUresult
+softgpu_capture_graph (CUstream stream, const struct CUgraphExec_st *exec)
+{
+  bool memory = false;
+  for (size_t i = 0; i < exec->count; i++)
+    memory |= exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
+              || exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  if (memory)
+    {
+      stream->capture->invalid = true;
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  REQUIRE_CAPTURE (stream);
+  CUgraph graph;
+  CUresult rc = as_graph (&graph, exec);
+  return rc == CUDA_SUCCESS ? softgpu_capture_child (stream, graph) : rc;
+}

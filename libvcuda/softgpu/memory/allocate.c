@@ -1,0 +1,274 @@
+/* Making blocks of memory, and their exact account.
+
+   Device memory is memory of the process, which the kernel fills on first touch, so that any size
+   up to the GPU's is cheap; a device pointer is its address. What a GPU's memory holds is counted
+   to the byte, as each process's figure in its slot.  */
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "memory/block.h"
+#include "memory/graph_memory.h"
+#include "memory/store.h"
+#include "state/account.h"
+
+enum
+{
+  ALIGNMENT = 512, /* what CUDA promises is 256 */
+  CLASSES = 8,     /* of small blocks: 512 bytes to 64 KiB */
+  LARGEST_SMALL = ALIGNMENT << (CLASSES - 1),
+  SLAB = 256 << 10,
+};
+
+/* Small blocks, by class. They lie in slabs of the store, because a mapping for each would cost
+   microseconds where a driver takes some hundred nanoseconds.  */
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static struct block *unused[CLASSES];
+static struct
+{
+  uintptr_t next;
+  size_t left;
+  uint64_t offset;
+} slab;
+
+static bool
+fits (unsigned gpu, uint64_t bytes)
+{
+  struct softgpu_state *state = driver.tie.state;
+  uint64_t total = state->gpu[gpu].memory_bytes;
+  /* Managed memory makes room: the driver moves it to the host.  */
+  uint64_t held = softgpu_account (state, gpu).physical;
+  if (bytes > total || held > total - bytes)
+    return false;
+  uint64_t namespace = softgpu_own_slot (&driver.tie)->pid_namespace;
+  const struct softgpu_limit *limit = softgpu_limit_of (state, gpu, namespace);
+  if (!limit)
+    return true;
+  held = softgpu_held_by (state, gpu, namespace);
+  return held <= limit->hard_bytes && bytes <= limit->hard_bytes - held;
+}
+
+bool
+softgpu_charge_locked (CUdevice device, uint64_t bytes)
+{
+  unsigned gpu = driver.device[device].gpu;
+  if (!fits (gpu, bytes))
+    {
+      softgpu_reap (&driver.tie);
+      if (!fits (gpu, bytes))
+        return false;
+    }
+  softgpu_own_slot (&driver.tie)->gpu[gpu].held_bytes += bytes;
+  return true;
+}
+
+bool
+softgpu_charge (CUdevice device, uint64_t bytes)
+{
+  softgpu_progress ();
+  softgpu_lock (&driver.tie);
+  bool fits = softgpu_charge_locked (device, bytes);
+  softgpu_unlock (&driver.tie);
+  return fits;
+}
+
+void
+softgpu_uncharge (CUdevice device, uint64_t bytes)
+{
+  softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].held_bytes -= bytes;
+}
+
+uint64_t
+softgpu_held (CUdevice device)
+{
+  softgpu_progress ();
+  softgpu_lock (&driver.tie);
+  softgpu_reap (&driver.tie);
+  struct softgpu_account account = softgpu_account (driver.tie.state, driver.device[device].gpu);
+  softgpu_unlock (&driver.tie);
+  return account.physical + account.resident;
+}
+
+/* False when DEVICE has not so much. Of managed memory there is as much as the host has.  */
+static bool
+take (CUdevice device, enum where where, uint64_t bytes)
+{
+  if (where == MANAGED)
+    softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].managed_bytes += bytes;
+  return where != ON_DEVICE || softgpu_charge (device, bytes);
+}
+
+static void
+give_back (CUdevice device, enum where where, uint64_t bytes)
+{
+  if (where == MANAGED)
+    softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].managed_bytes -= bytes;
+  else if (where == ON_DEVICE)
+    softgpu_uncharge (device, bytes);
+}
+
+static unsigned
+class_of (size_t bytes)
+{
+  return bytes <= ALIGNMENT ? 0 : 64 - (unsigned) __builtin_clzll ((bytes - 1) / ALIGNMENT);
+}
+
+static struct block *
+take_small (size_t bytes)
+{
+  unsigned class = class_of (bytes);
+  size_t room = (size_t) ALIGNMENT << class;
+  pthread_mutex_lock (&guard);
+  struct block *block = unused[class];
+  if (block)
+    unused[class] = block->next;
+  else if ((block = malloc (sizeof *block)) != NULL)
+    {
+      if (slab.left < room)
+        {
+          uint64_t offset = softgpu_store_range (SLAB);
+          void *map = softgpu_map (softgpu_store (), offset, SLAB, NULL, PROT_READ | PROT_WRITE);
+          slab.next = (uintptr_t) map;
+          slab.left = map ? SLAB : 0;
+          slab.offset = offset;
+        }
+      *block = (struct block){ .start = slab.next, .offset = slab.offset };
+      if (slab.left >= room)
+        {
+          slab.next += room;
+          slab.offset += room;
+          slab.left -= room;
+        }
+      else
+        {
+          free (block);
+          block = NULL;
+        }
+    }
+  pthread_mutex_unlock (&guard);
+  return block;
+}
+
+static struct block *
+take_large (size_t bytes)
+{
+  if (bytes > SIZE_MAX / 2)
+    return NULL;
+  size_t mapped = (bytes + STORE_PAGE - 1) & ~(size_t) (STORE_PAGE - 1);
+  struct block *block = malloc (sizeof *block);
+  void *map = block ? softgpu_map (-1, 0, mapped, NULL, PROT_READ | PROT_WRITE) : NULL;
+  if (map)
+    *block = (struct block){ .start = (uintptr_t) map, .mapped = mapped };
+  else
+    free (block);
+  return map ? block : NULL;
+}
+
+void
+softgpu_discard (struct block *block)
+{
+  if (!block->pool)
+    give_back (block->device, block->where, block->bytes);
+  softgpu_pool_return (block->pool, block->bytes);
+  if (block->where == OF_GRAPH)
+    softgpu_graph_memory_gone (block->owner);
+  if (block->where != OF_GRAPH && block->where != WINDOW && block->where != REGISTERED
+      && !block->mapped)
+    {
+      unsigned class = class_of (block->bytes);
+      pthread_mutex_lock (&guard);
+      block->next = unused[class];
+      unused[class] = block;
+      pthread_mutex_unlock (&guard);
+      return;
+    }
+  if (block->mapped)
+    munmap ((void *) (block->start & ~(STORE_PAGE - 1)), block->mapped);
+  if (block->fd >= 0 && block->where == ON_DEVICE)
+    softgpu_store_drop (block->offset, block->mapped);
+  free (block);
+}
+
+CUresult
+softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned flags,
+                  CUmemoryPool pool)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (address && bytes, CUDA_ERROR_INVALID_VALUE);
+  if (pool)
+    REQUIRE (softgpu_pool_take (pool, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+  else
+    REQUIRE (take (context->device, where, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+  struct block *block = bytes <= LARGEST_SMALL ? take_small (bytes) : take_large (bytes);
+  if (block)
+    {
+      block->bytes = bytes;
+      block->context = context;
+      block->device = pool ? pool->device : context->device;
+      block->where = where;
+      block->flags = flags;
+      block->pool = pool;
+      block->fd = -1;
+      block->owner = NULL;
+      if (softgpu_insert (block))
+        {
+          *address = block->start;
+          return CUDA_SUCCESS;
+        }
+      softgpu_discard (block);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  if (!pool)
+    give_back (context->device, where, bytes);
+  softgpu_pool_return (pool, bytes);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult
+softgpu_release (uintptr_t address, enum softgpu_kind_set kinds)
+{
+  REQUIRE_DRIVER ();
+  return softgpu_discard_block (address, kinds) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult
+softgpu_register (uintptr_t address, size_t bytes, unsigned flags)
+{
+  REQUIRE_CONTEXT (context);
+  struct block block = { .start = address,
+                         .bytes = bytes,
+                         .context = context,
+                         .device = context->device,
+                         .where = REGISTERED,
+                         .flags = flags,
+                         .fd = -1 };
+  struct block known;
+  REQUIRE (!softgpu_first_block (address, bytes, &known),
+           CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  return softgpu_add_block (&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool
+softgpu_make_shared (struct block *block)
+{
+  int fd = softgpu_store ();
+  if (fd < 0)
+    return false;
+  if (block->fd >= 0 || !block->mapped) /* small blocks lie in the store already */
+    {
+      block->fd = fd;
+      return true;
+    }
+  uint64_t offset = softgpu_store_range (block->mapped);
+  void *there = softgpu_map (fd, offset, block->mapped, NULL, PROT_READ | PROT_WRITE);
+  if (!there)
+    return false;
+  memcpy (there, (void *) block->start, block->bytes);
+  munmap (there, block->mapped);
+  if (!softgpu_map (fd, offset, block->mapped, (void *) block->start, PROT_READ | PROT_WRITE))
+    return false;
+  block->fd = fd;
+  block->offset = offset;
+  return true;
+}

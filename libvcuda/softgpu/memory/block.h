@@ -1,0 +1,20 @@
+/* Between block.c, which knows where blocks are, and allocate.c, which makes them.  */
+
+#ifndef SOFTGPU_BLOCK_H
+#define SOFTGPU_BLOCK_H
+
+#include "memory/allocations.h"
+
+/* Puts BLOCK, which is on the heap, among the known ones; false when it lies over another.  */
+bool softgpu_insert (struct block *block);
+
+/* Takes the block that begins at ADDRESS out and discards it, if it is of KINDS.  */
+bool softgpu_discard_block (uintptr_t address, enum softgpu_kind_set kinds);
+
+/* Gives back the memory of BLOCK and what it counts, and frees it. Called under block.c's guard. */
+void softgpu_discard (struct block *block);
+
+/* Moves the bytes of BLOCK into the store, at the same address. Called under block.c's guard.  */
+bool softgpu_make_shared (struct block *block);
+
+#endif

@@ -1,0 +1,16 @@
+/* Memory that graphs allocate, on the device's account.  */
+
+#ifndef SOFTGPU_GRAPH_MEMORY_H
+#define SOFTGPU_GRAPH_MEMORY_H
+
+#include "graph/graph.h"
+
+/* Takes the memory for BYTES more to the device's graph memory, as far as it has none to spare.  */
+bool softgpu_reserve_graph_memory (CUdevice device, uint64_t bytes);
+CUresult softgpu_begin_graph_memory (struct graph_memory *memory);
+CUresult softgpu_end_graph_memory (uintptr_t address);
+
+/* An allocation that a graph made was freed: its memory is the graphs' again.  */
+void softgpu_graph_memory_gone (struct graph_memory *memory);
+
+#endif

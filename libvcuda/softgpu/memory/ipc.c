@@ -1,0 +1,166 @@
+/* Memory between processes: IPC handles, shared pools, external memory.  */
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "memory/window.h"
+
+_Static_assert (sizeof (struct place) <= sizeof (CUipcMemHandle), "a place fits a handle");
+_Static_assert (sizeof (struct place) <= sizeof (CUmemPoolPtrExportData), "and a pool's");
+
+CUresult
+cuIpcGetMemHandle (CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+  REQUIRE_CONTEXT (context);
+  struct place place;
+  REQUIRE (handle && softgpu_place_of (dptr, &place), CUDA_ERROR_INVALID_VALUE);
+  memset (handle, 0, sizeof *handle);
+  memcpy (handle, &place, sizeof place);
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuIpcOpenMemHandle_v2 (CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (pdptr && flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CUDA_ERROR_INVALID_VALUE);
+  struct place place;
+  memcpy (&place, &handle, sizeof place);
+  return softgpu_open_place ((uintptr_t *) pdptr, &place, OPENED_HANDLE);
+}
+
+CUresult
+cuIpcOpenMemHandle (CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags)
+{
+  return cuIpcOpenMemHandle_v2 (pdptr, handle, flags);
+}
+
+CUresult
+cuIpcCloseMemHandle (CUdeviceptr dptr)
+{
+  REQUIRE_CONTEXT (context);
+  return softgpu_close_window (dptr, OPENED_HANDLE);
+}
+
+static bool
+pool_valid (CUmemoryPool pool)
+{
+  return pool && pool->kind == MEMORY_POOL;
+}
+
+CUresult
+cuMemPoolExportToShareableHandle (void *handle, CUmemoryPool pool, CUmemAllocationHandleType type,
+                                  unsigned long long flags)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (handle && pool_valid (pool) && flags == 0, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (pool->shareable && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+           CUDA_ERROR_INVALID_VALUE);
+  struct shared_note note = { .kind = MEMORY_POOL, .gpu = driver.device[pool->device].gpu };
+  int fd = softgpu_export (0, &note);
+  REQUIRE (fd >= 0, CUDA_ERROR_OUT_OF_MEMORY);
+  *(int *) handle = fd;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuMemPoolImportFromShareableHandle (CUmemoryPool *ppool, void *handle,
+                                    CUmemAllocationHandleType type, unsigned long long flags)
+{
+  REQUIRE_DRIVER ();
+  struct shared_note note;
+  REQUIRE (ppool && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && flags == 0,
+           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (softgpu_shared_note ((int) (intptr_t) handle, &note) && note.kind == MEMORY_POOL,
+           CUDA_ERROR_INVALID_VALUE);
+  CUdevice device = 0;
+  while (device < driver.device_count && driver.device[device].gpu != note.gpu)
+    device++;
+  REQUIRE (device < driver.device_count, CUDA_ERROR_INVALID_DEVICE);
+  CUmemoryPool pool = softgpu_new_record (sizeof *pool);
+  REQUIRE (pool, CUDA_ERROR_OUT_OF_MEMORY);
+  pool->kind = MEMORY_POOL;
+  pool->device = device;
+  pool->imported = true;
+  *ppool = pool;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuMemPoolExportPointer (CUmemPoolPtrExportData *data, CUdeviceptr ptr)
+{
+  REQUIRE_DRIVER ();
+  struct block block;
+  struct place place;
+  REQUIRE (data && softgpu_find_block (ptr, &block) && block.pool && block.pool->shareable,
+           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (softgpu_place_of (ptr, &place), CUDA_ERROR_OUT_OF_MEMORY);
+  memset (data, 0, sizeof *data);
+  memcpy (data, &place, sizeof place);
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuMemPoolImportPointer (CUdeviceptr *ptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (ptr && data && pool_valid (pool) && pool->imported, CUDA_ERROR_INVALID_VALUE);
+  struct place place;
+  memcpy (&place, data, sizeof place);
+  return softgpu_open_place ((uintptr_t *) ptr, &place, FREED);
+}
+
+/* Memory that a descriptor stands for. It is on the account of whoever made it, if of any GPU's. */
+struct CUextMemory_st
+{
+  uint32_t kind; /* EXTERNAL_MEMORY */
+  int fd;
+  CUdevice device;
+  uint64_t bytes;
+};
+
+/* On success the descriptor is the driver's.  */
+CUresult
+cuImportExternalMemory (CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *wish)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (memory && wish && wish->size
+               && (wish->flags & ~(unsigned) CUDA_EXTERNAL_MEMORY_DEDICATED) == 0,
+           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (wish->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, CUDA_ERROR_NOT_SUPPORTED);
+  struct stat file;
+  REQUIRE (fstat (wish->handle.fd, &file) == 0 && (uint64_t) file.st_size >= wish->size,
+           CUDA_ERROR_INVALID_VALUE);
+  CUexternalMemory made = softgpu_new_record (sizeof *made);
+  REQUIRE (made, CUDA_ERROR_OUT_OF_MEMORY);
+  *made = (struct CUextMemory_st){
+    .kind = EXTERNAL_MEMORY, .fd = wish->handle.fd, .device = context->device, .bytes = wish->size
+  };
+  *memory = made;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuExternalMemoryGetMappedBuffer (CUdeviceptr *ptr, CUexternalMemory memory,
+                                 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *wish)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (ptr && wish && wish->size && wish->flags == 0, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (memory && memory->kind == EXTERNAL_MEMORY, CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE (wish->offset <= memory->bytes && wish->size <= memory->bytes - wish->offset,
+           CUDA_ERROR_INVALID_VALUE);
+  return softgpu_open_window ((uintptr_t *) ptr, memory->fd, wish->offset, wish->size,
+                              memory->device, FREED, NULL);
+}
+
+CUresult
+cuDestroyExternalMemory (CUexternalMemory memory)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (memory && memory->kind == EXTERNAL_MEMORY, CUDA_ERROR_INVALID_HANDLE);
+  close (memory->fd);
+  softgpu_retire (memory, sizeof *memory);
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,123 @@
+/* Memory: the calls that allocate, free and ask. What they do stands in block.c.  */
+
+#include "graph/graph.h"
+#include "memory/window.h"
+
+CUresult
+cuMemAlloc_v2 (CUdeviceptr *dptr, size_t bytes)
+{
+  REQUIRE_SAFE ();
+  return softgpu_allocate ((uintptr_t *) dptr, bytes, ON_DEVICE, 0, NULL);
+}
+
+CUresult
+cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                    unsigned int element)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (pitch && width && height, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (element == 4 || element == 8 || element == 16, CUDA_ERROR_INVALID_VALUE);
+  size_t row = (width + 511) & ~(size_t) 511;
+  size_t bytes;
+  REQUIRE (row >= width && !__builtin_mul_overflow (row, height, &bytes), CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = cuMemAlloc_v2 (dptr, bytes);
+  if (rc == CUDA_SUCCESS)
+    *pitch = row;
+  return rc;
+}
+
+CUresult
+cuMemAllocManaged (CUdeviceptr *dptr, size_t bytes, unsigned int flags)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_DRIVER ();
+  REQUIRE (!driver.tie.state->no_managed, CUDA_ERROR_NOT_SUPPORTED);
+  REQUIRE_SAFE ();
+  return softgpu_allocate ((uintptr_t *) dptr, bytes, MANAGED, flags, NULL);
+}
+
+static CUresult
+release (CUdeviceptr dptr)
+{
+  CUresult rc = softgpu_release (dptr, COUNTED | GRAPHS);
+  return rc == CUDA_ERROR_INVALID_VALUE ? softgpu_close_window (dptr, FREED) : rc;
+}
+
+CUresult
+cuMemFree_v2 (CUdeviceptr dptr)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE_SAFE ();
+  return dptr ? release (dptr) : CUDA_SUCCESS;
+}
+
+CUresult
+cuMemFreeAsync (CUdeviceptr dptr, CUstream stream)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (softgpu_stream_context (stream),
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  if (softgpu_capturing (stream))
+    return softgpu_capture_free (stream, dptr);
+  return release (dptr);
+}
+
+CUresult
+cuMemAllocHost_v2 (void **pp, size_t bytes)
+{
+  REQUIRE_SAFE ();
+  return softgpu_allocate ((uintptr_t *) pp, bytes, ON_HOST, 0, NULL);
+}
+
+CUresult
+cuMemHostAlloc (void **pp, size_t bytes, unsigned int flags)
+{
+  const unsigned known
+      = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  REQUIRE_DRIVER ();
+  REQUIRE ((flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SAFE ();
+  return softgpu_allocate ((uintptr_t *) pp, bytes, ON_HOST, flags, NULL);
+}
+
+CUresult
+cuMemHostRegister_v2 (void *p, size_t bytes, unsigned int flags)
+{
+  const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP
+                         | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  REQUIRE_DRIVER ();
+  REQUIRE (p && bytes && bytes <= UINTPTR_MAX - (uintptr_t) p && (flags & ~known) == 0,
+           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SAFE ();
+  return softgpu_register ((uintptr_t) p, bytes, flags);
+}
+
+CUresult
+cuMemHostUnregister (void *p)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (p, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SAFE ();
+  CUresult rc = softgpu_release ((uintptr_t) p, HOSTS_OWN);
+  return rc == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : rc;
+}
+
+CUresult
+cuMemFreeHost (void *p)
+{
+  REQUIRE_SAFE ();
+  return softgpu_release ((uintptr_t) p, PINNED);
+}
+
+CUresult
+cuMemGetInfo_v2 (size_t *free_bytes, size_t *total_bytes)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (free_bytes && total_bytes, CUDA_ERROR_INVALID_VALUE);
+  uint64_t total = gpu_of (context->device)->memory_bytes;
+  uint64_t held = softgpu_held (context->device);
+  *free_bytes = held < total ? total - held : 0;
+  *total_bytes = total;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,45 @@
+/* Memory of other processes, and of files, shown in this one. It is on nobody's account here.  */
+
+#ifndef SOFTGPU_WINDOW_H
+#define SOFTGPU_WINDOW_H
+
+#include "memory/store.h"
+
+/* Which call closes a window.  */
+enum window_kind
+{
+  OPENED_HANDLE = 1, /* cuIpcCloseMemHandle */
+  FREED = 2,         /* cuMemFree, as pointers of imported pools and external memory are */
+};
+
+/* Where memory of one process is for the others: what the 64 bytes of an IPC handle hold.  */
+struct place
+{
+  uint32_t magic;
+  uint32_t pid;
+  int32_t fd;
+  uint32_t gpu; /* index in the state file */
+  uint64_t offset;
+  uint64_t bytes;
+  uint32_t slot;
+  uint32_t generation;
+};
+#define PLACE_MAGIC 0x43504953u
+
+/* Where the memory around ADDRESS is; false when it can't be shared.  */
+bool softgpu_place_of (uintptr_t address, struct place *place);
+
+/* Where OFFSET of this process's store is.  */
+struct place softgpu_place_in_store (unsigned gpu, uint64_t offset, uint64_t bytes);
+
+/* Whether PLACE is of this process's; and whether its process still lives.  */
+bool softgpu_own_place (const struct place *place);
+bool softgpu_live_place (const struct place *place);
+
+/* Shows BYTES of FD from OFFSET on. A PLACE that is shown already is shown once more there.  */
+CUresult softgpu_open_window (uintptr_t *address, int fd, uint64_t offset, size_t bytes,
+                              CUdevice device, enum window_kind kind, const struct place *place);
+CUresult softgpu_open_place (uintptr_t *address, const struct place *place, enum window_kind kind);
+CUresult softgpu_close_window (uintptr_t address, enum window_kind kind);
+
+#endif

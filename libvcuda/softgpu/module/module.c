@@ -1,0 +1,80 @@
+/* Modules: kernels and variables of the current context.  */
+
+#include "module/module.h"
+#include "stream/streams.h"
+
+CUresult
+cuModuleLoadData (CUmodule *module, const void *image)
+{
+  REQUIRE_CONTEXT (context);
+  return softgpu_load (module, image);
+}
+
+CUresult
+cuModuleLoadDataEx (CUmodule *module, const void *image, unsigned int numOptions,
+                    CUjit_option *options, void **optionValues)
+{
+  (void) numOptions, (void) options, (void) optionValues;
+  return cuModuleLoadData (module, image);
+}
+
+CUresult
+cuModuleLoadFatBinary (CUmodule *module, const void *image)
+{
+  return cuModuleLoadData (module, image);
+}
+
+CUresult
+cuModuleLoad (CUmodule *module, const char *path)
+{
+  REQUIRE_CONTEXT (context);
+  return softgpu_load_file (module, path);
+}
+
+CUresult
+cuModuleUnload (CUmodule module)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (module_valid (module), CUDA_ERROR_INVALID_VALUE);
+  softgpu_drain (context->device);
+  softgpu_unload (module);
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuModuleGetFunction (CUfunction *function, CUmodule module, const char *name)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (module_valid (module), CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = softgpu_find_function (function, module, name);
+  if (rc != CUDA_SUCCESS || !valid_context (softgpu_current_context ()))
+    return rc;
+  return softgpu_place_kernel (module, name);
+}
+
+CUresult
+cuModuleGetGlobal_v2 (CUdeviceptr *start, size_t *bytes, CUmodule module, const char *name)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (module_valid (module), CUDA_ERROR_INVALID_VALUE);
+  return softgpu_find_variable (start, bytes, module, name);
+}
+
+CUresult
+cuModuleGetFunctionCount (unsigned int *count, CUmodule module)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (module_valid (module), CUDA_ERROR_INVALID_HANDLE);
+  *count = module->count;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuModuleGetLoadingMode (CUmoduleLoadingMode *mode)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (mode, CUDA_ERROR_INVALID_VALUE);
+  *mode = softgpu_loads_lazily () ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
+  return CUDA_SUCCESS;
+}

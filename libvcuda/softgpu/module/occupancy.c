@@ -1,0 +1,57 @@
+/* Occupancy: threads are the only thing that a kernel here takes up.  */
+
+#include "module/module.h"
+
+enum
+{
+  MULTIPROCESSORS = 132,
+  THREADS = 2048, /* per multiprocessor */
+  BLOCKS = 32,
+  LARGEST_BLOCK = 1024,
+};
+
+CUresult
+cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags (int *blocks, CUfunction function, int threads,
+                                                      size_t shared, unsigned int flags)
+{
+  REQUIRE_DRIVER ();
+  (void) shared;
+  REQUIRE (blocks && threads > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE,
+           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (function && function->kind == FUNCTION, CUDA_ERROR_INVALID_VALUE);
+  int fit = threads > LARGEST_BLOCK ? 0 : THREADS / threads;
+  *blocks = fit > BLOCKS ? BLOCKS : fit;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuOccupancyMaxActiveBlocksPerMultiprocessor (int *blocks, CUfunction function, int threads,
+                                             size_t shared)
+{
+  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags (blocks, function, threads, shared,
+                                                               0);
+}
+
+CUresult
+cuOccupancyMaxPotentialBlockSizeWithFlags (int *grid, int *block, CUfunction function,
+                                           CUoccupancyB2DSize shared_of, size_t shared, int limit,
+                                           unsigned int flags)
+{
+  REQUIRE_DRIVER ();
+  (void) shared_of;
+  REQUIRE (grid && block, CUDA_ERROR_INVALID_VALUE);
+  *block = limit > 0 && limit < LARGEST_BLOCK ? limit : LARGEST_BLOCK;
+  int blocks = 0;
+  CUresult rc = cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags (&blocks, function, *block,
+                                                                      shared, flags);
+  *grid = blocks * MULTIPROCESSORS;
+  return rc;
+}
+
+CUresult
+cuOccupancyMaxPotentialBlockSize (int *grid, int *block, CUfunction function,
+                                  CUoccupancyB2DSize shared_of, size_t shared, int limit)
+{
+  return cuOccupancyMaxPotentialBlockSizeWithFlags (grid, block, function, shared_of, shared, limit,
+                                                    0);
+}

@@ -1,0 +1,138 @@
+/* Which kernels and variables a PTX text has, and how long its kernels take.
+
+   A kernel's time stands in a comment, so that the same text runs on a real driver:
+
+       //softgpu entry=NAME time_ns=50000
+       //softgpu entry=NAME time_ns=param:0      the kernel's first parameter, a u64
+
+   A kernel without one takes SOFTGPU_DEFAULT_KERNEL_NS.  */
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "module/module.h"
+
+static size_t
+name_length (const char *text)
+{
+  size_t length = 0;
+  while (isalnum ((unsigned char) text[length]) || strchr ("_$%", text[length]))
+    {
+      if (!text[length])
+        break;
+      length++;
+    }
+  return length;
+}
+
+static void
+read_time (CUfunction function, const char *text)
+{
+  size_t length = strlen (function->name);
+  for (const char *at = text; (at = strstr (at, "//softgpu entry=")) != NULL;)
+    {
+      at += strlen ("//softgpu entry=");
+      if (strncmp (at, function->name, length) != 0
+          || strncmp (at + length, " time_ns=", strlen (" time_ns=")) != 0)
+        continue;
+      const char *time = at + length + strlen (" time_ns=");
+      if (strncmp (time, "param:", 6) == 0)
+        function->time_param = (int) strtol (time + 6, NULL, 10);
+      else
+        function->time_ns = strtoull (time, NULL, 10);
+      return;
+    }
+}
+
+/* What follows the next DIRECTIVE outside of comments; *DEPTH counts the braces around it.  */
+static const char *
+next_directive (const char *at, const char *directive, int *depth)
+{
+  while (*at)
+    {
+      const char *end = NULL;
+      if (strncmp (at, "//", 2) == 0)
+        end = strchr (at, '\n');
+      else if (strncmp (at, "/*", 2) == 0)
+        end = strstr (at + 2, "*/");
+      else if (strncmp (at, directive, strlen (directive)) == 0
+               && isspace ((unsigned char) at[strlen (directive)]))
+        return at + strlen (directive);
+      else
+        end = at;
+      if (end == at)
+        *depth += (*at == '{') - (*at == '}');
+      if (!end)
+        return NULL;
+      at = end + 1;
+    }
+  return NULL;
+}
+
+/* ".global .align 4 .b8 name[16];": the type's bits, times what stands in brackets.  */
+static CUresult
+read_variables (struct CUmod_st *module, const char *text, const char *space)
+{
+  int depth = 0;
+  for (const char *at = text; (at = next_directive (at, space, &depth)) != NULL;)
+    {
+      size_t bytes = 0, vector = 1;
+      if (depth > 0) /* within a kernel it is the space of a load or a store */
+        continue;
+      for (;;)
+        {
+          while (isspace ((unsigned char) *at))
+            at++;
+          if (*at != '.')
+            break;
+          if (strncmp (at, ".align", 6) == 0)
+            strtoul (at + 6, (char **) &at, 10);
+          else if (strncmp (at, ".v2", 3) == 0 || strncmp (at, ".v4", 3) == 0)
+            {
+              vector = (size_t) (at[2] - '0');
+              at += 3;
+            }
+          else
+            {
+              size_t digits = strcspn (at, "0123456789 \t\n;");
+              bytes = strtoul (at + digits, NULL, 10) / 8;
+              at += strcspn (at, " \t\n;");
+            }
+        }
+      const char *name = at;
+      size_t length = name_length (name);
+      if (!length || !bytes) /* a texture, or a sampler: no memory */
+        continue;
+      bytes *= vector;
+      for (at += length; *at == '[' && bytes < SIZE_MAX >> 33;)
+        {
+          bytes *= strtoul (at + 1, (char **) &at, 10);
+          at += strcspn (at, "];") + 1;
+        }
+      CUresult rc
+          = bytes ? softgpu_add_variable (module, name, length, bytes, false) : CUDA_SUCCESS;
+      if (rc != CUDA_SUCCESS)
+        return rc;
+    }
+  return CUDA_SUCCESS;
+}
+
+CUresult
+softgpu_read_ptx (struct CUmod_st *module, const char *text)
+{
+  REQUIRE (strstr (text, ".version") && strstr (text, ".target"), CUDA_ERROR_INVALID_PTX);
+  int depth = 0;
+  for (const char *at = text; (at = next_directive (at, ".entry", &depth)) != NULL;)
+    {
+      while (isspace ((unsigned char) *at))
+        at++;
+      size_t length = name_length (at);
+      REQUIRE (length, CUDA_ERROR_INVALID_PTX);
+      CUfunction function = softgpu_add_function (module, at, length);
+      REQUIRE (function, CUDA_ERROR_OUT_OF_MEMORY);
+      read_time (function, text);
+    }
+  CUresult rc = read_variables (module, text, ".global");
+  return rc == CUDA_SUCCESS ? read_variables (module, text, ".const") : rc;
+}

@@ -1,0 +1,84 @@
+/* What the parts of the software libnvidia-ml.so.1 know of each other.  */
+
+#ifndef SOFTGPU_MONITOR_H
+#define SOFTGPU_MONITOR_H
+
+/* Every version of every function under its own name; exported are those that nvml.h declares.  */
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#pragma GCC visibility push(default)
+#include <nvml.h>
+#pragma GCC visibility pop
+
+#include "state/attach.h"
+#include "state/device_time.h"
+
+struct nvmlDevice_st
+{
+  unsigned gpu; /* its index in the state file */
+  unsigned index;
+};
+
+struct monitor
+{
+  _Atomic unsigned users; /* nvmlInit calls that no nvmlShutdown answers */
+  struct attachment tie;
+  struct nvmlDevice_st device[SOFTGPU_MAX_GPUS]; /* the GPUs, then the MIG devices */
+};
+
+extern struct monitor monitor;
+
+#define REQUIRE(condition, error)                                                                  \
+  do                                                                                               \
+    if (!(condition))                                                                              \
+      return (error);                                                                              \
+  while (0)
+
+#define REQUIRE_MONITOR() REQUIRE (monitor.users, NVML_ERROR_UNINITIALIZED)
+
+#define REQUIRE_DEVICE(device)                                                                     \
+  REQUIRE_MONITOR ();                                                                              \
+  REQUIRE (softgpu_valid (device), NVML_ERROR_INVALID_ARGUMENT);                                   \
+  REQUIRE (!gpu_of (device)->lost, NVML_ERROR_GPU_IS_LOST)
+
+static inline bool
+softgpu_valid (nvmlDevice_t device)
+{
+  return device >= monitor.device
+         && device < monitor.device + monitor.tie.gpu_count + monitor.tie.mig_count;
+}
+
+static inline struct softgpu_gpu *
+gpu_of (nvmlDevice_t device)
+{
+  return &monitor.tie.state->gpu[device->gpu];
+}
+
+static inline bool
+softgpu_is_mig (nvmlDevice_t device)
+{
+  return gpu_of (device)->parent != 0;
+}
+
+/* Bytes of live processes that lie on DEVICE.  */
+uint64_t softgpu_used (nvmlDevice_t device);
+
+/* Percent of the last second in which DEVICE worked.  */
+unsigned softgpu_utilisation (nvmlDevice_t device);
+
+struct process
+{
+  unsigned pid; /* in the caller's pid namespace */
+  uint64_t held_bytes;
+  unsigned percent; /* of the GPU's last second */
+};
+
+/* Lists at most SOFTGPU_MAX_SLOTS processes with a context on DEVICE; returns how many.  */
+unsigned softgpu_processes (nvmlDevice_t device, struct process *list);
+
+/* The inode of the pid namespace of PID, a name in /proc; 0 when it can't be seen.  */
+uint64_t softgpu_pid_namespace (const char *pid);
+
+/* PID of NAMESPACE (the inode of its pid namespace) as the caller sees it; 0 when it can't.  */
+unsigned softgpu_pid_here (unsigned pid, uint64_t namespace);
+
+#endif

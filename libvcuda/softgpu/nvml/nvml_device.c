@@ -1,0 +1,173 @@
+/* NVML: which devices there are and what they are.  */
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "nvml/monitor.h"
+
+nvmlReturn_t
+nvmlDeviceGetCount_v2 (unsigned int *count)
+{
+  REQUIRE_MONITOR ();
+  REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
+  *count = monitor.tie.gpu_count;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetCount (unsigned int *count)
+{
+  return nvmlDeviceGetCount_v2 (count);
+}
+
+nvmlReturn_t
+nvmlDeviceGetHandleByIndex_v2 (unsigned int index, nvmlDevice_t *device)
+{
+  REQUIRE_MONITOR ();
+  REQUIRE (device && index < monitor.tie.gpu_count, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!gpu_of (&monitor.device[index])->lost, NVML_ERROR_GPU_IS_LOST);
+  *device = &monitor.device[index];
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetHandleByIndex (unsigned int index, nvmlDevice_t *device)
+{
+  return nvmlDeviceGetHandleByIndex_v2 (index, device);
+}
+
+nvmlReturn_t
+nvmlDeviceGetHandleByUUID (const char *uuid, nvmlDevice_t *device)
+{
+  REQUIRE_MONITOR ();
+  REQUIRE (uuid && device, NVML_ERROR_INVALID_ARGUMENT);
+  for (unsigned i = 0; i < monitor.tie.gpu_count + monitor.tie.mig_count; i++)
+    if (strcasecmp (gpu_of (&monitor.device[i])->uuid, uuid) == 0)
+      {
+        REQUIRE (!gpu_of (&monitor.device[i])->lost, NVML_ERROR_GPU_IS_LOST);
+        *device = &monitor.device[i];
+        return NVML_SUCCESS;
+      }
+  return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t
+nvmlDeviceGetHandleByPciBusId_v2 (const char *id, nvmlDevice_t *device)
+{
+  REQUIRE_MONITOR ();
+  unsigned domain, bus;
+  REQUIRE (id && device && sscanf (id, "%x:%x", &domain, &bus) == 2, NVML_ERROR_INVALID_ARGUMENT);
+  for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
+    if (domain == 0 && gpu_of (&monitor.device[i])->pci_bus == bus)
+      return nvmlDeviceGetHandleByIndex_v2 (i, device);
+  return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t
+nvmlDeviceGetHandleByPciBusId (const char *id, nvmlDevice_t *device)
+{
+  return nvmlDeviceGetHandleByPciBusId_v2 (id, device);
+}
+
+static nvmlReturn_t
+put (char *out, unsigned length, const char *text)
+{
+  REQUIRE (out, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (strlen (text) < length, NVML_ERROR_INSUFFICIENT_SIZE);
+  strcpy (out, text);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetUUID (nvmlDevice_t device, char *uuid, unsigned int length)
+{
+  REQUIRE_DEVICE (device);
+  return put (uuid, length, gpu_of (device)->uuid);
+}
+
+nvmlReturn_t
+nvmlDeviceGetName (nvmlDevice_t device, char *name, unsigned int length)
+{
+  REQUIRE_DEVICE (device);
+  return put (name, length, gpu_of (device)->name);
+}
+
+nvmlReturn_t
+nvmlDeviceGetVbiosVersion (nvmlDevice_t device, char *version, unsigned int length)
+{
+  REQUIRE_DEVICE (device);
+  return put (version, length, "00.00.00.00.00");
+}
+
+nvmlReturn_t
+nvmlDeviceGetPciInfo_v3 (nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
+  unsigned bus = gpu_of (device)->pci_bus & 0xff;
+  memset (pci, 0, sizeof *pci);
+  pci->bus = bus;
+  pci->pciDeviceId = 0x10de;
+  snprintf (pci->busId, sizeof pci->busId, "00000000:%02X:00.0", bus);
+  snprintf (pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", bus);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetPciInfo_v2 (nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+  return nvmlDeviceGetPciInfo_v3 (device, pci);
+}
+
+nvmlReturn_t
+nvmlDeviceGetPciInfo (nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+  return nvmlDeviceGetPciInfo_v3 (device, pci);
+}
+
+nvmlReturn_t
+nvmlDeviceGetCudaComputeCapability (nvmlDevice_t device, int *major, int *minor)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (major && minor, NVML_ERROR_INVALID_ARGUMENT);
+  *major = 9;
+  *minor = 0;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetSupportedEventTypes (nvmlDevice_t device, unsigned long long *types)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (types, NVML_ERROR_INVALID_ARGUMENT);
+  *types = nvmlEventTypeXidCriticalError | nvmlEventTypeDoubleBitEccError;
+  return NVML_SUCCESS;
+}
+
+/* A fixed answer, or one that the device's state gives, as type and expression.  */
+#define ANSWER(function, type, value)                                                              \
+  nvmlReturn_t nvmlDevice##function (nvmlDevice_t device, type *answer)                            \
+  {                                                                                                \
+    REQUIRE_DEVICE (device);                                                                       \
+    REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);                                                 \
+    *answer = (value);                                                                             \
+    return NVML_SUCCESS;                                                                           \
+  }
+
+ANSWER (GetIndex, unsigned, device->index)
+ANSWER (GetMinorNumber, unsigned, gpu_of (device)->minor)
+ANSWER (GetBoardId, unsigned, gpu_of (device)->pci_bus << 8)
+ANSWER (GetBrand, nvmlBrandType_t, NVML_BRAND_UNKNOWN)
+ANSWER (GetArchitecture, nvmlDeviceArchitecture_t, NVML_DEVICE_ARCH_HOPPER)
+ANSWER (GetPersistenceMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+ANSWER (GetDisplayMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
+ANSWER (GetDisplayActive, nvmlEnableState_t, NVML_FEATURE_DISABLED)
+ANSWER (GetComputeMode, nvmlComputeMode_t, NVML_COMPUTEMODE_DEFAULT)
+ANSWER (GetAccountingMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
+ANSWER (GetNumGpuCores, unsigned, 132 * 128)
+ANSWER (GetMemoryBusWidth, unsigned, 5120)
+ANSWER (GetMaxPcieLinkGeneration, unsigned, 5)
+ANSWER (GetCurrPcieLinkGeneration, unsigned, 5)
+ANSWER (GetMaxPcieLinkWidth, unsigned, 16)
+ANSWER (GetCurrPcieLinkWidth, unsigned, 16)

@@ -1,0 +1,53 @@
+/* NVML: memory errors. They happen when softgpu fail orders them.  */
+
+#include "nvml/monitor.h"
+
+static nvmlReturn_t
+count_of (nvmlDevice_t device, nvmlMemoryErrorType_t type, unsigned long long *count)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (count && type < NVML_MEMORY_ERROR_TYPE_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+  const struct softgpu_gpu *gpu = gpu_of (device);
+  *count = type == NVML_MEMORY_ERROR_TYPE_CORRECTED ? gpu->ecc_corrected : gpu->ecc_uncorrected;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetEccMode (nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (current && pending, NVML_ERROR_INVALID_ARGUMENT);
+  *current = *pending = NVML_FEATURE_ENABLED;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetDefaultEccMode (nvmlDevice_t device, nvmlEnableState_t *mode)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (mode, NVML_ERROR_INVALID_ARGUMENT);
+  *mode = NVML_FEATURE_ENABLED;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetTotalEccErrors (nvmlDevice_t device, nvmlMemoryErrorType_t type,
+                             nvmlEccCounterType_t counter, unsigned long long *count)
+{
+  REQUIRE (counter < NVML_ECC_COUNTER_TYPE_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+  return count_of (device, type, count);
+}
+
+/* All of them happen in device memory.  */
+nvmlReturn_t
+nvmlDeviceGetMemoryErrorCounter (nvmlDevice_t device, nvmlMemoryErrorType_t type,
+                                 nvmlEccCounterType_t counter, nvmlMemoryLocation_t location,
+                                 unsigned long long *count)
+{
+  REQUIRE (counter < NVML_ECC_COUNTER_TYPE_COUNT && location < NVML_MEMORY_LOCATION_COUNT,
+           NVML_ERROR_INVALID_ARGUMENT);
+  nvmlReturn_t rc = count_of (device, type, count);
+  if (rc == NVML_SUCCESS && location != NVML_MEMORY_LOCATION_DRAM)
+    *count = 0;
+  return rc;
+}

@@ -1,0 +1,90 @@
+/* NVML: event sets. What happens to a software GPU is what softgpu fail orders.  */
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "nvml/monitor.h"
+
+#define LOOK_NS 100000000 /* how late an event may be told */
+
+struct nvmlEventSet_st
+{
+  unsigned long long types[SOFTGPU_MAX_GPUS]; /* by index of the visible device; 0: not asked for */
+  unsigned seen[SOFTGPU_MAX_GPUS];            /* how many events were told, or came before */
+};
+
+nvmlReturn_t
+nvmlEventSetCreate (nvmlEventSet_t *set)
+{
+  REQUIRE_MONITOR ();
+  REQUIRE (set, NVML_ERROR_INVALID_ARGUMENT);
+  *set = calloc (1, sizeof **set);
+  return *set ? NVML_SUCCESS : NVML_ERROR_MEMORY;
+}
+
+nvmlReturn_t
+nvmlEventSetFree (nvmlEventSet_t set)
+{
+  REQUIRE_MONITOR ();
+  free (set);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceRegisterEvents (nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (set, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
+  if (!set->types[device->index])
+    set->seen[device->index] = gpu_of (device)->xid_count;
+  set->types[device->index] |= types;
+  return NVML_SUCCESS;
+}
+
+static bool
+next_event (nvmlEventSet_t set, nvmlEventData_t *data)
+{
+  for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
+    {
+      nvmlDevice_t device = &monitor.device[i];
+      if (!(set->types[i] & nvmlEventTypeXidCriticalError)
+          || set->seen[i] == gpu_of (device)->xid_count)
+        continue;
+      /* What was not asked for in time is gone.  */
+      if (gpu_of (device)->xid_count - set->seen[i] > SOFTGPU_XIDS)
+        set->seen[i] = gpu_of (device)->xid_count - SOFTGPU_XIDS;
+      unsigned event = set->seen[i]++;
+      *data = (nvmlEventData_t){ .device = device,
+                                 .eventType = nvmlEventTypeXidCriticalError,
+                                 .eventData = gpu_of (device)->xid[event % SOFTGPU_XIDS],
+                                 .gpuInstanceId = 0xffffffff,
+                                 .computeInstanceId = 0xffffffff };
+      return true;
+    }
+  return false;
+}
+
+nvmlReturn_t
+nvmlEventSetWait_v2 (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms)
+{
+  REQUIRE_MONITOR ();
+  REQUIRE (set && data, NVML_ERROR_INVALID_ARGUMENT);
+  const uint64_t end = softgpu_now () + timeout_ms * 1000000ull;
+  for (;;)
+    {
+      if (next_event (set, data))
+        return NVML_SUCCESS;
+      uint64_t now = softgpu_now ();
+      if (now >= end)
+        return NVML_ERROR_TIMEOUT;
+      uint64_t pause = end - now < LOOK_NS ? end - now : LOOK_NS;
+      nanosleep (&(struct timespec){ .tv_nsec = (long) pause }, NULL);
+    }
+}
+
+nvmlReturn_t
+nvmlEventSetWait (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms)
+{
+  return nvmlEventSetWait_v2 (set, data, timeout_ms);
+}

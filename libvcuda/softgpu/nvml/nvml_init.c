@@ -1,0 +1,183 @@
+/* NVML: starting, ending, versions, error texts.  */
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nvml/monitor.h"
+
+struct monitor monitor = { .tie = { .fd = -1 } };
+
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+
+static void
+in_child (void)
+{
+  monitor.users = 0;
+  softgpu_forget (&monitor.tie);
+}
+
+static nvmlReturn_t
+start (void)
+{
+  static bool watching_forks;
+  switch (softgpu_attach (&monitor.tie, SOFTGPU_NVML))
+    {
+    case ATTACHED:
+      break;
+    case ATTACH_FULL:
+      return NVML_ERROR_INSUFFICIENT_RESOURCES;
+    case ATTACH_NO_PERMISSION:
+      return NVML_ERROR_NO_PERMISSION;
+    case ATTACH_NO_DRIVER:
+      return NVML_ERROR_DRIVER_NOT_LOADED;
+    }
+  if (!watching_forks)
+    pthread_atfork (NULL, NULL, in_child);
+  watching_forks = true;
+  for (unsigned i = 0; i < monitor.tie.gpu_count + monitor.tie.mig_count; i++)
+    monitor.device[i] = (struct nvmlDevice_st){ .gpu = monitor.tie.gpu[i], .index = i };
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlInitWithFlags (unsigned int flags)
+{
+  pthread_mutex_lock (&starting);
+  nvmlReturn_t rc = monitor.users ? NVML_SUCCESS : start ();
+  if (rc == NVML_SUCCESS && !monitor.tie.gpu_count && !(flags & NVML_INIT_FLAG_NO_GPUS))
+    {
+      softgpu_detach (&monitor.tie);
+      rc = NVML_ERROR_DRIVER_NOT_LOADED;
+    }
+  if (rc == NVML_SUCCESS)
+    monitor.users++;
+  pthread_mutex_unlock (&starting);
+  return rc;
+}
+
+nvmlReturn_t
+nvmlInit_v2 (void)
+{
+  return nvmlInitWithFlags (0);
+}
+
+nvmlReturn_t
+nvmlInit (void)
+{
+  return nvmlInitWithFlags (0);
+}
+
+nvmlReturn_t
+nvmlShutdown (void)
+{
+  pthread_mutex_lock (&starting);
+  nvmlReturn_t rc = monitor.users ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+  if (rc == NVML_SUCCESS && --monitor.users == 0)
+    softgpu_detach (&monitor.tie);
+  pthread_mutex_unlock (&starting);
+  return rc;
+}
+
+static nvmlReturn_t
+put (char *out, unsigned length, const char *text)
+{
+  REQUIRE_MONITOR ();
+  REQUIRE (out, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (strlen (text) < length, NVML_ERROR_INSUFFICIENT_SIZE);
+  strcpy (out, text);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlSystemGetDriverVersion (char *version, unsigned int length)
+{
+  REQUIRE_MONITOR ();
+  return put (version, length, monitor.tie.state->driver_version);
+}
+
+nvmlReturn_t
+nvmlSystemGetNVMLVersion (char *version, unsigned int length)
+{
+  REQUIRE_MONITOR ();
+  char text[48];
+  snprintf (text, sizeof text, "%d.%s", NVML_API_VERSION, monitor.tie.state->driver_version);
+  return put (version, length, text);
+}
+
+nvmlReturn_t
+nvmlSystemGetCudaDriverVersion_v2 (int *version)
+{
+  REQUIRE_MONITOR ();
+  REQUIRE (version, NVML_ERROR_INVALID_ARGUMENT);
+  *version = monitor.tie.state->cuda_version;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlSystemGetCudaDriverVersion (int *version)
+{
+  return nvmlSystemGetCudaDriverVersion_v2 (version);
+}
+
+nvmlReturn_t
+nvmlSystemGetProcessName (unsigned int pid, char *name, unsigned int length)
+{
+  REQUIRE_MONITOR ();
+  REQUIRE (name && length, NVML_ERROR_INVALID_ARGUMENT);
+  char path[64], text[1024] = "";
+  snprintf (path, sizeof path, "/proc/%u/cmdline", pid);
+  FILE *file = fopen (path, "re");
+  REQUIRE (file, NVML_ERROR_NOT_FOUND);
+  size_t got = fread (text, 1, sizeof text - 1, file);
+  fclose (file);
+  REQUIRE (got, NVML_ERROR_NOT_FOUND);
+  snprintf (name, length, "%s", text);
+  return NVML_SUCCESS;
+}
+
+const char *
+nvmlErrorString (nvmlReturn_t result)
+{
+  switch (result)
+    {
+    case NVML_SUCCESS:
+      return "Success";
+    case NVML_ERROR_UNINITIALIZED:
+      return "Uninitialized";
+    case NVML_ERROR_INVALID_ARGUMENT:
+      return "Invalid Argument";
+    case NVML_ERROR_NOT_SUPPORTED:
+      return "Not Supported";
+    case NVML_ERROR_NO_PERMISSION:
+      return "Insufficient Permissions";
+    case NVML_ERROR_NOT_FOUND:
+      return "Not Found";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+      return "Insufficient Size";
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+      return "Driver Not Loaded";
+    case NVML_ERROR_TIMEOUT:
+      return "Timeout";
+    case NVML_ERROR_LIBRARY_NOT_FOUND:
+      return "NVML Shared Library Not Found";
+    case NVML_ERROR_FUNCTION_NOT_FOUND:
+      return "Function Not Found";
+    case NVML_ERROR_OPERATING_SYSTEM:
+      return "Operating system call failed";
+    case NVML_ERROR_GPU_IS_LOST:
+      return "GPU is lost";
+    case NVML_ERROR_MEMORY:
+      return "Insufficient Memory";
+    case NVML_ERROR_NO_DATA:
+      return "No data";
+    case NVML_ERROR_INSUFFICIENT_RESOURCES:
+      return "Insufficient Resources";
+    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+      return "Argument version mismatch";
+    case NVML_ERROR_GPU_NOT_FOUND:
+      return "No GPUs were found";
+    default:
+      return "Unknown Error";
+    }
+}

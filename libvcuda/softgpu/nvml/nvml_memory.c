@@ -1,0 +1,49 @@
+/* NVML: a device's memory.  */
+
+#include "nvml/monitor.h"
+#include "state/account.h"
+
+uint64_t
+softgpu_used (nvmlDevice_t device)
+{
+  struct attachment *tie = &monitor.tie;
+  softgpu_lock (tie);
+  softgpu_reap (tie);
+  struct softgpu_account account = softgpu_account (tie->state, device->gpu);
+  softgpu_unlock (tie);
+  return account.physical + account.resident;
+}
+
+nvmlReturn_t
+nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  memory->total = gpu_of (device)->memory_bytes;
+  memory->used = softgpu_used (device);
+  memory->free = memory->total - memory->used;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (memory->version == nvmlMemory_v2, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+  memory->total = gpu_of (device)->memory_bytes;
+  memory->reserved = 0;
+  memory->used = softgpu_used (device);
+  memory->free = memory->total - memory->used;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetBAR1MemoryInfo (nvmlDevice_t device, nvmlBAR1Memory_t *memory)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  memory->bar1Total = memory->bar1Free = gpu_of (device)->memory_bytes;
+  memory->bar1Used = 0;
+  return NVML_SUCCESS;
+}

@@ -1,0 +1,92 @@
+/* NVML: GPUs in MIG mode, and their MIG devices, which have handles as GPUs do.  */
+
+#include "nvml/monitor.h"
+
+#define REQUIRE_MIG(device)                                                                        \
+  REQUIRE_DEVICE (device);                                                                         \
+  REQUIRE (softgpu_is_mig (device), NVML_ERROR_INVALID_ARGUMENT)
+
+nvmlReturn_t
+nvmlDeviceGetMigMode (nvmlDevice_t device, unsigned *current, unsigned *pending)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (current && pending, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
+  *current = *pending = gpu_of (device)->divided ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetMaxMigDeviceCount (nvmlDevice_t device, unsigned *count)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
+  *count = gpu_of (device)->divided ? SOFTGPU_MIG_DEVICES : 0;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetMigDeviceHandleByIndex (nvmlDevice_t device, unsigned index, nvmlDevice_t *mig)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (mig && index < SOFTGPU_MIG_DEVICES, NVML_ERROR_INVALID_ARGUMENT);
+  nvmlDevice_t first = monitor.device + monitor.tie.gpu_count;
+  for (nvmlDevice_t found = first; found < first + monitor.tie.mig_count; found++)
+    if (gpu_of (found)->parent == device->gpu + 1 && gpu_of (found)->number == index)
+      {
+        *mig = found;
+        return NVML_SUCCESS;
+      }
+  return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t
+nvmlDeviceGetDeviceHandleFromMigDeviceHandle (nvmlDevice_t mig, nvmlDevice_t *device)
+{
+  REQUIRE_MIG (mig);
+  REQUIRE (device, NVML_ERROR_INVALID_ARGUMENT);
+  for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
+    if (gpu_of (mig)->parent == monitor.device[i].gpu + 1)
+      *device = &monitor.device[i];
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceIsMigDeviceHandle (nvmlDevice_t device, unsigned *answer)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);
+  *answer = softgpu_is_mig (device);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetGpuInstanceId (nvmlDevice_t device, unsigned *id)
+{
+  REQUIRE_MIG (device);
+  REQUIRE (id, NVML_ERROR_INVALID_ARGUMENT);
+  *id = gpu_of (device)->instance;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetComputeInstanceId (nvmlDevice_t device, unsigned *id)
+{
+  REQUIRE_MIG (device);
+  REQUIRE (id, NVML_ERROR_INVALID_ARGUMENT);
+  *id = 0;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetAttributes_v2 (nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
+{
+  REQUIRE_MIG (device);
+  REQUIRE (attributes, NVML_ERROR_INVALID_ARGUMENT);
+  const struct softgpu_gpu *gpu = gpu_of (device);
+  *attributes = (nvmlDeviceAttributes_t){ .multiprocessorCount = 16 * gpu->slices,
+                                          .gpuInstanceSliceCount = gpu->slices,
+                                          .computeInstanceSliceCount = gpu->slices,
+                                          .memorySizeMB = gpu->memory_bytes >> 20 };
+  return NVML_SUCCESS;
+}

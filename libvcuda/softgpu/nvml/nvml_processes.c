@@ -1,0 +1,130 @@
+/* NVML: which processes use a device.  */
+
+#include <sys/time.h>
+
+#include "nvml/monitor.h"
+#include "state/account.h"
+
+unsigned
+softgpu_processes (nvmlDevice_t device, struct process *list)
+{
+  struct attachment *tie = &monitor.tie;
+  uint64_t namespace[SOFTGPU_MAX_SLOTS];
+  unsigned count = 0, seen = 0;
+  softgpu_lock (tie);
+  softgpu_reap (tie);
+  uint64_t now = softgpu_now ();
+  softgpu_advance (tie->state, device->gpu, now);
+  struct softgpu_account account = softgpu_account (tie->state, device->gpu);
+  for (unsigned slot = 0; slot < tie->state->slots_used; slot++)
+    {
+      const struct softgpu_slot *process = &tie->state->slot[slot];
+      const struct softgpu_slot_gpu *use = &process->gpu[device->gpu];
+      if (process->kind != SOFTGPU_CUDA || !use->contexts)
+        continue;
+      namespace[count] = process->pid_namespace;
+      list[count++] = (struct process){
+        .pid = process->pid,
+        .held_bytes = softgpu_on_device (&account, use),
+        .percent
+        = (unsigned) ((softgpu_busy_in_last_second (use->period, now) + 5000000) / 10000000),
+      };
+    }
+  softgpu_unlock (tie);
+  /* Reading /proc may sleep, which the lock's holder must not.  */
+  for (unsigned i = 0; i < count; i++)
+    {
+      struct process process = list[i];
+      process.pid = softgpu_pid_here (process.pid, namespace[i]);
+      if (process.pid)
+        list[seen++] = process;
+    }
+  return seen;
+}
+
+#define NO_INSTANCE 0xffffffffu
+
+nvmlReturn_t
+nvmlDeviceGetComputeRunningProcesses_v3 (nvmlDevice_t device, unsigned int *count,
+                                         nvmlProcessInfo_t *infos)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (count && (infos || !*count), NVML_ERROR_INVALID_ARGUMENT);
+  struct process list[SOFTGPU_MAX_SLOTS];
+  unsigned room = *count;
+  *count = softgpu_processes (device, list);
+  REQUIRE (*count <= room, NVML_ERROR_INSUFFICIENT_SIZE);
+  for (unsigned i = 0; i < *count; i++)
+    infos[i] = (nvmlProcessInfo_t){ .pid = list[i].pid,
+                                    .usedGpuMemory = list[i].held_bytes,
+                                    .gpuInstanceId = NO_INSTANCE,
+                                    .computeInstanceId = NO_INSTANCE };
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetComputeRunningProcesses_v2 (nvmlDevice_t device, unsigned int *count,
+                                         nvmlProcessInfo_v2_t *infos)
+{
+  _Static_assert (sizeof (nvmlProcessInfo_v2_t) == sizeof (nvmlProcessInfo_t), "same layout");
+  return nvmlDeviceGetComputeRunningProcesses_v3 (device, count, (nvmlProcessInfo_t *) infos);
+}
+
+nvmlReturn_t
+nvmlDeviceGetComputeRunningProcesses (nvmlDevice_t device, unsigned int *count,
+                                      nvmlProcessInfo_v1_t *infos)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (count && (infos || !*count), NVML_ERROR_INVALID_ARGUMENT);
+  struct process list[SOFTGPU_MAX_SLOTS];
+  unsigned room = *count;
+  *count = softgpu_processes (device, list);
+  REQUIRE (*count <= room, NVML_ERROR_INSUFFICIENT_SIZE);
+  for (unsigned i = 0; i < *count; i++)
+    infos[i] = (nvmlProcessInfo_v1_t){ .pid = list[i].pid, .usedGpuMemory = list[i].held_bytes };
+  return NVML_SUCCESS;
+}
+
+#define NO_PROCESSES(function, type)                                                               \
+  nvmlReturn_t nvmlDeviceGet##function (nvmlDevice_t device, unsigned int *count, type *infos)     \
+  {                                                                                                \
+    REQUIRE_DEVICE (device);                                                                       \
+    (void) infos;                                                                                  \
+    REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);                                                  \
+    *count = 0;                                                                                    \
+    return NVML_SUCCESS;                                                                           \
+  }
+
+NO_PROCESSES (GraphicsRunningProcesses, nvmlProcessInfo_v1_t)
+NO_PROCESSES (GraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
+NO_PROCESSES (GraphicsRunningProcesses_v3, nvmlProcessInfo_t)
+NO_PROCESSES (MPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
+NO_PROCESSES (MPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
+NO_PROCESSES (MPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+
+nvmlReturn_t
+nvmlDeviceGetProcessUtilization (nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
+                                 unsigned int *count, unsigned long long last_seen_us)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
+  struct process list[SOFTGPU_MAX_SLOTS];
+  struct timeval now;
+  unsigned room = samples ? *count : 0, used = 0;
+  unsigned found = softgpu_processes (device, list);
+  gettimeofday (&now, NULL);
+  unsigned long long stamp = (unsigned long long) now.tv_sec * 1000000 + (unsigned) now.tv_usec;
+  uint64_t total = gpu_of (device)->memory_bytes;
+  *count = found;
+  REQUIRE (found && stamp > last_seen_us, NVML_ERROR_NOT_FOUND);
+  REQUIRE (found <= room, NVML_ERROR_INSUFFICIENT_SIZE);
+  for (unsigned i = 0; i < found; i++)
+    samples[used++] = (nvmlProcessUtilizationSample_t){
+      .pid = list[i].pid,
+      .timeStamp = stamp,
+      .smUtil = list[i].percent,
+      .memUtil = (unsigned) (list[i].held_bytes * 100 / total),
+    };
+  return NVML_SUCCESS;
+}

@@ -1,0 +1,106 @@
+/* NVML: how the GPUs are joined, as softgpu create --topology said. Without it nothing is told.  */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "nvml/monitor.h"
+
+enum
+{
+  SWITCH_BUS = 0xf0, /* of the NVSwitch that all links of its kind lead to */
+};
+
+/* Whether two GPUs are in one group, where groups have SIZE GPUs each.  */
+static bool
+together (unsigned a, unsigned b, unsigned size)
+{
+  return size && a / size == b / size;
+}
+
+nvmlReturn_t
+nvmlDeviceGetTopologyCommonAncestor (nvmlDevice_t one, nvmlDevice_t other,
+                                     nvmlGpuTopologyLevel_t *level)
+{
+  REQUIRE_DEVICE (one);
+  REQUIRE_DEVICE (other);
+  REQUIRE (level, NVML_ERROR_INVALID_ARGUMENT);
+  const struct softgpu_topology *topology = &monitor.tie.state->topology;
+  REQUIRE (topology->told, NVML_ERROR_NOT_SUPPORTED);
+  if (one == other)
+    *level = NVML_TOPOLOGY_INTERNAL;
+  else if (together (one->gpu, other->gpu, topology->pcie))
+    *level = NVML_TOPOLOGY_SINGLE;
+  else if (together (one->gpu, other->gpu, topology->numa))
+    *level = NVML_TOPOLOGY_NODE;
+  else
+    *level = NVML_TOPOLOGY_SYSTEM;
+  return NVML_SUCCESS;
+}
+
+/* Where LINK of a GPU ends: a GPU, SOFTGPU_MAX_GPUS for the switch, -1 where there is no such link.
+   In an island two links join the GPUs of one PCIe switch, and one any others.  */
+static int
+link_end (unsigned gpu, unsigned link)
+{
+  const struct softgpu_state *state = monitor.tie.state;
+  const struct softgpu_topology *topology = &state->topology;
+  for (unsigned peer = 0; peer < state->gpu_count; peer++)
+    {
+      if (peer == gpu || !together (gpu, peer, topology->nvlink))
+        continue;
+      unsigned links = together (gpu, peer, topology->pcie) ? 2 : 1;
+      if (link < links)
+        return (int) peer;
+      link -= links;
+    }
+  return link < topology->nvswitch ? SOFTGPU_MAX_GPUS : -1;
+}
+
+nvmlReturn_t
+nvmlDeviceGetNvLinkState (nvmlDevice_t device, unsigned link, nvmlEnableState_t *active)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (active, NVML_ERROR_INVALID_ARGUMENT);
+  const struct softgpu_topology *topology = &monitor.tie.state->topology;
+  REQUIRE (topology->nvlink || topology->nvswitch, NVML_ERROR_NOT_SUPPORTED);
+  REQUIRE (link_end (device->gpu, link) >= 0, NVML_ERROR_INVALID_ARGUMENT);
+  *active = NVML_FEATURE_ENABLED;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetNvLinkRemoteDeviceType (nvmlDevice_t device, unsigned link,
+                                     nvmlIntNvLinkDeviceType_t *type)
+{
+  nvmlEnableState_t active;
+  REQUIRE (type, NVML_ERROR_INVALID_ARGUMENT);
+  nvmlReturn_t rc = nvmlDeviceGetNvLinkState (device, link, &active);
+  if (rc == NVML_SUCCESS)
+    *type = link_end (device->gpu, link) == SOFTGPU_MAX_GPUS ? NVML_NVLINK_DEVICE_TYPE_SWITCH
+                                                             : NVML_NVLINK_DEVICE_TYPE_GPU;
+  return rc;
+}
+
+nvmlReturn_t
+nvmlDeviceGetNvLinkRemotePciInfo_v2 (nvmlDevice_t device, unsigned link, nvmlPciInfo_t *pci)
+{
+  nvmlEnableState_t active;
+  REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
+  nvmlReturn_t rc = nvmlDeviceGetNvLinkState (device, link, &active);
+  if (rc != NVML_SUCCESS)
+    return rc;
+  int end = link_end (device->gpu, link);
+  unsigned bus
+      = (end == SOFTGPU_MAX_GPUS ? SWITCH_BUS : monitor.tie.state->gpu[end].pci_bus) & 0xff;
+  memset (pci, 0, sizeof *pci);
+  pci->bus = bus;
+  snprintf (pci->busId, sizeof pci->busId, "00000000:%02X:00.0", bus);
+  snprintf (pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", bus);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetNvLinkRemotePciInfo (nvmlDevice_t device, unsigned link, nvmlPciInfo_t *pci)
+{
+  return nvmlDeviceGetNvLinkRemotePciInfo_v2 (device, link, pci);
+}

@@ -1,0 +1,145 @@
+/* NVML: what a device is doing, and the sensors that a device in software can only pretend to: they
+   follow its load, between the figures of an idle and of a busy card.  */
+
+#include <string.h>
+#include <time.h>
+
+#include "nvml/monitor.h"
+
+enum
+{
+  IDLE_MILLIWATTS = 50000,
+  BUSY_MILLIWATTS = 300000,
+  IDLE_CELSIUS = 30,
+  BUSY_CELSIUS = 65,
+  SM_MHZ = 1980,
+  MEMORY_MHZ = 2619,
+};
+
+unsigned
+softgpu_utilisation (nvmlDevice_t device)
+{
+  struct attachment *tie = &monitor.tie;
+  softgpu_lock (tie);
+  uint64_t now = softgpu_now ();
+  softgpu_advance (tie->state, device->gpu, now);
+  uint64_t busy = softgpu_busy_in_last_second (tie->state->gpu[device->gpu].period, now);
+  softgpu_unlock (tie);
+  return (unsigned) ((busy + 5000000) / 10000000);
+}
+
+static unsigned
+between (unsigned idle, unsigned busy, nvmlDevice_t device)
+{
+  return idle + (busy - idle) * softgpu_utilisation (device) / 100;
+}
+
+nvmlReturn_t
+nvmlDeviceGetUtilizationRates (nvmlDevice_t device, nvmlUtilization_t *utilisation)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (utilisation, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
+  utilisation->gpu = softgpu_utilisation (device);
+  utilisation->memory = 0;
+  return NVML_SUCCESS;
+}
+
+static nvmlReturn_t
+none (nvmlDevice_t device, unsigned *utilisation, unsigned *period_us)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (utilisation && period_us, NVML_ERROR_INVALID_ARGUMENT);
+  *utilisation = 0;
+  *period_us = 1000000;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetEncoderUtilization (nvmlDevice_t device, unsigned *utilisation, unsigned *period_us)
+{
+  return none (device, utilisation, period_us);
+}
+
+nvmlReturn_t
+nvmlDeviceGetDecoderUtilization (nvmlDevice_t device, unsigned *utilisation, unsigned *period_us)
+{
+  return none (device, utilisation, period_us);
+}
+
+static nvmlReturn_t
+temperature_of (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (celsius && sensor == NVML_TEMPERATURE_GPU, NVML_ERROR_INVALID_ARGUMENT);
+  *celsius = between (IDLE_CELSIUS, BUSY_CELSIUS, device);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetTemperature (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius)
+{
+  return temperature_of (device, sensor, celsius);
+}
+
+nvmlReturn_t
+nvmlDeviceGetTemperatureV (nvmlDevice_t device, nvmlTemperature_t *temperature)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (temperature, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (temperature->version == nvmlTemperature_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+  unsigned celsius;
+  nvmlReturn_t rc = temperature_of (device, temperature->sensorType, &celsius);
+  if (rc == NVML_SUCCESS)
+    temperature->temperature = (int) celsius;
+  return rc;
+}
+
+static nvmlReturn_t
+clock_of (nvmlDevice_t device, nvmlClockType_t type, unsigned *megahertz)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (megahertz && type < NVML_CLOCK_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+  *megahertz = type == NVML_CLOCK_MEM ? MEMORY_MHZ : SM_MHZ;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetClockInfo (nvmlDevice_t device, nvmlClockType_t type, unsigned *megahertz)
+{
+  return clock_of (device, type, megahertz);
+}
+
+nvmlReturn_t
+nvmlDeviceGetMaxClockInfo (nvmlDevice_t device, nvmlClockType_t type, unsigned *megahertz)
+{
+  return clock_of (device, type, megahertz);
+}
+
+#define ANSWER(function, type, value)                                                              \
+  nvmlReturn_t nvmlDeviceGet##function (nvmlDevice_t device, type *answer)                         \
+  {                                                                                                \
+    REQUIRE_DEVICE (device);                                                                       \
+    REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);                                                 \
+    *answer = (value);                                                                             \
+    return NVML_SUCCESS;                                                                           \
+  }
+
+ANSWER (PowerUsage, unsigned, between (IDLE_MILLIWATTS, BUSY_MILLIWATTS, device))
+ANSWER (EnforcedPowerLimit, unsigned, BUSY_MILLIWATTS)
+ANSWER (PowerManagementLimit, unsigned, BUSY_MILLIWATTS)
+ANSWER (PowerManagementDefaultLimit, unsigned, BUSY_MILLIWATTS)
+ANSWER (PowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+ANSWER (PerformanceState, nvmlPstates_t, NVML_PSTATE_0)
+ANSWER (PowerState, nvmlPstates_t, NVML_PSTATE_0)
+
+/* No field is known here; each says so for itself, as the function does for the call.  */
+nvmlReturn_t
+nvmlDeviceGetFieldValues (nvmlDevice_t device, int count, nvmlFieldValue_t *values)
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (values && count > 0, NVML_ERROR_INVALID_ARGUMENT);
+  for (int i = 0; i < count; i++)
+    values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+  return NVML_SUCCESS;
+}

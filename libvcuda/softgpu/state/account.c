@@ -1,0 +1,44 @@
+#include "state/account.h"
+
+struct softgpu_account
+softgpu_account (const struct softgpu_state *state, unsigned gpu)
+{
+  struct softgpu_account sum = { 0 };
+  for (unsigned slot = 0; slot < state->slots_used; slot++)
+    {
+      sum.physical += state->slot[slot].gpu[gpu].held_bytes;
+      sum.managed += state->slot[slot].gpu[gpu].managed_bytes;
+    }
+  uint64_t total = state->gpu[gpu].memory_bytes;
+  uint64_t room = sum.physical < total ? total - sum.physical : 0;
+  sum.resident = sum.managed < room ? sum.managed : room;
+  return sum;
+}
+
+uint64_t
+softgpu_on_device (const struct softgpu_account *account, const struct softgpu_slot_gpu *use)
+{
+  uint64_t managed = use->managed_bytes;
+  if (account->resident < account->managed)
+    managed = (uint64_t) ((unsigned __int128) managed * account->resident / account->managed);
+  return use->held_bytes + managed;
+}
+
+struct softgpu_limit *
+softgpu_limit_of (struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace)
+{
+  for (unsigned i = 0; pid_namespace && i < SOFTGPU_LIMITS; i++)
+    if (state->limit[i].pid_namespace == pid_namespace && state->limit[i].gpu == gpu)
+      return &state->limit[i];
+  return NULL;
+}
+
+uint64_t
+softgpu_held_by (const struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace)
+{
+  uint64_t held = 0;
+  for (unsigned slot = 0; slot < state->slots_used; slot++)
+    if (state->slot[slot].pid_namespace == pid_namespace)
+      held += state->slot[slot].gpu[gpu].held_bytes;
+  return held;
+}

@@ -1,0 +1,213 @@
+/* Taking a slot of the state file, keeping it, and clearing those of the dead.  */
+
+#include "state/attach.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Atomic uint32_t calm;
+_Atomic uint32_t *softgpu_attention = &calm;
+
+int
+softgpu_ordered_error (struct softgpu_state *state, const char *name, unsigned gpu)
+{
+  for (unsigned i = 0; state->ordered && i < SOFTGPU_ORDERS; i++)
+    {
+      struct softgpu_order *order = &state->order[i];
+      if (order->error && strncmp (order->call, name, sizeof order->call) == 0
+          && (order->gpu == 0 || order->gpu == gpu)
+          && (order->nth == 0 || atomic_fetch_add (&order->calls, 1) + 1 == order->nth))
+        {
+          if (order->error != SOFTGPU_HANGS)
+            return order->error;
+          while (order->error == SOFTGPU_HANGS)
+            nanosleep (&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+        }
+    }
+  return 0;
+}
+
+static struct flock
+byte_lock (short type, uint64_t byte)
+{
+  return (
+      struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t) byte, .l_len = 1 };
+}
+
+bool
+softgpu_slot_alive (struct attachment *tie, unsigned slot)
+{
+  if (slot == tie->slot)
+    return true;
+  struct flock lock = byte_lock (F_WRLCK, SOFTGPU_LOCK_BASE + slot);
+  return fcntl (tie->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+static void
+clear_slot (struct softgpu_state *state, unsigned slot)
+{
+  struct softgpu_slot *dead = &state->slot[slot];
+  for (unsigned g = 0; g < state->entries; g++)
+    {
+      memset (&dead->gpu[g], 0, sizeof dead->gpu[g]);
+      state->gpu[g].backlogged[slot / 64] &= ~(1ull << slot % 64);
+    }
+  dead->checkpoint = 0;
+  dead->attention &= ~(uint32_t) SOFTGPU_CHECKPOINT;
+  dead->kind = SOFTGPU_FREE;
+  dead->pid = 0;
+}
+
+void
+softgpu_reap (struct attachment *tie)
+{
+  struct softgpu_state *state = tie->state;
+  for (unsigned slot = 0; slot < state->slots_used; slot++)
+    if (state->slot[slot].kind != SOFTGPU_FREE && !softgpu_slot_alive (tie, slot))
+      clear_slot (state, slot);
+}
+
+static struct softgpu_state *
+map_file (int fd)
+{
+  struct stat file;
+  if (fstat (fd, &file) != 0 || (size_t) file.st_size < sizeof (struct softgpu_state))
+    return NULL;
+  size_t size = (size_t) file.st_size;
+  struct softgpu_state *state = mmap (NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (state == MAP_FAILED)
+    return NULL;
+  if (state->magic == SOFTGPU_MAGIC && state->version == SOFTGPU_VERSION
+      && state->entries <= SOFTGPU_MAX_GPUS && size >= softgpu_state_size (state->entries))
+    return state;
+  munmap (state, size);
+  return NULL;
+}
+
+/* The locks get an open file of their own: a mapping keeps its open file, and with it the locks,
+   and a fork's child inherits the mapping.  */
+static enum attach_result
+map_state (struct attachment *tie, const char *path)
+{
+  int mapped = open (path, O_RDWR | O_CLOEXEC);
+  tie->fd = open (path, O_RDWR | O_CLOEXEC);
+  int error = errno;
+  tie->state = mapped >= 0 && tie->fd >= 0 ? map_file (mapped) : NULL;
+  if (mapped >= 0)
+    close (mapped);
+  if (tie->state)
+    return ATTACHED;
+  bool opened = tie->fd >= 0;
+  if (opened)
+    close (tie->fd);
+  tie->fd = -1;
+  return !opened && (error == EACCES || error == EPERM) ? ATTACH_NO_PERMISSION : ATTACH_NO_DRIVER;
+}
+
+static bool
+take_slot (struct attachment *tie, enum softgpu_slot_kind kind)
+{
+  struct softgpu_state *state = tie->state;
+  struct flock attaching = byte_lock (F_WRLCK, SOFTGPU_ATTACH_LOCK);
+  while (fcntl (tie->fd, F_OFD_SETLKW, &attaching) != 0)
+    if (errno != EINTR)
+      return false;
+  bool taken = false;
+  for (unsigned slot = 0; slot < SOFTGPU_MAX_SLOTS && !taken; slot++)
+    {
+      struct flock life = byte_lock (F_WRLCK, SOFTGPU_LOCK_BASE + slot);
+      if (fcntl (tie->fd, F_OFD_SETLK, &life) != 0)
+        continue;
+      taken = true;
+      tie->slot = slot;
+      struct softgpu_slot *own = &state->slot[slot];
+      /* The generation moves first: a lock that the slot's dead owner left behind is then
+         nobody's, and not ours.  */
+      tie->lock_id = softgpu_lock_id (slot, atomic_fetch_add (&own->generation, 1) + 1);
+      softgpu_lock (tie);
+      clear_slot (state, slot);
+      struct stat namespace;
+      own->pid_namespace = stat ("/proc/self/ns/pid", &namespace) == 0 ? namespace.st_ino : 0;
+      prctl (PR_GET_NAME, own->command);
+      own->pid = (uint32_t) getpid ();
+      own->kind = kind;
+      own->attention = state->ordered ? SOFTGPU_ORDERED : 0;
+      if (state->slots_used <= slot)
+        state->slots_used = slot + 1;
+      softgpu_reap (tie);
+      softgpu_unlock (tie);
+    }
+  attaching.l_type = F_UNLCK;
+  fcntl (tie->fd, F_OFD_SETLK, &attaching);
+  return taken;
+}
+
+static void
+look_around (struct attachment *tie, const char *devices)
+{
+  const struct softgpu_state *state = tie->state;
+  tie->gpu_count = tie->mig_count = 0;
+  for (unsigned g = 0; g < state->entries; g++)
+    {
+      const struct softgpu_gpu *gpu = &state->gpu[g];
+      unsigned capability = SOFTGPU_CAPABILITY_MINOR (gpu->minor, gpu->instance);
+      if (!*gpu->uuid || !softgpu_visible (devices, "nvidia", gpu->minor))
+        continue;
+      if (!gpu->parent)
+        tie->gpu[tie->gpu_count++] = g;
+      else if (softgpu_visible (devices, "nvidia-caps/nvidia-cap", capability)
+               && softgpu_visible (devices, "nvidia-caps/nvidia-cap", capability + 1))
+        tie->gpu[tie->gpu_count + tie->mig_count++] = g;
+    }
+}
+
+enum attach_result
+softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind)
+{
+  struct softgpu_paths paths;
+  tie->fd = -1;
+  tie->slot = SOFTGPU_MAX_SLOTS;
+  if (!softgpu_find (&paths))
+    return ATTACH_NO_DRIVER;
+  enum attach_result result = map_state (tie, paths.state);
+  if (result != ATTACHED)
+    return result;
+  look_around (tie, paths.devices);
+  if (!take_slot (tie, kind))
+    {
+      close (tie->fd);
+      tie->fd = -1;
+      return ATTACH_FULL;
+    }
+  softgpu_attention = &softgpu_own_slot (tie)->attention;
+  return ATTACHED;
+}
+
+void
+softgpu_detach (struct attachment *tie)
+{
+  if (tie->fd < 0)
+    return;
+  softgpu_attention = &calm;
+  softgpu_lock (tie);
+  clear_slot (tie->state, tie->slot);
+  softgpu_unlock (tie);
+  close (tie->fd);
+  tie->fd = -1;
+}
+
+void
+softgpu_forget (struct attachment *tie)
+{
+  softgpu_attention = &calm;
+  if (tie->fd >= 0)
+    close (tie->fd);
+  tie->fd = -1;
+}

@@ -1,0 +1,83 @@
+/* The one lock of the state file.
+
+   It is a futex that holds its holder's slot and the slot's generation. A robust pthread mutex
+   would hold a thread id, which means someone else in another pid namespace. Here a waiter that
+   has slept for a while asks the kernel whether the holder's slot still lives, and takes the lock
+   over from a dead one. It is never held across a sleep, so a few microseconds are the rule.  */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "state/attach.h"
+
+#define WAITERS SOFTGPU_LOCK_WAITERS
+#define PATIENCE_NS 2000000
+
+static bool
+holder_lives (struct attachment *tie, uint32_t word)
+{
+  uint32_t id = word & ~WAITERS;
+  unsigned slot = (id & ((1u << SOFTGPU_LOCK_SLOT_BITS) - 1)) - 1;
+  return slot < SOFTGPU_MAX_SLOTS
+         && id == softgpu_lock_id (slot, atomic_load (&tie->state->slot[slot].generation))
+         && softgpu_slot_alive (tie, slot);
+}
+
+static void
+wait_for_change (_Atomic uint32_t *word, uint32_t seen)
+{
+  struct timespec patience = { .tv_nsec = PATIENCE_NS };
+  syscall (SYS_futex, word, FUTEX_WAIT, seen, &patience, NULL, 0);
+}
+
+void
+softgpu_lock (struct attachment *tie)
+{
+  _Atomic uint32_t *word = &tie->state->lock;
+  uint32_t seen = 0;
+  if (atomic_compare_exchange_strong (word, &seen, tie->lock_id))
+    return;
+  int saved = errno;
+  for (;;)
+    {
+      /* Who has waited once can't know whether others wait too, so it always says so.  */
+      if (seen == 0)
+        {
+          if (atomic_compare_exchange_strong (word, &seen, tie->lock_id | WAITERS))
+            break;
+          continue;
+        }
+      if (!(seen & WAITERS))
+        {
+          if (!atomic_compare_exchange_strong (word, &seen, seen | WAITERS))
+            continue;
+          seen |= WAITERS;
+        }
+      errno = 0;
+      wait_for_change (word, seen);
+      bool timed_out = errno == ETIMEDOUT;
+      uint32_t now = atomic_load (word);
+      if (timed_out && now == seen && !holder_lives (tie, seen)
+          && atomic_compare_exchange_strong (word, &seen, tie->lock_id | WAITERS))
+        break;
+      seen = atomic_load (word);
+    }
+  errno = saved;
+}
+
+void
+softgpu_unlock (struct attachment *tie)
+{
+  uint32_t old = atomic_exchange (&tie->state->lock, 0);
+  if (old & WAITERS)
+    {
+      int saved = errno;
+      syscall (SYS_futex, &tie->state->lock, FUTEX_WAKE, 1, NULL, NULL, 0);
+      errno = saved;
+    }
+}

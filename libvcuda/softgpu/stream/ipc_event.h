@@ -1,0 +1,26 @@
+/* Events that several processes see: the last record of one stands in a page that all map.  */
+
+#ifndef SOFTGPU_IPC_EVENT_H
+#define SOFTGPU_IPC_EVENT_H
+
+#include "driver/driver.h"
+
+struct shared_event
+{
+  _Atomic uint64_t target_ns; /* of its recorder's GPU time */
+  _Atomic uint32_t slot;
+  _Atomic uint32_t generation; /* 0: never recorded */
+  uint32_t gpu;
+};
+
+/* With the shared lock held: EVENT was recorded by this process.  */
+void softgpu_publish_record (CUevent event);
+
+/* Whether another process recorded EVENT last.  */
+bool softgpu_recorded_elsewhere (CUevent event);
+
+/* Whether that is done; and sleeping until it is.  */
+bool softgpu_done_elsewhere (CUevent event);
+void softgpu_wait_elsewhere (CUevent event);
+
+#endif

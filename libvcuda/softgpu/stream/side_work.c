@@ -1,0 +1,94 @@
+#include "stream/side_work.h"
+#include "stream/streams.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static struct side_work *
+side_of (CUstream stream, CUdevice device)
+{
+  return default_stream (stream) ? &driver.device[device].side : &stream->side;
+}
+
+static bool
+busy (struct side_work *side)
+{
+  return side->running || side->until_ns > softgpu_now ();
+}
+
+bool
+softgpu_side_busy (CUstream stream, CUdevice device)
+{
+  return busy (side_of (stream, device));
+}
+
+void
+softgpu_side_wait (CUstream stream, CUdevice device)
+{
+  struct side_work *side = side_of (stream, device);
+  while (busy (side))
+    {
+      uint64_t then = side->running ? softgpu_now () + 200000 : side->until_ns;
+      struct timespec moment
+          = { .tv_sec = (time_t) (then / 1000000000ull), .tv_nsec = (long) (then % 1000000000ull) };
+      clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
+    }
+}
+
+CUresult
+softgpu_side_copy (CUstream stream, size_t bytes)
+{
+  uint64_t rate = driver.tie.state->bus_rate;
+  if (!rate || !bytes)
+    return CUDA_SUCCESS;
+  CUresult rc = softgpu_drain_stream (stream);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  struct side_work *all = &driver.device[softgpu_stream_context (stream)->device].side;
+  uint64_t until = softgpu_now () + (uint64_t) ((unsigned __int128) bytes * 1000000000u / rate);
+  if (!default_stream (stream))
+    stream->side.until_ns = until;
+  if (all->until_ns < until)
+    all->until_ns = until;
+  return CUDA_SUCCESS;
+}
+
+struct call
+{
+  void (*run) (void *);
+  void *data;
+  struct side_work *own, *all;
+};
+
+static void *
+call_it (void *argument)
+{
+  struct call *call = argument;
+  call->run (call->data);
+  call->own->running--;
+  call->all->running--;
+  free (call);
+  return NULL;
+}
+
+CUresult
+softgpu_side_run (CUstream stream, void (*run) (void *), void *data)
+{
+  CUresult rc = softgpu_drain_stream (stream);
+  struct call *call = rc == CUDA_SUCCESS ? malloc (sizeof *call) : NULL;
+  if (!call)
+    return rc == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : rc;
+  CUdevice device = softgpu_stream_context (stream)->device;
+  static struct side_work nobodys;
+  *call = (struct call){ run, data, &nobodys, &driver.device[device].side };
+  if (!default_stream (stream))
+    call->own = &stream->side;
+  call->own->running++;
+  call->all->running++;
+  pthread_t thread;
+  if (pthread_create (&thread, NULL, call_it, call) == 0)
+    pthread_detach (thread);
+  else
+    call_it (call);
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,168 @@
+/* Streams. A process's work on one GPU runs in the order of its submission, so a stream is only a
+   note of how far that work must have come.  */
+
+#include "graph/graph.h"
+#include "memory/allocations.h"
+#include "stream/side_work.h"
+#include "stream/streams.h"
+
+static _Atomic uint64_t next_id = 2;
+
+uint64_t
+softgpu_stream_target (CUstream stream, unsigned gpu)
+{
+  return default_stream (stream) ? softgpu_own_slot (&driver.tie)->gpu[gpu].submitted_ns
+                                 : stream->target_ns;
+}
+
+void
+softgpu_drain (CUdevice device)
+{
+  unsigned gpu = driver.device[device].gpu;
+  softgpu_lock (&driver.tie);
+  uint64_t target = softgpu_stream_target (NULL, gpu);
+  softgpu_unlock (&driver.tie);
+  softgpu_wait (&driver.tie, gpu, target);
+  softgpu_side_wait (NULL, device);
+  softgpu_progress ();
+}
+
+CUresult
+softgpu_drain_stream (CUstream stream)
+{
+  REQUIRE_DRIVER ();
+  CUcontext context = softgpu_stream_context (stream);
+  REQUIRE (context,
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  CUresult rc = softgpu_check_stream (stream);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  unsigned gpu = driver.device[context->device].gpu;
+  softgpu_lock (&driver.tie);
+  uint64_t target = softgpu_stream_target (stream, gpu);
+  softgpu_unlock (&driver.tie);
+  softgpu_wait (&driver.tie, gpu, target);
+  softgpu_side_wait (stream, context->device);
+  softgpu_progress ();
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamCreateWithPriority (CUstream *pstream, unsigned int flags, int priority)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (pstream && (flags & ~(unsigned) CU_STREAM_NON_BLOCKING) == 0, CUDA_ERROR_INVALID_VALUE);
+  CUstream stream = softgpu_new_record (sizeof *stream);
+  REQUIRE (stream, CUDA_ERROR_OUT_OF_MEMORY);
+  priority = priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
+  priority = priority > LEAST_PRIORITY ? LEAST_PRIORITY : priority;
+  *stream = (struct CUstream_st){ .kind = STREAM,
+                                  .context = context,
+                                  .flags = flags,
+                                  .priority = priority,
+                                  .id = atomic_fetch_add (&next_id, 1) };
+  *pstream = stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamCreate (CUstream *pstream, unsigned int flags)
+{
+  return cuStreamCreateWithPriority (pstream, flags, LEAST_PRIORITY);
+}
+
+/* What is still queued runs on; only the note of it goes.  */
+CUresult
+cuStreamDestroy_v2 (CUstream stream)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (valid_stream (stream), CUDA_ERROR_INVALID_HANDLE);
+  softgpu_leave_capture (stream);
+  softgpu_side_wait (stream, stream->context->device);
+  softgpu_retire (stream, sizeof *stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamSynchronize (CUstream stream)
+{
+  REQUIRE_DRIVER ();
+  CUresult rc = softgpu_check_unsafe ();
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_drain_stream (stream);
+  if (rc == CUDA_SUCCESS)
+    softgpu_pools_waited (softgpu_stream_context (stream)->device);
+  return rc;
+}
+
+CUresult
+cuStreamQuery (CUstream stream)
+{
+  REQUIRE_DRIVER ();
+  CUcontext context = softgpu_stream_context (stream);
+  REQUIRE (context,
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  CUresult rc = softgpu_check_unsafe ();
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_check_stream (stream);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  unsigned gpu = driver.device[context->device].gpu;
+  softgpu_lock (&driver.tie);
+  softgpu_advance (driver.tie.state, gpu, softgpu_now ());
+  bool done = softgpu_served (&driver.tie, gpu, softgpu_stream_target (stream, gpu));
+  softgpu_unlock (&driver.tie);
+  softgpu_progress ();
+  return done && !softgpu_side_busy (stream, context->device) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult
+cuStreamGetFlags (CUstream stream, unsigned int *flags)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (flags, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (default_stream (stream) || valid_stream (stream), CUDA_ERROR_INVALID_HANDLE);
+  *flags = default_stream (stream) ? 0 : stream->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamGetPriority (CUstream stream, int *priority)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (priority, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (default_stream (stream) || valid_stream (stream), CUDA_ERROR_INVALID_HANDLE);
+  *priority = default_stream (stream) ? LEAST_PRIORITY : stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult
+cuStreamGetCtx (CUstream stream, CUcontext *pctx)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
+  *pctx = softgpu_stream_context (stream);
+  return *pctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult
+cuStreamGetDevice (CUstream stream, CUdevice *device)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (device, CUDA_ERROR_INVALID_VALUE);
+  CUcontext context;
+  CUresult rc = cuStreamGetCtx (stream, &context);
+  if (rc == CUDA_SUCCESS)
+    *device = context->device;
+  return rc;
+}
+
+CUresult
+cuStreamGetId (CUstream stream, unsigned long long *id)
+{
+  REQUIRE_CONTEXT (context);
+  REQUIRE (id, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (default_stream (stream) || valid_stream (stream), CUDA_ERROR_INVALID_HANDLE);
+  *id = default_stream (stream) ? 1 : stream->id;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,238 @@
+/* The workload's driver, and what it does with a GPU. The same program runs on a real one.  */
+
+#include "workload/workload.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct gpu_driver gpu;
+
+/* One thread that looks at the clock until its time is over. The comment tells the software GPU
+   how long it takes; a real driver compiles the rest.  */
+static const char spin_ptx[] = ".version 7.0\n"
+                               ".target sm_50\n"
+                               ".address_size 64\n"
+                               "//softgpu entry=vcuda_spin time_ns=param:0\n"
+                               ".visible .entry vcuda_spin(.param .u64 nanoseconds)\n"
+                               "{\n"
+                               "  .reg .u64 %start, %now, %wanted;\n"
+                               "  .reg .pred %more;\n"
+                               "  ld.param.u64 %wanted, [nanoseconds];\n"
+                               "  mov.u64 %start, %globaltimer;\n"
+                               "again:\n"
+                               "  mov.u64 %now, %globaltimer;\n"
+                               "  sub.u64 %now, %now, %start;\n"
+                               "  setp.lt.u64 %more, %now, %wanted;\n"
+                               "  @%more bra again;\n"
+                               "  ret;\n"
+                               "}\n";
+
+const char *
+error_name (CUresult rc)
+{
+  const char *name = NULL;
+  if (gpu.getErrorName)
+    gpu.getErrorName (rc, &name);
+  return name ? name : "CUDA_ERROR_UNKNOWN";
+}
+
+void
+must (CUresult rc, const char *what)
+{
+  if (rc == CUDA_SUCCESS)
+    return;
+  fprintf (stderr, "vcuda-workload: %s: %s; run it where a GPU is granted\n", what,
+           error_name (rc));
+  exit (1);
+}
+
+void
+start_driver (void)
+{
+  void *library = dlopen ("libcuda.so.1", RTLD_NOW);
+  if (!library)
+    {
+      fprintf (stderr, "vcuda-workload: libcuda.so.1: %s; run it where a driver is mounted\n",
+               dlerror ());
+      exit (1);
+    }
+#define LOAD(name, symbol, parameters)                                                             \
+  *(void **) &gpu.name = dlsym (library, symbol);                                                  \
+  if (!gpu.name)                                                                                   \
+    {                                                                                              \
+      fprintf (stderr, "vcuda-workload: libcuda.so.1: no " symbol "; use a newer driver\n");       \
+      exit (1);                                                                                    \
+    }
+  DRIVER_FUNCTIONS (LOAD)
+#undef LOAD
+  must (gpu.cuInit (0), "cuInit");
+}
+
+void
+use_device (int ordinal)
+{
+  CUdevice device;
+  CUcontext context;
+  must (gpu.deviceGet (&device, ordinal), "cuDeviceGet");
+  must (gpu.primaryRetain (&context, device), "cuDevicePrimaryCtxRetain");
+  must (gpu.ctxSetCurrent (context), "cuCtxSetCurrent");
+}
+
+CUfunction
+load_spin (void)
+{
+  CUmodule module;
+  CUfunction function;
+  must (gpu.moduleLoadData (&module, spin_ptx), "cuModuleLoadData");
+  must (gpu.moduleGetFunction (&function, module, "vcuda_spin"), "cuModuleGetFunction");
+  return function;
+}
+
+static double
+seconds_now (void)
+{
+  struct timespec now;
+  clock_gettime (CLOCK_MONOTONIC, &now);
+  return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
+}
+
+static void
+sleep_for (double seconds)
+{
+  double end = seconds_now () + seconds;
+  for (double left; (left = end - seconds_now ()) > 0;)
+    {
+      struct timespec pause = { .tv_sec = (time_t) left };
+      pause.tv_nsec = (long) ((left - (double) pause.tv_sec) * 1e9);
+      nanosleep (&pause, NULL);
+    }
+}
+
+int
+say_info (void)
+{
+  int count;
+  must (gpu.deviceGetCount (&count), "cuDeviceGetCount");
+  printf ("{\"devices\": [");
+  for (int i = 0; i < count; i++)
+    {
+      CUdevice device;
+      CUuuid uuid;
+      char name[256];
+      size_t free_bytes, total_bytes;
+      use_device (i);
+      must (gpu.deviceGet (&device, i), "cuDeviceGet");
+      must (gpu.deviceGetName (name, sizeof name, device), "cuDeviceGetName");
+      must (gpu.deviceGetUuid (&uuid, device), "cuDeviceGetUuid");
+      must (gpu.memGetInfo (&free_bytes, &total_bytes), "cuMemGetInfo");
+      printf ("%s{\"ordinal\": %d, \"name\": \"%s\", \"uuid\": \"GPU-", i ? ", " : "", i, name);
+      for (int byte = 0; byte < 16; byte++)
+        printf ("%s%02x", byte == 4 || byte == 6 || byte == 8 || byte == 10 ? "-" : "",
+                (unsigned char) uuid.bytes[byte]);
+      printf ("\", \"total_bytes\": %zu, \"free_bytes\": %zu}", total_bytes, free_bytes);
+      gpu.primaryRelease (device);
+    }
+  printf ("]}\n");
+  return 0;
+}
+
+/* Asks for chunks until one is refused, then for ever smaller ones, down to a single byte: the
+   sum is the limit to the byte where memory is counted so, to the driver's granule elsewhere.  */
+int
+allocate_all (int ordinal, uint64_t chunk, double hold_s)
+{
+  use_device (ordinal);
+  uint64_t whole = 0, total = 0;
+  CUresult first = CUDA_SUCCESS;
+  for (uint64_t size = chunk; size; size /= 2)
+    {
+      CUdeviceptr memory;
+      CUresult rc;
+      while ((rc = gpu.memAlloc (&memory, size)) == CUDA_SUCCESS)
+        total += size;
+      if (first == CUDA_SUCCESS)
+        {
+          first = rc;
+          whole = total;
+        }
+      if (rc != CUDA_ERROR_OUT_OF_MEMORY)
+        break;
+    }
+  printf ("{\"allocated_bytes\": %llu, \"exact_bytes\": %llu, \"error\": \"%s\"}\n",
+          (unsigned long long) whole, (unsigned long long) total, error_name (first));
+  fflush (stdout);
+  sleep_for (hold_s);
+  return first == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 1;
+}
+
+int
+hold (int ordinal, uint64_t bytes, double seconds)
+{
+  use_device (ordinal);
+  CUdeviceptr memory;
+  CUresult rc = bytes ? gpu.memAlloc (&memory, bytes) : CUDA_SUCCESS;
+  printf ("{\"held_bytes\": %llu, \"error\": \"%s\"}\n",
+          rc == CUDA_SUCCESS ? (unsigned long long) bytes : 0, error_name (rc));
+  fflush (stdout);
+  if (rc == CUDA_SUCCESS)
+    sleep_for (seconds);
+  return rc == CUDA_SUCCESS ? 0 : 1;
+}
+
+enum
+{
+  MOST_IN_FLIGHT = 1024
+};
+
+int
+keep_busy (const struct busy *wish)
+{
+  static CUevent done[MOST_IN_FLIGHT];
+  use_device (wish->ordinal);
+  CUfunction spin = load_spin ();
+  CUdeviceptr memory;
+  if (wish->bytes)
+    must (gpu.memAlloc (&memory, wish->bytes), "cuMemAlloc");
+  for (unsigned i = 0; i < wish->depth; i++)
+    must (gpu.eventCreate (&done[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC),
+          "cuEventCreate");
+  uint64_t kernel_ns = wish->kernel_us * 1000, launched = 0, finished = 0;
+  void *params[] = { &kernel_ns };
+  while (wish->wait_file && access (wish->wait_file, F_OK) != 0)
+    sleep_for (0.002);
+
+  double start = seconds_now (), end = start + wish->seconds, now = start;
+  while (now < end)
+    {
+      must (gpu.launchKernel (spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
+      launched++;
+      if (!wish->depth)
+        {
+          must (gpu.ctxSynchronize (), "cuCtxSynchronize");
+          finished = launched;
+        }
+      else
+        {
+          must (gpu.eventRecord (done[(launched - 1) % wish->depth], NULL), "cuEventRecord");
+          if (launched >= wish->depth)
+            {
+              must (gpu.eventSynchronize (done[launched % wish->depth]), "cuEventSynchronize");
+              finished = launched - wish->depth + 1;
+            }
+        }
+      now = seconds_now ();
+    }
+  /* What is in flight now belongs to nobody's window: it is waited for and not counted.  */
+  double wall = now - start;
+  must (gpu.ctxSynchronize (), "cuCtxSynchronize");
+  double gpu_s = (double) finished * (double) kernel_ns / 1e9;
+  printf ("{\"kernels\": %llu, \"kernel_us\": %llu, \"gpu_seconds\": %.6f, "
+          "\"wall_seconds\": %.6f, \"share\": %.6f}\n",
+          (unsigned long long) finished, (unsigned long long) wish->kernel_us, gpu_s, wall,
+          wall > 0 ? gpu_s / wall : 0);
+  return 0;
+}
