@@ -1,4 +1,4 @@
-/* CUDA arrays: rows of elements without gaps, whose memory is rounded up to ARRAY_GRANULE.  */
+/* CUDA arrays: rows of elements without gaps, in memory rounded up to ARRAY_GRANULE.  */
 
 #ifndef SOFTGPU_SHAPE_H
 #define SOFTGPU_SHAPE_H

@@ -1,4 +1,4 @@
-/* Arrays whose memory is mapped later: which tiles they have, and what is mapped there.
+/* Arrays that get their memory later: which tiles they have, and what is mapped there.
 
    The extents of a tile are those of the standard block shapes that graphics APIs share.  */
 

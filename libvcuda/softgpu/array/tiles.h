@@ -1,4 +1,4 @@
-/* Arrays whose memory is mapped later, in tiles: sparse ones, and those with deferred mapping.  */
+/* Arrays that get their memory later, in tiles: sparse ones, and those with deferred mapping.  */
 
 #ifndef SOFTGPU_TILES_H
 #define SOFTGPU_TILES_H

@@ -1,14 +1,14 @@
-/* The virtual clock: whose turn it is, and what time.
+/* The virtual clock: which thread runs, and what time it is.
 
    Every thread that takes part has a seat in a file that all its processes map. One of them at a
-   time holds the baton and runs. Who sleeps writes down when it wants to wake, and hands the baton
-   to the one that wakes first; that moment is the time now. So time passes only by sleeping and, a
-   little, by looking at the clock, and the course of events is the same on every machine, however
-   busy it is. Nobody runs before all processes have come.
+   time holds the baton and runs. A thread that sleeps writes down when it wants to wake, and hands
+   the baton to the one that wakes first; that moment is the time now. So time passes only by
+   sleeping and, a little, by looking at the clock, and the course of events is the same on every
+   machine, however busy it is. None runs before all processes have come.
 
    A seat's life is an OFD lock on a byte of the file, which the kernel drops when the process ends.
-   Who waits looks now and then whether the holder lives, and goes on in the place of a dead one. An
-   ordinary end is noticed in no other way: a process takes part to its last instruction.  */
+   A waiting thread looks now and then whether the holder lives, and goes on in the place of a dead
+   one. An ordinary end is noticed in no other way: a process takes part to its last instruction. */
 
 #include "clock/baton.h"
 
@@ -46,7 +46,7 @@ first_to_wake (unsigned origin)
   return first;
 }
 
-/* The holder of the baton gives it to whoever comes after ORIGIN in time.  */
+/* The holder of the baton gives it to the thread that comes after ORIGIN in time.  */
 static void
 hand_over (uint32_t holder, unsigned origin)
 {

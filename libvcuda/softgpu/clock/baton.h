@@ -1,4 +1,4 @@
-/* A time that several processes share, in which nobody waits for real. See baton.c.  */
+/* A time that several processes share, in which no thread waits for real. See baton.c.  */
 
 #ifndef SOFTCLOCK_BATON_H
 #define SOFTCLOCK_BATON_H

@@ -14,13 +14,13 @@ struct seat
   _Atomic uint32_t turn; /* grows with each hand-over to this seat: its thread sleeps on it */
   uint32_t taken;
   uint64_t wakes_ns;
-  uint32_t waiter; /* number of the seat whose thread joins this one; 0: none */
+  uint32_t waiter; /* number of the seat that waits for this thread to end; 0: none */
   uint32_t padding;
 };
 
-/* All zeros is a clock that nobody has come to. Once it runs only the holder of the baton writes;
-   killed between any two writes, it leaves what the next one can go on with. Seats are numbered
-   from 1.  */
+/* All zeros is a clock that no process has come to. Once it runs only the holder of the baton
+   writes; killed between any two writes, it leaves what the next one can go on with. Seats are
+   numbered from 1.  */
 struct softclock
 {
   _Atomic uint32_t processes; /* that take part, each on the seat that it was given */

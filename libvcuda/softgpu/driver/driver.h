@@ -187,7 +187,7 @@ void softgpu_pop_context (void);
 /* The context that STREAM's work runs in: its own, or the current one; NULL when neither is.  */
 CUcontext softgpu_stream_context (CUstream stream);
 
-/* A zeroed record for a handle of BYTES, whose first field is its kind.  */
+/* A zeroed record for a handle of BYTES; its first field is its kind.  */
 void *softgpu_new_record (size_t bytes);
 void softgpu_retire (void *record, size_t bytes);
 

@@ -1,4 +1,4 @@
-/* Before every exported call whose process has something to attend to.  */
+/* Before every exported call of a process that has something to attend to.  */
 
 #ifndef SOFTGPU_GATE_H
 #define SOFTGPU_GATE_H

@@ -5,7 +5,7 @@
 #include "driver/driver.h"
 #include "driver/tables.h"
 
-/* The first row whose symbol is not before SYMBOL.  */
+/* The first row with a symbol that is not before SYMBOL.  */
 static size_t
 first_form (const char *symbol)
 {

@@ -26,7 +26,7 @@ struct CUgraphNode_st
   CUgraph graph;
   CUgraphNode next;
   unsigned id;
-  unsigned visited;  /* scratch of whoever walks the graph */
+  unsigned visited;  /* scratch of a walk through the graph */
   CUgraphNode *from; /* the nodes that it depends on */
   size_t from_count;
   size_t from_room;

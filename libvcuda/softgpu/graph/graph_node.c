@@ -2,7 +2,7 @@
 
 #include "graph/graph.h"
 
-/* Add, get and set for the kinds whose parameters are kept as they are.  */
+/* Add, get and set for the kinds that keep their parameters as they are.  */
 #define PLAIN(name, wanted, member, type)                                                          \
   CUresult cuGraph##name##NodeGetParams (CUgraphNode node, type *params)                           \
   {                                                                                                \

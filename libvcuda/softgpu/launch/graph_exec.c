@@ -26,7 +26,7 @@ add_step (CUgraphExec exec, CUgraphNode node)
   return CUDA_SUCCESS;
 }
 
-/* Each pass takes the nodes whose dependencies are taken; nodes mostly come after theirs, so that
+/* Each pass takes the nodes with all dependencies taken; nodes mostly come after theirs, so that
    one pass is the rule. Nodes that no pass takes wait for each other.  */
 CUresult
 softgpu_lay_out (CUgraphExec exec, CUgraph graph)

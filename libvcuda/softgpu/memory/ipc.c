@@ -112,7 +112,7 @@ cuMemPoolImportPointer (CUdeviceptr *ptr, CUmemoryPool pool, CUmemPoolPtrExportD
   return softgpu_open_place ((uintptr_t *) ptr, &place, FREED);
 }
 
-/* Memory that a descriptor stands for. It is on the account of whoever made it, if of any GPU's. */
+/* Memory that a descriptor stands for. It is on its maker's account, if on any GPU's. */
 struct CUextMemory_st
 {
   uint32_t kind; /* EXTERNAL_MEMORY */

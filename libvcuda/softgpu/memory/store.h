@@ -27,7 +27,7 @@ int softgpu_store (void);
 uint64_t softgpu_store_range (uint64_t bytes);
 void softgpu_store_drop (uint64_t offset, uint64_t bytes);
 
-/* Maps BYTES of FD (-1: of nobody's) from OFFSET on, over AT if that is not NULL.  */
+/* Maps BYTES of FD (-1: of no file) from OFFSET on, over AT if that is not NULL.  */
 void *softgpu_map (int fd, uint64_t offset, size_t bytes, void *at, int access);
 
 /* A memfd of BYTES with NOTE behind them; -1 on failure.  */

@@ -1,4 +1,4 @@
-/* Memory of other processes, and of files, shown in this one. It is on nobody's account here.  */
+/* Memory of other processes, and of files, shown in this one. It is on no account here.  */
 
 #ifndef SOFTGPU_WINDOW_H
 #define SOFTGPU_WINDOW_H

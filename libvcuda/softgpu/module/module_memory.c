@@ -102,7 +102,7 @@ displace (struct CUmod_st *module)
     }
 }
 
-/* Compiled code has a kernel's parts in sections whose names end in ".KERNEL".  */
+/* Compiled code has a kernel's parts in sections with names that end in ".KERNEL".  */
 static bool
 part_of (const struct variable *variable, const char *kernel)
 {

@@ -14,7 +14,7 @@ enum
   FIRST_DRIVER = 615,
 };
 
-/* The pid namespace of the first process in the cgroup whose folder is PATH.  */
+/* The pid namespace of the first process in the cgroup of the folder PATH.  */
 static nvmlReturn_t
 cgroup_of (nvmlDevice_t device, const char *path, uint64_t *namespace)
 {
@@ -72,7 +72,7 @@ nvmlDeviceSetMemoryLimits_v1 (nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *lim
   uint64_t namespace;
   nvmlReturn_t rc = cgroup_of (device, limits->nameSpace, &namespace);
   REQUIRE (rc == NVML_SUCCESS, rc);
-  /* From inside a container nobody sets its own.  */
+  /* No process sets its own container's limit from inside.  */
   REQUIRE (namespace != softgpu_pid_namespace ("self"), NVML_ERROR_NO_PERMISSION);
   REQUIRE (soft <= hard
                && (hard == NVML_DEVICE_MEMORY_LIMIT_MAX || hard <= gpu_of (device)->memory_bytes),

@@ -17,7 +17,7 @@ struct softgpu_account
  */
 struct softgpu_account softgpu_account (const struct softgpu_state *state, unsigned gpu);
 
-/* What of one process's memory lies on the GPU. Whose pages had to go is not modelled: each process
+/* What of one process's memory lies on the GPU. Which pages had to go is not modelled: each process
    keeps the same part of its own.  */
 uint64_t softgpu_on_device (const struct softgpu_account *account,
                             const struct softgpu_slot_gpu *use);

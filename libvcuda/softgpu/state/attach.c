@@ -129,7 +129,7 @@ take_slot (struct attachment *tie, enum softgpu_slot_kind kind)
       tie->slot = slot;
       struct softgpu_slot *own = &state->slot[slot];
       /* The generation moves first: a lock that the slot's dead owner left behind is then
-         nobody's, and not ours.  */
+         no process's, and not ours.  */
       tie->lock_id = softgpu_lock_id (slot, atomic_fetch_add (&own->generation, 1) + 1);
       softgpu_lock (tie);
       clear_slot (state, slot);

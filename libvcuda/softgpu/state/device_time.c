@@ -1,10 +1,10 @@
 /* The device's time.
 
    Nothing runs in the background. Each process's queue on a GPU is a backlog of GPU time, and what
-   the device did is decided afterwards, by whoever next looks: turns of slice_ns go round
+   the device did is decided afterwards, by the next process that looks: turns of slice_ns go round
    the processes that have a backlog, one that empties its queue gives the rest of its turn away.
    The outcome depends on when work was submitted and never on when a thread woke, so throughput
-   is exact on a machine that is late, and a killed process can hold nobody up.
+   is exact on a machine that is late, and a killed process holds up no other.
 
    Within a process commands run in the order in which they were submitted, whatever their stream:
    that satisfies every order which streams and events may ask for.  */

@@ -45,7 +45,8 @@ softgpu_lock (struct attachment *tie)
   int saved = errno;
   for (;;)
     {
-      /* Who has waited once can't know whether others wait too, so it always says so.  */
+      /* A thread that has waited once can't know whether others wait too: it sets the bit always.
+       */
       if (seen == 0)
         {
           if (atomic_compare_exchange_strong (word, &seen, tie->lock_id | WAITERS))

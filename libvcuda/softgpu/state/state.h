@@ -1,7 +1,7 @@
 /* The software GPU's state file: what the processes and containers of a host share.
 
    Every process that uses a GPU maps this file and holds one slot of it. A slot's life is an OFD
-   lock on byte SOFTGPU_LOCK_BASE + slot of the file, so the kernel itself says who died, across
+   lock on byte SOFTGPU_LOCK_BASE + slot of the file, so the kernel itself says which died, across
    pid namespaces. Nothing is stored as a total: memory in use is the sum over live slots, so a
    process killed between any two writes leaks nothing.  */
 
@@ -45,7 +45,7 @@ struct softgpu_period
 };
 
 /* An event that waits for its moment: `target_ns` of its process's GPU time must have been served.
-   Whoever moves the device's clock past that writes the moment down.  */
+   The process that moves the device's clock past that writes the moment down.  */
 struct softgpu_mark
 {
   uint64_t target_ns;
@@ -130,7 +130,7 @@ struct softgpu_gpu
   uint64_t clock_ns; /* device time: everything before it is decided */
   uint64_t busy_ns;
   uint64_t slice_left_ns;
-  uint32_t current;                   /* slot whose turn it is */
+  uint32_t current;                   /* slot that has the turn */
   _Atomic uint32_t lost;              /* fell off the bus */
   _Atomic uint32_t xid[SOFTGPU_XIDS]; /* the last events that NVML tells; the nth is at n % XIDS */
   _Atomic uint32_t xid_count;
@@ -159,7 +159,7 @@ struct softgpu_state
   uint32_t entries; /* of gpu[]: the GPUs, then room for MIG devices where there may be some */
   uint32_t padding;
   uint64_t size;
-  _Atomic uint32_t lock;       /* 0, or who holds it: see lock.c */
+  _Atomic uint32_t lock;       /* 0, or its holder: see lock.c */
   _Atomic uint32_t slots_used; /* slots from here on were never taken; only grows */
   uint64_t reaped_ns;
   uint64_t slice_ns;

@@ -1,5 +1,5 @@
 /* Events. One on an idle queue is stamped when recorded; otherwise it becomes a mark in the shared
-   state, which whoever moves the device's clock past it fills in.  */
+   state, which the process that moves the device's clock past it fills in.  */
 
 #include <sys/mman.h>
 
@@ -43,7 +43,7 @@ harvest (CUevent event)
   *owner_of (event) = NULL;
 }
 
-/* With the lock held: the event gives up a mark that nobody will ask for any more.  */
+/* With the lock held: the event gives up a mark that will not be asked for any more.  */
 static void
 abandon (CUevent event)
 {
@@ -82,7 +82,7 @@ cuEventDestroy_v2 (CUevent event)
   return CUDA_SUCCESS;
 }
 
-/* With the lock held. False when every mark is taken by an event whose moment is to come.  */
+/* With the lock held. False when every mark is taken by an event that is still to come.  */
 static bool
 record (CUevent event)
 {

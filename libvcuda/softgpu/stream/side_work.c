@@ -79,8 +79,8 @@ softgpu_side_run (CUstream stream, void (*run) (void *), void *data)
   if (!call)
     return rc == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : rc;
   CUdevice device = softgpu_stream_context (stream)->device;
-  static struct side_work nobodys;
-  *call = (struct call){ run, data, &nobodys, &driver.device[device].side };
+  static struct side_work of_no_stream;
+  *call = (struct call){ run, data, &of_no_stream, &driver.device[device].side };
   if (!default_stream (stream))
     call->own = &stream->side;
   call->own->running++;

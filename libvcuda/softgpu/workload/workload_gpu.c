@@ -226,7 +226,7 @@ keep_busy (const struct busy *wish)
         }
       now = seconds_now ();
     }
-  /* What is in flight now belongs to nobody's window: it is waited for and not counted.  */
+  /* What is in flight now belongs to no window: it is waited for and not counted.  */
   double wall = now - start;
   must (gpu.ctxSynchronize (), "cuCtxSynchronize");
   double gpu_s = (double) finished * (double) kernel_ns / 1e9;
