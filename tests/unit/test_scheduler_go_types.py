@@ -12,7 +12,7 @@ import schemathesis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support import go_samples
+from support import extender_openapi, go_samples
 from support.clusters import SETTINGS
 from support.extender import shown_by_scheduler
 from vcuda_oci.model.request import Part
@@ -22,7 +22,6 @@ from vcuda_plugin.extender.filter import extender_api
 from vcuda_plugin.extender.filter.extender_api import Binding, Candidates
 from vcuda_plugin.extender.filter.fit import Verdict
 from vcuda_plugin.extender.filter.preempt import Victims
-from vcuda_plugin.extender.http import openapi
 from vcuda_plugin.extender.http.server import Server
 from vcuda_plugin.extender.model.pod_request import ask_of
 
@@ -86,7 +85,10 @@ def test_answers_have_the_names_of_gos_fields_to_the_letter() -> None:
 
 
 def conforms(body: bytes, name: str) -> None:
-    schema = {"$ref": f"#/components/schemas/{name}", "components": openapi.PAGE["components"]}
+    schema = {
+        "$ref": f"#/components/schemas/{name}",
+        "components": extender_openapi.PAGE["components"],
+    }
     jsonschema.Draft202012Validator(schema).validate(json.loads(body))
 
 
@@ -110,12 +112,12 @@ def test_the_openapi_page_knows_what_kube_scheduler_sends_and_gets(name: str, se
 
 
 def test_the_openapi_page_is_one_and_has_every_path_that_is_served() -> None:
-    page = schemathesis.openapi.from_dict(openapi.PAGE)
+    page = schemathesis.openapi.from_dict(extender_openapi.PAGE)
     page.validate()
     binder: Any = None
     app = Server(Cluster("binpack"), binder, [], SETTINGS).app
     served = {*app._posts, *app._gets}
-    paths = {path.replace("{node}", "") for path in openapi.PAGE["paths"]}
+    paths = {path.replace("{node}", "") for path in extender_openapi.PAGE["paths"]}
     assert paths == served
 
 

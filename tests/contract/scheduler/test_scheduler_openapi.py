@@ -1,12 +1,13 @@
-"""The extender keeps what its own OpenAPI page promises, whatever is sent to it."""
+"""The extender keeps to its OpenAPI page, whatever is sent to it."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import Any
 
-from support import extender
+from support import extender, extender_openapi
 from support.clusters import container, node, pod, told
 from support.fake_api_server import PlayedApi
 from vcuda_oci.model.allocation import GpuShare
@@ -34,8 +35,10 @@ def test_what_the_page_promises_is_kept_whatever_is_sent(tmp_path: Any) -> None:
     api = played()
     with api.running(), extender.running(api, tmp_path) as running:
         running.wait_ready()
-        url = f"http://127.0.0.1:{running.port}/openapi.json"
-        command = [sys.executable, "-m", "schemathesis.cli", "run", url, "--checks", CHECKS]
+        (tmp_path / "page.json").write_text(json.dumps(extender_openapi.PAGE))
+        url = f"http://127.0.0.1:{running.port}"
+        command = [sys.executable, "-m", "schemathesis.cli", "run", "page.json", "--url", url]
+        command += ["--checks", CHECKS]
         limits = ["--max-examples", "30", "--generation-deterministic", "--no-color"]
         told = subprocess.run(
             [*command, *limits, "--phases", "examples,coverage,fuzzing"],

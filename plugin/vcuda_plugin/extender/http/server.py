@@ -20,7 +20,7 @@ from ..filter.preempt import preempt
 from ..filter.score import scores
 from ..model import json_bytes
 from ..model.pod_request import ask_of
-from . import inspect, openapi
+from . import inspect
 from .http_app import MOST_BODY_BYTES, PROMETHEUS, Answer, HttpApp, line
 from .metrics import Metrics
 
@@ -67,7 +67,6 @@ class Server:
                 "/readyz": self._readyz,
                 "/version": lambda _: Answer(json_bytes.dumps({"version": names.VERSION})),
                 "/metrics": lambda _: Answer(self._metrics.page(), kind=PROMETHEUS),
-                "/openapi.json": lambda _: Answer(json_bytes.dumps(openapi.PAGE)),
                 "/inspect": lambda _: Answer(json_bytes.dumps(inspect.nodes(self._cluster))),
                 "/inspect/": self._inspect,
             },

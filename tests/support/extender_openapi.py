@@ -1,4 +1,4 @@
-"""The OpenAPI description of the extender, served at /openapi.json.
+"""What the extender serves, as an OpenAPI page that tests hold it to.
 
 Source: OpenAPI 3.1.0. extender_api.py names the source of kube-scheduler's messages.
 """
@@ -209,7 +209,6 @@ PAGE: Schema = {
             ("404", _line("no such node is known")),
             parameters=[_NODE],
         ),
-        "/openapi.json": _get("this", ("200", _answer("OpenAPI", {"type": "object"}))),
     },
     "components": {"schemas": _SCHEMAS},
 }
