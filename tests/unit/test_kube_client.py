@@ -20,7 +20,7 @@ users: [{name: me, user: %s}]
 LOOK = """
 import sys
 from vcuda_oci.model.errors import VcudaError
-from vcuda_plugin.agent.pods import kube_api
+from vcuda_plugin.kube import api as kube_api
 from vcuda_plugin.kube import kube_client
 seldom = ("yaml", "requests", "requests_oauthlib", "oauthlib", "google.auth", "chardet")
 def there():
@@ -28,8 +28,8 @@ def there():
 kube_client.load()
 print(*there())
 try:
-    api = kube_api.KubeApi(sys.argv[1])
-    print(api._settings.host, *there())
+    api = kube_api.KubeApi(sys.argv[1], "test")
+    print(api.settings.host, *there())
 except VcudaError as error:
     print(error)
 """

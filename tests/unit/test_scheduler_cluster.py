@@ -19,8 +19,8 @@ from vcuda_plugin.extender.cluster.cluster import UNKNOWN_SECONDS, Cluster
 from vcuda_plugin.extender.cluster.objects import node_of
 from vcuda_plugin.extender.filter.extender_api import Binding
 from vcuda_plugin.extender.filter.fit import fit
-from vcuda_plugin.extender.follow.api import Unreachable
 from vcuda_plugin.extender.model.place import Placed
+from vcuda_plugin.kube.api import ApiError
 
 
 def free(cluster: Cluster, name: str = "n") -> list[int]:
@@ -152,11 +152,11 @@ class Server:
         if answer == "refused":
             return 403, {"message": "no"}
         if answer == "lost before":
-            raise Unreachable("lost")
+            raise ApiError(0, "lost")
         self.bound.append(body)
         await asyncio.sleep(0)
         if answer == "lost after":
-            raise Unreachable("lost")
+            raise ApiError(0, "lost")
         return 201, {}
 
 

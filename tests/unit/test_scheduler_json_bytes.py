@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from vcuda_plugin.extender.model import json_bytes
+from vcuda_plugin.kube import json_bytes
 
 TREE = {"Pod": {"é": [1, -2, 0.5, True, None]}, "NodeNames": ["a", ""], "Error": '"\\\n'}
 REFUSED = [b"", b"{", b'{"a": NaN}', b'["\xff"]', b"[" * 100_000, b"{} {}"]

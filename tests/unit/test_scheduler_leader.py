@@ -19,7 +19,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.bind.leader import HELD_SECONDS, LEASE_SECONDS, Leader
 from vcuda_plugin.extender.filter.extender_api import Binding
-from vcuda_plugin.extender.follow.api import CALL_SECONDS, Unreachable
+from vcuda_plugin.kube.api import CALL_SECONDS, ApiError
 
 WHERE = "kube-system/vcuda-scheduler-extender"
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vcuda-scheduler-extender"
@@ -40,17 +40,17 @@ class Group:
 
     def catch_up(self, name: str) -> None:
         if self.unread or self.answer == "away":
-            raise Unreachable("away")
+            raise ApiError(0, "away")
         self.read[name] = self.now
 
     def call(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
         if self.answer == "lost before" and method != "GET":
-            raise Unreachable("lost")
+            raise ApiError(0, "lost")
         code, found = self.api.lease(method, path, body)
         if self.answer == "lost after" and method != "GET":
-            raise Unreachable("lost")
+            raise ApiError(0, "lost")
         if self.answer == "away":
-            raise Unreachable("away")
+            raise ApiError(0, "away")
         return code, found
 
     def binds(self) -> list[str]:

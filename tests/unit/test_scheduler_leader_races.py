@@ -19,8 +19,9 @@ from unit.test_scheduler_quota_races import NODES, Promises
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.bind.leader import LEASE_SECONDS, Leader
 from vcuda_plugin.extender.filter.extender_api import Binding
-from vcuda_plugin.extender.follow.api import CALL_SECONDS, Withheld
+from vcuda_plugin.extender.follow.async_api import Withheld
 from vcuda_plugin.extender.quota.quota_limits import Limit
+from vcuda_plugin.kube.api import CALL_SECONDS
 
 which = st.integers(0, 1)
 names = st.sampled_from(["p1", "p2", "p5", "p6"])

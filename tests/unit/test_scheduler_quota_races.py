@@ -21,8 +21,8 @@ from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.filter.extender_api import Binding
 from vcuda_plugin.extender.filter.fit import fit
-from vcuda_plugin.extender.follow.api import Unreachable
 from vcuda_plugin.extender.quota.quota_limits import Limit
+from vcuda_plugin.kube.api import ApiError
 
 LIMITS = {"team": Limit({"M40": 200, "P100": 100}, ("public",))}
 NODES = [
@@ -98,13 +98,13 @@ class QuotaRaces(Promises):
         if method == "GET":
             return 200, pod
         if answer == "lost before":
-            raise Unreachable("lost")
+            raise ApiError(0, "lost")
         if answer == "refused" or pod["spec"].get("nodeName"):
             return 409, {}
         pod["spec"]["nodeName"] = body["target"]["name"]
         pod["metadata"]["annotations"] = body["metadata"]["annotations"]
         if answer == "lost after":
-            raise Unreachable("lost")
+            raise ApiError(0, "lost")
         if answer == "told first":
             self.tell(pod["metadata"]["name"])
         return 201, {}

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
 
+from ..kube.api import KubeApi
 from .bind.bind import Binder
 from .bind.leader import Leader
 from .cluster.cluster import Cluster
-from .follow.api import Api
 from .follow.async_api import AsyncApi
 from .follow.follow import BOUND, followers
 from .follow.quota_follow import QuotaFollower
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT. Raises VcudaError."""
     settings = settings_file.load_named(arguments.config)
     place = load_place(arguments.quota_config)
-    api = Api(arguments.kubeconfig)
+    api = KubeApi(arguments.kubeconfig, names.EXTENDER_PROGRAM)
     _check_tls(arguments)
     listening = _listen(arguments.listen)
     host, port = listening.getsockname()[:2]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 
-from ..extender.model import json_bytes
 from ..extender.quota import quota_limits
+from ..kube import json_bytes
 from . import fgd_trace, nodes, report, trace
 from .fragmentation import Mix
 from .policies import policies

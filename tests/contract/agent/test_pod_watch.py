@@ -120,7 +120,7 @@ def test_while_the_api_is_away_what_is_kept_stays_and_its_return_brings_the_rest
 # Its pauses take no time; after ten minutes of them it waits for the file "back".
 LEAPS = """
 import os, time, types
-from vcuda_plugin.agent.pods import pod_watch
+from vcuda_plugin.kube import list_watch
 pauses = []
 def leap(seconds):
     pauses.append(seconds)
@@ -130,7 +130,7 @@ def leap(seconds):
         os.rename({folder!r} + "/ten-minutes.new", {folder!r} + "/ten-minutes")
         while not os.path.exists({folder!r} + "/back"):
             time.sleep(0.01)
-pod_watch.time = types.SimpleNamespace(monotonic=time.monotonic, sleep=leap)
+list_watch.time = types.SimpleNamespace(monotonic=time.monotonic, sleep=leap)
 """
 
 

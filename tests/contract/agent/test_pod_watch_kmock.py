@@ -87,7 +87,7 @@ def test_an_event_that_says_no_version_ends_the_watch_and_not_the_follower(
     api.create_namespaced_pod("default", spoilt)
     pods.await_kept(FIRST)
     assert pods.process is not None and pods.process.poll() is None
-    assert any("not an event of a pod" in line for line in pods.log())
+    assert any("not an event of an object" in line for line in pods.log())
 
 
 def pod(name: str, uid: str, annotations: dict[str, str]) -> Any:

@@ -15,8 +15,8 @@ from support.certificates import certify
 from support.clusters import container, node, pod, told
 from support.extender import ready
 from support.fake_api_server import PlayedApi
-from vcuda_plugin.extender.follow.api import CONNECTIONS, Withheld
-from vcuda_plugin.extender.follow.async_api import AsyncApi
+from vcuda_plugin.extender.follow.async_api import AsyncApi, Withheld
+from vcuda_plugin.kube.api import CONNECTIONS
 
 ASKING = pod("asking", container(core=30, memory=16))
 
@@ -87,7 +87,7 @@ def test_a_proxy_that_the_kubeconfig_names_is_asked_for_lists_and_bindings(tmp_p
 
 def test_an_extender_that_lost_its_lease_sends_nothing_by_a_proxy() -> None:
     class Proxied:
-        def access(self) -> None: ...
+        has_proxy = True
 
     async def call() -> None:
         await AsyncApi(Proxied()).call("POST", "/x", {}, lambda: "standby")  # type: ignore[arg-type]

@@ -130,7 +130,7 @@ def _healthz(port: int, context: ssl.SSLContext) -> bytes:
         ([], "--listen 127.0.0.1:3456: any client could bind any pod; name --tls-cert, "),
         (["--tls-cert", "x", "--tls-key", "y"], "127.0.0.1:3456: any client could bind any pod; "),
         (["--insecure", "--tls-cert", "x"], "--tls-cert x: needs both --tls-cert and --tls-key; "),
-        (["--kubeconfig", "/missing"], "/missing: no API server to ask: "),
+        (["--kubeconfig", "/missing"], "/missing: leads to no cluster: "),
         (["--config", "{folder}/broken.toml"], "broken.toml:1: 'nonsense' is not a setting; "),
         (["--config", "/missing"], "/missing: no such file; name an existing file, "),
     ],

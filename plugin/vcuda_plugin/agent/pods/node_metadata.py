@@ -7,10 +7,11 @@ import logging
 import os
 import select
 
+from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
-from .kube_api import ApiError, KubeApi
-from .retry import Retry
+from ...kube.api import ApiError, KubeApi
+from ...kube.retry import Retry
 
 # A node that was deleted and joined again has lost its annotations.
 _AGAIN_SECONDS = 300.0
@@ -36,7 +37,7 @@ def keep(kubeconfig: str, node: str, source: int) -> None:
             continue
         try:
             patch = {"metadata": json.loads(line)}
-            KubeApi(kubeconfig).merge(f"/api/v1/nodes/{node}", patch)
+            KubeApi(kubeconfig, names.AGENT_PROGRAM).merge(f"/api/v1/nodes/{node}", patch)
             retry.forget()
             pause = _AGAIN_SECONDS
         except (ApiError, VcudaError) as error:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.event_reader import Reader
-from vcuda_oci.model import jsontree
+from vcuda_oci.model import jsontree, names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 
+from ...kube.api import ApiError, KubeApi
+from ...kube.retry import Retry
 from ..ledger.records import Records
 from . import pod_event
 from .event_series import LIFE_SECONDS, AllSeries
-from .kube_api import ApiError, KubeApi
-from .retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def keep(kubeconfig: str, state_dir: str, node: str) -> None:
         teller.hear()
         try:
             # Made anew after each failure: its certificates may have been renewed.
-            api = api or KubeApi(kubeconfig)
+            api = api or KubeApi(kubeconfig, names.AGENT_PROGRAM)
             while teller.tell_one(api):
                 retry.forget()
         except (ApiError, VcudaError) as error:

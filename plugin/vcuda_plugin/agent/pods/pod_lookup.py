@@ -16,7 +16,7 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 
-from .kube_api import ApiError, KubeApi
+from ...kube.api import ApiError, KubeApi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def keep(kubeconfig: str, state_dir: str, node: str, add: Callable[[Any], None])
             continue
         namespace, name = asked.groups()
         try:
-            api = api or KubeApi(kubeconfig)
+            api = api or KubeApi(kubeconfig, names.AGENT_PROGRAM)
             for pod in find(api, namespace, name, node):
                 add(pod)
         except (ApiError, VcudaError) as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import sys
 import threading
 import time
@@ -23,11 +22,12 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError, with_id
 
 from ...kube import kube_client
+from ...kube.api import KubeApi
+from ...kube.list_watch import ListWatch
+from ...kube.retry import Retry
 from . import node_metadata, pod_events, pod_lookup, unclaimed
 from .decision_folder import DecisionFolder
-from .kube_api import ApiError, KubeApi
 from .pod_decision import of_pod
-from .retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,20 +35,11 @@ if TYPE_CHECKING:
 
     from .pod_decision import PodDecision
 
-_PODS = "/api/v1/pods"
-_PAGE = "100"
-_WATCH_SECONDS = (240, 300)
-# Trouble after which the watch goes on where it was. With any other (410 Gone, or a version that a
-# restored API never had) it begins anew.
-_PASSING = (0, 401, 403, 429, 500, 502, 503)
+_PAGE = 100
 _MOST_TOLD = 100  # containers of one pod
 _NO_DECISION = "decision"
 _MOST_ENDED = 1000
-# A watch that ends sooner than this has failed.
-_SHORT_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 2.0
-# After a list that is older than this, a watch that the API has forgotten is listed anew at once.
-_LIST_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +52,7 @@ def main(
     state_dir: str, node: str, kubeconfig: str, resources: str, gpu_resource: str = ""
 ) -> None:
     """Until the agent ends. resources: a JSON list of names; gpu_resource: which of them are GPUs,
-    or "". Says "known" after each whole list."""
+    or "". Prints "known" after each whole list."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
@@ -75,12 +66,21 @@ def main(
             (pod_lookup.keep, (kubeconfig, state_dir, node, watch.add)),
         ):
             threading.Thread(target=task, args=arguments, daemon=True).start()
-        watch.follow(kubeconfig)
+        watch.follow(_connect(kubeconfig))
     except OSError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
 
 
-class PodWatch:
+def _connect(kubeconfig: str) -> KubeApi:
+    retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
+    while True:
+        try:
+            return KubeApi(kubeconfig, names.AGENT_PROGRAM)
+        except VcudaError as error:
+            time.sleep(retry.after(str(error)))
+
+
+class PodWatch(ListWatch):
     """Keeps `folder` as the pods of `node` are that ask for one of `resources`."""
 
     def __init__(
@@ -94,12 +94,13 @@ class PodWatch:
         self._folder, self._state_dir = folder, state_dir
         self._node, self._resources = node, frozenset(resources)
         self._gpu_resource = gpu_resource
-        self._version = ""
+        query = {"fieldSelector": f"spec.nodeName={node}"}
+        super().__init__(f"pods of node {node}", "/api/v1/pods", _PAGE, query)
+        self._pods: list[dict[str, Any]] = []
         self._uids: dict[str, str] = {}  # as the engine is told, by the API's own
         self._complained: set[str] = set()
         self._lock = threading.Lock()  # pods come by the watch and by single look-ups
         self._ended: dict[str, None] = {}  # the API's UIDs of the pods that went last
-        self._listed_at = 0.0
 
     def add(self, pod: Any) -> None:
         """A pod that was looked up by itself, unless the watch has seen it end since."""
@@ -107,74 +108,29 @@ class PodWatch:
             if str(pod["metadata"].get("uid")) not in self._ended:
                 self._see(_essence(pod))
 
-    def follow(self, kubeconfig: str) -> None:
-        """For good. Raises OSError: nothing can be kept here."""
-        retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
-        while True:
-            try:
-                # Made anew after each failure: its certificates may have been renewed.
-                api = KubeApi(kubeconfig)
-                while True:
-                    if not self._version:
-                        self._list(api)
-                        print("known", flush=True)
-                        retry.forget()
-                    began = time.monotonic()
-                    self._watch(api)
-                    if time.monotonic() - began < _SHORT_SECONDS:
-                        raise ApiError(0, "the watch ended at once")
-                    retry.forget()
-            except ApiError as error:
-                pause = retry.after(f"pods of node {self._node}: {error}; what is kept stays")
-                if error.status not in _PASSING:
-                    forgotten, self._version = self._version, ""
-                    if forgotten and time.monotonic() - self._listed_at > _LIST_SECONDS:
-                        continue
-                time.sleep(pause)
-            except VcudaError as error:
-                time.sleep(retry.after(str(error)))
+    def begin_list(self) -> None:
+        self._pods = []
 
-    def _list(self, api: KubeApi) -> None:
-        """What is there now, all of it or nothing. Asked of etcd, since an API server's memory
-        may be from before a pod was decided."""
-        query = {"fieldSelector": f"spec.nodeName={self._node}", "limit": _PAGE}
-        pods: list[Any] = []
-        while True:
-            page = api.get(_PODS, query)
-            try:
-                pods += [_essence(pod) for pod in page["items"]]
-                version = str(page["metadata"]["resourceVersion"])
-                query["continue"] = page["metadata"].get("continue") or ""
-            except (KeyError, TypeError, AttributeError) as error:
-                raise ApiError(0, f"not a list of pods: {error!r}") from error
-            if not query["continue"]:
-                break
+    def listed(self, item: dict[str, Any]) -> None:
+        self._pods.append(_essence(item))
+
+    def whole(self, began: float) -> None:
         with self._lock:
             self._uids = {}
             # Oldest first: if two pods claim to mirror one static pod, the kubelet's is the older.
-            for pod in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp"))):
+            for pod in sorted(self._pods, key=_created):
                 self._see(pod)
             self._folder.keep_only(self._uids.values())
-        self._version, self._listed_at = version, time.monotonic()
+        self._pods = []
+        print("known", flush=True)
 
-    def _watch(self, api: KubeApi) -> None:
-        query = {
-            "fieldSelector": f"spec.nodeName={self._node}",
-            "resourceVersion": self._version,
-            "allowWatchBookmarks": "true",
-        }
-        for kind, pod in api.events(_PODS, query, random.randint(*_WATCH_SECONDS)):  # noqa: S311
-            try:
-                version = str(pod["metadata"]["resourceVersion"])
-            except (KeyError, TypeError) as error:
-                self._version = ""  # resuming from it would bring the same event again
-                raise ApiError(0, f"not an event of a pod: {error!r}") from error
-            with self._lock:
-                if kind == "DELETED":
-                    self._forget(pod)
-                elif kind != "BOOKMARK":
-                    self._see(pod)
-            self._version = version
+    def changed(self, item: dict[str, Any]) -> None:
+        with self._lock:
+            self._see(item)
+
+    def gone(self, item: dict[str, Any]) -> None:
+        with self._lock:
+            self._forget(item)
 
     def _see(self, pod: dict[str, Any]) -> None:
         found = of_pod(pod, self._node, self._resources, self._gpu_resource)
@@ -242,6 +198,10 @@ def _as_bound(kept: Decision | None, found: Decision) -> Decision:
     if kept is None:
         return found
     return Decision(kept.containers, kept.words, kept.init, found.amounts)
+
+
+def _created(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"].get("creationTimestamp"))
 
 
 def _essence(pod: Any) -> dict[str, Any]:

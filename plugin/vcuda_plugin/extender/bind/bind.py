@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
 from vcuda_oci.container.identity import pod_key
 from vcuda_oci.ledger.decision import Decision
@@ -17,8 +18,9 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import with_id
 from vcuda_oci.placement.choose import Refused
 
+from ...kube.api import ApiError, message_of
 from ..cluster.objects import PodFacts, pod_of
-from ..follow.api import Unreachable, Withheld, pod_path
+from ..follow.async_api import Withheld
 from ..model import annotations as known
 from ..model.place import Placed, decided
 
@@ -64,7 +66,7 @@ class Binder:
             failure = pod if isinstance(pod, str) else await self._bind(asked, pod)
         except Withheld as error:
             failure = str(error)
-        except Unreachable as error:
+        except ApiError as error:
             failure = f"the API server: {error}"
         if failure:
             ask = pod.ask if isinstance(pod, PodFacts) else None
@@ -74,7 +76,7 @@ class Binder:
         return failure
 
     async def _bind(self, asked: Binding, pod: PodFacts) -> str:
-        """Raises Unreachable; Withheld."""
+        """Raises ApiError; Withheld."""
         # After what may have taken seconds, and before anything is counted or sent.
         if self._why_not and (standby := self._why_not()):
             return standby
@@ -126,10 +128,10 @@ class Binder:
         placed: Placed,
         why_not: Callable[[], str] | None,
     ) -> str:
-        """Raises Unreachable: whether the pod is bound is unknown; Withheld: not by this call, but
+        """Raises ApiError: whether the pod is bound is unknown; Withheld: not by this call, but
         perhaps by an earlier one. In both cases the assumed placement stays."""
         metadata = {"name": asked.name, "namespace": asked.namespace, "uid": asked.uid}
-        path = pod_path(asked.namespace, asked.name) + "/binding"
+        path = _path(asked.namespace, asked.name) + "/binding"
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -142,7 +144,7 @@ class Binder:
             _tell_bound(asked, placed.containers)
             return ""
         if status >= 500:
-            raise Unreachable(f"{status} {_message(answer)}")
+            raise ApiError(0, f"{status} {message_of(answer)}")
         if status == 409:
             # An earlier call may have bound it, and its answer was lost.
             pod = await self._fetch(asked)
@@ -151,7 +153,7 @@ class Binder:
                 _tell_bound(asked, pod.decision.containers if pod.decision else {})
                 return ""
         self._cluster.undo(asked.uid, asked.node)
-        return f"the API server: {status} {_message(answer)}"
+        return f"the API server: {status} {message_of(answer)}"
 
     def _adopt(self, pod: PodFacts) -> None:
         """Count what the pod was bound with, until the event that says so."""
@@ -165,13 +167,13 @@ class Binder:
             cluster.confirm(pod.uid, pod.node, now)
 
     async def _fetch(self, asked: Binding) -> PodFacts | str:
-        """The pod as the API server has it, or why it cannot be bound. Raises Unreachable."""
+        """The pod as the API server has it, or why it cannot be bound. Raises ApiError."""
         where = f"pod {asked.namespace}/{asked.name}"
-        status, pod = await self._api.call("GET", pod_path(asked.namespace, asked.name))
+        status, pod = await self._api.call("GET", _path(asked.namespace, asked.name))
         if status == 404:
             return f"{where} is gone"
         if status != 200 or not isinstance(pod, dict):
-            return f"{where}: {status} {_message(pod)}"
+            return f"{where}: {status} {message_of(pod)}"
         uid = str(pod.get("metadata", {}).get("uid", ""))
         if uid != asked.uid:
             return f"{where} is another one now: UID {uid}, and {asked.uid} was to be bound"
@@ -210,5 +212,5 @@ def said(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:
     return annotations
 
 
-def _message(status: Any) -> str:
-    return str(status.get("message", ""))[:300] if isinstance(status, dict) else ""
+def _path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, '')}/pods/{quote(name, '')}"

@@ -23,12 +23,12 @@ from urllib.parse import quote
 
 from vcuda_oci.model.errors import VcudaError
 
-from ..follow.api import CALL_SECONDS, Unreachable
+from ...kube.api import CALL_SECONDS, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..follow.api import Api
+    from ...kube.api import KubeApi
 
 HELD_SECONDS = 10.0
 # A call takes at most CALL_SECONDS to connect and CALL_SECONDS to be answered.
@@ -47,7 +47,7 @@ class Leader:
 
     def __init__(
         self,
-        api: Api,
+        api: KubeApi,
         where: str,
         catch_up: Callable[[], None],
         identity: str = "",
@@ -55,7 +55,7 @@ class Leader:
     ) -> None:
         """Raises VcudaError if `where` is malformed.
 
-        catch_up: reads the bindings of other extenders; raises Unreachable.
+        catch_up: reads the bindings of other extenders; raises ApiError.
         """
         namespace, _, name = where.partition("/")
         if not namespace or not name or "/" in name:
@@ -109,7 +109,7 @@ class Leader:
     def try_step(self) -> None:
         try:
             self.step()
-        except Unreachable as error:
+        except ApiError as error:
             _log.warning("%s", error)
 
     def try_settle(self) -> None:
@@ -119,11 +119,11 @@ class Leader:
             if since != self._caught_up:
                 self._catch_up()
                 self._caught_up = since
-        except Unreachable as error:
+        except ApiError as error:
             _log.warning("%s", error)
 
     def step(self) -> None:
-        """Take the Lease, renew it, or note its holder. Raises Unreachable: no answer."""
+        """Take the Lease, renew it, or note its holder. Raises ApiError: no answer."""
         with self._lock:
             if self._ended:
                 return
@@ -132,7 +132,7 @@ class Leader:
             if status == 404:
                 lease = {"metadata": {"name": self._name}}
             elif status != 200 or not isinstance(lease, dict):
-                raise Unreachable(f"GET {self._path}: {status}")
+                raise ApiError(0, f"GET {self._path}: {status}")
             spec = lease.get("spec") or {}
             holder = str(spec.get("holderIdentity") or "")
             if holder not in ("", self.identity) and not self._is_over(lease, spec):
@@ -156,7 +156,7 @@ class Leader:
                 status, lease = self._api.call("GET", self._path) if held else (404, {})
                 if status == 200 and lease["spec"].get("holderIdentity") == self.identity:
                     self._write(lease, self.identity, "", False)
-            except Unreachable as error:
+            except ApiError as error:
                 _log.warning("%s: not released: %s", self._name, error)
 
     def _is_over(self, lease: Any, spec: Any) -> bool:
@@ -187,5 +187,5 @@ class Leader:
         method, path = ("POST", self._folder) if new else ("PUT", self._path)
         status, _ = self._api.call(method, path, body)
         if status not in (200, 201, 409):
-            raise Unreachable(f"{method} {path}: {status}")
+            raise ApiError(0, f"{method} {path}: {status}")
         return status != 409

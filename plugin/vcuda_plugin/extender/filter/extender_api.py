@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..model import json_bytes
+from ...kube import json_bytes
 from .preempt import Victims
 
 if TYPE_CHECKING:

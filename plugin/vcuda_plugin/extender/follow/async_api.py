@@ -1,6 +1,6 @@
 """Single calls of the API server on the event loop: no thread waits for an answer.
 
-A thread for each call, woken twice, takes as long as all else that a binding needs. `Api` knows
+A thread for each call, woken twice, takes as long as all else that a binding needs. `KubeApi` knows
 the server's address and certificates.
 """
 
@@ -10,23 +10,29 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..model import json_bytes
-from .api import CALL_SECONDS, CONNECTIONS, Unreachable, Withheld
+from ...kube import json_bytes
+from ...kube.api import CALL_SECONDS, CONNECTIONS, ApiError
+from .access import access_by
 from .http_client import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .api import Access, Api
+    from ...kube.api import KubeApi
+    from .access import Access
 
 # A token or a certificate that is renewed is read again after so long.
 _ACCESS_SECONDS = 60.0
 
 
+class Withheld(Exception):
+    """A call was not sent after all: why."""
+
+
 class AsyncApi:
     """For calls within one event loop."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: KubeApi) -> None:
         self._api = api
         self._access: Access | None = None
         self._until = 0.0
@@ -48,7 +54,7 @@ class AsyncApi:
         Kubernetes from 1.21 on, unless a proxy is between.
         Source: apiserver, pkg/endpoints/filters/request_deadline.go; Go, net/http/server.go.
 
-        Raises Unreachable; Withheld.
+        Raises ApiError, with status 0; Withheld.
         """
         data = b"" if body is None else json_bytes.dumps(body)
 
@@ -74,9 +80,9 @@ class AsyncApi:
             return status, json_bytes.loads(said)
         except asyncio.TimeoutError:
             reason = f"{method} {path}: no answer within {CALL_SECONDS:g} s"
-            raise Unreachable(reason) from None
+            raise ApiError(0, reason) from None
         except (OSError, ValueError) as error:
-            raise Unreachable(f"{method} {path}: {error}") from error
+            raise ApiError(0, f"{method} {path}: {error}") from error
 
     async def _ask(
         self,
@@ -112,5 +118,5 @@ class AsyncApi:
         """In a thread: files are read, and a program may be asked for a token."""
         async with self._renewing:
             if self._until < time.monotonic():
-                self._access = await asyncio.to_thread(self._api.access)
+                self._access = await asyncio.to_thread(access_by, self._api)
                 self._until = time.monotonic() + _ACCESS_SECONDS

@@ -7,14 +7,14 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ...kube.api import ApiError
 from ..quota import quota_limits
-from .api import Unreachable
 from .follow import Follower
 
 if TYPE_CHECKING:
+    from ...kube.api import KubeApi
     from ..cluster.cluster import Cluster
     from ..quota.quota_limits import QuotaPlace
-    from .api import Api
 
     Object = dict[str, Any]
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class QuotaFollower(Follower):
-    def __init__(self, api: Api, cluster: Cluster, place: QuotaPlace) -> None:
+    def __init__(self, api: KubeApi, cluster: Cluster, place: QuotaPlace) -> None:
         self._cluster, self._place = cluster, place
         self._read, self._told = False, ""
         self._where = f"ConfigMap {place.namespace}/{place.name}"
@@ -77,7 +77,7 @@ class QuotaFollower(Follower):
             status, _ = self._api.call("POST", self._events_path, event(config_map, line))
             if status >= 300:
                 _log.warning("%s: no event was written: %d", self._where, status)
-        except Unreachable as error:
+        except ApiError as error:
             _log.warning("%s: no event was written: %s", self._where, error)
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
+from ...kube import json_bytes
 from ..cluster.objects import priority_of
 from ..filter import extender_api
 from ..filter.extender_api import Malformed
 from ..filter.fit import Verdict, fit
 from ..filter.preempt import preempt
 from ..filter.score import scores
-from ..model import json_bytes
 from ..model.pod_request import ask_of
 from . import inspect
 from .http_app import MOST_BODY_BYTES, PROMETHEUS, Answer, HttpApp, line

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 
+from ...kube import json_bytes
 from ..model import annotations as known
-from ..model import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

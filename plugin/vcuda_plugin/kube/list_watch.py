@@ -1,0 +1,137 @@
+"""One kind of object of the API, listed once and then watched.
+
+After a watch ends, the next one goes on where it was. The objects are listed again only where the
+server has forgotten that point (410 Gone), or never knew it, as after a restored backup.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from typing import TYPE_CHECKING
+
+from vcuda_oci.model.errors import VcudaError
+
+from .api import ApiError
+from .retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .api import KubeApi, Object
+
+WATCH_SECONDS = (240, 300)
+# Failures after which the watch goes on where it was.
+_PASSING = (0, 401, 403, 429, 500, 502, 503)
+# A watch that ends sooner than this has failed.
+_SHORT_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 2.0
+# After a list that is older than this, a watch that the API has forgotten is listed again at once.
+_LIST_SECONDS = 5.0
+_PAGE_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class ListWatch:
+    """what: the objects, for messages, such as "pods of node a". page: objects in one answer of a
+    list. heard: when the API last said something (monotonic)."""
+
+    together_seconds = 0.0
+
+    def __init__(self, what: str, path: str, page: int, query: dict[str, str]) -> None:
+        self._what, self.path, self._page, self._query = what, path, page, query
+        self._version = ""
+        self._listed_at = 0.0
+        self.heard = time.monotonic()
+
+    def listed(self, item: Object) -> None:
+        """Take an object of a list."""
+        raise NotImplementedError
+
+    def whole(self, began: float) -> None:
+        """Note that the list is whole. began: when it was begun (monotonic)."""
+        raise NotImplementedError
+
+    def changed(self, item: Object) -> None:
+        """Take an object that is new or has changed."""
+        raise NotImplementedError
+
+    def gone(self, item: Object) -> None:
+        """Take an object that is gone, as it was last."""
+        raise NotImplementedError
+
+    def begin_list(self) -> None:
+        """Prepare for a list; one that was begun and broke off is forgotten."""
+        raise NotImplementedError
+
+    def follow(self, api: KubeApi) -> None:
+        """List and watch for good, while the server is away too."""
+        retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
+        while True:
+            try:
+                while True:
+                    if not self._version:
+                        self._list(api)
+                        retry.forget()
+                    began = time.monotonic()
+                    self._watch(api)
+                    if time.monotonic() - began < _SHORT_SECONDS:
+                        raise ApiError(0, "the watch ended at once")
+                    retry.forget()
+            except ApiError as error:
+                pause = retry.after(f"{self._what}: {error}; what is kept stays")
+                if error.status not in _PASSING:
+                    forgotten, self._version = self._version, ""
+                    if forgotten and time.monotonic() - self._listed_at > _LIST_SECONDS:
+                        continue
+            time.sleep(pause)
+            try:
+                api = api.renewed()
+            except VcudaError as error:
+                retry.after(str(error))
+
+    def pages(self, api: KubeApi, **changes: str) -> Iterator[list[Object]]:
+        """Yield the objects as etcd has them: an API server's memory may be older. `changes`
+        replace parts of the query. Raises ApiError."""
+        query = {**self._query, **changes, "limit": str(self._page)}
+        while True:
+            page = api.get(self.path, query, _PAGE_SECONDS)
+            try:
+                items, about = page["items"] or [], page["metadata"]
+                self._seen = str(about["resourceVersion"])
+                query["continue"] = about.get("continue") or ""
+                for item in items:
+                    item["metadata"].keys()
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ApiError(0, f"not a list: {error!r}") from error
+            yield items
+            if not query["continue"]:
+                return
+
+    def _list(self, api: KubeApi) -> None:
+        began = time.monotonic()
+        self.begin_list()
+        for items in self.pages(api):
+            for item in items:
+                self.listed(item)
+        self.whole(began)
+        self._version = self._seen
+        self._listed_at = self.heard = time.monotonic()
+
+    def _watch(self, api: KubeApi) -> None:
+        query = {**self._query, "resourceVersion": self._version, "allowWatchBookmarks": "true"}
+        seconds = random.randint(*WATCH_SECONDS)  # noqa: S311
+        for kind, item in api.watch(self.path, query, seconds, self.together_seconds):
+            self.heard = time.monotonic()
+            try:
+                version = str(item["metadata"]["resourceVersion"])
+            except (KeyError, TypeError) as error:
+                self._version = ""  # resuming from it would bring the same event again
+                raise ApiError(0, f"not an event of an object: {error!r}") from error
+            if kind == "DELETED":
+                self.gone(item)
+            elif kind in ("ADDED", "MODIFIED"):
+                self.changed(item)
+            self._version = version
