@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import time
 
-from ..container.identity import pod_key
-from ..model.allocation import Allocation
+from ..container.identity import Owner, pod_key
+from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.record import Record
+from ..model.request import Request
 from ..pages import limits
 from ..placement.choose import Chosen, Refused, choose
 from ..system.settings_file import BINPACK
 from . import events, liveness, unhealthy
-from .ledger import NoRoom, broken_record
+from .ledger import Ledger, NoRoom, broken_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..container.identity import Owner
     from ..host.host import Host
-    from ..model.allocation import GpuShare
-    from ..model.request import Request
-    from .ledger import Ledger
 
 # A container may go on filling the file system while space is freed; one try in twenty failed.
 _TRIES = 40

@@ -14,22 +14,21 @@ import os
 import time
 
 from ..container import request as container_request
+from ..container.identity import Owner
 from ..container.request import Asked
 from ..model import names, policies
 from ..model.errors import NotKnownYetError, VcudaError
+from ..model.request import Request
 from ..system import files
-from ..system.settings_file import OFF, REQUIRED
+from ..system.settings_file import OFF, REQUIRED, Config
 from . import decision
+from .decision import Decision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..container.identity import Owner
-    from ..model.request import Request
-    from ..system.settings_file import Config
     from .claim import Claim
-    from .decision import Decision
 
 # How long the agent may take to look the pod up, and how long a container is held: less than the
 # two minutes that a kubelet gives the engine, more than an agent needs after an API outage.

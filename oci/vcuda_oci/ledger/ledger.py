@@ -20,6 +20,7 @@ import os
 from ..guest import ended_pages, page_file
 from ..model import allocation as records
 from ..model import names
+from ..model.allocation import Allocation
 from ..model.errors import VcudaError
 from ..pages import layout
 from ..system import files, own_lock
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..model.allocation import Allocation
 
 LOCK_SECONDS = 30.0
 _SUFFIX = ".json"

@@ -12,22 +12,20 @@ sweep.
 from __future__ import annotations
 
 from ..model import policies
-from ..model.allocation import GpuShare
+from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.sizes import share_bytes
 from ..pages.limits_in_place import OpenPage, Turn
 from ..placement.eligible import Refused
 from ..placement.free import resized
 from . import events, liveness
-from .ledger import broken_record, unwritable
+from .ledger import Ledger, broken_record, unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..host.host import Host
-    from ..model.allocation import Allocation
-    from .ledger import Ledger
 
 TURN_SECONDS = 5.0
 _WORDS = (policies.CORE_LIMIT, policies.WEIGHT, policies.PRIORITY)

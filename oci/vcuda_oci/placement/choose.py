@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..model.request import Part
+from ..model.allocation import GpuShare
+from ..model.request import Part, Request
 from ..system.settings_file import BINPACK
 from . import one_part
 from .eligible import Refused
@@ -12,9 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..model.allocation import GpuShare
     from ..model.gpu import Gpu
-    from ..model.request import Request
 
 __all__ = ["Chosen", "Refused", "choose"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model.allocation import GpuShare
-from ..model.policies import FIXED, WEIGHTED
+from ..model.policies import FIXED, WEIGHTED, Terms
 from ..model.sizes import gib
 from .eligible import Refused
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..model.gpu import Gpu
-    from ..model.policies import Terms
 
 
 class Free:

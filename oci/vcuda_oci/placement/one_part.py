@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ..model import topology
 from ..model.allocation import GpuShare
+from ..model.policies import Terms
+from ..model.request import Part
 from ..model.sizes import gib
 from ..system.settings_file import SPREAD, TOPOLOGY
 from . import eligible
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..model.gpu import Gpu
-    from ..model.policies import Terms
-    from ..model.request import Part
 
     Distances = Sequence[Sequence[int]] | None
 

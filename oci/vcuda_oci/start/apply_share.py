@@ -8,24 +8,23 @@ import time
 from ..container import engine_name, image_libraries, request, rootfs
 from ..container.identity import Owner, owner_of
 from ..edits import edits
+from ..edits.edits import Edits
 from ..guest import mount_points
 from ..host import device_nodes, host, requirements
+from ..host.host import Host
 from ..ledger import claim, events
 from ..ledger.ledger import Ledger
 from ..model import capabilities, names
+from ..model.allocation import Allocation
 from ..model.errors import NotKnownYetError, VcudaError
-from ..system.settings_file import OFF, REQUIRED
+from ..model.gpu import Gpu
+from ..system.settings_file import OFF, REQUIRED, Config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..container.container import Container
-    from ..edits.edits import Edits
-    from ..host.host import Host
-    from ..model.allocation import Allocation
-    from ..model.gpu import Gpu
-    from ..system.settings_file import Config
 
 # <prefix>/lib/vcuda/python/vcuda_oci/start/apply_share.py
 _LIBRARY = os.path.abspath(__file__).rsplit("/", 4)[0]

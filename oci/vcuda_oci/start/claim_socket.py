@@ -18,6 +18,7 @@ import socket
 import struct
 import time
 import traceback
+from collections.abc import Callable
 
 # All that a claim needs, so that no child has to import it.
 from ..container import bundle, hook_state
@@ -29,10 +30,6 @@ from ..ledger.ledger import LOCK_SECONDS
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
 from . import main, poststop
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NAME = "door.sock"
 MOST_BYTES = 65536

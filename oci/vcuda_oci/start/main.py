@@ -11,23 +11,20 @@ import os
 import sys
 
 from ..container import bundle, request
-from ..container.container import container_of
+from ..container.bundle import Command
+from ..container.container import Container, container_of
 from ..edits import config_json
 from ..model import names
 from ..model.errors import VcudaError
 from ..system import settings_file
+from ..system.settings_file import Config
 from . import apply_share
-from .apply_share import Creation
+from .apply_share import Creation, Grant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
-
-    from ..container.bundle import Command
-    from ..container.container import Container
-    from ..system.settings_file import Config
-    from .apply_share import Grant
 
 
 def main(argv: list[str]) -> NoReturn:

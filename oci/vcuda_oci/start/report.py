@@ -7,12 +7,11 @@ import sys
 import time
 
 from ..model import jsontree, names
-from ..model.errors import with_id
+from ..model.errors import VcudaError, with_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..container.bundle import Command
-    from ..model.errors import VcudaError
 
 
 def error(command: Command, error: VcudaError) -> None:

@@ -10,6 +10,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share
+from vcuda_oci.system.settings_file import Config
 
 from ..live import slices, table
 from . import cdi_kind, cdi_watch, spec_file
@@ -18,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from vcuda_oci.system.settings_file import Config
 
 STANDARD_OUTPUT = "-"
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 
 from vcuda_oci.edits import cdi_spec, edits
 from vcuda_oci.host import device_nodes
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.start import apply_share
 from vcuda_oci.system import files
+from vcuda_oci.system.settings_file import Config
 
 from ..hooks import cdi_hook
 from ..hooks.main import CDI
 from ..live import slices
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from vcuda_oci.host.host import Host
-    from vcuda_oci.ledger.ledger import Ledger
-    from vcuda_oci.model.gpu import Gpu
-    from vcuda_oci.system.settings_file import Config
 
 
 def write(

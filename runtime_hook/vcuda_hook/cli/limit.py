@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness, resize
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.placement import eligible
 from vcuda_oci.start import apply_share
+from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table, usage
 
@@ -14,9 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from vcuda_oci.host.host import Host
-    from vcuda_oci.model.allocation import Allocation, GpuShare
-    from vcuda_oci.system.settings_file import Config
 
 WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority")
 

@@ -11,16 +11,13 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
 
 from . import completion, engine_options, live_options, output
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,16 +6,15 @@ import os
 
 from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, slices, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-
-    from vcuda_oci.model.allocation import Allocation
-    from vcuda_oci.system.settings_file import Config
 
 
 def release(arguments: argparse.Namespace, settings: Config) -> int:

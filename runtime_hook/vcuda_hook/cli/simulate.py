@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 
 from vcuda_oci.model.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import NoReturn
 
 _PROGRAM = "vcuda-scheduler-extender"

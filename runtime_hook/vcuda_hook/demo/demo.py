@@ -9,24 +9,23 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
 
 from ..live import table
 from ..run.command import find_runtime
 from ..show import show
 from . import demo_device
 from .demo_container import START_SECONDS, Container, request
+from .demo_device import Device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import Any
 
-    from vcuda_oci.system.settings_file import Config
-
-    from .demo_device import Device
 
 GIB = 1 << 30
 TOLERANCE_POINTS = 3.0

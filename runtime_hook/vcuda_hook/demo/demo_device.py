@@ -10,12 +10,9 @@ import tempfile
 from vcuda_oci.host import host
 from vcuda_oci.ledger import liveness
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import settings_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.model.gpu import Gpu
-    from vcuda_oci.system.settings_file import Config
+from vcuda_oci.system.settings_file import Config
 
 SOFTWARE_MEMORY = "16GiB"
 SOFTWARE_STATE = "/softgpu.state"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Sequence
 
 from vcuda_oci.model import names
 
@@ -12,8 +13,6 @@ from .finding import OK, UNKNOWN, WARNING, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vcuda_oci.system.settings_file import Config
 
 STALE = "cdi"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 
 from .finding import OK, UNKNOWN, WARNING, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vcuda_oci.system.settings_file import Config
 
 DENIALS = "denials"

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 
 from vcuda_oci.model import names
 from vcuda_oci.start import apply_share
+from vcuda_oci.system.settings_file import Config
 
 from ..live import low_level, shim_mark
 from . import driver
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vcuda_oci.system.settings_file import Config
 
 PROGRAMS, SHIM, RUNTIME, RUNC = "programs", "shim", "low-level-runtime", "runc-version"
 CHECKS = (PROGRAMS, SHIM, RUNTIME, RUNC)

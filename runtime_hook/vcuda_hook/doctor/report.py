@@ -6,9 +6,11 @@ It changes nothing. Each group of checks runs in a process of its own: what hang
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
+from vcuda_oci.system.settings_file import Config
 
 from ..live import in_time, table
 from . import (
@@ -28,10 +30,8 @@ from .finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from typing import Any
 
-    from vcuda_oci.system.settings_file import Config
 
 SETTINGS = "settings"
 SECONDS = 10.0

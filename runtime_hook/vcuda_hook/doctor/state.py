@@ -10,13 +10,10 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import layout
 from vcuda_oci.start import claim_socket
 from vcuda_oci.system import kernel_tables
+from vcuda_oci.system.settings_file import Config
 
 from . import finding
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
 
 STATE_DIR, RECORDS, DOOR = "state-dir", "records", "door"
 CHECKS = (STATE_DIR, RECORDS, DOOR)

@@ -10,6 +10,7 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share
 from vcuda_oci.system import own_lock
+from vcuda_oci.system.settings_file import Config
 
 from ..live import table
 from . import containerd, crio, docker, engine_file, hooks_d, podman, undo_record
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from vcuda_oci.system.settings_file import Config
 
 _LOCK_SECONDS = 30.0
 _ENGINES: dict[str, Any] = {

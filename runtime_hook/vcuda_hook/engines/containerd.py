@@ -17,15 +17,14 @@ from vcuda_oci.model.errors import VcudaError
 from . import containerd_files
 from .containerd_files import PLUGINS, View
 from .text_edit import MISSING, at
+from .texts.toml_document import Path
 from .texts.toml_values import written_key
-from .wanted import NAME, Wish
+from .wanted import NAME, Options, Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .text_edit import Path
-    from .wanted import Options
 
 FILE = containerd_files.FILE
 FORM = "toml"

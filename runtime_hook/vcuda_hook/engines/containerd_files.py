@@ -14,12 +14,12 @@ import subprocess
 
 from . import engine_file
 from .text_edit import at, parse
+from .texts.toml_document import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .text_edit import Path
 
 FILE = "/etc/containerd/config.toml"
 # The CRI plugin's name by the file's version; from 3 on it stays.

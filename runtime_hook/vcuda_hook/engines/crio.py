@@ -17,13 +17,12 @@ from ..live import low_level
 from . import crio_files
 from .text_edit import MISSING, at
 from .texts.toml_values import written_key
-from .wanted import NAME, Wish
+from .wanted import NAME, Options, Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .wanted import Options
 
 FILE = "/etc/crio/crio.conf.d/99-vcuda.conf"
 FORM = "toml"

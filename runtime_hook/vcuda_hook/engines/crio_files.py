@@ -11,12 +11,12 @@ import subprocess
 
 from . import engine_file
 from .text_edit import at, parse
+from .texts.toml_document import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .text_edit import Path
 
 _MAIN = "/etc/crio/crio.conf"
 _RUNTIMES = ("crio", "runtime", "runtimes")

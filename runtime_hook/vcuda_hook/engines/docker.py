@@ -5,13 +5,12 @@ Source: docs.docker.com, "dockerd", "Daemon configuration file".
 
 from __future__ import annotations
 
-from .wanted import NAME, Wish
+from .wanted import NAME, Options, Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .wanted import Options
 
 FILE = "/etc/docker/daemon.json"
 FORM = "json"

@@ -10,12 +10,12 @@ import glob
 import json
 import os
 import shutil
+from collections.abc import Sequence
 
 from .texts.toml_document import Document
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
 DOCKER, CONTAINERD, CRIO, PODMAN = "docker", "containerd", "crio", "podman"

@@ -10,13 +10,12 @@ from vcuda_oci.edits import edits
 from vcuda_oci.model import names
 
 from ..hooks.main import BY_STATUS
-from .wanted import Wish
+from .wanted import Options, Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .wanted import Options
 
 ENGINES = ("crio", "podman")
 NAME = "hooks"

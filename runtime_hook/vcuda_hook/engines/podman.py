@@ -5,13 +5,12 @@ Source: containers.conf(5), "ENGINE.RUNTIMES TABLE".
 
 from __future__ import annotations
 
-from .wanted import NAME, Wish
+from .wanted import NAME, Options, Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .wanted import Options
 
 FILE = "/etc/containers/containers.conf.d/99-vcuda.conf"
 FORM = "toml"

@@ -10,13 +10,13 @@ import hashlib
 from vcuda_oci.model.errors import VcudaError
 
 from .texts import json_text, toml_text
+from .texts.toml_document import Path
 from .texts.toml_values import TomlError, written_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Path = tuple[str, ...]
     Setting = tuple[Path, Any]
 
 MISSING = object()

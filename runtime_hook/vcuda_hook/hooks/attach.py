@@ -11,8 +11,9 @@ import json
 import os
 import stat
 import subprocess
+from collections.abc import Collection
 
-from vcuda_oci.edits.edits import HOOK_SECONDS
+from vcuda_oci.edits.edits import HOOK_SECONDS, Edits
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import kernel_tables
 
@@ -21,9 +22,6 @@ from .root_paths import Root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from vcuda_oci.edits.edits import Edits
     from vcuda_oci.host.host import DeviceNode
 
     from .created_container import Container

@@ -9,30 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 
 from vcuda_oci.container import hook_state, image_libraries
-from vcuda_oci.container.container import container_of
+from vcuda_oci.container.container import Container, container_of
+from vcuda_oci.container.hook_state import State
 from vcuda_oci.edits import config_json, edits
 from vcuda_oci.guest import page_file
 from vcuda_oci.host import device_nodes, procfs, requirements
+from vcuda_oci.host.host import DeviceNode, Host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.pages import layout, page_reader
 from vcuda_oci.start import apply_share
 from vcuda_oci.system import settings_file
+from vcuda_oci.system.settings_file import Config
 
 from . import created_container
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vcuda_oci.container.container import Container
-    from vcuda_oci.container.hook_state import State
-    from vcuda_oci.host.host import DeviceNode, Host
-    from vcuda_oci.model.gpu import Gpu
-    from vcuda_oci.system.settings_file import Config
 
 
 def finish(config_path: str, state: State) -> None:

@@ -6,16 +6,13 @@ import os
 
 from vcuda_oci.container import hook_state
 from vcuda_oci.container.container import container_of
+from vcuda_oci.container.hook_state import State
 from vcuda_oci.guest import mount_points
 from vcuda_oci.model import names
 from vcuda_oci.start import apply_share
 from vcuda_oci.system import settings_file
 
 from . import cdi_hook
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.container.hook_state import State
 
 
 def clean_up(config_path: str, state: State) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from vcuda_oci.container import hook_state, request
-from vcuda_oci.container.container import container_of
+from vcuda_oci.container.container import Container, container_of
+from vcuda_oci.container.hook_state import State
 from vcuda_oci.container.identity import owner_of
 from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.ledger import Ledger
@@ -11,14 +12,9 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share
 from vcuda_oci.system import settings_file
+from vcuda_oci.system.settings_file import Config
 
 from . import created_container
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.container.container import Container
-    from vcuda_oci.container.hook_state import State
-    from vcuda_oci.system.settings_file import Config
 
 
 def create(kind: str, config_path: str, state: State) -> None:

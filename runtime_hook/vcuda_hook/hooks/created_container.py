@@ -7,6 +7,7 @@ import select
 import stat
 
 from vcuda_oci.container import bundle, hook_state
+from vcuda_oci.container.hook_state import State
 from vcuda_oci.guest import process
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import report
@@ -14,10 +15,6 @@ from vcuda_oci.system import files
 
 from ..live import cgroup_folders
 from . import syscalls
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.container.hook_state import State
 
 CREATE_CONTAINER = "createContainer"
 _MOST_ANCESTORS = 16

@@ -6,16 +6,13 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 
 from vcuda_oci.guest import process
 from vcuda_oci.model import names
 from vcuda_oci.system import kernel_tables
 
 from . import shim_mark
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _LIBCUDA = re.compile(r"(.*/)?libcuda\.so(\.[^/]*)?|" + re.escape(names.GUEST_CUDA))
 _STATE_SECONDS = 10

@@ -12,10 +12,10 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from typing import Any
 
 _PAUSE_S = 0.005

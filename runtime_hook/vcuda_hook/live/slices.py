@@ -13,19 +13,16 @@ import re
 from vcuda_oci.container import request
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.guest import page_file
+from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import claim, events
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, page_reader
 from vcuda_oci.start import apply_share
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.host.host import Host
-    from vcuda_oci.ledger.ledger import Ledger
-    from vcuda_oci.model.allocation import Allocation
-    from vcuda_oci.model.request import Request
-    from vcuda_oci.system.settings_file import Config
+from vcuda_oci.system.settings_file import Config
 
 _PREFIX = names.SLICE_PREFIX
 # A CDI device's name that is a file's too. Source: CDI SPEC.md, "name".

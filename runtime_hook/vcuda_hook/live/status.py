@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vcuda_oci.ledger import liveness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vcuda_oci.model.allocation import Allocation
 
 CLAIMING, GONE, NAMED, UNKNOWN = "claiming", "gone", "named", "unknown"

@@ -7,6 +7,7 @@ impossible ones are left out.
 from __future__ import annotations
 
 from vcuda_oci.model import policies
+from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.placement import free
 
 TYPE_CHECKING = False
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from vcuda_oci.model.allocation import Allocation, GpuShare
     from vcuda_oci.model.gpu import Gpu
 
     from .usage import Use

@@ -11,13 +11,10 @@ import time
 
 from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.system import kernel_tables
 
 from . import spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.model.allocation import Allocation
 
 GRACE_SECONDS = 30
 

@@ -11,14 +11,13 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 
 from ..live import container_names, usage, views
+from ..live.usage import Look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from vcuda_oci.system.settings_file import Config
-
-    from ..live.usage import Look
 
 
 class LiveView:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from vcuda_oci.host import host
 from vcuda_oci.ledger import liveness, unhealthy
 from vcuda_oci.ledger.ledger import Ledger, broken_record
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
 
 from ..live import container_names, table, usage, views
 from ..live.status import GONE, Status, statuses
@@ -18,11 +22,7 @@ from . import context_memory, gpu_answers
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
-    from typing import Any
 
-    from vcuda_oci.model.allocation import Allocation
-    from vcuda_oci.model.gpu import Gpu
     from vcuda_oci.system.settings_file import Config
 
 

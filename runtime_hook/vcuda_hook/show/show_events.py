@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Iterator
 
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.event_reader import Reader
@@ -16,7 +17,6 @@ from ..live import container_names, table, views
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
     from typing import Any
 
     from vcuda_oci.system.settings_file import Config

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
 from vcuda_oci.model.errors import VcudaError
 
@@ -15,16 +16,15 @@ from ..live import table, views
 from . import top_screen
 from .live_view import LiveView
 from .terminal import Ended, Terminal
+from .top_screen import Line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from typing import Any
 
     from vcuda_oci.system.settings_file import Config
 
-    from .top_screen import Line
 
 _WIDTH = 100  # where the terminal does not say
 _KEYS = {order[0]: order for order in top_screen.ORDERS}

@@ -7,18 +7,18 @@ the picture says the same without colours.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 
 from ..live import table, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     _Entry = Mapping[str, Any]
-    # A text and its colour (SGR parameters, or "").
-    Line = list[tuple[str, str]]
 
+# A text and its colour (SGR parameters, or "").
+Line = list[tuple[str, str]]
 NAME, COMPUTE, MEMORY, WAITS = "name", "compute", "memory", "waits"
 ORDERS = (NAME, COMPUTE, MEMORY, WAITS)
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Path = tuple[str, ...]
+Path = tuple[str, ...]
 
 # How a table came to be, which decides what may be added to it.
 # Source: toml.io, "Table", "Inline Table".

@@ -6,14 +6,13 @@ table, which is appended with a remark above it.
 
 from __future__ import annotations
 
-from .toml_document import Document, Section
+from .toml_document import Document, Line, Path, Section
 from .toml_values import TomlError, written, written_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .toml_document import Line, Path
 
 REMARK = "# Added by 'vcuda configure'; with --undo it goes again."
 
