@@ -38,12 +38,12 @@ LONG = (
     "release/packages/test_services.py",
     "shim/test_shim_fuzz.py",
     "engines/test_bypass_watch.py",
-    "contract/agent/test_node_agent_door.py",
+    "contract/agent/test_node_agent_claim_socket.py",
     "contract/agent/test_dashboards_live.py",
     "contract/agent/test_event_teller.py",
     "contract/chart/test_helm.py",
     "contract/host/test_cdi.py",
-    "contract/runtime/test_door.py",
+    "contract/runtime/test_claim_socket.py",
     "unit/test_scheduler_leader_races.py",
 )
 

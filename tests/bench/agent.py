@@ -120,7 +120,7 @@ def _memory(agent: Agent, who: str) -> Figure:
 
 
 def _with_descendants(pid: int) -> list[int]:
-    """The door's workers are its children's children."""
+    """The claim socket's workers are its children's children."""
     found = [pid]
     for each in found:
         for line in glob.glob(f"/proc/{each}/task/*/children"):

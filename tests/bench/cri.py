@@ -1,6 +1,6 @@
 """What a container with a share costs through CRI where the agent runs, over one with plain runc.
 
-Real containerd, a played kubelet, the agent as it is installed. A round creates and starts one
+Real containerd, a fake kubelet, the agent as it is installed. A round creates and starts one
 container each way in random order, each in a fresh pod whose sandbox is there already.
 """
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from bench.result import Figure
 from support import image, own_run, rootfs
-from support.claim_socket import Door
+from support.claim_server import ClaimServer
 from support.engines.base import IMAGE, Files
 from support.engines.containerd import Ctr
 from support.product import Product
@@ -58,8 +58,8 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         stack.callback(engine.close)
         product = Product(folder + "/product")
         product.configure(engine)
-        door = Door(engine.host, product, product.state_dir(engine))
-        stack.callback(door.close)
+        server = ClaimServer(engine.host, product, product.state_dir(engine))
+        stack.callback(server.close)
         ways = {
             "plain": (engine.plain_runtime(), ()),
             "none": (product.runtime, ()),

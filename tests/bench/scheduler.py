@@ -1,7 +1,7 @@
 """The scheduler extender at 100 to 5,000 nodes of 8 GPUs, over HTTP: what it costs by cluster size.
 
 Each filter is asked of every node. Three processes: the extender, the caller, and the API server,
-which is played. On two cores they take from each other, so the processor time of each is told too:
+which is a fake. On two cores they take from each other, so the processor time of each is told too:
 that of the extender is what a pair costs wherever it runs.
 """
 
@@ -25,7 +25,7 @@ from bench.result import Figure
 from support import clusters, extender
 from support.clusters import container
 from support.extender import Extender
-from support.fake_api_server import PODS, PlayedApi
+from support.fake_api_server import PODS, FakeApiServer
 from vcuda_oci.model.allocation import GpuShare
 
 # Nodes, pods that hold GPUs, and the goal of the slowest filter but one in a hundred, in ms.
@@ -61,7 +61,7 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
 
 
 def _size(caller: ProcessPoolExecutor, nodes: int, pods: int, goal: float | None) -> list[Figure]:
-    api = PlayedApi()
+    api = FakeApiServer()
     fill(api, nodes, pods, random.Random(nodes))
     names = [f"node-{number}" for number in range(nodes)]
     found = {}
@@ -94,7 +94,7 @@ def _size(caller: ProcessPoolExecutor, nodes: int, pods: int, goal: float | None
 
 
 def _under_a_lease(caller: ProcessPoolExecutor, nodes: int, pods: int) -> list[Figure]:
-    api = PlayedApi()
+    api = FakeApiServer()
     fill(api, nodes, pods, random.Random(nodes))
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -111,7 +111,7 @@ def _under_a_lease(caller: ProcessPoolExecutor, nodes: int, pods: int) -> list[F
 
 
 def _pairs(
-    caller: ProcessPoolExecutor, api: PlayedApi, running: Extender, names: list[str], pods: int
+    caller: ProcessPoolExecutor, api: FakeApiServer, running: Extender, names: list[str], pods: int
 ) -> dict[tuple[str, str], float]:
     """New pods beside those that are there, filtered over some of the nodes and bound."""
     dice = random.Random(pods)
@@ -122,15 +122,15 @@ def _pairs(
     running.wait(lambda: b"vcuda_extender_pods %d.0" % (pods + PAIRS) in _page(running), 60)
     first = new[:WARMING_PAIRS], chosen[:WARMING_PAIRS]
     caller.submit(scheduler_calls.pairs, running.port, *first).result()
-    before, played = _processor(running), time.process_time()
+    before, server_time = _processor(running), time.process_time()
     rest = new[WARMING_PAIRS:], chosen[WARMING_PAIRS:]
     pairs = caller.submit(scheduler_calls.pairs, running.port, *rest).result()
-    count, played = len(pairs.milliseconds), time.process_time() - played
+    count, server_time = len(pairs.milliseconds), time.process_time() - server_time
     return {
         ("filter + bind", "ms a pair"): pairs.seconds / count * 1e3,
         ("filter + bind, its CPU", "ms a pair"): (_processor(running) - before) / count * 1e3,
         ("filter + bind, the caller's CPU", "ms a pair"): pairs.cpu / count * 1e3,
-        ("filter + bind, the API's CPU", "ms a pair"): played / count * 1e3,
+        ("filter + bind, the API's CPU", "ms a pair"): server_time / count * 1e3,
     }
 
 
@@ -138,7 +138,7 @@ def _page(running: Extender) -> bytes:
     return running.call("GET", "/metrics")[1]
 
 
-def fill(api: PlayedApi, nodes: int, pods: int, dice: random.Random) -> None:
+def fill(api: FakeApiServer, nodes: int, pods: int, dice: random.Random) -> None:
     """Nodes of 8 GPUs, pods with shares of them where there is room, and a quota of them all."""
     for number in range(nodes):
         name = f"node-{number}"

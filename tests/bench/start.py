@@ -138,14 +138,14 @@ class _Bench:
 
 
 def _serve(prefix: str, stack: contextlib.ExitStack) -> None:
-    """The agent's door, open until the end."""
+    """The claim socket, open until the end."""
     server = subprocess.Popen([prefix + "/usr/bin/vcuda", "serve"])
     stack.callback(server.wait)
     stack.callback(server.terminate)
     deadline = time.monotonic() + 10
     while not os.path.exists(prefix + "/state/door.sock"):
         if time.monotonic() > deadline:
-            raise RuntimeError("vcuda serve opened no door")
+            raise RuntimeError("vcuda serve opened no claim socket")
         time.sleep(0.01)
 
 

@@ -16,12 +16,12 @@ import pytest
 
 from support import cgroups, compiled, image, own_run, rootfs
 from support.agent_fixtures import agent_prefix, new_node, node
+from support.cluster_node import ClusterNode
 from support.engines import ENGINES
 from support.engines.base import IMAGE, Engine, Files
 from support.engines.cri import Cri
 from support.engines.low_level import LowLevel
-from support.entry_points import KINDS, LOW_LEVEL, WRAPPER, Door
-from support.handoff_node import HandoffNode
+from support.entry_points import KINDS, LOW_LEVEL, WRAPPER, EntryPoint
 from support.needed import cannot
 from support.product import Product, missing
 from support.runtime_recorder import Recorder
@@ -143,15 +143,15 @@ def cri(start_engine: Callable[[str], Engine]) -> Iterator[Cri]:
 
 
 @pytest.fixture(params=[f"{name}-{kind}" for name in LOW_LEVEL for kind in (WRAPPER, *KINDS)])
-def door(
+def entry_point(
     request: pytest.FixtureRequest, start_engine: Callable[[str], Engine], product: Product
-) -> Iterator[Door]:
+) -> Iterator[EntryPoint]:
     """Each low-level runtime by each way in; after the test nothing may be held."""
     name, _, kind = request.param.rpartition("-")
     engine = start_engine(name)
     assert isinstance(engine, LowLevel)
     with product.on(engine), engine.using(engine.plain_runtime()):
-        yield Door(engine, product, kind)
+        yield EntryPoint(engine, product, kind)
     assert product.allocations(engine) == []
 
 
@@ -188,10 +188,10 @@ def product_of_proc_driver(files: Files, session_folder: str) -> Product:
 
 
 @pytest.fixture
-def handoff(cri: Cri, product: Product, tmp_path: Path) -> Iterator[HandoffNode]:
+def handoff(cri: Cri, product: Product, tmp_path: Path) -> Iterator[ClusterNode]:
     """A node of a cluster with two GPUs, of which placement takes the first while it has room."""
     with product.on(cri):
-        node = HandoffNode(cri, product, str(tmp_path))
+        node = ClusterNode(cri, product, str(tmp_path))
         try:
             node.start_agent()
             yield node

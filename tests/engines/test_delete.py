@@ -1,4 +1,4 @@
-"""A share is given back by the engine's own `delete`, through the front door or past it."""
+"""A share is given back by the engine's own `delete`, through the launcher or past it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engines.test_hook_door import Hooked, hooked
+from engines.test_hook_entry_point import Hooked, hooked
 from release.soak import traces
 from support import cgroups
 from support.private_host import PrivateHost, Result, wait_until

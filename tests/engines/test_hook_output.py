@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from support.entry_points import FILL, Door
+from support.entry_points import FILL, EntryPoint
 
 OUTPUT = ("run.oci.hooks.stdout", "run.oci.hooks.stderr")
 WRAPPER = "crun-v2-wrapper"
 
 
 @pytest.mark.parametrize(
-    "door", ["crun-v2-createRuntime", "crun-v2-prestart", WRAPPER], indirect=True
+    "entry_point", ["crun-v2-createRuntime", "crun-v2-prestart", WRAPPER], indirect=True
 )
 def test_the_error_of_a_hook_is_in_no_file_that_an_annotation_names(
-    door: Door, container: str, scratch: str
+    entry_point: EntryPoint, container: str, scratch: str
 ) -> None:
     target = scratch + "/profile.sh"
     with open(target, "w") as file:
@@ -29,20 +29,20 @@ def test_the_error_of_a_hook_is_in_no_file_that_an_annotation_names(
         asked = next(key for key in annotations if key.endswith("/core"))
         annotations[asked] = "'; echo from-the-image; '"
 
-    refused = door.run(door.asked(container, *FILL), change)
+    refused = entry_point.run(entry_point.asked(container, *FILL), change)
     assert refused.rc != 0
     assert "echo from-the-image" in refused.stderr
     with open(target) as file:
         assert file.read() == "# root's\n"
 
 
-@pytest.mark.parametrize("door", [WRAPPER], indirect=True)
+@pytest.mark.parametrize("entry_point", [WRAPPER], indirect=True)
 def test_behind_the_wrapper_crun_makes_no_file_for_what_hooks_write(
-    door: Door, container: str, scratch: str
+    entry_point: EntryPoint, container: str, scratch: str
 ) -> None:
     def change(config: dict[str, Any], bundle: str) -> None:
         config["annotations"].update({name: f"{scratch}/{name}" for name in OUTPUT})
 
-    started = door.run(door.asked(container, *FILL), change)
+    started = entry_point.run(entry_point.asked(container, *FILL), change)
     assert (started.rc, started.stderr) == (0, "")
     assert [name for name in os.listdir(scratch) if name in OUTPUT] == []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from engines.test_hook_door import LOOK
+from engines.test_hook_entry_point import LOOK
 from support.engines.base import Engine, Result
 from support.engines.podman import Podman
 from support.product import MIB, Product, asking
@@ -78,7 +78,7 @@ def test_a_program_sees_what_it_sees_behind_the_wrapper(hooked: Hooked, containe
     assert podman.run(container, ["ls", "/dev/nvidia1"], **asked).rc == 1
     hooked.configure()
     assert without_ids(podman.run(container, look, **asked)) == behind_wrapper
-    # Both doors at once are one.
+    # Both entry points at once are one.
     with podman.using(hooked.product.runtime):
         assert without_ids(podman.run(container, look, **asked)) == behind_wrapper
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support.engines.base import Wanted
-from support.entry_points import FILLED, LIMIT, MAIN_DOORS, Door, as_it_is, filled
+from support.entry_points import FILLED, LIMIT, MAIN_ENTRY_POINTS, EntryPoint, as_it_is, filled
 from support.product import REPOSITORY
 from vcuda_oci.model import names
 from vcuda_oci.pages import layout
@@ -23,7 +23,7 @@ from vcuda_oci.pages import layout
 GREEDY = f"vcuda-workload alloc --chunk {LIMIT}"
 OTHER_GPU = "mknod /tmp/1 c 195 1; open-node /tmp/1 /dev/nvidia1"
 
-pytestmark = pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+pytestmark = pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 
 
 def by_the_private_copy(rootfs: str, uuid: str) -> str:
@@ -56,12 +56,15 @@ WAYS = [by_the_private_copy, by_a_driver_of_its_own, by_pages_of_its_own]
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_a_program_that_goes_round_the_shim_has_the_granted_gpu_and_no_other(
-    door: Door, container: str, way: Any
+    entry_point: EntryPoint, container: str, way: Any
 ) -> None:
+    product = entry_point.product
     listed = subprocess.run(
-        [f"{door.product.prefix}/bin/vcuda", "--config", door.product.config, "gpus", "--json"],
-        check=True, stdout=subprocess.PIPE, text=True,
-    ).stdout  # fmt: skip
+        [f"{product.prefix}/bin/vcuda", "--config", product.config, "gpus", "--json"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
     uuid = json.loads(listed)[0]["uuid"]
     said: list[str] = []
 
@@ -69,13 +72,15 @@ def test_a_program_that_goes_round_the_shim_has_the_granted_gpu_and_no_other(
         script = f"{way(f'{bundle}/rootfs', uuid)}; {OTHER_GPU} >&2"
         config["process"]["args"] = ["sh", "-c", script]
 
-    result = door.run(door.asked(container), prepared)
+    result = entry_point.run(entry_point.asked(container), prepared)
     said = result.stderr.splitlines()
     assert filled(result)["allocated_bytes"] > LIMIT
     assert said == ["/tmp/1: EPERM", "/dev/nvidia1: ENOENT"]
 
 
-def test_a_rule_for_every_nvidia_device_opens_no_other_gpu(door: Door, container: str) -> None:
+def test_a_rule_for_every_nvidia_device_opens_no_other_gpu(
+    entry_point: EntryPoint, container: str
+) -> None:
     """As `docker run --device-cgroup-rule 'c 195:* rwm'` writes it."""
 
     def wide(config: dict[str, Any], bundle: str) -> None:
@@ -83,7 +88,7 @@ def test_a_rule_for_every_nvidia_device_opens_no_other_gpu(door: Door, container
         config["linux"]["resources"]["devices"].append(rule)
 
     script = f"{OTHER_GPU}; open-node /dev/nvidia0 /dev/nvidiactl; {GREEDY} >&2"
-    result = door.run(door.asked(container, "sh", "-c", script), wide)
+    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), wide)
     other, hidden, *own = result.stdout.splitlines()
     assert (other, hidden) == ("/tmp/1: EPERM", "/dev/nvidia1: ENOENT")
     assert all(line.endswith((": ENXIO", ": ok")) for line in own)
@@ -91,23 +96,25 @@ def test_a_rule_for_every_nvidia_device_opens_no_other_gpu(door: Door, container
 
 
 def test_a_container_without_a_share_reaches_no_gpu_by_any_of_these_ways(
-    door: Door, container: str
+    entry_point: EntryPoint, container: str
 ) -> None:
     def prepared(config: dict[str, Any], bundle: str) -> None:
         script = f"{by_a_driver_of_its_own(f'{bundle}/rootfs', '')}; mknod /tmp/0 c 195 0"
         config["process"]["args"] = ["sh", "-c", f"{script}; open-node /tmp/0 /dev/nvidia0 >&2"]
 
-    result = door.run(Wanted(container, []), prepared)
+    result = entry_point.run(Wanted(container, []), prepared)
     assert "allocated_bytes" not in result.stdout
     assert result.stderr.splitlines()[-2:] == ["/tmp/0: EPERM", "/dev/nvidia0: ENOENT"]
 
 
-def test_no_variable_leads_round_it_where_no_other_driver_is(door: Door, container: str) -> None:
+def test_no_variable_leads_round_it_where_no_other_driver_is(
+    entry_point: EntryPoint, container: str
+) -> None:
     """Not the folder of the driver's own libraries either, which a program may find and list."""
     words = {"CUDA_VISIBLE_DEVICES": "0,1", "LD_BIND_NOW": "1", "VCUDA_MEMORY": "16GiB",
              "NVIDIA_VISIBLE_DEVICES": "all",
              "LD_LIBRARY_PATH": f"{names.GUEST_DRIVER}:/usr/lib/x86_64-linux-gnu",
              "CUDA_MPS_PIPE_DIRECTORY": "/tmp", "LD_PRELOAD": ""}  # fmt: skip
-    asked = door.asked(container, "sh", "-c", GREEDY)
-    result = door.run(Wanted(container, asked.args, words, asked.annotations), as_it_is)
+    asked = entry_point.asked(container, "sh", "-c", GREEDY)
+    result = entry_point.run(Wanted(container, asked.args, words, asked.annotations), as_it_is)
     assert filled(result) == FILLED

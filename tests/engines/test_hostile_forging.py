@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.engines.base import Wanted
-from support.entry_points import FILL, FILLED, MAIN_DOORS, Door, filled
+from support.entry_points import FILL, FILLED, MAIN_ENTRY_POINTS, EntryPoint, filled
 
 LOOK = "ls -ln /dev | cut -c1-10,20-45 | grep nvidia; ls /usr/local; mknod /1 c 195 1; open-node /1"
 # What an image's ENV can say, and the mounts by which a pod's author asks NVIDIA's runtime.
@@ -26,37 +26,39 @@ DEVICE_MOUNTS = [
 ]
 PAGE = "/usr/local/vcuda/limits"
 
-pytestmark = pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+pytestmark = pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 
 
 def test_beside_a_request_that_counts_an_images_words_change_nothing(
-    door: Door, container: str
+    entry_point: EntryPoint, container: str
 ) -> None:
-    asked = door.asked(container, "sh", "-c", f"{LOOK}; md5sum {PAGE}; {' '.join(FILL)}")
-    honest = door.run(asked)
-    forged = door.run(Wanted(container, asked.args, FORGED, asked.annotations, DEVICE_MOUNTS))
+    asked = entry_point.asked(container, "sh", "-c", f"{LOOK}; md5sum {PAGE}; {' '.join(FILL)}")
+    honest = entry_point.run(asked)
+    forged = entry_point.run(
+        Wanted(container, asked.args, FORGED, asked.annotations, DEVICE_MOUNTS)
+    )
     assert (forged.rc, forged.stdout) == (0, honest.stdout), forged.stderr
     assert "/1: EPERM" in honest.stdout
 
 
 @pytest.mark.parametrize("words", [FORGED, {}], ids=["env", "mounts"])
 def test_without_one_they_ask_for_nothing(
-    door: Door, container: str, words: dict[str, str]
+    entry_point: EntryPoint, container: str, words: dict[str, str]
 ) -> None:
-    door.product.configure(door.engine, accept_request_from_env="never")
+    entry_point.product.configure(entry_point.engine, accept_request_from_env="never")
     wanted = Wanted(container, ["sh", "-c", LOOK], words, {}, DEVICE_MOUNTS)
-    assert door.run(wanted) == door.plain(wanted)
+    assert entry_point.run(wanted) == entry_point.plain(wanted)
 
 
 def test_a_pods_variables_ask_for_nothing_whatever_the_settings_are(
-    door: Door, container: str
+    entry_point: EntryPoint, container: str
 ) -> None:
-    door.product.configure(door.engine, accept_request_from_env="always")
+    entry_point.product.configure(entry_point.engine, accept_request_from_env="always")
     identity = {"uid": "uid1", "namespace": "default", "name": "pod", "id": "sandbox1"}
     said = {f"io.kubernetes.cri.sandbox-{key}": value for key, value in identity.items()}
     said["io.kubernetes.cri.container-name"] = "main"
     wanted = Wanted(container, ["sh", "-c", LOOK], FORGED, said, DEVICE_MOUNTS)
-    assert door.run(wanted) == door.plain(wanted)
+    assert entry_point.run(wanted) == entry_point.plain(wanted)
 
 
 def as_a_link(path: str) -> None:
@@ -74,32 +76,32 @@ def of_another(path: str) -> None:
 
 @pytest.mark.parametrize("spoil", [as_a_link, open_to_all, of_another], ids=lambda do: do.__name__)
 def test_a_record_that_others_may_have_written_gives_nobody_a_share(
-    door: Door, container: str, scratch: str, spoil: Any
+    entry_point: EntryPoint, container: str, scratch: str, spoil: Any
 ) -> None:
     log = os.path.join(scratch, "log")
-    (state, name) = (door.product.state_dir(door.engine), container + "-other")
-    with door.holding(name):
+    (state, name) = (entry_point.product.state_dir(entry_point.engine), container + "-other")
+    with entry_point.holding(name):
         covered = f"{state}/allocations/{name}.json"
-        host_path = f"/proc/{door.engine.host.pid}/root{covered}"
+        host_path = f"/proc/{entry_point.engine.host.pid}/root{covered}"
         spoil(host_path if spoil is not as_a_link else covered)
-        result = door.run(door.asked(container, "echo", "started"), log=log)
+        result = entry_point.run(entry_point.asked(container, "echo", "started"), log=log)
         os.path.islink(covered) and os.replace(covered + ".real", covered)
         os.chmod(covered, 0o644)
         os.chown(covered, 0, 0)
     assert (result.rc != 0, result.stdout) == (True, "")
     with open(log) as lines:
         assert f"{covered}: is not a whole record (other users may write it)" in lines.read()
-    door.sweep()
-    assert door.left(container) == []
+    entry_point.sweep()
+    assert entry_point.left(container) == []
 
 
 @pytest.mark.parametrize("spoil", [as_a_link, open_to_all, of_another], ids=lambda do: do.__name__)
 def test_what_is_kept_of_the_host_is_not_believed_where_others_may_have_written_it(
-    door: Door, container: str, scratch: str, spoil: Any
+    entry_point: EntryPoint, container: str, scratch: str, spoil: Any
 ) -> None:
     """It names the files that containers get: here /etc/shadow in place of a library."""
-    assert door.run(door.asked(container, "true")).rc == 0
-    cache = door.product.state_dir(door.engine) + "/host.json"
+    assert entry_point.run(entry_point.asked(container, "true")).rc == 0
+    cache = entry_point.product.state_dir(entry_point.engine) + "/host.json"
     with open(cache) as file:
         facts = json.load(file)
     with open(scratch + "/secret", "w") as file:
@@ -110,15 +112,17 @@ def test_what_is_kept_of_the_host_is_not_believed_where_others_may_have_written_
         json.dump(facts, file)
     spoil(cache)
     script = f"cat /usr/bin/nvidia-smi | grep 'only the host'; exec {' '.join(FILL)}"
-    assert filled(door.run(door.asked(container, "sh", "-c", script))) == FILLED
+    assert filled(entry_point.run(entry_point.asked(container, "sh", "-c", script))) == FILLED
 
 
-def test_a_user_of_the_host_writes_no_containers_usage(door: Door, container: str) -> None:
+def test_a_user_of_the_host_writes_no_containers_usage(
+    entry_point: EntryPoint, container: str
+) -> None:
     """The page itself is open to every user of the container: nobody else comes to it."""
-    page = f"{door.product.state_dir(door.engine)}/containers/{container}/usage"
-    with door.holding(container):
+    page = f"{entry_point.product.state_dir(entry_point.engine)}/containers/{container}/usage"
+    with entry_point.holding(container):
         write = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c"]
         for command in (f": >>{page}", f"cat {page}"):
-            assert door.engine.host.run([*write, command]).rc != 0
-        inside = door.engine.exec(container, ["open-node", "/usr/local/vcuda/usage"])
+            assert entry_point.engine.host.run([*write, command]).rc != 0
+        inside = entry_point.engine.exec(container, ["open-node", "/usr/local/vcuda/usage"])
         assert inside.stdout == "/usr/local/vcuda/usage: ok\n"

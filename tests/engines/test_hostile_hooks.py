@@ -10,20 +10,29 @@ import pytest
 
 from support import compiled
 from support.engines.base import Wanted
-from support.entry_points import FILL, FILLED, KINDS, MAIN_DOORS, Change, Door, Hooked, filled
+from support.entry_points import (
+    FILL,
+    FILLED,
+    KINDS,
+    MAIN_ENTRY_POINTS,
+    Change,
+    EntryPoint,
+    Hooked,
+    filled,
+)
 
 EVERY_KIND = [*KINDS, "startContainer", "poststart", "poststop"]
 FAILING = {"path": "/bin/sh", "args": ["sh", "-c", "exit 7"], "env": ["PATH=/usr/bin:/bin"]}
 
 
-def our_hooks(config: dict[str, Any], door: Door) -> list[dict[str, Any]]:
+def our_hooks(config: dict[str, Any], entry_point: EntryPoint) -> list[dict[str, Any]]:
     found = [hook for hooks in config.get("hooks", {}).values() for hook in hooks]
-    return [hook for hook in found if hook["path"].startswith(door.product.prefix)]
+    return [hook for hook in found if hook["path"].startswith(entry_point.product.prefix)]
 
 
 @pytest.mark.parametrize("env", ["as documented", "forgotten", "empty"])
 def test_the_images_variables_reach_no_hook(
-    door: Door, container: str, scratch: str, env: str
+    entry_point: EntryPoint, container: str, scratch: str, env: str
 ) -> None:
     """By a library that leaves a mark wherever it is loaded: in the container it does."""
     mark = os.path.join(scratch, "mark")
@@ -41,7 +50,7 @@ def test_the_images_variables_reach_no_hook(
             f"PYTHONPATH=/:/proc/self/cwd:{scratch}", f"PYTHONSTARTUP={scratch}/sitecustomize.py",
             "PYTHONHOME=/nowhere", "PYTHONINSPECT=1", "PATH=/evil:/usr/bin:/bin",
         ]  # fmt: skip
-        for hook in our_hooks(config, door):
+        for hook in our_hooks(config, entry_point):
             if env != "as documented":
                 hook.pop("env")
             if env == "empty":
@@ -49,7 +58,7 @@ def test_the_images_variables_reach_no_hook(
 
     os.symlink("/", f"{scratch}/evil")
     # In the container the mark's folder is another: only what runs outside leaves one on the host.
-    result = door.run(door.asked(container, *FILL), hostile)
+    result = entry_point.run(entry_point.asked(container, *FILL), hostile)
     assert not os.path.exists(mark)
     assert filled(result) == FILLED
 
@@ -64,48 +73,50 @@ def broken(kind: str, first: bool) -> Change:
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+@pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 def test_a_failing_hook_of_each_kind_costs_nobody_a_share(
-    door: Door, container: str, kind: str, first: bool
+    entry_point: EntryPoint, container: str, kind: str, first: bool
 ) -> None:
     """crun runs no poststop for what was never created, and runc none behind one that fails.
 
     The record that then stays is taken by the next container that needs the room.
     """
-    failed = door.run(door.asked(container, "true"), broken(kind, first))
+    failed = entry_point.run(entry_point.asked(container, "true"), broken(kind, first))
     # What fails after the start, or the end, is the runtime's to judge: runc and crun differ.
     assert failed.rc != 0 or kind in ("poststart", "poststop")
-    state = door.product.state_dir(door.engine)
-    assert [left for left in door.left(container) if not left.startswith(state)] == []
+    state = entry_point.product.state_dir(entry_point.engine)
+    assert [left for left in entry_point.left(container) if not left.startswith(state)] == []
     whole = {"vcuda.io/core": "100", "vcuda.io/gpu": "0"}
     following = Wanted(container + "-2", ["echo", "has it"], annotations=whole)
-    assert door.run(following).stdout == "has it\n"
-    assert door.left(container) == []
+    assert entry_point.run(following).stdout == "has it\n"
+    assert entry_point.left(container) == []
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
-@pytest.mark.parametrize("door", ["runc-v1-wrapper", "runc-v2-wrapper"], indirect=True)
+@pytest.mark.parametrize("entry_point", ["runc-v1-wrapper", "runc-v2-wrapper"], indirect=True)
 def test_behind_the_wrapper_a_failing_hook_leaves_nothing_at_once(
-    door: Door, container: str, kind: str
+    entry_point: EntryPoint, container: str, kind: str
 ) -> None:
-    door.run(door.asked(container, "true"), broken(kind, True))
-    assert door.left(container) == []
+    entry_point.run(entry_point.asked(container, "true"), broken(kind, True))
+    assert entry_point.left(container) == []
 
 
-def test_poststop_twice_is_once_and_another_containers_never(door: Door, container: str) -> None:
+def test_poststop_twice_is_once_and_another_containers_never(
+    entry_point: EntryPoint, container: str
+) -> None:
     """A runtime that calls it again, and one that calls it for an id of the same beginning."""
     other = f'{{"id": "{container}-other", "pid": 0, "bundle": "/"}}'
-    hook = Hooked(door.engine, door.product).hook("poststop")
+    hook = Hooked(entry_point.engine, entry_point.product).hook("poststop")
 
     def again(config: dict[str, Any], bundle: str) -> None:
         hooks = config.setdefault("hooks", {}).setdefault("poststop", [])
         hooks[:0] = [hook, hook]
 
-    with door.holding(container + "-other"):
-        result = door.run(door.asked(container, *FILL), again)
+    with entry_point.holding(container + "-other"):
+        result = entry_point.run(entry_point.asked(container, *FILL), again)
         assert filled(result) == FILLED
-        (kept,) = door.product.allocations(door.engine)
+        (kept,) = entry_point.product.allocations(entry_point.engine)
         assert kept["id"] == container + "-other"
     for _ in range(2):
-        assert door.engine.host.run(hook["args"], stdin=other).rc == 0
-    assert door.left(container) == []
+        assert entry_point.engine.host.run(hook["args"], stdin=other).rc == 0
+    assert entry_point.left(container) == []

@@ -1,7 +1,7 @@
 """Images that are built to be followed out of their root: nothing of the host is reached.
 
-Each is started through every door. What a hostile path would reach is a folder of the host, whose
-inodes are compared before and after; what the container has, it had from us or from its image.
+Each is started through every entry point. What a hostile path would reach is a folder of the host;
+its inodes are compared before and after. All that the container has is ours or its image's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 
 from support.engines.base import Wanted
-from support.entry_points import FILL, FILLED, LOW_LEVEL, MAIN_DOORS, WRAPPER, Change, Door, filled
+from support.entry_points import (
+    FILL,
+    FILLED,
+    LOW_LEVEL,
+    MAIN_ENTRY_POINTS,
+    WRAPPER,
+    Change,
+    EntryPoint,
+    filled,
+)
 from support.trap import SECRET, Trap
 from vcuda_oci.edits import edits
 
@@ -24,8 +33,8 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 NODES = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 
 
-def node(door: Door, name: str) -> dict[str, Any]:
-    number = os.stat(f"{door.product.driver_root}/dev/{name}").st_rdev
+def node(entry_point: EntryPoint, name: str) -> dict[str, Any]:
+    number = os.stat(f"{entry_point.product.driver_root}/dev/{name}").st_rdev
     return {
         "path": f"/dev/{name}",
         "type": "c",
@@ -62,7 +71,7 @@ def replaced_by_link(path: str, target: str) -> None:
     ],
 )
 def test_a_compat_library_that_is_a_link_to_the_host_gives_nothing_of_the_host(
-    door: Door, container: str, trap: Trap, name: str, target: str
+    entry_point: EntryPoint, container: str, trap: Trap, name: str, target: str
 ) -> None:
     def linked(config: dict[str, Any], bundle: str) -> None:
         compat = f"{bundle}/rootfs/usr/local/cuda-12.4/compat"
@@ -70,17 +79,17 @@ def test_a_compat_library_that_is_a_link_to_the_host_gives_nothing_of_the_host(
         os.symlink(target.format(trap=trap.folder), f"{compat}/{name}")
 
     script = f"cat /usr/local/cuda-12.4/compat/* 2>/dev/null; exec {' '.join(FILL)}"
-    result = door.run(door.asked(container, "sh", "-c", script), linked)
+    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), linked)
     assert SECRET not in result.stdout + result.stderr
     assert filled(result) == FILLED
     assert trap.changed() == []
-    door.sweep()
-    assert door.left(container) == []
+    entry_point.sweep()
+    assert entry_point.left(container) == []
 
 
 @pytest.mark.parametrize("place", ["usr/local/cuda-12.4/compat", LIBRARIES, "usr/local/vcuda"])
 def test_a_folder_that_is_a_link_to_the_host_stays_inside(
-    door: Door, container: str, trap: Trap, place: str
+    entry_point: EntryPoint, container: str, trap: Trap, place: str
 ) -> None:
     """The image has a folder of its own under the link's target, with the library to mount over."""
 
@@ -92,12 +101,14 @@ def test_a_folder_that_is_a_link_to_the_host_stays_inside(
 
     # Where the loader's folder is a link, the libraries are in the next of its folders.
     script = f"cat {trap.folder}/secret 2>/dev/null; LD_LIBRARY_PATH=/usr/lib64 {' '.join(FILL)}"
-    result = door.run(door.asked(container, "sh", "-c", script), linked)
+    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), linked)
     assert filled(result) == FILLED
     assert trap.changed() == []
 
 
-def test_the_images_ldconfig_never_runs(door: Door, container: str, scratch: str) -> None:
+def test_the_images_ldconfig_never_runs(
+    entry_point: EntryPoint, container: str, scratch: str
+) -> None:
     """It would write where it runs; neither is the host's run in the image, whose cache stays."""
     mark = os.path.join(scratch, "mark")
     images: list[str] = []
@@ -115,16 +126,16 @@ def test_the_images_ldconfig_never_runs(door: Door, container: str, scratch: str
         images.append(rootfs)
 
     script = f"cat /etc/ld.so.cache >&2; ls /ran >&2; exec {' '.join(FILL)}"
-    result = door.run(door.asked(container, "sh", "-c", script), malicious)
+    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), malicious)
     assert filled(result) == FILLED
     assert result.stderr == "as the image has itls: /ran: No such file or directory\n"
     assert not os.path.exists(mark)
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "device"])
-@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+@pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 def test_a_loaders_cache_that_is_no_file_is_neither_followed_nor_opened(
-    door: Door, container: str, trap: Trap, kind: str
+    entry_point: EntryPoint, container: str, trap: Trap, kind: str
 ) -> None:
     """A pipe would hold the start for ever; a device would act by being opened."""
 
@@ -143,18 +154,18 @@ def test_a_loaders_cache_that_is_no_file_is_neither_followed_nor_opened(
             os.symlink(trap.folder, etc + "/ld.so.conf.d")
 
     # A static program answers: the image's own loader would open the pipe.
-    result = door.run(door.asked(container, "ls", "/usr/local/vcuda"), hostile)
+    result = entry_point.run(entry_point.asked(container, "ls", "/usr/local/vcuda"), hostile)
     assert result.stdout == "driver\nlimits\nusage\n", result.stderr
     assert trap.changed() == []
-    door.sweep()
-    assert door.left(container) == []
+    entry_point.sweep()
+    assert entry_point.left(container) == []
 
 
 @pytest.mark.parametrize("names", [["dev"], ["dev/null", "dev/nvidia0"], ["dev/pts"]], ids=str)
 @pytest.mark.parametrize("mounted", [True, False], ids=["over", "bare"])
-@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+@pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 def test_a_dev_that_leads_to_the_host_gets_nothing_of_ours(
-    door: Door, container: str, scratch: str, names: list[str], mounted: bool
+    entry_point: EntryPoint, container: str, scratch: str, names: list[str], mounted: bool
 ) -> None:
     """Engines mount a tmpfs on /dev; without it the image's own /dev is what everybody meets.
 
@@ -172,8 +183,8 @@ def test_a_dev_that_leads_to_the_host_gets_nothing_of_ours(
                 if os.path.isdir(f"{rootfs}/{name}"):
                     shutil.rmtree(f"{rootfs}/{name}")
                 os.symlink(trap.folder + target, f"{rootfs}/{name}")
-            if trap is alone and door.kind == WRAPPER:
-                config["linux"]["devices"] = [node(door, name) for name in NODES]
+            if trap is alone and entry_point.kind == WRAPPER:
+                config["linux"]["devices"] = [node(entry_point, name) for name in NODES]
             if not mounted:
                 config["mounts"] = [m for m in config["mounts"] if m["destination"][:4] != "/dev"]
 
@@ -181,21 +192,21 @@ def test_a_dev_that_leads_to_the_host_gets_nothing_of_ours(
 
     script = "cat /dev/secret /dev/null /dev/nvidia0 2>/dev/null; ls -ln /dev/ | grep nvidia0"
     alone, ours = Trap(scratch + "/alone"), Trap(scratch + "/ours")
-    door.plain(Wanted(container, ["sh", "-c", script]), leading_to(alone))
-    result = door.run(door.asked(container, "sh", "-c", script), leading_to(ours))
+    entry_point.plain(Wanted(container, ["sh", "-c", script]), leading_to(alone))
+    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), leading_to(ours))
     assert SECRET not in result.stdout + result.stderr
     assert ours.changed() == alone.changed()
-    door.sweep()
-    assert door.left(container) == []
+    entry_point.sweep()
+    assert entry_point.left(container) == []
 
 
 @pytest.mark.parametrize("image", ["a link", "a folder"])
-@pytest.mark.parametrize("door", [f"{name}-{WRAPPER}" for name in LOW_LEVEL], indirect=True)
+@pytest.mark.parametrize("entry_point", [f"{name}-{WRAPPER}" for name in LOW_LEVEL], indirect=True)
 def test_a_proc_that_is_the_images_own_is_covered_by_nothing(
-    door: Door, container: str, trap: Trap, image: str
+    entry_point: EntryPoint, container: str, trap: Trap, image: str
 ) -> None:
     """The hook for /proc/driver/nvidia meets what the image has there: it ends the container."""
-    hook = door.product.prefix + "/lib/vcuda/vcuda-procfs-hook"
+    hook = entry_point.product.prefix + "/lib/vcuda/vcuda-procfs-hook"
 
     def without_procfs(config: dict[str, Any], bundle: str) -> None:
         config["mounts"] = [m for m in config["mounts"] if m["destination"] != "/proc"]
@@ -207,10 +218,10 @@ def test_a_proc_that_is_the_images_own_is_covered_by_nothing(
         kind, entry = edits.procfs_hook(paths)
         config["hooks"] = {kind: [entry]}
 
-    result = door.run(Wanted(container, ["cat", "/proc/driver/secret"]), without_procfs)
+    result = entry_point.run(Wanted(container, ["cat", "/proc/driver/secret"]), without_procfs)
     assert result.rc != 0
     assert SECRET not in result.stdout + result.stderr
-    if door.engine.low_level == "runc":  # crun shows nothing of what a hook says
+    if entry_point.engine.low_level == "runc":  # crun shows nothing of what a hook says
         reason = "Not a directory" if image == "a link" else "is not the container's procfs"
         assert f"vcuda-procfs-hook: driver: {reason}" in result.stderr
     assert trap.changed() == []

@@ -10,7 +10,7 @@ import pytest
 
 from support import compiled
 from support.engines.base import Wanted, wait_until
-from support.entry_points import MAIN_DOORS, Door
+from support.entry_points import MAIN_ENTRY_POINTS, EntryPoint
 from support.trap import SECRET, sha256
 
 # Descriptors that the runtime was started with: of a folder, of a file, and of a pipe.
@@ -26,7 +26,7 @@ def folder(scratch: str) -> str:
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
 def test_a_container_has_the_descriptors_and_variables_that_its_runtime_gives_it(
-    door: Door, container: str, folder: str, kept: int
+    entry_point: EntryPoint, container: str, folder: str, kept: int
 ) -> None:
     """`--preserve-fds` is the engine's wish: those come through, and none of ours beside them."""
     fds = "for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd | sed 's/:.*//'); done"
@@ -35,16 +35,16 @@ def test_a_container_has_the_descriptors_and_variables_that_its_runtime_gives_it
         "options": [f"--preserve-fds={kept}"],
         "leak": LEAKED.format(folder=folder),
     }
-    plain = door.plain(Wanted(container, ["sh", "-c", script]), **more)
-    result = door.run(door.asked(container, "sh", "-c", script), **more)
+    plain = entry_point.plain(Wanted(container, ["sh", "-c", script]), **more)
+    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), **more)
     assert result == plain
     numbers = re.findall(r"^(\d+)\b", result.stdout, re.M)
     assert numbers[3 : 3 + kept] == ["3", "4"][:kept]
 
 
-@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+@pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 def test_a_working_folder_by_a_descriptor_leads_no_further_than_without_us(
-    door: Door, container: str, folder: str
+    entry_point: EntryPoint, container: str, folder: str
 ) -> None:
     """CVE-2024-21626: a process that starts in a folder of the host's which somebody left open.
 
@@ -60,43 +60,45 @@ def test_a_working_folder_by_a_descriptor_leads_no_further_than_without_us(
     script = ["sh", "-c", "cat secret ../secret ./; pwd"]
     for number in (3, 5, 6, 7, 8, 10):
         more = {"leak": LEAKED.format(folder=folder)}
-        plain = door.plain(Wanted(container, script), at(number), **more)
-        result = door.run(door.asked(container, *script), at(number), **more)
+        plain = entry_point.plain(Wanted(container, script), at(number), **more)
+        result = entry_point.run(entry_point.asked(container, *script), at(number), **more)
         assert (result.stdout, result.rc == 0) == (plain.stdout, plain.rc == 0), number
-    door.sweep()
+    entry_point.sweep()
 
 
 def test_a_neighbour_reaches_no_program_of_ours_by_its_proc(
-    door: Door, container: str, scratch: str
+    entry_point: EntryPoint, container: str, scratch: str
 ) -> None:
     """CVE-2019-5736, CVE-2024-0135: it shares the new container's pid namespace."""
     names = ("bin/vcuda-container-runtime", "bin/vcuda-container-hook", "bin/vcuda",
              "lib/vcuda/vcuda-procfs-hook", "lib/vcuda/libvcuda.so.1")  # fmt: skip
-    ours = [os.path.realpath(f"{door.product.prefix}/{name}") for name in names]
-    ours += [os.path.realpath("/usr/bin/python3"), door.engine.plain_runtime()]
+    ours = [os.path.realpath(f"{entry_point.product.prefix}/{name}") for name in names]
+    ours += [os.path.realpath("/usr/bin/python3"), entry_point.engine.plain_runtime()]
     before = {path: sha256(path) for path in ours}
     compiled.program(scratch, "look_around", "-static")
     neighbour = container + "-neighbour"
 
     def joined(config: dict[str, Any], bundle: str) -> None:
-        pid = door.engine.host.read("bundles", neighbour, "pid")
+        pid = entry_point.engine.host.read("bundles", neighbour, "pid")
         for namespace in config["linux"]["namespaces"]:
             if namespace["type"] == "pid":
                 namespace["path"] = f"/proc/{pid}/ns/pid"
 
-    looking = door.asked(neighbour, "/look/look_around", "100")
+    looking = entry_point.asked(neighbour, "/look/look_around", "100")
     looking = Wanted(neighbour, looking.args, mounts=[(scratch, "/look")])
-    assert door.engine._start(looking).rc == 0
+    assert entry_point.engine._start(looking).rc == 0
     try:
-        wait_until(lambda: "begin" in door.engine.logs(neighbour), "the neighbour")
+        wait_until(lambda: "begin" in entry_point.engine.logs(neighbour), "the neighbour")
         for number in range(3):
-            result = door.run(door.asked(f"{container}-{number}", "echo", "up"), joined)
+            result = entry_point.run(
+                entry_point.asked(f"{container}-{number}", "echo", "up"), joined
+            )
             assert result.stdout == "up\n", result.stderr
-        door.engine.host.write(f"bundles/{neighbour}/rootfs/tmp/enough", "")
-        wait_until(lambda: "end" in door.engine.logs(neighbour), "the neighbour's end")
-        seen = door.engine.logs(neighbour)
+        entry_point.engine.host.write(f"bundles/{neighbour}/rootfs/tmp/enough", "")
+        wait_until(lambda: "end" in entry_point.engine.logs(neighbour), "the neighbour's end")
+        seen = entry_point.engine.logs(neighbour)
     finally:
-        door.engine.delete(neighbour)
+        entry_point.engine.delete(neighbour)
     reached = {int(number) for number in re.findall(r"reached (\d+)", seen)}
     assert {path for path in ours if os.stat(path).st_ino in reached} == set()
     assert {path: sha256(path) for path in ours} == before

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from support.claim_socket import Door as ClaimSocket
+from support.claim_server import ClaimServer
 from support.engines.base import Engine, Wanted, wait_until
 from support.entry_points import (
     FILL,
     FILLED,
     KINDS,
-    MAIN_DOORS,
+    MAIN_ENTRY_POINTS,
     WRAPPER,
-    Door,
+    EntryPoint,
     filled,
     user_namespace,
 )
@@ -40,24 +40,24 @@ def no_privileges(config: dict[str, Any], bundle: str) -> None:
     "change", [read_only, no_privileges, user_namespace], ids=lambda change: change.__name__
 )
 def test_a_container_that_may_do_little_gets_its_share(
-    door: Door, container: str, change: Any
+    entry_point: EntryPoint, container: str, change: Any
 ) -> None:
-    result = door.run(door.asked(container, *FILL), change)
-    if cannot(door, change):
+    result = entry_point.run(entry_point.asked(container, *FILL), change)
+    if cannot(entry_point, change):
         assert (result.rc != 0, result.stdout) == (True, "")
     else:
         assert filled(result) == FILLED
-    door.sweep()
-    assert door.left(container) == []
+    entry_point.sweep()
+    assert entry_point.left(container) == []
 
 
-def cannot(door: Door, change: Any) -> bool:
+def cannot(entry_point: EntryPoint, change: Any) -> bool:
     """Where docs/hook.md and docs/security.md say so, the container fails instead."""
     if change is read_only:  # crun has closed the root before it calls this kind
-        return (door.engine.low_level, door.kind) == ("crun", "createContainer")
+        return (entry_point.engine.low_level, entry_point.kind) == ("crun", "createContainer")
     if change is user_namespace:  # the hook is inside; runc mounts nodes of the host's /dev alone
-        on_runc = door.engine.low_level == "runc"
-        return door.kind == "createContainer" or (on_runc and door.kind == WRAPPER)
+        on_runc = entry_point.engine.low_level == "runc"
+        return entry_point.kind == "createContainer" or (on_runc and entry_point.kind == WRAPPER)
     return False
 
 
@@ -74,7 +74,7 @@ def default_seccomp(start_engine: Callable[[str], Engine], session_folder: str) 
 
 
 def test_dockers_default_seccomp_profile_lets_a_share_work(
-    door: Door, container: str, default_seccomp: Any
+    entry_point: EntryPoint, container: str, default_seccomp: Any
 ) -> None:
     assert default_seccomp["defaultAction"] == "SCMP_ACT_ERRNO"
 
@@ -82,17 +82,19 @@ def test_dockers_default_seccomp_profile_lets_a_share_work(
         config["linux"]["seccomp"] = default_seccomp
 
     script = f"unshare -U true 2>/dev/null || echo filtered >&2; exec {' '.join(FILL)}"
-    result = door.run(door.asked(container, "sh", "-c", script), filtered)
+    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), filtered)
     assert filled(result) == FILLED
     assert result.stderr == "filtered\n"
 
 
-@pytest.mark.parametrize("door", [f"runc-v1-{kind}" for kind in (WRAPPER, *KINDS)], indirect=True)
+@pytest.mark.parametrize(
+    "entry_point", [f"runc-v1-{kind}" for kind in (WRAPPER, *KINDS)], indirect=True
+)
 @pytest.mark.parametrize(
     ("megabytes", "processes"), [(4, 100), (64, 3), (4, 3)], ids=["4 MiB", "3 pids", "both"]
 )
 def test_under_tiny_limits_a_container_starts_with_its_share_or_not_at_all(
-    door: Door, container: str, megabytes: int, processes: int
+    entry_point: EntryPoint, container: str, megabytes: int, processes: int
 ) -> None:
     """What the runtime alone can start, starts with its share; createContainer alone may not.
 
@@ -105,24 +107,24 @@ def test_under_tiny_limits_a_container_starts_with_its_share_or_not_at_all(
         resources["pids"] = {"limit": processes}
 
     words = ["open-node", "/usr/local/vcuda/usage", "/usr/local/vcuda/limits"]
-    plain = door.plain(Wanted(container, words), tiny)
-    result = door.run(door.asked(container, *words), tiny)
-    if door.kind != "createContainer" and plain.rc == 0:
+    plain = entry_point.plain(Wanted(container, words), tiny)
+    result = entry_point.run(entry_point.asked(container, *words), tiny)
+    if entry_point.kind != "createContainer" and plain.rc == 0:
         assert result.rc == 0, result.stderr
     if result.rc == 0:
         assert result.stdout.split() == [words[1] + ":", "ok", words[2] + ":", "EACCES"]
     else:
         assert result.stdout == ""
-    door.sweep()
-    assert door.left(container) == []
+    entry_point.sweep()
+    assert entry_point.left(container) == []
 
 
 @pytest.fixture(params=["full", "read-only"])
-def hurt_state(request: pytest.FixtureRequest, door: Door) -> Iterator[str]:
+def hurt_state(request: pytest.FixtureRequest, entry_point: EntryPoint) -> Iterator[str]:
     """The state folder on a file system with no room, or one that cannot be written."""
-    state = door.product.state_dir(door.engine)
+    state = entry_point.product.state_dir(entry_point.engine)
     os.makedirs(state, exist_ok=True)
-    host = door.engine.host
+    host = entry_point.engine.host
     host.check(["mount", "-t", "tmpfs", "-o", "size=32k,mode=755", "none", state])
     if request.param == "full":
         script = f"mkdir {state}/allocations {state}/containers; : >{state}/lock; "
@@ -133,12 +135,12 @@ def hurt_state(request: pytest.FixtureRequest, door: Door) -> Iterator[str]:
     host.check(["umount", state])
 
 
-@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+@pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 def test_a_state_folder_without_room_is_one_line_and_no_container(
-    door: Door, container: str, hurt_state: str, scratch: str
+    entry_point: EntryPoint, container: str, hurt_state: str, scratch: str
 ) -> None:
     log = os.path.join(scratch, "log")
-    result = door.run(door.asked(container, "echo", "started"), log=log)
+    result = entry_point.run(entry_point.asked(container, "echo", "started"), log=log)
     assert (result.rc != 0, result.stdout) == (True, "")
     with open(log) as lines:
         told = [line for line in lines if "cannot be written" in line]  # runc repeats a hook's
@@ -148,37 +150,37 @@ def test_a_state_folder_without_room_is_one_line_and_no_container(
     }[hurt_state]
     wanted = f"cannot be written: {reason}, or set state-dir"
     assert told and all(wanted in line for line in told)
-    listed = door.engine.host.run(["ls", "-A", *(
-        f"{door.product.state_dir(door.engine)}/{name}" for name in ("allocations", "containers")
-    )]).stdout  # fmt: skip
+    state = entry_point.product.state_dir(entry_point.engine)
+    folders = [f"{state}/{name}" for name in ("allocations", "containers")]
+    listed = entry_point.engine.host.run(["ls", "-A", *folders]).stdout
     assert container not in listed
     # A container that asks for nothing does not notice.
-    assert door.run(Wanted(container, ["echo", "started"])).stdout == "started\n"
+    assert entry_point.run(Wanted(container, ["echo", "started"])).stdout == "started\n"
 
 
 @pytest.fixture
-def shipped_file_system(door: Door) -> Iterator[None]:
+def shipped_file_system(entry_point: EntryPoint) -> Iterator[None]:
     """The state folder on the file system that the packages mount there."""
     unit = configparser.ConfigParser()
     unit.read(REPOSITORY + "/packaging/run-vcuda.mount")
-    mount, host = unit["Mount"], door.engine.host
-    state = door.product.state_dir(door.engine)
+    mount, host = unit["Mount"], entry_point.engine.host
+    state = entry_point.product.state_dir(entry_point.engine)
     os.makedirs(state, exist_ok=True)
     host.check(["mount", "-t", mount["Type"], "-o", mount["Options"], mount["What"], state])
     yield
     host.check(["umount", state])
 
 
-def free(door: Door, what: str) -> int:
+def free(entry_point: EntryPoint, what: str) -> int:
     """Blocks (%a) or inodes (%d) that are left of the state folder's file system."""
-    state = door.product.state_dir(door.engine)
-    return int(door.engine.host.check(["stat", "-f", "-c", what, state]))
+    state = entry_point.product.state_dir(entry_point.engine)
+    return int(entry_point.engine.host.check(["stat", "-f", "-c", what, state]))
 
 
 USAGE = "/usr/local/vcuda/usage"
 
 
-@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+@pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 @pytest.mark.parametrize(
     ("script", "what"),
     [
@@ -188,71 +190,90 @@ USAGE = "/usr/local/vcuda/usage"
     ids=["bytes", "attributes"],
 )
 def test_a_container_that_adds_to_its_usage_page_for_ever_stops_no_other(
-    door: Door, container: str, shipped_file_system: None, script: str, what: str
+    entry_point: EntryPoint, container: str, shipped_file_system: None, script: str, what: str
 ) -> None:
     """It has no limit of memory, and its page is a file of the host's."""
-    empty = free(door, what)
-    greedy = door.holding(container + "-greedy", "sh", "-c", script)
-    with door.holding(container + "-other"), greedy:
+    empty = free(entry_point, what)
+    greedy = entry_point.holding(container + "-greedy", "sh", "-c", script)
+    with entry_point.holding(container + "-other"), greedy:
         for _ in range(5):
-            wait_until(lambda: free(door, what) < 40, "the file system to be full")
-            assert filled(door.run(door.asked(container, *FILL))) == FILLED
-        going_on = door.engine.exec(container + "-other", FILL)
+            wait_until(lambda: free(entry_point, what) < 40, "the file system to be full")
+            assert filled(entry_point.run(entry_point.asked(container, *FILL))) == FILLED
+        going_on = entry_point.engine.exec(container + "-other", FILL)
         assert filled(going_on) == FILLED
-        wait_until(lambda: free(door, what) < empty / 2, "it to go on, as it did all the time")
-    state = door.product.state_dir(door.engine)
-    assert door.engine.host.check(
+        wait_until(
+            lambda: free(entry_point, what) < empty / 2, "it to go on, as it did all the time"
+        )
+    state = entry_point.product.state_dir(entry_point.engine)
+    assert entry_point.engine.host.check(
         ["ls", f"{state}/allocations", f"{state}/containers"]
     ).split() == [
         f"{state}/allocations:",
         f"{state}/containers:",
     ]
     # Some stay: the lock and the folders.
-    wait_until(lambda: free(door, what) > empty - 40, "its page to be given back")
+    wait_until(lambda: free(entry_point, what) > empty - 40, "its page to be given back")
 
 
-@pytest.mark.parametrize("door", ["runc-v1-wrapper"], indirect=True)
+@pytest.mark.parametrize("entry_point", ["runc-v1-wrapper"], indirect=True)
 def test_a_page_that_a_container_handed_on_stops_no_other_after_its_end(
-    door: Door, container: str, shipped_file_system: None, scratch: str
+    entry_point: EntryPoint, container: str, shipped_file_system: None, scratch: str
 ) -> None:
     """Over a socket of a volume that two share; here who goes on writing opened it from outside."""
     goes_on = scratch + "/goes-on"
-    page = f"{door.product.state_dir(door.engine)}/containers/{container}-gone/usage"
+    page = f"{entry_point.product.state_dir(entry_point.engine)}/containers/{container}-gone/usage"
     script = f"while [ -e {goes_on} ]; do printf %4000000d 0; done >>{page} 2>/dev/null"
-    with open(goes_on, "w"), door.holding(container + "-gone"):
-        writer = door.engine.host.daemon(["sh", "-c", script], "writer.log")
-        wait_until(lambda: free(door, "%a") < 40, "the file system to be full")
+    with open(goes_on, "w"), entry_point.holding(container + "-gone"):
+        writer = entry_point.engine.host.daemon(["sh", "-c", script], "writer.log")
+        wait_until(lambda: free(entry_point, "%a") < 40, "the file system to be full")
     try:
-        assert door.engine.host.run(["ls", page]).rc != 0
+        assert entry_point.engine.host.run(["ls", page]).rc != 0
         for _ in range(5):
-            wait_until(lambda: free(door, "%a") < 40, "the file system to be full again")
-            assert filled(door.run(door.asked(container, *FILL))) == FILLED
+            wait_until(lambda: free(entry_point, "%a") < 40, "the file system to be full again")
+            assert filled(entry_point.run(entry_point.asked(container, *FILL))) == FILLED
     finally:
         os.unlink(goes_on)
         writer.wait()
 
 
-@pytest.mark.parametrize("door", ["runc-v1-wrapper"], indirect=True)
-def test_a_container_that_leases_its_page_holds_up_no_command(door: Door, container: str) -> None:
+@pytest.mark.parametrize("entry_point", ["runc-v1-wrapper"], indirect=True)
+def test_a_container_that_leases_its_page_holds_up_no_command(
+    entry_point: EntryPoint, container: str
+) -> None:
     """Its root is the page's owner. An open that waits for the lease waits 45 s."""
     hostile = container + "-hostile"
-    page = f"{door.product.state_dir(door.engine)}/containers/{hostile}/usage"
-    vcuda = ["timeout", "30", f"{door.product.prefix}/bin/vcuda", "--config", door.product.config]
-    with door.holding(container + "-other"), door.holding(hostile, "hold-lease", USAGE):
-        inode = door.engine.host.check(["stat", "-c", "%i", page]).strip()
+    page = f"{entry_point.product.state_dir(entry_point.engine)}/containers/{hostile}/usage"
+    vcuda = [
+        "timeout",
+        "30",
+        f"{entry_point.product.prefix}/bin/vcuda",
+        "--config",
+        entry_point.product.config,
+    ]
+    with (
+        entry_point.holding(container + "-other"),
+        entry_point.holding(hostile, "hold-lease", USAGE),
+    ):
+        inode = entry_point.engine.host.check(["stat", "-c", "%i", page]).strip()
         wait_until(lambda: is_leased(inode), "the page to be leased")
-        listed = json.loads(door.engine.host.check([*vcuda, "ps", "--json"]))
+        listed = json.loads(entry_point.engine.host.check([*vcuda, "ps", "--json"]))
         assert is_leased(inode)
     told = {entry["id"]: entry["usage"] for entry in listed}
     assert (told[container + "-other"], told[hostile]) == ("told", "unreadable")
 
 
-@pytest.mark.parametrize("door", ["runc-v1-wrapper"], indirect=True)
-def test_where_pages_are_kept_open_a_container_gets_no_lease(door: Door, container: str) -> None:
-    socket = ClaimSocket(door.engine.host, door.product, door.product.state_dir(door.engine))
+@pytest.mark.parametrize("entry_point", ["runc-v1-wrapper"], indirect=True)
+def test_where_pages_are_kept_open_a_container_gets_no_lease(
+    entry_point: EntryPoint, container: str
+) -> None:
+    socket = ClaimServer(
+        entry_point.engine.host,
+        entry_point.product,
+        entry_point.product.state_dir(entry_point.engine),
+    )
     script = f"until timeout 1 hold-lease {USAGE}; [ $? = 1 ]; do :; done; echo refused"
     try:
-        result = door.run(door.asked(container, "sh", "-c", script))
+        result = entry_point.run(entry_point.asked(container, "sh", "-c", script))
     finally:
         socket.close()
     assert (result.stdout, result.rc) == ("refused\n", 0)

@@ -19,12 +19,14 @@ import pytest
 
 from support import rootfs
 from support.engines.base import Files
-from support.entry_points import FILL, MAIN_DOORS, WRAPPER, Door
+from support.entry_points import FILL, MAIN_ENTRY_POINTS, WRAPPER, EntryPoint
 from support.product import REPOSITORY
 from support.trap import SECRET, Trap
 
 STEPS = 10_000
-CREATES = int(os.environ.get("VCUDA_SOAK", "30")) // len(MAIN_DOORS)  # through each door
+CREATES = int(os.environ.get("VCUDA_SOAK", "30")) // len(
+    MAIN_ENTRY_POINTS
+)  # through each entry point
 RENAME_EXCHANGE = 2
 libc = ctypes.CDLL(None)
 COMPAT = "usr/local/cuda-12.4/compat"
@@ -140,9 +142,9 @@ def test_the_step_from_looking_to_mounting_holds_under_renaming_threads(
     assert trap.changed() == []
 
 
-@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
+@pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 def test_containers_that_are_created_under_renaming_threads_get_nothing_of_the_host(
-    door: Door, container: str, scratch: str
+    entry_point: EntryPoint, container: str, scratch: str
 ) -> None:
     trap = Trap(os.path.join(scratch, "trap"))
     script = f"cat /{COMPAT}/* /{COMPAT}/*/* 2>/dev/null; {' '.join(FILL)}"
@@ -153,16 +155,16 @@ def test_containers_that_are_created_under_renaming_threads_get_nothing_of_the_h
             begun.append(Swapping(f"{bundle}/rootfs", trap).__enter__())
 
         try:
-            asked = door.asked(f"{container}-{number}", "sh", "-c", script)
-            result = door.run(asked, renamed)
+            asked = entry_point.asked(f"{container}-{number}", "sh", "-c", script)
+            result = entry_point.run(asked, renamed)
         finally:
             for each in swapping:
                 each.__exit__()
         assert SECRET not in result.stdout + result.stderr
         # Behind the wrapper runc makes the mount points: 1.1 is open to CVE-2024-45310 and may make
         # empty ones where a link leads.
-        by_runc = (door.engine.low_level, door.kind) == ("runc", WRAPPER)
+        by_runc = (entry_point.engine.low_level, entry_point.kind) == ("runc", WRAPPER)
         assert (trap.harmed() if by_runc else trap.changed()) == []
         assert min(swapping[0].swaps) > 0
-    door.sweep()
-    assert door.left(container) == []
+    entry_point.sweep()
+    assert entry_point.left(container) == []

@@ -11,7 +11,7 @@ import pytest
 from engines.test_cdi import Host, options
 from support.engines.base import IMAGE, Engine
 from support.engines.podman import Podman
-from support.entry_points import MAIN_DOORS, Door
+from support.entry_points import MAIN_ENTRY_POINTS, EntryPoint
 from support.product import Product
 
 PAGE = "/usr/local/vcuda/usage"
@@ -44,10 +44,10 @@ def test_a_setuid_program_in_a_slices_page_gives_no_user_of_the_host_root(host: 
     assert (ran.rc != 0, ran.stdout) == (True, "")
 
 
-@pytest.mark.parametrize("door", MAIN_DOORS, indirect=True)
-def test_a_page_runs_no_program_inside(door: Door, container: str) -> None:
+@pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
+def test_a_page_runs_no_program_inside(entry_point: EntryPoint, container: str) -> None:
     script = f"{MAKE_A_PROGRAM}; {PAGE} id; grep /usr/local/vcuda/ /proc/self/mountinfo"
-    result = door.run(door.asked(container, "sh", "-c", script))
+    result = entry_point.run(entry_point.asked(container, "sh", "-c", script))
     program, *mounts = result.stdout.splitlines()
     assert program == "6755"
     assert "Permission denied" in result.stderr

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from support.entry_points import FILL, FILLED, Change, Door, filled
+from support.entry_points import FILL, FILLED, Change, EntryPoint, filled
 
 # Of each process: seconds of processor time, KiB of addresses. runc alone reserves 1.2 GiB of them.
 BOUNDED = "ulimit -t 20 -v 2500000"
-DOORS = ["runc-v1-wrapper", "runc-v2-createRuntime"]
+ENTRY_POINTS = ["runc-v1-wrapper", "runc-v2-createRuntime"]
 
 
 def links_to_one_file(config: dict[str, Any], bundle: str) -> None:
@@ -72,33 +72,33 @@ def a_large_config(config: dict[str, Any], bundle: str) -> None:
         (a_large_config, "config.json: cannot be read: file too large"),
     ],
 )
-@pytest.mark.parametrize("door", DOORS[:1], indirect=True)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS[:1], indirect=True)
 def test_an_image_that_costs_much_work_is_refused_within_bounds(
-    door: Door, container: str, large: Change, expected: str
+    entry_point: EntryPoint, container: str, large: Change, expected: str
 ) -> None:
-    line = refusal(door, container, large)
+    line = refusal(entry_point, container, large)
     assert expected in line and "Traceback" not in line
 
 
-@pytest.mark.parametrize("door", DOORS[1:], indirect=True)
-def test_a_hook_too_refuses_within_bounds(door: Door, container: str) -> None:
-    line = refusal(door, container, links_to_one_file)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS[1:], indirect=True)
+def test_a_hook_too_refuses_within_bounds(entry_point: EntryPoint, container: str) -> None:
+    line = refusal(entry_point, container, links_to_one_file)
     assert "more than 1048576 bytes in ld.so.conf" in line and "Traceback" not in line
 
 
-def refusal(door: Door, container: str, large: Change) -> str:
+def refusal(entry_point: EntryPoint, container: str, large: Change) -> str:
     """What is printed where no container starts and nothing is left."""
-    wanted = door.asked(container, *FILL)
-    result = door.run(wanted, large, leak=BOUNDED)
-    door.sweep()
+    wanted = entry_point.asked(container, *FILL)
+    result = entry_point.run(wanted, large, leak=BOUNDED)
+    entry_point.sweep()
     assert (result.rc != 0, result.stdout) == (True, "")
-    assert door.left(container) == []
+    assert entry_point.left(container) == []
     return result.stderr
 
 
-@pytest.mark.parametrize("door", DOORS, indirect=True)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS, indirect=True)
 def test_an_image_within_the_bounds_gets_its_share_under_the_same_limits(
-    door: Door, container: str
+    entry_point: EntryPoint, container: str
 ) -> None:
     """Of the size of a distribution's with every toolkit: 500 configured folders."""
 
@@ -112,4 +112,6 @@ def test_an_image_within_the_bounds_gets_its_share_under_the_same_limits(
         ldconfig = ["ldconfig", "-r", f"{bundle}/rootfs"]
         subprocess.run(ldconfig, check=True, capture_output=True)
 
-    assert filled(door.run(door.asked(container, *FILL), common, leak=BOUNDED)) == FILLED
+    assert (
+        filled(entry_point.run(entry_point.asked(container, *FILL), common, leak=BOUNDED)) == FILLED
+    )

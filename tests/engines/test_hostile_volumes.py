@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.entry_points import FILL, FILLED, KINDS, LOW_LEVEL, Change, Door, filled
+from support.entry_points import FILL, FILLED, KINDS, LOW_LEVEL, Change, EntryPoint, filled
 from support.trap import inodes
 
 HOOKS = [f"{name}-{kind}" for name in LOW_LEVEL for kind in KINDS]
@@ -49,30 +49,32 @@ def bound(source: str, place: str) -> Change:
     return change
 
 
-@pytest.mark.parametrize("door", HOOKS, indirect=True)
+@pytest.mark.parametrize("entry_point", HOOKS, indirect=True)
 def test_a_dev_that_is_the_hosts_keeps_its_nodes_and_gets_none(
-    door: Door, container: str, volume: str
+    entry_point: EntryPoint, container: str, volume: str
 ) -> None:
-    copy_nodes(door.product.driver_root + "/dev", volume)
+    copy_nodes(entry_point.product.driver_root + "/dev", volume)
     before = nodes(volume)
     assert f"{volume}/{OTHER_GPU}" in before
-    result = door.run(door.asked(container, *FILL), bound(volume, "/dev"))
+    result = entry_point.run(entry_point.asked(container, *FILL), bound(volume, "/dev"))
     assert filled(result) == FILLED
     assert nodes(volume) == before
 
 
-@pytest.mark.parametrize("door", CREATE_RUNTIME[:1], indirect=True)
-def test_mounts_of_odd_names_stop_no_container(door: Door, container: str, scratch: str) -> None:
+@pytest.mark.parametrize("entry_point", CREATE_RUNTIME[:1], indirect=True)
+def test_mounts_of_odd_names_stop_no_container(
+    entry_point: EntryPoint, container: str, scratch: str
+) -> None:
     """The kubelet mounts a pod's subPath by its name, which the pod's owner chose."""
     other, place, volume = (f"{scratch}/{name}" for name in ("\udcff\r\x0c", "plain", "a\rb\x85"))
     for folder in (other, place, volume):
         os.mkdir(folder)
-    door.engine.host.check(["mount", "--bind", other, place])
+    entry_point.engine.host.check(["mount", "--bind", other, place])
     try:
-        result = door.run(door.asked(container, *FILL), bound(volume, "/data"))
+        result = entry_point.run(entry_point.asked(container, *FILL), bound(volume, "/data"))
         assert filled(result) == FILLED
     finally:
-        door.engine.host.check(["umount", place])
+        entry_point.engine.host.check(["umount", place])
 
 
 def nodes(folder: str) -> dict[str, tuple[object, ...]]:
@@ -82,20 +84,20 @@ def nodes(folder: str) -> dict[str, tuple[object, ...]]:
     return found
 
 
-@pytest.mark.parametrize("door", CREATE_RUNTIME, indirect=True)
+@pytest.mark.parametrize("entry_point", CREATE_RUNTIME, indirect=True)
 def test_a_dev_of_the_hosts_without_the_gpus_node_is_refused_and_gets_none(
-    door: Door, container: str, volume: str
+    entry_point: EntryPoint, container: str, volume: str
 ) -> None:
-    copy_nodes(door.product.driver_root + "/dev", volume)
+    copy_nodes(entry_point.product.driver_root + "/dev", volume)
     os.unlink(f"{volume}/nvidia0")
-    refused_without_a_trace(door, container, volume, bound(volume, "/dev"))
+    refused_without_a_trace(entry_point, container, volume, bound(volume, "/dev"))
     assert OTHER_GPU in os.listdir(volume)
 
 
 @pytest.mark.parametrize("is_linked", [False, True], ids=["bound there", "the image's link"])
-@pytest.mark.parametrize("door", CREATE_RUNTIME, indirect=True)
+@pytest.mark.parametrize("entry_point", CREATE_RUNTIME, indirect=True)
 def test_a_volume_gets_no_mount_points(
-    door: Door, container: str, volume: str, is_linked: bool
+    entry_point: EntryPoint, container: str, volume: str, is_linked: bool
 ) -> None:
     def change(config: dict[str, Any], bundle: str) -> None:
         if is_linked:
@@ -103,16 +105,18 @@ def test_a_volume_gets_no_mount_points(
             os.symlink("/data", f"{bundle}/rootfs/usr/local")
         bound(volume, "/data" if is_linked else "/usr/local")(config, bundle)
 
-    refused_without_a_trace(door, container, volume, change)
+    refused_without_a_trace(entry_point, container, volume, change)
     assert os.listdir(volume) == []
 
 
-def refused_without_a_trace(door: Door, container: str, volume: str, change: Change) -> None:
+def refused_without_a_trace(
+    entry_point: EntryPoint, container: str, volume: str, change: Change
+) -> None:
     before, log = inodes(volume), os.path.dirname(volume) + "/log"
-    result = door.run(door.asked(container, *FILL), change, log)
-    door.sweep()
+    result = entry_point.run(entry_point.asked(container, *FILL), change, log)
+    entry_point.sweep()
     assert (result.rc != 0, result.stdout) == (True, "")
     with open(log) as lines:
         assert "it is missing, and would be made in a volume" in lines.read()
     assert inodes(volume) == before
-    assert door.left(container) == []
+    assert entry_point.left(container) == []

@@ -9,8 +9,8 @@ import grpc  # type: ignore[import-untyped]
 import pytest
 
 from support import extender
+from support.cluster_node import ASKS, ClusterNode
 from support.fake_kubelet import until
-from support.handoff_node import ASKS, HandoffNode
 from support.watched_pods import CORE, NODE
 
 EXTENDER, AGENT = "vcuda-scheduler-extender", "vcuda-node-agent"
@@ -18,7 +18,7 @@ WRAPPER, HOOK = "vcuda-container-runtime", "vcuda-container-hook"
 
 
 def test_a_pods_lines_and_events_have_one_id_from_its_binding_to_its_end(
-    handoff: HandoffNode, container: str, tmp_path: Path
+    handoff: ClusterNode, container: str, tmp_path: Path
 ) -> None:
     uid = handoff.api.create(container, {"main": ASKS}, node="")
     allocation = f"pod-{uid}.main"

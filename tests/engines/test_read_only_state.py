@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from engines.test_hook_door import LOW_LEVEL, Hooked, hooked
+from engines.test_hook_entry_point import LOW_LEVEL, Hooked, hooked
 from release.soak import traces
-from support.claim_socket import Door
+from support.claim_server import ClaimServer
 from support.engines.base import Engine, Result
 from support.engines.low_level import LowLevel
 from support.private_host import PrivateHost
@@ -61,7 +61,7 @@ def test_the_agents_door_refuses_with_the_same_line(
 ) -> None:
     engine = start_engine(name)
     with product.on(engine), file_system(engine.host, product.state_dir(engine)) as mount:
-        door = Door(engine.host, product, product.state_dir(engine))
+        server = ClaimServer(engine.host, product, product.state_dir(engine))
         try:
             mount("ro")
             refused = engine.run(container, ["echo", "hello"], **asking(engine, core=30))
@@ -72,7 +72,7 @@ def test_the_agents_door_refuses_with_the_same_line(
             again = engine.run(container, ["echo", "hello"], **asking(engine, core=30))
             assert again == Result(0, "hello\n", "")
         finally:
-            door.close()
+            server.close()
 
 
 def test_the_hook_refuses_and_leaves_nothing(hooked: Hooked, container: str, scratch: str) -> None:

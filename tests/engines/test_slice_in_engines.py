@@ -134,7 +134,7 @@ def test_a_container_that_asks_for_nothing_keeps_its_config_json(
     assert before.config_bytes() == behind.config_bytes() != []
     calls = before.calls()
     deleted = [id for *_, verb, id in calls if verb == "delete"]
-    # What a shim says once more of such a one ends at the front door.
+    # What a shim says once more of such a one ends at the launcher.
     again = [["delete", "--force", id] for id in deleted]
     assert behind.calls() == [call for call in calls if call[-3:] not in again]
 

@@ -1,4 +1,4 @@
-"""A few hundred starts leave a host as it was, and the door as small: `make soak` in little."""
+"""Hundreds of starts leave a host as it was, and the claim server as small: a short `make soak`."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""The played API as a node's tests use it: pods of all nodes by their UID, node objects, Events."""
+"""The fake API as a node's tests use it: pods of all nodes by their UID, node objects, Events."""
 
 from __future__ import annotations
 
 import uuid
 from typing import Any
 
-from support.fake_api_server import NODES, PODS, TOKEN, PlayedApi, status
+from support.fake_api_server import NODES, PODS, TOKEN, FakeApiServer, status
 
 __all__ = ["TOKEN", "KubeApi"]
 # One page of a list has at most so many, whatever is asked, so that tests see pages.
 PAGE = 3
 
 
-class KubeApi(PlayedApi):
+class KubeApi(FakeApiServer):
     """refuse_events: a status for every request about Events, or 0. drop_answers: to so many that
     create Events."""
 

@@ -17,7 +17,7 @@ LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]
 KINDS = ["prestart", "createRuntime", "createContainer"]
 WRAPPER = "wrapper"
 # Each runtime by the wrapper and by the kind of hook that is the rule.
-MAIN_DOORS = [f"{name}-{kind}" for name in LOW_LEVEL for kind in (WRAPPER, "createRuntime")]
+MAIN_ENTRY_POINTS = [f"{name}-{kind}" for name in LOW_LEVEL for kind in (WRAPPER, "createRuntime")]
 LIMIT = 1024 * MIB
 FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
 # What FILL says in a container that got its share, and its limit with it.
@@ -83,7 +83,7 @@ class Hooked:
         return run_changed(self.engine, wanted, with_hooks, log, **more)
 
 
-class Door:
+class EntryPoint:
     """One of these ways on one runtime; `kind` is WRAPPER or a hook's kind."""
 
     def __init__(self, engine: LowLevel, product: Product, kind: str) -> None:
@@ -94,7 +94,7 @@ class Door:
     def run(
         self, wanted: Wanted, change: Change = as_it_is, log: str = "/dev/null", **more: Any
     ) -> Result:
-        """Run a container through this door, to its end; `more` as run_changed has it."""
+        """Run a container through this entry_point, to its end; `more` as run_changed has it."""
         if self.kind != WRAPPER:
             return self._hooked.run(wanted, self.kind, change=change, log=log, **more)
         with self.engine.using(self.product.runtime):

@@ -1,4 +1,4 @@
-"""The extender as a process, over a played API server, and who calls it as kube-scheduler does."""
+"""The extender as a process, over a fake API server, and who calls it as kube-scheduler does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from support.clusters import node, told
-from support.fake_api_server import PlayedApi
+from support.fake_api_server import FakeApiServer
 from support.files import ROOT
 
 PROGRAM = ("-m", "vcuda_plugin.extender.main")
@@ -97,7 +97,7 @@ class Extender:
 
 @contextlib.contextmanager
 def running(
-    api: PlayedApi, folder: Any, *words: str, program: Sequence[str] = PROGRAM
+    api: FakeApiServer, folder: Any, *words: str, program: Sequence[str] = PROGRAM
 ) -> Iterator[Extender]:
     """Listening, and not necessarily ready. program: what Python runs."""
     config = f"{folder}/config.toml"
@@ -123,19 +123,19 @@ def client(folder: str) -> ssl.SSLContext:
 
 
 @contextlib.contextmanager
-def ready(api: PlayedApi, folder: Any, *words: str) -> Iterator[Extender]:
+def ready(api: FakeApiServer, folder: Any, *words: str) -> Iterator[Extender]:
     with running(api, folder, *words) as started:
         started.wait_ready()
         yield started
 
 
 @contextlib.contextmanager
-def api_of_two_nodes() -> Iterator[PlayedApi]:
+def api_of_two_nodes() -> Iterator[FakeApiServer]:
     """a has two GPUs of 16 GiB, b one."""
-    played = PlayedApi()
-    with played.running():
-        played.put(node("a", told("a", 16, 16)), node("b", told("b", 16)))
-        yield played
+    api_server = FakeApiServer()
+    with api_server.running():
+        api_server.put(node("a", told("a", 16, 16)), node("b", told("b", 16)))
+        yield api_server
 
 
 def log(folder: Any) -> str:

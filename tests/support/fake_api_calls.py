@@ -1,15 +1,15 @@
-"""What a played API server does with each call: bindings, Events, Leases, merge patches."""
+"""What a fake API server does with each call: bindings, Events, Leases, merge patches."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from support.fake_api_objects import NODES, PODS, Answer, Object, PlayedObjects, status
+from support.fake_api_objects import NODES, PODS, Answer, FakeApiObjects, Object, status
 
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
 
-class PlayedCalls(PlayedObjects):
+class FakeApiCalls(FakeApiObjects):
     """told: Kubernetes Events by their path. leases: likewise."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The objects that a played API server holds, and what watches are told of them: no I/O.
+"""The objects that a fake API server holds, and what watches are told of them: no I/O.
 
 As Kubernetes 1.32 does it (apiserver, pkg/storage): one version counter, lists in pages, field
 selectors, watches from a version on, bookmarks, and 410 for a version that is forgotten.
@@ -25,7 +25,7 @@ def status(code: int, message: str) -> Answer:
     return code, {"kind": "Status", "status": "Failure", "code": code, "message": message}
 
 
-class PlayedObjects:
+class FakeApiObjects:
     """objects: by path and by name, of pods namespace/name. page: the most objects in one answer.
 
     Everything may be called from any thread, and nothing that is given is kept: it is copied.

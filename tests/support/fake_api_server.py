@@ -1,4 +1,4 @@
-"""An API server, played over real sockets: lists in pages, watches, bindings, Events, Leases.
+"""A fake API server over real sockets: lists in pages, watches, bindings, Events, Leases.
 
 It is our own since kmock 0.8 does not play what is tested here. Seen with the official client: its
 lists have the resourceVersion "..." and neither pages nor selectors, its watches begin with every
@@ -25,11 +25,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
 
-from support.fake_api_calls import PlayedCalls
+from support.fake_api_calls import FakeApiCalls
 from support.fake_api_objects import CONFIG_MAPS, NODES, PODS, status
 from vcuda_hook.hooks import syscalls
 
-__all__ = ["CONFIG_MAPS", "NODES", "PODS", "TOKEN", "PlayedApi", "status"]
+__all__ = ["CONFIG_MAPS", "NODES", "PODS", "TOKEN", "FakeApiServer", "status"]
 
 # Called with (method, path, body) before a call does anything. It returns the answer in its place,
 # "drop" to break the connection off, "drop after" to do so when it is done; None lets it through.
@@ -37,7 +37,7 @@ Before = Callable[[str, str, Any], Any]
 TOKEN = "s3cret"  # whoever comes without it is refused
 
 
-class PlayedApi(PlayedCalls):
+class FakeApiServer(FakeApiCalls):
     """requests: (method, path, query) of each so far, of a watch "WATCH", and of who takes it for a
     proxy the whole address for its path. refuse: a status for every request, watches too, or 0.
 
@@ -58,7 +58,7 @@ class PlayedApi(PlayedCalls):
         self._ended = 0
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[PlayedApi]:
+    def running(self) -> Iterator[FakeApiServer]:
         self.start()
         try:
             yield self

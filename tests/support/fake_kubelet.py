@@ -1,4 +1,4 @@
-"""A kubelet's device manager, played over the real sockets.
+"""A kubelet's device manager as a fake, over the real sockets.
 
 It does what Kubernetes 1.36 does (pkg/kubelet/cm/devicemanager): at its start it removes every
 socket in its folder; who registers is dialled for up to ten seconds before Register is answered,

@@ -105,7 +105,7 @@ class Installed:
         write(self.settings, "".join(lines))
 
     @contextlib.contextmanager
-    def door(self, *before: str) -> Iterator[subprocess.Popen[bytes]]:
+    def claim_server(self, *before: str) -> Iterator[subprocess.Popen[bytes]]:
         """`vcuda serve` with these settings, until the block ends. before: what is to exec it."""
         start = f"import sys; sys.path.insert(0, {self.python_path!r}); "
         start += "from vcuda_hook.cli.main import main; sys.exit(main(sys.argv[1:]))"

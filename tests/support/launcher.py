@@ -1,4 +1,4 @@
-"""The front door alone: what stands behind it only records how it was called."""
+"""The launcher alone: what stands behind it only records how it was called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = (
 )
 
 
-class Door:
+class Launcher:
     """The launcher with a recorder in Python's place, called from a folder beside two bundles."""
 
     def __init__(self, folder: Any, machine: str = "amd64") -> None:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.claim_socket import name_of
+from support.claim_server import name_of
 from support.fake_kubelet import Kubelet
 from support.private_host import wait_until
 from support.softgpu_host import BUILT, SoftGpu

@@ -2,7 +2,7 @@
 
 A pod's life: the kubelet admits it, containerd runs its sandbox and container, the container says
 what it sees, which is compared with its record; then it dies. Beside the workers one thread reads
-the whole ledger over and over, and one kills whatever of vcuda runs: the wrapper at work, the door.
+the whole ledger over and over, and one kills whatever of vcuda runs: the wrapper, the claim server.
 """
 
 from __future__ import annotations

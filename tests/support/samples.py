@@ -53,7 +53,7 @@ def record(id: str = "box", **changes: Any) -> Allocation:
 
 
 def left_in(state_dir: str) -> list[str]:
-    """Every file and folder of a state folder but what stays: locks, the door, the events.
+    """Every file and folder of a state folder but what stays: locks, the claim socket, the events.
 
     The record of an ended container's page stays while the page keeper, or a sync of all file
     systems, has the page. The next claim removes it, as this function does.

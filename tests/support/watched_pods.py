@@ -1,4 +1,4 @@
-"""The process that follows a node's pods, alone, at a played API."""
+"""The process that follows a node's pods, alone, at a fake API."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from support import clusters
 from support.clusters import SETTINGS, container, node, told
-from support.fake_api_server import PlayedApi
+from support.fake_api_server import FakeApiServer
 from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.bind.leader import HELD_SECONDS, LEASE_SECONDS, Leader
@@ -30,7 +30,7 @@ class Group:
     bound."""
 
     def __init__(self, *names: str) -> None:
-        self.api, self.now, self.answer, self.unread = PlayedApi(), 1000.0, "ok", False
+        self.api, self.now, self.answer, self.unread = FakeApiServer(), 1000.0, "ok", False
         self.read: dict[str, float] = {}
         self.leaders = [self.leader(name) for name in names]
 

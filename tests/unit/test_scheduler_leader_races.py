@@ -14,7 +14,7 @@ from hypothesis.stateful import precondition, rule
 
 from support import clusters
 from support.clusters import SETTINGS, facts
-from support.fake_api_calls import PlayedCalls
+from support.fake_api_calls import FakeApiCalls
 from unit.test_scheduler_quota_races import NODES, Promises
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.bind.leader import LEASE_SECONDS, Leader
@@ -36,7 +36,7 @@ class LeaderRaces(Promises):
 
     def __init__(self) -> None:
         super().__init__()
-        self.api, self.now = PlayedCalls(), 1000.0
+        self.api, self.now = FakeApiCalls(), 1000.0
         self.extenders = [Extender(self, name) for name in ("one", "two")]
         self.take_over(0, True)
 

@@ -55,8 +55,8 @@ def processes(agent: Agent) -> dict[str, int]:
     return {"vcuda-node-agen": agent.process.pid, "fork_server": server, **found}
 
 
-def workers(door: int) -> list[int]:
-    return [pid for pid in children_of(door) if status(pid)["Name"] != page_keeper.NAME]
+def workers(server: int) -> list[int]:
+    return [pid for pid in children_of(server) if status(pid)["Name"] != page_keeper.NAME]
 
 
 def agent_children(server: int) -> set[str]:

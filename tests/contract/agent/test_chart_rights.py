@@ -17,7 +17,7 @@ from contract.chart.rendering import AGENT, CLUSTER, EXTENDER
 from support import clusters, extender
 from support.cluster_api import KubeApi
 from support.clusters import container, pod, told
-from support.fake_api_server import PODS, PlayedApi, status
+from support.fake_api_server import PODS, FakeApiServer, status
 from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
 from vcuda_oci.ledger import events
@@ -80,35 +80,35 @@ def test_the_agent_asks_for_all_that_it_is_granted_and_no_more(
 
 
 @pytest.fixture
-def played() -> Iterator[PlayedApi]:
-    api = PlayedApi()
+def api_server() -> Iterator[FakeApiServer]:
+    api = FakeApiServer()
     with api.running():
         api.put(clusters.node("a", told("a", 16, 16)))
         yield api
 
 
 def test_the_extender_asks_for_all_that_it_is_granted_and_no_more(
-    played: PlayedApi, tmp_path: Path
+    api_server: FakeApiServer, tmp_path: Path
 ) -> None:
     asking = pod("asking", container(core=30, memory=16))
-    played.put(asking)
-    with extender.running(played, tmp_path) as running:
+    api_server.put(asking)
+    with extender.running(api_server, tmp_path) as running:
         running.wait_ready()
         # What it looks at where a binding seems to be there already.
         there = status(409, "already assigned")
-        played.before = lambda method, *_: there if method == "POST" else None
+        api_server.before = lambda method, *_: there if method == "POST" else None
         assert "already assigned" in running.bind(asking, "a")
-        played.before = lambda *_: None
+        api_server.before = lambda *_: None
         assert running.bind(asking, "a") == ""
         asked = set()
-        for method, path, _ in list(played.requests):
+        for method, path, _ in list(api_server.requests):
             asked.add(right(method, path))
         # The Event reports a quota that cannot be read: contract/scheduler/test_scheduler_quota.py.
         assert asked | {("create", "events")} == granted(EXTENDER)
 
 
 def test_the_extender_that_the_clusters_scheduler_calls_may_do_all_that_its_lease_needs(
-    played: PlayedApi, tmp_path: Path
+    api_server: FakeApiServer, tmp_path: Path
 ) -> None:
     found = rendering.objects(CLUSTER)
     command = rendering.pod_spec(found, EXTENDER)["containers"][0]["command"]
@@ -124,10 +124,10 @@ def test_the_extender_that_the_clusters_scheduler_calls_may_do_all_that_its_leas
     verbs = {"GET": "get", "POST": "create", "PUT": "update"}
 
     def asked() -> set[tuple[str, str]]:
-        calls = list(played.requests)
+        calls = list(api_server.requests)
         return {(verbs[method], path) for method, path, _ in calls if "/leases" in path}
 
-    with extender.running(played, tmp_path, *words) as running:
+    with extender.running(api_server, tmp_path, *words) as running:
         running.wait(lambda: "update" in {verb for verb, _ in asked()})
         assert asked() == may
 
@@ -142,19 +142,19 @@ def probe(which: str, port: int, tls: str) -> int:
 
 
 def test_probes_see_an_extender_that_is_alive_before_it_is_ready(
-    played: PlayedApi, tmp_path: Path
+    api_server: FakeApiServer, tmp_path: Path
 ) -> None:
     away: Any = status(500, "down")
-    played.before = lambda method, path, body: away if path == PODS else None
+    api_server.before = lambda method, path, body: away if path == PODS else None
     tls = str(tmp_path / "tls")
     certificates.make(tls, certificates.LOOPBACK_NAMES)
     deployed = rendering.pod_spec(rendering.objects(), EXTENDER)["containers"][0]["command"]
     words = [word.replace("/etc/vcuda-tls", tls) for word in deployed if word.startswith("--tls-")]
-    with extender.running(played, tmp_path, *words) as running:
+    with extender.running(api_server, tmp_path, *words) as running:
         running.tls = extender.client(tls)
         names = ("livenessProbe", "readinessProbe", "startupProbe")
         assert [probe(name, running.port, tls) for name in names] == [0, 1, 1]
-        played.before = lambda *_: None
+        api_server.before = lambda *_: None
         running.wait_ready()
         assert [probe(name, running.port, tls) for name in names] == [0, 0, 0]
     assert probe("livenessProbe", running.port, tls) == 1

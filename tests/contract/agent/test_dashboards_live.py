@@ -18,7 +18,7 @@ from contract.scheduler.test_scheduler_quota import LABELS, QUOTA, asking, confi
 from support import extender
 from support.clusters import node as node_object
 from support.clusters import told
-from support.fake_api_server import PlayedApi
+from support.fake_api_server import FakeApiServer
 from support.fake_kubelet import until
 from support.files import ROOT
 from support.node_agent import AgentNode
@@ -38,7 +38,7 @@ Query = Callable[[str, str], Any]
 def query(node: AgentNode, tmp_path: Path) -> Iterator[Query]:
     """A question (its path, its words) to a Prometheus that knows a node with a tenant, and an
     extender with a quota and a pod that it has bound."""
-    api, folder = PlayedApi(), tmp_path / "extender"
+    api, folder = FakeApiServer(), tmp_path / "extender"
     folder.mkdir()
     api.put(config_map(json.dumps(QUOTA)), asking("bound"))
     api.put(node_object("a", told("a", 16, 16), labels=LABELS))

@@ -34,8 +34,8 @@ class Kmock:
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
 
     async def _serve(self) -> None:
-        async with kmock.KubernetesEmulator() as played, kmock.Server(played) as server:
-            played.resources["v1/pods"] = {"namespaced": True}
+        async with kmock.KubernetesEmulator() as api_server, kmock.Server(api_server) as server:
+            api_server.resources["v1/pods"] = {"namespaced": True}
             self.url = str(server.url)
             self._listens.set()
             await self._over.wait()
@@ -52,9 +52,9 @@ class Kmock:
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Iterator[str]:
-    with Kmock() as played:
+    with Kmock() as api_server:
         path = tmp_path / "kubeconfig-of-kmock"
-        there = {"name": "kmock", "cluster": {"server": played.url}}
+        there = {"name": "kmock", "cluster": {"server": api_server.url}}
         used = {"name": "kmock", "context": {"cluster": "kmock", "user": "kmock"}}
         who = {"name": "kmock", "user": {}}
         words = {"clusters": [there], "contexts": [used], "users": [who]}

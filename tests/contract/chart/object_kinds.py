@@ -1,4 +1,4 @@
-"""What kinds of objects the played API server has, as kubectl and Helm ask it."""
+"""What kinds of objects the fake API server has, as kubectl and Helm ask it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart, by Helm itself, in a cluster that is played."""
+"""The chart, by Helm itself, in a cluster that is api_server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contract.chart import rendering
-from contract.chart.played_cluster import PlayedCluster
+from contract.chart.fake_cluster import FakeCluster
 from contract.chart.rendering import AGENT, HELM, REPOSITORY
 from release.docs.commands import of_page, pages
 from support.needed import cannot
@@ -20,7 +20,7 @@ from support.needed import cannot
 class Release:
     """Of the chart, in a cluster."""
 
-    def __init__(self, server: str, cluster: PlayedCluster, home: Path) -> None:
+    def __init__(self, server: str, cluster: FakeCluster, home: Path) -> None:
         self.cluster, self._server = cluster, server
         self._env = {"PATH": os.environ["PATH"], "HOME": str(home)}
 
@@ -49,7 +49,7 @@ class Release:
 def release(tmp_path: Path) -> Iterator[Release]:
     if not os.path.exists(HELM):
         cannot("helm is missing; run 'make prepare'")
-    cluster = PlayedCluster()
+    cluster = FakeCluster()
     cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vcuda"}})
     with cluster.listening() as server:
         yield Release(server, cluster, tmp_path)

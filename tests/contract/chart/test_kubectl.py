@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from contract.chart.fake_cluster import FakeCluster
 from contract.chart.object_store import Object
-from contract.chart.played_cluster import PlayedCluster
 from contract.chart.rendering import AGENT, EXTENDER
 from contract.chart.test_plain_manifests import FOLDER, contents
 from release.docs.commands import of_page, pages
@@ -22,7 +22,7 @@ from support.needed import cannot
 
 
 class Kubectl:
-    def __init__(self, store: PlayedCluster, server: str, home: Path) -> None:
+    def __init__(self, store: FakeCluster, server: str, home: Path) -> None:
         self.store = store
         self._words = ["kubectl", f"--server={server}", f"--cache-dir={home}"]
         self._env = {"PATH": os.environ["PATH"], "HOME": str(home)}
@@ -40,7 +40,7 @@ class Kubectl:
 def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
     if not shutil.which("kubectl"):
         cannot("kubectl is missing; run 'make prepare'")
-    store = PlayedCluster()
+    store = FakeCluster()
     with store.listening() as server:
         yield Kubectl(store, server, tmp_path)
 
@@ -100,7 +100,7 @@ def test_the_pages_commands_mark_a_node_and_take_the_mark_away(kubectl: Kubectl)
         assert kubectl.store.objects["/api/v1/nodes/node-1"]["spec"].get("unschedulable") == is_off
 
 
-def pods_of(store: PlayedCluster, node: str) -> set[str]:
+def pods_of(store: FakeCluster, node: str) -> set[str]:
     found = [each for each in store.objects.values() if each["kind"] == "Pod"]
     return {each["metadata"]["name"] for each in found if each["spec"].get("nodeName") == node}
 

@@ -1,4 +1,4 @@
-"""On a played machine of arm64 containers get its driver as those of amd64 get theirs."""
+"""On a fake machine of arm64 containers get its driver as those of amd64 get theirs."""
 
 from __future__ import annotations
 

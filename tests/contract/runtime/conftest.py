@@ -1,4 +1,4 @@
-"""The installed wrapper of the tests that create through it, and its front door alone."""
+"""The installed wrapper of the tests that create through it, and its launcher alone."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from support.driver_root import DriverRoot
 from support.files import ROOT, write
 from support.installed_wrapper import WARNINGS, Installed
-from support.launcher import Door
+from support.launcher import Launcher
 from support.wrapper_node import Node
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Its Python tells by a line in `started` that the front door had to start it."""
+    """Its Python tells by a line in `started` that the launcher had to start it."""
     prefix = str(tmp_path_factory.mktemp("prefix"))
     python = prefix + "/python"
     source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/support/recording_python.c"]
@@ -30,27 +30,27 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> DriverRoot:
     return DriverRoot(tmp_path_factory.mktemp("driver"), count=2)
 
 
-@pytest.fixture(params=["by python", "by the door"])
+@pytest.fixture(params=["by python", "by the claim socket"])
 def node(request: Any, installed: Installed, driver: DriverRoot, tmp_path: Any) -> Iterator[Node]:
-    """Behind the front door: Python, started each time, or a process that is awake already."""
+    """Behind the launcher: Python, started each time, or a process that is awake already."""
     node, started = Node(installed, driver, tmp_path), installed.python + ".started"
     if request.param == "by python":
         yield node
         return
     write(started, "")
-    with installed.door():
+    with installed.claim_server():
         yield node
     with open(started) as lines:
-        # A test that hides the door behind another state-dir is answered by Python.
+        # A test that hides the claim socket behind another state-dir is answered by Python.
         assert lines.read() == "" or node.moved
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Door:
-    return Door(tmp_path_factory.mktemp("door"))
+def built(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
+    return Launcher(tmp_path_factory.mktemp("launcher"))
 
 
 @pytest.fixture
-def door(built: Door) -> Door:
+def launcher(built: Launcher) -> Launcher:
     built.reset()
     return built

@@ -1,4 +1,4 @@
-"""What is written in C, compiled for arm64 as its packages are: in emulation the front door and the
+"""What is written in C, compiled for arm64 as its packages are: in emulation the launcher and the
 hooks do what those of amd64 do, by the same tests.
 
 Whom they exec is this machine's. The emulator's own thread keeps the procfs hook from entering
@@ -11,6 +11,16 @@ import subprocess
 
 import pytest
 
+from contract.runtime.test_claim_socket_poststop import (  # noqa: F401
+    ended,
+    test_a_state_that_no_packet_holds_is_read_by_python,
+    test_another_instance_of_the_container_keeps_its_share,
+    test_the_door_is_asked_for_poststop_alone,
+    test_the_door_takes_the_share_back_and_twice_is_once,
+    test_what_is_no_state_is_one_line_and_no_failure,
+    test_where_the_door_is_closed_python_does_it_with_the_same_state,
+)
+
 # The fixtures and the tests of amd64's, for the programs below.
 from contract.runtime.test_delete import (  # noqa: F401
     node,
@@ -20,15 +30,6 @@ from contract.runtime.test_delete import (  # noqa: F401
     test_a_runtime_that_a_signal_ends_ends_the_front_door_alike,
     test_after_a_delete_that_failed_the_runtime_says_whether_it_lives,
     test_what_deletes_no_holder_becomes_the_runtime,
-)
-from contract.runtime.test_door_poststop import (  # noqa: F401
-    ended,
-    test_a_state_that_no_packet_holds_is_read_by_python,
-    test_another_instance_of_the_container_keeps_its_share,
-    test_the_door_is_asked_for_poststop_alone,
-    test_the_door_takes_the_share_back_and_twice_is_once,
-    test_what_is_no_state_is_one_line_and_no_failure,
-    test_where_the_door_is_closed_python_does_it_with_the_same_state,
 )
 from contract.runtime.test_launcher import (  # noqa: F401
     test_a_config_that_was_not_read_whole_goes_to_python,
@@ -47,7 +48,7 @@ from contract.runtime.test_launcher_errors import (  # noqa: F401
 from support import arm64
 from support.files import ROOT
 from support.installed_wrapper import Installed
-from support.launcher import Door
+from support.launcher import Launcher
 
 PROCFS_HOOK = "build/arm64/lib/vcuda-procfs-hook"
 
@@ -58,8 +59,8 @@ def compiled() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Door:
-    return Door(tmp_path_factory.mktemp("door"), "arm64")
+def built(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Launcher:
+    return Launcher(tmp_path_factory.mktemp("launcher"), "arm64")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def installed(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Insta
     return Installed.told(str(tmp_path_factory.mktemp("prefix")), "arm64")
 
 
-def test_they_are_what_they_are_taken_for(built: Door, installed: Installed) -> None:
+def test_they_are_what_they_are_taken_for(built: Launcher, installed: Installed) -> None:
     for place in (installed.launcher, installed.hook, built.installed.launcher):
         with open(place + ".arm64", "rb") as file:
             head = file.read(20)

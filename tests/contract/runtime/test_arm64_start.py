@@ -1,4 +1,4 @@
-"""A start on arm64, emulated: front door, Python and a libnvidia-ml for it, with Debian's layout.
+"""A start on arm64, emulated: launcher, Python and a libnvidia-ml for it, with Debian's layout.
 
 The tests are those of amd64; the runtime that is started is this machine's.
 """

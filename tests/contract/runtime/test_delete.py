@@ -1,4 +1,4 @@
-"""A container's share is given back when the front door has seen its `delete` done."""
+"""A container's share is given back when the launcher has seen its `delete` done."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_after_a_delete_that_failed_the_runtime_says_whether_it_lives(
 def test_the_next_instance_of_a_container_keeps_what_it_has_taken_over(
     node: Node, state: str, left: list[str]
 ) -> None:
-    """The engine is quick, or the front door is held up: its successor's record is another."""
+    """The engine is quick, or the launcher is held up: its successor's record is another."""
     path = f"{node.ledger.allocations}/box.json"
     node.does(delete=f"cp {path} {path}.new; mv {path}.new {path}", state=state)
     assert node.delete() == (0, "")
@@ -218,7 +218,7 @@ def test_a_runtime_that_a_signal_ends_ends_the_front_door_alike(node: Node) -> N
 
 
 def test_what_is_killed_in_the_middle_is_done_by_the_next_delete(node: Node) -> None:
-    """The low-level runtime dies with the front door, as if it stood in its place."""
+    """The low-level runtime dies with the launcher, as if it stood in its place."""
     node.does(delete="exec sleep 1000", state=GONE)
     front = subprocess.Popen([node.installed.launcher, "--root", ROOT, "delete", "box"])
     deadline, calls = time.monotonic() + 60, node.folder + "/calls"

@@ -278,7 +278,7 @@ def test_a_closed_claim_socket_is_told_apart_from_an_answering_one(
     state_dir = f"{tmp_path}/state"
     closed = Finding("door", INFO, "not open: each container's start runs Python", mend=OPEN_IT)
     assert state.door_answers(state.knock(state_dir)) == closed
-    with installed.door():
+    with installed.claim_server():
         for _ in range(5):  # none of its workers minds
             assert state.door_answers(state.knock(state_dir)) == Finding(
                 "door", OK, "'vcuda serve' answers"

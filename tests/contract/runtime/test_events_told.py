@@ -38,7 +38,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> DriverRoot:
     return DriverRoot(tmp_path_factory.mktemp("driver"), count=2)
 
 
-@pytest.fixture(params=["by python", "by the door"])
+@pytest.fixture(params=["by python", "by the claim socket"])
 def node(
     request: pytest.FixtureRequest, installed: Installed, driver: DriverRoot, tmp_path: Any
 ) -> Iterator[Node]:
@@ -46,7 +46,7 @@ def node(
     if request.param == "by python":
         yield made
         return
-    with installed.door():
+    with installed.claim_server():
         yield made
 
 

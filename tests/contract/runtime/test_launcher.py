@@ -1,4 +1,4 @@
-"""The native front door: who is called, with which words, for which command line."""
+"""The native launcher: who is called, with which words, for which command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.files import write
-from support.launcher import ASKS, PLAIN, Door
+from support.launcher import ASKS, PLAIN, Launcher
 
 ASKING_LINES = [
     "create --bundle ../asks id",
@@ -63,13 +63,13 @@ PLAIN_LINES = [
 
 
 @pytest.mark.parametrize("line", ASKING_LINES)
-def test_a_creation_whose_config_may_ask_goes_to_python(door: Door, line: str) -> None:
-    assert door.call(*line.split()) == door.to_python(*line.split())
+def test_a_creation_whose_config_may_ask_goes_to_python(launcher: Launcher, line: str) -> None:
+    assert launcher.call(*line.split()) == launcher.to_python(*line.split())
 
 
 @pytest.mark.parametrize("line", PLAIN_LINES)
-def test_everything_else_goes_to_the_runtime_as_it_came(door: Door, line: str) -> None:
-    assert door.call(*line.split()) == door.to_runtime(*line.split())
+def test_everything_else_goes_to_the_runtime_as_it_came(launcher: Launcher, line: str) -> None:
+    assert launcher.call(*line.split()) == launcher.to_runtime(*line.split())
 
 
 @pytest.mark.parametrize(
@@ -88,21 +88,23 @@ def test_everything_else_goes_to_the_runtime_as_it_came(door: Door, line: str) -
         '{"x": "' + "y" * 3_000_000 + '", "annotations": {"vcuda.io/core": "30"}}',
     ],
 )  # fmt: skip
-def test_a_request_is_found_however_it_is_written(door: Door, content: str) -> None:
-    write(door.folder + "/some/config.json", content)
+def test_a_request_is_found_however_it_is_written(launcher: Launcher, content: str) -> None:
+    write(launcher.folder + "/some/config.json", content)
     line = ["create", "-b", "../some", "id"]
-    assert door.call(*line) == door.to_python(*line)
+    assert launcher.call(*line) == launcher.to_python(*line)
 
 
 @pytest.mark.parametrize(
     "content",
     ["", "{", "[]", PLAIN, r'{"args": ["<a>", "a\u0026b", "\u003c", "\u2028", "\u00e9"]}', "\\u00"],
 )
-def test_what_asks_for_nothing_reaches_the_runtime_to_the_byte(door: Door, content: str) -> None:
-    path = write(door.folder + "/some/config.json", content)
+def test_what_asks_for_nothing_reaches_the_runtime_to_the_byte(
+    launcher: Launcher, content: str
+) -> None:
+    path = write(launcher.folder + "/some/config.json", content)
     before = os.stat(path)
     line = ["create", "-b", "../some", "id"]
-    assert door.call(*line) == door.to_runtime(*line)
+    assert launcher.call(*line) == launcher.to_runtime(*line)
     with open(path) as file:
         assert file.read() == content
     assert (os.stat(path).st_ino, os.stat(path).st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
@@ -110,7 +112,7 @@ def test_what_asks_for_nothing_reaches_the_runtime_to_the_byte(door: Door, conte
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "dangling"])
 def test_what_is_no_file_is_the_runtimes_to_complain_of(
-    door: Door, tmp_path: Any, kind: str
+    launcher: Launcher, tmp_path: Any, kind: str
 ) -> None:
     path = f"{tmp_path}/config.json"
     if kind == "folder":
@@ -120,30 +122,30 @@ def test_what_is_no_file_is_the_runtimes_to_complain_of(
     elif kind == "dangling":
         os.symlink("/nowhere/vcuda", path)
     line = ["create", "-b", str(tmp_path), "id"]
-    assert door.call(*line, timeout=10) == door.to_runtime(*line)
+    assert launcher.call(*line, timeout=10) == launcher.to_runtime(*line)
 
 
-def test_a_config_that_was_not_read_whole_goes_to_python(door: Door) -> None:
+def test_a_config_that_was_not_read_whole_goes_to_python(launcher: Launcher) -> None:
     """sysfs says that a file has a page, and gives a line."""
     line = ["create", "-f", "/sys/devices/system/cpu/online", "-b", "../plain", "id"]
-    assert door.call(*line) == door.to_python(*line)
+    assert launcher.call(*line) == launcher.to_python(*line)
 
 
-def test_a_config_behind_a_symlink_is_looked_at_too(door: Door, tmp_path: Any) -> None:
-    os.symlink(door.folder + "/asks/config.json", tmp_path / "config.json")
+def test_a_config_behind_a_symlink_is_looked_at_too(launcher: Launcher, tmp_path: Any) -> None:
+    os.symlink(launcher.folder + "/asks/config.json", tmp_path / "config.json")
     line = ["create", "-b", str(tmp_path), "id"]
-    assert door.call(*line) == door.to_python(*line)
+    assert launcher.call(*line) == launcher.to_python(*line)
 
 
-def test_the_environment_goes_through_untouched(door: Door) -> None:
+def test_the_environment_goes_through_untouched(launcher: Launcher) -> None:
     env = {"PATH": "/usr/bin", "LD_PRELOAD": "", "X": "a=b", "PYTHONPATH": "/evil", "LC_ALL": "C"}
     for line, who in (
-        (["state", "id"], door.runtime),
-        (["create", "-b", "../asks", "id"], door.python),
+        (["state", "id"], launcher.runtime),
+        (["create", "-b", "../asks", "id"], launcher.python),
     ):
-        if who is door.runtime:
+        if who is launcher.runtime:
             line = ["list"]
-        door.call(*line, env=env)
+        launcher.call(*line, env=env)
         assert who.calls()[0][1] == [f"{key}={value}" for key, value in env.items()]
 
 
@@ -157,51 +159,51 @@ def test_the_environment_goes_through_untouched(door: Door) -> None:
     ],
 )
 def test_a_setting_is_read_as_the_toml_that_it_is(
-    door: Door, tmp_path: Any, folder: str, value: str
+    launcher: Launcher, tmp_path: Any, folder: str, value: str
 ) -> None:
     path = f"{tmp_path}/{folder}/recorder"
     os.mkdir(os.path.dirname(path))
-    os.symlink(door.runtime.path, path)
-    write(door.installed.settings, f"  runtime= {value.format(tmp_path)}\n")
-    assert door.call("list") == ("runtime", [path, "list"])
+    os.symlink(launcher.runtime.path, path)
+    write(launcher.installed.settings, f"  runtime= {value.format(tmp_path)}\n")
+    assert launcher.call("list") == ("runtime", [path, "list"])
 
 
-def test_a_line_behind_a_long_comment_is_no_setting(door: Door) -> None:
-    rest = f"runtime = '{door.runtime.path}'\n"
+def test_a_line_behind_a_long_comment_is_no_setting(launcher: Launcher) -> None:
+    rest = f"runtime = '{launcher.runtime.path}'\n"
     for length in range(4090, 4100):
-        write(door.installed.settings, "#" * length + " runtime = '/nowhere'\n" + rest)
-        assert door.call("list") == door.to_runtime("list")
+        write(launcher.installed.settings, "#" * length + " runtime = '/nowhere'\n" + rest)
+        assert launcher.call("list") == launcher.to_runtime("list")
 
 
 @pytest.mark.parametrize("size", [65_534, 65_535, 65_536, 300_000])
-def test_a_setting_counts_however_much_stands_before_it(door: Door, size: int) -> None:
-    last = f"runtime = '{door.runtime.path}'"
-    write(door.installed.settings, "# vcuda\n".ljust(size - len(last) - 1, "#") + "\n" + last)
-    assert os.path.getsize(door.installed.settings) == size
-    assert door.call("list") == door.to_runtime("list")
+def test_a_setting_counts_however_much_stands_before_it(launcher: Launcher, size: int) -> None:
+    last = f"runtime = '{launcher.runtime.path}'"
+    write(launcher.installed.settings, "# vcuda\n".ljust(size - len(last) - 1, "#") + "\n" + last)
+    assert os.path.getsize(launcher.installed.settings) == size
+    assert launcher.call("list") == launcher.to_runtime("list")
 
 
 @pytest.mark.parametrize("size", [65_534, 65_535, 65_536, 300_000])
-def test_a_request_counts_however_much_stands_before_it(door: Door, size: int) -> None:
-    write(door.folder + "/some/config.json", ASKS.rjust(size))
+def test_a_request_counts_however_much_stands_before_it(launcher: Launcher, size: int) -> None:
+    write(launcher.folder + "/some/config.json", ASKS.rjust(size))
     line = ["create", "-b", "../some", "id"]
-    assert door.call(*line) == door.to_python(*line)
+    assert launcher.call(*line) == launcher.to_python(*line)
 
 
-def test_a_string_that_ends_on_another_line_is_no_setting(door: Door) -> None:
-    rest = f"runtime = '{door.runtime.path}'\n"
-    write(door.installed.settings, "runtime = '/nowhere\n# it's\n" + rest)
-    assert door.call("list") == door.to_runtime("list")
+def test_a_string_that_ends_on_another_line_is_no_setting(launcher: Launcher) -> None:
+    rest = f"runtime = '{launcher.runtime.path}'\n"
+    write(launcher.installed.settings, "runtime = '/nowhere\n# it's\n" + rest)
+    assert launcher.call("list") == launcher.to_runtime("list")
 
 
-def test_a_runtime_named_only_is_looked_up_in_path(door: Door) -> None:
-    door.installed.configure(runtime="recorder")
-    argv = door.call("list", env={"PATH": f"relative:/nowhere:{door.runtime.folder}"})
-    assert argv == door.to_runtime("list")
+def test_a_runtime_named_only_is_looked_up_in_path(launcher: Launcher) -> None:
+    launcher.installed.configure(runtime="recorder")
+    argv = launcher.call("list", env={"PATH": f"relative:/nowhere:{launcher.runtime.folder}"})
+    assert argv == launcher.to_runtime("list")
 
 
-def test_without_settings_runc_is_the_runtime(door: Door, tmp_path: Any) -> None:
-    os.unlink(door.installed.settings)
-    os.symlink(door.runtime.path, tmp_path / "runc")
-    who, argv = door.call("list", env={"PATH": str(tmp_path)})
+def test_without_settings_runc_is_the_runtime(launcher: Launcher, tmp_path: Any) -> None:
+    os.unlink(launcher.installed.settings)
+    os.symlink(launcher.runtime.path, tmp_path / "runc")
+    who, argv = launcher.call("list", env={"PATH": str(tmp_path)})
     assert (who, argv) == ("runtime", [f"{tmp_path}/runc", "list"])

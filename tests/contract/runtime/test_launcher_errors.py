@@ -1,4 +1,4 @@
-"""The front door's own errors: one line, and the last of the engine's log."""
+"""The launcher's own errors: one line, and the last of the engine's log."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from support.launcher import Door
+from support.launcher import Launcher
 from vcuda_oci.container import bundle
 
 
-def one_line(door: Door, **options: Any) -> str:
-    ran = door.installed.call("list", cwd=door.cwd, **options)
+def one_line(launcher: Launcher, **options: Any) -> str:
+    ran = launcher.installed.call("list", cwd=launcher.cwd, **options)
     assert (ran.returncode, ran.stdout) == (1, b"")
     assert ran.stderr.count(b"\n") == 1
     return ran.stderr.decode().rstrip("\n")
 
 
-def test_a_runtime_that_is_the_wrapper_itself_is_one_line(door: Door) -> None:
-    link = door.folder + "/runc"
+def test_a_runtime_that_is_the_wrapper_itself_is_one_line(launcher: Launcher) -> None:
+    link = launcher.folder + "/runc"
     if not os.path.lexists(link):
-        os.symlink(door.installed.launcher, link)
-    for path in (door.installed.launcher, link):
-        door.installed.configure(runtime=path)
-        assert one_line(door) == (
+        os.symlink(launcher.installed.launcher, link)
+    for path in (launcher.installed.launcher, link):
+        launcher.installed.configure(runtime=path)
+        assert one_line(launcher) == (
             f"vcuda-container-runtime: {path}: the low-level runtime is this wrapper itself; "
-            f"set runtime in {door.installed.settings}"
+            f"set runtime in {launcher.installed.settings}"
         )
 
 
@@ -39,35 +39,35 @@ os.execve(os.open(sys.argv[1], os.O_RDONLY | os.O_CLOEXEC), ["runc", "list"], {}
 """
 
 
-def test_the_wrapper_knows_itself_by_whatever_name_it_was_called(door: Door) -> None:
-    launcher = door.installed.launcher
-    door.installed.configure(runtime=launcher)
-    link = door.folder + "/linked"
+def test_the_wrapper_knows_itself_by_whatever_name_it_was_called(launcher: Launcher) -> None:
+    program = launcher.installed.launcher
+    launcher.installed.configure(runtime=program)
+    link = launcher.folder + "/linked"
     if not os.path.lexists(link):
-        os.symlink(launcher, link)
+        os.symlink(program, link)
     calls = [
-        (["runc", "list"], {"executable": launcher}),
-        (["../linked", "list"], {"cwd": door.cwd}),
-        (["./" + os.path.basename(launcher), "list"], {"cwd": os.path.dirname(launcher)}),
-        ([sys.executable, "-c", FROM_A_FILE, launcher], {}),
+        (["runc", "list"], {"executable": program}),
+        (["../linked", "list"], {"cwd": launcher.cwd}),
+        (["./" + os.path.basename(program), "list"], {"cwd": os.path.dirname(program)}),
+        ([sys.executable, "-c", FROM_A_FILE, program], {}),
     ]
     for words, how in calls:
         ran = subprocess.run(words, capture_output=True, timeout=10, **how)  # type: ignore[call-overload]
         assert (ran.returncode, ran.stdout) == (1, b"")
         assert ran.stderr.endswith(
             b": the low-level runtime is this wrapper itself; set runtime in "
-            + door.installed.settings.encode() + b"\n"
+            + launcher.installed.settings.encode() + b"\n"
         )  # fmt: skip
 
 
-def test_a_runtime_that_is_not_there_is_one_line(door: Door) -> None:
-    door.installed.configure(runtime="no-such-runtime")
-    assert one_line(door) == (
+def test_a_runtime_that_is_not_there_is_one_line(launcher: Launcher) -> None:
+    launcher.installed.configure(runtime="no-such-runtime")
+    assert one_line(launcher) == (
         "vcuda-container-runtime: no-such-runtime: no such runtime in PATH; "
         "install runc or crun, or set runtime in config.toml"
     )
-    door.installed.configure(runtime="/nowhere/runc")
-    assert one_line(door) == (
+    launcher.installed.configure(runtime="/nowhere/runc")
+    assert one_line(launcher) == (
         "vcuda-container-runtime: /nowhere/runc: cannot be run: No such file or directory; "
         "install it, or set runtime in config.toml"
     )
@@ -75,11 +75,11 @@ def test_a_runtime_that_is_not_there_is_one_line(door: Door) -> None:
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_an_error_of_the_front_door_is_the_logs_last_line(
-    door: Door, tmp_path: Any, log_format: str
+    launcher: Launcher, tmp_path: Any, log_format: str
 ) -> None:
-    door.installed.configure(runtime="no-such-runtime")
+    launcher.installed.configure(runtime="no-such-runtime")
     log = f"{tmp_path}/log"
-    ran = door.installed.call(f"--log={log}", "--log-format", log_format, "create", "me")
+    ran = launcher.installed.call(f"--log={log}", "--log-format", log_format, "create", "me")
     (said,) = ran.stderr.decode().splitlines()
     with open(log) as file:
         (line,) = file.read().splitlines()
@@ -98,9 +98,9 @@ def test_an_error_of_the_front_door_is_the_logs_last_line(
         *("- --log LOG", "-- --log LOG", "create --log LOG", "--log LOG --log", "--root --log LOG"),
     ],
 )
-def test_both_halves_write_into_the_same_log(door: Door, tmp_path: Any, line: str) -> None:
-    door.installed.configure(runtime="no-such-runtime")
+def test_both_halves_write_into_the_same_log(launcher: Launcher, tmp_path: Any, line: str) -> None:
+    launcher.installed.configure(runtime="no-such-runtime")
     words = line.replace("LOG", "log").split()
-    assert door.installed.call(*words, cwd=tmp_path).returncode == 1
+    assert launcher.installed.call(*words, cwd=tmp_path).returncode == 1
     log = bundle.Command(words).log
     assert os.listdir(tmp_path) == ([log] if log else [])

@@ -106,7 +106,7 @@ def test_another_runtime_is_always_asked(new_host: Callable[..., Host], name: st
 def test_a_share_of_one_that_is_gone_is_given_back_after_its_runtime_was_asked(
     new_host: Callable[..., Host],
 ) -> None:
-    """As when `delete` went past the front door, and only this one comes through it."""
+    """As when `delete` went past the launcher, and only this one comes through it."""
     host = new_host()
     allocation = record("gone")
     allocation.runtime = [host.runtime, "--root", host.root]

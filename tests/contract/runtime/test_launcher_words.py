@@ -1,4 +1,4 @@
-"""Command lines: both halves of the front door read them alike, and as the runtime does."""
+"""Command lines: both halves of the launcher read them alike, and as the runtime does."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from contract.runtime.test_launcher import ASKING_LINES, PLAIN_LINES
 from support.files import ROOT, write
-from support.launcher import ASKS, Door
+from support.launcher import ASKS, Launcher
 from vcuda_oci.container import bundle
 
 
-def python_would_read(door: Door, words: list[str]) -> bool:
+def python_would_read(launcher: Launcher, words: list[str]) -> bool:
     """Whether Python, given this line, creates from a config that asks."""
     command = bundle.Command(words)
-    path = os.path.join(door.cwd, command.config_path)
+    path = os.path.join(launcher.cwd, command.config_path)
     if not command.creates or not os.path.isfile(path):
         return False
     with open(path) as file:
@@ -29,8 +29,8 @@ def python_would_read(door: Door, words: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("line", ASKING_LINES + PLAIN_LINES)
-def test_both_halves_read_a_line_alike(door: Door, line: str) -> None:
-    assert python_would_read(door, line.split()) == (line in ASKING_LINES)
+def test_both_halves_read_a_line_alike(launcher: Launcher, line: str) -> None:
+    assert python_would_read(launcher, line.split()) == (line in ASKING_LINES)
 
 
 WORDS = st.sampled_from(
@@ -48,7 +48,7 @@ WORDS = st.sampled_from(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(st.lists(WORDS, max_size=7))
-def test_both_halves_read_any_line_alike(built: Door, words: list[str]) -> None:
+def test_both_halves_read_any_line_alike(built: Launcher, words: list[str]) -> None:
     expected = "python" if python_would_read(built, words) else "runtime"
     assert built.call(*words)[0] == expected
 

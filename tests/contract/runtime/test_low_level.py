@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from support.files import ROOT
-from support.launcher import Door
+from support.launcher import Launcher
 from support.needed import cannot
 
 FIND = "import sys; from vcuda_hook.live import low_level; print(low_level.find(sys.argv[1]))"
@@ -38,21 +38,23 @@ def python_finds(hidden: list[str], name: str) -> str:
     return without(hidden, *words, name).strip()
 
 
-def test_crun_runs_containers_where_there_is_no_runc(door: Door, runtimes: dict[str, str]) -> None:
-    door.installed.configure(runtime="runc")
-    launcher = door.installed.launcher
-    assert without([], launcher, "--version").startswith("runc version ")
-    assert without([runtimes["runc"]], launcher, "--version").startswith("crun version ")
+def test_crun_runs_containers_where_there_is_no_runc(
+    launcher: Launcher, runtimes: dict[str, str]
+) -> None:
+    launcher.installed.configure(runtime="runc")
+    program = launcher.installed.launcher
+    assert without([], program, "--version").startswith("runc version ")
+    assert without([runtimes["runc"]], program, "--version").startswith("crun version ")
     assert python_finds([], "runc") == runtimes["runc"]
     assert python_finds([runtimes["runc"]], "runc") == runtimes["crun"]
 
 
 def test_a_named_runtime_other_than_runc_has_no_substitute(
-    door: Door, runtimes: dict[str, str]
+    launcher: Launcher, runtimes: dict[str, str]
 ) -> None:
-    door.installed.configure(runtime="crun")
+    launcher.installed.configure(runtime="crun")
     hidden = [runtimes["crun"]]
     assert "crun: no such runtime in PATH; install runc or crun" in without(
-        hidden, door.installed.launcher, "--version"
+        hidden, launcher.installed.launcher, "--version"
     )
     assert python_finds(hidden, "crun") == "None"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from contract.runtime.test_door import children, wait_until
+from contract.runtime.test_claim_socket import children, wait_until
 from support.driver_root import VERSION, DriverRoot
 from support.files import write
 from support.installed_wrapper import Installed
@@ -59,14 +59,14 @@ def page_can_be_leased(node: Node, id: str) -> bool:
 def test_no_page_of_a_container_can_be_leased(node: Node) -> None:
     assert node.create(asking(), id="before") == (0, "")
     assert page_can_be_leased(node, "before")
-    with node.installed.door():
+    with node.installed.claim_server():
         wait_until(lambda: not page_can_be_leased(node, "before"))
         assert node.create(asking(), id="after") == (0, "")
         wait_until(lambda: not page_can_be_leased(node, "after"))
 
 
 def test_an_ended_container_leaves_nothing(node: Node) -> None:
-    with node.installed.door() as server:
+    with node.installed.claim_server() as server:
         assert node.create(asking()) == (0, "")
         wait_until(lambda: not page_can_be_leased(node, "box"))
         (keeper,) = keepers(server.pid)
@@ -80,7 +80,7 @@ def test_an_ended_container_leaves_nothing(node: Node) -> None:
 def test_no_file_of_the_driver_can_be_leased_nor_one_that_replaces_it(node: Node) -> None:
     shim = node.installed.prefix + "/lib/vcuda/libvcuda.so.1"
     libraries = [f"{node.driver.folder}/libcuda.so.{VERSION}", node.driver.nvml, shim]
-    with node.installed.door():
+    with node.installed.claim_server():
         assert node.create(asking()) == (0, "")
         for path in libraries:
             wait_until(lambda path=path: not can_be_leased(path))
@@ -91,7 +91,7 @@ def test_no_file_of_the_driver_can_be_leased_nor_one_that_replaces_it(node: Node
 
 def test_settings_cannot_be_leased_nor_the_file_that_replaces_them(node: Node) -> None:
     settings, target = node.installed.settings, node.installed.settings + ".target"
-    with node.installed.door():
+    with node.installed.claim_server():
         wait_until(lambda: not can_be_leased(settings))
         os.rename(write(settings + ".new", Path(settings).read_text()), settings)
         wait_until(lambda: not can_be_leased(settings))
@@ -106,7 +106,7 @@ def test_settings_cannot_be_leased_nor_the_file_that_replaces_them(node: Node) -
 
 def test_a_keeper_without_free_descriptors_keeps_what_it_holds(node: Node) -> None:
     assert node.create(asking()) == (0, "")
-    with node.installed.door("prlimit", "--nofile=120:120") as server:
+    with node.installed.claim_server("prlimit", "--nofile=120:120") as server:
         wait_until(lambda: not page_can_be_leased(node, "box"))
         (keeper,) = keepers(server.pid)
         folders = [f"{node.ledger.containers}/many{number}" for number in range(100)]
@@ -166,7 +166,7 @@ def test_a_page_that_is_opened_while_it_loses_its_name_takes_no_room(node: Node,
     os.makedirs(state, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=755", "none", state], check=True)
     try:
-        with node.installed.door():
+        with node.installed.claim_server():
             assert node.create(asking()) == (0, "")
             wait_until(lambda: not page_can_be_leased(node, "box"))
             page, before = node.ledger.containers + "/box/usage", used(state)
@@ -188,7 +188,7 @@ def test_a_page_that_is_opened_while_it_loses_its_name_takes_no_room(node: Node,
 
 
 def test_a_page_that_a_process_opens_after_its_end_can_be_leased_no_more(node: Node) -> None:
-    with node.installed.door():
+    with node.installed.claim_server():
         assert node.create(asking()) == (0, "")
         wait_until(lambda: not page_can_be_leased(node, "box"))
         path = os.open(node.ledger.containers + "/box/usage", os.O_PATH)
@@ -214,7 +214,7 @@ def used(folder: str) -> int:
 
 
 def test_a_keeper_that_was_killed_is_replaced(node: Node) -> None:
-    with node.installed.door() as server:
+    with node.installed.claim_server() as server:
         assert node.create(asking()) == (0, "")
         wait_until(lambda: not page_can_be_leased(node, "box"))
         for pid in children(server.pid):

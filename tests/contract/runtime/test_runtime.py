@@ -1,4 +1,4 @@
-"""The wrapper from its front door to the low-level runtime, without an engine."""
+"""The wrapper from its launcher to the low-level runtime, without an engine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_request_becomes_a_record_and_an_edited_config(node: Node) -> None:
         own + "/limits": f"{node.ledger.containers}/box/limits",
         own + "/usage": f"{node.ledger.containers}/box/usage",
     }
-    assert "hooks" not in spec  # the front door sees the container's delete
+    assert "hooks" not in spec  # the launcher sees the container's delete
     held = node.ledger.get("box")
     assert held
     assert (held.shares, held.runtime) == (HALF_SHARE, [node.runtime.path, "--root", "/r"])

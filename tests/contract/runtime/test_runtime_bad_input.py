@@ -170,7 +170,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
         after = set(left_in(node.ledger.state_dir)) - {"host.json"}
     finally:
         if prepare is fill_the_disk:
-            # Lazily: the door's page keeper has a folder open there.
+            # Lazily: the claim socket's page keeper has a folder open there.
             subprocess.run(["umount", "--lazy", node.ledger.state_dir], check=True)
     assert status == 1
     assert after == set(before)

@@ -1,16 +1,16 @@
-"""The systemd unit: the door that it opens answers, with the rights that it leaves it."""
+"""The systemd unit: the claim socket that it opens answers, with the rights that it leaves it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from contract.runtime.test_door import installed, node, python_starts, shared_once
+from contract.runtime.test_claim_socket import installed, node, python_starts, shared_once
 from support.files import ROOT
 from support.wrapper_node import Node, asking
 
 __all__ = ["installed", "node"]  # fixtures
 # Each gives the service a mount namespace of its own. Source: systemd.exec(5).
-CLOSES_THE_DOOR = {
+CLOSES_THE_SOCKET = {
     *(
         "PrivateTmp",
         "PrivateDevices",
@@ -39,13 +39,13 @@ def test_with_the_units_capabilities_the_door_answers(node: Node) -> None:
     named = [value for name, value in options() if name == "CapabilityBoundingSet"]
     kept = ",".join("+" + word[len("CAP_") :].lower() for word in " ".join(named).split())
     limited = ["setpriv", "--no-new-privs", f"--bounding-set=-all,{kept}"]
-    with node.installed.door(*limited):
+    with node.installed.claim_server(*limited):
         assert node.create(asking()) == (0, "")
         assert (shared_once(node), python_starts(node)) == (True, 0)
 
 
 def test_no_option_of_the_unit_closes_the_door_or_takes_the_records_along() -> None:
     names = {name for name, _ in options()}
-    assert names & CLOSES_THE_DOOR == set()
+    assert names & CLOSES_THE_SOCKET == set()
     assert names & {"RuntimeDirectory", "MemoryMax", "User"} == set()
     assert {"NoNewPrivileges", "CapabilityBoundingSet"} <= names

@@ -14,7 +14,7 @@ import pytest
 from support.certificates import certify
 from support.clusters import container, node, pod, told
 from support.extender import ready
-from support.fake_api_server import PlayedApi
+from support.fake_api_server import FakeApiServer
 from vcuda_plugin.extender.follow.async_api import AsyncApi, Withheld
 from vcuda_plugin.kube.api import CONNECTIONS
 
@@ -22,21 +22,23 @@ ASKING = pod("asking", container(core=30, memory=16))
 
 
 @pytest.fixture
-def secret(tmp_path: Any) -> Iterator[PlayedApi]:
+def secret(tmp_path: Any) -> Iterator[FakeApiServer]:
     """Speaks TLS as `server` with who shows `client`; whom to trust `trusted.crt` says."""
     certify(tmp_path, "server", "client")
     certify(tmp_path, "elsewhere", address="127.0.0.2")
-    played = PlayedApi()
-    played.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "client.crt")
-    played.tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
-    played.tls.verify_mode = ssl.CERT_REQUIRED
+    api_server = FakeApiServer()
+    api_server.tls = ssl.create_default_context(
+        ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "client.crt"
+    )
+    api_server.tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    api_server.tls.verify_mode = ssl.CERT_REQUIRED
     key, certificate = f"{tmp_path}/client.key", f"{tmp_path}/client.crt"
-    played.shown = {"client-certificate": certificate, "client-key": key}
-    played.trusted = {"certificate-authority": f"{tmp_path}/trusted.crt"}
+    api_server.shown = {"client-certificate": certificate, "client-key": key}
+    api_server.trusted = {"certificate-authority": f"{tmp_path}/trusted.crt"}
     trust(tmp_path, "server", "elsewhere")
-    with played.running():
-        played.put(node("a", told("a", 16, 16)), copy.deepcopy(ASKING))
-        yield played
+    with api_server.running():
+        api_server.put(node("a", told("a", 16, 16)), copy.deepcopy(ASKING))
+        yield api_server
 
 
 def trust(folder: Any, *names: str) -> None:
@@ -45,19 +47,21 @@ def trust(folder: Any, *names: str) -> None:
     )
 
 
-def posted(api: PlayedApi) -> list[str]:
+def posted(api: FakeApiServer) -> list[str]:
     return [path for method, path, _ in api.requests if method == "POST"]
 
 
 def test_an_api_server_with_a_trusted_certificate_gets_the_binding(
-    secret: PlayedApi, tmp_path: Any
+    secret: FakeApiServer, tmp_path: Any
 ) -> None:
     with ready(secret, tmp_path) as running:
         assert running.bind(ASKING, "a") == ""
     assert secret.pod("asking")["spec"]["nodeName"] == "a"
 
 
-def test_a_certificate_of_another_authority_gets_nothing(secret: PlayedApi, tmp_path: Any) -> None:
+def test_a_certificate_of_another_authority_gets_nothing(
+    secret: FakeApiServer, tmp_path: Any
+) -> None:
     with ready(secret, tmp_path) as running:
         # The lists are read; then the authority is another one, before the first binding.
         trust(tmp_path, "elsewhere")
@@ -65,7 +69,7 @@ def test_a_certificate_of_another_authority_gets_nothing(secret: PlayedApi, tmp_
         assert posted(secret) == []
 
 
-def test_a_certificate_of_another_host_gets_nothing(secret: PlayedApi, tmp_path: Any) -> None:
+def test_a_certificate_of_another_host_gets_nothing(secret: FakeApiServer, tmp_path: Any) -> None:
     with ready(secret, tmp_path) as running:
         assert secret.tls
         secret.tls.load_cert_chain(tmp_path / "elsewhere.crt", tmp_path / "elsewhere.key")
@@ -74,15 +78,15 @@ def test_a_certificate_of_another_host_gets_nothing(secret: PlayedApi, tmp_path:
 
 
 def test_a_proxy_that_the_kubeconfig_names_is_asked_for_lists_and_bindings(tmp_path: Any) -> None:
-    played = PlayedApi()
-    with played.running():
-        proxy = f"http://127.0.0.1:{played.port}"
-        played.trusted = {"server": "http://cluster.invalid", "proxy-url": proxy}
-        played.put(node("a", told("a", 16, 16)), copy.deepcopy(ASKING))
-        with ready(played, tmp_path) as running:
+    api_server = FakeApiServer()
+    with api_server.running():
+        proxy = f"http://127.0.0.1:{api_server.port}"
+        api_server.trusted = {"server": "http://cluster.invalid", "proxy-url": proxy}
+        api_server.put(node("a", told("a", 16, 16)), copy.deepcopy(ASKING))
+        with ready(api_server, tmp_path) as running:
             assert running.bind(ASKING, "a") == ""
     path = "/api/v1/namespaces/default/pods/asking/binding"
-    assert posted(played) == ["http://cluster.invalid" + path]
+    assert posted(api_server) == ["http://cluster.invalid" + path]
 
 
 def test_an_extender_that_lost_its_lease_sends_nothing_by_a_proxy() -> None:
@@ -97,12 +101,12 @@ def test_an_extender_that_lost_its_lease_sends_nothing_by_a_proxy() -> None:
 
 
 def test_more_bindings_at_once_than_connections_wait_for_their_turn(tmp_path: Any) -> None:
-    played, gate = PlayedApi(), Gate(CONNECTIONS)
-    played.before = lambda method, path, _: gate.held() if path.endswith("/binding") else None
-    with played.running():
+    api_server, gate = FakeApiServer(), Gate(CONNECTIONS)
+    api_server.before = lambda method, path, _: gate.held() if path.endswith("/binding") else None
+    with api_server.running():
         pods = [pod(f"p{n}", container(core=1, memory=1)) for n in range(2 * CONNECTIONS)]
-        played.put(node("a", told("a", 16, 16)), *pods)
-        with ready(played, tmp_path) as running, ThreadPoolExecutor(len(pods)) as threads:
+        api_server.put(node("a", told("a", 16, 16)), *pods)
+        with ready(api_server, tmp_path) as running, ThreadPoolExecutor(len(pods)) as threads:
             said = list(threads.map(running.bind, pods, ["a"] * len(pods)))
     assert (said, gate.most) == ([""] * len(pods), CONNECTIONS)
 

@@ -15,7 +15,7 @@ from support import extender
 from support.certificates import certify
 from support.clusters import container, node, pod, told
 from support.extender import ready
-from support.fake_api_server import PlayedApi
+from support.fake_api_server import FakeApiServer
 
 MANY = b'{"Pod": {}, "NodeNames": [' + b'"a",' * 100_000 + b'"a"]}'
 ASKING = pod("asking", container(core=30, memory=16))
@@ -23,12 +23,12 @@ VICTIMS = b'{"Pod": {}, "NodeNameToMetaVictims": {"a": {"Pods": [%b]}}}'
 
 
 @pytest.fixture
-def api() -> Iterator[PlayedApi]:
-    with extender.api_of_two_nodes() as played:
-        yield played
+def api() -> Iterator[FakeApiServer]:
+    with extender.api_of_two_nodes() as api_server:
+        yield api_server
 
 
-def test_who_sends_nonsense_gets_one_line(api: PlayedApi, tmp_path: Any) -> None:
+def test_who_sends_nonsense_gets_one_line(api: FakeApiServer, tmp_path: Any) -> None:
     with ready(api, tmp_path) as running:
         for verb, body, line in [
             ("predicates", b"{", "predicates: not JSON: "),
@@ -61,7 +61,7 @@ def test_who_sends_nonsense_gets_one_line(api: PlayedApi, tmp_path: Any) -> None
         }
 
 
-def test_malformed_objects_do_not_stop_the_extender(api: PlayedApi, tmp_path: Any) -> None:
+def test_malformed_objects_do_not_stop_the_extender(api: FakeApiServer, tmp_path: Any) -> None:
     strange = '{"gpus":[{"uuid":"G","index":0,"model":%s,"memory_bytes":%s}]}'
     for number, (model, size) in enumerate([("[]", "1"), ('"m"', "1e999"), ('"m"', "-1")]):
         said = {"vcuda.io/node-gpus": strange % (model, size)}
@@ -80,7 +80,7 @@ def test_malformed_objects_do_not_stop_the_extender(api: PlayedApi, tmp_path: An
         assert len(never["FailedAndUnresolvableNodes"]) == 3
 
 
-def test_a_body_without_end_is_refused_and_not_kept(api: PlayedApi, tmp_path: Any) -> None:
+def test_a_body_without_end_is_refused_and_not_kept(api: FakeApiServer, tmp_path: Any) -> None:
     with ready(api, tmp_path) as running:
 
         def resident() -> int:
@@ -104,7 +104,7 @@ def test_a_body_without_end_is_refused_and_not_kept(api: PlayedApi, tmp_path: An
         assert running.filter(ASKING, "a")["NodeNames"] == ["a"]
 
 
-def test_tls_answers_only_whom_its_authority_certifies(api: PlayedApi, tmp_path: Any) -> None:
+def test_tls_answers_only_whom_its_authority_certifies(api: FakeApiServer, tmp_path: Any) -> None:
     certify(tmp_path, "server", "client")
     own = ["--tls-cert", f"{tmp_path}/server.crt", "--tls-key", f"{tmp_path}/server.key"]
     words = [*own, "--tls-client-ca", f"{tmp_path}/client.crt"]
@@ -136,7 +136,7 @@ def _healthz(port: int, context: ssl.SSLContext) -> bytes:
     ],
 )
 def test_a_start_that_cannot_be_is_one_line(
-    api: PlayedApi, tmp_path: Any, words: list[str], line: str
+    api: FakeApiServer, tmp_path: Any, words: list[str], line: str
 ) -> None:
     (tmp_path / "broken.toml").write_text("nonsense\n")
     (tmp_path / "empty.toml").touch()

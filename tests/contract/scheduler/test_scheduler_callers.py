@@ -15,7 +15,7 @@ import pytest
 
 from support import clusters, extender, own_run
 from support.extender import Extender
-from support.fake_api_server import PlayedApi
+from support.fake_api_server import FakeApiServer
 from support.files import ROOT
 from vcuda_plugin.extender.http import certificates
 
@@ -53,10 +53,10 @@ except PermissionError:
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[PlayedApi]:
-    with extender.api_of_two_nodes() as played:
-        played.put(POD)
-        yield played
+def api() -> Iterator[FakeApiServer]:
+    with extender.api_of_two_nodes() as api_server:
+        api_server.put(POD)
+        yield api_server
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def files() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def running(api: PlayedApi, files: str) -> Iterator[Extender]:
+def running(api: FakeApiServer, files: str) -> Iterator[Extender]:
     words = ("--tls-cert", "server.crt", "--tls-key", "server.key", "--tls-client-ca", "ca.crt")
     named = [word if word.startswith("--") else f"{files}/{word}" for word in words]
     with extender.running(api, files, *named) as started:
@@ -85,13 +85,13 @@ def run_certificates(folder: str, *words: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def bindings(api: PlayedApi) -> list[str]:
+def bindings(api: FakeApiServer) -> list[str]:
     return [path for method, path, _ in api.requests if method == "POST"]
 
 
 @pytest.mark.parametrize("verb", BODIES)
 def test_a_verb_is_refused_to_another_user_without_the_clients_key(
-    api: PlayedApi, running: Extender, files: str, verb: str
+    api: FakeApiServer, running: Extender, files: str, verb: str
 ) -> None:
     nobody = pwd.getpwnam("nobody").pw_uid
     words = [str(running.port), files, f"/scheduler/{verb}"]
@@ -123,7 +123,7 @@ def test_a_verb_is_refused_to_another_user_without_the_clients_key(
     ids=["foreign host", "prefix", "text", "form", "other JSON", "no type"],
 )
 def test_a_verb_is_refused_to_a_request_that_a_web_page_can_send(
-    api: PlayedApi, running: Extender, verb: str, headers: dict[str, str], status: int
+    api: FakeApiServer, running: Extender, verb: str, headers: dict[str, str], status: int
 ) -> None:
     answer = running.call("POST", f"/scheduler/{verb}", BODIES[verb], headers)
     assert answer[0] == status, answer
@@ -145,7 +145,7 @@ def test_a_certificate_of_another_authority_is_refused(running: Extender, tmp_pa
         other.call("GET", "/healthz")
 
 
-def test_the_certified_client_gets_every_verb(api: PlayedApi, running: Extender) -> None:
+def test_the_certified_client_gets_every_verb(api: FakeApiServer, running: Extender) -> None:
     """The last test of this file: it binds."""
     for verb, body in BODIES.items():
         kinds = {"Content-Type": "application/json; charset=utf-8"}

@@ -13,7 +13,7 @@ import pytest
 from support import extender
 from support.clusters import container, node, pod, told
 from support.extender import Extender, ready
-from support.fake_api_server import NODES, PODS, PlayedApi, status
+from support.fake_api_server import NODES, PODS, FakeApiServer, status
 from support.samples import GIB
 from vcuda_oci.model import names
 
@@ -22,16 +22,16 @@ BINDING = "/api/v1/namespaces/default/pods/asking/binding"
 
 
 @pytest.fixture
-def api() -> Iterator[PlayedApi]:
-    with extender.api_of_two_nodes() as played:
-        yield played
+def api() -> Iterator[FakeApiServer]:
+    with extender.api_of_two_nodes() as api_server:
+        yield api_server
 
 
 def free(running: Extender, node: str) -> list[int]:
     return [gpu["core_free"] for gpu in running.inspect(node)["gpus"]]
 
 
-def ask(api: PlayedApi, **changes: Any) -> dict[str, Any]:
+def ask(api: FakeApiServer, **changes: Any) -> dict[str, Any]:
     """A fresh copy of the pod that asks, known to the API server."""
     asking: dict[str, Any] = json.loads(json.dumps(ASKING))
     asking["metadata"] |= changes
@@ -40,7 +40,7 @@ def ask(api: PlayedApi, **changes: Any) -> dict[str, Any]:
 
 
 def test_a_pod_is_filtered_scored_and_bound_with_its_decision(
-    api: PlayedApi, tmp_path: Any
+    api: FakeApiServer, tmp_path: Any
 ) -> None:
     with ready(api, tmp_path) as running:
         asking = ask(api)
@@ -80,7 +80,9 @@ def test_a_pod_is_filtered_scored_and_bound_with_its_decision(
         running.wait(lambda: running.bind(asking, "b") == "the pod is bound to a already")
 
 
-def test_a_scheduler_that_sends_whole_nodes_gets_them_back(api: PlayedApi, tmp_path: Any) -> None:
+def test_a_scheduler_that_sends_whole_nodes_gets_them_back(
+    api: FakeApiServer, tmp_path: Any
+) -> None:
     with ready(api, tmp_path) as running:
         items = [{"metadata": {"name": name, "x": [1]}} for name in ("a", "c")]
         wanted = {"Pod": ASKING, "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
@@ -96,7 +98,7 @@ def test_a_scheduler_that_sends_whole_nodes_gets_them_back(api: PlayedApi, tmp_p
 
 
 def test_pod_owner_reads_the_reason_of_a_full_node_in_the_schedulers_event(
-    api: PlayedApi, tmp_path: Any
+    api: FakeApiServer, tmp_path: Any
 ) -> None:
     with ready(api, tmp_path) as running:
         for number in range(2):
@@ -112,7 +114,7 @@ def test_pod_owner_reads_the_reason_of_a_full_node_in_the_schedulers_event(
         assert running.filter(too_much, "a")["FailedAndUnresolvableNodes"] == {"a": never}
 
 
-def test_before_the_cluster_is_read_nothing_is_placed(api: PlayedApi, tmp_path: Any) -> None:
+def test_before_the_cluster_is_read_nothing_is_placed(api: FakeApiServer, tmp_path: Any) -> None:
     api.before = lambda method, path, body: status(500, "down") if path == PODS else None
     with extender.running(api, tmp_path) as running:
         line = b"the scheduler extender has not read the cluster yet; it will in a moment\n"
@@ -128,7 +130,7 @@ def test_before_the_cluster_is_read_nothing_is_placed(api: PlayedApi, tmp_path: 
 
 @pytest.mark.parametrize("answer", ["drop", "drop after"])
 def test_a_binding_whose_answer_is_lost_is_made_once_by_the_next_try(
-    api: PlayedApi, tmp_path: Any, answer: str
+    api: FakeApiServer, tmp_path: Any, answer: str
 ) -> None:
     with ready(api, tmp_path) as running:
         asking = ask(api)
@@ -144,7 +146,7 @@ def test_a_binding_whose_answer_is_lost_is_made_once_by_the_next_try(
 
 @pytest.mark.parametrize("when", ["before the binding", "after the binding"])
 def test_an_extender_that_is_killed_while_it_binds_leaves_what_the_next_one_makes_right(
-    api: PlayedApi, tmp_path: Any, when: str
+    api: FakeApiServer, tmp_path: Any, when: str
 ) -> None:
     asking = ask(api)
     with ready(api, tmp_path) as running:
@@ -168,7 +170,7 @@ def test_an_extender_that_is_killed_while_it_binds_leaves_what_the_next_one_make
         assert json.loads(bound["metadata"]["annotations"][names.ANNOTATION_DECISION])
 
 
-def test_a_pod_that_is_gone_or_another_one_is_not_bound(api: PlayedApi, tmp_path: Any) -> None:
+def test_a_pod_that_is_gone_or_another_one_is_not_bound(api: FakeApiServer, tmp_path: Any) -> None:
     with ready(api, tmp_path) as running:
         assert running.bind(ASKING, "a") == "pod default/asking is gone"
         another = ask(api, uid="another")
@@ -184,7 +186,7 @@ def test_a_pod_that_is_gone_or_another_one_is_not_bound(api: PlayedApi, tmp_path
         )
 
 
-def test_a_watch_that_breaks_or_is_too_old_loses_no_pod(api: PlayedApi, tmp_path: Any) -> None:
+def test_a_watch_that_breaks_or_is_too_old_loses_no_pod(api: FakeApiServer, tmp_path: Any) -> None:
     api.page = 2
     api.put(*[pod(f"p{n}", container(core=10), node="b", uid=f"u{n}") for n in range(5)])
     with ready(api, tmp_path) as running:
@@ -206,7 +208,7 @@ def test_a_watch_that_breaks_or_is_too_old_loses_no_pod(api: PlayedApi, tmp_path
 
 
 def test_while_the_api_server_is_away_what_is_known_serves_on(
-    api: PlayedApi, tmp_path: Any
+    api: FakeApiServer, tmp_path: Any
 ) -> None:
     with ready(api, tmp_path) as running:
         asking = ask(api)
@@ -218,7 +220,7 @@ def test_while_the_api_server_is_away_what_is_known_serves_on(
         assert "the API server: " in running.bind(asking, "a")
 
 
-def test_metrics_and_version_are_served(api: PlayedApi, tmp_path: Any) -> None:
+def test_metrics_and_version_are_served(api: FakeApiServer, tmp_path: Any) -> None:
     with ready(api, tmp_path) as running:
         running.filter(ASKING, "a")
         code, page = running.call("GET", "/metrics")

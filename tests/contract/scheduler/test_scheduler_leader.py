@@ -18,7 +18,7 @@ import pytest
 from support import extender
 from support.clusters import container, node, pod, told
 from support.extender import Extender
-from support.fake_api_server import PODS, PlayedApi, status
+from support.fake_api_server import PODS, FakeApiServer, status
 from vcuda_oci.model.names import ANNOTATION_DECISION
 from vcuda_plugin.extender.bind.leader import LEASE_SECONDS
 
@@ -27,7 +27,7 @@ BINDING = "/api/v1/namespaces/default/pods/p/binding"
 
 @contextlib.contextmanager
 def two(
-    api: PlayedApi, folder: Any, program: Sequence[str] = extender.PROGRAM
+    api: FakeApiServer, folder: Any, program: Sequence[str] = extender.PROGRAM
 ) -> Iterator[tuple[Extender, Extender]]:
     """The one that binds, and a standby that knows it. program: of the first."""
     for name in ("one", "two"):
@@ -42,7 +42,7 @@ def two(
 
 
 def test_of_two_extenders_one_binds_and_when_it_ends_the_other_does(tmp_path: Any) -> None:
-    api = PlayedApi()
+    api = FakeApiServer()
     api.add(node("a", told("a", 16)))
     pods = [pod(name, container(core=60)) for name in ("p", "q")]
     with api.running(), two(api, tmp_path) as (first, second):
@@ -66,7 +66,7 @@ def test_when_the_holder_is_killed_the_other_binds_after_the_lease_and_knows_wha
 ) -> None:
     """Real processes, the real clock: half a minute. The holder dies amid a binding that the API
     server then makes."""
-    api, writes, killed = PlayedApi(), list[float](), threading.Event()
+    api, writes, killed = FakeApiServer(), list[float](), threading.Event()
     api.add(node("a", told("a", 16)))
     pods = [pod(name, container(core=60)) for name in ("p", "q")]
 
@@ -113,7 +113,7 @@ def test_a_holder_that_is_stopped_amid_a_binding_binds_nothing_when_it_goes_on_a
 ) -> None:
     """Real processes, the real clock: half a minute. Neither the GPU nor the quota has room for
     what both bind."""
-    api, stop = PlayedApi(), tmp_path / "one" / "looks"
+    api, stop = FakeApiServer(), tmp_path / "one" / "looks"
     labels = {"gaia.tencent.com/gpu-model": "M40"}
     api.put(*[node(name, told(name, 16), labels=labels) for name in "ab"])
     quota = {"gpu_quota": '{"default": {"quota": {"M40": 1}}}'}
@@ -149,7 +149,7 @@ def test_who_takes_the_lease_binds_once_it_has_read_what_the_last_holder_bound(
 ) -> None:
     """It was stopped while the holder bound and ended; what it then asks for first, it is not
     told."""
-    api = PlayedApi()
+    api = FakeApiServer()
     api.add(node("a", told("a", 16)))
     pods = [pod(name, container(core=60)) for name in ("p", "q")]
     with api.running(), two(api, tmp_path) as (first, second):
@@ -177,7 +177,7 @@ def test_a_holder_that_ends_before_its_binding_does_leaves_the_lease_to_time(
     tmp_path: Any,
 ) -> None:
     """The API server takes its time, and would still bind when another binds."""
-    api = PlayedApi()
+    api = FakeApiServer()
     api.add(node("a", told("a", 16)))
     asking = pod("p", container(core=60))
 
@@ -202,7 +202,7 @@ def state(running: Extender) -> str:
         return file.read().rpartition(")")[2].split()[0]
 
 
-def bound_to(api: PlayedApi, name: str) -> tuple[str, bool]:
+def bound_to(api: FakeApiServer, name: str) -> tuple[str, bool]:
     """Its node, and whether it has a decision."""
     found = api.pod(name)
     said = found["metadata"]["annotations"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from support import extender, extender_openapi
 from support.clusters import container, node, pod, told
-from support.fake_api_server import PlayedApi
+from support.fake_api_server import FakeApiServer
 from vcuda_oci.model.allocation import GpuShare
 
 # As long as it takes on a machine with other work.
@@ -22,8 +22,8 @@ CHECKS = (
 )
 
 
-def played() -> PlayedApi:
-    api = PlayedApi()
+def api_server() -> FakeApiServer:
+    api = FakeApiServer()
     api.add(node("a", told("a", 16, 16)))
     api.add(node("b", told("b", 16)))
     shares = {"main": [GpuShare("GPU-a-0", 1, 60)]}
@@ -32,7 +32,7 @@ def played() -> PlayedApi:
 
 
 def test_what_the_page_promises_is_kept_whatever_is_sent(tmp_path: Any) -> None:
-    api = played()
+    api = api_server()
     with api.running(), extender.running(api, tmp_path) as running:
         running.wait_ready()
         (tmp_path / "page.json").write_text(json.dumps(extender_openapi.PAGE))

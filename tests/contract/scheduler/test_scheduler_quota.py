@@ -12,7 +12,7 @@ import pytest
 from support import extender
 from support.clusters import container, node, pod, told
 from support.extender import Extender
-from support.fake_api_server import CONFIG_MAPS, PlayedApi
+from support.fake_api_server import CONFIG_MAPS, FakeApiServer
 
 LABELS = {"gaia.tencent.com/gpu-model": "M40"}
 QUOTA = {"team": {"quota": {"M40": 9}}}
@@ -24,12 +24,12 @@ def config_map(text: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def api() -> Iterator[PlayedApi]:
-    played = PlayedApi()
+def api() -> Iterator[FakeApiServer]:
+    api_server = FakeApiServer()
     for name in "ab":
-        played.add(node(name, told(name, *[16] * 8), labels=LABELS))
-    with played.running():
-        yield played
+        api_server.add(node(name, told(name, *[16] * 8), labels=LABELS))
+    with api_server.running():
+        yield api_server
 
 
 def asking(name: str, core: int = 100) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def row(cards: float, limit: float | None) -> dict[str, Any]:
     return {"namespace": "team", "model": "M40", "used": cards, "limit": limit, "pools": []}
 
 
-def test_ten_pods_at_once_never_pass_a_quota_of_nine(api: PlayedApi, tmp_path: Any) -> None:
+def test_ten_pods_at_once_never_pass_a_quota_of_nine(api: FakeApiServer, tmp_path: Any) -> None:
     pods = [asking(f"p{n}") for n in range(10)]
     api.put(config_map(json.dumps(QUOTA)), *pods)
     with extender.running(api, tmp_path) as running:
@@ -69,7 +69,7 @@ def test_ten_pods_at_once_never_pass_a_quota_of_nine(api: PlayedApi, tmp_path: A
 
 
 def test_a_quota_that_is_no_json_leaves_the_last_good_one_and_says_so(
-    api: PlayedApi, tmp_path: Any
+    api: FakeApiServer, tmp_path: Any
 ) -> None:
     api.put(config_map(json.dumps(QUOTA)))
     with extender.running(api, tmp_path) as running:
@@ -98,7 +98,7 @@ def test_a_quota_that_is_no_json_leaves_the_last_good_one_and_says_so(
         assert running.filter(asking("p"), "a")["NodeNames"] == ["a"]
 
 
-def test_where_no_quota_was_ever_read_nothing_is_placed(api: PlayedApi, tmp_path: Any) -> None:
+def test_where_no_quota_was_ever_read_nothing_is_placed(api: FakeApiServer, tmp_path: Any) -> None:
     api.put(config_map("no JSON"), asking("p"))
     with extender.running(api, tmp_path) as running:
         running.wait_ready()
@@ -111,7 +111,9 @@ def test_where_no_quota_was_ever_read_nothing_is_placed(api: PlayedApi, tmp_path
         assert running.bind(asking("p"), "a") == ""
 
 
-def test_a_node_without_labels_is_for_those_without_a_quota(api: PlayedApi, tmp_path: Any) -> None:
+def test_a_node_without_labels_is_for_those_without_a_quota(
+    api: FakeApiServer, tmp_path: Any
+) -> None:
     limited, free = asking("p"), pod("q", container(core=100))
     api.put(config_map(json.dumps(QUOTA)), node("bare", told("bare", 16)), limited, free)
     with extender.running(api, tmp_path) as running:

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 
-from contract.chart.played_cluster import PlayedCluster
+from contract.chart.fake_cluster import FakeCluster
 from release.docs.commands import REPOSITORY
 from release.docs.registry import Registry
 from release.packages import built, node, podman_host
@@ -108,7 +108,7 @@ def _cluster(machine: Machine) -> Iterator[None]:
     shutil.copy(os.path.realpath(kubectl), machine.path("/usr/local/bin/kubectl"))
     with contextlib.ExitStack() as stack:
         with machine.network():
-            server = stack.enter_context(PlayedCluster().listening())
+            server = stack.enter_context(FakeCluster().listening())
         kubeconfig = node.KUBECONFIG.replace("http://127.0.0.1:1", server)
         for home in HOMES:
             machine.write(f"{home}/.kube/config", kubeconfig, 0o600)

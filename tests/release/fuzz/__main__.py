@@ -1,4 +1,4 @@
-"""``make fuzz-door [SECONDS=60] [ONLY=name]``: fuzzers of the front door and of Python's parsers.
+"""``make fuzz [SECONDS=60] [ONLY=name]``: fuzzers of the launcher and of Python's parsers.
 
 What they find stays in ``build/fuzz/found-<name>``, where the next run begins; what is wrong is
 left as ``build/fuzz/<name>-crash-…``, and ``--show FILE NAME`` shows it again.
@@ -17,7 +17,7 @@ from release.fuzz import run
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make fuzz-door")
+    parser = argparse.ArgumentParser(prog="make fuzz")
     parser.add_argument("--seconds", type=int, default=60, help="for each fuzzer")
     parser.add_argument("--show", metavar="FILE", help="one input instead")
     parser.add_argument("name", nargs="*", help=f"one of {', '.join(run.NAMES)}; none: all")

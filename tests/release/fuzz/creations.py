@@ -1,4 +1,4 @@
-"""What starts a container: its config.json, the runtime's words, the door's packet, config.toml."""
+"""What starts a container: config.json, the runtime's arguments, the claim packet, config.toml."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import shutil
 import socket
 
-from release.fuzz.front_door import FrontDoor
+from release.fuzz.front_door import LauncherParser
 from release.fuzz.properties import check_line, check_same
 from support.driver_root import DriverRoot
 from support.files import write
@@ -63,16 +63,16 @@ class Node:
 class Config:
     """Any config.json is refused in one line, left as it is, or edited with a share recorded.
 
-    The front door sends each that asks to Python.
+    The launcher sends each that asks to Python.
     """
 
     def __init__(self, folder: str) -> None:
-        self.node, self.door = Node(folder), FrontDoor()
+        self.node, self.launcher = Node(folder), LauncherParser()
 
     def __call__(self, content: bytes) -> None:
         write(self.node.config, content)
         command = bundle.Command(["create", "--bundle", self.node.bundle, "box"])
-        may = self.door.may_hold_request(content)
+        may = self.launcher.may_hold_request(content)
         refused = False
         try:
             spec = bundle.load_config(self.node.config)
@@ -86,7 +86,7 @@ class Config:
 
 
 class Packet:
-    """Any packet through the door is done, refused in one line, or left to Python."""
+    """Any packet through the claim socket is done, refused in one line, or left to Python."""
 
     def __init__(self, folder: str) -> None:
         self.node = Node(folder)
@@ -100,7 +100,7 @@ class Packet:
                 [*(os.fsencode(w) + b"\0" for w in (self.node.settings, "/nowhere/runc")), packet]
             )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        os.chdir(self.folder)  # the caller's folder is what the door answers in
+        os.chdir(self.folder)  # the caller's folder is what the claim socket answers in
         with ours, theirs:
             theirs.send(packet[: claim_socket.MOST_BYTES])
             theirs.shutdown(socket.SHUT_WR)
@@ -123,13 +123,13 @@ class Words:
     """Both halves read the runtime's words alike, and Python's half gets all of them."""
 
     def __init__(self, folder: str) -> None:
-        self.door = FrontDoor()
+        self.launcher = LauncherParser()
 
     def __call__(self, content: bytes) -> None:
         words = content.split(b"\0")
         command = bundle.Command([os.fsdecode(word) for word in words])
         mine = [command.config_path, command.log, command.log_format]
-        *theirs, packet = self.door.read_words(words)
+        *theirs, packet = self.launcher.read_words(words)
         for ours, its in zip(map(os.fsencode, mine), theirs):
             # Of slashes the other half may write one more, which decides about this length alone.
             if len(ours) != PATH_MAX - 1:
@@ -143,11 +143,11 @@ class Settings:
     """Any config.toml is read, by both halves alike, or refused in one line."""
 
     def __init__(self, folder: str) -> None:
-        self.door, self.path = FrontDoor(), folder + "/config.toml"
+        self.launcher, self.path = LauncherParser(), folder + "/config.toml"
 
     def __call__(self, content: bytes) -> None:
         write(self.path, content)
-        theirs = self.door.read_settings(content)
+        theirs = self.launcher.read_settings(content)
         try:
             settings = settings_file.load(self.path)
         except VcudaError as error:
@@ -162,12 +162,12 @@ class LogLine:
     """A line in the engine's log is one entry of it, whatever the line holds."""
 
     def __init__(self, folder: str) -> None:
-        self.door = FrontDoor()
+        self.launcher = LauncherParser()
 
     def __call__(self, line: bytes) -> None:
         line = line.partition(b"\0")[0]
         left = re.sub(rb'[^ -~]|["\\]', b"", line)[: PATH_MAX - 1].decode()
-        as_json, as_text, rest = self.door.log_entries(line + b"\0")
+        as_json, as_text, rest = self.launcher.log_entries(line + b"\0")
         time = "2000-01-01T00:00:00Z"
         assert jsontree.loads(as_json.decode()) == {"time": time, "level": "error", "msg": left}
         assert (as_text.decode(), rest) == (f'time="{time}" level=error msg="{left}"', b"")

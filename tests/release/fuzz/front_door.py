@@ -11,8 +11,8 @@ from support.files import ROOT
 PROGRAM = ROOT + "/build/fuzz/front-door-answers"
 
 
-class FrontDoor:
-    """What front_door.h says, in Python. Raises FrontDoorDied with what the sanitizer wrote."""
+class LauncherParser:
+    """What front_door.h says, in Python. Raises ParserDied with what the sanitizer wrote."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -23,7 +23,7 @@ class FrontDoor:
         return self._answer(b"c" + config) == b"1"
 
     def read_words(self, words: list[bytes]) -> tuple[bytes, bytes, bytes, bytes]:
-        """The config.json that they create from, the log, its format, and the door's packet."""
+        """The config.json that they name, the log, its format, and the claim packet."""
         answer = self._answer(b"w" + b"".join(word + b"\0" for word in words))
         path, log, log_format, packet = answer.split(b"\0", 3)
         return path, log, log_format, packet
@@ -50,9 +50,9 @@ class FrontDoor:
             pass  # its last words say more
         head = back.read(4)
         if len(head) < 4:
-            raise FrontDoorDied(self._process.communicate()[1].decode(errors="replace"))
+            raise ParserDied(self._process.communicate()[1].decode(errors="replace"))
         return back.read(struct.unpack("=I", head)[0])
 
 
-class FrontDoorDied(Exception):
+class ParserDied(Exception):
     pass

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from release.fuzz.front_door import FrontDoor
+from release.fuzz.front_door import LauncherParser
 from release.fuzz.properties import MOST_LINE, check_same
 from support.files import write
 from support.samples import left_in, record
@@ -30,7 +30,7 @@ class State:
     """
 
     def __init__(self, folder: str) -> None:
-        self.door, self.ledger = FrontDoor(), Ledger(folder + "/state")
+        self.launcher, self.ledger = LauncherParser(), Ledger(folder + "/state")
         os.makedirs(folder + "/nothing")
         lines = [f'state-dir = "{folder}/state"', f'driver-root = "{folder}/nothing"']
         self.settings = write(folder + "/config.toml", "\n".join(lines))
@@ -64,7 +64,7 @@ class State:
         """The procfs hook finds the process that we find, or none."""
         pid = hook_state.parse_state(content).pid
         if -(1 << 63) <= pid < 1 << 63:
-            check_same(pid, self.door.pid_of(content))
+            check_same(pid, self.launcher.pid_of(content))
 
 
 def read(content: bytes) -> dict[str, Any]:

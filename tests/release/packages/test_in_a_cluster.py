@@ -11,7 +11,7 @@ from release.packages.machine import Machine
 from support import clusters
 from support.cluster_api import KubeApi
 from support.extender import Extender, client
-from support.fake_api_server import PlayedApi
+from support.fake_api_server import FakeApiServer
 from support.private_host import wait_until
 from vcuda_oci.model import names
 from vcuda_plugin.kube import node_gpus
@@ -45,7 +45,7 @@ def test_the_extender_places_pods_and_has_no_rights_on_its_host(booted: Machine)
     debs = built.files("deb", built.folder(), "runtime", "scheduler-extender")
     installed = node.install(booted, debs)
     assert (installed.rc, installed.stderr) == (0, "")
-    api = PlayedApi()
+    api = FakeApiServer()
     with contextlib.ExitStack() as stack:
         with booted.network():
             stack.enter_context(api.running())

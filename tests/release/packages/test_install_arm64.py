@@ -16,7 +16,7 @@ from release.packages.ways import Way
 from support.arm64 import EMULATOR, emulate
 from support.needed import cannot
 
-FRONT_DOOR, HOOK = "/usr/bin/vcuda-container-runtime", "/usr/bin/vcuda-container-hook"
+WRAPPER, HOOK = "/usr/bin/vcuda-container-runtime", "/usr/bin/vcuda-container-hook"
 # Of another machine's package dpkg and rpm know nothing of what it needs, nor that it could run.
 FORCED = {
     "dpkg": "dpkg --force-architecture --force-depends --install",
@@ -33,7 +33,7 @@ def installed(plain: Machine, way: Way) -> Iterator[Machine]:
     paths = built.files(way.form, built.folder(), "runtime", machine="arm64")
     done = plain.run("sh", "-c", " ".join((FORCED[way.program], *node.bring(plain, paths))))
     assert done.rc == 0, done.stderr
-    for program in (FRONT_DOOR, HOOK):
+    for program in (WRAPPER, HOOK):
         emulate(program, plain.path(""))
     yield plain
 

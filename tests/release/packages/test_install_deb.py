@@ -8,7 +8,7 @@ from release.packages import built, node
 from release.packages.machine import Machine
 
 DOCKER, PODMAN = "/etc/docker/daemon.json", "/etc/containers/containers.conf.d/99-vcuda.conf"
-FRONT_DOOR = "/usr/bin/vcuda-container-runtime"
+WRAPPER = "/usr/bin/vcuda-container-runtime"
 
 
 def test_a_container_gets_its_slice_from_the_installed_packages(plain: Machine) -> None:
@@ -42,8 +42,8 @@ def test_nothing_is_left_after_a_purge(plain: Machine) -> None:
     assert plain.run("vcuda", "cdi", "generate").rc == 0
     purged = plain.run("dpkg", "--purge", *(f"vcuda-{part}" for part in built.PARTS))
     assert purged.rc == 0
-    assert plain.names() - before == {FRONT_DOOR}
-    assert f"{FRONT_DOOR}: stays, since" in purged.stderr
+    assert plain.names() - before == {WRAPPER}
+    assert f"{WRAPPER}: stays, since" in purged.stderr
     # Nothing runs here that could be asked to stop a service.
     assert ".service" not in purged.stderr
 
@@ -64,7 +64,7 @@ def test_a_removal_leaves_engines_as_they_were_and_containers_running(plain: Mac
     assert "systemctl reload docker" in removed.stdout or "restart docker" in removed.stdout
     # It goes on, within its limits, and its engine can end it as before.
     assert container.status() == "running"
-    assert container.allocates(FRONT_DOOR) == node.STOPPED_AT_1_GIB
+    assert container.allocates(WRAPPER) == node.STOPPED_AT_1_GIB
     container.call("kill", "KILL")
     container.call("delete", "--force")
     assert plain.run("runc", "state", container.id).rc != 0

@@ -14,7 +14,7 @@ from release.packages import built, machine, node, red_hat
 from release.packages.machine import Machine
 
 SHIM = "/usr/lib/vcuda/libvcuda.so.1"
-FRONT_DOOR = "/usr/bin/vcuda-container-runtime"
+WRAPPER = "/usr/bin/vcuda-container-runtime"
 
 
 def rpm(machine: Machine, verb: str, *words: str) -> str:
@@ -65,9 +65,9 @@ def test_an_erasure_leaves_engines_as_they_were_and_containers_running(plain: Ma
     container = node.Container(plain)
     container.start()
     said = rpm(plain, "-e", "vcuda-node-agent", "vcuda-runtime")
-    assert f"vcuda-runtime: {FRONT_DOOR}: stays, since engines end their containers by it" in said
+    assert f"vcuda-runtime: {WRAPPER}: stays, since engines end their containers by it" in said
     assert not plain.exists("/etc/containers/containers.conf.d/99-vcuda.conf")
-    assert container.allocates(FRONT_DOOR) == node.STOPPED_AT_1_GIB
+    assert container.allocates(WRAPPER) == node.STOPPED_AT_1_GIB
     container.call("delete", "--force")
     assert plain.run("runc", "state", container.id).rc != 0
 

@@ -17,7 +17,7 @@ from support import compiled
 from support.private_host import Result, wait_until
 
 COUNTED = "/counted"
-FRONT_DOOR = "/usr/bin/vcuda-container-runtime"
+WRAPPER = "/usr/bin/vcuda-container-runtime"
 PODMAN = "/etc/containers/containers.conf.d/99-vcuda.conf"
 KILLS = 7
 # What the page says of what rpm leaves.
@@ -99,9 +99,9 @@ def test_a_removal_that_is_killed_is_finished_by_the_same_command(
             assert way.installed(made) == []
             assert not made.exists(PODMAN)
             left = made.check("find", "/usr", "-xdev", "-name", "*vcuda*").split()
-            assert left == [FRONT_DOOR]
-            assert f"{FRONT_DOOR}: stays, since" in before.stderr + again.stderr
-            assert container.allocates(FRONT_DOOR) == node.STOPPED_AT_1_GIB
+            assert left == [WRAPPER]
+            assert f"{WRAPPER}: stays, since" in before.stderr + again.stderr
+            assert container.allocates(WRAPPER) == node.STOPPED_AT_1_GIB
             container.call("delete", "--force")
 
 
@@ -112,7 +112,7 @@ def test_a_runtime_that_was_put_by_when_the_removal_was_killed_is_still_there_fo
     with host(way, library) as made:
         container = node.Container(made)
         container.start()
-        made.check("mv", FRONT_DOOR, "/etc/vcuda/.left-behind")
+        made.check("mv", WRAPPER, "/etc/vcuda/.left-behind")
         removed = way.uninstall(made)
-        assert (removed.rc, f"{FRONT_DOOR}: goes" in removed.stderr) == (0, False), removed.stderr
-        assert container.allocates(FRONT_DOOR) == node.STOPPED_AT_1_GIB
+        assert (removed.rc, f"{WRAPPER}: goes" in removed.stderr) == (0, False), removed.stderr
+        assert container.allocates(WRAPPER) == node.STOPPED_AT_1_GIB

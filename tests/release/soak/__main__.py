@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from release.soak import verdict
-from release.soak.starts import PLAIN, WITH_DOOR, WITHOUT_DOOR, Soaked, Starts, soak
+from release.soak.starts import PLAIN, WITH_SERVER, WITHOUT_SERVER, Soaked, Starts, soak
 from support import cgroups, compiled, own_run, rootfs
 from support.engines import ENGINES
 from support.engines.base import Files
@@ -72,11 +72,11 @@ def figures(soaked: Soaked) -> dict[str, Any]:
         ],
         "ratio": {
             way: [verdict.ratio(soaked.first, way), verdict.ratio(soaked.last, way)]
-            for way in (WITH_DOOR, WITHOUT_DOOR)
+            for way in (WITH_SERVER, WITHOUT_SERVER)
         },
-        "slowdown": {way: verdict.slowdown(soaked, way) for way in (WITH_DOOR, WITHOUT_DOOR)},
-        "door_growth_bytes": growth,
-        "door_descriptors": sum(use.descriptors for use in soaked.door_after.values()),
+        "slowdown": {way: verdict.slowdown(soaked, way) for way in (WITH_SERVER, WITHOUT_SERVER)},
+        "server_growth_bytes": growth,
+        "door_descriptors": sum(use.descriptors for use in soaked.server_after.values()),
     }
 
 

@@ -1,4 +1,4 @@
-"""Container lives on one low-level runtime: plain, through the wrapper, and with the agent's door.
+"""Container lives on one low-level runtime: plain, through the wrapper, and with the claim server.
 
 Every way has settings and records of its own; a plain start is the measure of the machine's mood.
 """
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from release.soak import traces
 from support import spec
-from support.claim_socket import Door, Use
+from support.claim_server import ClaimServer, Use
 from support.engines.base import Wanted, wait_until
 from support.engines.low_level import LowLevel
 from support.product import MIB, Product
 from vcuda_oci.start import claim_socket
 
-PLAIN, WITHOUT_DOOR, WITH_DOOR = "plain", "without_door", "with_door"
+PLAIN, WITHOUT_SERVER, WITH_SERVER = "plain", "without_server", "with_server"
 SHARE = {"vcuda.io/core": "30", "vcuda.io/memory": str(1024 * MIB)}
 # A worker's memory grows by more when it first writes to what it shared with the server.
 FIRST_CLAIM_BYTES = 512 << 10
@@ -31,36 +31,36 @@ Times = dict[str, list[float]]
 
 
 class Starts:
-    """A host with two installations in front of its low-level runtime: one has the door open."""
+    """A host with two installations before its low-level runtime: one has a claim server."""
 
-    def __init__(self, engine: LowLevel, with_door: Product, without_door: Product) -> None:
+    def __init__(self, engine: LowLevel, with_server: Product, without_server: Product) -> None:
         self.engine = engine
         self.runtimes = {PLAIN: engine.plain_runtime()}
-        for way, product in ((WITH_DOOR, with_door), (WITHOUT_DOOR, without_door)):
+        for way, product in ((WITH_SERVER, with_server), (WITHOUT_SERVER, without_server)):
             self.runtimes[way] = product.runtime
             product.configure(engine, state_dir=self.state_dir(way))
-        self.door = Door(engine.host, with_door, self.state_dir(WITH_DOOR))
+        self.server = ClaimServer(engine.host, with_server, self.state_dir(WITH_SERVER))
         self.bundle = engine.make_bundle(Wanted("soak", ["/bin/true"]))
         self._serial = 0
-        self._fresh = self.door.use()
+        self._fresh = self.server.use()
 
     def warm_up(self) -> None:
-        """Start containers until each worker of the door has met one. Raises RuntimeError."""
+        """Start containers until each claim worker has met one. Raises RuntimeError."""
         for _ in range(MOST_WARM_UP):
-            self.round(PLAIN, WITHOUT_DOOR, WITH_DOOR)
-            use = self.door.use()
+            self.round(PLAIN, WITHOUT_SERVER, WITH_SERVER)
+            use = self.server.use()
             grown = (use[pid].resident_bytes - self._fresh[pid].resident_bytes for pid in use)
             if sum(growth > FIRST_CLAIM_BYTES for growth in grown) >= claim_socket.WORKERS:
                 return
-        raise RuntimeError(f"a worker of the door meets no container: {use}")
+        raise RuntimeError(f"a worker of the claim server meets no container: {use}")
 
     def rest(self) -> None:
         """Wait for the page keeper, which removes the page of an ended container a moment later."""
-        folder = f"/proc/{self.engine.host.pid}/root{self.state_dir(WITH_DOOR)}/ended"
+        folder = f"/proc/{self.engine.host.pid}/root{self.state_dir(WITH_SERVER)}/ended"
         wait_until(lambda: os.listdir(folder) == [], "the end of every page")
 
     def close(self) -> None:
-        self.door.close()
+        self.server.close()
         self.engine.delete("soak")
 
     def state_dir(self, way: str) -> str:
@@ -104,25 +104,25 @@ class Soaked:
 
     starts: int
     left: list[str]
-    door_before: dict[int, Use]  # by pid, once it had met everything
-    door_after: dict[int, Use]
+    server_before: dict[int, Use]  # by pid, once it had met everything
+    server_after: dict[int, Use]
     first: Times
     last: Times
 
 
 def soak(starts: Starts, count: int, say: Say) -> Soaked:
-    """`count` starts through the wrapper, half of them with the door.
+    """`count` starts through the wrapper, half of them with the claim server.
 
     Beside the first and the last tenth of them plain starts are made, one a round.
     """
-    every, rounds = (PLAIN, WITHOUT_DOOR, WITH_DOOR), count // 2
+    every, rounds = (PLAIN, WITHOUT_SERVER, WITH_SERVER), count // 2
     tenth = max(rounds // 10, 1)
     starts.warm_up()
     starts.rest()
     before = traces.of(starts.engine.host)
     first: Times = {way: [] for way in every}
     last: Times = {way: [] for way in every}
-    use = starts.door.use()
+    use = starts.server.use()
     for number in range(rounds):
         measured = first if number < tenth else last if number >= rounds - tenth else None
         times = starts.round(*(every if measured else every[1:]))
@@ -130,10 +130,10 @@ def soak(starts: Starts, count: int, say: Say) -> Soaked:
             for way in measured:
                 measured[way].append(times[way])
         if number + 1 == tenth:
-            use = starts.door.use()
+            use = starts.server.use()
         if (number + 1) % 100 == 0:
             say(f"{2 * (number + 1)} of {count} starts")
     starts.rest()
     after = traces.of(starts.engine.host)
     left = traces.left(before, after)
-    return Soaked(2 * rounds, left, use, starts.door.use(), first, last)
+    return Soaked(2 * rounds, left, use, starts.server.use(), first, last)

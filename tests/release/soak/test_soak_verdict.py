@@ -7,27 +7,27 @@ import dataclasses
 import pytest
 
 from release.soak import verdict
-from release.soak.starts import PLAIN, WITH_DOOR, WITHOUT_DOOR, Soaked
-from support.claim_socket import Use
+from release.soak.starts import PLAIN, WITH_SERVER, WITHOUT_SERVER, Soaked
+from support.claim_server import Use
 
 MIB = 1 << 20
-DOOR = {1: Use(4, 12 * MIB), 2: Use(4, 12 * MIB)}
+SERVER = {1: Use(4, 12 * MIB), 2: Use(4, 12 * MIB)}
 # The machine is twice as busy at the end; a start costs what it did.
-FIRST = {PLAIN: [1.0, 3.0, 1.0], WITH_DOOR: [1.2, 3.6, 1.2], WITHOUT_DOOR: [1.6, 4.8, 1.6]}
-LAST = {PLAIN: [2.0, 2.0, 9.0], WITH_DOOR: [2.4, 2.4, 9.9], WITHOUT_DOOR: [3.2, 3.2, 9.0]}
-WELL = Soaked(100, [], DOOR, DOOR, FIRST, LAST)
+FIRST = {PLAIN: [1.0, 3.0, 1.0], WITH_SERVER: [1.2, 3.6, 1.2], WITHOUT_SERVER: [1.6, 4.8, 1.6]}
+LAST = {PLAIN: [2.0, 2.0, 9.0], WITH_SERVER: [2.4, 2.4, 9.9], WITHOUT_SERVER: [3.2, 3.2, 9.0]}
+WELL = Soaked(100, [], SERVER, SERVER, FIRST, LAST)
 
 
 def test_a_busier_machine_is_no_fault() -> None:
     assert verdict.faults(WELL) == []
-    assert verdict.slowdown(WELL, WITH_DOOR) == pytest.approx(1.0)
+    assert verdict.slowdown(WELL, WITH_SERVER) == pytest.approx(1.0)
 
 
 def test_a_start_that_got_slower_than_a_plain_one_beside_it_is_a_fault() -> None:
-    slower = {**LAST, WITH_DOOR: [2.9, 2.9, 9.9]}
+    slower = {**LAST, WITH_SERVER: [2.9, 2.9, 9.9]}
     many = {way: times * (verdict.LEAST_ROUNDS // 3 + 1) for way, times in slower.items()}
     found = verdict.faults(dataclasses.replace(WELL, last=many))
-    assert found == ["with_door: 1.21 times as slow at the end"]
+    assert found == ["with_server: 1.21 times as slow at the end"]
     # Of a few it is noise.
     assert verdict.faults(dataclasses.replace(WELL, last=slower)) == []
 
@@ -42,8 +42,8 @@ def test_a_start_that_got_slower_than_a_plain_one_beside_it_is_a_fault() -> None
     ids=["more memory", "a descriptor more", "another worker"],
 )
 def test_a_door_that_is_no_longer_as_it_was_is_a_fault(after: dict[int, Use]) -> None:
-    (fault,) = verdict.faults(dataclasses.replace(WELL, door_after=after))
-    assert fault == f"the door: {DOOR}, then {after}"
+    (fault,) = verdict.faults(dataclasses.replace(WELL, server_after=after))
+    assert fault == f"the claim server: {SERVER}, then {after}"
 
 
 def test_whatever_is_left_is_named() -> None:

@@ -1,10 +1,10 @@
-"""Whether starts left something, slowed down, or made the door grow."""
+"""Whether starts left something, slowed down, or made the claim server grow."""
 
 from __future__ import annotations
 
 import statistics
 
-from release.soak.starts import PLAIN, WITH_DOOR, WITHOUT_DOOR, Soaked, Times
+from release.soak.starts import PLAIN, WITH_SERVER, WITHOUT_SERVER, Soaked, Times
 
 # Medians of some hundred ratios on a machine that does other work too lie within a few percent.
 MOST_SLOWDOWN = 1.10
@@ -24,11 +24,11 @@ def slowdown(soaked: Soaked, way: str) -> float:
 
 
 def growth(soaked: Soaked) -> int | None:
-    """Bytes by which the process of the door that grew most did.
+    """Bytes by which the process of the claim server that grew most did.
 
     None: it is no longer the same processes with as many descriptors.
     """
-    before, after = soaked.door_before, soaked.door_after
+    before, after = soaked.server_before, soaked.server_after
     if {pid: use.descriptors for pid, use in before.items()} != {
         pid: use.descriptors for pid, use in after.items()
     }:
@@ -41,8 +41,8 @@ def faults(soaked: Soaked) -> list[str]:
     found = list(soaked.left)
     grown = growth(soaked)
     if grown is None or grown > MOST_GROWTH_BYTES:
-        found.append(f"the door: {soaked.door_before}, then {soaked.door_after}")
-    for way in (WITH_DOOR, WITHOUT_DOOR):
+        found.append(f"the claim server: {soaked.server_before}, then {soaked.server_after}")
+    for way in (WITH_SERVER, WITHOUT_SERVER):
         is_told = len(soaked.last[way]) >= LEAST_ROUNDS
         if is_told and slowdown(soaked, way) > MOST_SLOWDOWN:
             found.append(f"{way}: {slowdown(soaked, way):.2f} times as slow at the end")

@@ -1,4 +1,4 @@
-"""The played API server, as the official client finds it: what Kubernetes promises of lists,
+"""The fake API server, as the official client finds it: what Kubernetes promises of lists,
 watches, versions and writes."""
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import pytest
 from kubernetes import client, config, watch
 
 from support.clusters import container, node, pod
-from support.fake_api_server import PlayedApi, status
+from support.fake_api_server import FakeApiServer, status
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @pytest.fixture
-def api() -> Iterator[PlayedApi]:
-    played = PlayedApi()
-    with played.running():
-        yield played
+def api() -> Iterator[FakeApiServer]:
+    api_server = FakeApiServer()
+    with api_server.running():
+        yield api_server
 
 
 @pytest.fixture
-def known(api: PlayedApi, tmp_path: Any) -> Any:
+def known(api: FakeApiServer, tmp_path: Any) -> Any:
     settings = client.Configuration()
     config.load_kube_config(api.kubeconfig(tmp_path / "k"), client_configuration=settings)
     with client.ApiClient(settings) as connected:
@@ -46,7 +46,7 @@ def refusal(call: Any, *arguments: Any, **named: Any) -> int:
 
 
 def test_a_list_comes_in_pages_of_one_version_and_a_watch_goes_on_from_there(
-    api: PlayedApi, known: Any
+    api: FakeApiServer, known: Any
 ) -> None:
     api.put(*[pod(f"p{number}", container()) for number in range(3)])
     first = known.list_pod_for_all_namespaces(limit=2)
@@ -66,7 +66,7 @@ def test_a_list_comes_in_pages_of_one_version_and_a_watch_goes_on_from_there(
 
 
 def test_who_selects_sees_what_comes_into_view_and_what_leaves_it(
-    api: PlayedApi, known: Any
+    api: FakeApiServer, known: Any
 ) -> None:
     api.put(pod("runs", container(), node="a"), pod("ends", container(), node="a"))
     api.put(pod("over", container(), node="a", phase="Failed"), pod("waits", container()))
@@ -81,7 +81,7 @@ def test_who_selects_sees_what_comes_into_view_and_what_leaves_it(
 
 
 def test_what_is_forgotten_is_410_to_a_watch_and_to_the_next_page(
-    api: PlayedApi, known: Any
+    api: FakeApiServer, known: Any
 ) -> None:
     api.put(*[pod(f"p{number}", container()) for number in range(3)])
     first = known.list_pod_for_all_namespaces(limit=2)
@@ -98,7 +98,7 @@ def test_what_is_forgotten_is_410_to_a_watch_and_to_the_next_page(
     assert watched(known, anew.metadata.resource_version) == []
 
 
-def test_bookmarks_are_sent_to_watches_that_ask_for_them(api: PlayedApi, known: Any) -> None:
+def test_bookmarks_are_sent_to_watches_that_ask_for_them(api: FakeApiServer, known: Any) -> None:
     version = known.list_pod_for_all_namespaces().metadata.resource_version
     api.put(node("a"))
     api.bookmark()
@@ -112,7 +112,7 @@ def test_bookmarks_are_sent_to_watches_that_ask_for_them(api: PlayedApi, known: 
 
 
 def test_a_binding_writes_node_and_annotations_at_once_and_only_on_that_pod(
-    api: PlayedApi, known: Any
+    api: FakeApiServer, known: Any
 ) -> None:
     api.put(pod("p", container(), annotations={"own": "stays"}))
 
@@ -134,7 +134,7 @@ def test_a_binding_writes_node_and_annotations_at_once_and_only_on_that_pod(
     assert refusal(bind, "uid-p") == 404
 
 
-def test_a_merge_patch_sets_keeps_and_takes_away(api: PlayedApi, known: Any) -> None:
+def test_a_merge_patch_sets_keeps_and_takes_away(api: FakeApiServer, known: Any) -> None:
     api.put(node("a", labels={"old": "1", "kept": "2"}))
 
     def patch(name: str, kind: str = "application/merge-patch+json") -> None:
@@ -149,7 +149,7 @@ def test_a_merge_patch_sets_keeps_and_takes_away(api: PlayedApi, known: Any) -> 
 
 
 def test_an_event_is_taken_once_and_only_in_the_namespace_that_it_is_about(
-    api: PlayedApi, known: Any
+    api: FakeApiServer, known: Any
 ) -> None:
     def tell(name: str, about: str = "default", **more: Any) -> Any:
         event = client.CoreV1Event(
@@ -171,7 +171,7 @@ def test_an_event_is_taken_once_and_only_in_the_namespace_that_it_is_about(
     assert refusal(known.patch_namespaced_event, "p.3", "default", {"count": 2}, **merge) == 404
 
 
-def test_a_lease_that_changed_meanwhile_is_not_overwritten(api: PlayedApi, known: Any) -> None:
+def test_a_lease_that_changed_meanwhile_is_not_overwritten(api: FakeApiServer, known: Any) -> None:
     leases = client.CoordinationV1Api(known.api_client)
     where = ("lock", "kube-system")
     assert refusal(leases.read_namespaced_lease, *where) == 404
@@ -188,7 +188,7 @@ def test_a_lease_that_changed_meanwhile_is_not_overwritten(api: PlayedApi, known
     assert changed and changed.holder_identity == "b"
 
 
-def test_an_unknown_token_gets_401_and_an_unknown_path_404(api: PlayedApi, known: Any) -> None:
+def test_an_unknown_token_gets_401_and_an_unknown_path_404(api: FakeApiServer, known: Any) -> None:
     assert refusal(known.list_namespaced_secret, "default") == 404
     api.refuse = 503
     assert refusal(known.list_node) == 503
@@ -202,7 +202,7 @@ def test_an_unknown_token_gets_401_and_an_unknown_path_404(api: PlayedApi, known
 
 
 def test_it_is_away_and_comes_back_where_it_was_and_knows_what_it_knew(
-    api: PlayedApi, known: Any
+    api: FakeApiServer, known: Any
 ) -> None:
     api.put(node("a"))
     api.stop()

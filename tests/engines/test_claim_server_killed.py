@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from support import cgroups
-from support.claim_socket import Door
+from support.claim_server import ClaimServer
 from support.engines.base import Engine, wait_until
 from support.engines.low_level import LowLevel
 from support.product import MIB, Product, asking
@@ -26,13 +26,13 @@ SERVED = ["runc-v1" if cgroups.is_v1() else "runc-v2", "crun-v2"]
 
 
 class Served:
-    """An engine behind the wrapper, with the door open."""
+    """An engine behind the wrapper, with the claim server open."""
 
     def __init__(self, engine: LowLevel, product: Product) -> None:
         self.engine, self.product = engine, product
         self.state_dir = product.state_dir(engine)
-        self.group = engine.host.cgroup_parent + "-door"
-        self.door = Door(engine.host, product, self.state_dir)
+        self.group = engine.host.cgroup_parent + "-server"
+        self.server = ClaimServer(engine.host, product, self.state_dir)
 
     def start(self, name: str) -> str:
         """What the runtime said; nothing where the container started."""
@@ -66,14 +66,14 @@ def served(
         try:
             yield served
         finally:
-            kill(served.door.pid, signal.SIGTERM)
-            served.door.nsenter.wait(30)
+            kill(served.server.pid, signal.SIGTERM)
+            served.server.nsenter.wait(30)
             cgroups.remove(served.group)
     assert product.allocations(engine) == []
     left = set(os.listdir(served.state_dir)) - {
         claim_socket.NAME,
         events.NAME,
-    }  # the door of one that was killed
+    }  # the claim server of one that was killed
     assert sorted(left) == [
         "allocations",
         "containers",
@@ -94,20 +94,20 @@ def kill(pid: int, number: int = signal.SIGKILL) -> bool:
 
 
 def kill_at_random(served: Served, chance: random.Random, until: threading.Event) -> list[str]:
-    """Workers and whole doors, one after another; each door that is gone is opened again."""
+    """Kill workers and whole claim servers one after another; start each ended server again."""
     killed = []
     while not until.is_set() or "server" not in killed:
         time.sleep(chance.uniform(0, 0.05))
-        workers = served.door.workers()
+        workers = served.server.workers()
         if chance.random() < 0.8:
             killed += ["worker"] if workers and kill(chance.choice(workers)) else []
             continue
-        served.door.kill()
+        served.server.kill()
         if chance.random() < 0.5:
             for pid in workers:
                 kill(pid)
         killed.append("server")
-        served.door = Door(served.engine.host, served.product, served.state_dir)
+        served.server = ClaimServer(served.engine.host, served.product, served.state_dir)
     return killed
 
 
@@ -143,7 +143,7 @@ def test_while_the_door_is_killed_at_random_every_container_starts_with_one_shar
 
 
 def limited(served: Served, controller: str, file: dict[str, str], limit: int) -> str:
-    """The door's processes in a cgroup of their own; the path of its limit, now `limit`.
+    """The claim server's processes in a cgroup of their own; the path of its limit, now `limit`.
 
     file: the limit's by version of cgroups.
     """
@@ -151,7 +151,7 @@ def limited(served: Served, controller: str, file: dict[str, str], limit: int) -
     if not cgroups.is_v1():
         write(root + "/cgroup.subtree_control", f"+{controller}")
     os.makedirs(root + served.group, exist_ok=True)
-    for pid in (served.door.pid, *served.door.workers()):
+    for pid in (served.server.pid, *served.server.workers()):
         write(f"{root}{served.group}/cgroup.procs", str(pid))
     path = f"{root}{served.group}/{file['v1' if cgroups.is_v1() else 'v2']}"
     write(path, str(limit))
@@ -167,17 +167,17 @@ def write(path: str, text: str) -> None:
 def test_a_door_that_may_start_no_process_goes_on_with_those_it_has(
     served: Served, container: str
 ) -> None:
-    before = served.door.workers()
+    before = served.server.workers()
     limit = limited(served, "pids", {"v1": "pids.max", "v2": "pids.max"}, 3)
     try:
         for pid in before[:2]:
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: served.door.workers() == before[2:], "the end of two workers")
+        wait_until(lambda: served.server.workers() == before[2:], "the end of two workers")
         assert served.start(container) == ""
         assert served.held() == {container: (1, 64 * MIB)}
         write(limit, "max")
-        wait_until(lambda: len(served.door.workers()) == claim_socket.WORKERS, "new workers")
-        assert set(before[2:]) < set(served.door.workers())
+        wait_until(lambda: len(served.server.workers()) == claim_socket.WORKERS, "new workers")
+        assert set(before[2:]) < set(served.server.workers())
     finally:
         served.engine.delete(container)
 
@@ -186,7 +186,7 @@ def test_a_door_that_may_start_no_process_goes_on_with_those_it_has(
 def test_a_door_that_runs_out_of_memory_costs_no_container_its_start(
     served: Served, container: str
 ) -> None:
-    before = [served.door.pid, *served.door.workers()]
+    before = [served.server.pid, *served.server.workers()]
     limited(served, "memory", {"v1": "memory.limit_in_bytes", "v2": "memory.max"}, 64 << 10)
     names = [f"{container}-{number}" for number in range(claim_socket.WORKERS)]
     try:

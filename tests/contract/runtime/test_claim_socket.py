@@ -1,4 +1,4 @@
-"""The agent's door: an answer, or Python; never two shares, never none where one was promised."""
+"""The claim socket: an answer, or Python; never two shares, never none where one was promised."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_door_that_was_killed_is_closed(node: Node) -> None:
-    with node.installed.door() as server:
+    with node.installed.claim_server() as server:
         workers = children(server.pid)
         server.kill()
         server.wait()
@@ -82,7 +82,7 @@ def test_a_door_that_was_killed_is_closed(node: Node) -> None:
 
 
 def test_a_worker_that_was_killed_is_replaced(node: Node) -> None:
-    with node.installed.door() as server:
+    with node.installed.claim_server() as server:
         killed = children(server.pid)
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
@@ -96,7 +96,7 @@ def test_a_refused_image_costs_the_claim_socket_no_worker_and_no_memory(node: No
     first = write(folder + "/0.conf", "".join(f"/{number}\n" for number in range(10_000)))
     for number in range(1, 1000):
         os.link(first, f"{folder}/{number}.conf")
-    with node.installed.door() as server:
+    with node.installed.claim_server() as server:
         workers = children(server.pid)
         for number in range(8):
             status, line = node.create(asking(), id=f"bad{number}")
@@ -116,7 +116,7 @@ def peak_mib(pid: int) -> int:
 
 
 def test_a_door_that_hangs_is_closed_after_a_while(node: Node) -> None:
-    with node.installed.door() as server:
+    with node.installed.claim_server() as server:
         processes = [server.pid, *children(server.pid)]
         for pid in processes:
             os.kill(pid, signal.SIGSTOP)
@@ -133,8 +133,8 @@ def test_a_door_that_hangs_is_closed_after_a_while(node: Node) -> None:
 
 
 def test_who_comes_later_takes_the_door_over(node: Node) -> None:
-    with node.installed.door() as first:
-        with node.installed.door() as second:
+    with node.installed.claim_server() as first:
+        with node.installed.claim_server() as second:
             assert first.wait(30) == 0
             assert second.poll() is None
             assert node.create(asking()) == (0, "")
@@ -144,29 +144,29 @@ def test_who_comes_later_takes_the_door_over(node: Node) -> None:
 
 
 def test_a_door_that_is_done_leaves_no_socket(node: Node) -> None:
-    with node.installed.door():
+    with node.installed.claim_server():
         path = f"{node.ledger.state_dir}/{claim_socket.NAME}"
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert not os.path.exists(path)
 
 
 def test_a_door_that_was_killed_leaves_its_place_to_the_next(node: Node) -> None:
-    with node.installed.door() as first:
+    with node.installed.claim_server() as first:
         for pid in (first.pid, *children(first.pid)):
             os.kill(pid, signal.SIGKILL)
         first.wait()
         assert os.path.exists(f"{node.ledger.state_dir}/{claim_socket.NAME}")
-        with node.installed.door():
+        with node.installed.claim_server():
             assert node.create(asking()) == (0, "")
             assert (shared_once(node), python_starts(node)) == (True, 0)
 
 
 def test_a_user_who_locks_all_that_may_be_opened_holds_up_no_start(node: Node) -> None:
-    with node.installed.door():
+    with node.installed.claim_server():
         assert node.create(asking(), id="before") == (0, "")
     with (
         holding("flock all", node.ledger.state_dir, user=65534),
-        node.installed.door(),
+        node.installed.claim_server(),
         holding("flock all", node.ledger.state_dir, user=65534),
     ):
         assert node.create(asking(), id="box") == (0, "")
@@ -178,7 +178,7 @@ def test_a_door_that_is_killed_while_it_opens_is_opened_by_the_next(node: Node) 
     path, at, left = f"{node.ledger.state_dir}/{claim_socket.NAME}", 1, set()
     while killed_at(at, lambda: claim_socket.Door(node.ledger.state_dir, node.installed.settings)):
         left |= set(left_in(node.ledger.state_dir))
-        with node.installed.door():
+        with node.installed.claim_server():
             assert node.create(asking(), id=f"box{at}") == (0, "")
         assert (os.path.exists(path), python_starts(node)) == (False, 0)
         at += 1
@@ -190,7 +190,7 @@ def test_a_door_that_is_killed_while_it_opens_is_opened_by_the_next(node: Node) 
 
 def test_a_door_that_is_removed_says_so_and_ends_with_a_failure(node: Node) -> None:
     """Whoever watches over it starts it again then; one that was taken over ends with 0."""
-    with node.installed.door() as server:
+    with node.installed.claim_server() as server:
         os.unlink(f"{node.ledger.state_dir}/{claim_socket.NAME}")
         assert server.wait(30) == 1
 
@@ -202,7 +202,7 @@ def test_in_another_mount_namespace_the_door_is_closed(node: Node) -> None:
     with node.ledger:
         node.ledger.remove("box")
     before = python_starts(node)
-    with node.installed.door():
+    with node.installed.claim_server():
         words = [node.installed.launcher, "create", "--bundle", node.bundle, "box"]
         subprocess.run(["unshare", "-m", *words], env=ENV, check=True)
     assert python_starts(node) == before + 1
@@ -210,7 +210,7 @@ def test_in_another_mount_namespace_the_door_is_closed(node: Node) -> None:
 
 
 def test_a_relative_bundle_is_the_callers(node: Node) -> None:
-    with node.installed.door():
+    with node.installed.claim_server():
         node.create({})
         node.runtime.forget()
         with open(node.config, "w") as file:
@@ -223,7 +223,7 @@ def test_a_relative_bundle_is_the_callers(node: Node) -> None:
 
 
 def test_nobody_but_root_is_answered(node: Node) -> None:
-    with node.installed.door():
+    with node.installed.claim_server():
         path = f"{node.ledger.state_dir}/{claim_socket.NAME}"
         os.chmod(path, 0o666)
         for folder in (node.ledger.state_dir, node.folder, os.path.dirname(node.folder)):
@@ -244,7 +244,7 @@ def test_nobody_but_root_is_answered(node: Node) -> None:
         assert (ran.stdout, ran.returncode) == ("b'?'\n", 0), ran.stderr
 
 
-class FakeDoor:
+class FakeClaimServer:
     """A door that answers as `answer` does, which gets the words and the caller's pid."""
 
     def __init__(self, node: Node, answer: Callable[[list[str]], bytes]) -> None:
@@ -279,7 +279,7 @@ def test_a_door_that_dies_between_claim_and_answer_is_asked_again_of_python(node
         assert ran.returncode == 0
         return b""
 
-    with FakeDoor(node, claim_and_die):
+    with FakeClaimServer(node, claim_and_die):
         assert node.create(asking()) == (0, "")
     assert shared_once(node)
 
@@ -302,7 +302,7 @@ def test_a_late_failure_does_not_revoke_the_retried_claim(node: Node) -> None:
         assert late[0].stdout and late[0].stdout.readline() == "claimed\n"
         return b""
 
-    with FakeDoor(node, claim_and_stall):
+    with FakeClaimServer(node, claim_and_stall):
         assert node.create(asking()) == (0, "")
     said, _ = late[0].communicate("go on\n", 30)
     assert (said, late[0].returncode) == ("b'-there: fails; mend it\\x00box'\n", 0)
@@ -331,13 +331,13 @@ print(door._answer(here))
 
 @pytest.mark.parametrize("answer", [b"?", b"", b"x", b"\0", b"?" * 60_000])
 def test_an_answer_that_is_none_means_python(node: Node, answer: bytes) -> None:
-    with FakeDoor(node, lambda words: answer):
+    with FakeClaimServer(node, lambda words: answer):
         assert node.create(asking()) == (0, "")
     assert (shared_once(node), python_starts(node)) == (True, 1)
 
 
 def test_a_refusal_is_the_callers_one_line_whatever_its_length(node: Node) -> None:
-    with FakeDoor(node, lambda words: b"-" + b"r" * 50_000):
+    with FakeClaimServer(node, lambda words: b"-" + b"r" * 50_000):
         status, line = node.create(asking())
     assert status == 1
     assert line.startswith("vcuda-container-runtime: rrr") and line.count("\n") == 1
@@ -345,7 +345,7 @@ def test_a_refusal_is_the_callers_one_line_whatever_its_length(node: Node) -> No
 
 
 def test_words_that_do_not_fit_into_a_packet_mean_python(node: Node) -> None:
-    with node.installed.door():
+    with node.installed.claim_server():
         options = ["--log-level", "x" * 70_000]
         assert node.create(asking(), *options) == (0, "")
     assert (shared_once(node), python_starts(node)) == (True, 1)

@@ -7,15 +7,15 @@ import time
 
 import pytest
 
+from support.cluster_node import GIB, ClusterNode
 from support.fake_kubelet import until
-from support.handoff_node import GIB, HandoffNode
 from support.watched_pods import CORE, MEMORY, decided
 
 DECISION = "vcuda.io/placement-decision"
 
 
 def test_a_container_that_comes_before_its_decision_waits_for_it(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     uid = "01234567-89ab-4def-8123-456789abcdef"
     pod = handoff.run_pod(container, uid)
@@ -30,7 +30,7 @@ def test_a_container_that_comes_before_its_decision_waits_for_it(
 
 @pytest.mark.parametrize("kind", ["another node's", "nonsense"])
 def test_what_decides_nothing_leaves_the_place_to_the_node_and_is_told(
-    handoff: HandoffNode, container: str, kind: str
+    handoff: ClusterNode, container: str, kind: str
 ) -> None:
     said = {**handoff.decided(main=1), "tencent.com/predicate-node": "node-2"}
     if kind == "nonsense":
@@ -45,7 +45,7 @@ def test_what_decides_nothing_leaves_the_place_to_the_node_and_is_told(
 
 
 def test_a_decided_gpu_that_is_gone_or_full_or_of_another_amount_is_refused_and_no_other_taken(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     second = handoff.uuids[1]
     where = f"decision for pod default/{container}: "
@@ -75,7 +75,7 @@ def test_a_decided_gpu_that_is_gone_or_full_or_of_another_amount_is_refused_and_
 
 
 def test_a_word_of_a_pod_that_makes_no_sense_is_refused_in_one_line(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     uid = handoff.schedule(container, {"vcuda.io/policy": "fastest\n" + "!" * 100_000})
     line = handoff.refusal(handoff.run_pod(container, uid))
@@ -88,7 +88,7 @@ def test_a_word_of_a_pod_that_makes_no_sense_is_refused_in_one_line(
 
 
 def test_where_a_decision_is_required_no_container_starts_without(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     handoff.product.configure(handoff.cri, decisions="required")
     uid = handoff.schedule(container, {})
@@ -109,7 +109,7 @@ def test_where_a_decision_is_required_no_container_starts_without(
 
 
 def test_where_decisions_are_off_the_node_places_and_asks_for_no_policy(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     handoff.product.configure(handoff.cri, decisions="off")
     said = {**handoff.decided(main=1), "vcuda.io/policy": "best-effort"}

@@ -1,4 +1,4 @@
-"""The agent opens the door that the runtime wrapper asks at, and takes over one that is open."""
+"""The agent opens the claim socket for the runtime wrapper, and takes over one that is open."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ def test_a_container_is_claimed_by_the_agent_and_by_python_once_it_was_killed(
 def test_the_agent_takes_over_from_the_resident_process_and_leaves_the_door_to_a_later_one(
     box: Node, new_agent: Callable[[], Agent]
 ) -> None:
-    with box.installed.door() as resident:
+    with box.installed.claim_server() as resident:
         agent = new_agent()
         assert resident.wait(30) == 0
         assert box.create(asking(), id="first") == (0, "")
-        with box.installed.door() as later:
+        with box.installed.claim_server() as later:
             until(lambda: any("door.sock: closed" in line for line in agent.log()))
             assert box.create(asking(), id="second") == (0, "")
-            # Longer than the agent waits before it opens the door again.
+            # Longer than the agent waits before it opens the claim socket again.
             taken = os.stat(box.ledger.state_dir + "/door.sock").st_ino
             time.sleep(7)
             assert os.stat(box.ledger.state_dir + "/door.sock").st_ino == taken
             assert (later.poll(), agent.process.poll()) == (None, None)
-        # The later one has gone: the door is the agent's again.
+        # The later one has gone: the claim socket is the agent's again.
         until(lambda: os.path.exists(box.ledger.state_dir + "/door.sock"))
         assert box.create(asking(), id="third") == (0, "")
     assert (set(shares_of(box.ledger)), python_starts(box)) == ({"first", "second", "third"}, 0)

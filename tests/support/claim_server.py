@@ -1,4 +1,4 @@
-"""The agent's door on a private host: `vcuda serve`, as a service of that host would run it."""
+"""The claim server on a private host: `vcuda serve`, as a service of that host would run it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from support.private_host import PrivateHost, wait_until
 from support.product import Product
 from vcuda_oci.start import claim_socket, page_keeper
 
-LOG = "door.log"
+LOG = "claim-server.log"
 
 
 @dataclass(frozen=True)
 class Use:
-    """What one process of the door has open, and its resident memory."""
+    """What one process of the claim server has open, and its resident memory."""
 
     descriptors: int
     resident_bytes: int
 
 
-class Door:
+class ClaimServer:
     """Open from the start until `close`. `pid`: the server's, as the test's own host sees it."""
 
     def __init__(self, host: PrivateHost, product: Product, state_dir: str) -> None:

@@ -9,9 +9,9 @@ from concurrent import futures
 
 import grpc  # type: ignore[import-untyped]
 
+from support.cluster_node import ASKS, ClusterNode
 from support.engines.cri import Pod
 from support.fake_kubelet import until
-from support.handoff_node import ASKS, HandoffNode
 from support.product import MEMORY_UNIT
 from support.watched_pods import CORE, MEMORY, decided
 
@@ -19,7 +19,7 @@ STATIC = "0123456789abcdef0123456789abcdef"
 
 
 def test_init_container_sidecar_and_two_containers_have_what_was_decided_for_each(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     large = {CORE: 80, MEMORY: 4}
     annotations = handoff.decided(proxy=0, first=1, second=0)
@@ -41,7 +41,7 @@ def test_init_container_sidecar_and_two_containers_have_what_was_decided_for_eac
 
 
 def test_a_static_pod_has_the_policy_that_it_names_and_a_place_of_the_nodes_choice(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     annotations = {**handoff.decided(main=1), "vcuda.io/policy": "best-effort"}
     mirror = {"kubernetes.io/config.mirror": STATIC, **annotations}
@@ -52,7 +52,7 @@ def test_a_static_pod_has_the_policy_that_it_names_and_a_place_of_the_nodes_choi
 
 
 def test_what_the_mounts_ask_for_is_placed_as_decided_too(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     uid = handoff.schedule(
         container, {**handoff.decided(main=1), "tencent.com/vcuda-core-limit": "60"}
@@ -62,7 +62,7 @@ def test_what_the_mounts_ask_for_is_placed_as_decided_too(
 
 
 def test_of_a_pod_deleted_by_force_neither_record_nor_share_stays(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     whole = {CORE: 100}
     uid = handoff.schedule(container, handoff.decided(main=1))
@@ -79,7 +79,7 @@ def test_of_a_pod_deleted_by_force_neither_record_nor_share_stays(
 
 
 def test_while_the_api_is_away_what_was_decided_before_holds(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     uid = handoff.schedule(container, handoff.decided(main=1))
     handoff.api.stop()
@@ -92,7 +92,7 @@ def test_while_the_api_is_away_what_was_decided_before_holds(
 
 
 def test_pod_bound_while_the_api_is_away_waits_and_gets_the_decided_gpu(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     handoff.api.stop()
     uid = handoff.api.create(container, {"main": ASKS}, annotations=handoff.decided(main=1))
@@ -108,7 +108,7 @@ def test_pod_bound_while_the_api_is_away_waits_and_gets_the_decided_gpu(
 
 
 def test_pod_that_the_watch_has_not_brought_is_looked_up_by_itself(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     handoff.api.wake = lambda: None  # type: ignore[method-assign]  # watches learn nothing
     uid = handoff.api.create(container, {"main": ASKS}, annotations=handoff.decided(main=1))
@@ -117,7 +117,7 @@ def test_pod_that_the_watch_has_not_brought_is_looked_up_by_itself(
     assert handoff.held() == {f"{container}.main": (1, 30, "fixed")}
 
 
-def _start_as_the_kubelet_retries(handoff: HandoffNode, pod: Pod, name: str) -> None:
+def _start_as_the_kubelet_retries(handoff: ClusterNode, pod: Pod, name: str) -> None:
     def starts() -> bool:
         try:
             handoff.start(pod, name)
@@ -129,7 +129,7 @@ def _start_as_the_kubelet_retries(handoff: HandoffNode, pod: Pod, name: str) -> 
 
 
 def test_without_an_agent_alive_containers_have_what_was_decided(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     uid = handoff.schedule(container, handoff.decided(main=1, other=0), "main", "other")
     until(lambda: handoff.kept() == {uid})
@@ -152,7 +152,7 @@ def test_without_an_agent_alive_containers_have_what_was_decided(
 
 
 def test_a_container_that_is_restarted_keeps_what_it_had_whatever_is_decided_since(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     uid = handoff.schedule(container, handoff.decided(main=1))
     pod = handoff.run_pod(container, uid)
@@ -172,7 +172,7 @@ def test_a_container_that_is_restarted_keeps_what_it_had_whatever_is_decided_sin
 
 
 def test_author_who_rewrites_a_decision_takes_no_other_pods_gpu(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     uid = handoff.schedule(container, handoff.decided(main=0))
     handoff.api.annotate(uid, **handoff.decided(main=1), **{"vcuda.io/policy": "best-effort"})
@@ -189,7 +189,7 @@ def test_author_who_rewrites_a_decision_takes_no_other_pods_gpu(
 
 
 def test_an_engine_that_is_killed_and_back_starts_what_was_decided(
-    handoff: HandoffNode, container: str
+    handoff: ClusterNode, container: str
 ) -> None:
     uid = handoff.schedule(container, handoff.decided(main=1, other=0), "main", "other")
     pod = handoff.run_pod(container, uid)
@@ -202,7 +202,7 @@ def test_an_engine_that_is_killed_and_back_starts_what_was_decided(
     }
 
 
-def test_after_a_reboot_pods_are_placed_as_decided(handoff: HandoffNode, container: str) -> None:
+def test_after_a_reboot_pods_are_placed_as_decided(handoff: ClusterNode, container: str) -> None:
     uid = handoff.schedule(container, handoff.decided(main=1))
     pod = handoff.run_pod(container, uid)
     handoff.start(pod)

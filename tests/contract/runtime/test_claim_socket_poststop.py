@@ -1,4 +1,4 @@
-"""A container that ends where the agent's door is open gives its share back without a Python."""
+"""A container that ends where the claim socket is open gives its share back without a Python."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ended(installed: Installed, tmp_path: Any) -> Iterator[Ended]:
 
 @pytest.mark.parametrize("words", [["poststop"], ["poststop", "box"]])
 def test_the_door_takes_the_share_back_and_twice_is_once(ended: Ended, words: list[str]) -> None:
-    with ended.installed.door():
+    with ended.installed.claim_server():
         for _ in range(2):
             assert ended.hook("--config", ended.installed.settings, *words) == (0, "")
             assert ended.holders() == ["other"]
@@ -67,7 +67,7 @@ def test_where_the_door_is_closed_python_does_it_with_the_same_state(ended: Ende
 
 def test_another_instance_of_the_container_keeps_its_share(ended: Ended) -> None:
     state = json.dumps({**STOPPED, "id": "box2"}).encode()
-    with ended.installed.door():
+    with ended.installed.claim_server():
         assert ended.hook("poststop", "box", state=state) == (0, "")
     assert (ended.holders(), ended.python_starts()) == (["box", "other"], 0)
 
@@ -75,7 +75,7 @@ def test_another_instance_of_the_container_keeps_its_share(ended: Ended) -> None
 @pytest.mark.parametrize("state", [b"garbage", b"[]", b'{"id": 5}', b"\xff", b"[" * 9999])
 def test_what_is_no_state_is_one_line_and_no_failure(ended: Ended, state: bytes) -> None:
     line = "vcuda-container-hook: standard input: is no container's state; "
-    with ended.installed.door():
+    with ended.installed.claim_server():
         assert ended.hook("poststop", "box", state=state) == (
             0,
             line + "let the runtime call this hook (allocation box)\n",
@@ -86,14 +86,14 @@ def test_what_is_no_state_is_one_line_and_no_failure(ended: Ended, state: bytes)
 def test_a_state_that_no_packet_holds_is_read_by_python(ended: Ended) -> None:
     annotations = {"long": "x" * 200_000}
     state = json.dumps({**STOPPED, "annotations": annotations}).encode()
-    with ended.installed.door():
+    with ended.installed.claim_server():
         assert ended.hook("poststop", "box", state=state) == (0, "")
     assert (ended.holders(), ended.python_starts()) == (["other"], 1)
 
 
 def test_a_state_with_a_nul_is_pythons_to_refuse(ended: Ended) -> None:
     state = json.dumps(STOPPED).encode() + b"\0"
-    with ended.installed.door():
+    with ended.installed.claim_server():
         status, said = ended.hook("poststop", "box", state=state)
     assert (status, said.count("\n"), ended.python_starts()) == (0, 1, 1)
     assert ended.holders() == ["box", "other"]
@@ -104,7 +104,7 @@ def test_a_caller_that_closed_a_stream_gets_what_python_makes_of_it(
     ended: Ended, closed: str
 ) -> None:
     command = ["sh", "-c", f'exec "$0" poststop box {closed}', ended.installed.hook]
-    with ended.installed.door():
+    with ended.installed.claim_server():
         ran = subprocess.run(command, input=json.dumps(STOPPED).encode(), capture_output=True)
     assert (ran.returncode, ended.python_starts()) == (0, 1)
     assert ended.holders() == (["box", "other"] if closed == "<&-" else ["other"])
@@ -114,7 +114,7 @@ def test_a_caller_that_closed_a_stream_gets_what_python_makes_of_it(
     ("kind", "fails"), [("createRuntime", True), ("cdi", False), ("poststart", True)]
 )
 def test_the_door_is_asked_for_poststop_alone(ended: Ended, kind: str, fails: bool) -> None:
-    with ended.installed.door():
+    with ended.installed.claim_server():
         status, _ = ended.hook(kind)
     assert (status != 0, ended.python_starts()) == (fails, 1)
     assert ended.holders() == ["box", "other"]

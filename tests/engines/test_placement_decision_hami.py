@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from support.cluster_node import ClusterNode
 from support.engines.cri import Cri, Pod
 from support.fake_kubelet import until
-from support.handoff_node import HandoffNode
 from support.product import Product
 from support.watched_pods import NODE
 from vcuda_oci.ledger.decision import Decision
@@ -29,7 +29,7 @@ THIRD = {GPU: 1, MEMORY: 3000, CORES: 30}
 SETTINGS = settings_file.parse(f'gpu-resource = "{GPU}"', "config.toml")
 
 
-class HamiNode(HandoffNode):
+class HamiNode(ClusterNode):
     """Each GPU counts ten times with the kubelet."""
 
     def schedule_as_extender(self, name: str, **containers: dict[str, int]) -> str:

@@ -12,7 +12,7 @@ from release.packages.ways import Way
 
 DOCKER = "/etc/docker/daemon.json"
 PODMAN = "/etc/containers/containers.conf.d/99-vcuda.conf"
-FRONT_DOOR = "/usr/bin/vcuda-container-runtime"
+WRAPPER = "/usr/bin/vcuda-container-runtime"
 COMPILED = "/usr/lib/vcuda/python/vcuda_hook/engines/__pycache__"
 
 
@@ -150,7 +150,7 @@ def test_what_was_edited_by_hand_since_is_told_and_stays(plain: Machine, way: Wa
     assert way.install(plain, built.folder()).rc == 0
     plain.check("vcuda", "configure", "docker")
     plain.check("vcuda", "configure", "podman")
-    edited = plain.read(DOCKER).replace(FRONT_DOOR, "/opt/mine")
+    edited = plain.read(DOCKER).replace(WRAPPER, "/opt/mine")
     plain.write(DOCKER, edited)
     removed = way.uninstall(plain)
     assert removed.rc == 0

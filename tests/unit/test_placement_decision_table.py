@@ -33,7 +33,11 @@ def test_each_failure_is_survived_in_tests_that_are_there_and_assert(
 
 def test_every_test_of_the_handoff_on_an_engine_stands_in_a_row_or_tells_of_a_setting() -> None:
     named = {name for _, tests in rows() for name in tests}
-    for file in ("test_handoff.py", "test_handoff_refusals.py", "test_handoff_hami.py"):
+    for file in (
+        "test_placement_decision.py",
+        "test_placement_decision_refusals.py",
+        "test_placement_decision_hami.py",
+    ):
         written = {f"{file}::{test}" for test in functions_of(path_of(file))}
         of_settings = {name for name in written if "::test_where_" in name}
         assert written - of_settings - named == set()

@@ -14,7 +14,7 @@ CAPACITY = {"cpu": "8", "tencent.com/vcuda-core": "800", "tencent.com/vcuda-memo
 LOG = "5120MiB\n"
 
 
-class PlayedCluster(ObjectStore):
+class FakeCluster(ObjectStore):
     def __init__(self) -> None:
         super().__init__()
         for name in NODES:

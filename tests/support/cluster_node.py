@@ -1,4 +1,4 @@
-"""A node of a cluster: a played API and kubelet, real containerd, the agent, the wrapper."""
+"""A node of a cluster: a fake API and kubelet, real containerd, the agent, the wrapper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOW = ["sh", "-c", "ls /dev | grep -x 'nvidia[0-9]'; vcuda-workload info"]
 ASKS = {CORE: 30, MEMORY: 4}
 
 
-class HandoffNode:
+class ClusterNode:
     """uuids: of its GPUs, in NVML's order. The product is in front of the engine's runtime."""
 
     def __init__(self, cri: Cri, product: Product, folder: str) -> None:
