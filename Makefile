@@ -87,6 +87,10 @@ test: prepare packages ## every test, on real engines and the software GPU; ARGS
 	-@tests/support/make-root
 	@PYTEST='$(PYTEST)' tests/run-halves $(AT_A_TIME) $(ARGS)
 
+.PHONY: cluster
+cluster: prepare build ## pods on a real Kubernetes; VCUDA_KUBERNETES=DIR has its programs; ARGS=… goes to pytest
+	@VCUDA_KUBERNETES='$(VCUDA_KUBERNETES)' $(PYTEST) tests/cluster $(ARGS)
+
 .PHONY: soak-pods
 soak-pods: prepare build ## 10,000 pods live and die through CRI, and the agent stays as large as it was; PODS=…
 	@$(VENV)/bin/python -m tests.release.soak.pods --json-out build/soak-pods.json $(if $(PODS),--pods $(PODS))

@@ -1,0 +1,54 @@
+"""One Kubernetes for all tests of this folder, of the programs that VCUDA_KUBERNETES names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import binaries
+from cluster.node import Node
+from engines.conftest import files, host_is_left_as_it_was, session_folder
+from support.engines.base import Files
+from support.engines.cri import Cri
+from support.needed import cannot
+from support.product import missing
+
+__all__ = ["files", "host_is_left_as_it_was", "session_folder"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip these tests where no Kubernetes is given. A mark on all gives one line a file, not
+    one a test; unlike a missing engine it is no failure in CI."""
+    if not binaries.given():
+        here = os.path.dirname(os.path.abspath(__file__))
+        for item in items:
+            if os.path.dirname(item.path) == here:
+                item.add_marker(pytest.mark.skip(reason=binaries.NOT_GIVEN))
+
+
+@pytest.fixture(scope="session")
+def programs() -> str:
+    return binaries.folder()
+
+
+@pytest.fixture(scope="session")
+def started(programs: str, files: Files, session_folder: str) -> Iterator[Node]:
+    for reason in (missing(), Cri.missing()):
+        if reason is not None:
+            cannot(reason)
+    folder = os.path.join(session_folder, "cluster")
+    os.mkdir(folder)
+    node = Node(files, folder, programs)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def node(started: Node) -> Iterator[Node]:
+    """The node without a pod; a test's own pods are deleted after it."""
+    yield started
+    for pod in started.get("pods")["items"]:
+        started.delete(pod["metadata"]["name"])
+    started.wait(lambda: started.held() == {}, "shares of deleted pods")
