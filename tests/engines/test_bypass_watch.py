@@ -219,7 +219,9 @@ def members_of(engine: Engine, container: str) -> Callable[[], list[int]]:
     return lambda: [pid for pid in container_processes.below(place) if liveness.start_time(pid)]
 
 
-def test_the_drivers_own_limit_holds_who_goes_round_the_shim(watched: Any, container: str) -> None:
+def test_the_drivers_own_limit_holds_a_process_that_bypasses_the_shim(
+    watched: Any, container: str
+) -> None:
     """Contexts are charged, so the driver's limit is the share to the byte."""
     with watched("runc-v2", "--driver-version", "615.10", context_memory="300MiB") as node:
         node.start(container, ["sleep", "100"])

@@ -157,7 +157,7 @@ def test_a_slice_lives_until_it_is_removed_and_then_gives_nothing(host: Host) ->
     assert [record["id"] for record in host.product.allocations(podman)] == ["cdi@infer"]
 
 
-def test_the_spec_follows_the_gpus_and_the_driver_until_it_is_told_to_end(
+def test_the_spec_follows_the_gpus_and_the_driver_until_it_is_ended(
     product: Product, scratch: str
 ) -> None:
     root, spec = f"{scratch}/driver", f"{scratch}/cdi/vcuda.json"

@@ -103,7 +103,7 @@ def chart_node(
 
 
 @pytest.mark.parametrize("chart_node", [True], indirect=True)
-def test_the_daemonsets_pod_offers_gpus_and_tells_of_their_containers(
+def test_the_daemonsets_pod_offers_gpus_and_has_metrics_of_their_containers(
     cri: Cri, product: Product, chart_node: ChartNode, container: str
 ) -> None:
     until(lambda: all(map(chart_node.kubelet.healthy, (CORE, MEMORY))), told=chart_node.pod.log)

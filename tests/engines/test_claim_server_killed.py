@@ -111,7 +111,7 @@ def kill_at_random(served: Served, chance: random.Random, until: threading.Event
     return killed
 
 
-def test_while_the_door_is_killed_at_random_every_container_starts_with_one_share(
+def test_while_claim_servers_are_killed_at_random_every_container_starts_with_one_share(
     served: Served, container: str
 ) -> None:
     chance, done = random.Random(container), threading.Event()
@@ -164,7 +164,7 @@ def write(path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("served", SERVED[:1], indirect=True)
-def test_a_door_that_may_start_no_process_goes_on_with_those_it_has(
+def test_a_claim_server_that_may_start_no_process_goes_on_with_those_it_has(
     served: Served, container: str
 ) -> None:
     before = served.server.workers()
@@ -183,7 +183,7 @@ def test_a_door_that_may_start_no_process_goes_on_with_those_it_has(
 
 
 @pytest.mark.parametrize("served", SERVED[:1], indirect=True)
-def test_a_door_that_runs_out_of_memory_costs_no_container_its_start(
+def test_a_claim_server_out_of_memory_costs_no_container_its_start(
     served: Served, container: str
 ) -> None:
     before = [served.server.pid, *served.server.workers()]

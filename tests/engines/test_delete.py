@@ -60,7 +60,7 @@ def test_a_container_that_cannot_be_created_holds_nothing_once_its_engine_gave_i
 
 
 @pytest.mark.parametrize("name", LOW_LEVEL)
-def test_what_an_engine_deletes_past_the_front_door_goes_to_who_needs_the_room(
+def test_the_share_of_a_container_deleted_past_the_launcher_goes_to_the_next_claim(
     start_engine: Callable[[str], Engine], product: Product, container: str, name: str
 ) -> None:
     engine, following = start_engine(name), container + "-2"
@@ -79,7 +79,7 @@ def test_what_an_engine_deletes_past_the_front_door_goes_to_who_needs_the_room(
 
 
 @pytest.mark.parametrize("name", LOW_LEVEL)
-def test_a_front_door_that_is_killed_at_a_delete_loses_no_share(
+def test_a_launcher_that_is_killed_at_a_delete_loses_no_share(
     start_engine: Callable[[str], Engine], product: Product, container: str, name: str
 ) -> None:
     """At any of twenty moments; the next `delete` gives back, and a sweep takes what pages stay."""

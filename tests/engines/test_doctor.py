@@ -103,7 +103,7 @@ def test_a_container_that_its_engine_has_lost_is_found(
     assert [(each["severity"], each["where"]) for each in dead] == [("warning", id)]
 
 
-def test_who_is_not_root_learns_what_was_not_looked_at(
+def test_without_root_the_output_says_what_was_not_looked_at(
     start_engine: Callable[[str], Engine], product: Product, container: str
 ) -> None:
     engine = start_engine("runc-v1")

@@ -79,7 +79,7 @@ def test_an_image_that_demands_a_newer_driver_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("name", ["runc-v1", "crun-v2"])
-def test_a_user_without_privileges_opens_the_gpu_he_was_given(
+def test_a_user_without_privileges_opens_the_given_gpu(
     start_engine: Callable[[str], Engine], product: Product, container: str, name: str
 ) -> None:
     """Whatever the group and mode of the host's nodes: the share was granted to the container."""

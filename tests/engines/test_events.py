@@ -99,7 +99,7 @@ def test_a_pods_containers_life_under_containerd(
         assert told(cri, product, f"pod-{pod.uid}.other") == [("refused", runtime)]
 
 
-def test_the_agent_tells_of_itself_and_of_gpus(new_node: Callable[..., AgentNode]) -> None:
+def test_the_agent_has_metrics_of_itself_and_of_gpus(new_node: Callable[..., AgentNode]) -> None:
     node = new_node("--gpus", "1", "--memory", "16GiB")
     with node.agent() as agent:
         until(lambda: any("1 GPUs" in line for line in agent.log()))

@@ -75,7 +75,7 @@ def of_another(path: str) -> None:
 
 
 @pytest.mark.parametrize("spoil", [as_a_link, open_to_all, of_another], ids=lambda do: do.__name__)
-def test_a_record_that_others_may_have_written_gives_nobody_a_share(
+def test_a_record_that_others_may_have_written_gives_no_share(
     entry_point: EntryPoint, container: str, scratch: str, spoil: Any
 ) -> None:
     log = os.path.join(scratch, "log")

@@ -74,7 +74,7 @@ def broken(kind: str, first: bool) -> Change:
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
-def test_a_failing_hook_of_each_kind_costs_nobody_a_share(
+def test_a_failing_hook_of_each_kind_costs_no_container_its_share(
     entry_point: EntryPoint, container: str, kind: str, first: bool
 ) -> None:
     """crun runs no poststop for what was never created, and runc none behind one that fails.

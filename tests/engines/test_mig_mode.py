@@ -46,7 +46,7 @@ say(found=found)
 """
 
 
-def test_each_is_offered_as_a_gpu_and_a_new_layout_is_seen_by_whoever_runs(
+def test_each_slice_is_offered_as_a_gpu_and_running_processes_see_a_new_layout(
     new_node: Callable[..., AgentNode],
 ) -> None:
     node = new_node("--gpus", "3", *MACHINE)

@@ -171,7 +171,7 @@ def test_a_container_that_is_restarted_keeps_what_it_had_whatever_is_decided_sin
     assert handoff.held() == {f"{container}.main": (1, 30, "fixed")}
 
 
-def test_author_who_rewrites_a_decision_takes_no_other_pods_gpu(
+def test_an_author_who_rewrites_a_decision_takes_no_other_pods_gpu(
     handoff: ClusterNode, container: str
 ) -> None:
     uid = handoff.schedule(container, handoff.decided(main=0))

@@ -102,7 +102,7 @@ def test_containers_have_of_the_decided_gpu_what_their_pod_says_and_see_no_more(
     assert f'"total_bytes": {3000 * MIB}, ' in hami.cri.output(inside, "main")[0]
 
 
-def test_parts_of_several_gpus_are_of_as_many_gpus_and_whole_ones_are_nobody_elses(
+def test_parts_of_several_gpus_are_of_as_many_gpus_and_whole_ones_are_not_shared(
     hami: HamiNode, container: str
 ) -> None:
     uid = hami.schedule_as_extender(container, main={GPU: 2, MEMORY: 1000, CORES: 20})
@@ -117,9 +117,7 @@ def test_parts_of_several_gpus_are_of_as_many_gpus_and_whole_ones_are_nobody_els
     assert hami.has(part) == [(1, 30, 3000, "fixed")]
 
 
-def test_without_whoever_follows_pods_no_container_is_given_a_gpu(
-    hami: HamiNode, container: str
-) -> None:
+def test_without_the_pod_watch_no_container_is_given_a_gpu(hami: HamiNode, container: str) -> None:
     uid = hami.api.create(container, {"main": THIRD}, node="elsewhere")
     pod = hami.run_pod(container, uid)
     unknown = f"pod default/{container}: the node agent does not know this pod yet"

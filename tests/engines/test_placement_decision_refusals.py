@@ -29,7 +29,7 @@ def test_a_container_that_comes_before_its_decision_waits_for_it(
 
 
 @pytest.mark.parametrize("kind", ["another node's", "nonsense"])
-def test_what_decides_nothing_leaves_the_place_to_the_node_and_is_told(
+def test_an_invalid_decision_leaves_the_placement_to_the_node_and_is_reported(
     handoff: ClusterNode, container: str, kind: str
 ) -> None:
     said = {**handoff.decided(main=1), "tencent.com/predicate-node": "node-2"}

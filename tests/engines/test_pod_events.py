@@ -95,7 +95,7 @@ def cluster_node(
     subprocess.run([SOFTGPU, "destroy", driver], check=True)
 
 
-def test_a_pod_is_told_what_became_of_its_share(cluster_node: ClusterNode) -> None:
+def test_a_pod_gets_events_about_its_share(cluster_node: ClusterNode) -> None:
     node = cluster_node
     # The one that takes longest to tell begins first.
     busy = node.pod("busy")

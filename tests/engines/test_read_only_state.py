@@ -42,7 +42,7 @@ def held(engine: Engine, product: Product) -> list[str]:
     return [row["id"] for row in json.loads(listed)]
 
 
-def test_the_engine_shows_the_line_and_starts_who_asks_for_nothing(
+def test_the_engine_shows_the_line_and_starts_a_container_without_a_request(
     engine: Engine, product: Product, container: str
 ) -> None:
     with product.on(engine), file_system(engine.host, product.state_dir(engine)) as mount:
@@ -56,7 +56,7 @@ def test_the_engine_shows_the_line_and_starts_who_asks_for_nothing(
 
 
 @pytest.mark.parametrize("name", LOW_LEVEL)
-def test_the_agents_door_refuses_with_the_same_line(
+def test_the_agents_claim_socket_refuses_with_the_same_line(
     start_engine: Callable[[str], Engine], product: Product, container: str, name: str
 ) -> None:
     engine = start_engine(name)

@@ -47,7 +47,7 @@ def test_a_container_that_asks_for_nothing_runs(rootless: Any, container: str) -
     assert rootless.run(container, ["id", "-u"]) == Result(0, "0\n", "")
 
 
-def test_one_that_asks_is_told_in_one_line_whose_shares_are(
+def test_a_request_for_a_whole_gpu_names_the_containers_that_share_it(
     rootless: Any, product: Product, container: str
 ) -> None:
     # Before root has ever used vcuda, and when its ledger is there.

@@ -17,7 +17,7 @@ STARTS = 100
 
 
 @pytest.mark.parametrize("name", ["runc-v1" if cgroups.is_v1() else "runc-v2", "crun-v2"])
-def test_starts_leave_nothing_on_the_host_and_the_door_as_it_was(
+def test_starts_leave_nothing_on_the_host_and_the_claim_server_as_it_was(
     start_engine: Callable[[str], Engine], product: Product, scratch: str, name: str
 ) -> None:
     engine = start_engine(name)

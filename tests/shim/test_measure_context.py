@@ -26,7 +26,7 @@ def vcuda(host, folder, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("mib", [0, 300, 517])
-def test_it_tells_what_the_driver_takes_on_every_gpu(new_host, tmp_path, mib):
+def test_it_shows_what_the_driver_takes_on_every_gpu(new_host, tmp_path, mib):
     options = ("--context-memory", f"{mib}MiB") if mib else ()
     host = new_host(*options)
     measured = vcuda(host, tmp_path, "gpus", "--measure-context", "--json")
@@ -46,7 +46,7 @@ def test_nothing_is_measured_unless_asked_for(new_host, tmp_path):
     assert ["context_memory_bytes" in gpu for gpu in json.loads(told.stdout)] == [False, False]
 
 
-def test_a_driver_that_makes_no_context_is_told_in_one_line(new_host, tmp_path):
+def test_a_driver_that_makes_no_context_is_reported_in_one_line(new_host, tmp_path):
     host = new_host("--context-memory", "17GiB")
     refused = vcuda(host, tmp_path, "gpus", "--measure-context")
     assert (refused.returncode, refused.stdout) == (1, "")

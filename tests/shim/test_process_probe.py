@@ -21,7 +21,7 @@ say(uuids=uuids, seen=[list(process) for process in probe.poll()])
 """
 
 
-def test_each_process_is_told_with_its_gpu_its_memory_and_its_time(tmp_path: Path) -> None:
+def test_each_process_has_its_gpu_its_memory_and_its_time(tmp_path: Path) -> None:
     gpu = SoftGpu(tmp_path, "--gpus", "2", "--memory", "8GiB", "--context-memory", "1GiB")
     words = ["--seconds", "60", "--kernel-us", "1000", "--async", "64", "--allocate", "2GiB"]
     busy = gpu.start_workload("busy", *words)

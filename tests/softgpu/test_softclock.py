@@ -67,7 +67,7 @@ print(0)
     ]
 
 
-def test_nobody_runs_before_all_have_come(tmp_path: pathlib.Path) -> None:
+def test_no_process_runs_before_all_have_come(tmp_path: pathlib.Path) -> None:
     clock = Clock(tmp_path, 2)
     early = start(clock, f"open({str(tmp_path / 'ran')!r}, 'w'); print(0)")
     time.sleep(0.3)
@@ -107,7 +107,7 @@ def test_a_loop_that_only_looks_at_the_clock_comes_to_an_end(tmp_path: pathlib.P
 @pytest.mark.parametrize(
     "end", ["os.kill(os.getpid(), 9)", "os.abort()", "sys.exit(3)", "time.sleep(9)"]
 )
-def test_who_dies_holds_nobody_up(tmp_path: pathlib.Path, end: str) -> None:
+def test_a_process_that_dies_delays_no_other(tmp_path: pathlib.Path, end: str) -> None:
     """In its own turn, or asleep by another's hand."""
     clock = Clock(tmp_path, 3)
     pid = str(tmp_path / "pid")
@@ -148,7 +148,9 @@ STUCK = {
 
 
 @pytest.mark.parametrize("name", STUCK)
-def test_who_waits_in_vain_ends_with_one_line(tmp_path: pathlib.Path, name: str) -> None:
+def test_a_participant_that_waits_in_vain_ends_with_one_line(
+    tmp_path: pathlib.Path, name: str
+) -> None:
     processes, code, why = STUCK[name]
     clock = Clock(tmp_path, processes)
     stuck = start(clock, code, patience_s=1)

@@ -76,7 +76,7 @@ say(done=True)
     )
 
 
-def test_a_batch_with_a_mistake_copies_nothing_and_tells_which_copy_it_is(gpu: SoftGpu) -> None:
+def test_a_batch_with_a_mistake_copies_nothing_and_names_the_copy(gpu: SoftGpu) -> None:
     gpu.client(
         COPIES
         + """

@@ -82,7 +82,7 @@ say(second=pynvml.nvmlDeviceGetMemoryInfo(device).total)
     assert answer(client) == {"second": 64 << 20}
 
 
-def test_an_xid_event_is_told_to_those_who_wait_for_it(gpu: SoftGpu) -> None:
+def test_an_xid_event_reaches_the_processes_that_wait_for_it(gpu: SoftGpu) -> None:
     client = gpu.start_client(
         """
 import pynvml
@@ -142,7 +142,7 @@ say(done=True)
     answer(client)
 
 
-def test_memory_errors_are_told_by_nvml(gpu: SoftGpu) -> None:
+def test_nvml_reports_memory_errors(gpu: SoftGpu) -> None:
     tool(gpu, "fail", "--ecc", "1", "--corrected", "3", "--uncorrected", "2")
     assert gpu.client(
         """
@@ -192,7 +192,7 @@ def test_an_error_of_an_unknown_name_is_refused_with_an_example(gpu: SoftGpu) ->
     )
 
 
-def test_each_event_of_a_gpu_is_told_in_order_and_healing_clears_the_counts(gpu: SoftGpu) -> None:
+def test_events_of_a_gpu_come_in_order_and_healing_clears_the_counts(gpu: SoftGpu) -> None:
     client = gpu.start_client(
         """
 import pynvml

@@ -44,7 +44,7 @@ def test_a_killed_processs_memory_is_given_back(gpu: SoftGpu) -> None:
     assert gpu.workload("info")["devices"][0]["free_bytes"] == 4 * GIB
 
 
-def test_processes_killed_at_any_moment_leak_nothing_and_stop_nobody(gpu: SoftGpu) -> None:
+def test_processes_killed_at_any_moment_leak_nothing_and_stop_no_other(gpu: SoftGpu) -> None:
     churn = """
 start()
 say(ready=True)

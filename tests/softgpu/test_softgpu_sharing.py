@@ -78,7 +78,7 @@ say(done=True)
     assert answer(owner) == {"back": [9, 9, 7, 7], "other": [1] * 4}
 
 
-def test_opened_memory_outlives_its_killed_owner_and_nobody_pays_for_it(gpu: SoftGpu) -> None:
+def test_opened_memory_outlives_its_killed_owner_uncharged(gpu: SoftGpu) -> None:
     owner = gpu.start_client(
         SHARING
         + """

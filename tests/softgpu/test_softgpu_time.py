@@ -67,7 +67,7 @@ def test_a_full_queue_uses_the_whole_device(gpu: SoftGpu, tmp_path: Path) -> Non
     assert said["share"] == pytest.approx(1.0, abs=0.001)
 
 
-def test_streams_and_events_tell_what_is_done(gpu: SoftGpu) -> None:
+def test_streams_and_events_show_what_is_done(gpu: SoftGpu) -> None:
     gpu.virtual_client("""
 start()
 not_ready = cuda.CUresult.CUDA_ERROR_NOT_READY
@@ -166,7 +166,7 @@ say(own=own, clocks=clocks)
 
 
 @pytest.mark.alone
-def test_a_process_killed_with_the_device_in_hand_stops_nobody(gpu: SoftGpu) -> None:
+def test_a_process_killed_while_it_has_the_device_stops_no_other(gpu: SoftGpu) -> None:
     hog = gpu.start_client("""
 start()
 function = kernel(b"spin")
@@ -183,7 +183,7 @@ time.sleep(60)
 
 
 @pytest.mark.alone
-def test_many_processes_killed_while_launching_stop_nobody(gpu: SoftGpu) -> None:
+def test_many_processes_killed_while_launching_stop_no_other(gpu: SoftGpu) -> None:
     survivor = gpu.start_workload("busy", "--seconds", "3", "--kernel-us", "100", "--async", "64")
     for _ in range(10):
         rivals = [gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "1")] * 1

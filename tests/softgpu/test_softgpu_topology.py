@@ -39,7 +39,7 @@ def distances_of(gpu: SoftGpu) -> Any:
     return first.distances
 
 
-def test_two_islands_of_pairs_are_told_as_hardware_tells_them_and_read(tmp_path: Path) -> None:
+def test_two_islands_of_pairs_are_reported_as_by_hardware_and_read(tmp_path: Path) -> None:
     gpu = SoftGpu(tmp_path, "--gpus", "8", "--topology", "nvlink=4,pcie=2,numa=4")
     seen = gpu.client(LOOK)
     assert seen["levels"] == [10, 0, 40, 40, 50, 50, 50, 50]
@@ -63,7 +63,7 @@ def test_a_machine_without_links_is_known_by_its_buses(tmp_path: Path) -> None:
     assert distances_of(gpu) == [[0, 200, 600], [200, 0, 600], [600, 600, 0]]
 
 
-def test_a_driver_that_tells_nothing_is_asked_once(tmp_path: Path) -> None:
+def test_a_driver_that_reports_nothing_is_asked_once(tmp_path: Path) -> None:
     gpu = SoftGpu(tmp_path, "--gpus", "2")
     assert distances_of(gpu) is None
 

@@ -34,9 +34,9 @@ def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
     return said
 
 
-def test_an_agent_whose_arbiter_looks_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_with_a_running_arbiter_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, 0.3) == ["READY=1", *["WATCHDOG=1"] * 3]
 
 
-def test_an_agent_whose_arbiter_looks_no_more_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_with_a_stalled_arbiter_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, 60) == ["READY=1"]

@@ -107,12 +107,14 @@ def ceiling(tenant: Tenant) -> int:
 
 
 @given(gpus())
-def test_who_wants_never_has_more_than_the_whole_gpu_together(tenants: list[Tenant]) -> None:
+def test_containers_that_want_more_never_get_more_than_the_whole_gpu(tenants: list[Tenant]) -> None:
     assert sum(ppm for _, ppm in wanted(tenants)) <= WHOLE_PPM
 
 
 @given(gpus())
-def test_everybody_has_its_guarantee_whether_it_wants_it_or_not(tenants: list[Tenant]) -> None:
+def test_every_container_has_its_guarantee_whether_it_wants_it_or_not(
+    tenants: list[Tenant],
+) -> None:
     for tenant, ppm in zip(tenants, grants(tenants)):
         floor = 1 if tenant.share.policy == "best-effort" else tenant.share.core_percent
         assert ppm >= floor * POINT
@@ -197,7 +199,7 @@ def test_the_grant_of_each_depends_on_no_order(tenants: list[Tenant], random: An
 
 
 @given(gpus())
-def test_who_is_content_with_what_it_was_granted_keeps_it(tenants: list[Tenant]) -> None:
+def test_a_container_content_with_its_grant_keeps_it(tenants: list[Tenant]) -> None:
     once = grants(tenants)
     again = [
         Tenant(t.share, False, ppm if t.wants else t.used_ppm) for t, ppm in zip(tenants, once)

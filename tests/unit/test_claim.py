@@ -160,7 +160,7 @@ def test_a_container_that_comes_back_with_another_request_is_placed_anew(desk: D
     assert shares_of(desk.ledger) == {"pod-uid1.main": [GpuShare("GPU-0", GIB, 30)]}
 
 
-def test_a_container_whose_gpu_left_the_machine_is_placed_anew(desk: Desk) -> None:
+def test_a_container_on_a_gpu_that_left_the_machine_is_placed_anew(desk: Desk) -> None:
     desk.runtime.knows("sandbox1", "running")
     desk.claim(pod_owner("c1"), Request.of(50, GIB, ("1",)), host(16, 16))
     lesser = host(16, 16)

@@ -111,7 +111,7 @@ def vcuda(tells: Told, *words: str, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-def test_follow_tells_what_comes_across_a_turn_of_the_file(
+def test_follow_shows_events_across_a_rotation_of_the_file(
     tells: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tells.happens("claimed", "box", "0")

@@ -115,7 +115,7 @@ def test_a_dry_run_shows_the_change_and_makes_none(desk: Desk, capsys: Any) -> N
     assert desk.records() == []
 
 
-def test_json_tells_all_of_it(desk: Desk, capsys: Any) -> None:
+def test_json_has_all_of_it(desk: Desk, capsys: Any) -> None:
     assert desk.run("crio", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told.pop("diff").startswith(f"--- {desk.path}\n")

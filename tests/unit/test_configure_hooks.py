@@ -143,7 +143,7 @@ def test_a_file_of_another_program_stays(desk: Desk, capsys: Any) -> None:
         (["crio", "--runtime-path", "/x"], "--runtime-path: is about a runtime; leave it out, "),
     ],
 )
-def test_words_of_the_other_door_are_refused(
+def test_options_of_the_other_entry_point_are_refused(
     desk: Desk, capsys: Any, words: list[str], line: str
 ) -> None:
     assert desk.run(*words) == 1

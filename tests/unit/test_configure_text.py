@@ -236,7 +236,7 @@ type = "kata"
         ("toml", "a = 1\na = 2\n", 2, "is not TOML: 'a' is set twice"),
     ],
 )
-def test_what_does_not_parse_is_told_with_its_line(
+def test_a_text_that_does_not_parse_is_reported_with_its_line(
     form: str, text: str, line: int | None, what: str
 ) -> None:
     with pytest.raises(VcudaError) as raised:

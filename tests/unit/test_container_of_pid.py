@@ -79,7 +79,7 @@ def test_a_login_session_is_no_container_of_that_number() -> None:
 
 
 @pytest.mark.parametrize("world", [V1, V2], ids=["v1 and hybrid", "v2"])
-def test_where_the_path_says_nothing_the_first_process_tells(world: str) -> None:
+def test_where_the_path_says_nothing_the_first_process_decides(world: str) -> None:
     own = cgroups(world.format(path="/system.slice/vcuda-node-agent.service"))
     init = cgroups(world.format(path="/batch/job-7"))
     folders = container_of_pid.folders_of(init, "training", own)
@@ -107,7 +107,7 @@ def test_an_init_system_inside_does_not_hide_its_neighbours() -> None:
     assert Index({"it": folders}).of(cgroups(V2.format(path=f"{scope}/system.slice/job"))) == "it"
 
 
-def test_a_copy_of_an_engines_id_inside_hides_nobody_and_a_persons_name_takes_no_others() -> None:
+def test_a_forged_id_hides_no_container_and_a_users_name_takes_no_other_containers() -> None:
     scope = f"/docker/{ID}"
     assert container_of_pid.by_name({"0": f"{scope}/{ID}/x"}, ID) == {"0": scope}
     assert container_of_pid.by_name({"0": "/default/default"}, "default") == {
@@ -121,7 +121,7 @@ def test_a_process_is_its_outer_containers() -> None:
     assert index.of({"0": f"/docker/{ID}/docker/{OTHER}/x"}) == "outer"
 
 
-def test_one_hierarchy_alone_makes_nobody_a_member() -> None:
+def test_one_hierarchy_alone_makes_no_process_a_member() -> None:
     """Who may write to one hierarchy of v1 does not come under another's name by it."""
     index = Index({"it": {"2memory": "/docker/a", "12pids": "/docker/a"}})
     assert index.of({"2memory": "/docker/a", "12pids": "/docker/b"}) is None

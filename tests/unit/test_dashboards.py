@@ -54,13 +54,13 @@ def test_each_alert_fires_when_it_should_and_not_before() -> None:
         assert [alert for alert in alerts if tested.count(f"alertname: {alert}") != 2] == []
 
 
-def test_alerts_ask_for_what_the_agent_tells() -> None:
+def test_alerts_ask_for_metrics_that_the_agent_has() -> None:
     with open(RULES) as rules:
         assert metrics_in(rules.read()) - NAMES == set()
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_a_dashboard_asks_in_promql_for_what_is_told(path: Path, tmp_path: Any) -> None:
+def test_a_dashboard_asks_in_promql_for_metrics_that_exist(path: Path, tmp_path: Any) -> None:
     board = json.loads(path.read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     asked += [variable.get("definition", "") for variable in board["templating"]["list"]]

@@ -46,7 +46,7 @@ def test_what_is_no_decision_is_refused(text):
         decision.parse(text)
 
 
-def test_a_node_tells_its_gpus_and_the_scheduler_reads_them():
+def test_a_node_publishes_its_gpus_and_the_scheduler_reads_them():
     told = NodeGpus(
         [Gpu("GPU-a", 0, -1, 1 << 30, "H100"), Gpu("GPU-b", 1, -1, 1 << 31, "H200")],
         {"GPU-a": 1},
@@ -71,6 +71,6 @@ def test_a_node_tells_its_gpus_and_the_scheduler_reads_them():
         '{"gpus":[{"uuid":"G","index":0,"model":"m","memory_bytes":1e999}]}',
     ],
 )
-def test_what_tells_no_gpus_is_refused(text):
+def test_an_annotation_without_gpus_is_refused(text):
     with pytest.raises(ValueError):
         node_gpus.parse(text)

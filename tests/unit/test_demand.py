@@ -76,11 +76,11 @@ def using_25_of_50(container: Container, looks: int) -> list[tuple[bool, int]]:
     return answers
 
 
-def test_who_does_nothing_wants_nothing() -> None:
+def test_an_idle_container_wants_nothing() -> None:
     assert Container().passes() == IDLE
 
 
-def test_who_waits_for_its_share_wants_more() -> None:
+def test_a_container_that_waits_for_its_share_wants_more() -> None:
     container = Container()
     settled(container, 15)
     sign = container.passes(used=15, waited=0.1)
@@ -88,7 +88,7 @@ def test_who_waits_for_its_share_wants_more() -> None:
     assert container.judged(others=70, rate=30) == (True, 30)
 
 
-def test_who_begins_wants_more_at_once_and_its_use_is_not_thinned_by_the_time_before() -> None:
+def test_a_container_that_begins_wants_more_at_once_whatever_its_use_before() -> None:
     container = Container()
     for _ in range(20):
         container.passes()
@@ -96,25 +96,25 @@ def test_who_begins_wants_more_at_once_and_its_use_is_not_thinned_by_the_time_be
     assert container.passes(used=25) == Sign(False, False, 50 * POINT)
 
 
-def test_who_ends_is_idle_within_a_few_looks() -> None:
+def test_a_container_that_ends_is_idle_within_a_few_samples() -> None:
     container = Container()
     settled(container, 40)
     assert [container.passes().used_ppm // POINT for _ in range(4)] == [60, 40, 20, 0]
 
 
-def test_who_uses_clearly_less_than_there_is_is_content() -> None:
+def test_a_container_that_uses_clearly_less_than_it_could_is_content() -> None:
     container = Container()
     settled(container, 10)
     assert container.judged(others=30, rate=70) == (False, 20)
 
 
-def test_who_uses_all_that_the_others_leave_may_want_more() -> None:
+def test_a_container_that_uses_all_that_others_leave_may_want_more() -> None:
     container = Container()
     settled(container, 25)
     assert container.judged(others=50, rate=70) == (True, 50)
 
 
-def test_who_was_content_before_is_believed_for_a_while_when_the_gpu_fills_up() -> None:
+def test_a_content_container_keeps_its_estimate_for_a_while_when_the_gpu_fills_up() -> None:
     container = Container()
     settled(container, 25)
     assert container.judged(others=0, rate=70) == (False, 50)
@@ -128,7 +128,7 @@ def test_who_was_content_before_is_believed_for_a_while_when_the_gpu_fills_up() 
     assert answers == [(False, 50)] * 39 + [(True, 50)] * 21
 
 
-def test_who_uses_more_than_it_was_believed_to_is_believed_no_longer() -> None:
+def test_a_container_that_uses_more_than_its_estimate_gets_a_new_estimate() -> None:
     container = Container()
     settled(container, 10)
     assert container.judged(others=30, rate=70) == (False, 20)
@@ -136,7 +136,7 @@ def test_who_uses_more_than_it_was_believed_to_is_believed_no_longer() -> None:
     assert container.judged(others=50, rate=70) == (True, 50)
 
 
-def test_who_is_slowed_by_others_is_still_believed_to_want_what_it_wanted() -> None:
+def test_a_container_slowed_by_others_still_counts_as_wanting_as_much() -> None:
     container = Container()
     settled(container, 25)
     assert container.judged(others=0, rate=70) == (False, 50)
@@ -163,7 +163,7 @@ def test_a_long_kernel_that_was_killed_is_forgotten() -> None:
     assert signs[-1] == IDLE
 
 
-def test_beside_a_long_kernel_nobody_is_found_to_have_had_room() -> None:
+def test_beside_a_long_kernel_no_container_counts_as_having_had_room() -> None:
     container = Container()
     settled(container, 10)
     assert container.judged(rate=70, hides=True) == (True, 20)
@@ -192,7 +192,7 @@ def test_a_reading_is_what_the_page_says(gpu: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, LAST_WORD_ENDS - 1])
-def test_a_page_cut_short_tells_nothing(size: int) -> None:
+def test_a_truncated_page_has_no_figures(size: int) -> None:
     page = page_of(busy_ns=1)[:size]
     assert reading(told_by(page), layout.MAX_GPUS - 1, 7) is None
     container = Container()

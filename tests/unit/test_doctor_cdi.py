@@ -111,7 +111,7 @@ def test_a_hosts_without_specifications_is_well(tmp_path: Any) -> None:
     ]
 
 
-def test_a_specification_that_cannot_be_read_is_told(tmp_path: Any) -> None:
+def test_a_specification_that_cannot_be_read_is_reported(tmp_path: Any) -> None:
     os.mkdir(f"{tmp_path}/gpu.json")
     (found,) = cdi_specs.stale(cdi_specs.look([str(tmp_path)]))
     assert found == Finding(

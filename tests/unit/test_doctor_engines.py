@@ -42,7 +42,7 @@ def crio(wrapper: str) -> str:
     return f'[crio.runtime.runtimes.vcuda]\nruntime_path = "{wrapper}"\nruntime_type = "oci"\n'
 
 
-def test_a_host_without_an_engine_has_nothing_to_mend(found: Any) -> None:
+def test_a_host_without_an_engine_has_nothing_to_repair(found: Any) -> None:
     assert found({}) == known()
 
 
@@ -70,7 +70,7 @@ def test_an_engine_that_calls_the_hook_is_well(found: Any) -> None:
     assert found(files) == known("podman")
 
 
-def test_a_hook_whose_rules_systemd_replaces_is_found(found: Any, tmp_path: Any) -> None:
+def test_a_hook_is_found_where_systemd_replaces_its_rules(found: Any, tmp_path: Any) -> None:
     hooks = "/usr/share/containers/oci/hooks.d/vcuda.json"
     files = {
         "/etc/containers/containers.conf": "[engine]\n",
@@ -86,7 +86,7 @@ def test_a_hook_whose_rules_systemd_replaces_is_found(found: Any, tmp_path: Any)
     assert told.mend == "run 'vcuda configure podman --hooks --undo' and 'vcuda configure podman'"
 
 
-def test_an_engine_that_does_not_know_the_runtime_is_told(found: Any, tmp_path: Any) -> None:
+def test_an_engine_that_does_not_know_the_runtime_is_reported(found: Any, tmp_path: Any) -> None:
     script(f"{tmp_path}/programs/dockerd", "#!/bin/sh\n")
     answer = found({"/etc/containerd/config.toml": "version = 2\n"})
     assert answer == [

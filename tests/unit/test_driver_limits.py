@@ -64,7 +64,7 @@ def test_with_its_cgroup_a_limit_goes_by_itself(tmp_path: Path) -> None:
     assert len(driver.told) == 1
 
 
-def test_a_driver_that_refuses_is_told_of_once_and_asked_again_later(tmp_path: Path) -> None:
+def test_a_driver_that_refuses_is_reported_once_and_asked_again_later(tmp_path: Path) -> None:
     driver, wanted = Driver(), {(str(tmp_path), "GPU-0"): GIB}
     driver.reason = "Not Supported"
     limits = DriverLimits(driver.set_limit)

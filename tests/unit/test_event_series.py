@@ -48,7 +48,7 @@ def test_a_container_in_a_loop_for_a_day_is_one_series_and_all_of_it_is_counted(
     assert told[0] == ("c0", 1) and told[-1] == ("c0", 24 * 3600)
 
 
-def test_a_thousand_at_once_are_told_of_at_a_pace_and_the_first_comes_first() -> None:
+def test_a_thousand_events_at_once_are_sent_at_a_pace_in_order() -> None:
     series = AllSeries(0.0)
     for number in range(1000):
         series.add(happened(number, at=1000.0 + number))
@@ -61,7 +61,7 @@ def test_a_thousand_at_once_are_told_of_at_a_pace_and_the_first_comes_first() ->
     assert series.lost == 0
 
 
-def test_what_is_kept_is_bounded_and_who_is_told_already_makes_room_first() -> None:
+def test_the_kept_series_are_bounded_and_sent_ones_are_dropped_first() -> None:
     series = AllSeries(0.0)
     for number in range(event_series.MOST_SERIES):
         series.add(happened(number))
@@ -73,7 +73,7 @@ def test_what_is_kept_is_bounded_and_who_is_told_already_makes_room_first() -> N
     assert (series.lost, len(series._of)) == (1, event_series.MOST_SERIES)
 
 
-def test_how_far_all_is_told_is_known() -> None:
+def test_the_time_of_the_last_sent_event_is_kept() -> None:
     series = AllSeries(0.0)
     assert series.untold_since == float("inf")
     for at in (1000.0, 1001.0):
@@ -124,7 +124,7 @@ def test_an_event_says_what_it_is_about_as_the_api_wants_it() -> None:
     }  # fmt: skip
 
 
-def test_an_unhealthy_gpu_is_told_to_each_container_that_shares_it() -> None:
+def test_an_unhealthy_gpu_is_reported_for_each_container_that_shares_it() -> None:
     def held(name: str, gpu: str) -> Any:
         pod = {"uid": UID, "namespace": "ml", "name": "train", "container": name}
         return record(f"pod-{UID}.{name}", pod=pod, shares=[GpuShare(gpu, GIB, 30)])

@@ -65,7 +65,7 @@ def of(found: Samples, name: str, **labels: str) -> float | None:
     return values[0] if values else None
 
 
-def test_a_container_is_told_under_gpumanagers_names_and_ours(tenants: Tenants) -> None:
+def test_a_container_has_metrics_under_gpumanagers_names_and_ours(tenants: Tenants) -> None:
     shares = [GpuShare("GPU-0", 16 * GIB, 100), GpuShare("GPU-1", 4 * GIB, 30)]
     tenants.holds("pod-u.main", shares=shares, pod=POD)
     tenants.uses(

@@ -42,7 +42,7 @@ ALONE = {**dict.fromkeys(POD, ""), "key": "c1", "container_id": "c1", "engine": 
     ("annotations", "expected"), [(CONTAINERD, POD), (CRIO, POD), ({}, ALONE)],
     ids=["containerd", "CRI-O", "no pod"],
 )  # fmt: skip
-def test_the_engine_says_who_it_is(annotations: Any, expected: Any) -> None:
+def test_the_engine_identifies_the_container(annotations: Any, expected: Any) -> None:
     owner = identity.owner_of(annotations, "c1")
     assert owner.fields() == expected
     assert owner.is_pod is identity.is_pod(annotations) is bool(annotations)

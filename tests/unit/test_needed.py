@@ -33,7 +33,7 @@ BY_NAME = "install its packages of grpcio, prometheus-client"
         pytest.param(None, BY_NAME, id="no os-release"),
     ],
 )
-def test_the_mend_is_the_distributions_own_command(
+def test_the_hint_is_the_distributions_own_command(
     tmp_path: Path, release: str | None, said: str
 ) -> None:
     path = tmp_path / "os-release"

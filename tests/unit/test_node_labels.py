@@ -54,7 +54,7 @@ def test_a_node_is_labelled_as_gpu_feature_discovery_would() -> None:
     }
 
 
-def test_of_several_models_the_most_frequent_is_told_and_what_nobody_tells_is_left_out() -> None:
+def test_of_several_models_the_most_frequent_is_labelled_and_unknown_figures_are_left_out() -> None:
     found = node_labels.labels([gpu("A"), gpu("B", ""), gpu("B", "")], "", "", 100)
     assert {key.rpartition("/")[2]: value for key, value in found.items()} == {
         "gpu.product": "B",
@@ -96,17 +96,17 @@ def test_where_feature_discovery_has_its_folder_a_file_says_it_and_goes_with_the
     assert made.update(Inventory([])) == {} and os.listdir(tmp_path) == []
 
 
-def test_elsewhere_the_api_is_told_and_told_what_goes(tmp_path: Any) -> None:
+def test_on_another_api_the_refusal_says_what_is_supported(tmp_path: Any) -> None:
     made = labelling(tmp_path / "none")
     assert made.update(SEEN) == SHARED
     assert made.update(Inventory([])) == dict.fromkeys(SHARED)
 
 
-def test_switched_off_nobody_is_told(tmp_path: Any) -> None:
+def test_switched_off_it_sends_no_event(tmp_path: Any) -> None:
     assert labelling(tmp_path, "no").update(SEEN) == {} and os.listdir(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_stops_nothing(
+def test_a_folder_that_cannot_be_written_is_reported_and_stops_nothing(
     tmp_path: Any, caplog: Any
 ) -> None:
     folder = write(str(tmp_path / "file"), "")

@@ -85,7 +85,9 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_process_of_the_host_is_told_once_and_never_stopped(world: World, sleeper: Any) -> None:
+def test_a_process_of_the_host_is_reported_once_and_never_stopped(
+    world: World, sleeper: Any
+) -> None:
     world.watch.stops = True
     world.sees((sleeper.pid, "GPU-0", 15 * GIB), (os.getpid(), "GPU-1", GIB))
     line = f"GPU-0 is shared, and processes without a share use it: {sleeper.pid}"
@@ -93,7 +95,7 @@ def test_a_process_of_the_host_is_told_once_and_never_stopped(world: World, slee
     assert (sleeper.poll(), world.events()) == (None, [])
 
 
-def test_a_container_on_a_gpu_that_it_was_not_given_is_stopped_and_told_of_first(
+def test_a_container_on_a_gpu_that_it_was_not_given_is_reported_and_stopped(
     world: World, sleeper: Any
 ) -> None:
     world.watch.stops = True
@@ -108,7 +110,7 @@ def test_a_container_on_a_gpu_that_it_was_not_given_is_stopped_and_told_of_first
     assert world.events() == [("gpu", "GPU-1", True)]
 
 
-def test_who_is_only_reported_runs_on(world: World, sleeper: Any) -> None:
+def test_a_container_that_is_only_reported_runs_on(world: World, sleeper: Any) -> None:
     world.owners[sleeper.pid] = "box"
     world.sees((sleeper.pid, "GPU-0", 9 * GIB))
     assert len(world.told(4 * REPORT_AFTER_POLLS)) == 2
@@ -116,7 +118,7 @@ def test_who_is_only_reported_runs_on(world: World, sleeper: Any) -> None:
     assert world.events() == [("memory", "GPU-0", False), ("shim", "GPU-0", False)]
 
 
-def test_the_driver_is_told_a_containers_limit_where_that_has_a_cgroup(
+def test_the_driver_gets_a_containers_limit_if_the_container_has_a_cgroup(
     world: World, sleeper: Any, tmp_path: Any
 ) -> None:
     world.watch.sets_limits = True

@@ -80,7 +80,7 @@ def test_a_refusal_names_no_more_than_one_container_may_have(
     assert answer.reason == "largest free share is " + expected
 
 
-def test_a_whole_gpu_is_nobody_elses_and_its_memory_stays_its_own() -> None:
+def test_a_whole_gpu_is_shared_with_no_other_and_its_memory_stays_its_own() -> None:
     answer = choose(gpus(16, 16), [], Request.of(150), "binpack", 1.5)
     assert isinstance(answer, Chosen)
     assert answer.shares == [

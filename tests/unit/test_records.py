@@ -32,7 +32,7 @@ def test_each_change_is_seen_and_what_has_settled_is_not_read_again(tmp_path: An
     assert records.changes == before
 
 
-def test_a_broken_record_that_is_mended_in_its_place_is_read(tmp_path: Any) -> None:
+def test_a_broken_record_that_is_repaired_in_place_is_read(tmp_path: Any) -> None:
     tenants = Tenants(str(tmp_path))
     tenants.holds("box")
     path = f"{tenants.ledger.allocations}/box.json"

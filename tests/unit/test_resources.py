@@ -133,7 +133,7 @@ def test_advice_is_always_of_what_is_there_and_of_as_many(
     assert set(must) <= set(chosen) <= available
 
 
-def test_more_ids_than_the_kubelet_can_be_told_of_are_refused() -> None:
+def test_more_ids_than_the_kubelet_can_take_are_refused() -> None:
     there = [gpu(str(n), 128) for n in range(8)]
     assert len(resources.devices(MEMORY, there, (), {}, 12)) == 49152
     with pytest.raises(VcudaError) as refused:

@@ -42,7 +42,7 @@ def test_a_pod_that_asks_for_no_gpu_is_none_of_ours() -> None:
     assert pod_of(pod("p", {"name": "c"}), SETTINGS) is None
 
 
-def test_containers_are_told_by_when_they_run() -> None:
+def test_containers_are_ordered_by_when_they_run() -> None:
     sidecar = {**container("side", core=10), "restartPolicy": "Always"}
     found = ask(
         container("a"), container("b", core=20), inits=(container("first", core=50), sidecar)

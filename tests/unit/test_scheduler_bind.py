@@ -63,7 +63,7 @@ def test_a_pod_that_was_bound_by_someone_else_meanwhile_is_counted_as_it_was_bou
     assert (list(held(cluster)), cluster.assumed) == (["uid-p"], {})
 
 
-def test_a_pod_that_no_event_has_told_of_is_asked_for() -> None:
+def test_a_pod_without_an_event_is_asked_for() -> None:
     cluster = clusters.cluster(NODE)
     server = Server(PENDING)
     assert bind(cluster, server) == ""

@@ -46,7 +46,7 @@ PODS = [
 
 
 @given(st.permutations([NODE, *PODS, bound("a", 30, "GPU-n-1")]))
-def test_the_order_in_which_nodes_and_pods_are_told_makes_no_difference(order: Any) -> None:
+def test_the_order_in_which_nodes_and_pods_arrive_makes_no_difference(order: Any) -> None:
     # What a pod was bound with stands, whatever its annotations say later.
     first = next(each for each in order if each["metadata"].get("uid") == "uid-a")
     at_first = "GPU-n-0" in first["metadata"]["annotations"][names.ANNOTATION_DECISION]
@@ -73,7 +73,7 @@ def test_a_node_that_comes_back_with_other_gpus_has_its_pods() -> None:
     assert free(cluster) == [50]
 
 
-def test_a_decision_by_index_holds_when_the_agent_tells_the_uuids() -> None:
+def test_a_decision_by_index_holds_when_the_agent_publishes_uuids() -> None:
     counted = {
         "metadata": {"name": "n"},
         "status": {"capacity": {clusters.CORE: "200", clusters.MEMORY: "128"}},
@@ -119,7 +119,7 @@ def test_decision_that_names_another_node_counts_no_more_than_on_the_node() -> N
     assert free(clusters.cluster(NODE, forged)) == [100, 40]
 
 
-def test_a_binding_that_nobody_knows_the_end_of_counts_for_a_while() -> None:
+def test_a_binding_with_an_unknown_outcome_counts_for_a_while() -> None:
     cluster = clusters.cluster(NODE)
     placed = Placed(holds=[GpuShare("GPU-n-0", GIB, 40)])
     cluster.assume(ASSUMED, "n", placed, 1000)

@@ -147,7 +147,7 @@ def test_each_node_that_is_refused_says_why() -> None:
     )
 
 
-def test_of_many_nodes_that_refuse_a_few_tell_their_gpu_and_all_others_say_the_same() -> None:
+def test_of_many_nodes_that_refuse_a_few_name_their_gpu_and_all_others_say_the_same() -> None:
     names = [f"n{number}" for number in range(3 * TOLD)]
     nodes = [node(name, told(name, 16)) for name in names]
     pods = [

@@ -124,7 +124,7 @@ def test_the_rest_of_a_request_is_sent_when_the_server_asks_for_it(
     assert len(given) == asked_for
 
 
-def test_a_request_whose_rest_is_not_given_is_over_without_it() -> None:
+def test_a_request_with_a_withheld_body_ends_without_it() -> None:
     def rest() -> bytes:
         raise KeyError("thought better of it")
 

@@ -88,7 +88,7 @@ def test_a_lease_that_is_released_is_taken_at_once() -> None:
     assert group.after(0, 0, 1) == ["two"]
 
 
-def test_who_takes_the_lease_binds_nothing_before_it_has_read_what_is_bound() -> None:
+def test_a_new_leader_binds_nothing_before_it_has_read_the_bindings() -> None:
     group = Group("one")
     taken = "standby: the lease vcuda-scheduler-extender was taken just now; try again in a moment"
     group.unread = True
@@ -106,7 +106,7 @@ def test_who_takes_the_lease_binds_nothing_before_it_has_read_what_is_bound() ->
     assert (group.after(1, 0), group.read) == (["one"], {"one": 1062.0 + HELD_SECONDS})
 
 
-def test_while_the_api_server_is_away_nobody_takes_over_and_the_holder_goes_on_after() -> None:
+def test_while_the_api_server_is_away_no_replica_takes_over_and_the_holder_goes_on_after() -> None:
     group = Group("one", "two")
     group.after(0, 0, 1)
     group.answer = "away"
@@ -124,7 +124,7 @@ def test_times_of_day_that_jump_change_nothing(monkeypatch: Any) -> None:
         assert group.after(2, 0, 1) == ["one"]
 
 
-def test_who_does_not_hold_the_lease_counts_and_binds_nothing() -> None:
+def test_a_replica_without_the_lease_counts_and_binds_nothing() -> None:
     pod = clusters.pod("p", container(core=30))
     cluster = clusters.cluster(node("n", told("n", 16)), pod)
     group = Group("one", "two")

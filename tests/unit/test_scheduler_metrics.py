@@ -29,7 +29,7 @@ def quotas(text: str) -> Any:
     return parse({"metadata": {"name": "gpuquota"}, "data": {"gpu_quota": text}})
 
 
-def test_each_quota_is_told_beside_what_its_namespace_has_and_no_other_namespace() -> None:
+def test_each_quota_is_shown_beside_what_its_namespace_uses() -> None:
     labels = {"gaia.tencent.com/gpu-model": "M40"}
     first = node("a", told("a", 16, 16), labels=labels)
     bound = pod("p", container(core=50, memory=16), node="a")

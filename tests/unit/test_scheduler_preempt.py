@@ -50,7 +50,7 @@ def test_one_gpu_is_freed_and_not_parts_of_three() -> None:
     assert chosen(cluster, 50, "f") == Victims(("f",))
 
 
-def test_who_is_as_important_stays_and_the_node_is_left_out() -> None:
+def test_a_pod_of_equal_priority_is_not_evicted_and_the_node_is_left_out() -> None:
     cluster = clusters.cluster(NODE, *[held(f"p{gpu}", gpu, 100, 100) for gpu in range(3)])
     assert chosen(cluster, 30, "p0") is None
     assert preempt(cluster, clusters.ask(container(core=1)), 200, {"z": Victims(("p0",))}) == {}

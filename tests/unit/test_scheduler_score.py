@@ -52,7 +52,7 @@ def test_binpack_prefers_the_fuller_node_and_spread_the_emptier() -> None:
     assert by_pod[0] > by_pod[2]
 
 
-def test_a_share_leaves_whole_gpus_to_those_who_need_them_whole() -> None:
+def test_a_share_leaves_whole_gpus_to_requests_for_whole_ones() -> None:
     cluster = clusters.cluster(
         *(node("broken", told("broken", 16, 16)), *holding("broken", 60)),
         *(node("whole", told("whole", 16, 16)), *holding("whole", 100)),

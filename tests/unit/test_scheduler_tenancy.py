@@ -100,7 +100,7 @@ def test_exclusion_shares_a_gpu_with_its_own_label_only() -> None:
     st.lists(st.tuples(st.sampled_from(["", "x", "y"]), st.sampled_from([20, 50])), max_size=8),
     st.sampled_from([10, 60, 100, 200]),
 )
-def test_what_the_arrays_say_of_who_has_no_labels_is_what_is_chosen(pods: Any, core: int) -> None:
+def test_nodes_without_labels_are_chosen_as_the_arrays_say(pods: Any, core: int) -> None:
     cluster = clusters.cluster(NODE)
     for number, (label, share) in enumerate(pods):
         put(cluster, f"p{number}", share, **({"exclusion": label} if label else {}))

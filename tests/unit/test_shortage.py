@@ -31,27 +31,27 @@ def memory(times: int) -> Finding:
     return Finding("out-of-memory", times, 0)
 
 
-def test_refusals_are_told_at_once_and_later_ones_together() -> None:
+def test_refusals_are_reported_at_once_and_later_ones_together() -> None:
     readings = [(0.0, 3, 0.0), (5.0, 4, 0.0), (10.0, 9, 0.0), (65.0, 9, 0.0), (70.0, 9, 0.0)]
     assert told(readings) == [(0.0, memory(3)), (65.0, memory(6))]
     assert told(readings, before=3) == [(5.0, memory(1)), (65.0, memory(5))]
 
 
-def test_a_container_in_a_loop_is_told_of_a_few_times_in_a_day() -> None:
+def test_a_container_that_restarts_in_a_loop_is_reported_a_few_times_a_day() -> None:
     day = told([(5.0 * look, look, 5.0 * look) for look in range(24 * 720)])
     kinds = [found.kind for _, found in day]
     assert kinds.count("out-of-memory") == kinds.count("throttled") == 29
     assert sum(found.times for _, found in day if found.kind == "out-of-memory") > 24 * 720 - 721
 
 
-def test_after_a_long_peace_it_is_told_of_as_the_first_time() -> None:
+def test_after_a_long_quiet_time_it_is_reported_as_the_first_time() -> None:
     loop = [(5.0 * look, look, 0.0) for look in range(720)]
     later = 3600 + 2 * LAST_PAUSE_SECONDS
     readings = [*loop, (later, 800, 0.0), (later + 60, 801, 0.0)]
     assert [at for at, _ in told(readings)][-2:] == [later, later + 60]
 
 
-def test_heavily_throttled_is_who_waits_half_of_a_minute_or_more() -> None:
+def test_a_container_that_waits_half_of_a_minute_or_more_is_heavily_throttled() -> None:
     assert told([(0.0, 0, 0.0), (59.0, 0, 59.0)]) == []
     assert told([(0.0, 0, 0.0), (60.0, 0, 29.0)]) == []
     assert told([(0.0, 0, 0.0), (60.0, 0, 30.0)]) == [(60.0, Finding("throttled", 1, 50))]
@@ -89,7 +89,7 @@ def holds(tenants: Tenants, id: str = "pod-u.main") -> None:
     tenants.holds(id, shares=[GpuShare("GPU-0", GIB, 30)], pod=POD)
 
 
-def test_what_is_told_names_the_container_its_limit_and_its_gpu(
+def test_an_event_names_the_container_its_limit_and_its_gpu(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holds(tenants)
@@ -108,7 +108,7 @@ def test_what_is_told_names_the_container_its_limit_and_its_gpu(
     assert waited == {**common, "kind": "throttled", "text": text, "times": 1}
 
 
-def test_what_came_before_the_agent_is_not_told_and_what_comes_with_a_container_is(
+def test_events_of_before_the_agents_start_are_not_sent_and_later_ones_are(
     tenants: Tenants,
 ) -> None:
     holds(tenants)
@@ -133,7 +133,7 @@ def test_a_container_that_is_started_anew_begins_at_nothing(tenants: Tenants) ->
     assert share._memory.times == 1  # kept for the end of the pause
 
 
-def test_of_a_page_no_more_is_read_than_tells_it(
+def test_of_a_page_no_more_is_read_than_needed(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holds(tenants)
@@ -145,7 +145,7 @@ def test_of_a_page_no_more_is_read_than_tells_it(
     assert read == [layout.USAGE_HEAD_SIZE + layout.USAGE_GPU_SIZE]
 
 
-def test_a_page_that_tells_nothing_holds_up_nobody(tenants: Tenants) -> None:
+def test_a_page_without_figures_delays_no_other(tenants: Tenants) -> None:
     holds(tenants, "pod-a.main")
     holds(tenants)
     watched = Watched(tenants)

@@ -136,7 +136,7 @@ def test_fgd_keeps_what_the_next_pods_can_use_where_best_fit_does_not() -> None:
     assert where(replayed(pods, *groups, policy="fgd", mix=mix))["asked"] == ["1-0"]
 
 
-def test_linked_gpus_are_kept_together_by_topology_and_told() -> None:
+def test_linked_gpus_are_kept_together_by_topology_and_shown() -> None:
     pods = [
         TracePod("share", 0, core=50),
         *(TracePod(f"pair-{n}", 1 + n, count=2) for n in range(3)),
@@ -156,7 +156,9 @@ def test_every_pod_of_a_generated_trace_is_understood() -> None:
         assert ask and ask.core == pod.core * pod.count
 
 
-def test_a_pod_that_only_its_quota_keeps_off_is_told_and_waits_for_its_namespaces_own() -> None:
+def test_a_pod_that_only_its_quota_keeps_off_gets_the_reason_and_waits_for_its_own_namespace() -> (
+    None
+):
     pods = [
         TracePod("first", 0, duration=10, core=60, namespace="team"),
         TracePod("over", 1, core=50, namespace="team"),
@@ -195,7 +197,7 @@ def test_without_the_reserve_a_share_opens_the_smaller_node_instead_of_going_bes
     assert where(replayed(pods, *groups, policy="no-reserve"))["asked"] == ["1-0"]
 
 
-def test_who_waits_long_is_told_how_many_came_and_wait(monkeypatch: Any) -> None:
+def test_a_long_wait_names_how_many_have_come(monkeypatch: Any) -> None:
     monkeypatch.setattr(replay, "TOLD_EVERY_SECONDS", 0)
     pods = [TracePod(f"p-{n}", n, duration=5) for n in range(3)]
     mix, told = Mix(pods), list[tuple[int, int]]()

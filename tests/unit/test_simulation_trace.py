@@ -125,7 +125,7 @@ def test_a_cluster_that_makes_no_sense_is_refused(spec: str) -> None:
         ),
     ],
 )
-def test_a_command_line_without_sense_is_told_in_one_line(
+def test_an_invalid_command_line_is_one_line(
     words: list[str], code: int, line: str, capsys: Any
 ) -> None:
     try:
@@ -152,9 +152,7 @@ def test_a_command_line_without_sense_is_told_in_one_line(
         ('{"kind": "ConfigMap", "data": {"gpu_quota": "{"}}', ": no quotas: gpu_quota is not JSON"),
     ],
 )
-def test_a_quota_without_sense_is_told_in_one_line(
-    text: str, said: str, tmp_path: Any, capsys: Any
-) -> None:
+def test_an_invalid_quota_is_one_line(text: str, said: str, tmp_path: Any, capsys: Any) -> None:
     path = f"{tmp_path}/quota.json"
     with open(path, "w") as file:
         file.write(text)

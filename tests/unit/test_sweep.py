@@ -63,7 +63,7 @@ def host(tmp_path):
 
 
 @pytest.mark.parametrize("notes", [RUNC, CRUN], ids=["runc", "crun"])
-def test_a_container_whose_first_process_runs_costs_no_question(host, notes):
+def test_a_container_with_a_running_first_process_costs_no_question(host, notes):
     host.holds("lives")
     host.notes("lives", notes, *MINE)
     host.holds("between-restarts", sandbox="pause")
@@ -124,7 +124,7 @@ def test_only_the_gone_give_back_and_only_after_the_runtime_said_so(host):
     assert sweep.sweep(Records(host.ledger.state_dir)) == []
 
 
-def test_where_the_runtimes_notes_are_not_seen_nobody_is_gone(host):
+def test_where_the_runtimes_state_is_not_seen_no_container_counts_as_gone(host):
     """An agent in a pod, that was not given the folder; its image may have a runtime of its own."""
     host.holds("elsewhere")
     assert not host.root.exists()

@@ -123,7 +123,7 @@ def test_what_is_too_much_is_refused_and_nothing_worse(text: str) -> None:
         toml_text.parse(text)
 
 
-def test_a_mistake_is_told_with_its_line() -> None:
+def test_a_mistake_is_reported_with_its_line() -> None:
     text = 'a = 1\r\n\r\n[b]\r\nc = "open\r\n'
     with pytest.raises(TomlError) as raised:
         toml_text.parse(text)

@@ -94,7 +94,7 @@ def test_more_links_are_nearer_than_fewer_and_any_is_nearer_than_none() -> None:
     ]
 
 
-def test_where_the_driver_tells_nothing_nothing_is_known() -> None:
+def test_where_the_driver_reports_nothing_nothing_is_known() -> None:
     untold: list[list[int | None]] = [[0, None], [None, 0]]
     assert topology.distances([[0, 0], [0, 0]], untold) is None
     assert topology.distances([[0, 3], [3, 0]], untold) == [[0, 34], [34, 0]]

@@ -163,7 +163,7 @@ def test_a_browser_without_script_asks_again_by_itself(tenants: Tenants) -> None
     assert '<noscript><meta http-equiv="refresh" content="4"></noscript>' in page
 
 
-def test_gpu_time_is_told_over_the_time_since_the_look_before(
+def test_gpu_time_is_shown_over_the_time_since_the_sample_before(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_state, "FRESH_SECONDS", 0)

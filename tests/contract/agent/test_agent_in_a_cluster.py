@@ -42,7 +42,7 @@ def test_a_kubeconfig_that_leads_nowhere_is_one_line_and_the_node_goes_on(node: 
         agent.end()
 
 
-def test_who_follows_the_pods_is_started_anew_when_killed_and_ends_with_the_agent(
+def test_the_pod_watch_is_restarted_when_killed_and_ends_with_the_agent(
     node: AgentNode,
 ) -> None:
     api = KubeApi()

@@ -255,7 +255,7 @@ def test_settings_that_are_named_and_not_there_are_no_defaults(node: AgentNode) 
     agent.end()
 
 
-def test_the_installed_unit_starts_the_installed_program_as_it_tells_of_itself(
+def test_the_installed_unit_starts_the_installed_program(
     node: AgentNode, agent_prefix: str
 ) -> None:
     lines = Path(agent_prefix, "units/vcuda-node-agent.service").read_text()

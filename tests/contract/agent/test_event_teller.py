@@ -97,7 +97,7 @@ def test_an_event_that_the_api_has_forgotten_is_made_anew(pods: Pods) -> None:
     pods.await_told(thrice=2)
 
 
-def test_who_may_not_tell_says_so_once_and_follows_pods_on(pods: Pods) -> None:
+def test_an_agent_that_may_write_no_event_logs_it_once_and_follows_pods_on(pods: Pods) -> None:
     pods.follow()
     pods.api.refuse_events = 403
     for name in ("a", "b", "c"):

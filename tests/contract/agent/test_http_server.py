@@ -136,7 +136,7 @@ def test_odd_requests_end_their_own_connection(served: Served, sent: bytes) -> N
     assert resident_bytes(served.process.pid) - before < 8 << 20
 
 
-def test_who_sends_a_request_byte_by_byte_is_hung_up_on(served: Served) -> None:
+def test_a_client_that_sends_a_request_byte_by_byte_is_disconnected(served: Served) -> None:
     began = time.monotonic()
     with served.connect() as client:
         with pytest.raises(OSError):
@@ -146,7 +146,7 @@ def test_who_sends_a_request_byte_by_byte_is_hung_up_on(served: Served) -> None:
         assert 0 < time.monotonic() - began - http_server.STEP_SECONDS < 60
 
 
-def test_those_who_wait_longest_make_room_for_who_asks(served: Served) -> None:
+def test_the_connections_that_wait_longest_make_room_for_new_ones(served: Served) -> None:
     waiting = [served.connect() for _ in range(http_server.MOST_CONNECTIONS + 20)]
     try:
         assert served.get("/healthz")[0] == 200

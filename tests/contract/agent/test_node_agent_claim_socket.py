@@ -73,7 +73,7 @@ def test_a_container_is_claimed_by_the_agent_and_by_python_once_it_was_killed(
     assert (set(shares_of(box.ledger)), python_starts(box)) == ({"first", "second", "third"}, 1)
 
 
-def test_the_agent_takes_over_from_the_resident_process_and_leaves_the_door_to_a_later_one(
+def test_the_agent_takes_the_claim_socket_over_and_leaves_it_to_a_later_agent(
     box: Node, new_agent: Callable[[], Agent]
 ) -> None:
     with box.installed.claim_server() as resident:
@@ -105,7 +105,9 @@ def test_while_the_agent_runs_no_page_of_a_container_can_be_leased(
     until(lambda: not page_can_be_leased(box, "second"))
 
 
-def test_a_door_that_dies_is_opened_again(box: Node, new_agent: Callable[[], Agent]) -> None:
+def test_a_claim_server_that_dies_is_started_again(
+    box: Node, new_agent: Callable[[], Agent]
+) -> None:
     agent = new_agent()
     path = box.ledger.state_dir + "/door.sock"
     before = os.stat(path).st_ino

@@ -76,7 +76,7 @@ def test_a_record_stays_as_bound_when_the_pods_author_rewrites_the_annotations(
     assert {key: pods.kept()[key] for key in first} == first
 
 
-def test_a_record_goes_with_its_pod_deleted_ended_or_gone_while_nobody_looked(
+def test_a_record_goes_with_its_pod_deleted_ended_or_gone_unseen(
     pods: WatchedPods,
 ) -> None:
     uids = [pods.api.create(f"pod-{number}", ASKS) for number in range(5)]
@@ -192,7 +192,7 @@ def test_bookmarks_move_the_watch_on_while_nothing_of_this_node_happens(
     assert int(first["resourceVersion"]) < bookmarked < int(second["resourceVersion"])
 
 
-def test_an_annotation_that_makes_no_sense_decides_nothing_and_is_told_once(
+def test_an_invalid_annotation_decides_nothing_and_is_reported_once(
     pods: WatchedPods,
 ) -> None:
     key = "vcuda.io/placement-decision"
@@ -237,7 +237,7 @@ def test_a_pod_without_sense_at_all_leaves_the_others_alone(pods: WatchedPods) -
     pods.await_kept(good, last)
 
 
-def test_a_static_pod_is_known_by_what_the_engine_is_told_and_nobody_decides_for_it(
+def test_a_static_pod_is_known_by_its_mirror_annotation_and_has_no_decision(
     pods: WatchedPods,
 ) -> None:
     mirror = {"kubernetes.io/config.mirror": MIRROR, "vcuda.io/policy": "best-effort"}

@@ -66,7 +66,7 @@ def logged(agent: Agent, words: str) -> Callable[[], bool]:
     return lambda: any(words in line for line in agent.log())
 
 
-def test_a_gpu_with_a_lasting_xid_is_chosen_by_nobody_whoever_is_alive_until_it_is_fit(
+def test_a_gpu_with_a_lasting_xid_gets_no_container_until_it_is_healthy(
     host: Host,
 ) -> None:
     hint = "reset the GPU, or ask for less or another"

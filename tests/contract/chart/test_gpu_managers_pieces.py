@@ -81,7 +81,7 @@ def test_deployment_gpu_quota_admission_runs_near_the_control_plane_and_is_not_p
     assert rights <= {json.dumps(spec["containers"][0]["securityContext"])}
 
 
-def test_cluster_role_binding_gpu_manager_nobody_is_cluster_admin(
+def test_no_account_of_gpu_manager_is_cluster_admin(
     found: list[rendering.Object],
 ) -> None:
     bound = {each["roleRef"]["name"] for each in found if each["kind"] == "ClusterRoleBinding"}

@@ -72,7 +72,7 @@ def test_what_helm_installs_is_the_chart_and_goes_with_the_release(release: Rele
     assert release.cluster.objects == before
 
 
-def test_an_upgrade_keeps_the_values_and_changes_what_is_told_and_goes_back(
+def test_an_upgrade_keeps_the_values_and_can_be_rolled_back(
     release: Release,
 ) -> None:
     release(typed("install"))

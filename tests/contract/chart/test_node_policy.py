@@ -56,7 +56,7 @@ def changed(node: Any, **metadata: Any) -> Any:
 
 
 @pytest.mark.parametrize("node", [NODE, BARE], ids=["a node in use", "one without annotations"])
-def test_an_agent_tells_its_gpus_on_its_own_node(node: Any) -> None:
+def test_an_agent_publishes_its_gpus_on_its_own_node(node: Any) -> None:
     kept = node["metadata"].get("annotations", {})
     first = changed(node, annotations={**kept, GPUS: "{}"})
     assert denied(node, first) == []
@@ -64,7 +64,7 @@ def test_an_agent_tells_its_gpus_on_its_own_node(node: Any) -> None:
 
 
 @pytest.mark.parametrize("node", [OTHER, ""], ids=["another's", "a token of no node"])
-def test_an_agent_tells_nothing_on_a_node_that_its_token_is_not_of(node: str) -> None:
+def test_an_agent_publishes_nothing_on_a_node_that_its_token_is_not_of(node: str) -> None:
     after = changed(NODE, annotations={"theirs": "1", GPUS: "{}"})
     assert denied(NODE, after, node=node) == ["a node agent may change its own node alone"]
 
@@ -74,7 +74,7 @@ def test_an_agent_tells_nothing_on_a_node_that_its_token_is_not_of(node: str) ->
     [{"theirs": "2"}, {}, {"theirs": "1", "vcuda.io/cordoned-gpus": ""}],
     ids=["changed", "removed", "added"],
 )
-def test_an_agent_changes_nobody_elses_annotation(annotations: dict[str, str]) -> None:
+def test_an_agent_changes_no_other_nodes_annotation(annotations: dict[str, str]) -> None:
     expected = ["a node agent may change no annotation but vcuda.io/node-gpus"]
     assert denied(NODE, changed(NODE, annotations=annotations)) == expected
 
@@ -147,7 +147,7 @@ def test_an_agent_writes_events_of_pods_in_its_own_nodes_name(
     assert denied(before, after, user="system:node:node-2", policy=AGENT + "-events") == []
 
 
-def test_the_policy_is_about_nobody_else() -> None:
+def test_the_policy_concerns_no_other_container() -> None:
     after = {**changed(NODE, labels={}, annotations={}), "spec": {}}
     assert denied(NODE, after, user="system:node:node-2", node="") == []
 

@@ -35,7 +35,7 @@ def rights(found: list[dict[str, Any]], account: str) -> dict[str, Any]:
     return bound
 
 
-def test_the_agent_may_follow_pods_and_tell_of_them_and_of_nodes_and_no_more() -> None:
+def test_the_agent_may_follow_pods_write_events_and_patch_nodes_and_no_more() -> None:
     assert rights(rendering.objects(), AGENT) == {
         f"/{AGENT}": [
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},

@@ -110,7 +110,7 @@ def test_only_a_software_gpu_can_be_written_to(agent: dict[str, Any], is_read_on
     assert driver["readOnly"] is is_read_only
 
 
-def test_kube_scheduler_is_told_of_every_resource_that_is_offered() -> None:
+def test_kube_scheduler_knows_every_resource_that_is_offered() -> None:
     found = rendering.objects(HAMI)
     text = rendering.one(found, "ConfigMap", EXTENDER)["data"]["scheduler.yaml"]
     hidden = {"ignoredByScheduler": True}

@@ -23,7 +23,7 @@ def node(tmp_path: Any, monkeypatch: Any) -> Node:
     return node_with(tmp_path, monkeypatch)
 
 
-def test_gpus_tells_what_is_free(node: Node, capsys: Any) -> None:
+def test_gpus_shows_what_is_free(node: Node, capsys: Any) -> None:
     node.holds(record("box"))
     assert node.vcuda("gpus", "--json") == 0
     first, second = json.loads(capsys.readouterr().out)
@@ -39,7 +39,7 @@ def test_gpus_tells_what_is_free(node: Node, capsys: Any) -> None:
     assert [line.split("  ")[-1].strip() for line in lines] == ["UNHEALTHY", "-", "Xid 79"]
 
 
-def test_gpus_and_ps_tell_what_is_promised_more_than_once(node: Node, capsys: Any) -> None:
+def test_gpus_and_ps_show_what_is_promised_more_than_once(node: Node, capsys: Any) -> None:
     with open(node.config, "a") as settings:
         settings.write('memory-overcommit = "1.5"\n')
     for id in ("one", "two"):

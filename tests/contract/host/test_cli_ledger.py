@@ -134,7 +134,7 @@ def test_ps_lists_the_shares_of_each_container(node: Node, capsys: Any) -> None:
     assert "stopped" in lines[3]
 
 
-def test_ps_and_inspect_tell_under_which_policy(node: Node, capsys: Any) -> None:
+def test_ps_and_inspect_show_the_policy(node: Node, capsys: Any) -> None:
     for id, policy, limit, weight, priority in [
         ("a", "elastic", 60, 30, 7),
         ("b", "weighted", 100, 500, 0),
@@ -188,9 +188,7 @@ def test_a_process_that_lives_counts_and_a_dead_one_does_not(node: Node, capsys:
     assert json.loads(capsys.readouterr().out)[0]["memory_used_bytes"] == 0
 
 
-def test_a_page_that_the_guest_made_longer_tells_what_it_did_before(
-    node: Node, capsys: Any
-) -> None:
+def test_a_page_that_the_guest_made_longer_has_the_same_figures(node: Node, capsys: Any) -> None:
     node.holds(record("box"))
     os.truncate(f"{node.ledger.containers}/box/usage", 1 << 40)
     assert node.vcuda("ps", "--json") == 0
@@ -271,7 +269,7 @@ def test_context_memory_is_shown_apart_from_allocated_memory(node: Node, capsys:
         assert [process["contexts"] for process in shown["processes"]] == [[2], [1]]
 
 
-def test_inspect_tells_in_percent_what_is_used_and_granted(
+def test_inspect_shows_in_percent_what_is_used_and_granted(
     node: Node, tmp_path: Any, capsys: Any
 ) -> None:
     tenants = Tenants(str(tmp_path))

@@ -68,7 +68,7 @@ def holds(tmp_path: Any, *ids: str) -> None:
             ledger.write(dead, limits.page_of(dead))
 
 
-def test_what_was_found_is_a_line_with_its_mend_and_decides_the_exit_code(
+def test_a_finding_is_a_line_with_its_hint_and_decides_the_exit_code(
     vcuda: Any, root: str, tmp_path: Any, capfd: Any
 ) -> None:
     holds(tmp_path, "a", "b")

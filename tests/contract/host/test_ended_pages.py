@@ -129,7 +129,7 @@ def test_a_container_that_comes_back_leaves_no_page_of_before(ledger: Ledger, go
     assert (os.listdir(ledger.ended), os.stat(gone).st_ino != before) == ([], True)
 
 
-def test_a_page_whose_replacement_was_killed_stays_its_containers(
+def test_a_page_stays_its_containers_when_its_replacement_was_killed(
     ledger: Ledger, gone: str
 ) -> None:
     os.symlink(".", file_handle.of(gone, ledger.ended))

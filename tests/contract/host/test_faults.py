@@ -177,7 +177,7 @@ OLD = json.dumps({"old": "x" * 5000}).encode()
 NEW = {"new": "y" * 5000}
 
 
-def test_a_config_whose_replacement_is_killed_is_the_old_or_the_new_whole(tmp_path: Any) -> None:
+def test_a_config_is_wholly_old_or_new_when_its_replacement_is_killed(tmp_path: Any) -> None:
     path = f"{tmp_path}/bundle/config.json"
     seen = set()
 

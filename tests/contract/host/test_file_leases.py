@@ -285,7 +285,7 @@ def test_many_locks_on_a_page_cost_a_look_no_more_than_a_few_walks_through_them(
     assert whole < 30 * once
 
 
-def test_a_page_with_too_many_locks_tells_nothing(
+def test_a_page_with_too_many_locks_has_no_figures(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_slots_used(world.page("usage"), 1)

@@ -71,7 +71,7 @@ def test_a_container_that_comes_in_the_same_moment_as_another_is_followed_too(wo
     assert (world.rates("a"), world.rates("b")) == ([50], [50])
 
 
-def test_a_container_whose_page_failed_for_once_is_followed_on(world: World) -> None:
+def test_a_container_is_followed_on_after_one_failure_of_its_page(world: World) -> None:
     world.holds("a", elastic(30))
     usage, aside = world.page("a", "usage"), world.page("a", "aside")
     # Long ago, so that the ledger is known not to have changed since.

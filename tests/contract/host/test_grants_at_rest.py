@@ -44,7 +44,7 @@ class Used(World):
 
 @given(LOOKS)
 @settings(max_examples=60)
-def test_the_grants_are_those_of_judging_everybody_at_every_look(looks):
+def test_the_grants_equal_those_of_a_full_evaluation_each_time(looks):
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         short, long = Used(one, forgets=False), Used(other, forgets=True)
         try:

@@ -27,7 +27,7 @@ def steps_of_a_look(folder: Path, containers: int, *waiting: str) -> int:
     return taken
 
 
-def test_who_rests_beside_one_at_work_costs_a_look_little_more_than_where_all_rest(
+def test_an_idle_container_beside_a_busy_one_adds_little_to_a_sample(
     tmp_path: Path,
 ) -> None:
     def of_eight_more(*waiting: str) -> int:

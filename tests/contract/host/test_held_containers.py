@@ -181,9 +181,7 @@ def test_a_cgroup_of_a_containers_own_is_its_whatever_its_name(world: World, gro
     assert owners == ["box"] * 3
 
 
-def test_the_cgroup_of_whoever_called_the_runtime_is_not_the_containers(
-    world: World, group: str
-) -> None:
+def test_the_cgroup_of_the_runtimes_caller_is_not_the_containers(world: World, group: str) -> None:
     """Where a runtime made none, a stop must not end its caller's session."""
     with joined(group, "sleep", "100") as session, joined(group, "sleep", "100") as first:
         awaited(group, 2)

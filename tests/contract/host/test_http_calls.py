@@ -57,7 +57,7 @@ def tried(what: str) -> str:
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_it_connects_to_nobody_and_signals_nobody(what: str) -> None:
+def test_it_connects_to_no_server_and_signals_no_process(what: str) -> None:
     assert tried(what) == str(REFUSED[what])
 
 

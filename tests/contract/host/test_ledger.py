@@ -265,7 +265,7 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
     assert sorted(os.listdir(ledger.containers)) == ["box", "greedy"]
 
 
-def test_room_behind_the_end_of_a_page_is_taken_back_though_no_size_tells_of_it() -> None:
+def test_room_behind_the_end_of_a_page_is_freed_though_no_size_shows_it() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # a tmpfs, as /run/vcuda is
         ledger = Ledger(folder)
         put(ledger, record())

@@ -55,7 +55,7 @@ def by_gpu(view: View, name: str, label: str) -> dict[str, float]:
     return {dict(its)[label]: value for (known, its), value in page.items() if known == name}
 
 
-def test_each_metric_tells_both_and_their_sum(divided: Divided) -> None:
+def test_each_metric_has_both_and_their_sum(divided: Divided) -> None:
     view, small, large = divided.view(), divided.small, divided.large
     assert by_gpu(view, "vcuda_container_memory_used_bytes", "gpu") == {small: GIB, large: 3 * GIB}
     assert by_gpu(view, "vcuda_gpu_tenants", "index") == {"0": 0, "1": 0, "1:0": 1, "1:1": 1}

@@ -78,7 +78,7 @@ def test_what_is_written_already_stays_where_it_is_mounted(kernel: str, tmp_path
     assert os.listdir(folder + "/gpus") == ["0000:01:00.0"]
 
 
-def test_a_driver_that_tells_little_still_makes_no_node(tmp_path: Any) -> None:
+def test_a_driver_that_reports_little_still_makes_no_node(tmp_path: Any) -> None:
     procfs.write(f"{tmp_path}/nothing", f"{tmp_path}/box", [gpu(0)])
     assert content(f"{tmp_path}/box") == {"params": "ModifyDeviceFiles: 0\n"}
 
@@ -141,7 +141,7 @@ def test_the_hook_covers_a_folder_of_proc_for_the_containers_process_alone(
     )
 
 
-def test_the_hook_door_runs_it_itself_since_the_runtime_has_read_its_list(
+def test_the_hook_runs_it_itself_since_the_runtime_has_read_its_list(
     process: int, tmp_path: Any
 ) -> None:
     source = os.path.dirname(write(f"{tmp_path}/source/params", "ModifyDeviceFiles: 0\n"))

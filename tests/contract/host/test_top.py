@@ -133,7 +133,7 @@ def test_a_signal_ends_it_and_the_terminal_is_as_it_was(node: Node, number: str)
     assert (-ended, terminal.is_as_before()) == (getattr(signal, number), True)
 
 
-def test_who_is_stopped_gives_the_terminal_back_until_he_goes_on(node: Node) -> None:
+def test_a_stopped_top_gives_the_terminal_back_until_it_goes_on(node: Node) -> None:
     terminal = node.top()
     terminal.until(lambda lines: "GPU 0" in lines[2])
     terminal.press("\x1a")
@@ -162,7 +162,7 @@ def test_colour_is_for_terminals_without_no_color_and_says_nothing_by_itself(
     assert plain.end() == 0 and not re.search(rb"\x1b\[[0-9;]*m", plain.said)
 
 
-def test_once_is_the_same_as_text_and_json_what_the_agent_tells(node: Node) -> None:
+def test_once_shows_the_agents_figures_as_text_and_json(node: Node) -> None:
     text = node.prints("--once", "--interval", "0.1").splitlines()
     assert names(text) == ["box", "ml/train-0/main"] and "\x1b" not in "".join(text)
     found = json.loads(node.prints("--once", "--json", "--interval", "0.1"))

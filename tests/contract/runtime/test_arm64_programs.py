@@ -15,10 +15,10 @@ from contract.runtime.test_claim_socket_poststop import (  # noqa: F401
     ended,
     test_a_state_that_no_packet_holds_is_read_by_python,
     test_another_instance_of_the_container_keeps_its_share,
-    test_the_door_is_asked_for_poststop_alone,
-    test_the_door_takes_the_share_back_and_twice_is_once,
+    test_the_claim_server_releases_the_share_and_twice_is_once,
+    test_the_claim_socket_is_asked_for_poststop_alone,
     test_what_is_no_state_is_one_line_and_no_failure,
-    test_where_the_door_is_closed_python_does_it_with_the_same_state,
+    test_without_a_claim_server_python_does_it_with_the_same_state,
 )
 
 # The fixtures and the tests of amd64's, for the programs below.
@@ -27,13 +27,13 @@ from contract.runtime.test_delete import (  # noqa: F401
     test_a_container_of_the_same_name_in_another_place_keeps_its_share,
     test_a_deleted_container_has_given_its_share_back_without_a_python,
     test_a_ledger_that_cannot_be_locked_is_one_line_and_no_failure,
-    test_a_runtime_that_a_signal_ends_ends_the_front_door_alike,
+    test_a_runtime_that_a_signal_ends_ends_the_launcher_alike,
     test_after_a_delete_that_failed_the_runtime_says_whether_it_lives,
     test_what_deletes_no_holder_becomes_the_runtime,
 )
 from contract.runtime.test_launcher import (  # noqa: F401
     test_a_config_that_was_not_read_whole_goes_to_python,
-    test_a_creation_whose_config_may_ask_goes_to_python,
+    test_a_creation_with_a_config_that_may_ask_goes_to_python,
     test_a_request_counts_however_much_stands_before_it,
     test_a_request_is_found_however_it_is_written,
     test_a_setting_is_read_as_the_toml_that_it_is,
@@ -43,7 +43,7 @@ from contract.runtime.test_launcher import (  # noqa: F401
 )
 from contract.runtime.test_launcher_errors import (  # noqa: F401
     test_a_runtime_that_is_not_there_is_one_line,
-    test_an_error_of_the_front_door_is_the_logs_last_line,
+    test_an_error_of_the_launcher_is_the_logs_last_line,
 )
 from support import arm64
 from support.files import ROOT

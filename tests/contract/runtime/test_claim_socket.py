@@ -69,7 +69,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_door_that_was_killed_is_closed(node: Node) -> None:
+def test_the_claim_socket_of_a_killed_server_is_closed(node: Node) -> None:
     with node.installed.claim_server() as server:
         workers = children(server.pid)
         server.kill()
@@ -115,7 +115,7 @@ def peak_mib(pid: int) -> int:
         return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM:"))
 
 
-def test_a_door_that_hangs_is_closed_after_a_while(node: Node) -> None:
+def test_a_claim_server_that_hangs_is_given_up_after_a_while(node: Node) -> None:
     with node.installed.claim_server() as server:
         processes = [server.pid, *children(server.pid)]
         for pid in processes:
@@ -132,7 +132,7 @@ def test_a_door_that_hangs_is_closed_after_a_while(node: Node) -> None:
         assert python_starts(node) == 1
 
 
-def test_who_comes_later_takes_the_door_over(node: Node) -> None:
+def test_a_later_claim_server_takes_the_socket_over(node: Node) -> None:
     with node.installed.claim_server() as first:
         with node.installed.claim_server() as second:
             assert first.wait(30) == 0
@@ -143,14 +143,14 @@ def test_who_comes_later_takes_the_door_over(node: Node) -> None:
     assert python_starts(node) == 0
 
 
-def test_a_door_that_is_done_leaves_no_socket(node: Node) -> None:
+def test_a_claim_server_that_ends_leaves_no_socket(node: Node) -> None:
     with node.installed.claim_server():
         path = f"{node.ledger.state_dir}/{claim_socket.NAME}"
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert not os.path.exists(path)
 
 
-def test_a_door_that_was_killed_leaves_its_place_to_the_next(node: Node) -> None:
+def test_a_killed_claim_server_leaves_its_place_to_the_next(node: Node) -> None:
     with node.installed.claim_server() as first:
         for pid in (first.pid, *children(first.pid)):
             os.kill(pid, signal.SIGKILL)
@@ -173,7 +173,7 @@ def test_a_user_who_locks_all_that_may_be_opened_holds_up_no_start(node: Node) -
         assert python_starts(node) == 0
 
 
-def test_a_door_that_is_killed_while_it_opens_is_opened_by_the_next(node: Node) -> None:
+def test_a_claim_socket_of_a_server_killed_while_it_opens_is_opened_by_the_next(node: Node) -> None:
     os.makedirs(node.ledger.state_dir)
     path, at, left = f"{node.ledger.state_dir}/{claim_socket.NAME}", 1, set()
     while killed_at(at, lambda: claim_socket.Door(node.ledger.state_dir, node.installed.settings)):
@@ -188,14 +188,14 @@ def test_a_door_that_is_killed_while_it_opens_is_opened_by_the_next(node: Node) 
     assert left_in(node.ledger.state_dir) == ["host.json"]
 
 
-def test_a_door_that_is_removed_says_so_and_ends_with_a_failure(node: Node) -> None:
+def test_a_claim_server_with_a_removed_socket_says_so_and_fails(node: Node) -> None:
     """Whoever watches over it starts it again then; one that was taken over ends with 0."""
     with node.installed.claim_server() as server:
         os.unlink(f"{node.ledger.state_dir}/{claim_socket.NAME}")
         assert server.wait(30) == 1
 
 
-def test_in_another_mount_namespace_the_door_is_closed(node: Node) -> None:
+def test_in_another_mount_namespace_the_claim_socket_is_closed(node: Node) -> None:
     """The same path may be another file there."""
     node.create(asking())  # writes the bundle
     node.runtime.forget()
@@ -222,7 +222,7 @@ def test_a_relative_bundle_is_the_callers(node: Node) -> None:
     assert held and held.runtime == [node.runtime.path, "--root", node.folder + "/r"]
 
 
-def test_nobody_but_root_is_answered(node: Node) -> None:
+def test_only_root_is_answered(node: Node) -> None:
     with node.installed.claim_server():
         path = f"{node.ledger.state_dir}/{claim_socket.NAME}"
         os.chmod(path, 0o666)
@@ -271,7 +271,7 @@ class FakeClaimServer:
         os.unlink(self.path)
 
 
-def test_a_door_that_dies_between_claim_and_answer_is_asked_again_of_python(node: Node) -> None:
+def test_after_a_claim_server_dies_between_claim_and_answer_python_claims_again(node: Node) -> None:
     def claim_and_die(words: list[str]) -> bytes:
         ran = subprocess.run(
             ["/usr/bin/python3", "-c", CLAIM, node.installed.python_path, *words], env=ENV

@@ -52,7 +52,9 @@ def ended(installed: Installed, tmp_path: Any) -> Iterator[Ended]:
 
 
 @pytest.mark.parametrize("words", [["poststop"], ["poststop", "box"]])
-def test_the_door_takes_the_share_back_and_twice_is_once(ended: Ended, words: list[str]) -> None:
+def test_the_claim_server_releases_the_share_and_twice_is_once(
+    ended: Ended, words: list[str]
+) -> None:
     with ended.installed.claim_server():
         for _ in range(2):
             assert ended.hook("--config", ended.installed.settings, *words) == (0, "")
@@ -60,7 +62,7 @@ def test_the_door_takes_the_share_back_and_twice_is_once(ended: Ended, words: li
     assert ended.python_starts() == 0
 
 
-def test_where_the_door_is_closed_python_does_it_with_the_same_state(ended: Ended) -> None:
+def test_without_a_claim_server_python_does_it_with_the_same_state(ended: Ended) -> None:
     assert ended.hook("poststop", "box") == (0, "")
     assert (ended.holders(), ended.python_starts()) == (["other"], 1)
 
@@ -113,7 +115,7 @@ def test_a_caller_that_closed_a_stream_gets_what_python_makes_of_it(
 @pytest.mark.parametrize(
     ("kind", "fails"), [("createRuntime", True), ("cdi", False), ("poststart", True)]
 )
-def test_the_door_is_asked_for_poststop_alone(ended: Ended, kind: str, fails: bool) -> None:
+def test_the_claim_socket_is_asked_for_poststop_alone(ended: Ended, kind: str, fails: bool) -> None:
     with ended.installed.claim_server():
         status, _ = ended.hook(kind)
     assert (status != 0, ended.python_starts()) == (fails, 1)

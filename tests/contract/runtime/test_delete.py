@@ -155,7 +155,7 @@ def test_a_deleted_containers_page_that_no_process_has_is_removed(node: Node) ->
     assert (os.listdir(node.ledger.ended), node.holders()) == ([], ["other"])
 
 
-def test_a_root_that_is_told_from_where_the_engine_stands_is_the_same(node: Node) -> None:
+def test_a_root_relative_to_the_engines_folder_is_the_same(node: Node) -> None:
     node.hold("box", node.folder + "/here")
     assert node.call("--root", "here", "delete", "box", cwd=node.folder) == (0, "")
     assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
@@ -211,7 +211,7 @@ def test_a_share_that_a_hook_gave_back_already_is_given_back(node: Node) -> None
     assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
 
 
-def test_a_runtime_that_a_signal_ends_ends_the_front_door_alike(node: Node) -> None:
+def test_a_runtime_that_a_signal_ends_ends_the_launcher_alike(node: Node) -> None:
     node.does(delete="kill -9 $$", state=RUNS)
     assert node.delete() == (-signal.SIGKILL, "")
     assert node.holders() == ["box", "other"]

@@ -272,7 +272,7 @@ def installed(tmp_path: Any) -> Iterator[Installed]:
     yield installed
 
 
-def test_a_closed_claim_socket_is_told_apart_from_an_answering_one(
+def test_a_closed_claim_socket_is_distinguished_from_an_answering_one(
     installed: Installed, tmp_path: Any, capfd: Any
 ) -> None:
     state_dir = f"{tmp_path}/state"

@@ -63,7 +63,9 @@ PLAIN_LINES = [
 
 
 @pytest.mark.parametrize("line", ASKING_LINES)
-def test_a_creation_whose_config_may_ask_goes_to_python(launcher: Launcher, line: str) -> None:
+def test_a_creation_with_a_config_that_may_ask_goes_to_python(
+    launcher: Launcher, line: str
+) -> None:
     assert launcher.call(*line.split()) == launcher.to_python(*line.split())
 
 

@@ -74,7 +74,7 @@ def test_a_runtime_that_is_not_there_is_one_line(launcher: Launcher) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_an_error_of_the_front_door_is_the_logs_last_line(
+def test_an_error_of_the_launcher_is_the_logs_last_line(
     launcher: Launcher, tmp_path: Any, log_format: str
 ) -> None:
     launcher.installed.configure(runtime="no-such-runtime")

@@ -53,7 +53,7 @@ def new_host(installed: Installed, tmp_path: Any) -> Iterator[Callable[..., Host
 
 @pytest.mark.parametrize("name", ["runc", "crun"])
 @pytest.mark.parametrize("line", LINES)
-def test_who_is_gone_already_is_deleted_by_force_without_the_runtime(
+def test_a_container_that_is_gone_already_is_deleted_by_force_without_the_runtime(
     new_host: Callable[..., Host], name: str, line: str
 ) -> None:
     assert not new_host(name).starts_for(line)

@@ -90,7 +90,7 @@ def test_nothing_is_decided_for_static_pods_and_where_no_agent_follows_pods(
     assert decision_file.decision_for(owner, settings(tmp_path)).__dict__ == Decision().__dict__
 
 
-def test_agent_is_asked_for_the_one_pod_whose_record_is_missing(tmp_path: Any) -> None:
+def test_the_agent_is_asked_for_the_one_pod_with_a_missing_record(tmp_path: Any) -> None:
     folder = DecisionFolder(str(tmp_path))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
         agent.bind(f"{tmp_path}/pods.sock")
@@ -113,7 +113,7 @@ def test_a_record_that_comes_meanwhile_is_found_at_once(tmp_path: Any) -> None:
     comes.join()
 
 
-def test_nobody_looks_where_nobody_keeps_decisions_or_no_pod_asks(tmp_path: Any) -> None:
+def test_without_kept_decisions_or_a_pods_request_nothing_is_looked_up(tmp_path: Any) -> None:
     assert not apply_share.may_be_decided(POD, settings(tmp_path))
     DecisionFolder(str(tmp_path))
     assert apply_share.may_be_decided(POD, settings(tmp_path))

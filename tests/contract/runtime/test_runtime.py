@@ -56,7 +56,7 @@ def test_a_request_becomes_a_record_and_an_edited_config(node: Node) -> None:
     assert not os.path.exists(node.folder + "/log")
 
 
-def test_what_the_front_door_sees_no_delete_of_gets_a_poststop_hook(node: Node) -> None:
+def test_a_container_without_a_delete_through_the_launcher_gets_a_poststop_hook(node: Node) -> None:
     """A `run` deletes by itself; a pod's container keeps its share, and its end is told."""
     pod = asking({**CONTAINERD, **HALF})
     for verb, spec, holder in (("run", asking(), "box"), ("create", pod, "pod-uid1.main")):

@@ -34,7 +34,7 @@ def options() -> Iterator[tuple[str, str]]:
                 yield name, value
 
 
-def test_with_the_units_capabilities_the_door_answers(node: Node) -> None:
+def test_with_the_units_capabilities_the_claim_server_answers(node: Node) -> None:
     """Python, which would do the same with every capability, is not started."""
     named = [value for name, value in options() if name == "CapabilityBoundingSet"]
     kept = ",".join("+" + word[len("CAP_") :].lower() for word in " ".join(named).split())
@@ -44,7 +44,7 @@ def test_with_the_units_capabilities_the_door_answers(node: Node) -> None:
         assert (shared_once(node), python_starts(node)) == (True, 0)
 
 
-def test_no_option_of_the_unit_closes_the_door_or_takes_the_records_along() -> None:
+def test_no_option_of_the_unit_closes_the_claim_socket_or_removes_the_records() -> None:
     names = {name for name, _ in options()}
     assert names & CLOSES_THE_SOCKET == set()
     assert names & {"RuntimeDirectory", "MemoryMax", "User"} == set()

@@ -65,7 +65,7 @@ def test_a_list_comes_in_pages_of_one_version_and_a_watch_goes_on_from_there(
     assert watched(known, str(api.version)) == []
 
 
-def test_who_selects_sees_what_comes_into_view_and_what_leaves_it(
+def test_a_watch_with_a_selector_shows_objects_that_enter_and_leave_it(
     api: FakeApiServer, known: Any
 ) -> None:
     api.put(pod("runs", container(), node="a"), pod("ends", container(), node="a"))

@@ -28,7 +28,7 @@ def api() -> Iterator[FakeApiServer]:
         yield api_server
 
 
-def test_who_sends_nonsense_gets_one_line(api: FakeApiServer, tmp_path: Any) -> None:
+def test_an_invalid_request_gets_one_line(api: FakeApiServer, tmp_path: Any) -> None:
     with ready(api, tmp_path) as running:
         for verb, body, line in [
             ("predicates", b"{", "predicates: not JSON: "),
@@ -104,7 +104,9 @@ def test_a_body_without_end_is_refused_and_not_kept(api: FakeApiServer, tmp_path
         assert running.filter(ASKING, "a")["NodeNames"] == ["a"]
 
 
-def test_tls_answers_only_whom_its_authority_certifies(api: FakeApiServer, tmp_path: Any) -> None:
+def test_tls_answers_only_clients_that_its_authority_certifies(
+    api: FakeApiServer, tmp_path: Any
+) -> None:
     certify(tmp_path, "server", "client")
     own = ["--tls-cert", f"{tmp_path}/server.crt", "--tls-key", f"{tmp_path}/server.key"]
     words = [*own, "--tls-client-ca", f"{tmp_path}/client.crt"]

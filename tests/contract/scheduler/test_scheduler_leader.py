@@ -144,7 +144,7 @@ def test_a_holder_that_is_stopped_amid_a_binding_binds_nothing_when_it_goes_on_a
         assert first.bind(pods[0], "a") == over
 
 
-def test_who_takes_the_lease_binds_once_it_has_read_what_the_last_holder_bound(
+def test_a_new_leader_binds_once_it_has_read_the_last_leaders_bindings(
     tmp_path: Any,
 ) -> None:
     """It was stopped while the holder bound and ended; what it then asks for first, it is not

@@ -225,7 +225,7 @@ def test_zsh_finds_its_completions_where_each_distribution_looks() -> None:
         ("vcuda-scheduler-extender.8", "vcuda_plugin.extender.main._parser"),
     ],
 )
-def test_the_manual_and_completion_tell_of_every_verb_and_option(page: str, parser: str) -> None:
+def test_the_manual_and_completion_have_every_verb_and_option(page: str, parser: str) -> None:
     built.folder()
     module, _, function = parser.rpartition(".")
     program = f"{_WALK}\nfrom {module} import {function}\nwalk({function}())"

@@ -145,7 +145,7 @@ def test_two_versions_of_the_parts_are_not_mixed(plain: Machine) -> None:
     assert plain.check("vcuda-node-agent", "--version") == f"vcuda-node-agent {built.NEXT}\n"
 
 
-def test_what_was_edited_by_hand_since_is_told_and_stays(plain: Machine, way: Way) -> None:
+def test_an_edit_by_hand_is_reported_and_stays(plain: Machine, way: Way) -> None:
     way.prepare(plain)
     assert way.install(plain, built.folder()).rc == 0
     plain.check("vcuda", "configure", "docker")

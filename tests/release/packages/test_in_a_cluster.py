@@ -74,7 +74,9 @@ def test_the_extender_places_pods_and_has_no_rights_on_its_host(booted: Machine)
         assert ended == "success"
 
 
-def test_the_agent_tells_the_cluster_its_gpus_and_anybody_its_figures(booted: Machine) -> None:
+def test_the_agent_publishes_its_gpus_to_the_cluster_and_serves_its_figures(
+    booted: Machine,
+) -> None:
     debs = built.files("deb", built.folder(), "runtime", "node-agent", "softgpu")
     installed = node.install(booted, debs)
     assert (installed.rc, installed.stderr) == (0, "")

@@ -159,9 +159,7 @@ def test_a_tag_and_the_sums_are_signed_as_the_page_says(
         ("packaging/chart/Chart.yaml", "packaging/chart/Chart.yaml: is not of version 0.1.0"),
     ],
 )
-def test_what_is_not_committed_or_not_told_of_is_refused(
-    checkout: str, file: str, said: str
-) -> None:
+def test_an_uncommitted_or_unlisted_file_is_refused(checkout: str, file: str, said: str) -> None:
     with open(f"{checkout}/{file}", "w") as changed:
         changed.write("# Changelog\n")
     if file != "new.txt":

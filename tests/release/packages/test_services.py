@@ -49,7 +49,7 @@ def test_services_follow_their_packages(booted: Machine, way: Way) -> None:
     assert booted.check("find", "/etc/systemd", "-name", "*vcuda*") == ""
 
 
-def test_a_service_that_cannot_start_is_told_and_the_upgrade_goes_on(booted: Machine) -> None:
+def test_a_service_that_cannot_start_is_reported_and_the_upgrade_goes_on(booted: Machine) -> None:
     assert node.install(booted, built.files("deb", built.folder())).rc == 0
     node.make_gpus(booted)
     booted.check("systemctl", "start", "vcuda-node-agent")

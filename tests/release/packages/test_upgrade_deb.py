@@ -74,7 +74,7 @@ def test_settings_of_the_operator_stay_and_the_new_ones_lie_beside(plain: Machin
     assert beside.endswith("# A setting may come with a version.\n")
 
 
-def test_settings_that_nobody_edited_are_the_new_versions(plain: Machine) -> None:
+def test_unedited_settings_are_replaced_by_the_new_versions(plain: Machine) -> None:
     assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
     assert node.install(plain, built.files("deb", built.next_version(), "runtime")).rc == 0
     settings = plain.read("/etc/vcuda/config.toml")

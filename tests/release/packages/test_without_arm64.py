@@ -31,7 +31,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path, "SOURCE_DATE_EPOCH": str(built.epoch())}
 
 
-def test_the_others_are_made_and_it_is_told_which_are_not(
+def test_the_others_are_made_and_the_missing_ones_are_named(
     checkout: str, environment: dict[str, str]
 ) -> None:
     words = ["make", "-o", "build", "packages"]

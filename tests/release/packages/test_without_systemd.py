@@ -45,7 +45,7 @@ def running(made: Machine, command: str) -> Iterator[None]:
         wait_until(lambda: not made.exists(f"/proc/{pid}"), f"{command} ends")
 
 
-def test_what_only_systemd_would_have_done_is_told_until_it_is_done(
+def test_a_step_that_only_systemd_takes_is_reported_until_it_is_done(
     plain: Machine, way: Way
 ) -> None:
     way.prepare(plain)
@@ -55,7 +55,7 @@ def test_what_only_systemd_would_have_done_is_told_until_it_is_done(
     assert install(plain, way, built.folder()) == ""
 
 
-def test_a_service_that_runs_on_over_an_upgrade_and_a_removal_is_told(
+def test_a_service_that_runs_on_over_an_upgrade_and_a_removal_is_reported(
     plain: Machine, way: Way
 ) -> None:
     way.prepare(plain)

@@ -41,7 +41,7 @@ def test_a_start_that_got_slower_than_a_plain_one_beside_it_is_a_fault() -> None
     ],
     ids=["more memory", "a descriptor more", "another worker"],
 )
-def test_a_door_that_is_no_longer_as_it_was_is_a_fault(after: dict[int, Use]) -> None:
+def test_a_changed_entry_point_is_a_fault(after: dict[int, Use]) -> None:
     (fault,) = verdict.faults(dataclasses.replace(WELL, server_after=after))
     assert fault == f"the claim server: {SERVER}, then {after}"
 
