@@ -60,11 +60,12 @@ def test_every_attack_of_the_page_has_a_row_and_every_hostile_test_stands_in_one
     assert written - named == set()
 
 
-def test_only_needed_cannot_skips_a_test_so_that_ci_skips_none() -> None:
+def test_only_needed_cannot_skips_a_test_and_the_cluster_that_is_not_given() -> None:
+    """needed.cannot fails in CI, so CI skips nothing but the tests on a Kubernetes."""
     skipping = []
     for path in glob.glob(TESTS + "/**/*.py", recursive=True):
         nodes = ast.walk(parsed(path))
         used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         if used & {"skip", "skipif", "importorskip", "xfail", "SkipTest", "skipTest"}:
             skipping.append(os.path.relpath(path, TESTS))
-    assert skipping == ["support/needed.py"]
+    assert sorted(skipping) == ["cluster/conftest.py", "support/needed.py"]
