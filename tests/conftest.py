@@ -72,5 +72,5 @@ def _signals_are_left_as_they_were() -> Iterator[None]:
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files look as if nobody had touched them for a while."""
+    """Files look as if untouched for a while."""
     monkeypatch.setattr(files, "_SETTLED_NS", -(10**18))

@@ -95,7 +95,7 @@ def _hold(node: AgentNode, policy: str) -> None:
 
 
 def _is_granted(node: AgentNode) -> bool:
-    """Whether the arbiter is at work: who was granted nothing yet has rates without an end."""
+    """Whether the arbiter is at work: a container without a grant yet has rates without an end."""
     folder = f"{Ledger(node.state_dir).containers}/bench-0-0/limits"
     page = Path(folder).read_bytes()[: layout.LIMITS_SIZE]
     return page_reader.read_limits(page).rate_until_ns > 0

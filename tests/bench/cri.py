@@ -1,7 +1,7 @@
 """What a container with a share costs through CRI where the agent runs, over one with plain runc.
 
 Real containerd, a fake kubelet, the agent as it is installed. A round creates and starts one
-container each way in random order, each in a fresh pod whose sandbox is there already.
+container each way in random order, each in a fresh pod with its sandbox started.
 """
 
 from __future__ import annotations

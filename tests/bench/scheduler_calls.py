@@ -1,4 +1,4 @@
-"""Who calls the extender in the bench, in a process of its own that tells how much it took."""
+"""The extender's caller in the bench, in a process of its own that measures its own use."""
 
 from __future__ import annotations
 

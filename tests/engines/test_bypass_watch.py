@@ -1,4 +1,5 @@
-"""The agent's watch from outside: who goes round the shim in a real container, and who does not."""
+"""The agent's watch from outside: processes that bypass the shim in a real container, and those
+that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A user of the host who names a cgroup so that the agent takes his processes for a container's."""
+"""A user of the host who names a cgroup so that the agent takes the user's processes for a
+container's."""
 
 from __future__ import annotations
 

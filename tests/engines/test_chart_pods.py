@@ -119,7 +119,7 @@ def test_the_daemonsets_pod_offers_gpus_and_has_metrics_of_their_containers(
         figures = chart_node.ask("/metrics").splitlines()
         labels = ('namespace="default"', f'pod="{container}"', 'container="main"')
         assert any(all(label in line for label in labels) for line in figures)
-        # A door in a pod would turn everybody away, and be in the way of the host's own.
+        # A claim socket in a pod would refuse every claim, and replace the host's own.
         assert not os.path.exists(f"{chart_node.state_dir}/{claim_socket.NAME}")
     finally:
         cri.remove_pod(pod)
@@ -127,7 +127,8 @@ def test_the_daemonsets_pod_offers_gpus_and_has_metrics_of_their_containers(
 
 @pytest.mark.parametrize("chart_node", [False], indirect=True)
 def test_pod_that_finds_no_gpu_is_not_ready_and_says_why(chart_node: ChartNode) -> None:
-    """The chart is not told that its driver root is a software GPU, whose state must be written."""
+    """The chart is not told that its driver root is a software GPU with a state that must be
+    written."""
     state = chart_node.product.driver_root + "/softgpu.state"
     hint = f"{state} cannot be written: mount it read-write; in the chart, set "
     hint += "agent.softwareGpu=true"

@@ -193,7 +193,7 @@ def test_a_claim_server_out_of_memory_costs_no_container_its_start(
         assert [served.start(name) for name in names] == [""] * len(names)
         assert served.held() == dict.fromkeys(names, (1, 64 * MIB))
         alive = [pid for pid in before if os.path.exists(f"/proc/{pid}")]
-        assert alive != before, "the limit has killed nobody"
+        assert alive != before, "the limit has killed no process"
     finally:
         for name in names:
             served.engine.delete(name)

@@ -172,7 +172,7 @@ def test_containerd_has_the_handler_beside_runc(
         for handler in ("runc", ""):
             pod = cri.run_pod(container + handler, handler=handler)
             try:
-                # Without our handler nobody asks for anything.
+                # Without our handler no container asks for anything.
                 asked = asking(cri, core=30, memory_bytes=LIMIT)
                 plain = cri.start_container(pod, ["ls", "/usr/local"], **asked)
                 assert cri.wait_for(plain) == 1

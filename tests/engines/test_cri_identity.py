@@ -1,4 +1,5 @@
-"""What containerd writes into config.json of a kubelet's containers: who they are, and no more."""
+"""What containerd writes into config.json of a kubelet's containers: their identity, and no
+more."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LIMIT = 1024 * MIB
 LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]
 # A pod's container keeps its share until the pod is gone.
 NO_PODS = [name for name, engine in ENGINES.items() if not issubclass(engine, Cri)]
-# Those whose containers each have a shim of containerd's.
+# Engines with a containerd shim for each container.
 SHIMS = ["containerd-ctr", "containerd-ctr-v2", "docker", "containerd-cri"]
 
 

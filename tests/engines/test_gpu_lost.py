@@ -1,4 +1,4 @@
-"""A GPU that falls off the bus under containers that run: who is beside it goes on as before."""
+"""A GPU that falls off the bus under containers that run: those beside it go on as before."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_its_container_keeps_its_share_and_goes_on_with_it_when_the_gpu_is_back(
     def tool(*words: str) -> None:
         subprocess.run([SOFTGPU, words[0], f"{scratch}/driver", *words[1:]], check=True)
 
-    # Whoever is killed here is killed by the agent.
+    # A process that is killed here is killed by the agent.
     with watched("runc-v2", bypass="stop") as node:
         sick, well = (f"{container}-{name}" for name in ("sick", "well"))
         for name, gpu in ((sick, "0"), (well, "1")):

@@ -70,7 +70,7 @@ def test_a_container_that_dies_at_any_moment_leaves_nothing(
 
 
 def test_a_process_that_has_ended_changes_no_rule_of_the_hosts(scratch: str) -> None:
-    """It is in v1's root cgroup then, whose rules are everybody's."""
+    """It is in v1's root cgroup then, with rules for every process."""
     node = DeviceNode(f"{scratch}/none", 199, 77)  # of a number that nothing has
     world = PrivateHost()
     try:

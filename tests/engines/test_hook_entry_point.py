@@ -1,4 +1,4 @@
-"""A container whose config.json holds only our hooks ends as one that went through the wrapper."""
+"""A container with only our hooks in its config.json ends as one through the wrapper."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_what_is_kept_of_the_host_is_not_believed_where_others_may_have_written_
 def test_a_user_of_the_host_writes_no_containers_usage(
     entry_point: EntryPoint, container: str
 ) -> None:
-    """The page itself is open to every user of the container: nobody else comes to it."""
+    """The page itself is open to every user of the container: no other reaches it."""
     page = f"{entry_point.product.state_dir(entry_point.engine)}/containers/{container}/usage"
     with entry_point.holding(container):
         write = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c"]

@@ -109,7 +109,8 @@ def test_a_folder_that_is_a_link_to_the_host_stays_inside(
 def test_the_images_ldconfig_never_runs(
     entry_point: EntryPoint, container: str, scratch: str
 ) -> None:
-    """It would write where it runs; neither is the host's run in the image, whose cache stays."""
+    """It would write where it runs; neither is the host's run in the image, and the image's
+    cache stays."""
     mark = os.path.join(scratch, "mark")
     images: list[str] = []
 
@@ -167,7 +168,7 @@ def test_a_loaders_cache_that_is_no_file_is_neither_followed_nor_opened(
 def test_a_dev_that_leads_to_the_host_gets_nothing_of_ours(
     entry_point: EntryPoint, container: str, scratch: str, names: list[str], mounted: bool
 ) -> None:
-    """Engines mount a tmpfs on /dev; without it the image's own /dev is what everybody meets.
+    """Engines mount a tmpfs on /dev; without it the image's own /dev is what every program meets.
 
     runc 1.1 itself writes its links (fd, stdin, …) there, and crun 1.8 every node of config.json:
     what the runtime alone does to such an image is what may happen.

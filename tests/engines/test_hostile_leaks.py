@@ -46,7 +46,7 @@ def test_a_container_has_the_descriptors_and_variables_that_its_runtime_gives_it
 def test_a_working_folder_by_a_descriptor_leads_no_further_than_without_us(
     entry_point: EntryPoint, container: str, folder: str
 ) -> None:
-    """CVE-2024-21626: a process that starts in a folder of the host's which somebody left open.
+    """CVE-2024-21626: a process that starts in a folder of the host's that a program left open.
 
     crun 1.8 itself lets it start in what its caller left open (3, 7); a number of ours would show.
     """

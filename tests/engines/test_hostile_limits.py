@@ -219,7 +219,7 @@ def test_a_container_that_adds_to_its_usage_page_for_ever_stops_no_other(
 def test_a_page_that_a_container_handed_on_stops_no_other_after_its_end(
     entry_point: EntryPoint, container: str, shipped_file_system: None, scratch: str
 ) -> None:
-    """Over a socket of a volume that two share; here who goes on writing opened it from outside."""
+    """Over a socket of a volume that two share; here the writer opened it from outside."""
     goes_on = scratch + "/goes-on"
     page = f"{entry_point.product.state_dir(entry_point.engine)}/containers/{container}-gone/usage"
     script = f"while [ -e {goes_on} ]; do printf %4000000d 0; done >>{page} 2>/dev/null"

@@ -1,4 +1,5 @@
-"""A usage page is a file that container root owns: a program in it gives nobody anything."""
+"""A usage page is a file that container root owns: a setuid program in it gives no user any
+right."""
 
 from __future__ import annotations
 

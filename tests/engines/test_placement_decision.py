@@ -1,4 +1,4 @@
-"""What a scheduler decides is what the containers of a pod get, whoever of all starts anew."""
+"""What a scheduler decides is what the containers of a pod get, whichever program restarts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_init_container_sidecar_and_two_containers_have_what_was_decided_for_eac
     )
     pod = handoff.run_pod(container, uid)
     handoff.start(pod, "proxy")
-    # Nobody decided for it; only the second GPU has as much.
+    # It has no decision; only the second GPU has as much.
     assert handoff.seen(pod, "init", asks=large) == ["nvidia1"]
     # What it had is free for the others once it has ended: the kubelet counts it so as well.
     assert handoff.seen(pod, "first", asks=ASKS) == ["nvidia1"]
@@ -72,7 +72,7 @@ def test_of_a_pod_deleted_by_force_neither_record_nor_share_stays(
     until(lambda: handoff.kept() == set())
     handoff.remove_pod(pod)
     handoff.kubelet.forget(uid)
-    # Both GPUs are free again for who needs them whole.
+    # Both GPUs are free again for whole requests.
     other = handoff.run_pod(container + "-2", handoff.api.create(container + "-2", {"main": whole}))
     handoff.start(other, asks={CORE: 200})
     assert len(handoff.product.allocations(handoff.cri)) == 1
@@ -211,7 +211,7 @@ def test_after_a_reboot_pods_are_placed_as_decided(handoff: ClusterNode, contain
     handoff.kubelet.stop()
     shutil.rmtree(handoff.state_dir)
     handoff.kubelet.start()
-    # The kubelet admits nobody before the agent is back, and it offers nothing before it knows.
+    # The kubelet admits no pod before the agent is back, and it offers nothing before it knows.
     handoff.start_agent()
     assert handoff.kept() == {uid}
     handoff.start(handoff.run_pod(container, uid))

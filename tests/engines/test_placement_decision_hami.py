@@ -44,7 +44,7 @@ class HamiNode(ClusterNode):
         return uid
 
     def known(self, name: str, **containers: dict[str, int]) -> str:
-        """A pod that nobody decided for; its UID, once the node knows of it."""
+        """A pod without a decision; its UID, once the node knows of it."""
         uid = self.api.create(name, containers)
         until(lambda: uid in self.kept())
         return uid

@@ -100,7 +100,7 @@ def test_where_a_decision_is_required_no_container_starts_without(
     assert handoff.refusal(pod) == expected
     handoff.decide(uid, handoff.decided(main=1))
     handoff.start(pod)
-    # A static pod's cannot be had; nor one's whose pod nobody has heard of, after a moment.
+    # A static pod's cannot be had; nor that of an unknown pod, after a moment.
     began = time.monotonic()
     stranger = handoff.run_pod(container + "-2", "0123456789abcdef0123456789abcdef")
     assert handoff.refusal(stranger) == expected.replace(container, container + "-2")

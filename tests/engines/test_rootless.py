@@ -1,4 +1,4 @@
-"""Rootless Podman and Docker: what a user without root gets of the GPUs, and what he is told."""
+"""Rootless Podman and Docker: what a user without root gets of the GPUs, and which errors."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_the_allocation_lives_as_long_as_the_container(
         (record,) = product.allocations(sharing)
         (share,) = record["shares"]
         assert (share["core_percent"], share["memory_bytes"]) == (30, LIMIT)
-        # Devices and mounts hold for whoever enters later, too.
+        # Devices and mounts hold for processes that enter later, too.
         entered = sharing.exec(container, ["vcuda-workload", "alloc", "--chunk", str(LIMIT)])
         assert json.loads(entered.stdout)["exact_bytes"] == LIMIT
         sharing.kill(container)

@@ -31,7 +31,7 @@ PAIRS = ((30, 70), (50, 50), (20, 40))
 
 
 class Compute:
-    """ns_per_step: how long a step of tenant.c takes on a GPU that nobody else uses."""
+    """ns_per_step: how long a step of tenant.c takes on a GPU that nothing else uses."""
 
     def __init__(self, machine: Machine, seconds: float) -> None:
         self.machine, self.seconds = machine, seconds

@@ -16,7 +16,8 @@ MEASURED = ("cuLaunchKernel", "cuGraphLaunch", "cuMemAlloc + cuMemFree", "cuMemG
 
 
 def in_turns(machine: Machine, rounds: int, *command: str) -> tuple[list[Any], list[Any]]:
-    """What COMMAND says on the driver alone, and in a container whose limits it does not reach."""
+    """What COMMAND says on the driver alone, and in a container with limits that it does not
+    reach."""
     bare, inside = [], []
     container = machine.container()
     for _ in range(rounds):

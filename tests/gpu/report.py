@@ -90,7 +90,7 @@ TEXT = """\
 What only a GPU can answer. {state}
 
 ```sh
-sudo make gpu                     # root, an NVIDIA driver, a GPU that nobody else uses
+sudo make gpu                     # root, an NVIDIA driver, a GPU that nothing else uses
 sudo make gpu PYTHON=/path/to/python
 sudo make gpu ARGS="--only share.alone --seconds 5"
 ```

@@ -209,7 +209,7 @@ main (int argc, char **argv)
       kernels += round ();
       wall = now () - start;
     }
-  /* What is in flight now belongs to nobody's window.  */
+  /* What is in flight now belongs to no window.  */
   MUST (cuStreamSynchronize (stream));
   printf ("{\"steps\": %llu, \"kernels\": %llu, \"seconds\": %.6f, \"interval_ms\": %.6f}\n",
           (unsigned long long) (kernels * steps), (unsigned long long) kernels, wall,

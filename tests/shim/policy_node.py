@@ -1,4 +1,4 @@
-"""A node whose containers hold shares under policies: its ledger, its guests, its arbiter.
+"""A node with containers that hold shares under policies: its ledger, its guests, its arbiter.
 
 Guests and arbiter are processes of their own, so each can be given another clock by `env`.
 """

@@ -116,7 +116,7 @@ def first_listed(function: Function, wanted: tuple[str, ...]) -> set[str]:
 
 
 def expected(function: Function, kind: str, parameter: str, wrong: str) -> set[str]:
-    """The answers to FUNCTION whose PARAMETER, of the type KIND, is WRONG."""
+    """The answers to FUNCTION with a WRONG PARAMETER of the type KIND."""
     special = OTHERWISE.get(f"{function.name} {parameter} {wrong}")
     if special:
         return {special}

@@ -67,7 +67,7 @@ TABLE = {
     "a graph frees amid what it allocated": Misuse(
         "cuGraphAddMemFreeNode", m.freed_amid_graphs_memory, "INVALID_VALUE"
     ),
-    "a graph is launched whose memory is live": Misuse(
+    "a graph with live memory is launched": Misuse(
         "cuGraphLaunch", m.memory_of_graph_live, "INVALID_VALUE"
     ),
     "a graph with memory is instantiated twice": Misuse(

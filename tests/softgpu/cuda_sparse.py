@@ -1,4 +1,4 @@
-"""Misuses of arrays whose memory is mapped later, and what cuda.h answers them with."""
+"""Misuses of arrays that get their memory later, and what cuda.h answers them with."""
 
 from __future__ import annotations
 

@@ -233,5 +233,5 @@ say(used=used())
     holder.communicate()
     go_on(other)
     assert answer(other) == {"used": 0}
-    # Its slot is another's then, who is not checkpointed.
+    # Its slot is another process's then, which is not checkpointed.
     assert gpu.client("start(); ok(cuda.cuMemAlloc(8)); say(done=True)") == {"done": True}

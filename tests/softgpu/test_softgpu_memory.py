@@ -1,4 +1,4 @@
-"""The software GPU's memory: counted to the byte for everybody, and given back by the dead."""
+"""The software GPU's memory: counted to the byte for every process, and given back at its end."""
 
 from __future__ import annotations
 

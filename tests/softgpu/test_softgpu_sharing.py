@@ -1,4 +1,5 @@
-"""The software GPU between processes: IPC, shared pools, external memory, and who pays."""
+"""The software GPU between processes: IPC, shared pools, external memory, and which process is
+charged."""
 
 from __future__ import annotations
 

@@ -3,5 +3,5 @@
 import os
 
 # gRPC would write a line at each fork of a process that has spoken it: into what the tests after it
-# look at. Nobody here speaks gRPC in a forked child.
+# look at. No test speaks gRPC in a forked child.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"

@@ -27,7 +27,7 @@ def make(*targets: str) -> None:
 
 
 def emulate(program: str, root: str = "") -> None:
-    """Whoever calls it below `root` gets it by the emulator."""
+    """A call of it below `root` goes through the emulator."""
     os.rename(root + program, f"{root}{program}.arm64")
     _write_script(root + program, f"{EMULATOR} {program}.arm64")
 

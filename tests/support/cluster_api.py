@@ -25,7 +25,7 @@ class KubeApi(FakeApiServer):
         self.clear_nodes()
 
     def clear_nodes(self) -> None:
-        """Nobody has written to a node object yet."""
+        """No node object was written to yet."""
         self.put(*[{"metadata": {"name": name}} for name in self._names])
 
     @property

@@ -142,7 +142,7 @@ def filled(result: Result) -> dict[str, Any]:
 
 
 def user_namespace(config: dict[str, Any], bundle: str) -> None:
-    """A change of config.json: root inside is ROOT_ID outside, who owns the root file system."""
+    """A change of config.json: root inside is ROOT_ID outside, the root file system's owner."""
     config["linux"]["namespaces"].append({"type": "user"})
     ids = [{"containerID": 0, "hostID": ROOT_ID, "size": 65536}]
     config["linux"]["uidMappings"] = config["linux"]["gidMappings"] = ids

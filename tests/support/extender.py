@@ -1,4 +1,5 @@
-"""The extender as a process, over a fake API server, and who calls it as kube-scheduler does."""
+"""The extender as a process, over a fake API server, and calls of it as kube-scheduler makes
+them."""
 
 from __future__ import annotations
 

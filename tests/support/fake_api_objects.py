@@ -42,7 +42,7 @@ class FakeApiObjects:
         }
 
     def add(self, each: Object) -> None:
-        """Before it runs: nobody watches yet."""
+        """Before it runs: no client watches yet."""
         self.put(each)
         for history in self._history.values():
             history.clear()
@@ -110,7 +110,7 @@ class FakeApiObjects:
     ) -> tuple[int, Sequence[bytes]] | None:
         """The version up to which, and the lines that a watch is told; None: it knows too little.
 
-        What a selector does not show any more is deleted to who watches, as in the API server.
+        What a selector does not show any more is deleted for a watch, as in the API server.
         """
         with self.lock:
             if seen < self._oldest:

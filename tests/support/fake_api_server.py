@@ -34,7 +34,7 @@ __all__ = ["CONFIG_MAPS", "NODES", "PODS", "TOKEN", "FakeApiServer", "status"]
 # Called with (method, path, body) before a call does anything. It returns the answer in its place,
 # "drop" to break the connection off, "drop after" to do so when it is done; None lets it through.
 Before = Callable[[str, str, Any], Any]
-TOKEN = "s3cret"  # whoever comes without it is refused
+TOKEN = "s3cret"  # a client without it is refused
 
 
 class FakeApiServer(FakeApiCalls):
@@ -50,7 +50,7 @@ class FakeApiServer(FakeApiCalls):
         self.before: Before = lambda *_: None
         self.refuse = self.port = 0
         self.tls: ssl.SSLContext | None = None
-        # What a kubeconfig says beside: of the server whom to trust, of the user what to show.
+        # What a kubeconfig says beside: of the server what to trust, of the user what to present.
         self.trusted: dict[str, str] = {}
         self.shown: dict[str, str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -68,7 +68,7 @@ class FakeApiServer(FakeApiCalls):
     def start(self, certificate: str = "", key: str = "", network_of: int = 0) -> None:
         """Where it was before, if it was. certificate, key: files; empty: as `tls` says.
 
-        network_of: the process on whose loopback device it listens; 0: who calls.
+        network_of: the process with the loopback device that it listens on; 0: the caller.
         """
         if certificate:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -82,7 +82,7 @@ class FakeApiServer(FakeApiCalls):
         self._thread.start()
 
     def stop(self) -> None:
-        """Away: whoever is connected is cut off. What it knows stays."""
+        """Away: connections are cut. What it knows stays."""
         loop, self._loop = self._loop, None
         if loop:
             asyncio.run_coroutine_threadsafe(self._stop(), loop).result(10)
@@ -178,7 +178,7 @@ class FakeApiServer(FakeApiCalls):
         watch = query.get("watch") == "true"
         scheme, _, token = headers.get("authorization", "").partition(" ")
         refused = self.refuse or (401 if (scheme.lower(), token) != ("bearer", TOKEN) else 0)
-        # As Go's net/http has it: whoever does not read the body does not ask for it either.
+        # As Go's net/http has it: a handler that does not read the body does not ask for it either.
         waits = headers.get("expect") == "100-continue"
         came = time.monotonic()
         if waits and not refused:

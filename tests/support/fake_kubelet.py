@@ -1,7 +1,8 @@
 """A kubelet's device manager as a fake, over the real sockets.
 
 It does what Kubernetes 1.36 does (pkg/kubelet/cm/devicemanager): at its start it removes every
-socket in its folder; who registers is dialled for up to ten seconds before Register is answered,
+socket in its folder; a plugin that registers is dialled for up to ten seconds before Register is
+answered,
 asked for its options, and watched; a container is admitted resource by
 resource, in any order, with one Allocate each; the answers are kept in a checkpoint and used again,
 after a restart too; when a stream ends the resource's devices are unhealthy.

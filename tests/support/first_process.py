@@ -30,7 +30,7 @@ def unshare(flags: int) -> None:
 
 
 def become() -> None:
-    """Return as process 1 of new mount, pid and network namespaces; nobody else returns."""
+    """Return as process 1 of new mount, pid and network namespaces; no other process returns."""
     parent = os.getppid()
     _die_with_parent()
     if os.getppid() != parent:

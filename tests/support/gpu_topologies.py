@@ -1,4 +1,4 @@
-"""Machines whose GPUs are joined in a known way."""
+"""Machines with GPUs that are joined in a known way."""
 
 from __future__ import annotations
 

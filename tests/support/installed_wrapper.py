@@ -83,7 +83,7 @@ class Installed:
 
     @classmethod
     def told(cls, prefix: str, machine: str = "amd64") -> Installed:
-        """One whose Python leaves a line at each start: `python_starts` counts them."""
+        """One with a Python that leaves a line at each start: `python_starts` counts them."""
         python = prefix + "/python"
         source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/support/recording_python.c"]
         subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)

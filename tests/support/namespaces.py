@@ -1,4 +1,4 @@
-"""Namespaces whose process 1 is a script of the tests: started, and gone with all in them."""
+"""Namespaces with a script of the tests as process 1: started, and gone with all in them."""
 
 from __future__ import annotations
 

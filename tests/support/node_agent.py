@@ -119,7 +119,7 @@ class Agent:
         return child
 
     def kill(self) -> None:
-        """As a crash does; nobody starts it again."""
+        """As a crash does; it is not started again."""
         self.process.kill()
         self.process.wait()
 

@@ -2,7 +2,7 @@
 
 Everything carries its run's name, and the run holds a lock on `/tmp/vcuda-it.RUN.lock` for as long
 as its process lives. A process id would not do: another pid namespace has the same ids for other
-processes, and sees none of ours. A cgroup whose run has no lock file is left alone: it may belong
+processes, and sees none of ours. A cgroup of a run without a lock file is left alone: it may belong
 to a run that has a /tmp of its own.
 """
 

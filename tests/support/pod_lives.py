@@ -151,7 +151,7 @@ class Lives:
         return gpu["uuid"], gpu["total_bytes"]
 
     def _watch(self) -> None:
-        """No GPU is ever promised twice, whoever dies."""
+        """No GPU is ever promised twice, whichever process dies."""
         while not self._over.wait(0.05):
             held: Counter[str] = Counter()
             try:

@@ -108,7 +108,7 @@ class PrivateHost:
     def run_to_files(
         self, argv: Sequence[str], out: str, err: str, env: Mapping[str, str] | None = None
     ) -> int:
-        """Run a command whose children keep its standard output open after it has ended."""
+        """Run a command with children that keep its standard output open after it has ended."""
         with open(out, "w") as stdout, open(err, "w") as stderr:
             done = subprocess.run(
                 self.inside(argv),

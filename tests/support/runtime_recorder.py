@@ -26,7 +26,7 @@ exec '{runtime}' "$@"
 
 
 class Recorder:
-    """`path` is the executable to give to an engine in place of `runtime`, whose name it has."""
+    """`path` is the executable to give to an engine in place of `runtime`, under the same name."""
 
     def __init__(self, folder: str, runtime: str) -> None:
         os.makedirs(folder)

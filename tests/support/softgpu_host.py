@@ -63,7 +63,7 @@ def used():
 """
 
 
-# Options of a host whose GPUs have multicast.
+# Options of a host with multicast GPUs.
 SWITCHED = ("--gpus", "2", "--topology", "nvswitch=18")
 
 

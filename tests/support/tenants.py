@@ -1,4 +1,4 @@
-"""A state folder with tenants whose usage pages say what a test wants."""
+"""A state folder with tenants and usage pages as a test wants them."""
 
 from __future__ import annotations
 

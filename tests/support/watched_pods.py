@@ -32,7 +32,7 @@ def decided(node: str = NODE, **containers: tuple[str, int, int]) -> dict[str, s
 
 
 class WatchedPods:
-    """`api` is started; nobody follows it yet."""
+    """`api` is started, and not followed yet."""
 
     def __init__(self, folder: Path) -> None:
         self.api, self.state_dir = KubeApi(), str(folder / "state")

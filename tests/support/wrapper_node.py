@@ -1,4 +1,4 @@
-"""A node before whose runtime the wrapper stands, and a bundle to create from."""
+"""A node with the wrapper before its runtime, and a bundle to create from."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def best_effort(core: int, used: int | None = None) -> Tenant:
         ([best_effort(50), fixed(30)], [70, 30]),
         ([best_effort(50), fixed(30), elastic(20)], [1, 30, 69]),
         ([best_effort(20), best_effort(10), fixed(10)], [1 + 88 * 2 / 3, 1 + 88 / 3, 10]),
-        # Nobody wants: the rate of each is what it may take at once.
+        # None wants: the rate of each is what it may take at once.
         ([elastic(30, used=0), best_effort(20, used=0), fixed(20, used=10)], [90, 90, 20]),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_gpus_time_is_granted_by_policy(tenants: list[Tenant], percents: list[
 
 @st.composite
 def gpus(draw: st.DrawFn) -> list[Tenant]:
-    """Tenants whose percents add up to 100 at most, as placement leaves them."""
+    """Tenants with percents that add up to 100 at most, as placement leaves them."""
     left, tenants = 100, list[Any]()
     while left and len(tenants) < MOST and draw(st.booleans()) | (not tenants):
         core = draw(st.integers(1, left))

@@ -1,4 +1,4 @@
-"""Who is found to take what it was not given, and who never is."""
+"""Which processes are found to bypass the shim, and which never are."""
 
 from __future__ import annotations
 

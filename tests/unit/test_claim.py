@@ -1,4 +1,4 @@
-"""A claim: who comes back gets what he had, who comes new gets what is free."""
+"""A claim: a container that comes back gets what it had, a new one gets what is free."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HALF_SHARE = [GpuShare("GPU-0", 4 * GIB, 50)]
 
 
 class Desk:
-    """A ledger, and claims at it by containers whose claimants have ended since."""
+    """A ledger, and claims at it by containers with claimants that have ended since."""
 
     def __init__(self, folder: Any) -> None:
         self.ledger = Ledger(f"{folder}/state")
@@ -122,7 +122,7 @@ def test_a_restarted_container_of_a_pod_gets_its_shares_again_with_fresh_pages(d
         desk.runtime.knows("c1", "stopped")
         assert desk.claim(pod_owner("c2")) == (HALF_SHARE, False)
         old.seek(200)
-        # Whoever has the old page still open does not see the new one.
+        # A process that has the old page still open does not see the new one.
         assert old.read(4) == b"what"
     with open(usage, "rb") as fresh:
         assert fresh.read() == layout.empty_usage_page().ljust(layout.USAGE_SIZE, b"\0")

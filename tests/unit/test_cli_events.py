@@ -1,4 +1,4 @@
-"""`vcuda events`: what it shows of what was told, to whom, and how it follows."""
+"""`vcuda events`: which events it shows, and how it follows."""
 
 from __future__ import annotations
 

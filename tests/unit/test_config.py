@@ -138,7 +138,7 @@ def test_a_just_changed_file_is_read_again(tmp_path: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(time, "time_ns", lambda: now + 2 * 10**9)
     stamp = files.stamp(path)
     assert stamp and files.stamp(path) == stamp
-    monkeypatch.setattr(time, "time_ns", lambda: now - 10**12)  # somebody set the clock back
+    monkeypatch.setattr(time, "time_ns", lambda: now - 10**12)  # the clock was set back
     assert files.stamp(path) == ()
 
 

@@ -1,4 +1,4 @@
-"""`vcuda configure all --undo`: every engine's file as it was, whoever was told of vcuda."""
+"""`vcuda configure all --undo`: every engine's file as it was."""
 
 from __future__ import annotations
 

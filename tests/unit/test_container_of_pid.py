@@ -1,4 +1,4 @@
-"""Whose a process is, by cgroups as engines and their drivers write them."""
+"""The container of a process, by cgroups as engines and their drivers write them."""
 
 from __future__ import annotations
 
@@ -122,6 +122,6 @@ def test_a_process_is_its_outer_containers() -> None:
 
 
 def test_one_hierarchy_alone_makes_no_process_a_member() -> None:
-    """Who may write to one hierarchy of v1 does not come under another's name by it."""
+    """A user who may write to one hierarchy of v1 gets no other container's name by it."""
     index = Index({"it": {"2memory": "/docker/a", "12pids": "/docker/a"}})
     assert index.of({"2memory": "/docker/a", "12pids": "/docker/b"}) is None

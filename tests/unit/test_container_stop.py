@@ -1,4 +1,4 @@
-"""Whom SIGKILL meets when a container is stopped, and whom it does not."""
+"""Which processes SIGKILL meets when a container is stopped, and which it does not."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def test_a_truncated_page_has_no_figures(size: int) -> None:
     container = Container()
     settled(container, 40)
     assert seen(container.demand, None) == IDLE
-    # And the next whole one is a first look, at one who may be at work.
+    # And the next whole one is a first look, at one that may be busy.
     assert container.passes(used=40) == Sign(True, False, 0)
 
 

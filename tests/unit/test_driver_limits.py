@@ -35,7 +35,13 @@ class Driver:
         (Share(15 * GIB, 30, False, 0), 2, NO_LIMIT),
         (Share(16 * GIB, 100, True, 300 * MIB), 1, NO_LIMIT),
     ],
-    ids=["contexts charged", "nobody yet", "two processes", "more than there is", "a whole GPU"],
+    ids=[
+        "contexts charged",
+        "no process yet",
+        "two processes",
+        "more than there is",
+        "a whole GPU",
+    ],
 )
 def test_the_limit_leaves_room_for_what_the_shim_does_not_count(
     share: Share, processes: int, hard: int

@@ -1,4 +1,4 @@
-"""The file that tells what happened: whole lines, bounded, and never in anybody's way."""
+"""The file that tells what happened: whole lines, bounded, and never in a program's way."""
 
 from __future__ import annotations
 

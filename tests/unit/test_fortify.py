@@ -65,5 +65,5 @@ def test_a_write_past_a_buffer_ends_the_program(call: str, tmp_path: Path) -> No
         for length in (7, 64)
     )
     assert fits == 0
-    # musl ends a program whose stack was written over by a fault.
+    # musl ends a program with an overwritten stack by a fault.
     assert too_long == (-signal.SIGSEGV if call == "loop" else -signal.SIGABRT)

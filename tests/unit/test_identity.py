@@ -1,4 +1,4 @@
-"""Who a container is comes from its engine alone."""
+"""A container's identity comes from its engine alone."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_it_asks_for_the_state_of_that_container_below_that_root(tmp_path: Any) 
         tmp_path, f'echo "$@" >{tmp_path}/asked; read line; echo "$?" >>{tmp_path}/asked'
     )
     liveness.is_alive(record(runtime=runtime, container_id="c1"))
-    # Nothing on stdin: the engine's own may be a pipe that somebody waits for.
+    # Nothing on stdin: the engine's own may be a pipe that a program waits for.
     assert (tmp_path / "asked").read_text() == f"--root {tmp_path}/root state c1\n1\n"
 
 

@@ -1,4 +1,4 @@
-"""Memory promised more than once: up to the factor in all, and to nobody more than is there."""
+"""Memory promised more than once: up to the factor in all, and to none more than is there."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def share(core: int, *terms: Any, uuid: str = "GPU-0") -> GpuShare:
             ),
             [share(30, "weighted", 100, 5, 2)],
         ),
-        # Nobody is beside a whole GPU's owner: the policy is the fraction's.
+        # A whole GPU has one owner: the policy is the fraction's.
         (annotated(core="100", policy="best-effort"), [WHOLE]),
         (annotated(core="100", policy="elastic", core_limit="100"), [WHOLE]),
         (

@@ -1,4 +1,4 @@
-"""Who may ask: variables, annotations and mounts count only from where they can be trusted."""
+"""What may ask: variables, annotations and mounts count only from where they can be trusted."""
 
 from __future__ import annotations
 

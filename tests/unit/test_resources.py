@@ -30,7 +30,7 @@ def test_a_gpu_has_a_hundred_cores_whole_units_of_memory_and_one_whole() -> None
         *(Device(f"a.{n}", False) for n in range(100)),
         *(Device(f"b.{n}", True, 1) for n in range(100)),
     ]
-    # A unit that is not whole is nobody's.
+    # A unit that is not whole is no container's.
     memory = [Device(f"a.{n}") for n in range(3)] + [Device(f"b.{n}") for n in range(2)]
     assert resources.devices(MEMORY, there, (), numa, 1) == memory
     assert len(resources.devices(MEMORY, there, (), numa, 1.5)) == 5 + 3

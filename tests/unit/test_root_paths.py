@@ -1,4 +1,4 @@
-"""Whoever puts a link into a container's root at the wrong moment leads nobody out of it."""
+"""A link put into a container's root at the wrong moment leads no program out of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
 def right_after(
     patch: pytest.MonkeyPatch, owner: Any, name: str, then: Callable[[], object]
 ) -> None:
-    """Somebody's doing when `owner.name` has been called the first time, before it returns."""
+    """Change something when `owner.name` has been called the first time, before it returns."""
     call, waiting = getattr(owner, name), [then]
 
     def called(*words: Any, **named: Any) -> Any:

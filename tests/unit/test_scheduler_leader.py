@@ -26,7 +26,7 @@ PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vcuda-schedul
 
 
 class Group:
-    """Extenders over one API server, whose clock is `now`. read: when each last read what is
+    """Extenders over one API server, with `now` as its clock. read: when each last read what is
     bound."""
 
     def __init__(self, *names: str) -> None:
@@ -57,7 +57,7 @@ class Group:
         return [each.identity for each in self.leaders if not each.why_not()]
 
     def after(self, seconds: float, *steps: int) -> list[str]:
-        """Who may bind when these have made their steps."""
+        """Which may bind when these have made their steps."""
         self.now += seconds
         for number in steps:
             self.leaders[number].try_step()
@@ -74,7 +74,7 @@ def test_the_first_leads_and_a_standby_takes_over_when_it_is_gone() -> None:
     assert group.after(0.1, 1) == []
     assert group.after(LEASE_SECONDS - HELD_SECONDS, 1) == []
     assert group.after(0.1, 1) == ["two"]
-    # Whoever slept meanwhile does not lead when it wakes up.
+    # A replica that slept meanwhile does not lead when it wakes up.
     assert group.after(0, 0, 1) == ["two"]
     spec = group.api.leases[PATH]["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("two", 1)
@@ -96,7 +96,7 @@ def test_a_new_leader_binds_nothing_before_it_has_read_the_bindings() -> None:
     assert group.leaders[0].why_not() == taken
     group.unread = False
     assert group.after(0, 0) == ["one"]
-    # Who kept it does not read again, whoever lost and took it does.
+    # One that kept it does not read again, one that lost and took it does.
     group.after(HELD_SECONDS, 0)
     assert group.read == {"one": 1060.0}
     group.api.leases[PATH]["spec"]["holderIdentity"] = ""
@@ -172,7 +172,7 @@ class Elections(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(0, 25))
     def wait(self, seconds: float) -> None:
-        """Second by second, so that nobody holds it unseen."""
+        """Second by second, so that no replica holds it unseen."""
         while seconds > 0:
             self.group.after(min(1, seconds))
             seconds -= 1

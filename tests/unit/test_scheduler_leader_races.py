@@ -55,7 +55,7 @@ class LeaderRaces(Promises):
 
     @rule(number=which, settles=st.booleans())
     def take_over(self, number: int, settles: bool) -> None:
-        """Nobody else has renewed it for so long."""
+        """No other replica has renewed it for so long."""
         for seconds in (0, LEASE_SECONDS + 1):
             self.renew(number, seconds)
         if settles:

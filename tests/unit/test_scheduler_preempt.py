@@ -1,4 +1,4 @@
-"""Who must go so that a pod fits: the fewest pods, of the lowest priority."""
+"""Which pods must go so that a pod fits: the fewest pods, of the lowest priority."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_share_leaves_whole_gpus_to_requests_for_whole_ones() -> None:
 def test_what_is_free_and_of_no_use_is_counted_over_the_likely_requests() -> None:
     chance = dict(SHAPES)
     assert sum(chance.values()) == pytest.approx(1)
-    # A whole GPU serves all who need up to one; of half a GPU, half is lost on those above it.
+    # A whole GPU serves all requests of up to one; of half a GPU, half is lost on those above it.
     whole = chance[2] + chance[4] + chance[8]
     half = 0.5 * (chance[1] + chance[2] + chance[4] + chance[8])
     assert useless(np.array([[1.0], [0.5], [0.0]])) == pytest.approx([whole, half, 0])

@@ -1,4 +1,4 @@
-"""Beside whom a pod may be on a GPU, by labels."""
+"""Which pods may share a GPU, by labels."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_affinity_goes_to_its_own_or_to_an_empty_gpu() -> None:
     assert put(cluster, "b", affinity="red") == "1"
     assert put(cluster, "c", affinity="blue") == "2"
     assert "labels exclude GPU-n-0, GPU-n-1, GPU-n-2" in put(cluster, "d", affinity="green")
-    # Who says nothing may come to it.
+    # A pod without labels may come to it.
     assert put(cluster, "e", 75) == "1"
 
 

@@ -1,4 +1,4 @@
-"""Who is refused memory at his limit, or waits for his GPU time, is told of; and not too often."""
+"""Refused memory and long waits for GPU time are reported, and not too often."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_events_of_before_the_agents_start_are_not_sent_and_later_ones_are(
     tenants.uses("pod-u.main", refusals=2)
     watched = Watched(tenants)
     assert watched.events() == []
-    holds(tenants, "pod-v.main")  # it was refused before anybody looked
+    holds(tenants, "pod-v.main")  # it was refused before the first look
     tenants.uses("pod-v.main", refusals=1)
     assert [event["allocation"] for event in watched.events()] == ["pod-v.main"]
 

@@ -1,4 +1,5 @@
-"""What becomes of a trace on a cluster: who is placed, who waits, what is lost to fragments."""
+"""What becomes of a trace on a cluster: which pods are placed, which wait, what is lost to
+fragments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The agent's sweep: who surely lives is not asked for, who is gone gives back."""
+"""The agent's sweep: a container that surely lives is not asked for, one that is gone gives
+back."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["agent_prefix", "new_node", "node"]
 
 @pytest.fixture
 def pods(tmp_path: Path) -> Iterator[WatchedPods]:
-    """A node's pods at a fake API that nobody follows yet."""
+    """A node's pods at a fake API, not followed yet."""
     pods = WatchedPods(tmp_path)
     yield pods
     pods.close()

@@ -1,4 +1,4 @@
-"""The installed agent over HTTP: read by a real Prometheus, and unharmed by who floods it."""
+"""The installed agent over HTTP: read by a real Prometheus, and unharmed by a flood of clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def listening(node: AgentNode, **settings: str) -> int:
 
 
 def asked(port: int, path: str) -> Any:
-    """None: nobody answers."""
+    """None: no answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
             return json.load(answer)

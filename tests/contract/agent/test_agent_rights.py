@@ -101,7 +101,7 @@ def test_the_page_and_the_program_name_the_same_rights() -> None:
     assert table() == {name: (each.uid, set(each.capabilities)) for name, each in said.items()}
 
 
-# What a process whose reader of HTTP was taken over tries. It prints what did not fail.
+# What an attacker tries in the HTTP process. It prints what did not fail.
 ATTEMPTS = """
 import ctypes, os, socket, subprocess, sys
 from vcuda_plugin.agent.http import http_process
@@ -133,7 +133,7 @@ attempt("writes a record", lambda: open(state + "/record", "w").write("1"))
 attempt("overwrites a page", lambda: open(state + "/page", "r+").write("1"))
 attempt("starts a program", lambda: subprocess.run(["/bin/true"]))
 attempt("forks", os.fork)
-attempt("calls somebody", lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2]))))
+attempt("connects to a server", lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2]))))
 attempt("reads packets", lambda: socket.socket(17, socket.SOCK_RAW))
 attempt("ends a process", lambda: os.kill(os.getppid(), 0))
 attempt("is root again", lambda: os.setresuid(0, 0, 0))

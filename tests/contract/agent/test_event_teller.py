@@ -1,4 +1,5 @@
-"""Events of pods reach the API once it is there, each once, whoever is killed meanwhile."""
+"""Events of pods reach the API once it is there, each once, whichever process is killed
+meanwhile."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ def test_a_kubelet_that_starts_anew_is_registered_with_and_keeps_what_it_had_giv
         admitted, before = node.kubelet.admit("a", "main", BOTH), node.kubelet.checkpoint()
         devices = {resource: node.kubelet.devices(resource) for resource in BOTH}
         node.kubelet.stop()
-        # It forgets who was registered and removes the agent's sockets; its checkpoint stays.
+        # It forgets which plugins were registered and removes the agent's sockets; its
+        # checkpoint stays.
         again = Kubelet(node.kubelet.folder, seed=1)
         again.start()
         node.kubelet = again
@@ -176,7 +177,7 @@ def test_agent_is_ready_when_it_can_register_though_the_api_is_away(
 
 
 def _half_a_call(path: str) -> None:
-    """The beginning of HTTP/2, a headers frame that promises more than comes, and nobody there."""
+    """The beginning of HTTP/2, a headers frame that promises more than comes, and no peer."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         connection.sendall(

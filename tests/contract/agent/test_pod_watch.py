@@ -149,7 +149,7 @@ def test_an_api_that_is_away_fills_no_log_and_is_tried_every_two_seconds(
     pods.api.start()
     (tmp_path / "back").touch()
     pods.await_kept(kept, late)
-    # How it went, and that nobody is there.
+    # How it failed, and that no server is there.
     troubles = [line for line in pods.log() if "what is kept stays" in line]
     assert 1 <= len(troubles) == len(set(troubles)) <= 2
     assert pods.verbs().count("GET") == 1

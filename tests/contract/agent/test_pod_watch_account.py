@@ -1,4 +1,4 @@
-"""As whom the node speaks to the API, and what it tells there."""
+"""The account by which the node uses the API, and what it writes there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pods' follower at an API server that somebody else plays: kmock, which knows less than ours.
+"""The pods' follower at another fake API server: kmock, which knows less than ours.
 
 It pages nothing, ignores selectors and begins each watch with every object. Who takes the API only
 by its rules gets along with that too.

@@ -1,4 +1,4 @@
-"""No new container gets a GPU that the node agent knows to be unhealthy, whoever places it."""
+"""No new container gets a GPU that the node agent knows to be unhealthy, whatever places it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A cluster for kubectl and Helm: two nodes, and who makes and ends pods as its controllers do."""
+"""A cluster for kubectl and Helm: two nodes, and a loop that makes and ends pods as controllers
+do."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class FakeCluster(ObjectStore):
                     "status": {"capacity": CAPACITY, "allocatable": CAPACITY},
                 }
             )
-        # What every node has already: of a daemon, and of somebody's with files of its own.
+        # What every node has already: of a daemon, and of a program with files of its own.
         self.put(workload("DaemonSet", "network"), workload("Deployment", "shop"))
 
     def create(self, collection: str, made: Object) -> Object:

@@ -18,7 +18,8 @@ from contract.chart.object_kinds import VERSION, Place, discovered, place
 Object = dict[str, Any]
 ORDER = "$setElementOrder"
 NAMESPACES = ("default", "kube-system")
-# swagger: "2.0", and no definitions: who would look at objects itself leaves that to the server.
+# swagger: "2.0", and no definitions: a client that would check objects itself leaves that to the
+# server.
 # Source: gnostic, OpenAPIv2.proto, message Document.
 OPENAPI = b"\n\x032.0"
 PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -41,7 +42,7 @@ class ObjectStore:
             self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
     def put(self, *made: Object) -> None:
-        """As somebody else of the cluster does."""
+        """As another client of the cluster does."""
         for each in made:
             plural = each["kind"].lower() + "s"
             root = ("/apis/" if "/" in each["apiVersion"] else "/api/") + each["apiVersion"]
@@ -204,7 +205,7 @@ def selects(selector: str, of: Any) -> bool:
 
 
 def merged(old: Any, new: Any) -> Any:
-    """As RFC 7396 says, and of lists whose elements have names what kubectl and Helm say of their
+    """As RFC 7396 says, and of lists with named elements what kubectl and Helm say of their
     order. Source: Kubernetes, "Strategic Merge Patch", setElementOrder."""
     if not isinstance(new, dict) or not isinstance(old, dict):
         return new

@@ -208,7 +208,7 @@ def test_a_slice_stays_when_it_is_not_named_again_and_dead_ones_are_swept(
     # No runtime is asked after it, least of all a program of the folder that we are in.
     script(f"{tmp_path}/here/state", "#!/bin/sh\necho container does not exist >&2\nexit 1\n")
     monkeypatch.chdir(f"{tmp_path}/here")
-    # In a child: who claimed it has ended long since.
+    # In a child: the claiming process has ended long since.
     assert not killed_at(0, lambda: node.cdi("generate", "--slice", "train=core:30"))
     assert node.cdi("generate") == 0
     assert "train" in node.devices()

@@ -71,9 +71,9 @@ def test_bash_completes_verbs_and_their_options(line: str, answers: list[str]) -
         text=True,
         check=True,
     )
-    answer, who = told.stdout.splitlines()
+    answer, program = told.stdout.splitlines()
     assert answer.split() == answers
-    assert who == f"complete -o default -F {function} {words[0]}"
+    assert program == f"complete -o default -F {function} {words[0]}"
 
 
 @pytest.mark.parametrize("verb", ["limit", "inspect", "release"])

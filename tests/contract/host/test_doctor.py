@@ -34,7 +34,7 @@ def root(tmp_path: Any) -> Iterator[str]:
 
 @pytest.fixture
 def vcuda(root: str, tmp_path: Any, monkeypatch: Any) -> Callable[..., int]:
-    """`vcuda doctor` of the groups whose answer does not depend on the machine."""
+    """`vcuda doctor` of the groups that do not depend on the machine."""
     monkeypatch.setattr(report, "GROUPS", (driver, containers))
     settings = write(
         f"{tmp_path}/config.toml", f'driver-root = "{root}"\nstate-dir = "{tmp_path}/state"\n'

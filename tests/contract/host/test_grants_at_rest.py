@@ -1,4 +1,4 @@
-"""GPUs that nobody uses are not judged anew at each look, and nobody can tell."""
+"""Idle GPUs are not evaluated at each sample, with the same grants as if they were."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from support.arbiter_node import MS, World, elastic, fixed
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 IDS = ["a", "b", "c"]
-# What each container does between two looks, in ms: it uses, and it waits; or nobody does anything.
+# What each container does between two looks, in ms: it uses, and it waits; or none does anything.
 DOES = st.dictionaries(st.sampled_from(IDS), st.tuples(st.integers(0, 50), st.booleans()))
 LOOKS = st.lists(st.one_of(st.just({}), DOES), min_size=1, max_size=60)
 
 
 class Used(World):
-    """A world whose containers use and wait; `forgets`: nothing is known to be at rest."""
+    """A world with containers that use and wait; `forgets`: nothing is known to be at rest."""
 
     def __init__(self, folder: str, forgets: bool) -> None:
         super().__init__(folder)

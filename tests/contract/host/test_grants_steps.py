@@ -12,7 +12,7 @@ from support.counted_steps import steps
 
 
 def steps_of_a_look(folder: Path, containers: int, *waiting: str) -> int:
-    """At so many on one GPU, of whom some wait as they have before, and the others have rested."""
+    """At so many on one GPU, of which some wait as they have before, and the others have rested."""
     world = World(folder)
     for number in range(containers):
         world.holds(str(number), elastic(6))

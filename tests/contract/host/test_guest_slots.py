@@ -18,7 +18,7 @@ SLOTS_AT = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 
 
 def page(folder: Path, *slots: tuple[int, int]) -> str:
-    """A usage page whose first slots hold (pid, start time)."""
+    """A usage page with first slots that hold (pid, start time)."""
     content = bytearray(layout.empty_usage_page().ljust(layout.USAGE_SIZE, b"\0"))
     struct.pack_into("=I", content, 12, len(slots))
     for index, (pid, started) in enumerate(slots):

@@ -50,7 +50,8 @@ class World:
         write(f"{self.runtime.folder}/states/{id}", json.dumps(state))
 
     def owner(self) -> str | None:
-        """The allocation whose container has the process, after another look at the ledger."""
+        """The allocation of the container that has the process, after another look at the
+        ledger."""
         self.containers.follow()
         held = self.containers.of(self.pid)
         return held.allocation.id if held else None
@@ -136,7 +137,7 @@ def test_a_forged_slot_makes_no_process_a_slices(world: World) -> None:
 
 @pytest.fixture
 def group() -> Iterator[str]:
-    """A cgroup's folder, whose name says nothing of any container."""
+    """A cgroup's folder, with a name that says nothing of any container."""
     name = f"/vcuda-it-{os.getpid()}-batch"
     if os.geteuid() != 0:
         cannot("making cgroups takes root")
@@ -199,7 +200,8 @@ def test_the_cgroup_of_the_runtimes_caller_is_not_the_containers(world: World, g
 def test_a_cgroup_of_a_containers_name_counts_where_root_alone_can_have_named_it(
     world: World, group: str, user: int, owner: str | None
 ) -> None:
-    """While nobody can ask the container's runtime. systemd gives each user a cgroup to name in."""
+    """While the container's runtime cannot be asked. systemd gives each user a cgroup to name
+    in."""
     scope = f"{group}/docker-{ENGINES_ID}.scope"
     os.mkdir(scope)
     for folder in (group, scope):

@@ -95,7 +95,7 @@ def children() -> str:
 
 
 def is_running(pid: int) -> bool:
-    """A killed process whose new parent has not looked yet is no running one."""
+    """A killed process that its new parent has not reaped yet is no running one."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] != "Z"

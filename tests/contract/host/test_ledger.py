@@ -1,4 +1,4 @@
-"""The ledger: one lock, whole records only, and nobody else's files."""
+"""The ledger: one lock, whole records only, and no other files."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_sweep_removes_only_records_without_a_holder(ledger: Ledger) -> None:
     write(ledger.allocations + "/cut.json", "{")
     write(ledger.allocations + "/alive.json.new", "half")
     write(ledger.containers + "/orphan/usage", "")
-    write(ledger.containers + "/stray", "a file of somebody's")
+    write(ledger.containers + "/stray", "another program's file")
     with ledger:
         assert ledger.sweep(lambda found: found.id == "alive") == ["dead"]
     assert left_in(ledger.state_dir) == [
@@ -257,7 +257,7 @@ def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_ask
     assert os.path.getsize(page) == layout.USAGE_SIZE
     with open(page, "rb") as kept:
         assert kept.read(7) == b"its own"
-    # Nobody else has written too much: there is no room indeed.
+    # No other program has filled it: there is no room indeed.
     full.append(errno.ENOSPC)
     with pytest.raises(VcudaError, match="No space left on device"):
         claim_of("third")
@@ -311,7 +311,7 @@ def test_no_link_in_the_place_of_a_page_is_cut(ledger: Ledger, tmp_path: Any) ->
 
 
 def test_where_the_folder_has_no_file_system_of_its_own_no_open_file_is_cut(ledger: Ledger) -> None:
-    """It may be anybody's."""
+    """It may be any user's."""
     put(ledger, record())
     with open(ledger.containers + "/box/usage", "rb") as page:
         ledger.remove("box")

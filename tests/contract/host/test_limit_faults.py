@@ -220,7 +220,7 @@ def test_the_arbiter_does_not_wait_for_another_writer(world: World) -> None:
 
 
 def test_changes_beside_a_busy_arbiter_end_as_they_were_asked(world: World) -> None:
-    """Both write as fast as they can; whoever comes second sees that the page is another."""
+    """Both write as fast as they can; the second one sees that the page is another."""
     world.holds("a", elastic(30))
     world.holds("b", elastic(30))
     ended = threading.Event()

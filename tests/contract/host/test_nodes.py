@@ -1,4 +1,4 @@
-"""Device nodes: a GPU's own for who holds it, the settings' for all, and nothing else."""
+"""Device nodes: a GPU's own for its holder, the settings' for all, and nothing else."""
 
 from __future__ import annotations
 

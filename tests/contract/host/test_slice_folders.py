@@ -1,4 +1,4 @@
-"""Who of the host reaches the pages of a share."""
+"""Which users of the host reach the pages of a share."""
 
 from __future__ import annotations
 

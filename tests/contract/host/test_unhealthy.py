@@ -1,4 +1,4 @@
-"""The word on unhealthy GPUs that the agent leaves, and whom it is believed from."""
+"""The agent's file of unhealthy GPUs, and which writers of it are trusted."""
 
 from __future__ import annotations
 

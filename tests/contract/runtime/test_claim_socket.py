@@ -189,7 +189,7 @@ def test_a_claim_socket_of_a_server_killed_while_it_opens_is_opened_by_the_next(
 
 
 def test_a_claim_server_with_a_removed_socket_says_so_and_fails(node: Node) -> None:
-    """Whoever watches over it starts it again then; one that was taken over ends with 0."""
+    """Its supervisor starts it again then; one that was taken over ends with 0."""
     with node.installed.claim_server() as server:
         os.unlink(f"{node.ledger.state_dir}/{claim_socket.NAME}")
         assert server.wait(30) == 1

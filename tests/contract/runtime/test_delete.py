@@ -70,7 +70,7 @@ class Node:
             return [line.rstrip("\n").partition(" ")[2] for line in lines]
 
     def holders(self) -> list[str]:
-        """Who holds a share, and whose pages are there."""
+        """Which containers hold a share, and which have pages."""
         assert sorted(os.listdir(self.ledger.containers)) == sorted(shares_of(self.ledger))
         return sorted(shares_of(self.ledger))
 
@@ -177,7 +177,7 @@ def test_what_deletes_no_holder_becomes_the_runtime(node: Node, words: str) -> N
 def test_after_a_delete_that_failed_the_runtime_says_whether_it_lives(
     node: Node, state: str, left: list[str]
 ) -> None:
-    """runc has nothing to delete of a container whose start it gave up."""
+    """runc has nothing to delete of a container that it gave up starting."""
     node.does(delete="echo no >&2; exit 3", state=state)
     assert node.delete() == (3, "no\n")
     assert node.holders() == left
@@ -275,7 +275,7 @@ def test_a_release_whose_event_cannot_be_written_is_done_with_one_line(node: Nod
     def let_no_file_grow_further() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-    # Python ignores SIGXFSZ, and so does who is started by it here.
+    # Python ignores SIGXFSZ, and so does what it starts here.
     status, line = node.call(*DELETE, preexec_fn=let_no_file_grow_further, restore_signals=False)
     assert (status, line) == (
         0,

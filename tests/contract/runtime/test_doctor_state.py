@@ -38,7 +38,8 @@ def mounted(folder: str, options: str, user: int = 0) -> Finding:
     mount = f'mount -t tmpfs -o {options} none "$1" && mkdir -p "$1/state"'
     if "ro" in options.split(","):
         mount = 'mount -t tmpfs none "$1" && mkdir "$1/state" && mount -o remount,ro "$1"'
-    # Who is not root comes to the checkout wherever that lies, and may write no more than others.
+    # A user without root reaches the checkout wherever that lies, and may write no more than
+    # others.
     who = f"--reuid {user} --inh-caps +dac_read_search --ambient-caps +dac_read_search"
     line = f'{mount} && exec setpriv {who} "$2" -I -S -c "$3" "$1/state"'
     answer = subprocess.run(
@@ -261,7 +262,7 @@ def test_a_containers_processes_are_those_of_its_cgroups_and_below(tmp_path: Any
         write(f"{tmp_path}/{pid}/cgroup", cgroups)
     write(f"{tmp_path}/16/comm", "it has ended\n")
     assert container_processes.of(10, str(tmp_path)) == [10, 11, 12]
-    # It has no cgroups of its own: whose the others are cannot be told.
+    # It has no cgroups of its own: the owners of the others are unknown.
     assert container_processes.of(20, str(tmp_path)) == [20]
 
 

@@ -1,4 +1,4 @@
-"""The native launcher: who is called, with which words, for which command line."""
+"""The native launcher: which program it calls, with which arguments, for which command line."""
 
 from __future__ import annotations
 

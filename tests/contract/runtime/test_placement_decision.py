@@ -122,7 +122,7 @@ def test_without_kept_decisions_or_a_pods_request_nothing_is_looked_up(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("content", "mode"), [("{", 0o644), (NEW.dump(), 0o666)], ids=["half", "anybody's"]
+    ("content", "mode"), [("{", 0o644), (NEW.dump(), 0o666)], ids=["half", "writable by all"]
 )
 def test_a_record_that_is_none_is_refused_in_one_line(
     tmp_path: Any, content: str, mode: int

@@ -175,7 +175,7 @@ BAD_SETTINGS = "runtme = 'x'\n"
         "no request",
         "a sandbox",
         "an annotation that is none",
-        "the variables of a pod whose service is named vcuda",
+        "the variables of a pod beside a service named vcuda",
         "a slip where env never counts",
         "env never counts",
         "void",

@@ -184,7 +184,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     }.items():
         expected = expected.replace("{" + name + "}", value)
     prefix = "vcuda-container-runtime: "
-    # While nobody can read whose it is, there is no id.
+    # While its owner cannot be read, there is no id.
     allocation = "" if "is not JSON" in expected else "box"
     expected += f" (allocation {allocation})" if allocation else ""
     for hole in ("{json}", "{cut}", "{state}"):  # words of Python's json, and which write it was

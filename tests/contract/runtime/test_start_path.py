@@ -93,7 +93,7 @@ def test_a_share_is_given_without_any_costly_import(
     words = [installed.python_path, installed.settings, installed.runtime.path]
     words += ["create", "--bundle", bundle, "box"]
     cold = set(json.loads(run(python, SHOW, *words)))
-    # Not the same container again, whose page of before is replaced: that takes ctypes.
+    # Not the same container again: to replace its earlier page takes ctypes.
     warm = set(json.loads(run(python, SHOW, *words[:-1], "other")))
     bare = set(run(python, "import sys; print(' '.join(sys.modules))").split())
     assert "vcuda_oci.host.nvml" in cold - warm

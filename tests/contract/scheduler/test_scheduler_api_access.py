@@ -1,4 +1,4 @@
-"""How the extender reaches the API server: whom it trusts, what it shows, by which way."""
+"""How the extender reaches the API server: what it trusts, what it presents, by which way."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKING = pod("asking", container(core=30, memory=16))
 
 @pytest.fixture
 def secret(tmp_path: Any) -> Iterator[FakeApiServer]:
-    """Speaks TLS as `server` with who shows `client`; whom to trust `trusted.crt` says."""
+    """Speaks TLS as `server` with clients that present `client`; `trusted.crt` is the authority."""
     certify(tmp_path, "server", "client")
     certify(tmp_path, "elsewhere", address="127.0.0.2")
     api_server = FakeApiServer()
@@ -112,7 +112,7 @@ def test_more_bindings_at_once_than_connections_wait_for_their_turn(tmp_path: An
 
 
 class Gate:
-    """Lets nobody through before `count` are there. most: how many were there at once."""
+    """Lets no call through before `count` are there. most: how many were there at once."""
 
     def __init__(self, count: int) -> None:
         self.most = self._there = 0
@@ -124,5 +124,5 @@ class Gate:
         if self._there == self._count:
             self._full.set()
         await self._full.wait()
-        await asyncio.sleep(0.5)  # for those who do not wait for a turn
+        await asyncio.sleep(0.5)  # for calls that do not wait for a turn
         self._there -= 1

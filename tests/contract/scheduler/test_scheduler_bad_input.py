@@ -1,4 +1,4 @@
-"""The extender meets those who send nonsense, too much, or have no certificate."""
+"""Clients of the extender that send nonsense, too much, or have no certificate."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_when_the_holder_is_killed_the_other_binds_after_the_lease_and_knows_wha
         time.sleep(1)  # what it sent has come
         last = len(writes)
         killed.set()
-        # Until then nobody binds, and what the holder asked for last is known.
+        # Until then no replica binds, and what the holder asked for last is known.
         second.wait(lambda: second.filter(pods[1], "a")["NodeNames"] == [])
         assert second.bind(pods[1], "a").startswith("standby: the lease extender is held by ")
         second.wait_ready(120)

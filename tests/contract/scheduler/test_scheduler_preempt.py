@@ -32,6 +32,6 @@ def test_a_pod_of_a_higher_priority_fits_once_its_victims_are_gone(tmp_path: Any
         api.delete("default/p")
         running.wait(lambda: running.filter(asking, "a")["NodeNames"] == ["a"])
         assert running.bind(asking, "a") == ""
-        # Who asks for no GPU is none of our business.
+        # A pod without a GPU is not ours to judge.
         nobody = {**wanted, "Pod": pod("x", {"name": "c"})}
         assert running.post("preempt", nobody) == {"NodeNameToMetaVictims": proposed}

@@ -61,7 +61,7 @@ def test_ten_pods_at_once_never_pass_a_quota_of_nine(api: FakeApiServer, tmp_pat
         api.delete(f"team/{pods[said.index('')]['metadata']['name']}")
         running.wait(lambda: used(running) == [row(8.0, 9.0)])
         assert running.filter(last, "a", "b")["NodeNames"] == ["a", "b"]
-    # Whoever starts anew counts what was bound.
+    # A restarted extender counts what was bound.
     with extender.running(api, tmp_path) as running:
         running.wait_ready()
         assert used(running) == [row(8.0, 9.0)]

@@ -154,7 +154,7 @@ GPU = "takes a GPU; tests/gpu/test_questions.py asks the software one the same"
 HOURS = "takes up to hours; tests/release/test_short_runs.py makes a short one of each"
 RACES = "takes hours; tests/engines/test_hostile_races.py is a short one"
 FUZZ = "takes a long run's finds; tests/release/fuzz/test_fuzz.py runs it a second long"
-SIGNED = "takes the key of who releases; tests/release/packages/test_release.py has one"
+SIGNED = "takes the releasing person's key; tests/release/packages/test_release.py has one"
 GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler")
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 

@@ -1,4 +1,5 @@
-"""Commands that stand in the text of a page: what they name is there, and who is told to type one
+"""Commands that stand in the text of a page: what they name is there, and a user who is told to
+type one
 finds it in a block that is run."""
 
 from __future__ import annotations

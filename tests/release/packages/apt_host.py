@@ -1,4 +1,4 @@
-"""A Debian 12 host whose installed packages are a list of the test's: apt and dpkg-query read that
+"""A Debian 12 host with installed packages from a list of the test's: apt and dpkg-query read that
 list, and apt only simulates what it would do."""
 
 from __future__ import annotations

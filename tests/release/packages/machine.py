@@ -60,7 +60,7 @@ class Machine:
 
     def words(self, argv: Sequence[str]) -> list[str]:
         spaces = ["--mount", "--pid", "--net", "--cgroup", "--root", "--wd"]
-        # Where systemd sorts services into cgroups, who logs in is in one of the machine's too.
+        # Where systemd sorts services into cgroups, a login is in one of the machine's too.
         join = ["sh", "-c", 'echo 0 >/sys/fs/cgroup/init.scope/cgroup.procs; exec "$@"', "sh"]
         return ["nsenter", "-t", str(self.pid), *spaces, "--", *(join if self.boots else []), *argv]
 

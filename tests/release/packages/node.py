@@ -13,7 +13,7 @@ from support.private_host import Result
 
 GPU = "/run/softgpu"
 SETTINGS = f'driver-root = "{GPU}"\n'
-# Of a cluster whose API server is never there.
+# Of a cluster without a running API server.
 KUBECONFIG = json.dumps(
     {
         "current-context": "c",
@@ -44,7 +44,7 @@ def bring(machine: Machine, paths: list[str]) -> list[str]:
 
 
 def install(machine: Machine, debs: list[str]) -> Result:
-    """As upgrades go where nobody is asked: settings that were edited stay."""
+    """As unattended upgrades go: settings that were edited stay."""
     return machine.run("dpkg", "-i", "--force-confold", *bring(machine, debs))
 
 
@@ -54,7 +54,7 @@ def make_gpus(machine: Machine) -> None:
 
 
 def join_cluster(machine: Machine) -> None:
-    """Where kubeadm writes whom kube-scheduler is."""
+    """Where kubeadm writes kube-scheduler's credentials."""
     machine.write("/etc/kubernetes/scheduler.conf", KUBECONFIG, 0o600)
 
 

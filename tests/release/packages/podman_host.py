@@ -1,4 +1,4 @@
-"""A machine whose Podman builds, runs and pushes images, though it reaches nobody."""
+"""A machine whose Podman builds, runs and pushes images, though it reaches no other machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 
 from release.packages.machine import DEBIAN, Machine
 
-# What this machine has not: bridges, limits in cgroups. It asks nobody for names, at once.
+# What this machine has not: bridges, limits in cgroups. It resolves no names, at once.
 CONTAINERS = """[engine]
 cgroup_manager = "cgroupfs"
 runtime = "runc"

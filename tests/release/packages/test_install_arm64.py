@@ -49,7 +49,7 @@ def test_a_container_starts_and_its_share_is_given_back(installed: Machine) -> N
     container = node.Container(installed)
     container.start()
     assert (container.status(), holders(installed)) == ("running", [container.id])
-    # Whose programs are of amd64: none of them can load it.
+    # Its programs are of amd64: none of them can load it.
     assert container.shim() == installed.sha256("/usr/lib/vcuda/libvcuda.so.1")
     container.call("kill", "KILL")
     container.call("delete", "--force")

@@ -36,7 +36,7 @@ def git(folder: str, *words: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> str:
-    """A commit of what lies here, whose changelog tells of the version."""
+    """A commit of what lies here, with the version in its changelog."""
     built.folder()
     folder = f"{tmp_path}/vcuda"
     built.checkout(folder, with_build=True)
@@ -113,7 +113,7 @@ def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None
 
 @pytest.fixture
 def signer() -> Iterator[dict[str, str]]:
-    """The environment of who has a key. Its folder's name is short: a socket lies in it."""
+    """The environment of a user who has a key. Its folder's name is short: a socket lies in it."""
     if shutil.which("gpg") is None:
         cannot("gpg is not installed")
     with tempfile.TemporaryDirectory() as home:

@@ -1,4 +1,4 @@
-"""A host that no systemd runs on: what the packages leave to whoever does run there, they tell."""
+"""A host that no systemd runs on: what the packages leave to its own init, they say."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_service_that_runs_on_over_an_upgrade_and_a_removal_is_reported(
 def test_a_service_of_the_host_outside_is_no_business_of_a_root_that_is_laid_out(
     plain: Machine, way: Way
 ) -> None:
-    """As a container image is built on a host whose /proc it sees."""
+    """As a container image is built on a host with a visible /proc."""
     way.prepare(plain)
     install(plain, way, built.folder())
     with running(plain, "vcuda serve"):

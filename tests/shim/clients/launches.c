@@ -1,5 +1,5 @@
 /* launches SECONDS THREADS STREAMS AHEAD PATTERN SHORT_US LONG_US EVERY [BLOCKS]: each thread
-   launches one function whose time is its parameter, AHEAD launches ahead (0: waits for each),
+   launches one function with its time as parameter, AHEAD launches ahead (0: waits for each),
    round STREAMS streams. PATTERN: periodic, every EVERYth is long; random, one in EVERY on average;
    burst, EVERY long ones follow EVERY short ones. Prints the share of the GPU's time that was had
    from the end of the first launch to that of the last, and the time that was had in all.  */

@@ -1,5 +1,5 @@
 /* modules ROUNDS SEED CUBIN...: random calls that load and unload modules and libraries, look into
-   them, and change limits, in contexts of both GPUs that come and go, with forks whose children
+   them, and change limits, in contexts of both GPUs that come and go, with forks with children that
    meddle. Ends after so many; with 0 it goes on until SIGUSR1, says "still" and waits. A call may
    be refused for want of memory, and nothing else.  */
 

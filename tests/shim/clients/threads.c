@@ -21,7 +21,7 @@ static void *
 work (void *argument)
 {
   unsigned seed = (unsigned) (size_t) argument;
-  /* None ends while children are made: to TSan a child of a process whose other threads have ended,
+  /* None ends while children are made: to TSan a child of a process with ended threads,
      but were not joined, is at war with the dead.  */
   for (int i = 0; i < ROUNDS || !__atomic_load_n (&children_made, __ATOMIC_ACQUIRE); i++)
     {

@@ -85,7 +85,7 @@ class Containerd(Engine):
     def restart(self) -> None:
         """The daemon is killed and starts anew; its containers live on."""
         with open(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children") as children:
-            # Who entered the private host waits for the daemon that it started there.
+            # A process that entered the private host waits for the daemon that it started there.
             pid = int((children.read().split() or [str(self._daemon.pid)])[0])
         os.kill(pid, signal.SIGKILL)
         self._daemon.wait(30)

@@ -36,7 +36,7 @@ class Podman(Engine):
     def _run(self, wanted: Wanted) -> Result:
         """What the container wrote, by its log, of which nothing is lost; then Podman's own errors.
 
-        Of one that is attached conmon may read a short output before it sees who is to have it.
+        Of one that is attached conmon may read a short output before it sees its reader.
         """
         folder = self.host.path("outputs")
         os.makedirs(folder, exist_ok=True)

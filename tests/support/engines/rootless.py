@@ -1,4 +1,4 @@
-"""Engines of a user who is not root, in a user namespace of his."""
+"""Engines of a user who is not root, in a user namespace of its own."""
 
 from __future__ import annotations
 
