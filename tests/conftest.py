@@ -47,8 +47,8 @@ LONG = (
     "unit/test_scheduler_leader_races.py",
 )
 
-# What programs change for their process, which here is that of all tests: who then writes to a
-# socket that nobody reads would end them all.
+# What programs change for their process, which here is that of all tests: a later write to a closed
+# socket would end them all.
 _CHANGED = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
 
 

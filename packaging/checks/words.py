@@ -14,12 +14,14 @@ from collections import Counter
 _PRONOUN = re.compile(
     r"\b(who|whom|whose|whoever|nobody|anybody|somebody|everybody|he|him|himself)\b", re.IGNORECASE
 )
-# What stays: persons, the account "nobody", and names of tests.
-_MEANT = re.compile(r"\b(user|person|author|people)s? who\b|user nobody\b|::test_\w+")
-_FOLDERS = ("oci", "runtime_hook", "plugin", "libvcuda", "packaging", "docs")
+# What stays: persons and the account "nobody".
+_MEANT = re.compile(r"""\b(user|person|author|people)s? who\b|user nobody\b|"nobody"|\bNOBODY\b""")
+_FOLDERS = ("oci", "runtime_hook", "plugin", "libvcuda", "packaging", "docs", "tests")
 _FILES = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
-# What a name may mean by itself: this file, a license, and names that are not ours to choose.
-_SKIPPED = re.compile(r"packaging/checks/words\.py$|\.svg$|\.json$")
+# The check itself, its test, and files that are not written by hand.
+_SKIPPED = re.compile(
+    r"packaging/checks/words\.py$|tests/unit/test_words\.py$|\.svg$|\.json$|\.xz$"
+)
 # Lines in a folder; the longest name that fits counts.
 ALLOWED = {
     "plugin/vcuda_plugin/agent/compute": 64,

@@ -101,7 +101,7 @@ def _is_granted(node: AgentNode) -> bool:
     return page_reader.read_limits(page).rate_until_ns > 0
 
 
-def _cost(agent: Agent, who: str) -> list[Figure]:
+def _cost(agent: Agent, case: str) -> list[Figure]:
     processes = _with_descendants(agent.process.pid)
     time.sleep(2)  # its start is not its idling
     before, began = _cpu_seconds(processes), time.monotonic()
@@ -109,14 +109,14 @@ def _cost(agent: Agent, who: str) -> list[Figure]:
     used = _cpu_seconds(processes) - before
     percent = 100 * used / (time.monotonic() - began)
     return [
-        Figure(f"agent.cpu, {who}", percent, "% of a core", GOAL_CPU, {}),
-        _memory(agent, who),
+        Figure(f"agent.cpu, {case}", percent, "% of a core", GOAL_CPU, {}),
+        _memory(agent, case),
     ]
 
 
-def _memory(agent: Agent, who: str) -> Figure:
+def _memory(agent: Agent, case: str) -> Figure:
     memory = sum(_proportional_mib(pid) for pid in _with_descendants(agent.process.pid))
-    return Figure(f"agent.memory, {who}", memory, "MiB", GOAL_MIB, {})
+    return Figure(f"agent.memory, {case}", memory, "MiB", GOAL_MIB, {})
 
 
 def _with_descendants(pid: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""A user of the host who names a cgroup so that the agent takes the user's processes for a
+"""A host user who names a cgroup so that the agent takes the user's processes for a
 container's."""
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""HAMi's resources: the kubelet counts GPUs, the pod's object says how much of each, and nobody who
-asked for a part gets a whole one because that was not known."""
+"""HAMi's resources: the kubelet counts GPUs, the pod's object says how much of each, and no
+container
+that asks for a part gets a whole one because that was not known."""
 
 from __future__ import annotations
 
@@ -112,7 +113,7 @@ def test_parts_of_several_gpus_are_of_as_many_gpus_and_whole_ones_are_not_shared
     whole = hami.runs(container + "-2", hami.known(container + "-2", main={GPU: 1}))
     (first,) = hami.has(whole)
     assert first[:2] == (0, 100)
-    # Nobody decided for this one: the node places by the same rules, beside the whole one.
+    # This one has no decision: the node places by the same rules, beside the whole one.
     part = hami.runs(container + "-3", hami.known(container + "-3", main=THIRD))
     assert hami.has(part) == [(1, 30, 3000, "fixed")]
 
@@ -124,7 +125,7 @@ def test_without_the_pod_watch_no_container_is_given_a_gpu(hami: HamiNode, conta
     began = time.monotonic()
     assert hami.refusal(pod, asks={GPU: 1}).startswith(unknown)
     assert time.monotonic() - began > 1  # the agent may be behind the kubelet
-    # Nor where nobody ever followed, or an agent that did is gone with what it kept.
+    # Nor where no agent ever followed, or an agent that did is gone with what it kept.
     shutil.rmtree(hami.state_dir + "/decisions")
     assert hami.refusal(pod, asks={GPU: 1}) == (
         f"pod default/{container}: GPU amount of container main is unknown: "
@@ -141,7 +142,7 @@ def test_what_is_decided_for_other_amounts_or_forged_is_not_given(
     decision = json.loads(
         hami.api.pods[uid]["metadata"]["annotations"]["vcuda.io/placement-decision"]
     )
-    # Whoever may write the pod's annotations says that it asks for more.
+    # A user who may write the pod's annotations says that it asks for more.
     share = decision["containers"]["main"][0]
     share["core_percent"], share["memory_bytes"] = 100, 16 << 30
     decision["amounts"] = {"main": {"parts": [[100, None, None]], "any_core": False}}

@@ -1,4 +1,5 @@
-"""Decisions that are late, another's, nonsense or no longer possible; and who must have one."""
+"""Decisions that are late, another's, nonsense or no longer possible; and pods that must have
+one."""
 
 from __future__ import annotations
 

@@ -38,8 +38,9 @@ TOKEN = "s3cret"  # a client without it is refused
 
 
 class FakeApiServer(FakeApiCalls):
-    """requests: (method, path, query) of each so far, of a watch "WATCH", and of who takes it for a
-    proxy the whole address for its path. refuse: a status for every request, watches too, or 0.
+    """requests: (method, path, query) of each so far, of a watch "WATCH", and of a client that
+    uses it as a proxy the whole address for its path. refuse: a status for every request,
+    watches too, or 0.
 
     tls: what it speaks TLS with.
     """

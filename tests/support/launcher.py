@@ -43,8 +43,10 @@ class Launcher:
         ran = self.installed.call(*words, cwd=self.cwd, **options)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
         called = {"runtime": self.runtime.calls(), "python": self.python.calls()}
-        [(who, [(argv, _, _)])] = [(who, calls) for who, calls in called.items() if calls]
-        return who, argv
+        [(program, [(argv, _, _)])] = [
+            (program, calls) for program, calls in called.items() if calls
+        ]
+        return program, argv
 
     def to_runtime(self, *words: str) -> tuple[str, list[str]]:
         return "runtime", [self.runtime.path, *words]

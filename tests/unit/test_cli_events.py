@@ -76,8 +76,8 @@ def test_one_name_shows_the_whole_life_of_what_it_names(
 
 def test_a_name_of_which_nothing_is_known_is_one_line(tells: Told, capsys: Any) -> None:
     assert tells.lines(capsys) == [["EVENT", "CONTAINER", "BY", "WHAT"]]
-    assert main.main([*tells.words, "nobody"]) == 1
-    assert capsys.readouterr() == ("", "vcuda: nobody: no event of it; see 'vcuda events'\n")
+    assert main.main([*tells.words, "unknown"]) == 1
+    assert capsys.readouterr() == ("", "vcuda: unknown: no event of it; see 'vcuda events'\n")
 
 
 def test_since_leaves_out_what_is_older(tells: Told, capsys: Any, monkeypatch: Any) -> None:

@@ -57,7 +57,7 @@ def test_a_thousand_events_at_once_are_sent_at_a_pace_in_order() -> None:
     assert tell(series, 0.5) == []
     for second in range(1, 981):
         told += tell(series, float(second))
-    assert [whose for whose, _ in told] == [f"c{number}" for number in range(1000)]
+    assert [container for container, _ in told] == [f"c{number}" for number in range(1000)]
     assert series.lost == 0
 
 
@@ -129,9 +129,9 @@ def test_an_unhealthy_gpu_is_reported_for_each_container_that_shares_it() -> Non
         pod = {"uid": UID, "namespace": "ml", "name": "train", "container": name}
         return record(f"pod-{UID}.{name}", pod=pod, shares=[GpuShare(gpu, GIB, 30)])
 
-    everybody = [held("a", "GPU-0"), held("b", "GPU-1"), held("c", "GPU-0"), record("docker")]
+    records = [held("a", "GPU-0"), held("b", "GPU-1"), held("c", "GPU-0"), record("docker")]
     said = event("gpu-unhealthy", "", gpu="GPU-0", text="GPU-0 is unhealthy: Xid 79")
-    found = list(pod_event.of_event(said, everybody))
+    found = list(pod_event.of_event(said, records))
     assert [one.text for one in found] == [
         f"allocation pod-{UID}.{name}: GPU-0 is unhealthy: Xid 79" for name in "ac"
     ]

@@ -51,21 +51,21 @@ def asked(cluster: Cluster, *containers: Any, namespace: str = "team", **more: A
 
 def test_a_namespace_gets_its_models_in_its_pools_up_to_its_cards() -> None:
     cluster = limited(TEAM, held("p", 130), held("other", 100, namespace="others"))
-    who = "ExceedsGPUQuota: namespace team"
+    refusal = "ExceedsGPUQuota: namespace team"
     elsewhere = {
-        "b": f"{who} may use the GPUs of public only",
-        "c": f"{who} has no quota of P100",
-        "d": f"{who} may use the GPUs of public only",
+        "b": f"{refusal} may use the GPUs of public only",
+        "c": f"{refusal} has no quota of P100",
+        "d": f"{refusal} may use the GPUs of public only",
     }
     unknown = {"z": "not known to the scheduler extender yet"}
     assert asked(cluster, container(core=70)) == Verdict(["a"], unknown, elsewhere)
-    over = {"a": f"{who} uses 1.3 of 2 cards of M40; 0.8 asked"}
+    over = {"a": f"{refusal} uses 1.3 of 2 cards of M40; 0.8 asked"}
     assert asked(cluster, container(core=80)) == Verdict([], over | unknown, elsewhere)
-    never = {"a": f"{who} uses 1.3 of 2 cards of M40; 3 asked"}
+    never = {"a": f"{refusal} uses 1.3 of 2 cards of M40; 3 asked"}
     assert asked(cluster, container(core=300)) == Verdict([], unknown, never | elsewhere)
     # What does not fit into the quota here is told so, also where no GPU is free either.
     cluster.put_pod(facts(held("more", 200, namespace="others")))
-    assert asked(cluster, container(core=100)).refused["a"].startswith(who)
+    assert asked(cluster, container(core=100)).refused["a"].startswith(refusal)
 
 
 def test_use_counts_by_model_whatever_the_pool() -> None:

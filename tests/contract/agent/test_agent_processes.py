@@ -44,23 +44,23 @@ def test_a_fork_server_has_nothing_open_but_what_leads_to_the_agent(node: AgentN
         assert beyond == [*("pipe" for _ in agent.children()), "socket"]
 
 
-@pytest.mark.parametrize("who", ["fork server", "agent"])
+@pytest.mark.parametrize("victim", ["fork server", "agent"])
 def test_of_an_agent_or_a_fork_server_that_was_killed_no_process_is_left_and_another_can_begin(
-    who: str, node: AgentNode
+    victim: str, node: AgentNode
 ) -> None:
     agent = Agent([node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder])
     try:
         agent.await_ready()
         offered(node, CORE)
         server, children = agent.fork_server(), agent.children()
-        os.kill(server if who == "fork server" else agent.process.pid, signal.SIGKILL)
+        os.kill(server if victim == "fork server" else agent.process.pid, signal.SIGKILL)
         ended = agent.process.wait(30)
         log = agent.log()
         until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in (server, *children)))
     finally:
         agent.kill()
         agent.end()
-    if who == "fork server":
+    if victim == "fork server":
         # systemd and the kubelet start again what has failed.
         said = "vcuda-node-agent: fork server: has ended; see the kernel's log for what killed it"
         assert (ended, log[-1]) == (1, said)

@@ -197,7 +197,7 @@ def test_clients_that_take_no_answer_hold_a_bounded_part_of_memory(served: Serve
 
 
 def test_the_process_ends_with_the_agent(tenants: Tenants) -> None:
-    """Whose end closes the pipe that it is told by, and the one that it tells it is open by."""
+    """The agent's end closes both pipes between them."""
     process = Served(tenants.state_dir)
     assert process.process.stdin
     process.process.stdin.close()

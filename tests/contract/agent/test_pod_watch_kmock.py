@@ -1,7 +1,7 @@
 """The pods' follower at another fake API server: kmock, which knows less than ours.
 
-It pages nothing, ignores selectors and begins each watch with every object. Who takes the API only
-by its rules gets along with that too.
+It pages nothing, ignores selectors and begins each watch with every object. A client that only
+relies on the API's rules gets along with that too.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def kubeconfig(tmp_path: Path) -> Iterator[str]:
         path = tmp_path / "kubeconfig-of-kmock"
         there = {"name": "kmock", "cluster": {"server": api_server.url}}
         used = {"name": "kmock", "context": {"cluster": "kmock", "user": "kmock"}}
-        who = {"name": "kmock", "user": {}}
-        words = {"clusters": [there], "contexts": [used], "users": [who]}
+        user = {"name": "kmock", "user": {}}
+        words = {"clusters": [there], "contexts": [used], "users": [user]}
         path.write_text(json.dumps({**words, "current-context": "kmock"}))
         yield str(path)
 

@@ -125,8 +125,10 @@ class ObjectStore:
         old = self.objects[named.key]
         if method == "PUT":
             new = protobuf_objects.read(body)
-            whose = {key: old["metadata"].get(key) for key in ("uid", "namespace")}
-            self.objects[named.key] = validated({**new, "metadata": {**new["metadata"], **whose}})
+            identity = {key: old["metadata"].get(key) for key in ("uid", "namespace")}
+            self.objects[named.key] = validated(
+                {**new, "metadata": {**new["metadata"], **identity}}
+            )
         if method == "PATCH":
             self.objects[named.key] = validated(merged(old, json.loads(body)))
         return 200, self.objects[named.key]

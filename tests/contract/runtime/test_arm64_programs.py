@@ -1,7 +1,8 @@
 """What is written in C, compiled for arm64 as its packages are: in emulation the launcher and the
 hooks do what those of amd64 do, by the same tests.
 
-Whom they exec is this machine's. The emulator's own thread keeps the procfs hook from entering
+The programs that they exec are this machine's. The emulator's own thread keeps the procfs hook
+from entering
 another mount namespace: it is run as far as that.
 """
 

@@ -40,8 +40,8 @@ def mounted(folder: str, options: str, user: int = 0) -> Finding:
         mount = 'mount -t tmpfs none "$1" && mkdir "$1/state" && mount -o remount,ro "$1"'
     # A user without root reaches the checkout wherever that lies, and may write no more than
     # others.
-    who = f"--reuid {user} --inh-caps +dac_read_search --ambient-caps +dac_read_search"
-    line = f'{mount} && exec setpriv {who} "$2" -I -S -c "$3" "$1/state"'
+    rights = f"--reuid {user} --inh-caps +dac_read_search --ambient-caps +dac_read_search"
+    line = f'{mount} && exec setpriv {rights} "$2" -I -S -c "$3" "$1/state"'
     answer = subprocess.run(
         ["unshare", "-m", "sh", "-c", line, "sh", folder, sys.executable, LOOK],
         stdout=subprocess.PIPE,

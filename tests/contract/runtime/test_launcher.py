@@ -141,14 +141,14 @@ def test_a_config_behind_a_symlink_is_looked_at_too(launcher: Launcher, tmp_path
 
 def test_the_environment_goes_through_untouched(launcher: Launcher) -> None:
     env = {"PATH": "/usr/bin", "LD_PRELOAD": "", "X": "a=b", "PYTHONPATH": "/evil", "LC_ALL": "C"}
-    for line, who in (
+    for line, called in (
         (["state", "id"], launcher.runtime),
         (["create", "-b", "../asks", "id"], launcher.python),
     ):
-        if who is launcher.runtime:
+        if called is launcher.runtime:
             line = ["list"]
         launcher.call(*line, env=env)
-        assert who.calls()[0][1] == [f"{key}={value}" for key, value in env.items()]
+        assert called.calls()[0][1] == [f"{key}={value}" for key, value in env.items()]
 
 
 @pytest.mark.parametrize(
@@ -207,5 +207,5 @@ def test_a_runtime_named_only_is_looked_up_in_path(launcher: Launcher) -> None:
 def test_without_settings_runc_is_the_runtime(launcher: Launcher, tmp_path: Any) -> None:
     os.unlink(launcher.installed.settings)
     os.symlink(launcher.runtime.path, tmp_path / "runc")
-    who, argv = launcher.call("list", env={"PATH": str(tmp_path)})
-    assert (who, argv) == ("runtime", [f"{tmp_path}/runc", "list"])
+    called, argv = launcher.call("list", env={"PATH": str(tmp_path)})
+    assert (called, argv) == ("runtime", [f"{tmp_path}/runc", "list"])

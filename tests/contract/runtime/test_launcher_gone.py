@@ -83,7 +83,7 @@ def test_the_runtime_would_have_said_the_same(name: str, line: str, tmp_path: An
         "--root {root} delete --force .gone",
         "--root {root} delete --force ../root/gone",
         "--root {root} delete --force a:b",  # which runc calls no id
-        "--root {root} --debug delete --force gone",  # somebody reads along
+        "--root {root} --debug delete --force gone",  # with debug output
         "--root {root} --log-level debug delete --force gone",
         "--root {root} --rootless true delete --force gone",
         "--root {root}/there/state.json delete --force gone",

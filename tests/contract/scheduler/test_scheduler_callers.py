@@ -93,13 +93,13 @@ def bindings(api: FakeApiServer) -> list[str]:
 def test_a_verb_is_refused_to_another_user_without_the_clients_key(
     api: FakeApiServer, running: Extender, files: str, verb: str
 ) -> None:
-    nobody = pwd.getpwnam("nobody").pw_uid
+    account = pwd.getpwnam("nobody").pw_uid
     words = [str(running.port), files, f"/scheduler/{verb}"]
     asked = subprocess.run(
         ["/usr/bin/python3", "-c", STRANGER, *words],
         cwd="/",
-        user=nobody,
-        group=nobody,
+        user=account,
+        group=account,
         extra_groups=[],
         capture_output=True,
         text=True,

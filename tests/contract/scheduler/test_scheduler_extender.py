@@ -93,8 +93,8 @@ def test_a_scheduler_that_sends_whole_nodes_gets_them_back(
             "FailedAndUnresolvableNodes": {},
             "Error": "",
         }
-        nobody = {"Pod": pod("p", {"name": "c"}), "Nodes": None, "NodeNames": ["a", "z"]}
-        assert running.post("predicates", nobody)["NodeNames"] == ["a", "z"]
+        without_gpu = {"Pod": pod("p", {"name": "c"}), "Nodes": None, "NodeNames": ["a", "z"]}
+        assert running.post("predicates", without_gpu)["NodeNames"] == ["a", "z"]
 
 
 def test_pod_owner_reads_the_reason_of_a_full_node_in_the_schedulers_event(

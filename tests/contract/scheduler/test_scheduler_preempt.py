@@ -33,5 +33,5 @@ def test_a_pod_of_a_higher_priority_fits_once_its_victims_are_gone(tmp_path: Any
         running.wait(lambda: running.filter(asking, "a")["NodeNames"] == ["a"])
         assert running.bind(asking, "a") == ""
         # A pod without a GPU is not ours to judge.
-        nobody = {**wanted, "Pod": pod("x", {"name": "c"})}
-        assert running.post("preempt", nobody) == {"NodeNameToMetaVictims": proposed}
+        without_gpu = {**wanted, "Pod": pod("x", {"name": "c"})}
+        assert running.post("preempt", without_gpu) == {"NodeNameToMetaVictims": proposed}

@@ -1,4 +1,5 @@
-"""A machine whose Podman builds, runs and pushes images, though it reaches no other machine."""
+"""A machine with a Podman that builds, runs and pushes images, though it reaches no other
+machine."""
 
 from __future__ import annotations
 

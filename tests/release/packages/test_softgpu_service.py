@@ -19,7 +19,7 @@ def test_one_command_makes_software_gpus_that_containers_get(booted: Machine, wa
     way.prepare(booted)
     assert way.install(booted, built.folder()).rc == 0
     assert booted.run("systemctl", "is-enabled", UNIT).stdout == "disabled\n"
-    for _ in range(2):  # as a reader who pastes the line again
+    for _ in range(2):  # as a person who pastes the line again
         booted.check("systemctl", "enable", "--now", UNIT)
     assert gpus(booted) == 2
     assert node.allocates(booted) == node.STOPPED_AT_1_GIB

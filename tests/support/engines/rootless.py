@@ -11,7 +11,7 @@ UID = 1500
 
 
 class Rootless(Engine):
-    """What they share: a user who owns nothing but a folder, and the ids that root gave him."""
+    """What they share: a user who owns nothing but a folder, and the ids that root gave to it."""
 
     ids = f"{USER}:100000:65536"
 
@@ -28,9 +28,9 @@ class Rootless(Engine):
 
     def as_user(self, *command: str) -> list[str]:
         home = self.host.path(USER)
-        who = (f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--")
+        rights = (f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--")
         where = (f"--chdir={home}", f"HOME={home}", f"TMPDIR={home}")
-        return ["setpriv", *who, "env", *where, f"XDG_RUNTIME_DIR={home}/run", *command]
+        return ["setpriv", *rights, "env", *where, f"XDG_RUNTIME_DIR={home}/run", *command]
 
 
 class RootlessPodman(Rootless, Podman):
