@@ -144,7 +144,9 @@ class Node:
         assert done.returncode == 0, done.stderr
 
     def wait_running(self, name: str) -> None:
-        self.wait(lambda: self.phase(name) == "Running", f"pod {name}")
+        """The phase does not say it: of a container that failed to start, and will be started
+        again, the pod is Running too."""
+        self.wait(lambda: self._main_runs(name), f"pod {name}")
 
     def wait(self, holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + SECONDS
@@ -182,6 +184,11 @@ class Node:
         service = Service(self.host, name, *command)
         self._services.append(service)
         return service
+
+    def _main_runs(self, name: str) -> bool:
+        pod = self.get("pod", name)
+        statuses = pod["status"].get("containerStatuses", []) if pod else []
+        return [status["name"] for status in statuses if "running" in status["state"]] == ["main"]
 
     def _is_ready(self) -> bool:
         conditions = self.get("node", NODE)["status"]["conditions"]
