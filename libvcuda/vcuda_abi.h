@@ -5,8 +5,8 @@
    host never trusts it.
 
    Each page begins with magic, version and size. A reader accepts a page of its own version or
-   a newer one, of at least the size that it knows: fields are only ever added in reserved space, so a
-   running container's shim outlives an upgrade of the host.
+   a newer one, of at least the size that it knows: fields are only ever added in reserved space, so
+   a running container's shim outlives an upgrade of the host.
 
    `libvcuda/abi_print.c` prints every offset; a test compares them with the Python mirror in
    `oci/vcuda_oci/pages/layout.py`. Byte order is the machine's.  */

@@ -1,6 +1,6 @@
 /* contexts SEED: random calls that begin and end contexts on both GPUs, with memory in them, and
-   forks with children that meddle with the parent's contexts; on SIGUSR1 says how many contexts it has
-   on each GPU, and waits. A context may be refused for want of memory, and nothing else.  */
+   forks with children that meddle with the parent's contexts; on SIGUSR1 says how many contexts it
+   has on each GPU, and waits. A context may be refused for want of memory, and nothing else.  */
 
 #include <signal.h>
 #include <string.h>

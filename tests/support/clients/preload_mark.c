@@ -1,4 +1,5 @@
-/* A library for LD_PRELOAD that names the program that loaded it: a line in MARK, a path of the host's.  */
+/* A library for LD_PRELOAD that names the program that loaded it: a line in MARK, a path of the
+ * host's.  */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
