@@ -76,7 +76,7 @@ class KubeApi:
         except Exception as error:  # a malformed file raises errors of several libraries
             raise VcudaError(
                 f"leads to no cluster: {error}",
-                kubeconfig or "service account",
+                kubeconfig or "the pod's service account",
                 "name a kubeconfig with --kubeconfig",
             ) from error
         pools: urllib3.PoolManager = client.rest.RESTClientObject(self.settings).pool_manager

@@ -66,7 +66,7 @@ def test_the_extenders_image_starts_as_nobody_with_debians_own_packages(builder:
     refused = builder.run(*run)
     assert refused.rc == 1
     (line,) = refused.stderr.splitlines()
-    assert line.startswith(f"{EXTENDER}: the pod's service account: no API server")
+    assert line.startswith(f"{EXTENDER}: the pod's service account: leads to no cluster")
 
 
 @pytest.mark.parametrize("name", [AGENT, EXTENDER])
