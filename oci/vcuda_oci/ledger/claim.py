@@ -156,7 +156,7 @@ def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocati
     if same:
         return _take_over(ledger, known, wanted, rules)
     ledger.remove(known.id)
-    ledger.tell(events.RELEASED, known, "it comes back asking for something else")
+    ledger.record_event(events.RELEASED, known, "it comes back asking for something else")
     return None
 
 
@@ -166,7 +166,7 @@ def _release_ended(ledger: Ledger, owner: Owner, ended: Sequence[str]) -> None:
         known = ledger.get(key) if key != owner.key else None
         if known and not liveness.container_lives(known):
             ledger.remove(known.id)
-            ledger.tell(events.RELEASED, known, "an init container that has ended")
+            ledger.record_event(events.RELEASED, known, "an init container that has ended")
 
 
 def _is_same(known: Allocation, request: Request, of_pod: bool) -> bool:

@@ -40,7 +40,7 @@ class Ledger:
     """The records below `state_dir`.
 
     Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`
-    and `tell` needs the lock.
+    and `record_event` needs the lock.
     program: the name that events give for the source of a change.
     """
 
@@ -217,7 +217,7 @@ class Ledger:
         dead = [allocation for allocation in whole if not is_alive(allocation)]
         for allocation in dead:
             self.remove(allocation.id)
-            self.tell(events.RELEASED, allocation, "swept: its container is gone")
+            self.record_event(events.RELEASED, allocation, "swept: its container is gone")
         swept = [allocation.id for allocation in dead]
         kept = {allocation.id for allocation in whole} - set(swept)
         kept |= {os.path.basename(path)[: -len(_SUFFIX)] for path, _ in broken}
@@ -230,7 +230,9 @@ class Ledger:
                 files.remove(f"{self.allocations}/{name}")
         return swept
 
-    def tell(self, kind: str, allocation: Allocation, text: str, seconds: float = -1) -> None:
+    def record_event(
+        self, kind: str, allocation: Allocation, text: str, seconds: float = -1
+    ) -> None:
         """What happened to it, as an event. seconds: how long it took; below 0 is not known."""
         more: dict[str, Any] = {
             **events.about(allocation.container_id, allocation.pod, allocation.engine)

@@ -76,7 +76,7 @@ def change(ledger: Ledger, allocation: Allocation, shares: list[GpuShare]) -> Al
     larger = [_larger(*pair) for pair in zip(allocation.shares, shares)]
     changed = _write(ledger, allocation.replaced(becoming=shares, shares=larger))
     text = f"{events.of(changed)}; it had {events.of(allocation)}"
-    ledger.tell(events.LIMIT_CHANGED, changed, text)
+    ledger.record_event(events.LIMIT_CHANGED, changed, text)
     return changed
 
 
@@ -91,7 +91,7 @@ def finish(ledger: Ledger) -> list[str]:
                 continue
             ended.append(changed.id)
             text = f"{events.of(changed)}; the change had been cut short"
-            ledger.tell(events.LIMIT_CHANGED, changed, text)
+            ledger.record_event(events.LIMIT_CHANGED, changed, text)
     return ended
 
 

@@ -50,7 +50,9 @@ class GpuShare(Record):
         return f"{self.core_percent} % and {gib(self.memory_bytes)} of {self.uuid}"
 
     def __str__(self) -> str:
-        terms = policies.told(self.policy, self.core_ceiling_percent, self.weight, self.priority)
+        terms = policies.describe(
+            self.policy, self.core_ceiling_percent, self.weight, self.priority
+        )
         return f"{self.amounts}, {terms}"
 
 

@@ -80,7 +80,7 @@ def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
     )
 
 
-def told(policy: str, core_limit: int, weight: int, priority: int) -> str:
+def describe(policy: str, core_limit: int, weight: int, priority: int) -> str:
     """Such as "elastic to 80 %, priority 5"."""
     said = {ELASTIC: f" to {core_limit} %", WEIGHTED: f" {weight}"}.get(policy, "")
     return policy + said + (f", priority {priority}" if priority else "")

@@ -34,4 +34,4 @@ def release(config_path: str, container_id: str) -> None:
         if allocation and not liveness.is_alive(allocation):
             mount_points.remove(f"{ledger.containers}/{allocation.id}")
             ledger.remove(allocation.id)
-            ledger.tell(events.RELEASED, allocation, "its container is deleted")
+            ledger.record_event(events.RELEASED, allocation, "its container is deleted")

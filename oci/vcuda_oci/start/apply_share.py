@@ -110,13 +110,13 @@ def give(
     except NotKnownYetError:
         raise
     except VcudaError as error:
-        tell_refused(container, settings, creation.program, error)
+        record_refusal(container, settings, creation.program, error)
         raise
     allocation, seconds = granted.allocation, time.monotonic() - began
     if granted.is_new:
-        granted.ledger.tell(events.CLAIMED, allocation, events.of(allocation), seconds)
+        granted.ledger.record_event(events.CLAIMED, allocation, events.of(allocation), seconds)
     elif allocation.claimant[0] == creation.claimant:
-        granted.ledger.tell(events.TAKEN_OVER, allocation, events.of(allocation), seconds)
+        granted.ledger.record_event(events.TAKEN_OVER, allocation, events.of(allocation), seconds)
     return allocation.id
 
 
@@ -128,7 +128,7 @@ def _note_mount_points(granted: Grant, creation: Creation, root: str) -> None:
         mount_points.note(folder, root, [place for _, place, _ in granted.edits.mounts])
 
 
-def tell_refused(container: Container, settings: Config, program: str, error: VcudaError) -> None:
+def record_refusal(container: Container, settings: Config, program: str, error: VcudaError) -> None:
     """Record the refusal under the id that the allocation would have had."""
     owner = _owner(container)
     error.allocation = owner.key

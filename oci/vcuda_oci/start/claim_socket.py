@@ -212,7 +212,7 @@ def _answer(connection: socket.socket) -> bytes:
         if words[1]:
             command = bundle.Command(words[2:])
             if command.creates:
-                allocation = main.share_what_is_asked(
+                allocation = main.apply_request(
                     command, words[0], words[1], pid, lambda: _has_left(connection)
                 )
         elif words[2:3] == ["poststop"] and len(words) == 5:

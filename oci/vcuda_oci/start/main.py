@@ -32,8 +32,8 @@ def main(argv: list[str]) -> NoReturn:
     command, allocation = bundle.Command(argv[2:]), ""
     try:
         if command.creates:
-            allocation = share_what_is_asked(command, config_path, runtime, os.getpid())
-        become(runtime, command.words)
+            allocation = apply_request(command, config_path, runtime, os.getpid())
+        exec_runtime(runtime, command.words)
     except VcudaError as error:
         from . import report  # only for errors
 
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> NoReturn:
         sys.exit(1)
 
 
-def share_what_is_asked(
+def apply_request(
     command: Command,
     config_path: str,
     runtime: str,
@@ -99,7 +99,7 @@ def share_gpu(
     return apply_share.give(container, asked, settings, creation, edit)
 
 
-def become(runtime: str, words: list[str]) -> NoReturn:
+def exec_runtime(runtime: str, words: list[str]) -> NoReturn:
     """Exec the low-level runtime as its caller would have: same words, same environment.
 
     Raises VcudaError: it cannot be run.

@@ -55,7 +55,7 @@ def _release(ledger: Ledger, id: str, state: State) -> None:
         return
     mount_points.remove(f"{ledger.containers}/{allocation.id}")
     if allocation.pod.get("sandbox_id"):
-        ledger.tell(events.STOPPED, allocation, "its pod keeps the share")
+        ledger.record_event(events.STOPPED, allocation, "its pod keeps the share")
     else:
         ledger.remove(allocation.id)
-        ledger.tell(events.RELEASED, allocation, "its container has stopped")
+        ledger.record_event(events.RELEASED, allocation, "its container has stopped")

@@ -214,7 +214,7 @@ async def _follow_gpus(
 ) -> None:
     def changed(seen: Inventory) -> None:
         _publish(seen, plugins, settings)
-        api.tell(seen, labelling.update(seen))
+        api.publish(seen, labelling.update(seen))
         http.send_gpus(seen)
         gpus_known.set()
 

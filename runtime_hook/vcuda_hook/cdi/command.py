@@ -88,7 +88,7 @@ def remove(arguments: argparse.Namespace, settings: Config) -> int:
             if not slices.is_in_use(ledger, known[name]):
                 slices.revoke(ledger, known[name])
             ledger.remove(known[name].id)
-            ledger.tell(events.RELEASED, known[name], "removed from the CDI spec")
+            ledger.record_event(events.RELEASED, known[name], "removed from the CDI spec")
     if arguments.json:
         table.print_json(arguments.name)
     else:

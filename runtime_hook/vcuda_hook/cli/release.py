@@ -33,7 +33,7 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
             ledger.remove(id)
             text = "released by hand" + (", by force" if arguments.force else "")
             if known:
-                ledger.tell(events.RELEASED, known, text)
+                ledger.record_event(events.RELEASED, known, text)
             else:
                 name = ledger.program
                 events.record(ledger.state_dir, name, events.RELEASED, id, text + "; it was broken")

@@ -41,7 +41,7 @@ def finish(config_path: str, state: State) -> None:
     try:
         _finish(container, settings, state)
     except VcudaError as error:
-        apply_share.tell_refused(container, settings, names.HOOK_PROGRAM, error)
+        apply_share.record_refusal(container, settings, names.HOOK_PROGRAM, error)
         raise
 
 

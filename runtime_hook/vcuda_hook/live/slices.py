@@ -63,7 +63,7 @@ def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings
     mine = claim.Claim(Owner(_PREFIX + name, ""), wanted, [], os.getpid())
     rules = apply_share.rules_of(settings)
     made, is_new = claim.claim(ledger, host, mine, rules)
-    ledger.tell(events.CLAIMED, made, events.of(made))
+    ledger.record_event(events.CLAIMED, made, events.of(made))
     return is_new
 
 

@@ -136,7 +136,7 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
 def policy(entry: Mapping[str, Any]) -> str:
     """Such as "elastic to 80 %, priority 5"."""
     said = ("policy", "core_ceiling_percent", "weight", "priority")
-    return policies.told(*(entry[key] for key in said))
+    return policies.describe(*(entry[key] for key in said))
 
 
 def short_id(id: str) -> str:

@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
     creation = main.creation_of(command, low_level, os.getpid(), names.COMMAND)
     main.share_gpu(command, container, asked, settings, creation)
     os.chdir("/")
-    main.become(low_level, command.words)
+    main.exec_runtime(low_level, command.words)
 
 
 def find_runtime(name: str) -> str:

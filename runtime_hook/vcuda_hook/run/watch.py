@@ -86,7 +86,7 @@ def clean_up_after(
     with ledger:
         if _claimed_by(ledger, claimant):
             ledger.remove(left.id)
-            ledger.tell(events.RELEASED, left, "its 'vcuda run' was killed")
+            ledger.record_event(events.RELEASED, left, "its 'vcuda run' was killed")
 
 
 def _close(fd: int) -> None:

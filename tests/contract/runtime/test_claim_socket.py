@@ -287,7 +287,7 @@ def test_after_a_claim_server_dies_between_claim_and_answer_python_claims_again(
 CLAIM = (
     "import os, sys; sys.path.insert(0, sys.argv[1]); from vcuda_oci.container import bundle; "
     "from vcuda_oci.start import main as runtime; "
-    "runtime.share_what_is_asked(bundle.Command(sys.argv[4:]), sys.argv[2], sys.argv[3], "
+    "runtime.apply_request(bundle.Command(sys.argv[4:]), sys.argv[2], sys.argv[3], "
     "os.getppid())"
 )
 

@@ -43,12 +43,12 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import vcuda_oci.packed
 from vcuda_oci.start import main as runtime
-def become(path, words):
+def exec_runtime(path, words):
     loaded = sorted(sys.modules)
     import json
     print(json.dumps(loaded))
     raise SystemExit
-runtime.become = become
+runtime.exec_runtime = exec_runtime
 runtime.main(sys.argv[2:])
 """
 

@@ -78,7 +78,7 @@ class Config:
             spec = bundle.load_config(self.node.config)
             asked = request.asked(container_of(spec))
             assert may or asked is None, "the launcher missed a request"
-            main.share_what_is_asked(command, self.node.settings, "/nowhere/runc", os.getpid())
+            main.apply_request(command, self.node.settings, "/nowhere/runc", os.getpid())
         except VcudaError as error:
             check_line(error)
             refused = True

@@ -92,7 +92,7 @@ class Cluster:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._known.wait(), _KNOWN_SECONDS)
 
-    def tell(self, seen: Inventory, labels: dict[str, str | None]) -> None:
+    def publish(self, seen: Inventory, labels: dict[str, str | None]) -> None:
         """Set the GPUs and labels to write on the node object. A label with None is removed."""
         node_gpus = NodeGpus(
             seen.gpus,
