@@ -68,5 +68,5 @@ def _families(os_release: str) -> set[str]:
             lines = [line.strip().partition("=") for line in file]
     except OSError:
         return set()
-    told = {key: value.strip("\"'") for key, _, value in lines}
-    return {told.get("ID", ""), *told.get("ID_LIKE", "").split()}
+    fields = {key: value.strip("\"'") for key, _, value in lines}
+    return {fields.get("ID", ""), *fields.get("ID_LIKE", "").split()}

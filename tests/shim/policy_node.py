@@ -131,7 +131,7 @@ class PolicyNode:
 
     @contextlib.contextmanager
     def arbiter(self, clock: Clock | None = None) -> Iterator[subprocess.Popen[str]]:
-        """While it lasts, the arbiter runs; at the end it is told to end, and does."""
+        """While it lasts, the arbiter runs; it ends at the end."""
         process = self.program(
             ARBITER, self.state_dir, *(["virtual"] if clock else []), clock=clock
         )

@@ -55,7 +55,7 @@ class AgentNode:
 
     @contextlib.contextmanager
     def agent(self, watchdog_seconds: float = 1, *words: str) -> Iterator[Agent]:
-        """The agent, ready; at the end of the block it is told to end, and does. words: options."""
+        """The agent, ready; it ends with the block. words: options."""
         command = [self.program, "--config", self.config, "--kubelet-dir", self.kubelet.folder]
         agent = Agent([*command, *words], watchdog_seconds)
         try:

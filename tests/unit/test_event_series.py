@@ -33,7 +33,7 @@ def tell(series: AllSeries, now: float) -> list[tuple[str, int]]:
     told = []
     while one := series.next(now):
         series.tried()
-        series.is_told(one, now)
+        series.is_sent(one, now)
         told.append((one.last.key[1].rpartition(".")[2], one.count))
     return told
 
@@ -75,16 +75,16 @@ def test_the_kept_series_are_bounded_and_sent_ones_are_dropped_first() -> None:
 
 def test_the_time_of_the_last_sent_event_is_kept() -> None:
     series = AllSeries(0.0)
-    assert series.untold_since == float("inf")
+    assert series.unsent_since == float("inf")
     for at in (1000.0, 1001.0):
         series.add(happened(at=at))
-    assert series.untold_since == 1000.0
+    assert series.unsent_since == 1000.0
     tell(series, 0.0)
     for at in (1002.0, 1003.0):
         series.add(happened(at=at))
-    assert series.untold_since == 1002.0
+    assert series.unsent_since == 1002.0
     tell(series, 10.0)
-    assert series.untold_since == float("inf")
+    assert series.unsent_since == float("inf")
 
 
 def test_after_an_hour_of_silence_the_same_is_another_event() -> None:
@@ -94,7 +94,7 @@ def test_after_an_hour_of_silence_the_same_is_another_event() -> None:
         series.add(happened(at=at))
         one = series.next(at)
         assert one
-        series.is_told(one, at)
+        series.is_sent(one, at)
         names.append((pod_event.name_of(one.first), one.count))
     assert [count for _, count in names] == [1, 2, 1]
     assert names[0][0] == names[1][0] != names[2][0]

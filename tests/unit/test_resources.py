@@ -139,6 +139,6 @@ def test_more_ids_than_the_kubelet_can_take_are_refused() -> None:
     with pytest.raises(VcudaError) as refused:
         resources.devices(MEMORY, there, (), {}, 12.5)
     assert str(refused.value) == (
-        "resource vcuda-memory: 51200 units, and the kubelet can be told of 50000; "
+        "resource vcuda-memory: 51200 units, and the kubelet can take 50000; "
         "lower memory-overcommit, or switch it off"
     )

@@ -168,13 +168,13 @@ def test_a_described_cluster_has_its_models_its_sizes_and_its_links() -> None:
     assert told == [[("H100", 80)] * 2, [("H100", 80)] * 2, [("T4", 16)] * 4]
     assert len({gpu.uuid for node in found for gpu in node.usable}) == 8
     near, far = nodes.LINKED, nodes.FAR
-    assert found[2].told.distances == [
+    assert found[2].reported.distances == [
         [0, near, far, far],
         [near, 0, far, far],
         [far, far, 0, near],
         [far, far, near, 0],
     ]
-    assert found[0].told.distances is None
+    assert found[0].reported.distances is None
 
 
 def test_generated_pods_have_the_public_traces_shape() -> None:

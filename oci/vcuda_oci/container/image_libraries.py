@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .container import Container, Mount
 
 OURS = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
-# Beside Debian's: the loader's own folders, what ldconfig is told in common images, what CUDA
+# Beside Debian's: the loader's own folders, ldconfig's settings in common images, what CUDA
 # images set LD_LIBRARY_PATH to, and where other hosts' drivers are mounted.
 _FOLDERS = (
     "/usr/lib64",

@@ -32,7 +32,7 @@ def release(settings: Config, allocation_id: str, state: State) -> None:
         with ledger:
             _release(ledger, id, state)
     except VcudaError as error:
-        error.allocation = id  # the runtime's log is all that tells of it
+        error.allocation = id  # only the runtime's log shows it
         raise
 
 

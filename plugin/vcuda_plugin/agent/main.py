@@ -96,7 +96,7 @@ def _recorded(state_dir: str) -> Iterator[None]:
     """Record the agent's start and end as events."""
     record = functools.partial(events.record, state_dir, names.AGENT_PROGRAM)
     record(events.AGENT_STARTED, "", f"version {names.VERSION}")
-    why = "told to end"
+    why = "asked to end"
     try:
         yield
     except BaseException as error:

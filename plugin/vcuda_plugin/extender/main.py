@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         "them. SIGTERM ends it; what it knows it reads from the API server when it starts.",
         epilog=f"example: {PROGRAM} --kubeconfig ~/.kube/config --tls-cert tls/server.crt "
         f"--tls-key tls/server.key --tls-client-ca tls/ca.crt. `{PROGRAM} certificates tls` makes "
-        f"these files. What `{PROGRAM} simulate` does, `vcuda simulate --help` tells.",
+        f"these files. What `{PROGRAM} simulate` does: `vcuda simulate --help`.",
     )
     parser.add_argument(
         "--config", metavar="FILE", default=names.DEFAULT_CONFIG, help="default: %(default)s"

@@ -14,18 +14,18 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 class Retry:
     """State of one retried action.
 
-    tell: called with each error text that differs from the one before, and again after a success.
+    report: called with each error text that differs from the one before, and again after a success.
     longest: the longest pause in seconds.
     """
 
-    def __init__(self, tell: Callable[[str], object], longest: float = LONGEST_SECONDS) -> None:
-        self._tell, self._reported, self._pause = tell, "", SHORTEST_SECONDS
+    def __init__(self, report: Callable[[str], object], longest: float = LONGEST_SECONDS) -> None:
+        self._report, self._reported, self._pause = report, "", SHORTEST_SECONDS
         self._longest = longest
 
     def after(self, trouble: str) -> float:
         """Report an error if it is new; return the seconds to wait before the next try."""
         if trouble != self._reported:
-            self._tell(trouble)
+            self._report(trouble)
         self._reported, pause = trouble, self._pause
         self._pause = min(2 * pause, self._longest)
         return pause * random.uniform(0.5, 1)  # noqa: S311

@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         PROGRAM,
         description="Replays a trace of pods on a described cluster through the scheduler "
-        "extender's own code, and tells what each policy makes of it.",
+        "extender's own code, and shows what each policy makes of it.",
         epilog=f"example: {PROGRAM} --generate fgd --nodes 100x8:H100:80GiB",
         allow_abbrev=False,
     )

@@ -81,12 +81,12 @@ def _listed(path: str) -> list[NodeFacts]:
 
 
 def _node(name: str, gpus: int, model: str, size: int, linked: int, pool: str) -> NodeFacts:
-    told = NodeGpus(
+    reported = NodeGpus(
         [Gpu(f"GPU-{name}-{index}", index, -1, size, model) for index in range(gpus)],
         distances=_distances(gpus, linked) if linked else None,
     )
     labels = {known.QUOTA_MODEL_LABELS[0]: model, known.QUOTA_POOL_LABELS[0]: pool}
-    annotations = {names.ANNOTATION_NODE_GPUS: told.dump()}
+    annotations = {names.ANNOTATION_NODE_GPUS: reported.dump()}
     facts = node_of({"metadata": {"name": name, "labels": labels, "annotations": annotations}})
     if not facts.usable:
         raise VcudaError(facts.why, f"{name}: {gpus} of {size} bytes", "write what GPUs can have")

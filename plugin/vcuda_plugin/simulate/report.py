@@ -116,10 +116,10 @@ def _said(percent: float | None) -> str:
 
 def _linked(nodes: Sequence[NodeFacts], outcome: Outcome) -> float | None:
     """Return the percent of pods with linked GPUs, among those with several GPUs and distances."""
-    told = {gpu.uuid: node.told for node in nodes for gpu in node.usable}
+    reported = {gpu.uuid: node.reported for node in nodes for gpu in node.usable}
     farthest = []
     for uuids in outcome.placed.values():
-        on = told[uuids[0]]
+        on = reported[uuids[0]]
         distances = on.between([gpu for gpu in on.gpus if gpu.uuid in uuids])
         if distances and len(uuids) > 1:
             farthest.append(max(map(max, distances)))

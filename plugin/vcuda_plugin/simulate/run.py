@@ -52,8 +52,8 @@ def simulate(arguments: argparse.Namespace) -> int:
     asked = round(sum(pod.gpus for pod in pods), 2)
     if arguments.json:
         cluster = {"nodes": len(described), "gpus": gpus}
-        told = {"pods": len(pods), "gpus": asked, "without_gpu": without_gpu}
-        tree = {"cluster": cluster, "trace": told, "policies": found}
+        counts = {"pods": len(pods), "gpus": asked, "without_gpu": without_gpu}
+        tree = {"cluster": cluster, "trace": counts, "policies": found}
         print(json.dumps(tree, indent=2))
         return 0
     print(f"{len(pods)} pods ask for {asked:g} GPUs; there are {gpus} on {len(described)} nodes")

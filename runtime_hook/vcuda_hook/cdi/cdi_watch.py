@@ -30,7 +30,7 @@ def watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    told = ""
+    reported = ""
     while True:
         time.sleep(seconds)
         try:
@@ -38,10 +38,10 @@ def watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float
             with ledger:
                 changed, devices = spec_file.write(ledger, facts, settings, path, kind)
         except VcudaError as error:
-            if str(error) != told:
+            if str(error) != reported:
                 sys.stderr.write(f"vcuda: {error}\n")
-            told = str(error)
+            reported = str(error)
             continue
-        told = ""
+        reported = ""
         if changed:
             print(f"wrote {path}: {', '.join(devices)}", flush=True)

@@ -22,7 +22,7 @@ WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority")
 
 
 def limit(arguments: argparse.Namespace, settings: Config) -> int:
-    """Change what is named, or with --dry-run tell what would change. Raises VcudaError: refused.
+    """Change what is named, or with --dry-run show what would change. Raises VcudaError: refused.
 
     Unless --force is said, no less memory than its processes hold: they would keep it, and another
     could be promised the same.
@@ -59,7 +59,7 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
             shares = list(allocation.shares)
             shares[at] = after
             resize.change(ledger, allocation, shares)
-    _tell(arguments, allocation.id, before, after)
+    _print(arguments, allocation.id, before, after)
     return 0
 
 
@@ -88,7 +88,7 @@ def _refuse_to_go_below(held: int | None, after: GpuShare, allocation: Allocatio
         )
 
 
-def _tell(arguments: argparse.Namespace, id: str, before: GpuShare, after: GpuShare) -> None:
+def _print(arguments: argparse.Namespace, id: str, before: GpuShare, after: GpuShare) -> None:
     if arguments.json:
         table.print_json(
             {

@@ -17,7 +17,7 @@ def limit_options(limit: argparse.ArgumentParser) -> None:
     policy_options(limit, live=True)
     add("--gpu", metavar="UUID|INDEX", help="the GPU of the share, where it has several")
     add("--force", action="store_true", help="even below the memory that it holds now")
-    add("--dry-run", action="store_true", help="only tell what would change")
+    add("--dry-run", action="store_true", help="only show what would change")
 
 
 def top_options(top: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def _interval(text: str) -> float:
 def events_options(events: argparse.ArgumentParser) -> None:
     add = events.add_argument
     add("name", metavar="NAME", nargs="?", default="", help="of this id, container or pod only")
-    add("--follow", action="store_true", help="go on, and tell what happens")
+    add("--follow", action="store_true", help="go on, and show what happens")
     add("--since", metavar="AGE", type=_age, help="such as 90s, 10m, 3h, 2d")
 
 

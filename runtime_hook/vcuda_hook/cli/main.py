@@ -185,13 +185,13 @@ def build_parser() -> argparse.ArgumentParser:
     gpus.add_argument(
         "--measure-context",
         action="store_true",
-        help="make a context on each GPU and tell what it takes there",
+        help="make a context on each GPU and show what it takes there",
     )
     live_options.limit_options(
         verb("limit", "grow or shrink a live container's share", "limit run-3f2a --memory 8GiB")
     )
     live_options.events_options(
-        verb("events", "tell what happened to containers and GPUs", "events --since 10m --follow")
+        verb("events", "show what happened to containers and GPUs", "events --since 10m --follow")
     )
     release = verb("release", "give back what a container holds", "release --all-dead")
     release.add_argument("id", metavar="ID", nargs="*", help=live_options.ID_HELP)
@@ -202,7 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
     engine_options.configure_options(
         verb(
             "configure",
-            "tell a container engine of vcuda, or take that back",
+            "configure a container engine for vcuda, or undo that",
             "configure docker --dry-run",
         )
     )

@@ -66,7 +66,7 @@ def look(
             complaint = done.stderr.decode(errors="replace").strip().splitlines()
             reasons += complaint[-1:] or [f"{command[0]}: exit {done.returncode}"]
     if os.geteuid() != 0:
-        reasons.append("journalctl and dmesg may tell root only")
+        reasons.append("journalctl and dmesg may answer root only")
     return lines, reasons
 
 

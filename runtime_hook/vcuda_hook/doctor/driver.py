@@ -26,7 +26,7 @@ class Driver:
 
     versions: of the libraries by soname; "" for one that is not there. kernel: the module's
     version; "" while it is not loaded. numbers: of the device nodes, None for one that is not there
-    or no character device. uvm_major: what the kernel gave nvidia-uvm; None: it does not tell.
+    or no character device. uvm_major: what the kernel gave nvidia-uvm; None: unknown.
     """
 
     def __init__(self, root: str, no_library: VcudaError | None = None) -> None:

@@ -109,7 +109,7 @@ def low_level_runtime(runtime: LowLevel) -> Finding:
 
 def runc_version(runtime: LowLevel) -> Finding:
     if runtime.path is None or not runtime.says:
-        return Finding(RUNC, UNKNOWN, "not looked at: no runtime tells", mend="mend that first")
+        return Finding(RUNC, UNKNOWN, "not looked at: no runtime was found", mend="fix that first")
     name, _, version = runtime.says.partition(" version ")
     if name != "runc":
         return Finding(RUNC, OK, "the low-level runtime is not runc")

@@ -21,7 +21,7 @@ CHECKS = (ANSWERS, PERSISTENCE)
 
 
 class Gpu:
-    """persists: whether its persistence mode is on; None: the driver does not tell."""
+    """persists: whether its persistence mode is on; None: unknown."""
 
     def __init__(self, index: int, uuid: str, persists: bool | None) -> None:
         self.index, self.uuid, self.persists = index, uuid, persists
@@ -47,12 +47,12 @@ def look(root: str) -> list[Gpu]:
     found = driver_scan.find(root)
     default = f"{found.folder}/libnvidia-ml.so.{found.version}"
     path = found.libraries.get("libnvidia-ml.so.1", default)
-    told = nvml.inventory(path)
-    for error in told.silent.values():
+    answer = nvml.inventory(path)
+    for error in answer.silent.values():
         raise error
     library = ctypes.CDLL(path)
     library.nvmlInit_v2()
-    gpus = [gpu for gpu in told.gpus if gpu.mig is None]
+    gpus = [gpu for gpu in answer.gpus if gpu.mig is None]
     return [Gpu(gpu.index, gpu.uuid, _persists(library, gpu.uuid)) for gpu in gpus]
 
 
@@ -73,7 +73,7 @@ def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
         mend = "run 'systemctl enable --now nvidia-persistenced', or 'nvidia-smi -pm 1'"
         return [Finding(PERSISTENCE, WARNING, what, ", ".join(off), mend)]
     if not gpus or any(gpu.persists is None for gpu in gpus):
-        return [_not_told("the driver does not tell")]
+        return [_unknown("the driver gives no answer")]
     return [Finding(PERSISTENCE, OK, "on")]
 
 
@@ -82,7 +82,7 @@ def _not_looked_at() -> Finding:
     return Finding(PERSISTENCE, UNKNOWN, what, mend="mend that first")
 
 
-def _not_told(what: str) -> Finding:
+def _unknown(what: str) -> Finding:
     return Finding(PERSISTENCE, UNKNOWN, what, mend="look at 'nvidia-smi -q -d PERFORMANCE'")
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SETTINGS = "settings"
 SECONDS = 10.0
-# Each has CHECKS, their names, and examine(settings); unanswered(reason) where silence tells
+# Each has CHECKS, their names, and examine(settings); unanswered(reason) where silence shows
 # something.
 GROUPS: tuple[Any, ...] = (
     driver,

@@ -1,4 +1,4 @@
-"""``vcuda configure``: tell an engine of vcuda, in its own file, and take it back."""
+"""``vcuda configure``: enter vcuda in an engine's own settings, and undo that."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def configure(arguments: argparse.Namespace, settings: Config) -> int:
-    """0: done, or nothing to do. 1: --undo left something, told on stderr."""
+    """0: done, or nothing to do. 1: --undo left something, reported on stderr."""
     _refuse_what_does_not_fit(arguments)
     if arguments.engine == EVERY:
         return _undo_all(arguments, settings)
@@ -72,13 +72,13 @@ def configure(arguments: argparse.Namespace, settings: Config) -> int:
     if arguments.json:
         table.print_json(_as_json(arguments.engine, outcome, arguments.dry_run))
     else:
-        _tell(outcome, arguments.dry_run)
+        _print(outcome, arguments.dry_run)
     return _complain(outcome)
 
 
 def _undo_all(arguments: argparse.Namespace, settings: Config) -> int:
     """Every edit that there is a record of; one that cannot be taken back stops no other."""
-    failed, told = False, []
+    failed, outcomes = False, []
     for name, record in undo_record.all_of(settings.path):
         try:
             path = undo_record.edited(record)
@@ -87,13 +87,13 @@ def _undo_all(arguments: argparse.Namespace, settings: Config) -> int:
             sys.stderr.write(f"vcuda: {error}\n")
             failed = True
             continue
-        told.append(_as_json(name, outcome, arguments.dry_run))
+        outcomes.append(_as_json(name, outcome, arguments.dry_run))
         if not arguments.json:
-            _tell(outcome, arguments.dry_run)
+            _print(outcome, arguments.dry_run)
         failed = bool(_complain(outcome)) or failed
     if arguments.json:
-        table.print_json(told)
-    elif not told and not failed:
+        table.print_json(outcomes)
+    elif not outcomes and not failed:
         print("nothing to undo: vcuda has edited no engine's file")
     return 1 if failed else 0
 
@@ -177,7 +177,7 @@ def _undo(engine: Any, path: str, record_path: str, dry_run: bool) -> Outcome:
     return outcome
 
 
-def _tell(outcome: Outcome, dry_run: bool) -> None:
+def _print(outcome: Outcome, dry_run: bool) -> None:
     sys.stdout.write(outcome.diff)
     if outcome.before == outcome.after:
         if not outcome.left:

@@ -65,7 +65,7 @@ def _has_its_share(state_dir: str, container: Container) -> bool:
     try:
         known = Ledger(state_dir).get(owner_of(container.annotations, container.id).key)
     except VcudaError:
-        return False  # for the claim to tell, if the request counts
+        return False  # for the claim to report, if the request counts
     return (
         known is not None and known.container_id == container.id and liveness.claimant_lives(known)
     )

@@ -32,7 +32,7 @@ class Container:
         self.process = _proc(pid)
 
 
-def tell_engine(line: str, allocation: str) -> None:
+def report_to_engine(line: str, allocation: str) -> None:
     """Write the line where the runtime that called this hook writes its own errors.
 
     That is its log, and, where it throws away what hooks write (crun), its standard error: Podman
@@ -68,7 +68,7 @@ def bundle_of(state: State) -> str:
     """The container's bundle.
 
     crun names "/" where the container has a user namespace of its own: it has changed its working
-    folder by then. Then the runtime's own command line tells, if it is about this container.
+    folder by then. Then the runtime's own command line shows it, if it is about this container.
     """
     if state.bundle != "/":
         return state.bundle
@@ -92,7 +92,8 @@ def is_kept() -> bool:
 def find(kind: str, state: State) -> Container:
     """The container that a hook of this kind is called for. Raises VcudaError.
 
-    A createContainer hook runs in the container's namespaces and cgroup, and the pid it is told is
+    A createContainer hook runs in the container's namespaces and cgroup, and the pid that it
+    gets is
     0 or 1. It goes back to those of the runtime first, or the container's limits and device rules
     would be its own; /proc is still the host's there. Source: runc 1.1, crun 1.8.
     """

@@ -84,7 +84,7 @@ def own_folder() -> str:
 def up_to_scope(folder: str, container_id: str, ours: str) -> list[str]:
     """The container's cgroup, and those above it up to the systemd scope made for it, if any.
 
-    crun runs the container in a cgroup below its scope; since it tells systemd the device rules,
+    crun runs the container in a cgroup below its scope; since it gives systemd the device rules,
     it leaves the device program to systemd, which attaches it to the scope. A device has to pass
     the programs of both. Seen with crun 1.21.
 

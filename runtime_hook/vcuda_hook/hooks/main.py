@@ -82,7 +82,7 @@ def main() -> None:
         if kind not in _AT_END:
             from . import created_container
 
-            created_container.tell_engine(line, allocation)
+            created_container.report_to_engine(line, allocation)
             sys.exit(1)
 
 

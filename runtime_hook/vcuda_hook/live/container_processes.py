@@ -29,7 +29,7 @@ class Process:
 def init_of(runtime: Sequence[str], container_id: str) -> int:
     """The pid of a container's first process; 0: it has none.
 
-    Raises OSError, ValueError, KeyError, TypeError: the runtime does not tell.
+    Raises OSError, ValueError, KeyError, TypeError: the runtime does not say.
     """
     try:
         done = subprocess.run(

@@ -56,7 +56,7 @@ class _Asked:
             self.pid = 0 if ended else self.pid
         return self.pid == 0
 
-    def told(self) -> Any:
+    def result(self) -> Any:
         """The answer of one that has ended by itself, or why there is none."""
         with open(self.answer, "rb") as file:
             file.seek(0)
@@ -79,7 +79,7 @@ class _Asked:
 
 def ask(questions: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
     """The answers, as JSON brings them back; Unanswered: not in time, a crash, or an exception,
-    which is told on stderr.
+    which is reported on stderr.
 
     All are asked at once. What is late is killed with whatever it has started in its process group.
     """
@@ -93,7 +93,7 @@ def ask(questions: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
             one.end()
         _wait(late, _LAST_WORDS_S)
     return [
-        Unanswered(f"no answer in {seconds:g} s") if one in late else one.told() for one in asked
+        Unanswered(f"no answer in {seconds:g} s") if one in late else one.result() for one in asked
     ]
 
 

@@ -25,7 +25,7 @@ class Status(NamedTuple):
 
 def statuses(allocations: Sequence[Allocation]) -> list[Status]:
     """created, running, paused or stopped, as the runtime says; claiming or gone where it knows
-    no such container; named where no container holds it; unknown where the runtime cannot tell.
+    no such container; named where no container holds it; unknown where the runtime does not say.
     All are asked at once."""
     asked: list[subprocess.Popen[bytes] | str] = []
     for allocation in allocations:

@@ -76,5 +76,5 @@ def age(seconds: float) -> str:
 
 
 def short(uuid: str) -> str:
-    """A GPU's UUID up to its first group, which tells the GPUs of a node apart."""
+    """A GPU's UUID up to its first group, which distinguishes the GPUs of a node."""
     return "-".join(uuid.split("-")[:2])

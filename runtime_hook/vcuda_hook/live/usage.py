@@ -38,7 +38,7 @@ class Look:
 
 
 class Use:
-    """Of one GPU's share. said, None: the page tells nothing.
+    """Of one GPU's share. said, None: the page has no figures.
 
     core_percent, waited_percent: of the time since the look before, what it used of the GPU and
     what its launches waited for it. None: not known; below 0: the container rewrote its page.
@@ -133,7 +133,7 @@ def whole_page(ledger: Ledger, allocation: Allocation) -> Any:
 
 
 def _context_bytes(ledger: Ledger, allocation: Allocation) -> list[int | None]:
-    """What each context is charged on each GPU of the allocation. None: the page tells nothing."""
+    """What each context is charged on each GPU of the allocation. None: the page has no figures."""
     try:
         page = _read_limits(ledger, allocation)
     except (OSError, ValueError):

@@ -31,7 +31,7 @@ CAPABILITIES = [
     "CAP_SETUID",
     "CAP_SYS_CHROOT",
 ]
-# Files that tell of the host, or that command it.
+# Files that describe the host, or that command it.
 MASKED = [
     "/proc/acpi",
     "/proc/asound",

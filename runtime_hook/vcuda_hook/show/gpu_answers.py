@@ -35,8 +35,8 @@ def silent(library: str, gpus: Sequence[Gpu]) -> dict[str, str]:
 def _inventory(library: str) -> dict[str, Any]:
     """UUIDs of the GPUs that answer; why others do not, by index, or by "" where none does."""
     try:
-        told = nvml.inventory(library)
+        answer = nvml.inventory(library)
     except VcudaError as error:
         return {"uuids": [], "silent": {"": error.what}}
-    silent = {str(index): error.what for index, error in told.silent.items()}
-    return {"uuids": [gpu.uuid for gpu in told.gpus], "silent": silent}
+    silent = {str(index): error.what for index, error in answer.silent.items()}
+    return {"uuids": [gpu.uuid for gpu in answer.gpus], "silent": silent}

@@ -33,7 +33,7 @@ _PS_WIDE = (
 
 
 def ps(arguments: argparse.Namespace, settings: Config) -> int:
-    """1 where a record is broken, each told on stderr."""
+    """1 where a record is broken, each reported on stderr."""
     return ps_of(settings, arguments.json, arguments.wide)
 
 
@@ -127,8 +127,8 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
 
 def _held(whole: Sequence[Allocation]) -> list[Allocation]:
     """Those that a claim would count too: it releases what ended containers left behind."""
-    told = zip(whole, statuses(whole))
-    ended = [allocation for allocation, status in told if status.word in (GONE, "stopped")]
+    known = zip(whole, statuses(whole))
+    ended = [allocation for allocation, status in known if status.word in (GONE, "stopped")]
     dead = {allocation.id for allocation in ended if not liveness.is_alive(allocation)}
     return [allocation for allocation in whole if allocation.id not in dead]
 

@@ -43,20 +43,20 @@ class Concerned:
         self._ids: set[str] = set()
         self._engines: dict[str, dict[str, str]] = {}
 
-    def among(self, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def among(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Each with "name", as its engine calls the container, where that is known."""
-        for event in told:
+        for event in found:
             engine = event.pop("engine", None)
             if isinstance(engine, dict):
                 self._engines[event["allocation"]] = engine
-        for event in told:
+        for event in found:
             noted = self._engines.get(event["allocation"], {})
             name = container_names.from_engine(str(event.get("container", "")), noted)
             if name:
                 event["name"] = name
         # An allocation outlives containers: what is named by one of them concerns it as a whole.
-        self._ids |= {event["allocation"] for event in told if self._is_named(event)} - {""}
-        return [e for e in told if e["allocation"] in self._ids or self._is_named(e)]
+        self._ids |= {event["allocation"] for event in found if self._is_named(event)} - {""}
+        return [e for e in found if e["allocation"] in self._ids or self._is_named(e)]
 
     def _is_named(self, event: dict[str, Any]) -> bool:
         ids = (event["allocation"], str(event.get("container", "")))
@@ -95,9 +95,9 @@ def show_events(arguments: argparse.Namespace, settings: Config) -> int:
     ]
     if not arguments.json:
         print(table.coloured(table.line(_HEADINGS, widths), "bold"))
-    _tell(first, widths, arguments.json)
-    for told in looks:
-        _tell(concerned.among(told), widths, arguments.json)
+    _print(first, widths, arguments.json)
+    for found in looks:
+        _print(concerned.among(found), widths, arguments.json)
     return 0
 
 
@@ -113,8 +113,8 @@ def _looks(reader: Reader, path: str, follow: bool) -> Iterator[list[dict[str, A
         time.sleep(FOLLOW_SECONDS)
 
 
-def _tell(told: list[dict[str, Any]], widths: list[int], as_json: bool) -> None:
-    for event in told:
+def _print(found: list[dict[str, Any]], widths: list[int], as_json: bool) -> None:
+    for event in found:
         if as_json:
             print(json.dumps(event))
         else:

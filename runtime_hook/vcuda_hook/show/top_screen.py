@@ -30,7 +30,7 @@ _LEAST_NAME, _LEAST_BAR = 9, 10
 
 
 def screen(view: _Entry, width: int, order: str) -> list[Line]:
-    """Each GPU with its bars and its tenants, then what else is to be told."""
+    """Each GPU with its bars and its tenants, then what else there is to say."""
     lines: list[Line] = []
     known = [gpu["uuid"] for gpu in view["gpus"]]
     for gpu in view["gpus"]:

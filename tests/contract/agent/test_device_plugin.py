@@ -169,7 +169,7 @@ def test_more_units_than_the_kubelet_reads_are_not_offered_and_the_others_are(
     with node.agent() as agent:
         offered(node, CORE)
         assert (
-            "vcuda-node-agent: resource vcuda-memory: 225600 units, and the kubelet can be told of "
+            "vcuda-node-agent: resource vcuda-memory: 225600 units, and the kubelet can take "
             "50000; lower memory-overcommit, or switch it off"
         ) in agent.log()
         assert node.kubelet.registrations == [CORE]

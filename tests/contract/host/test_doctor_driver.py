@@ -225,7 +225,7 @@ def test_a_driver_without_a_gpu_is_found(tmp_path: Any, examined: Any) -> None:
                 "run 'systemctl enable --now nvidia-persistenced', or 'nvidia-smi -pm 1'",
             ),
         ),
-        ("3", Finding("persistence", UNKNOWN, "the driver does not tell", "", LOOK_AT_SMI)),
+        ("3", Finding("persistence", UNKNOWN, "the driver gives no answer", "", LOOK_AT_SMI)),
     ],
     ids=["on", "off on one of two", "not supported"],
 )

@@ -144,7 +144,7 @@ def test_logs_that_show_only_their_own_lines_to_others_than_root_prove_nothing(
     assert Finding(**found) == Finding(
         "denials",
         UNKNOWN,
-        "a log cannot be read: journalctl and dmesg may tell root only",
+        "a log cannot be read: journalctl and dmesg may answer root only",
         mend=AS_ROOT_ON_THE_HOST,
     )
 

@@ -29,13 +29,13 @@ _TOLD_AT = layout.USAGE_HEAD_SIZE + TOLD_FROM
 class ContainerPages:
     """Grants and restores need the turn (limits_in_place), and the page as it was left.
 
-    rates: of each share, as the page has them; due: as it shall have them, see grant. told: of the
+    rates: of each share, as the page has them; due: as it shall have them, see grant. seen: of the
     usage page what demand.reading asks for; moved: it was other than at the look before.
     """
 
     __slots__ = (
         *("_is_fixed", "_limits", "_size", "_until_ns", "_usage"),
-        *("allocation", "demands", "due", "moved", "rates", "read_ns", "told"),
+        *("allocation", "demands", "due", "moved", "rates", "read_ns", "seen"),
     )
 
     def __init__(self, folder: str, allocation: Allocation) -> None:
@@ -44,7 +44,7 @@ class ContainerPages:
         self.demands = [Demand() for _ in allocation.shares]
         self.rates = self._reserved()
         self.due = self._reserved()
-        self.told, self.read_ns, self.moved = b"", 0, False
+        self.seen, self.read_ns, self.moved = b"", 0, False
         self._is_fixed = all(share.policy == FIXED for share in allocation.shares)
         self._size = (len(allocation.shares) - 1) * layout.USAGE_GPU_SIZE + TOLD_SIZE
         self._until_ns = 0
@@ -57,13 +57,13 @@ class ContainerPages:
             raise
 
     def read(self, clock: Callable[[], int]) -> bool:
-        """Whether the container's page tells anything else than it did. Raises OSError.
+        """Whether the container's page has changed. Raises OSError.
 
         Read, not mapped: whoever may write the file may also cut it short under a mapping.
         """
-        before = self.told
-        self.told, self.read_ns = os.pread(self._usage, self._size, _TOLD_AT), clock()
-        self.moved = self.told != before
+        before = self.seen
+        self.seen, self.read_ns = os.pread(self._usage, self._size, _TOLD_AT), clock()
+        self.moved = self.seen != before
         return self.moved
 
     @property

@@ -20,7 +20,7 @@ GRACE_NS = 1_000_000_000
 SHORTEST_BELIEF_NS = 1_000_000_000
 LONGEST_BELIEF_NS = 8_000_000_000
 
-# Of a GPU's entry what tells of demand, from TOLD_FROM on: the rest is neither read nor compared.
+# Of a GPU's entry what shows demand, from TOLD_FROM on: the rest is neither read nor compared.
 _AT = {name.partition(".")[2]: at for name, at, _ in layout.offsets() if "usage_gpu." in name}
 TOLD_FROM = _AT["busy_ns"]
 _TOLD = struct.Struct(f"=QQ{_AT['long_until_ns'] - _AT['launches']}xQ")
@@ -30,15 +30,15 @@ TOLD_SIZE = _TOLD.size
 Reading = tuple[int, int, int, int]
 
 
-def reading(told: bytes, gpu: int, at_ns: int) -> Reading | None:
-    """told: a usage page from the first GPU's TOLD_FROM on. at_ns: when it was read.
+def reading(page: bytes, gpu: int, at_ns: int) -> Reading | None:
+    """page: a usage page from the first GPU's TOLD_FROM on. at_ns: when it was read.
 
     Any content gives an answer; None: the page was cut short.
     """
     at = gpu * layout.USAGE_GPU_SIZE
-    if len(told) < at + TOLD_SIZE:
+    if len(page) < at + TOLD_SIZE:
         return None
-    busy_ns, throttled_ns, long_until_ns = _TOLD.unpack_from(told, at)
+    busy_ns, throttled_ns, long_until_ns = _TOLD.unpack_from(page, at)
     return at_ns, busy_ns, throttled_ns, long_until_ns
 
 
@@ -68,7 +68,7 @@ class Demand:
         self._begin(None)
 
     def see(self, new: Reading | None) -> None:
-        """None, a page that tells nothing, is idle. Run for everybody at every look: no call and no
+        """None, a page without figures, is idle. Run for everybody at every look: no call and no
         object that it can do without."""
         readings = self._readings
         if new is None or not readings:

@@ -1,4 +1,4 @@
-"""One GPU and who shares it: from what their usage pages tell to what is due to each."""
+"""One GPU and its containers: from their usage pages to the rate that is due to each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SharedGpu:
             _, pages, at, demand, _ = part
             # Who rests, and whose page did not move, uses nothing and was judged so.
             if pages.moved or not demand.rests:
-                demand.see(reading(pages.told, at, pages.read_ns))
+                demand.see(reading(pages.seen, at, pages.read_ns))
                 left_ppm -= demand.used_ppm
                 some_hide = some_hide or demand.hides_work
                 awake.append(part)

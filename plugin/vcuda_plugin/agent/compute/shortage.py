@@ -29,7 +29,8 @@ class Reading(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """kind: of the event. times: how often since it was told last. percent: waited, 0 of memory."""
+    """kind: of the event. times: how often since it was reported last. percent: waited, 0 of
+    memory."""
 
     kind: str
     times: int
@@ -43,7 +44,7 @@ class _Told:
         self.times, self._due, self._pause = 0, 0.0, FIRST_PAUSE_SECONDS
 
     def add(self, now: float, times: int) -> int:
-        """How many to tell of now."""
+        """How many to report now."""
         self.times += times
         if not self.times or now < self._due:
             return 0
@@ -51,8 +52,8 @@ class _Told:
             self._pause = FIRST_PAUSE_SECONDS
         self._due = now + self._pause
         self._pause = min(2 * self._pause, LAST_PAUSE_SECONDS)
-        told, self.times = self.times, 0
-        return told
+        count, self.times = self.times, 0
+        return count
 
 
 class Share:
@@ -63,7 +64,7 @@ class Share:
         self._memory, self._time = _Told(), _Told()
 
     def begin(self, first: Reading) -> None:
-        """The container was started anew, and so its page. What was told stays told."""
+        """The container was started anew, and so its page. What was reported stays reported."""
         self._window, self._refusals = first, 0
 
     def see(self, new: Reading) -> Iterator[Finding]:

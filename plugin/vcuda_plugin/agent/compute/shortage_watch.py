@@ -47,7 +47,7 @@ class ShortageWatch:
             try:
                 file, readings = self._read(allocation)
             except (OSError, ValueError):
-                continue  # the page tells nothing
+                continue  # the page has no figures
             for share, finding in self._found(allocation, file, readings):
                 self._record(allocation, share, finding)
         ids = {allocation.id for allocation in whole}
@@ -59,9 +59,9 @@ class ShortageWatch:
         path = f"{self._records.ledger.containers}/{allocation.id}/usage"
         fd = page_file.open_page(path, os.O_RDONLY)
         try:
-            told = page_reader.shortages(fd, len(allocation.shares))
+            figures = page_reader.shortages(fd, len(allocation.shares))
             at = time.monotonic_ns() / 1e9
-            readings = [Reading(at, refusals, waited_ns / 1e9) for waited_ns, refusals in told]
+            readings = [Reading(at, refusals, waited_ns / 1e9) for waited_ns, refusals in figures]
             return os.fstat(fd).st_ino, readings
         finally:
             os.close(fd)

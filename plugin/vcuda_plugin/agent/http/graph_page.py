@@ -90,7 +90,7 @@ def _groups(gpus: Sequence[_Entry]) -> list[_Group]:
         by_node.setdefault(gpu["numa"], []).append(gpu)
     order = sorted(by_node, key=lambda numa: (numa is None, numa))
     return [
-        _Group("NUMA node not told" if numa is None else f"NUMA node {numa}", by_node[numa])
+        _Group("NUMA node unknown" if numa is None else f"NUMA node {numa}", by_node[numa])
         for numa in order
     ]
 

@@ -99,7 +99,7 @@ def devices(
     """
     count = sum(units(kind, gpu, overcommit, split) for gpu in gpus)
     if count > MOST_IDS:
-        what = f"{count} units, and the kubelet can be told of {MOST_IDS}"
+        what = f"{count} units, and the kubelet can take {MOST_IDS}"
         raise VcudaError(what, f"resource {kind}", "lower memory-overcommit, or switch it off")
     found = []
     for gpu in gpus:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class FirstProcess(NamedTuple):
-    """The first process of a container. start_time: clock ticks since boot; it tells pids apart."""
+    """The first process of a container. start_time: clock ticks since boot; it distinguishes
+    processes of one pid."""
 
     pid: int
     start_time: int

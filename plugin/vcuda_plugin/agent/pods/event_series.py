@@ -22,15 +22,15 @@ LIFE_SECONDS = 3600.0
 class Series:
     """Occurrences of one Event.
 
-    first, last: the first and the latest occurrence. count: how many there were; told: how many of
-    them the API server knows. untold_at: when the first of the others happened, in seconds since
+    first, last: the first and the latest occurrence. count: how many there were; sent: how many of
+    them the API server knows. unsent_at: when the first of the others happened, in seconds since
     1970. due: when the next report is allowed. pause: seconds between reports.
     """
 
     def __init__(self, first: Happened) -> None:
         self.first = self.last = first
-        self.count = self.told = 0
-        self.untold_at = first.at
+        self.count = self.sent = 0
+        self.unsent_at = first.at
         self.due, self.pause = 0.0, FIRST_PAUSE_SECONDS
 
 
@@ -46,8 +46,8 @@ class AllSeries:
         series = self._of.pop(happened.key, None)
         if series is None or happened.at - series.last.at > LIFE_SECONDS:
             series = Series(happened)
-        if series.count == series.told:
-            series.untold_at = happened.at
+        if series.count == series.sent:
+            series.unsent_at = happened.at
         series.count += happened.times
         series.last = happened
         self._of[happened.key] = series  # the series with the latest occurrence is at the end
@@ -56,10 +56,10 @@ class AllSeries:
 
     def _drop_one(self) -> None:
         """Drop the oldest series that is fully reported; if there is none, the oldest."""
-        told = (key for key, series in self._of.items() if series.count == series.told)
-        key = next(told, next(iter(self._of)))
+        sent = (key for key, series in self._of.items() if series.count == series.sent)
+        key = next(sent, next(iter(self._of)))
         dropped = self._of.pop(key)
-        self.lost += dropped.count != dropped.told
+        self.lost += dropped.count != dropped.sent
 
     def next(self, now: float) -> Series | None:
         """Return the series to report now; None if none is due or the rate limit is reached."""
@@ -67,27 +67,27 @@ class AllSeries:
         self._filled = now
         if self._tokens < 1:
             return None
-        due = [s for s in self._of.values() if s.count != s.told and s.due <= now]
-        return min(due, key=lambda series: series.untold_at, default=None)
+        due = [s for s in self._of.values() if s.count != s.sent and s.due <= now]
+        return min(due, key=lambda series: series.unsent_at, default=None)
 
     def tried(self) -> None:
         """Count a call of the API against the rate limit, whether it succeeded or not."""
         self._tokens -= 1
 
-    def is_told(self, series: Series, now: float) -> None:
-        series.told = series.count
+    def is_sent(self, series: Series, now: float) -> None:
+        series.sent = series.count
         series.due = now + series.pause
         series.pause = min(2 * series.pause, LAST_PAUSE_SECONDS)
 
     def anew(self, series: Series) -> None:
         """Start a new series with the unreported rest: the API server has deleted the Event."""
-        count = series.count - series.told
+        count = series.count - series.sent
         other = Series(series.last)
-        other.count, other.untold_at, other.pause = count, series.untold_at, series.pause
+        other.count, other.unsent_at, other.pause = count, series.unsent_at, series.pause
         self._of[series.first.key] = other
 
     @property
-    def untold_since(self) -> float:
+    def unsent_since(self) -> float:
         """Time of the first unreported occurrence, in seconds since 1970; infinity if none."""
-        untold = (s.untold_at for s in self._of.values() if s.count != s.told)
-        return min(untold, default=float("inf"))
+        unsent = (s.unsent_at for s in self._of.values() if s.count != s.sent)
+        return min(unsent, default=float("inf"))

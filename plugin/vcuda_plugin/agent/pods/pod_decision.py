@@ -1,4 +1,4 @@
-"""From a pod as the API tells it to what its containers are to know before they are created: pure.
+"""From a pod as the API has it to what its containers are to know before they are created: pure.
 
 Annotations are whatever the pod's author wrote; what makes no sense in them decides nothing.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from vcuda_oci.ledger.decision import Amounts
 
-# The kubelet's mirror of a static pod; what it says is the UID that the engine is told, an MD5 and
+# The kubelet's mirror of a static pod; what it says is the UID that the engine gets, an MD5 and
 # so no UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.
 _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = re.compile(r"[0-9a-f]{32}")
@@ -107,9 +107,9 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[_Container]:
     for kind in ("initContainers", "containers"):
         listed = spec.get(kind)
         for container in listed if isinstance(listed, list) else ():
-            told = _tree(container)
-            ends_first = kind == "initContainers" and told.get("restartPolicy") != "Always"
-            yield _Container(str(told.get("name")), pod_amounts.asked(told), ends_first)
+            tree = _tree(container)
+            ends_first = kind == "initContainers" and tree.get("restartPolicy") != "Always"
+            yield _Container(str(tree.get("name")), pod_amounts.asked(tree), ends_first)
 
 
 def _amounts(containers: Sequence[_Container], gpu_resource: str) -> tuple[dict[str, Amounts], str]:

@@ -86,8 +86,8 @@ def _of_container(
 
 def name_of(first: Happened) -> str:
     """Return the same name for the same first time, so that creating the Event twice is safe."""
-    told = "\0".join((*first.key, first.uid, repr(first.at)))
-    end = "." + hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
+    text = "\0".join((*first.key, first.uid, repr(first.at)))
+    end = "." + hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
     return first.pod[: _MOST_NAME - len(end)].rstrip(".-") + end
 
 

@@ -40,24 +40,24 @@ _log = logging.getLogger(__name__)
 def keep(kubeconfig: str, state_dir: str, node: str) -> None:
     """For good."""
     retry = Retry(_log.warning)
-    teller = Teller(state_dir, node, time.monotonic)
+    sender = EventSender(state_dir, node, time.monotonic)
     api: KubeApi | None = None
     while True:
         pause = PERIOD_SECONDS
-        teller.hear()
+        sender.hear()
         try:
             # Made anew after each failure: its certificates may have been renewed.
             api = api or KubeApi(kubeconfig, names.AGENT_PROGRAM)
-            while teller.tell_one(api):
+            while sender.send_one(api):
                 retry.forget()
         except (ApiError, VcudaError) as error:
             api = None
             pause = retry.after(f"events of pods on node {node}: {error}; kept until it is over")
-        teller.remember()
+        sender.remember()
         time.sleep(pause)
 
 
-class Teller:
+class EventSender:
     def __init__(self, state_dir: str, node: str, clock: Callable[[], float]) -> None:
         self._node, self._clock = node, clock
         self._reader = Reader(f"{state_dir}/{events.NAME}")
@@ -83,25 +83,25 @@ class Teller:
             lost, self._lost = self._series.lost - self._lost, self._series.lost
             _log.warning("events of pods on node %s: %d dropped, too many", self._node, lost)
 
-    def tell_one(self, api: KubeApi) -> bool:
+    def send_one(self, api: KubeApi) -> bool:
         """Report the next series; False: there is none. Raises ApiError: nothing was reported."""
         series = self._series.next(self._clock())
         if series is None:
             return False
         self._series.tried()
         try:
-            if series.told:
+            if series.sent:
                 self._count(api, series)
             else:
                 self._create(api, series)
         except ApiError as error:
             if error.status in _PASSING:
                 raise
-            if error.status == _GONE and series.told:
+            if error.status == _GONE and series.sent:
                 self._series.anew(series)
                 return True
             self._give_up(series, error)
-        self._series.is_told(series, self._clock())
+        self._series.is_sent(series, self._clock())
         return True
 
     def _create(self, api: KubeApi, series: Series) -> None:
@@ -128,15 +128,15 @@ class Teller:
             self._complained.add(error.status)
 
     def remember(self) -> None:
-        """How far all is told."""
-        untold = self._series.untold_since
-        mark = self._heard if untold > self._heard else untold - 1e-6
+        """Note how far all is sent."""
+        unsent = self._series.unsent_since
+        mark = self._heard if unsent > self._heard else unsent - 1e-6
         if mark != self._mark:
             try:
                 files.replace(self._mark_path, jsontree.dumps({"time": mark}).encode(), 0o644)
                 self._mark = mark
             except OSError:
-                pass  # told again, should we start anew
+                pass  # sent again after a restart
 
 
 def _kept(path: str) -> float:

@@ -1,4 +1,4 @@
-"""What was decided for this node's pods, kept as files; and, in threads, what the API is told.
+"""What was decided for this node's pods, kept as files; and, in threads, what the API gets.
 
 A process of its own, since the API may hang and its client takes memory that only clusters need.
 One list, then a watch from there on, and a list again only where the API has forgotten that point.
@@ -97,7 +97,7 @@ class PodWatch(ListWatch):
         query = {"fieldSelector": f"spec.nodeName={node}"}
         super().__init__(f"pods of node {node}", "/api/v1/pods", _PAGE, query)
         self._pods: list[dict[str, Any]] = []
-        self._uids: dict[str, str] = {}  # as the engine is told, by the API's own
+        self._uids: dict[str, str] = {}  # as the engine has them, by the API's own
         self._complained: set[str] = set()
         self._lock = threading.Lock()  # pods come by the watch and by single look-ups
         self._ended: dict[str, None] = {}  # the API's UIDs of the pods that went last
@@ -145,7 +145,7 @@ class PodWatch(ListWatch):
             self._uids[api_uid] = found.uid
             kept = self._folder.get(found.uid)
             if kept is None:
-                self._tell_decided(found)
+                self._record_decided(found)
             self._folder.put(found.uid, _as_bound(kept, found.decision))
         else:
             complaint = "mirrors a static pod that another pod mirrors"
@@ -155,7 +155,7 @@ class PodWatch(ListWatch):
             text = str(VcudaError(complaint, where, hint))
             for container in found.containers[:_MOST_TOLD]:
                 _log.warning("%s", with_id(text, pod_key(found.uid, container)))
-                self._tell(names.AGENT_PROGRAM, _NO_DECISION, found, container, text)
+                self._record(names.AGENT_PROGRAM, _NO_DECISION, found, container, text)
             self._complained.add(api_uid)
 
     def _report_unclaimed(self, pod: dict[str, Any], found: PodDecision) -> None:
@@ -165,15 +165,17 @@ class PodWatch(ListWatch):
                 self._complained.add(key)
                 text = str(VcudaError(unclaimed.WHAT, f"pod {found.name}", unclaimed.HINT))
                 _log.warning("%s", with_id(text, pod_key(found.uid, container)))
-                self._tell(names.AGENT_PROGRAM, events.UNCLAIMED, found, container, text)
+                self._record(names.AGENT_PROGRAM, events.UNCLAIMED, found, container, text)
 
-    def _tell_decided(self, found: PodDecision) -> None:
+    def _record_decided(self, found: PodDecision) -> None:
         decided = list(found.decision.containers.items())
         for container, shares in decided[:_MOST_TOLD]:
             text = "; ".join(share.amounts for share in shares)
-            self._tell(names.EXTENDER_PROGRAM, events.DECIDED, found, container, text)
+            self._record(names.EXTENDER_PROGRAM, events.DECIDED, found, container, text)
 
-    def _tell(self, program: str, kind: str, found: PodDecision, container: str, text: str) -> None:
+    def _record(
+        self, program: str, kind: str, found: PodDecision, container: str, text: str
+    ) -> None:
         id, pod = pod_key(found.uid, container), f"{found.name}/{container}"
         events.record(self._state_dir, program, kind, id, text, pod=pod)
 

@@ -141,7 +141,7 @@ class Binder:
         status, answer = await self._api.call("POST", path, body, why_not)
         if status < 300:
             self._cluster.confirm(asked.uid, asked.node, time.monotonic())
-            _tell_bound(asked, placed.containers)
+            _log_bound(asked, placed.containers)
             return ""
         if status >= 500:
             raise ApiError(0, f"{status} {message_of(answer)}")
@@ -150,7 +150,7 @@ class Binder:
             pod = await self._fetch(asked)
             if isinstance(pod, PodFacts) and pod.node == asked.node:
                 self._adopt(pod)
-                _tell_bound(asked, pod.decision.containers if pod.decision else {})
+                _log_bound(asked, pod.decision.containers if pod.decision else {})
                 return ""
         self._cluster.undo(asked.uid, asked.node)
         return f"the API server: {status} {message_of(answer)}"
@@ -186,7 +186,7 @@ def _where(pod: PodFacts, asked: Binding) -> str:
     return "" if pod.node == asked.node else f"the pod is bound to {pod.node} already"
 
 
-def _tell_bound(asked: Binding, containers: Mapping[str, Sequence[GpuShare]]) -> None:
+def _log_bound(asked: Binding, containers: Mapping[str, Sequence[GpuShare]]) -> None:
     for name, shares in containers.items():
         _log.info("%s", _line(asked, "; ".join(each.amounts for each in shares), name))
 

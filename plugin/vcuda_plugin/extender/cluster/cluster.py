@@ -242,8 +242,8 @@ class Cluster:
         gpus: Sequence[Gpu] = [gpu for gpu in entry.facts.usable if gpu.uuid not in closed]
         if ask.wanted != _ANY:
             gpus = [gpu for gpu in gpus if ask.wanted.allows(gpu.uuid, gpu.model)]
-        told = entry.facts.told
-        return place(gpus, taken, ask, self.order, told.overcommit, told.between)
+        reported = entry.facts.reported
+        return place(gpus, taken, ask, self.order, reported.overcommit, reported.between)
 
     def _held(self, pod: PodFacts, entry: Entry) -> list[GpuShare]:
         """Return what a bound pod holds.
@@ -296,5 +296,5 @@ class Cluster:
         self.slices.put(facts.name, slices)
         if facts.name not in self.wide:
             closed = [uuid for uuid, others in tenants.items() if not NO_TENANCY.beside(others)]
-            overcommit = facts.told.overcommit
+            overcommit = facts.reported.overcommit
             self.arrays.put_free(entry.row, facts.usable, entry.taken, overcommit, closed)

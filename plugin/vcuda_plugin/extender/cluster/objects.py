@@ -37,7 +37,8 @@ _FINISHED = ("Succeeded", "Failed")
 class NodeFacts:
     """A node's GPUs.
 
-    told: all GPUs that the node reports. usable: those that may get pods. why: the reason for no
+    reported: all GPUs that the node reports. usable: those that may get pods. why: the reason
+    for no
     usable GPU. group: its group for quotas. source: the text that it was read from; equality
     compares name, source and group.
     """
@@ -45,15 +46,15 @@ class NodeFacts:
     name: str
     source: str = ""
     group: Group = NO_GROUP
-    told: NodeGpus = field(default_factory=lambda: NodeGpus([]), compare=False)
+    reported: NodeGpus = field(default_factory=lambda: NodeGpus([]), compare=False)
     usable: tuple[Gpu, ...] = field(default=(), compare=False)
     why: str = field(default="", compare=False)
 
     @cached_property
     def by_name(self) -> dict[str, Gpu]:
         """GPUs by UUID and by index: decisions older than the reported UUIDs name indexes."""
-        named = {gpu.name: gpu for gpu in self.told.gpus}
-        return named | {gpu.uuid: gpu for gpu in self.told.gpus}
+        named = {gpu.name: gpu for gpu in self.reported.gpus}
+        return named | {gpu.uuid: gpu for gpu in self.reported.gpus}
 
 
 @dataclass(frozen=True)
@@ -86,24 +87,26 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
     group = Group(_label(labels, place.model_labels), _label(labels, place.pool_labels))
     try:
         if names.ANNOTATION_NODE_GPUS in said:
-            told = node_gpus.parse(said[names.ANNOTATION_NODE_GPUS])
+            reported = node_gpus.parse(said[names.ANNOTATION_NODE_GPUS])
         else:
-            told = _counted(capacity, labels)
-        for gpu in told.gpus:
+            reported = _counted(capacity, labels)
+        for gpu in reported.gpus:
             if not (0 < gpu.memory_bytes < _MOST_BYTES and isinstance(gpu.model, str)):
                 raise ValueError("a GPU without size or model")
     except ValueError as error:
         why = f"{names.ANNOTATION_NODE_GPUS} cannot be read: {error}"[:200]
         return NodeFacts(name, source, group, why=why)
-    if not told.gpus:
+    if not reported.gpus:
         return NodeFacts(name, source, group, why="no GPUs that vcuda shares")
     cordoned = {word.strip() for word in str(said.get(known.CORDONED, "")).split(",")}
     usable = tuple(
         gpu
-        for gpu in told.gpus
-        if gpu.uuid not in told.unhealthy and not {gpu.uuid, gpu.name} & cordoned
+        for gpu in reported.gpus
+        if gpu.uuid not in reported.unhealthy and not {gpu.uuid, gpu.name} & cordoned
     )
-    return NodeFacts(name, source, group, told, usable, "" if usable else _none_usable(told))
+    return NodeFacts(
+        name, source, group, reported, usable, "" if usable else _none_usable(reported)
+    )
 
 
 def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
@@ -173,9 +176,9 @@ def _label(labels: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     return next((str(labels[key]) for key in keys if key in labels), "")
 
 
-def _none_usable(told: NodeGpus) -> str:
-    reasons = sorted(set(told.unhealthy.values()))
-    if len(told.unhealthy) == len(told.gpus):
+def _none_usable(reported: NodeGpus) -> str:
+    reasons = sorted(set(reported.unhealthy.values()))
+    if len(reported.unhealthy) == len(reported.gpus):
         return f"every GPU is unhealthy: {', '.join(reasons)}"[:200]
     return "every GPU is cordoned or unhealthy"
 

@@ -110,12 +110,12 @@ def closeness(entry: Entry | None, count: int) -> float:
 
     0.5 where the node reports no distances.
     """
-    distances = entry.facts.told.distances if entry else None
+    distances = entry.facts.reported.distances if entry else None
     if entry is None or distances is None:
         return 0.5
     held = {share.uuid for share in entry.taken}
     usable = {gpu.uuid for gpu in entry.facts.usable} - held
-    free = [n for n, gpu in enumerate(entry.facts.told.gpus) if gpu.uuid in usable]
+    free = [n for n, gpu in enumerate(entry.facts.reported.gpus) if gpu.uuid in usable]
     others = [far for n, row in enumerate(distances) for m, far in enumerate(row) if n != m]
     if len(free) < count or not others or min(others) == max(others):
         return 0.5

@@ -1,4 +1,5 @@
-"""The ConfigMap of quotas, followed: what it says holds from then on; what is nonsense is told."""
+"""The ConfigMap of quotas, followed: what it says holds from then on; a mistake in it is
+reported."""
 
 from __future__ import annotations
 

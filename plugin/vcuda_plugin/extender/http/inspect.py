@@ -38,7 +38,7 @@ def node(cluster: Cluster, name: str) -> dict[str, Any] | None:
 
 
 def _gpus(entry: Entry) -> list[dict[str, Any]]:
-    told, usable = entry.facts.told, {gpu.uuid for gpu in entry.facts.usable}
+    reported, usable = entry.facts.reported, {gpu.uuid for gpu in entry.facts.usable}
     core, memory = dict.fromkeys(usable, 0), dict.fromkeys(usable, 0)
     for share in entry.taken:
         core[share.uuid] = core.get(share.uuid, 0) + share.core_percent
@@ -49,13 +49,14 @@ def _gpus(entry: Entry) -> list[dict[str, Any]]:
             "index": gpu.index,
             "model": gpu.model,
             "core_free": 100 - core.get(gpu.uuid, 0),
-            "memory_free_bytes": int(gpu.memory_bytes * told.overcommit) - memory.get(gpu.uuid, 0),
+            "memory_free_bytes": int(gpu.memory_bytes * reported.overcommit)
+            - memory.get(gpu.uuid, 0),
             "memory_bytes": gpu.memory_bytes,
             "held": bool(core.get(gpu.uuid, 0)),
-            "unusable": told.unhealthy.get(gpu.uuid, "")
+            "unusable": reported.unhealthy.get(gpu.uuid, "")
             or ("" if gpu.uuid in usable else "cordoned"),
         }
-        for gpu in told.gpus
+        for gpu in reported.gpus
     ]
 
 

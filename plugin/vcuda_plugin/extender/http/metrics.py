@@ -66,8 +66,8 @@ class Metrics:
 
 def _quotas(rows: Sequence[Mapping[str, Any]], trouble: str) -> Iterator[GaugeMetricFamily]:
     """Return the quota gauges, only for namespaces with a quota, to bound the number of series."""
-    told = "Whether quotas are known; while they are not, no pod gets a GPU."
-    yield GaugeMetricFamily("vcuda_extender_quota_known", told, value=float(not trouble))
+    text = "Whether quotas are known; while they are not, no pod gets a GPU."
+    yield GaugeMetricFamily("vcuda_extender_quota_known", text, value=float(not trouble))
     for key, meaning in (("limit", "may have"), ("used", "have")):
         family = GaugeMetricFamily(
             f"vcuda_extender_quota_{key}_cards",

@@ -1,6 +1,7 @@
 """TOML's values: strings, numbers, dates, arrays and inline tables. Source: toml.io, version 1.0.
 
-`tomllib` came with Python 3.11, and tells no place of what it read: an edit that leaves the rest of
+`tomllib` came with Python 3.11, and gives no position of what it read: an edit that leaves the
+rest of
 a file as it is has to know where each value begins and ends.
 """
 
