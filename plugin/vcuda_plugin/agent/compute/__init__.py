@@ -1,1 +1,1 @@
-"""GPU time: what each container wants, what it is granted, who has too little."""
+"""GPU time: what each container wants, what it is granted, which ones have too little."""

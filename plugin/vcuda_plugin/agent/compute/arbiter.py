@@ -22,9 +22,9 @@ BEST_EFFORT_FLOOR_PPM = PPM_PER_PERCENT
 class Tenant:
     """One container's part in the GPU, and what it showed since the last look.
 
-    wants: it was held up by its rate, so more would be used. used_ppm: what it used; only of those
-    who want no more does it matter. guarantee_ppm: what it has whenever it wants it, and its rate
-    is never below. rank: who is served first of what is left over; None: nobody whose is fixed is.
+    wants: its rate held it up, so it would use more. used_ppm: what it used; counts only where it
+    wants no more. guarantee_ppm: what it has whenever it wants it; its rate is never below. rank:
+    its place when the rest is handed out, lowest first; None: it gets none of it (policy fixed).
     """
 
     __slots__ = ("ceiling_ppm", "guarantee_ppm", "rank", "share", "used_ppm", "wants")
@@ -41,12 +41,12 @@ class Tenant:
 def grants(tenants: Sequence[Tenant]) -> list[int]:
     """The rate of each tenant, where their shares' percents add up to 100 at most.
 
-    First everybody has of his guarantee what he would use. What that leaves goes by priority, the
-    highest first and best-effort last, and within one priority by weight. The rates of those who
-    want, and what the others use, add up to WHOLE_PPM at most.
+    First each tenant gets the part of its guarantee that it would use. The rest goes by priority,
+    the highest first and best-effort last, and within one priority by weight. The rates of tenants
+    that want more, and what the others use, add up to WHOLE_PPM at most.
 
-    Who wants no more than he has gets his guarantee and what nobody wants on top, at least a
-    quarter of what he uses: he may do more at once, and is only then seen to want it.
+    A tenant that wants no more gets its guarantee and what no tenant wants, at least a quarter of
+    what it uses, on top: it can start to use more at once, and only then shows that it wants more.
     """
     # The most that each would use now.
     claims = [
@@ -68,7 +68,7 @@ def grants(tenants: Sequence[Tenant]) -> list[int]:
 
 
 def divide(amount: int, room: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """`amount` by weight, to each his room at most; what one has no room for goes to the others.
+    """`amount` by weight, to each at most its room; what one has no room for goes to the others.
 
     Rounded down: fewer units than there are takers stay undivided.
     """
@@ -90,7 +90,7 @@ def divide(amount: int, room: Sequence[int], weights: Sequence[int]) -> list[int
 
 
 def _tiers(tenants: Sequence[Tenant]) -> list[list[int]]:
-    """Who may have more than is guaranteed, those who are served first at the front."""
+    """The tenants that may have more than their guarantee, in the order of their rank."""
     tiers: dict[tuple[bool, int], list[int]] = {}
     for at, tenant in enumerate(tenants):
         if tenant.rank is not None:

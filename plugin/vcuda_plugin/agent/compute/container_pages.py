@@ -59,7 +59,7 @@ class ContainerPages:
     def read(self, clock: Callable[[], int]) -> bool:
         """Whether the container's page has changed. Raises OSError.
 
-        Read, not mapped: whoever may write the file may also cut it short under a mapping.
+        Read, not mapped: a process that may write the file could truncate it under a mapping.
         """
         before = self.seen
         self.seen, self.read_ns = os.pread(self._usage, self._size, _TOLD_AT), clock()

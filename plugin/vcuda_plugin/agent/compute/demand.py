@@ -12,7 +12,7 @@ from vcuda_oci.pages import layout
 
 from .arbiter import WHOLE_PPM
 
-# How many looks back "used" is measured: short, because what is believed in use is lent to nobody.
+# Samples over which "used" is measured: few, because time that counts as used is not lent.
 WINDOW = 4
 # What is known of long work's end is known of a GPU that it has alone.
 GRACE_NS = 1_000_000_000
@@ -45,10 +45,11 @@ def reading(page: bytes, gpu: int, at_ns: int) -> Reading | None:
 class Demand:
     """One container's use of one GPU over the last looks, and what is believed of it.
 
-    What the last look showed: wants: it waited for its share, or has only begun. hides_work: a long
-    kernel is under way, whose use is counted at its end. used_ppm: of the GPU's time over the last
-    looks. rests: nothing happened in all of them: while its page says what it said, it would be
-    seen and judged as it was.
+    What the last sample showed: wants: it waited for its share, or has only begun. hides_work: a
+    long kernel is running, which counts as use at its end. used_ppm: of the GPU's time over the
+    last
+    samples. rests: nothing happened in any of them: while its page stays the same, another sample
+    would change nothing.
     """
 
     __slots__ = (
@@ -68,8 +69,8 @@ class Demand:
         self._begin(None)
 
     def see(self, new: Reading | None) -> None:
-        """None, a page without figures, is idle. Run for everybody at every look: no call and no
-        object that it can do without."""
+        """Take a sample; None, a page without figures, is idle. Runs for every container at every
+        look, so it makes no call and no object that it can do without."""
         readings = self._readings
         if new is None or not readings:
             self._begin(new)
@@ -87,7 +88,7 @@ class Demand:
         self.wants = waited = throttled > last_throttled
         begins = first_busy == last_busy != busy and len(readings) > 1
         if begins or (hid and not hides):
-            # Of who has only begun, and of who has ended what it hid, the time before says nothing.
+            # It has only begun, or a hidden kernel has ended: the time before shows nothing.
             self.wants, self._readings, self.used_ppm = waited or begins, [new], 0
         else:
             if len(readings) > WINDOW:
@@ -103,20 +104,20 @@ class Demand:
     def _begin(self, first: Reading | None) -> None:
         self._readings = [] if first is None else [first]
         self._looks_at_rest, self.rests = 0, False
-        # Of who was at work before anybody looked it is not known whether he is: what he may use is
-        # lent to nobody before the next look.
+        # The first sample cannot show whether a container is still busy; treat it as busy, so that
+        # its time is not lent before the next sample.
         self.wants = first is not None and first[1] > 0
         self.hides_work, self.used_ppm = False, 0
 
     def judge(self, left_ppm: int, some_hide: bool, rate_ppm: int, now_ns: int) -> tuple[bool, int]:
         """(wants more than it has, ppm that it would use if not), by what was seen last.
 
-        left_ppm: what nobody of those who share the GPU used; some_hide: one of them hides work.
+        left_ppm: what no container on the GPU used; some_hide: one of them hides work.
 
-        Its rate holds back who wants more, and so do the others: a full GPU gives each program its
-        turn whatever the rates are. Who used clearly less than both left him is content. One whom
-        the others may hold back is believed what he showed before, for a while; then he counts as
-        one who wants, and soon has what is his due or is held back by nobody.
+        A container that wants more is held back by its rate, and by the others: a full GPU gives
+        each program its turn whatever the rates are. One that used clearly less than both left it
+        is content. One that the others may hold back keeps its last estimate for a while; then it
+        counts as wanting more, and soon has what is due to it or is held back by none.
         """
         used = self.used_ppm
         if self.wants or self.hides_work:

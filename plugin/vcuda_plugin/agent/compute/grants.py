@@ -1,5 +1,5 @@
-"""Runs the arbiter on a node: who holds what from the ledger, who wants what from the usage pages,
-grants into the limits pages.
+"""Runs the arbiter on a node: shares from the ledger, demand from the usage pages, grants into the
+limits pages.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from vcuda_oci.model.allocation import Allocation
 
 PERIOD_SECONDS = 0.05
-# Nobody wants or uses anything: each has its guarantee at hand, so the next look may take longer.
+# No container wants or uses anything: each has its guarantee at hand, so the next look may take
+# longer.
 IDLE_SECONDS = 0.1
 # With many containers a look is let take this part of a core, down to this pace.
 LOOKS_PART = 0.003
 LONGEST_SECONDS = 0.3
-# Where nobody's grant may change: how late who comes is seen, who has its guarantee meanwhile.
-NOBODY_SECONDS = 0.5
-# How long the end waits for another who writes pages.
+# Where no grant may change: how late a new container is seen, which has its guarantee meanwhile.
+NO_GRANTS_SECONDS = 0.5
+# How long the end waits for another writer of pages.
 _END_SECONDS = 1.0
 
 
@@ -68,25 +69,25 @@ class Arbiter:
         active = self._node.look()
         self.looked_at = time.monotonic()
         if not self._node.grants_anything:
-            return NOBODY_SECONDS
+            return NO_GRANTS_SECONDS
         least = PERIOD_SECONDS if active else IDLE_SECONDS
         return min(max(least, (time.thread_time() - began) / LOOKS_PART), LONGEST_SECONDS)
 
 
 class Node:
-    """The containers that share GPUs under a policy by which somebody's grant may change."""
+    """The containers that share GPUs under a policy by which a grant may change."""
 
     def __init__(self, state_dir: str, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._ledger, self._clock = Ledger(state_dir), clock
         self._records: dict[str, tuple[tuple[int, int], Allocation]] = {}
         self._open: dict[str, ContainerPages] = {}
         self._kept: list[SharedGpu] | None = None
-        self._due: dict[str, ContainerPages] = {}  # whose rates are to be written
+        self._due: dict[str, ContainerPages] = {}  # with rates to be written
         self._renewal_ns = 0
         self._changes = LedgerChanges(self._ledger.allocations)
 
     def look(self) -> bool:
-        """Read every page, write what changed. Whether anybody wants or uses GPU time."""
+        """Read every page, write what changed. Whether any container wants or uses GPU time."""
         self._follow_the_ledger()
         moved = set()
         for id, pages in list(self._open.items()):
@@ -108,7 +109,7 @@ class Node:
         now = self._clock()
         try:
             with Turn(self._ledger.state_dir) as mine:
-                # Whoever writes now is done by the next look, and a grant lasts longer than that.
+                # Another writer is done by the next look, and a grant lasts longer than that.
                 if mine:
                     self._write(self._due, now, ContainerPages.grant)
                     self._due.clear()
@@ -132,11 +133,11 @@ class Node:
 
     @property
     def grants_anything(self) -> bool:
-        """Whether there is a container whose grant may change."""
+        """Whether there is a container with a grant that may change."""
         return bool(self._open)
 
     def _gpus(self) -> list[SharedGpu]:
-        """Kept until somebody comes or goes."""
+        """Kept until a container comes or goes."""
         if self._kept is None:
             sharing: dict[str, list[tuple[str, ContainerPages, int]]] = {}
             for id, pages in self._open.items():
@@ -160,7 +161,8 @@ class Node:
             self._close(id)
 
     def _follow_the_ledger(self) -> None:
-        """Open the pages of who came, close those of who went or came back with fresh ones."""
+        """Open the pages of new containers; close those of ended ones and of ones with fresh
+        pages."""
         if not self._changes.happened():
             return
         found = dict(self._stamps())

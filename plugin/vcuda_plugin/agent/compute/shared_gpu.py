@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class SharedGpu:
-    """ids: whose it is. active: somebody wants or uses it. rests: while nobody's page moves, a look
-    would find what the last one found."""
+    """ids: of its containers. active: one of them wants or uses it. rests: while no page changes, a
+    look would find what the last one found."""
 
     def __init__(self, sharing: Sequence[tuple[str, ContainerPages, int]]) -> None:
         self._parts = [
@@ -27,11 +27,11 @@ class SharedGpu:
         self.active, self.rests, self._is_new = True, False, True
 
     def look(self, now_ns: int) -> dict[str, ContainerPages]:
-        """The containers, by id, to whom something else is due than before."""
+        """The containers, by id, to which another rate is due than before."""
         awake, left_ppm, some_hide = [], WHOLE_PPM, False
         for part in self._parts:
             _, pages, at, demand, _ = part
-            # Who rests, and whose page did not move, uses nothing and was judged so.
+            # A container at rest with an unchanged page uses nothing and was judged so.
             if pages.moved or not demand.rests:
                 demand.see(reading(pages.seen, at, pages.read_ns))
                 left_ppm -= demand.used_ppm
@@ -40,7 +40,7 @@ class SharedGpu:
         is_other, self._is_new = self._is_new, False
         for _, pages, at, demand, tenant in awake:
             wants, used_ppm = demand.judge(left_ppm, some_hide, pages.rates[at], now_ns)
-            # Of who wants it does not matter what it uses.
+            # What a container uses matters only while it wants no more.
             if wants != tenant.wants or (used_ppm != tenant.used_ppm and not wants):
                 tenant.wants, tenant.used_ppm, is_other = wants, used_ppm, True
         if is_other:

@@ -1,6 +1,6 @@
-"""Whose share is too small for what it does, from what its usage page counts: pure.
+"""Whether a share is too small for its container, from what the usage page counts: pure.
 
-A page is its container's own word: what cannot be begins anew.
+A page is its container's own word: after impossible figures the count begins anew.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 # Heavily: launches waited for as much of so long, threads that waited at once each counted.
 WINDOW_SECONDS = 60.0
 HEAVY_PERCENT = 50
-# Who goes on is told of again after pauses that grow from one to the other: of a container in a
-# loop, so many lines in a day.
+# A shortage that goes on is reported again after pauses that grow from one to the other: a
+# container in a loop gives so many lines in a day.
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 60.0, 3600.0
 
 
@@ -57,7 +57,7 @@ class _Told:
 
 
 class Share:
-    """One GPU of one container. refusals: those that happened before anybody watched."""
+    """One GPU of one container. refusals: those before the first look."""
 
     def __init__(self, first: Reading, refusals: int) -> None:
         self._window, self._refusals = first, refusals

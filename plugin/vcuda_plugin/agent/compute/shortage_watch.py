@@ -1,4 +1,4 @@
-"""Records whose share is too small: refused memory at its limit, or waiting for its GPU time."""
+"""Records shares that are too small: refused memory at the limit, or waits for GPU time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def keep(state_dir: str) -> None:
 
 
 class ShortageWatch:
-    """What pages count already is of the time before; whoever comes later begins at nothing."""
+    """What pages count at the first look is of the time before; later containers begin at 0."""
 
     def __init__(self, state_dir: str) -> None:
         self._records = Records(state_dir)
