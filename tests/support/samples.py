@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from vcuda_oci.container.identity import Owner
+from vcuda_oci.edits.edits import Paths
 from vcuda_oci.host.host import DeviceNode, Host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare
@@ -76,3 +77,11 @@ def shares_of(ledger: Ledger) -> dict[str, list[GpuShare]]:
     whole, broken = ledger.read()
     assert broken == []
     return {allocation.id: allocation.shares for allocation in whole}
+
+
+PATHS = Paths(
+    "/opt/lib/libvcuda.so.1",
+    "/run/vcuda/containers/box",
+    ["/opt/bin/vcuda-container-hook", "--config", "/c", "poststop"],
+    [["/run/softgpu", "/run/softgpu"]],
+)

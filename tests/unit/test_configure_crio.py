@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from support.engine_conf import EngineConf
 from support.files import script, write
-from unit.test_configure import Desk
 from vcuda_hook.engines.texts import toml_text
 
 # As CRI-O's own packages lay it out: neither conmon nor the runtimes are in PATH.
@@ -36,54 +36,54 @@ monitor_path = "/elsewhere/conmon"
 
 
 @pytest.fixture
-def desk(tmp_path: Any, monkeypatch: Any) -> Desk:
+def conf(tmp_path: Any, monkeypatch: Any) -> EngineConf:
     """CRI-O's layout, with a PATH that has neither conmon nor a runtime."""
-    desk = Desk(str(tmp_path))
-    desk.path = f"{tmp_path}/crio.conf.d/99-vcuda.conf"
+    conf = EngineConf(str(tmp_path))
+    conf.path = f"{tmp_path}/crio.conf.d/99-vcuda.conf"
     write(f"{tmp_path}/crio.conf", "")
     for name in ("conmon", "crun"):
         script(f"{tmp_path}/libexec/{name}", "#!/bin/sh\n")
     write(f"{tmp_path}/crio.conf.d/10-crio.conf", PACKAGED.format(folder=tmp_path))
-    set_runtime(desk, f"{tmp_path}/libexec/crun")
+    set_runtime(conf, f"{tmp_path}/libexec/crun")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin")
-    return desk
+    return conf
 
 
-def set_runtime(desk: Desk, runtime: str) -> None:
-    write(desk.settings, f'runtime = "{runtime}"\n')
+def set_runtime(conf: EngineConf, runtime: str) -> None:
+    write(conf.settings, f'runtime = "{runtime}"\n')
 
 
-def handler(desk: Desk) -> Any:
-    return toml_text.parse(desk.read())["crio"]["runtime"]["runtimes"]["vcuda"]
+def handler(conf: EngineConf) -> Any:
+    return toml_text.parse(conf.read())["crio"]["runtime"]["runtimes"]["vcuda"]
 
 
 def test_the_handler_has_the_monitor_and_the_root_of_the_default_one(
-    desk: Desk, capsys: Any
+    conf: EngineConf, capsys: Any
 ) -> None:
-    assert desk.run("crio") == 0
-    assert handler(desk) == {
-        "runtime_path": desk.runtime,
+    assert conf.run("crio") == 0
+    assert handler(conf) == {
+        "runtime_path": conf.runtime,
         "runtime_type": "oci",
         "runtime_root": "/run/crun",
-        "monitor_path": f"{desk.folder}/libexec/conmon",
+        "monitor_path": f"{conf.folder}/libexec/conmon",
         "monitor_cgroup": "system.slice",
         "allowed_annotations": ["io.containers.trace-syscall"],
     }
     assert "note:" not in capsys.readouterr().out
 
 
-def test_a_later_file_changes_which_handler_is_the_default(desk: Desk) -> None:
+def test_a_later_file_changes_which_handler_is_the_default(conf: EngineConf) -> None:
     write(
-        f"{desk.folder}/crio.conf.d/20-more.conf",
+        f"{conf.folder}/crio.conf.d/20-more.conf",
         '[crio.runtime]\ndefault_runtime = "runc"\n[crio.runtime.runtimes.runc]\n'
-        f'runtime_root = "/run/other"\nmonitor_path = "{desk.folder}/libexec/conmon"\n',
+        f'runtime_root = "/run/other"\nmonitor_path = "{conf.folder}/libexec/conmon"\n',
     )
-    assert desk.run("crio") == 0
-    assert handler(desk) == {
-        "runtime_path": desk.runtime,
+    assert conf.run("crio") == 0
+    assert handler(conf) == {
+        "runtime_path": conf.runtime,
         "runtime_type": "oci",
         "runtime_root": "/run/other",
-        "monitor_path": f"{desk.folder}/libexec/conmon",
+        "monitor_path": f"{conf.folder}/libexec/conmon",
     }
 
 
@@ -104,42 +104,44 @@ def test_a_later_file_changes_which_handler_is_the_default(desk: Desk) -> None:
     ids=["not there", "not named"],
 )
 def test_a_handler_without_a_monitor_is_refused(
-    desk: Desk, capsys: Any, monitor: str, complaint: str
+    conf: EngineConf, capsys: Any, monitor: str, complaint: str
 ) -> None:
     """CRI-O ends at its start where it does not find the monitor of any handler."""
-    text = PACKAGED.format(folder=desk.folder)
+    text = PACKAGED.format(folder=conf.folder)
     write(
-        f"{desk.folder}/crio.conf.d/10-crio.conf",
-        text.replace(f'monitor_path = "{desk.folder}/libexec/conmon"\n', monitor),
+        f"{conf.folder}/crio.conf.d/10-crio.conf",
+        text.replace(f'monitor_path = "{conf.folder}/libexec/conmon"\n', monitor),
     )
-    assert desk.run("crio") == 1
-    assert capsys.readouterr().err == f"vcuda: {desk.path}: {complaint}\n"
-    assert os.listdir(f"{desk.folder}/crio.conf.d") == ["10-crio.conf"]
-    assert desk.records() == []
+    assert conf.run("crio") == 1
+    assert capsys.readouterr().err == f"vcuda: {conf.path}: {complaint}\n"
+    assert os.listdir(f"{conf.folder}/crio.conf.d") == ["10-crio.conf"]
+    assert conf.records() == []
 
 
-def test_a_runtime_that_the_wrapper_would_not_find_is_refused(desk: Desk, capsys: Any) -> None:
-    set_runtime(desk, "no-such-runtime")
-    assert desk.run("crio") == 1
+def test_a_runtime_that_the_wrapper_would_not_find_is_refused(
+    conf: EngineConf, capsys: Any
+) -> None:
+    set_runtime(conf, "no-such-runtime")
+    assert conf.run("crio") == 1
     assert capsys.readouterr().err == (
         "vcuda: no-such-runtime: no such runtime in PATH; set runtime = "
-        f'"{desk.folder}/libexec/crun" in {desk.settings}\n'
+        f'"{conf.folder}/libexec/crun" in {conf.settings}\n'
     )
-    assert not os.path.exists(desk.path)
+    assert not os.path.exists(conf.path)
 
 
-def test_a_default_that_a_later_file_takes_away_is_refused(desk: Desk, capsys: Any) -> None:
+def test_a_default_that_a_later_file_takes_away_is_refused(conf: EngineConf, capsys: Any) -> None:
     later = write(
-        f"{desk.folder}/crio.conf.d/99-z.conf", '[crio.runtime]\ndefault_runtime = "crun"\n'
+        f"{conf.folder}/crio.conf.d/99-z.conf", '[crio.runtime]\ndefault_runtime = "crun"\n'
     )
-    assert desk.run("crio", "--default") == 1
+    assert conf.run("crio", "--default") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {desk.path}: {later} sets crio.runtime.default_runtime to another value, and "
-        f"counts after this file; run this with --config {desk.folder}/crio.conf.d/zz-vcuda.conf\n"
+        f"vcuda: {conf.path}: {later} sets crio.runtime.default_runtime to another value, and "
+        f"counts after this file; run this with --config {conf.folder}/crio.conf.d/zz-vcuda.conf\n"
     )
-    assert not os.path.exists(desk.path)
-    assert desk.records() == []
-    ours = f"{desk.folder}/crio.conf.d/zz-vcuda.conf"
-    assert desk.run("crio", "--default", path=ours) == 0
-    assert desk.run("crio", "--undo", path=ours) == 0
-    assert sorted(os.listdir(f"{desk.folder}/crio.conf.d")) == ["10-crio.conf", "99-z.conf"]
+    assert not os.path.exists(conf.path)
+    assert conf.records() == []
+    ours = f"{conf.folder}/crio.conf.d/zz-vcuda.conf"
+    assert conf.run("crio", "--default", path=ours) == 0
+    assert conf.run("crio", "--undo", path=ours) == 0
+    assert sorted(os.listdir(f"{conf.folder}/crio.conf.d")) == ["10-crio.conf", "99-z.conf"]

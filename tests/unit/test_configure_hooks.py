@@ -54,7 +54,7 @@ SCHEMA = closed(
 )
 
 
-class Desk:
+class HooksFolder:
     """A hooks.d, settings of our own, and an installed hook."""
 
     def __init__(self, folder: str) -> None:
@@ -77,62 +77,64 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Any, monkeypatch: Any) -> Desk:
-    made = Desk(str(tmp_path))
+def hooks(tmp_path: Any, monkeypatch: Any) -> HooksFolder:
+    made = HooksFolder(str(tmp_path))
     monkeypatch.setattr(apply_share, "HOOK", made.hook)
     return made
 
 
 @pytest.mark.parametrize("engine", ["crio", "podman"])
-def test_the_hook_is_called_for_both_ends_of_a_container_that_asks(desk: Desk, engine: str) -> None:
-    assert desk.run(engine) == 0
-    assert mode_of(desk.path) == 0o644
-    once = desk.read()
+def test_the_hook_is_called_for_both_ends_of_a_container_that_asks(
+    hooks: HooksFolder, engine: str
+) -> None:
+    assert hooks.run(engine) == 0
+    assert mode_of(hooks.path) == 0o644
+    once = hooks.read()
     assert once == {
         "version": "1.0.0",
         "hook": {
-            "path": desk.hook,
-            "args": [desk.hook, "--config", desk.settings, "byStatus"],
+            "path": hooks.hook,
+            "args": [hooks.hook, "--config", hooks.settings, "byStatus"],
             "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
             "timeout": 30,
         },
         "when": {"annotations": {r"^vcuda\.io/": ".*"}},
         "stages": ["createRuntime", "poststop"],
     }
-    assert desk.run(engine, "--always") == 0
-    assert desk.read() == {**once, "when": {"always": True}}
-    assert desk.run(engine) == 0
-    assert desk.read() == once
-    assert desk.run(engine, "--undo") == 0
-    assert desk.left() == ["bin", "vcuda"]
+    assert hooks.run(engine, "--always") == 0
+    assert hooks.read() == {**once, "when": {"always": True}}
+    assert hooks.run(engine) == 0
+    assert hooks.read() == once
+    assert hooks.run(engine, "--undo") == 0
+    assert hooks.left() == ["bin", "vcuda"]
 
 
-def test_the_file_is_one_for_both_engines(desk: Desk, capsys: Any) -> None:
-    assert desk.run("podman") == 0
+def test_the_file_is_one_for_both_engines(hooks: HooksFolder, capsys: Any) -> None:
+    assert hooks.run("podman") == 0
     capsys.readouterr()
-    assert desk.run("crio") == 0
-    assert capsys.readouterr().out.splitlines()[0] == f"nothing to change in {desk.path}"
-    assert desk.run("crio", "--undo") == 0
-    assert desk.left() == ["bin", "vcuda"]
+    assert hooks.run("crio") == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"nothing to change in {hooks.path}"
+    assert hooks.run("crio", "--undo") == 0
+    assert hooks.left() == ["bin", "vcuda"]
 
 
-def test_a_dry_run_shows_the_file_and_makes_none(desk: Desk, capsys: Any) -> None:
-    assert desk.run("podman", "--dry-run") == 0
+def test_a_dry_run_shows_the_file_and_makes_none(hooks: HooksFolder, capsys: Any) -> None:
+    assert hooks.run("podman", "--dry-run") == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[:2] == [f"--- {desk.path}", f"+++ {desk.path} (new)"]
+    assert told[:2] == [f"--- {hooks.path}", f"+++ {hooks.path} (new)"]
     assert '+  "version": "1.0.0",' in told
-    assert desk.left() == ["bin", "vcuda"]
+    assert hooks.left() == ["bin", "vcuda"]
 
 
-def test_a_file_of_another_program_stays(desk: Desk, capsys: Any) -> None:
+def test_a_file_of_another_program_stays(hooks: HooksFolder, capsys: Any) -> None:
     text = '{"version": "1.0.0", "hook": {"path": "/opt/mine"}}'
-    write(desk.path, text)
-    assert desk.run("podman") == 1
+    write(hooks.path, text)
+    assert hooks.run("podman") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {desk.path}: hook is there, but not as it has to be; remove it, and run this "
+        f"vcuda: {hooks.path}: hook is there, but not as it has to be; remove it, and run this "
         "again\n"
     )
-    assert open(desk.path).read() == text  # noqa: SIM115
+    assert open(hooks.path).read() == text  # noqa: SIM115
 
 
 @pytest.mark.parametrize(
@@ -144,20 +146,20 @@ def test_a_file_of_another_program_stays(desk: Desk, capsys: Any) -> None:
     ],
 )
 def test_options_of_the_other_entry_point_are_refused(
-    desk: Desk, capsys: Any, words: list[str], line: str
+    hooks: HooksFolder, capsys: Any, words: list[str], line: str
 ) -> None:
-    assert desk.run(*words) == 1
+    assert hooks.run(*words) == 1
     assert capsys.readouterr().err.startswith(f"vcuda: {line}")
-    assert desk.left() == ["bin", "vcuda"]
+    assert hooks.left() == ["bin", "vcuda"]
 
 
-def test_always_without_hooks_is_refused(desk: Desk, capsys: Any) -> None:
-    assert main.main(["--config", desk.settings, "configure", "podman", "--always"]) == 1
+def test_always_without_hooks_is_refused(hooks: HooksFolder, capsys: Any) -> None:
+    assert main.main(["--config", hooks.settings, "configure", "podman", "--always"]) == 1
     assert capsys.readouterr().err == "vcuda: --always: is about a hook; say --hooks too\n"
 
 
-def test_a_hook_that_is_not_installed_is_named(desk: Desk, capsys: Any) -> None:
-    os.unlink(desk.hook)
-    assert desk.run("podman") == 1
-    assert capsys.readouterr().err.startswith(f"vcuda: {desk.hook}: is no program; install vcuda")
-    assert not os.path.exists(desk.path)
+def test_a_hook_that_is_not_installed_is_named(hooks: HooksFolder, capsys: Any) -> None:
+    os.unlink(hooks.hook)
+    assert hooks.run("podman") == 1
+    assert capsys.readouterr().err.startswith(f"vcuda: {hooks.hook}: is no program; install vcuda")
+    assert not os.path.exists(hooks.path)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.files import write
-from support.samples import host, record
+from support.samples import PATHS, host, record
 from unit.test_jsontree import TREES
 from vcuda_oci.container import bundle
 from vcuda_oci.edits import config_json, edits
-from vcuda_oci.edits.edits import Edits, Paths
+from vcuda_oci.edits.edits import Edits
 from vcuda_oci.host.host import DeviceNode
 from vcuda_oci.model import jsontree
 from vcuda_oci.model.allocation import GpuShare
@@ -23,12 +23,6 @@ from vcuda_oci.model.errors import VcudaError
 
 FOLDER = "/usr/lib64"
 DRIVER = "/root/usr/lib/x86_64-linux-gnu"
-PATHS = Paths(
-    "/opt/lib/libvcuda.so.1",
-    "/run/vcuda/containers/box",
-    ["/opt/bin/vcuda-container-hook", "--config", "/c", "poststop"],
-    [["/run/softgpu", "/run/softgpu"]],
-)
 READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
 READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
 

@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
+from support.agent_pages import POD, Samples, samples
 from support.files import ROOT
 from support.needed import cannot
 from support.samples import GIB, gpus
@@ -25,9 +26,6 @@ from vcuda_plugin.agent.http import exposition, metrics
 from vcuda_plugin.agent.http.event_counts import Counts
 from vcuda_plugin.agent.http.node_state import Node, View
 from vcuda_plugin.kube.node_gpus import NodeGpus
-
-POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @pytest.fixture
@@ -41,17 +39,6 @@ def look(tenants: Tenants, *memory_gib: int) -> View:
     node = Node("node-1", tenants.state_dir)
     node.known = NodeGpus(gpus(*memory_gib), unhealthy={"GPU-1": "Xid 79"})
     return asyncio.run(node.view())
-
-
-def samples(page: bytes) -> Samples:
-    """By name and labels; each sample stands once."""
-    found: Samples = {}
-    for family in parsed(page.decode()):
-        for sample in family.samples:
-            key = sample.name, frozenset(sample.labels.items())
-            assert key not in found
-            found[key] = sample.value
-    return found
 
 
 def of(found: Samples, name: str, **labels: str) -> float | None:

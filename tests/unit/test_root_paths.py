@@ -14,7 +14,7 @@ import pytest
 from vcuda_hook.hooks import root_paths
 
 
-class Ground:
+class ContainerRoot:
     """root: a container's, by descriptor. outside: a folder of the host's that none may touch."""
 
     def __init__(self, folder: Path) -> None:
@@ -31,12 +31,12 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    ground = Ground(tmp_path)
-    yield ground
-    os.close(ground.descriptor)
-    assert ground.listing() == ground.before
-    assert (ground.outside / "file").read_text() == "the host's"
+def container_root(tmp_path: Path) -> Iterator[ContainerRoot]:
+    container_root = ContainerRoot(tmp_path)
+    yield container_root
+    os.close(container_root.descriptor)
+    assert container_root.listing() == container_root.before
+    assert (container_root.outside / "file").read_text() == "the host's"
 
 
 def right_after(
@@ -73,22 +73,24 @@ MOMENTS = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_link_at_the_wrong_moment_is_not_followed(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, moment: str
+    container_root: ContainerRoot, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     owner, step, target, said = MOMENTS[moment]
-    place, path = ground.inside / "etc/new", "/etc/new"
+    place, path = container_root.inside / "etc/new", "/etc/new"
     right_after(
-        *(monkeypatch, owner, step), lambda: replace_by_link(place, ground.outside / target)
+        *(monkeypatch, owner, step), lambda: replace_by_link(place, container_root.outside / target)
     )
-    make = ground.root.make_folder if step == "mkdir" else ground.root.make_file
+    make = container_root.root.make_folder if step == "mkdir" else container_root.root.make_file
     with pytest.raises(OSError) as refused:
         make(path + "/deeper" * ("on the way" in moment))
     assert refused.value.errno == said
 
 
-def test_a_link_that_was_there_before_leads_to_a_place_inside(ground: Ground) -> None:
-    (ground.inside / "outside").mkdir()
-    (ground.inside / "etc/way").symlink_to("/outside")
-    made = ground.root.make_folder("/etc/way/folder")
-    assert os.readlink(f"/proc/self/fd/{made}") == str(ground.inside / "outside/folder")
+def test_a_link_that_was_there_before_leads_to_a_place_inside(
+    container_root: ContainerRoot,
+) -> None:
+    (container_root.inside / "outside").mkdir()
+    (container_root.inside / "etc/way").symlink_to("/outside")
+    made = container_root.root.make_folder("/etc/way/folder")
+    assert os.readlink(f"/proc/self/fd/{made}") == str(container_root.inside / "outside/folder")
     os.close(made)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html.parser
 import re
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.agent_pages import POD, Seen
 from support.files import write
 from support.samples import GIB, gpus
 from support.tenants import Tenants
@@ -20,7 +20,6 @@ from vcuda_plugin.agent.http import graph_page, node_state, page_frame, usage_pa
 from vcuda_plugin.agent.http.node_state import Node, View
 from vcuda_plugin.kube.node_gpus import NodeGpus
 
-POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
 EVIL = "</title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\n\u202e"
 
 
@@ -35,28 +34,6 @@ def look(tenants: Tenants, known: NodeGpus | None) -> View:
     node = Node("node-1", tenants.state_dir)
     node.known = known
     return asyncio.run(node.view())
-
-
-class Seen(html.parser.HTMLParser):
-    """The tags with their attributes, and the words outside of style and script."""
-
-    def __init__(self, page: bytes) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self._inside = ""
-        self.feed(page.decode())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._inside = tag
-
-    def handle_data(self, data: str) -> None:
-        if self._inside not in ("style", "script", "title"):
-            self.words += data.split()
-
-    def text(self) -> str:
-        return " ".join(self.words)
 
 
 def test_a_gpu_shows_its_tenants_with_what_they_asked_for_and_use(tenants: Tenants) -> None:

@@ -9,21 +9,23 @@ from typing import Any
 
 import pytest
 
+from support.engine_conf import CRI, CRI3, REMARK, EngineConf, handler
 from support.files import write
 from support.needed import cannot
-from unit.test_configure import CRI, CRI3, REMARK, Desk, handler
 from vcuda_hook.engines import containerd_files
 from vcuda_hook.engines.texts import toml_text
 
 
 @pytest.fixture
-def desk(tmp_path: Any) -> Desk:
-    desk = Desk(str(tmp_path))
-    desk.path = f"{tmp_path}/engine/config.toml"
-    return desk
+def conf(tmp_path: Any) -> EngineConf:
+    conf = EngineConf(str(tmp_path))
+    conf.path = f"{tmp_path}/engine/config.toml"
+    return conf
 
 
-def test_the_handler_is_made_like_the_one_that_is_the_default(desk: Desk, capsys: Any) -> None:
+def test_the_handler_is_made_like_the_one_that_is_the_default(
+    conf: EngineConf, capsys: Any
+) -> None:
     before = f"""version = 3
 [{CRI3}]
   default_runtime_name = 'usual'
@@ -38,10 +40,10 @@ def test_the_handler_is_made_like_the_one_that_is_the_default(desk: Desk, capsys
     SystemdCgroup = true
     NoPivotRoot = false
 """
-    desk.write(before)
-    assert desk.run("containerd") == 0
-    assert desk.read() == before + "\n" + handler(
-        desk.runtime,
+    conf.write(before)
+    assert conf.run("containerd") == 0
+    assert conf.read() == before + "\n" + handler(
+        conf.runtime,
         CRI3,
         '  base_runtime_spec = "/etc/base.json"\n',
         "  SystemdCgroup = true\n",
@@ -56,7 +58,7 @@ def test_the_handler_is_made_like_the_one_that_is_the_default(desk: Desk, capsys
     )
 
 
-def test_a_handler_of_another_kind_is_no_model(desk: Desk) -> None:
+def test_a_handler_of_another_kind_is_no_model(conf: EngineConf) -> None:
     before = f"""version = 2
 [{CRI}]
 default_runtime_name = "kata"
@@ -64,30 +66,32 @@ default_runtime_name = "kata"
 runtime_type = "io.containerd.kata.v2"
 privileged_without_host_devices = true
 """
-    desk.write(before)
-    assert desk.run("containerd") == 0
-    assert desk.read() == before + "\n" + handler(desk.runtime)
+    conf.write(before)
+    assert conf.run("containerd") == 0
+    assert conf.read() == before + "\n" + handler(conf.runtime)
 
 
-def test_an_import_that_would_hide_the_handler_is_refused(desk: Desk, capsys: Any) -> None:
+def test_an_import_that_would_hide_the_handler_is_refused(conf: EngineConf, capsys: Any) -> None:
     """containerd 1.x replaces a plugin's section by an imported file's; 2.x merges them."""
-    other = write(f"{desk.folder}/engine/conf.d/cni.toml", f'[{CRI[:-11]}.cni]\nbin_dir = "/opt"\n')
-    imports = f'imports = ["{desk.folder}/engine/conf.d/*.toml"]\n'
-    desk.write("version = 2\n" + imports)
-    assert desk.run("containerd") == 1
+    other = write(f"{conf.folder}/engine/conf.d/cni.toml", f'[{CRI[:-11]}.cni]\nbin_dir = "/opt"\n')
+    imports = f'imports = ["{conf.folder}/engine/conf.d/*.toml"]\n'
+    conf.write("version = 2\n" + imports)
+    assert conf.run("containerd") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {desk.path}: imports {other}, and the section there for io.containerd.grpc.v1.cri "
+        f"vcuda: {conf.path}: imports {other}, and the section there for io.containerd.grpc.v1.cri "
         f"replaces this file's; run this with --config {other}\n"
     )
-    assert desk.read() == "version = 2\n" + imports
-    assert desk.run("containerd", path=other) == 0
+    assert conf.read() == "version = 2\n" + imports
+    assert conf.run("containerd", path=other) == 0
     with open(other) as file:
         assert f"[{CRI}.runtimes.vcuda]" in file.read()
-    desk.write("version = 3\n" + imports)
-    assert desk.run("containerd") == 0
+    conf.write("version = 3\n" + imports)
+    assert conf.run("containerd") == 0
 
 
-def test_containerd_itself_reads_the_handler_out_of_its_own_default_config(desk: Desk) -> None:
+def test_containerd_itself_reads_the_handler_out_of_its_own_default_config(
+    conf: EngineConf,
+) -> None:
     """And out of Debian's file, which names no handler: runc has to stay there all the same."""
     if shutil.which("containerd") is None:
         cannot("containerd is not installed")
@@ -99,10 +103,10 @@ def test_containerd_itself_reads_the_handler_out_of_its_own_default_config(desk:
     debian = 'version = 2\n\n[plugins]\n  [plugins."io.containerd.grpc.v1.cri"]\n'
     version1 = "[plugins.cri]\nsandbox_image = 'x'\n"
     for before in (asked("config", "default"), debian, version1, "# nothing yet\n"):
-        desk.write(before)
-        assert desk.run("containerd", "--default") == 0
+        conf.write(before)
+        assert conf.run("containerd", "--default") == 0
         lines = [
-            line.strip() for line in asked("--config", desk.path, "config", "dump").split("\n")
+            line.strip() for line in asked("--config", conf.path, "config", "dump").split("\n")
         ]
         assert f"[{CRI}.runtimes.runc]" in lines
         assert 'default_runtime_name = "vcuda"' in lines
@@ -110,10 +114,10 @@ def test_containerd_itself_reads_the_handler_out_of_its_own_default_config(desk:
         options = lines.index(f"[{CRI}.runtimes.vcuda.options]")
         assert at < lines.index('container_annotations = ["vcuda.io/*"]') < options
         assert at < lines.index('runtime_type = "io.containerd.runc.v2"', at) < options
-        assert f'BinaryName = "{desk.runtime}"' in lines[options:]
+        assert f'BinaryName = "{conf.runtime}"' in lines[options:]
         assert 'pod_annotations = ["' not in "".join(lines)
-        assert desk.run("containerd", "--undo") == 0
-        assert desk.read() == before
+        assert conf.run("containerd", "--undo") == 0
+        assert conf.read() == before
 
 
 # As `containerd config default` of 2.3.4 writes it, version 4; version 3 differs in nothing here.
@@ -146,28 +150,30 @@ BinaryName = "/usr/bin/nvidia-container-runtime"
     "drop_in", ["version = 3\n" + SYSTEMD, SYSTEMD, SYSTEMD_OF_VERSION_2], ids=["3", "none", "2"]
 )
 def test_the_systemd_cgroup_driver_of_a_drop_in_is_the_handlers_too(
-    desk: Desk, version: int, drop_in: str
+    conf: EngineConf, version: int, drop_in: str
 ) -> None:
-    desk.write(FRESH.format(version=version, folder=desk.folder))
-    write(f"{desk.folder}/engine/conf.d/10-cgroups.toml", drop_in)
-    assert desk.run("containerd") == 0
-    tree = toml_text.parse(desk.read())
+    conf.write(FRESH.format(version=version, folder=conf.folder))
+    write(f"{conf.folder}/engine/conf.d/10-cgroups.toml", drop_in)
+    assert conf.run("containerd") == 0
+    tree = toml_text.parse(conf.read())
     made = tree["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]["vcuda"]
     assert made == {
         "runtime_type": "io.containerd.runc.v2",
         "container_annotations": ["vcuda.io/*"],
-        "options": {"SystemdCgroup": True, "BinaryName": desk.runtime},
+        "options": {"SystemdCgroup": True, "BinaryName": conf.runtime},
     }
 
 
-def test_containerd_1_reports_a_drop_ins_cgroup_driver_for_the_handler(desk: Desk) -> None:
+def test_containerd_1_reports_a_drop_ins_cgroup_driver_for_the_handler(
+    conf: EngineConf,
+) -> None:
     """The drop-in is edited, as it replaces the section of the main file."""
-    drop_in = write(f"{desk.folder}/engine/conf.d/10-cgroups.toml", SYSTEMD_OF_VERSION_2)
-    desk.write(f'version = 2\nimports = ["{desk.folder}/engine/conf.d/*.toml"]\n')
-    assert desk.run("containerd", path=drop_in) == 0
+    drop_in = write(f"{conf.folder}/engine/conf.d/10-cgroups.toml", SYSTEMD_OF_VERSION_2)
+    conf.write(f'version = 2\nimports = ["{conf.folder}/engine/conf.d/*.toml"]\n')
+    assert conf.run("containerd", path=drop_in) == 0
     if shutil.which("containerd") is None:
         cannot("containerd is not installed")
-    words = ["containerd", "--config", desk.path, "config", "dump"]
+    words = ["containerd", "--config", conf.path, "config", "dump"]
     dump = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     handlers = toml_text.parse(dump)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
     assert handlers["runtimes"]["vcuda"]["options"]["SystemdCgroup"] is True
@@ -175,32 +181,32 @@ def test_containerd_1_reports_a_drop_ins_cgroup_driver_for_the_handler(desk: Des
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_default_that_a_later_drop_in_takes_away_is_refused(
-    desk: Desk, capsys: Any, version: int
+    conf: EngineConf, capsys: Any, version: int
 ) -> None:
-    before = FRESH.format(version=version, folder=desk.folder)
-    desk.write(before)
-    nvidia = write(f"{desk.folder}/engine/conf.d/99-nvidia.toml", NVIDIA)
-    ours = f"{desk.folder}/engine/conf.d/99-vcuda.toml"
-    assert desk.run("containerd", "--default") == 1
+    before = FRESH.format(version=version, folder=conf.folder)
+    conf.write(before)
+    nvidia = write(f"{conf.folder}/engine/conf.d/99-nvidia.toml", NVIDIA)
+    ours = f"{conf.folder}/engine/conf.d/99-vcuda.toml"
+    assert conf.run("containerd", "--default") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {desk.path}: {nvidia} sets containerd.default_runtime_name to another value, and "
+        f"vcuda: {conf.path}: {nvidia} sets containerd.default_runtime_name to another value, and "
         f"counts after this file; run this with --config {ours}\n"
     )
-    assert desk.read() == before
-    assert desk.records() == []
+    assert conf.read() == before
+    assert conf.records() == []
 
 
-def test_a_drop_in_that_sorts_last_makes_ours_the_default(desk: Desk) -> None:
-    desk.write(FRESH.format(version=4, folder=desk.folder))
-    nvidia = write(f"{desk.folder}/engine/conf.d/99-nvidia.toml", NVIDIA)
-    write(f"{desk.folder}/engine/conf.d/10-cgroups.toml", SYSTEMD)
-    ours = f"{desk.folder}/engine/conf.d/99-vcuda.toml"
-    assert desk.run("containerd", "--default", path=ours) == 0
-    view = containerd_files.view(desk.path, toml_text.parse(desk.read()))
+def test_a_drop_in_that_sorts_last_makes_ours_the_default(conf: EngineConf) -> None:
+    conf.write(FRESH.format(version=4, folder=conf.folder))
+    nvidia = write(f"{conf.folder}/engine/conf.d/99-nvidia.toml", NVIDIA)
+    write(f"{conf.folder}/engine/conf.d/10-cgroups.toml", SYSTEMD)
+    ours = f"{conf.folder}/engine/conf.d/99-vcuda.toml"
+    assert conf.run("containerd", "--default", path=ours) == 0
+    view = containerd_files.view(conf.path, toml_text.parse(conf.read()))
     assert view.at(("containerd", "default_runtime_name")) == "vcuda"
     made = view.at(("containerd", "runtimes", "vcuda"))
-    assert made["options"] == {"SystemdCgroup": True, "BinaryName": desk.runtime}
-    assert desk.run("containerd", "--undo", path=ours) == 0
+    assert made["options"] == {"SystemdCgroup": True, "BinaryName": conf.runtime}
+    assert conf.run("containerd", "--undo", path=ours) == 0
     assert sorted(os.listdir(os.path.dirname(nvidia))) == ["10-cgroups.toml", "99-nvidia.toml"]
 
 
@@ -208,10 +214,10 @@ def test_a_drop_in_that_sorts_last_makes_ours_the_default(desk: Desk) -> None:
     "plugin", ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "cri"]
 )
 def test_a_cri_that_is_disabled_by_any_of_its_names_is_refused(
-    desk: Desk, capsys: Any, plugin: str
+    conf: EngineConf, capsys: Any, plugin: str
 ) -> None:
-    desk.write(f'version = 3\ndisabled_plugins = ["{plugin}"]\n')
-    assert desk.run("containerd") == 1
+    conf.write(f'version = 3\ndisabled_plugins = ["{plugin}"]\n')
+    assert conf.run("containerd") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {desk.path}: disables the CRI plugin; take it out of disabled_plugins\n"
+        f"vcuda: {conf.path}: disables the CRI plugin; take it out of disabled_plugins\n"
     )

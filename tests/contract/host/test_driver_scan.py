@@ -10,8 +10,7 @@ import pytest
 from support.driver_layouts import LAYOUTS, Layout, install
 from support.driver_root import DEBIAN, VERSION, DriverRoot
 from support.files import write
-from support.samples import record
-from unit.test_edits import PATHS
+from support.samples import PATHS, record
 from vcuda_oci.edits import edits
 from vcuda_oci.host import driver_scan, host
 from vcuda_oci.model import capabilities

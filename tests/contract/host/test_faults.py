@@ -33,7 +33,7 @@ WHOLE = [GpuShare("GPU-0", 16 * GIB, 100)]
 HALF = [GpuShare("GPU-0", 8 * GIB, 50)]
 
 
-class Desk:
+class Ledgers:
     def __init__(self, folder: Any) -> None:
         self.ledger = Ledger(f"{folder}/state")
         self.runtime = FakeRuntime(f"{folder}/runc")
@@ -61,8 +61,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Any) -> Desk:
-    return Desk(tmp_path)
+def ledgers(tmp_path: Any) -> Ledgers:
+    return Ledgers(tmp_path)
 
 
 def at_every_change(act: Callable[[], Any], check: Callable[[], None], before: Any = None) -> int:
@@ -81,84 +81,84 @@ def at_every_change(act: Callable[[], Any], check: Callable[[], None], before: A
 ME = Owner("me", "me")
 
 
-def test_a_claim_that_is_killed_leaves_nothing_that_a_sweep_does_not_take(desk: Desk) -> None:
+def test_a_claim_that_is_killed_leaves_nothing_that_a_sweep_does_not_take(ledgers: Ledgers) -> None:
     def check() -> None:
-        whole, broken = desk.ledger.read()
+        whole, broken = ledgers.ledger.read()
         assert broken == []
         assert [held.shares for held in whole] in ([], [HALF])
-        desk.sweep()
-        assert left_in(desk.ledger.state_dir) == []
+        ledgers.sweep()
+        assert left_in(ledgers.ledger.state_dir) == []
 
-    assert at_every_change(lambda: desk.claim(ME), check) > 10
+    assert at_every_change(lambda: ledgers.claim(ME), check) > 10
 
 
-def test_after_a_killed_claim_the_next_gets_the_whole_gpu_by_itself(desk: Desk) -> None:
+def test_after_a_killed_claim_the_next_gets_the_whole_gpu_by_itself(ledgers: Ledgers) -> None:
     def check() -> None:
-        assert desk.claim(Owner("next", "next"), 100) == WHOLE
-        assert shares_of(desk.ledger) == {"next": WHOLE}
-        desk.release("next")
+        assert ledgers.claim(Owner("next", "next"), 100) == WHOLE
+        assert shares_of(ledgers.ledger) == {"next": WHOLE}
+        ledgers.release("next")
 
-    at_every_change(lambda: desk.claim(ME), check)
+    at_every_change(lambda: ledgers.claim(ME), check)
 
 
-def test_a_killed_claim_can_be_made_again(desk: Desk) -> None:
+def test_a_killed_claim_can_be_made_again(ledgers: Ledgers) -> None:
     def check() -> None:
-        assert desk.claim(ME) == HALF
-        assert shares_of(desk.ledger) == {"me": HALF}
-        desk.release("me")
-        assert left_in(desk.ledger.state_dir) == []
+        assert ledgers.claim(ME) == HALF
+        assert shares_of(ledgers.ledger) == {"me": HALF}
+        ledgers.release("me")
+        assert left_in(ledgers.ledger.state_dir) == []
 
-    at_every_change(lambda: desk.claim(ME), check)
+    at_every_change(lambda: ledgers.claim(ME), check)
 
 
-def test_a_release_that_is_killed_is_ended_by_the_next_sweep(desk: Desk) -> None:
+def test_a_release_that_is_killed_is_ended_by_the_next_sweep(ledgers: Ledgers) -> None:
     def check() -> None:
-        assert desk.ledger.read()[1] == []
-        desk.sweep()
-        assert left_in(desk.ledger.state_dir) == []
+        assert ledgers.ledger.read()[1] == []
+        ledgers.sweep()
+        assert left_in(ledgers.ledger.state_dir) == []
 
     changes = at_every_change(
-        lambda: desk.release("me"), check, before=lambda: desk.claim_in_a_child(ME)
+        lambda: ledgers.release("me"), check, before=lambda: ledgers.claim_in_a_child(ME)
     )
     assert changes >= 4  # the record, two pages, their folder
 
 
-def test_a_sweep_that_is_killed_is_ended_by_the_next(desk: Desk) -> None:
+def test_a_sweep_that_is_killed_is_ended_by_the_next(ledgers: Ledgers) -> None:
     def before() -> None:
-        desk.claim_in_a_child(ME)
-        desk.claim_in_a_child(Owner("you", "you"))
-        write(desk.ledger.containers + "/orphan/usage.new", "")
+        ledgers.claim_in_a_child(ME)
+        ledgers.claim_in_a_child(Owner("you", "you"))
+        write(ledgers.ledger.containers + "/orphan/usage.new", "")
 
     def check() -> None:
-        assert desk.ledger.read()[1] == []
-        desk.sweep()
-        assert left_in(desk.ledger.state_dir) == []
+        assert ledgers.ledger.read()[1] == []
+        ledgers.sweep()
+        assert left_in(ledgers.ledger.state_dir) == []
 
-    assert at_every_change(desk.sweep, check, before) >= 10
+    assert at_every_change(ledgers.sweep, check, before) >= 10
 
 
-def test_a_killed_take_over_leaves_the_pods_share(desk: Desk) -> None:
-    desk.runtime.knows("sandbox1", "running")
-    desk.runtime.knows("other", "running")
-    desk.claim(Owner("other", "other"))
-    desk.claim_in_a_child(pod_owner("c1"))
+def test_a_killed_take_over_leaves_the_pods_share(ledgers: Ledgers) -> None:
+    ledgers.runtime.knows("sandbox1", "running")
+    ledgers.runtime.knows("other", "running")
+    ledgers.claim(Owner("other", "other"))
+    ledgers.claim_in_a_child(pod_owner("c1"))
     both = {"other": HALF, "pod-uid1.main": HALF}
     count = 0
 
     def check() -> None:
         nonlocal count
         count += 1
-        assert shares_of(desk.ledger) == both
+        assert shares_of(ledgers.ledger) == both
         with pytest.raises(VcudaError, match="largest free share is 0 %"):
-            desk.claim(Owner("third", "third"))
-        assert_pages_whole(desk, "pod-uid1.main")
-        desk.claim_in_a_child(pod_owner(f"again{count}"))
-        assert shares_of(desk.ledger) == both
+            ledgers.claim(Owner("third", "third"))
+        assert_pages_whole(ledgers, "pod-uid1.main")
+        ledgers.claim_in_a_child(pod_owner(f"again{count}"))
+        assert shares_of(ledgers.ledger) == both
 
-    assert at_every_change(lambda: desk.claim(pod_owner("c2")), check) > 10
-    desk.runtime.forgets("sandbox1")
-    desk.sweep()
-    assert left_in(desk.ledger.state_dir) == [
+    assert at_every_change(lambda: ledgers.claim(pod_owner("c2")), check) > 10
+    ledgers.runtime.forgets("sandbox1")
+    ledgers.sweep()
+    assert left_in(ledgers.ledger.state_dir) == [
         "allocations/other.json",
         "containers/other",
         "containers/other/limits",
@@ -166,8 +166,8 @@ def test_a_killed_take_over_leaves_the_pods_share(desk: Desk) -> None:
     ]
 
 
-def assert_pages_whole(desk: Desk, id: str) -> None:
-    folder = f"{desk.ledger.containers}/{id}"
+def assert_pages_whole(ledgers: Ledgers, id: str) -> None:
+    folder = f"{ledgers.ledger.containers}/{id}"
     with open(folder + "/limits", "rb") as limits, open(folder + "/usage", "rb") as usage:
         assert [gpu.uuid for gpu in page_reader.read_limits(limits.read()).gpus] == ["GPU-0"]
         assert page_reader.read_usage(usage.read()).processes == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from contract.host.test_faults import HALF, ME, NEW, OLD, Desk
+from contract.host.test_faults import HALF, ME, NEW, OLD, Ledgers
 from support.faults import without_space
 from support.files import ROOT, write
 from support.samples import left_in, pod_owner, shares_of
@@ -19,8 +19,8 @@ from vcuda_oci.model.errors import VcudaError
 
 
 @pytest.fixture
-def desk(tmp_path: Any) -> Desk:
-    return Desk(tmp_path)
+def ledgers(tmp_path: Any) -> Ledgers:
+    return Ledgers(tmp_path)
 
 
 def without_space_at_every_change(act: Callable[[], Any]) -> list[Any]:
@@ -40,33 +40,33 @@ def assert_one_line(answers: list[Any], least: int) -> None:
         assert "free space" in answer.hint
 
 
-def test_a_claim_without_space_is_one_line_and_nothing_stays(desk: Desk) -> None:
+def test_a_claim_without_space_is_one_line_and_nothing_stays(ledgers: Ledgers) -> None:
     def act() -> None:
         try:
-            desk.claim(ME)
-            desk.release("me")
+            ledgers.claim(ME)
+            ledgers.release("me")
         finally:
-            desk.sweep()
-            assert left_in(desk.ledger.state_dir) == []
+            ledgers.sweep()
+            assert left_in(ledgers.ledger.state_dir) == []
 
     # The last ones are of the release, which goes on without: None.
     answers = without_space_at_every_change(act)
     assert_one_line([answer for answer in answers if answer is not None], 8)
 
 
-def test_a_take_over_without_space_keeps_the_record(desk: Desk) -> None:
-    desk.runtime.knows("sandbox1", "running")
-    desk.claim_in_a_child(pod_owner("c1"))
-    known = desk.ledger.get("pod-uid1.main")
+def test_a_take_over_without_space_keeps_the_record(ledgers: Ledgers) -> None:
+    ledgers.runtime.knows("sandbox1", "running")
+    ledgers.claim_in_a_child(pod_owner("c1"))
+    known = ledgers.ledger.get("pod-uid1.main")
     assert known
 
     def act() -> None:
         try:
-            desk.claim(pod_owner("c2"))
+            ledgers.claim(pod_owner("c2"))
         finally:
-            assert shares_of(desk.ledger) == {"pod-uid1.main": HALF}
-            with desk.ledger:
-                desk.ledger.record(known)
+            assert shares_of(ledgers.ledger) == {"pod-uid1.main": HALF}
+            with ledgers.ledger:
+                ledgers.ledger.record(known)
 
     answers = without_space_at_every_change(act)
     # The last ones are of the line above.
@@ -95,12 +95,12 @@ import os, sys
 sys.path[:0] = [{ROOT + "/oci"!r}, {ROOT + "/tests"!r}]
 from contract.host.test_faults import *
 from support.samples import left_in
-desk = Desk({str(tmp_path)!r})
+ledgers = Ledgers({str(tmp_path)!r})
 try:
-    desk.claim(ME)
+    ledgers.claim(ME)
 except VcudaError as error:
     print(error)
-print(left_in(desk.ledger.state_dir))
+print(left_in(ledgers.ledger.state_dir))
 """
     os.mkdir(f"{tmp_path}/state")
     mounted = f'mount -t tmpfs -o size=32k none {tmp_path}/state && exec "$@"'

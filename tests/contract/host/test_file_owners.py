@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from support.engine_conf import EngineConf
 from support.engine_files import found_below
+from support.event_log import EventLog
 from support.files import mode_of
-from unit.test_cli_events import Told
-from unit.test_configure import Desk
 from vcuda_hook.cli import main
 from vcuda_hook.doctor.finding import UNKNOWN, Finding
 from vcuda_hook.live import in_time
@@ -21,8 +21,8 @@ from vcuda_oci.ledger import events
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(str(tmp_path))
+def conf(tmp_path: Path) -> EngineConf:
+    return EngineConf(str(tmp_path))
 
 
 @pytest.fixture
@@ -33,17 +33,17 @@ def open_folder() -> Iterator[str]:
         yield folder
 
 
-def test_configure_retains_mode_owner_and_link(desk: Desk) -> None:
-    desk.write("{}", 0o640)
-    os.chown(desk.path, 12, 34)
-    link = f"{desk.folder}/link"
+def test_configure_retains_mode_owner_and_link(conf: EngineConf) -> None:
+    conf.write("{}", 0o640)
+    os.chown(conf.path, 12, 34)
+    link = f"{conf.folder}/link"
     os.symlink("engine/file", link)
     for words in (["docker"], ["docker", "--undo"]):
-        assert desk.run(*words, path=link) == 0
-        status = os.stat(desk.path)
-        assert (mode_of(desk.path), status.st_uid, status.st_gid) == (0o640, 12, 34)
+        assert conf.run(*words, path=link) == 0
+        status = os.stat(conf.path)
+        assert (mode_of(conf.path), status.st_uid, status.st_gid) == (0o640, 12, 34)
         assert os.readlink(link) == "engine/file"
-    assert desk.read() == "{}"
+    assert conf.read() == "{}"
 
 
 def test_doctor_reports_a_file_that_only_root_may_read(
@@ -71,7 +71,7 @@ def test_doctor_reports_a_file_that_only_root_may_read(
 
 def test_events_of_another_user_are_refused_with_a_hint() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        tells = Told(folder)
+        tells = EventLog(folder)
         tells.happens("claimed", "box")
         for open_to_all in (folder, tells.state_dir):
             os.chmod(open_to_all, 0o755)

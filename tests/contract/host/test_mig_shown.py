@@ -11,10 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from contract.host.test_top import Node as Top
+from support.agent_pages import POD, Seen, samples
 from support.samples import GIB
 from support.softgpu_host import SoftGpu
-from unit.test_exposition import POD, samples
-from unit.test_usage_page import Seen
 from vcuda_oci.host import host
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import exposition, graph_page, usage_page

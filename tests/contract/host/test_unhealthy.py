@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from support.claims import Claims
 from support.files import write
 from support.samples import GIB, left_in
 from support.samples import host as node_of
-from unit.test_claim import Desk
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.unhealthy import GpuFault
 from vcuda_oci.model.allocation import GpuShare
@@ -91,16 +91,16 @@ def test_what_others_may_have_written_says_nothing(tmp_path: Any, spoil: str) ->
 
 
 def test_a_claim_takes_healthy_gpus_and_a_restart_keeps_its_own(tmp_path: Any) -> None:
-    desk, node = Desk(tmp_path), node_of(16, 16)
+    claims, node = Claims(tmp_path), node_of(16, 16)
     share, both = Request.of(50, GIB), Request.of(200)
     first, second = [GpuShare("GPU-0", GIB, 50)], [GpuShare("GPU-1", GIB, 50)]
-    assert desk.claim("early", share, node) == (first, True)
-    leave(desk.ledger.state_dir, **{"GPU-0": GpuFault("", 79, None)})
-    assert desk.claim("late", share, node) == (second, True)
-    assert desk.claim("early", share, node) == (first, False)
+    assert claims.claim("early", share, node) == (first, True)
+    leave(claims.ledger.state_dir, **{"GPU-0": GpuFault("", 79, None)})
+    assert claims.claim("late", share, node) == (second, True)
+    assert claims.claim("early", share, node) == (first, False)
     # What it asks anew is placed anew.
-    assert desk.claim("early", Request.of(40, GIB), node)[0] == [GpuShare("GPU-1", GIB, 40)]
-    assert desk.refusal("whole", both, node) == (
+    assert claims.claim("early", Request.of(40, GIB), node)[0] == [GpuShare("GPU-1", GIB, 40)]
+    assert claims.refusal("whole", both, node) == (
         "placement: 1 of 2 GPUs are wholly free; 2 asked (GPU-0 is unhealthy: Xid 79); "
         "reset the GPU, or ask for less or another"
     )

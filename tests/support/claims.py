@@ -1,0 +1,50 @@
+"""Claims on a ledger as the wrapper makes them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from support.fake_runtime import FakeRuntime
+from support.samples import GIB, host
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.ledger.claim import Claim, Rules, claim
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
+
+NODE = host(16)
+HALF = Request.of(50, 4 * GIB)
+
+
+class Claims:
+    """A ledger, and claims at it by containers with claimants that have ended since."""
+
+    def __init__(self, folder: Any) -> None:
+        self.ledger = Ledger(f"{folder}/state")
+        self.runtime = FakeRuntime(f"{folder}/runc")
+        self.overcommit, self.context_bytes = 1.0, 0
+
+    def claim(
+        self,
+        owner: Owner | str,
+        request: Request = HALF,
+        node: Any = NODE,
+        meter_copies: bool = False,
+    ) -> Any:
+        """As the wrapper does, and then that process has become runc and ended."""
+        owner = Owner(owner, owner) if isinstance(owner, str) else owner
+        rules = Rules("binpack", self.overcommit, self.context_bytes, meter_copies)
+        words, claimant = self.runtime.words, os.getpid()
+        allocation, is_new = claim(self.ledger, node, Claim(owner, request, words, claimant), rules)
+        with self.ledger:
+            allocation.claimant = [os.getpid(), 1]
+            self.ledger.record(allocation)
+        return allocation.shares, is_new
+
+    def refusal(self, *arguments: Any) -> str:
+        with pytest.raises(VcudaError) as refused:
+            self.claim(*arguments)
+        return str(refused.value)

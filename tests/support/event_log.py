@@ -1,0 +1,26 @@
+"""A host's file of events, and `vcuda events` on it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from support.files import write
+from vcuda_hook.cli import main
+from vcuda_oci.ledger import events
+
+
+class EventLog:
+    """A state folder with events, and the command."""
+
+    def __init__(self, folder: str) -> None:
+        self.state_dir = folder + "/state"
+        self.config = write(folder + "/config.toml", f'state-dir = "{self.state_dir}"\n')
+        self.words = ["--config", self.config, "events"]
+
+    def happens(self, kind: str, allocation: str, text: str = "", **more: str) -> None:
+        events.record(self.state_dir, "vcuda", kind, allocation, text, **more)
+
+    def lines(self, capsys: Any, *words: str) -> list[list[str]]:
+        assert main.main([*self.words, *words]) == 0
+        return [re.split(r"  +", line)[1:] for line in capsys.readouterr().out.splitlines()]
