@@ -79,7 +79,9 @@ def test_rules_of_the_containers_systemd_scope_open_its_gpu_too(
     assert json.loads(by_hook.stdout) == FILLED
 
 
-def test_of_three_hooks_and_the_wrapper_together_one_counts(hooked: Hooked, container: str) -> None:
+def test_three_hooks_and_the_wrapper_together_give_one_share(
+    hooked: Hooked, container: str
+) -> None:
     asked = hooked.asked(container, "sh", "-c", LOOK)
     once = hooked.run(asked, "createRuntime")
     assert once.rc == 0, once.stderr
@@ -127,7 +129,7 @@ def test_a_container_in_a_user_namespace_gets_its_share(hooked: Hooked, containe
     assert re.search(r"^/dev/nvidia1: ENOENT$", result.stdout, re.M)
 
 
-def test_of_all_gpus_that_a_config_gives_the_granted_one_stays(
+def test_a_config_that_gives_all_gpus_keeps_only_the_granted_one(
     hooked: Hooked, container: str
 ) -> None:
     def every_gpu(config: dict[str, Any], bundle: str) -> None:

@@ -61,7 +61,7 @@ def test_what_the_mounts_ask_for_is_placed_as_decided_too(
     assert handoff.held() == {f"{container}.main": (1, 30, "elastic")}
 
 
-def test_of_a_pod_deleted_by_force_neither_record_nor_share_stays(
+def test_a_pod_deleted_by_force_leaves_neither_record_nor_share(
     handoff: ClusterNode, container: str
 ) -> None:
     whole = {CORE: 100}

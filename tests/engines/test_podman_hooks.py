@@ -61,7 +61,7 @@ def test_a_container_with_the_hook_alone_gets_its_share(hooks: Hooks, container:
     assert "/dev/nvidia0: ok\n" in result.stdout
 
 
-def test_of_the_hook_and_the_wrapper_together_one_counts(hooks: Hooks, container: str) -> None:
+def test_the_hook_and_the_wrapper_together_give_one_share(hooks: Hooks, container: str) -> None:
     alone = hooks.run(container)
     with hooks.podman.using(hooks.product.runtime):
         assert hooks.run(container) == alone

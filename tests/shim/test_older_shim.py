@@ -50,7 +50,7 @@ def asked(node: Limited, older: str) -> Iterator[tuple[Guest, Any]]:
         yield guest, ask
 
 
-def test_it_is_another_than_todays_and_knows_fields_that_were_there(older: str) -> None:
+def test_the_older_shim_is_not_todays_and_lacks_later_fields(older: str) -> None:
     assert Path(older).read_bytes() != Path(SHIM).read_bytes()
     header = Path(older).parent.joinpath("vcuda_abi.h").read_text()
     assert "rate_until_ns" in header

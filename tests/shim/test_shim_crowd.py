@@ -50,9 +50,7 @@ def test_three_hundred_processes_of_four_containers_start_at_once_and_each_gets_
     ] * 4
 
 
-def test_of_three_hundred_processes_of_one_container_256_are_served_and_the_rest_get_the_reason(
-    host, new_guest, client
-):
+def test_a_container_has_256_processes_and_the_next_ones_get_the_reason(host, new_guest, client):
     guest = new_guest(share(host.uuids[0], GIB))
     crowd = guest.start(client("crowd"), "300", str(MIB), stdin=-1)
     assert answers(crowd) == {GRANTED: layout.MAX_PROCESSES, REFUSED: 300 - layout.MAX_PROCESSES}

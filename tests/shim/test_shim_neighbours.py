@@ -114,7 +114,7 @@ print(json.dumps([nv.nvmlDeviceGetUUID(gpu), nv.nvmlDeviceGetMemoryInfo(gpu).use
 """
 
 
-def test_of_a_gpu_without_a_share_no_process_is_listed(
+def test_no_process_is_listed_on_a_gpu_without_a_share(
     host: DriverRoot, new_guest: Callable[..., Guest]
 ) -> None:
     first, second = host.uuids

@@ -152,7 +152,7 @@ print(json.dumps(alone + shares(4, neighbour, guest)))
 """
 
 
-def test_what_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path: Path) -> None:
+def test_time_that_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path: Path) -> None:
     neighbour, guest = node.container(**fixed(70)), node.container(**elastic(30))
     clock, go = node.clock(4), str(tmp_path / "go")
     with node.arbiter(clock):

@@ -120,7 +120,7 @@ say(done=True)
     )
 
 
-def test_of_a_list_with_a_mistake_nothing_is_mapped(gpu: SoftGpu) -> None:
+def test_a_list_with_a_mistake_maps_nothing(gpu: SoftGpu) -> None:
     gpu.client(
         SPARSE
         + """

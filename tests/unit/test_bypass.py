@@ -114,7 +114,7 @@ def test_time_beyond_the_ceiling_is_found_after_a_whole_window_and_only_reported
     assert finding.why in detection.REPORTED_ONLY
 
 
-def test_one_huge_kernel_that_is_paid_for_afterwards_is_not_found() -> None:
+def test_one_huge_kernel_that_is_paid_for_afterwards_is_no_bypass() -> None:
     """25 s at once, of a container that has 30 % of the time."""
     node = Node()
     for _ in range(4):
@@ -143,7 +143,7 @@ def test_a_process_within_its_limit_is_never_reported(looks: list[tuple[list[int
         assert node.look(*processes) == []
 
 
-def test_of_a_container_that_is_gone_nothing_is_kept() -> None:
+def test_nothing_is_kept_of_a_container_that_is_gone() -> None:
     node = Node()
     node.looks(10, process(9 * GIB))
     holders, node.holders = node.holders, {}

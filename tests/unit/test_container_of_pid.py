@@ -69,7 +69,7 @@ def test_a_container_is_known_by_its_name_in_the_path(path: str, world: str) -> 
 
 @pytest.mark.parametrize("world", [V1, V2], ids=["v1 and hybrid", "v2"])
 @pytest.mark.parametrize("path", NOBODYS.values(), ids=NOBODYS)
-def test_what_only_looks_like_it_is_nobodys(path: str, world: str) -> None:
+def test_a_cgroup_that_only_looks_like_a_containers_is_none(path: str, world: str) -> None:
     assert container_of_pid.by_name(cgroups(world.format(path=path)), ID) == {}
 
 

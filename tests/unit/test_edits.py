@@ -269,7 +269,7 @@ def test_what_we_do_not_know_survives_at_every_level(
     assert spec == before
 
 
-def test_of_two_mounts_on_one_place_the_later_one_is_there() -> None:
+def test_the_later_of_two_mounts_on_one_place_counts() -> None:
     twice = edits.Edits()
     twice.mounts = [("/a", "/x", ["ro"]), ("/b", "/y", []), ("/c", "/x", ["rw"])]
     spec = {"mounts": [{"destination": ["/x"]}, {"destination": "/x"}, {"destination": "/z"}]}

@@ -151,7 +151,7 @@ def test_an_unhealthy_gpu_is_reported_for_each_container_that_shares_it() -> Non
         {"pod": "ml/" + "x" * 300 + "/main"},
     ],
 )
-def test_what_names_no_pod_is_no_path_of_the_api(changes: dict[str, Any]) -> None:
+def test_a_text_that_names_no_pod_is_not_looked_up(changes: dict[str, Any]) -> None:
     assert list(pod_event.of_event(event(**changes), [])) == []
 
 

@@ -48,9 +48,7 @@ def said(python: str, kubeconfig: str, tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("python", [sys.executable, DEBIANS], ids=["newest", "Debian's"])
-def test_of_the_client_only_the_readers_of_a_kubeconfig_are_imported_when_there_is_one(
-    python: str, tmp_path: Path
-) -> None:
+def test_only_the_clients_kubeconfig_readers_are_imported(python: str, tmp_path: Path) -> None:
     token = KUBECONFIG % "{token: secret}"
     assert said(python, token, tmp_path) == ["", "https://example.invalid:6443 yaml"]
 

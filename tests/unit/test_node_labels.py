@@ -54,7 +54,7 @@ def test_a_node_is_labelled_as_gpu_feature_discovery_would() -> None:
     }
 
 
-def test_of_several_models_the_most_frequent_is_labelled_and_unknown_figures_are_left_out() -> None:
+def test_the_most_frequent_model_is_labelled_and_unknown_figures_are_left_out() -> None:
     found = node_labels.labels([gpu("A"), gpu("B", ""), gpu("B", "")], "", "", 100)
     assert {key.rpartition("/")[2]: value for key, value in found.items()} == {
         "gpu.product": "B",

@@ -79,7 +79,7 @@ def test_a_percent_is_of_the_smallest_gpu_that_will_do() -> None:
     assert (large.uuid, large.memory_bytes) == ("GPU-2", 16 * GIB)
 
 
-def test_of_gpus_of_which_no_more_is_known_than_their_number_none_is_given() -> None:
+def test_no_gpu_is_given_where_only_their_number_is_known() -> None:
     answer = choose(NODE, [], Request(()), "binpack")
     assert isinstance(answer, Refused)
     assert answer.reason == "the amount of each GPU is unknown"

@@ -272,7 +272,7 @@ def test_beginning_of_several_uuids_is_refused_with_the_gpus_that_it_may_name() 
 
 
 @pytest.mark.parametrize("name", ["GPU-", "5f1c", "GPU-5f3", "GPU-5F1C"])
-def test_what_begins_no_uuid_names_no_gpu(name: str) -> None:
+def test_a_text_that_begins_no_uuid_names_no_gpu(name: str) -> None:
     assert reason(NAMED, [], Request.of(30, GIB, (name,))).startswith(f"no GPU '{name}' here;")
 
 

@@ -147,7 +147,7 @@ def test_each_node_that_is_refused_says_why() -> None:
     )
 
 
-def test_of_many_nodes_that_refuse_a_few_name_their_gpu_and_all_others_say_the_same() -> None:
+def test_many_refusing_nodes_share_one_reason_and_a_few_name_their_gpu() -> None:
     names = [f"n{number}" for number in range(3 * TOLD)]
     nodes = [node(name, told(name, 16)) for name in names]
     pods = [
@@ -195,7 +195,9 @@ def test_a_node_with_more_gpus_than_others_is_answered_for_as_well() -> None:
         *(({"core": 100, "memory": 65}, False), ({"core": 200, "memory": 1}, False)),
     ],
 )
-def test_what_just_fits_does_and_one_more_does_not(asked: dict[str, Any], fits: bool) -> None:
+def test_a_request_that_just_fits_is_placed_and_one_more_is_not(
+    asked: dict[str, Any], fits: bool
+) -> None:
     half = [GpuShare("GPU-n-0", 1, 50)]
     whole = [GpuShare("GPU-n-1", 1, 100)]
     # Of three GPUs one is half free and one wholly; a share may not have the latter.

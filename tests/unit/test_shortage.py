@@ -133,7 +133,7 @@ def test_a_container_that_is_started_anew_begins_at_nothing(tenants: Tenants) ->
     assert share._memory.times == 1  # kept for the end of the pause
 
 
-def test_of_a_page_no_more_is_read_than_needed(
+def test_no_more_of_a_page_is_read_than_needed(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holds(tenants)

@@ -45,7 +45,7 @@ def test_a_fork_server_has_nothing_open_but_what_leads_to_the_agent(node: AgentN
 
 
 @pytest.mark.parametrize("victim", ["fork server", "agent"])
-def test_of_an_agent_or_a_fork_server_that_was_killed_no_process_is_left_and_another_can_begin(
+def test_a_killed_agent_or_fork_server_leaves_no_process_and_another_can_begin(
     victim: str, node: AgentNode
 ) -> None:
     agent = Agent([node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder])

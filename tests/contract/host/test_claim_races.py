@@ -60,7 +60,7 @@ class Racer:
     [(("a", "b"), [b"+", b"-"]), (("a", "a"), [b"+", b"+"])],
     ids=["two containers: one is refused", "one container: both get the same"],
 )
-def test_of_claims_at_the_same_moment_one_share_comes_in_a_thousand_rounds(
+def test_simultaneous_claims_give_one_share_in_each_of_a_thousand_rounds(
     claims: Claims, ids: tuple[str, str], expected: list[bytes]
 ) -> None:
     first = Racer(claims, ids[0])

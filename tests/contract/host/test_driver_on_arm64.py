@@ -80,7 +80,7 @@ def test_a_driver_for_another_machine_is_none(arm64: None, tmp_path: Any) -> Non
             host.load(root.path, root.path + "/state/host.json")
 
 
-def test_one_of_arm64_is_none_for_amd64(tmp_path: Any) -> None:
+def test_a_driver_library_of_arm64_is_none_for_amd64(tmp_path: Any) -> None:
     root = installed(tmp_path, ARM64_LAYOUTS["Ubuntu"])
     with pytest.raises(VcudaError, match="no NVIDIA driver"):
         host.load(root.path, root.path + "/state/host.json")

@@ -147,7 +147,7 @@ def test_what_was_found_is_kept_until_the_driver_changes(tmp_path: Any, layout: 
     assert root.asked() == 1
 
 
-def test_of_two_installed_versions_the_kernels_is_taken(tmp_path: Any) -> None:
+def test_the_kernels_version_is_taken_of_two_installed_ones(tmp_path: Any) -> None:
     root = install(tmp_path, LAYOUTS["Ubuntu"])
     old, version = "/usr/lib64", "/proc/driver/nvidia/version"
     write(f"{root.path}{old}/libcuda.so.550.1", "")

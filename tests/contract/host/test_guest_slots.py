@@ -67,7 +67,7 @@ def test_in_a_time_namespace_of_its_own_the_start_does_not_count() -> None:
             outer.kill()
 
 
-def test_of_a_process_that_ends_nothing_is_said() -> None:
+def test_a_process_that_ends_is_not_reported() -> None:
     with subprocess.Popen(["true"]) as process:
         deadline = time.monotonic() + 10
         while liveness.start_time(process.pid) and time.monotonic() < deadline:

@@ -227,7 +227,7 @@ def test_below_what_its_processes_hold_it_takes_force(node: Node, capsys: Any) -
     assert node.share("box").memory_bytes == GIB
 
 
-def test_of_several_gpus_the_one_that_is_named_changes(node: Node, capsys: Any) -> None:
+def test_the_named_one_of_several_gpus_changes(node: Node, capsys: Any) -> None:
     whole, half = GpuShare("GPU-1", 8 * GIB, 100), GpuShare("GPU-0", 8 * GIB, 50)
     node.holds("box", whole, half)
     assert node.vcuda("limit", "box", "--core", "60") == 1

@@ -66,9 +66,7 @@ def of_another_boot(text: str) -> str:
         *("no time", "no reason"),
     ],
 )
-def test_what_is_not_the_agents_own_word_of_this_boot_says_nothing(
-    tmp_path: Any, spoil: Any
-) -> None:
+def test_a_file_that_is_not_the_agents_of_this_boot_is_ignored(tmp_path: Any, spoil: Any) -> None:
     path = leave(str(tmp_path), a=GpuFault("", 48, None))
     with open(path) as file:
         text = file.read()

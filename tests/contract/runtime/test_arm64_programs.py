@@ -15,10 +15,10 @@ import pytest
 from contract.runtime.test_claim_socket_poststop import (  # noqa: F401
     ended,
     test_a_state_that_no_packet_holds_is_read_by_python,
+    test_an_invalid_state_is_one_line_and_no_failure,
     test_another_instance_of_the_container_keeps_its_share,
     test_the_claim_server_releases_the_share_and_twice_is_once,
     test_the_claim_socket_is_asked_for_poststop_alone,
-    test_what_is_no_state_is_one_line_and_no_failure,
     test_without_a_claim_server_python_does_it_with_the_same_state,
 )
 
@@ -26,20 +26,20 @@ from contract.runtime.test_claim_socket_poststop import (  # noqa: F401
 from contract.runtime.test_delete import (  # noqa: F401
     node,
     test_a_container_of_the_same_name_in_another_place_keeps_its_share,
+    test_a_delete_of_a_container_without_a_share_becomes_the_runtime,
     test_a_deleted_container_has_given_its_share_back_without_a_python,
     test_a_ledger_that_cannot_be_locked_is_one_line_and_no_failure,
     test_a_runtime_that_a_signal_ends_ends_the_launcher_alike,
     test_after_a_delete_that_failed_the_runtime_says_whether_it_lives,
-    test_what_deletes_no_holder_becomes_the_runtime,
 )
 from contract.runtime.test_launcher import (  # noqa: F401
+    test_a_config_that_is_no_file_is_left_to_the_runtime,
     test_a_config_that_was_not_read_whole_goes_to_python,
     test_a_creation_with_a_config_that_may_ask_goes_to_python,
     test_a_request_counts_however_much_stands_before_it,
     test_a_request_is_found_however_it_is_written,
     test_a_setting_is_read_as_the_toml_that_it_is,
     test_everything_else_goes_to_the_runtime_as_it_came,
-    test_what_is_no_file_is_the_runtimes_to_complain_of,
     test_without_settings_runc_is_the_runtime,
 )
 from contract.runtime.test_launcher_errors import (  # noqa: F401
@@ -69,7 +69,9 @@ def installed(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Insta
     return Installed.told(str(tmp_path_factory.mktemp("prefix")), "arm64")
 
 
-def test_they_are_what_they_are_taken_for(built: Launcher, installed: Installed) -> None:
+def test_the_programs_are_arm64_and_this_machine_runs_none_of_them(
+    built: Launcher, installed: Installed
+) -> None:
     for place in (installed.launcher, installed.hook, built.installed.launcher):
         with open(place + ".arm64", "rb") as file:
             head = file.read(20)

@@ -164,7 +164,9 @@ def test_a_root_relative_to_the_engines_folder_is_the_same(node: Node) -> None:
 @pytest.mark.parametrize(
     "words", ["delete", "delete none", "delete ../allocations/box", "state box"]
 )
-def test_what_deletes_no_holder_becomes_the_runtime(node: Node, words: str) -> None:
+def test_a_delete_of_a_container_without_a_share_becomes_the_runtime(
+    node: Node, words: str
+) -> None:
     node.does(delete="echo $PPID", state="echo $PPID")
     ran = subprocess.run(
         [node.installed.launcher, "--root", ROOT, *words.split()], capture_output=True
@@ -217,7 +219,7 @@ def test_a_runtime_that_a_signal_ends_ends_the_launcher_alike(node: Node) -> Non
     assert node.holders() == ["box", "other"]
 
 
-def test_what_is_killed_in_the_middle_is_done_by_the_next_delete(node: Node) -> None:
+def test_the_next_delete_finishes_one_that_was_killed(node: Node) -> None:
     """The low-level runtime dies with the launcher, as if it stood in its place."""
     node.does(delete="exec sleep 1000", state=GONE)
     front = subprocess.Popen([node.installed.launcher, "--root", ROOT, "delete", "box"])

@@ -100,7 +100,7 @@ def test_a_request_is_found_however_it_is_written(launcher: Launcher, content: s
     "content",
     ["", "{", "[]", PLAIN, r'{"args": ["<a>", "a\u0026b", "\u003c", "\u2028", "\u00e9"]}', "\\u00"],
 )
-def test_what_asks_for_nothing_reaches_the_runtime_to_the_byte(
+def test_a_config_without_a_request_reaches_the_runtime_to_the_byte(
     launcher: Launcher, content: str
 ) -> None:
     path = write(launcher.folder + "/some/config.json", content)
@@ -113,7 +113,7 @@ def test_what_asks_for_nothing_reaches_the_runtime_to_the_byte(
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "dangling"])
-def test_what_is_no_file_is_the_runtimes_to_complain_of(
+def test_a_config_that_is_no_file_is_left_to_the_runtime(
     launcher: Launcher, tmp_path: Any, kind: str
 ) -> None:
     path = f"{tmp_path}/config.json"

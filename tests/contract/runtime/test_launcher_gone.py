@@ -94,7 +94,9 @@ def test_the_runtime_would_have_said_the_same(name: str, line: str, tmp_path: An
         "--root {root} kill --force gone",
     ],
 )
-def test_of_anything_else_the_runtime_is_asked(new_host: Callable[..., Host], line: str) -> None:
+def test_any_other_container_is_asked_of_the_runtime(
+    new_host: Callable[..., Host], line: str
+) -> None:
     assert new_host().starts_for(line)
 
 

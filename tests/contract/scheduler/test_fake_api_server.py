@@ -201,7 +201,7 @@ def test_an_unknown_token_gets_401_and_an_unknown_path_404(api: FakeApiServer, k
     assert refusal(known.list_node) == 401
 
 
-def test_it_is_away_and_comes_back_where_it_was_and_knows_what_it_knew(
+def test_an_api_server_that_was_away_comes_back_with_its_objects(
     api: FakeApiServer, known: Any
 ) -> None:
     api.put(node("a"))

@@ -41,7 +41,7 @@ def two(
             yield first, second
 
 
-def test_of_two_extenders_one_binds_and_when_it_ends_the_other_does(tmp_path: Any) -> None:
+def test_one_of_two_extenders_binds_and_when_it_ends_the_other_does(tmp_path: Any) -> None:
     api = FakeApiServer()
     api.add(node("a", told("a", 16)))
     pods = [pod(name, container(core=60)) for name in ("p", "q")]
