@@ -85,7 +85,7 @@ class PolicyNode:
     ) -> subprocess.Popen[str]:
         command = [WORKLOAD, "busy", "--seconds", str(seconds), "--kernel-us", str(kernel_us)]
         command += ["--async", str(ahead)] + (["--wait-file", go] if go else [])
-        return guest.start(*(clock.seat(*command) if clock else command), env=self.env)
+        return guest.start(*(clock.command(*command) if clock else command), env=self.env)
 
     def shares(self, guests: Sequence[Guest], seconds: float, **shape: Any) -> list[float]:
         """The part of the GPU's time that each got while all were busy."""
@@ -122,7 +122,7 @@ class PolicyNode:
             os.path.join(TOP, part) for part in ("oci", "runtime_hook", "plugin")
         )
         return subprocess.Popen(
-            clock.seat(*command) if clock else command,
+            clock.command(*command) if clock else command,
             env={"PATH": os.environ["PATH"], "PYTHONPATH": path, **self.env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -79,7 +79,7 @@ def test_processes_of_one_container_share_its_percent(host, new_guest, client, t
 
 def test_refused_launches_are_not_charged(host, new_guest, client, tmp_path):
     guest = new_guest(share(host.uuids[0], GIB, 10))
-    guest.run(*Clock(tmp_path, 1).seat(client("odd_launches"), "refused"))
+    guest.run(*Clock(tmp_path, 1).command(client("odd_launches"), "refused"))
     usage = guest.read_usage().gpus[0]
     # 100,000 kernels of 50 us would be 5 s.
     assert usage.busy_ns < 100_000_000
@@ -88,7 +88,7 @@ def test_refused_launches_are_not_charged(host, new_guest, client, tmp_path):
 
 def test_threads_that_end_give_back_the_time_they_did_not_use(host, new_guest, client, tmp_path):
     guest = new_guest(share(host.uuids[0], GIB, 10))
-    guest.run(*Clock(tmp_path, 1).seat(client("odd_launches"), "threads"))
+    guest.run(*Clock(tmp_path, 1).command(client("odd_launches"), "threads"))
     usage = guest.read_usage().gpus[0]
     assert usage.busy_ns == pytest.approx(120 * 50_000, rel=0.2)
     # A portion lost by each thread would be a second of waiting.
@@ -97,7 +97,7 @@ def test_threads_that_end_give_back_the_time_they_did_not_use(host, new_guest, c
 
 def test_each_gpu_is_paid_for_what_ran_on_it(host, new_guest, client, tmp_path):
     guest = new_guest(share(host.uuids[0], GIB, 80), share(host.uuids[1], GIB, 80))
-    guest.run(*Clock(tmp_path, 1).seat(client("odd_launches"), "two_gpus"))
+    guest.run(*Clock(tmp_path, 1).command(client("odd_launches"), "two_gpus"))
     usage = guest.read_usage()
     assert [usage.gpus[0].busy_ns, usage.gpus[1].busy_ns] == [
         pytest.approx(51_000_000, rel=0.05),
@@ -107,7 +107,7 @@ def test_each_gpu_is_paid_for_what_ran_on_it(host, new_guest, client, tmp_path):
 
 def test_a_kernel_under_way_in_a_destroyed_context_is_paid(host, new_guest, client, tmp_path):
     guest = new_guest(share(host.uuids[0], GIB, 50))
-    guest.run(*Clock(tmp_path, 1).seat(client("odd_launches"), "destroyed"))
+    guest.run(*Clock(tmp_path, 1).command(client("odd_launches"), "destroyed"))
     assert guest.read_usage().gpus[0].busy_ns == pytest.approx(301_000_000, rel=0.05)
 
 

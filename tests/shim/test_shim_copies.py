@@ -212,10 +212,10 @@ def test_the_setting_counts_for_a_running_program_too(host, new_guest, client, t
     page.write_bytes(layout.limits_page([gpu], meter_copies=True))
     clock = Clock(tmp_path, 2)
     shape = (2.5, MIB, RATE, 4, 0, "cuMemcpyDtoDAsync_v2")
-    program = guest.start(*clock.seat(client("copies"), *map(str, shape)))
+    program = guest.start(*clock.command(client("copies"), *map(str, shape)))
     words = (guest.limits, str(page), guest.usage, str(kept))
     operator = subprocess.Popen(
-        clock.seat(PYTHON, "-c", OPERATOR, *words),
+        clock.command(PYTHON, "-c", OPERATOR, *words),
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -156,7 +156,7 @@ def test_time_that_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path
     neighbour, guest = node.container(**fixed(70)), node.container(**elastic(30))
     clock, go = node.clock(4), str(tmp_path / "go")
     with node.arbiter(clock):
-        bursts = neighbour.start(*clock.seat(PYTHON, "-c", PRELUDE + BURSTS))
+        bursts = neighbour.start(*clock.command(PYTHON, "-c", PRELUDE + BURSTS))
         process = node.busy(guest, 6, go=go, clock=clock)
         measured = node.program(MEASURE, neighbour.usage, guest.usage, go, clock=clock)
         alone, used, share = answer(measured)

@@ -58,9 +58,9 @@ def test_a_new_rate_is_in_force_within_100_ms(host, new_guest, tmp_path, before,
     new_page = tmp_path / "new"
     new_page.write_bytes(layout.limits_page([gpu._replace(rate_ppm=after * 10_000)]))
     clock = Clock(tmp_path, 2)
-    program = guest.start(*clock.seat(PYTHON, "-c", PROGRAM, str(ahead)))
+    program = guest.start(*clock.command(PYTHON, "-c", PROGRAM, str(ahead)))
     operator = subprocess.Popen(
-        clock.seat(PYTHON, "-c", OPERATOR, guest.limits, str(new_page)),
+        clock.command(PYTHON, "-c", OPERATOR, guest.limits, str(new_page)),
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -17,7 +17,7 @@ SAY = "import json, os, sys, time; began = time.monotonic()\n"
 
 
 def start(clock: Clock, code: str, **options: int) -> subprocess.Popen[str]:
-    command = clock.seat(PYTHON, "-c", SAY + code, **options)
+    command = clock.command(PYTHON, "-c", SAY + code, **options)
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -86,7 +86,7 @@ def test_a_second_clock_goes_on_from_the_time_of_the_first(tmp_path: pathlib.Pat
 
 def test_the_threads_of_a_process_take_part(tmp_path: pathlib.Path, client) -> None:
     done = subprocess.run(
-        Clock(tmp_path, 1).seat(client("sleepers")), text=True, capture_output=True, timeout=60
+        Clock(tmp_path, 1).command(client("sleepers")), text=True, capture_output=True, timeout=60
     )
     assert json.loads(done.stdout) == [
         ["slept 2", 2],

@@ -59,7 +59,7 @@ def together(gpu: SoftGpu, folder: Path, processes: int, *arguments: str) -> lis
     """What each of so many busy processes says of ten seconds of virtual time."""
     clock = Clock(folder, processes)
     command = [WORKLOAD, "busy", "--seconds", "10", *arguments]
-    return [answer(one) for one in [gpu.popen(clock.seat(*command)) for _ in range(processes)]]
+    return [answer(one) for one in [gpu.popen(clock.command(*command)) for _ in range(processes)]]
 
 
 def test_a_full_queue_uses_the_whole_device(gpu: SoftGpu, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ for event in events:
 say(done=done)
 """
     command = [sys.executable, "-c", PRELUDE + queue]
-    done = [answer(one)["done"] for one in [gpu.popen(clock.seat(*command)) for _ in range(2)]]
+    done = [answer(one)["done"] for one in [gpu.popen(clock.command(*command)) for _ in range(2)]]
     assert sorted(done) == [first, second]
 
 

@@ -117,7 +117,7 @@ class SoftGpu:
     def virtual_client(self, script: str) -> Any:
         """A client that has virtual time to itself."""
         command = [sys.executable, "-c", PRELUDE + script]
-        return answer(self.popen(Clock(self.root.parent, 1).seat(*command)))
+        return answer(self.popen(Clock(self.root.parent, 1).command(*command)))
 
 
 def answer(process: subprocess.Popen[str]) -> Any:

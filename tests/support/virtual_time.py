@@ -11,7 +11,7 @@ from typing import Any
 
 from support.guest import BUILD, Guest
 
-NOW = slice(16, 24)  # in the file: `now_ns` of libvcuda/softgpu/clock/seats.h
+NOW = slice(16, 24)  # in the file: `now_ns` of libvcuda/softgpu/clock/slots.h
 SOFTCLOCK = os.path.join(BUILD, "softgpu", "libsoftclock.so.1")
 
 
@@ -22,18 +22,18 @@ class Clock:
     def __init__(self, folder: pathlib.Path, processes: int) -> None:
         self.path = folder / "softclock"
         self.processes = processes
-        self.seats = 0
+        self.slots = 0
         now = self.path.read_bytes()[NOW] if self.path.exists() else b""
         self.path.write_bytes(bytes(NOW.start) + now)
 
-    def seat(self, *command: str, patience_s: int = 30) -> list[str]:
-        """COMMAND on the next seat. Its addresses are not random, so nothing in its course is."""
+    def command(self, *command: str, patience_s: int = 30) -> list[str]:
+        """The command line that runs COMMAND in the next slot, without address randomisation."""
         settings = [
             f"LD_PRELOAD={SOFTCLOCK}",
-            f"SOFTCLOCK={self.seats}/{self.processes}:{self.path}",
+            f"SOFTCLOCK={self.slots}/{self.processes}:{self.path}",
             f"SOFTCLOCK_PATIENCE_S={patience_s}",
         ]
-        self.seats += 1
+        self.slots += 1
         return ["setarch", "--addr-no-randomize", "env", *settings, *command]
 
 
@@ -46,7 +46,7 @@ def answer(process: subprocess.Popen[str]) -> Any:
 def together(folder: pathlib.Path, *runs: tuple[Guest, Sequence[str]]) -> list[Any]:
     """The JSON that each command prints; they begin at the same virtual moment."""
     clock = Clock(folder, len(runs))
-    started = [guest.start(*clock.seat(*command)) for guest, command in runs]
+    started = [guest.start(*clock.command(*command)) for guest, command in runs]
     try:
         return [answer(process) for process in started]
     finally:

@@ -1,40 +1,40 @@
-/* Coming to the clock. SOFTCLOCK=SEAT/PROCESSES:FILE says which of how many processes this one is,
-   from 0 on; without it the library does nothing.  */
+/* Joins a process to the clock. SOFTCLOCK=SLOT/PROCESSES:FILE gives its number, from 0 on, and the
+   number of processes; without it the library does nothing.  */
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "clock/baton.h"
-#include "clock/seats.h"
+#include "clock/owner.h"
+#include "clock/slots.h"
 
 #define PATIENCE_S 30
 
-/* A child has no seat. It must not keep its parent's alive.  */
+/* A forked child has no slot, and must not hold the lock of its parent's.  */
 static void
 leave_in_child (void)
 {
   softclock_close ();
-  softclock_seat = NULL;
+  softclock_slot = NULL;
 }
 
 __attribute__ ((constructor)) static void
-come (void)
+join_clock (void)
 {
-  const char *wish = getenv ("SOFTCLOCK"), *patience = getenv ("SOFTCLOCK_PATIENCE_S");
-  if (!wish)
+  const char *setting = getenv ("SOFTCLOCK"), *patience = getenv ("SOFTCLOCK_PATIENCE_S");
+  if (!setting)
     return;
   uint32_t at, processes;
   int path = 0;
-  if (sscanf (wish, "%u/%u:%n", &at, &processes, &path) != 2 || !path || at >= processes
-      || processes > SOFTCLOCK_SEATS)
-    softclock_give_in ("SOFTCLOCK is not SEAT/PROCESSES:FILE");
-  softclock_open (wish + path, patience ? strtoull (patience, NULL, 10) : PATIENCE_S);
-  if (!softclock_lock (at + 1))
-    softclock_give_in ("the seat that SOFTCLOCK names is taken");
+  if (sscanf (setting, "%u/%u:%n", &at, &processes, &path) != 2 || !path || at >= processes
+      || processes > SOFTCLOCK_SLOTS)
+    softclock_fail ("SOFTCLOCK is not SLOT/PROCESSES:FILE");
+  softclock_open (setting + path, patience ? strtoull (patience, NULL, 10) : PATIENCE_S);
+  if (!softclock_lock_slot (at + 1))
+    softclock_fail ("the slot that SOFTCLOCK names is taken");
   atomic_store (&softclock_shared->processes, processes);
   pthread_atfork (NULL, NULL, leave_in_child);
-  /* What this process starts lives in real time, unless it is given a seat of its own.  */
+  /* Programs that this process starts run in real time, unless they get slots of their own.  */
   unsetenv ("SOFTCLOCK");
-  softclock_arrive (&softclock_shared->seat[at]);
+  softclock_arrive (&softclock_shared->slot[at]);
 }

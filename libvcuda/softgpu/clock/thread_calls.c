@@ -1,4 +1,4 @@
-/* Threads take part too: each gets a seat when it is made, and keeps it to its end.  */
+/* Threads participate too: each gets a slot when it is created, and keeps it to its end.  */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -6,48 +6,48 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "clock/baton.h"
-#include "clock/seats.h"
+#include "clock/owner.h"
+#include "clock/slots.h"
 
 #define EXPORT __attribute__ ((visibility ("default")))
 
-struct birth
+struct new_thread
 {
   void *(*start) (void *);
   void *argument;
-  struct seat *seat;
+  struct thread_slot *slot;
 };
 
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_t thread_on[SOFTCLOCK_SEATS]; /* of the seats that are mine */
+static pthread_t thread_on[SOFTCLOCK_SLOTS]; /* by slot; only this process's are set */
 
-/* Others clean up after the thread as well, and may look at the clock: this one comes last.  */
+/* Releases the slot in the last round of destructors: those of other keys may read the clock.  */
 static void
-end (void *seat)
+end (void *slot)
 {
   static __thread unsigned rounds;
   if (++rounds < PTHREAD_DESTRUCTOR_ITERATIONS)
-    pthread_setspecific (key, seat);
+    pthread_setspecific (key, slot);
   else
-    softclock_give_up (seat);
+    softclock_release_slot (slot);
 }
 
 static void
 make_key (void)
 {
   if (pthread_key_create (&key, end) != 0)
-    softclock_give_in ("no key for threads is left");
+    softclock_fail ("no key for threads is left");
 }
 
 static void *
 begin (void *argument)
 {
-  struct birth birth = *(struct birth *) argument;
+  struct new_thread made = *(struct new_thread *) argument;
   free (argument);
-  pthread_setspecific (key, birth.seat);
-  softclock_sit_down (birth.seat);
-  return birth.start (birth.argument);
+  pthread_setspecific (key, made.slot);
+  softclock_take_slot (made.slot);
+  return made.start (made.argument);
 }
 
 EXPORT int
@@ -57,24 +57,24 @@ pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void *(*sta
   static int (*real) (pthread_t *, const pthread_attr_t *, void *(*) (void *), void *);
   if (!real)
     *(void **) &real = dlsym (RTLD_NEXT, "pthread_create");
-  if (!softclock_seat)
+  if (!softclock_slot)
     return real (thread, attributes, start, argument);
   pthread_once (&once, make_key);
-  struct birth *birth = malloc (sizeof *birth);
-  struct seat *seat = birth ? softclock_reserve () : NULL;
-  if (!seat)
+  struct new_thread *made = malloc (sizeof *made);
+  struct thread_slot *slot = made ? softclock_reserve () : NULL;
+  if (!slot)
     {
-      free (birth);
+      free (made);
       return EAGAIN;
     }
-  *birth = (struct birth){ .start = start, .argument = argument, .seat = seat };
-  int rc = real (thread, attributes, begin, birth);
+  *made = (struct new_thread){ .start = start, .argument = argument, .slot = slot };
+  int rc = real (thread, attributes, begin, made);
   if (rc == 0)
-    thread_on[softclock_number (seat) - 1] = *thread;
+    thread_on[softclock_number (slot) - 1] = *thread;
   else
     {
-      softclock_give_up (seat);
-      free (birth);
+      softclock_release_slot (slot);
+      free (made);
     }
   return rc;
 }
@@ -85,13 +85,13 @@ pthread_join (pthread_t thread, void **answer)
   static int (*real) (pthread_t, void **);
   if (!real)
     *(void **) &real = dlsym (RTLD_NEXT, "pthread_join");
-  for (uint32_t number = 1; softclock_seat && number <= SOFTCLOCK_SEATS; number++)
+  for (uint32_t number = 1; softclock_slot && number <= SOFTCLOCK_SLOTS; number++)
     {
-      struct seat *seat = &softclock_shared->seat[number - 1];
-      if (seat != softclock_seat && seat->taken && softclock_mine (number)
+      struct thread_slot *slot = &softclock_shared->slot[number - 1];
+      if (slot != softclock_slot && slot->taken && softclock_mine (number)
           && pthread_equal (thread_on[number - 1], thread))
         {
-          softclock_wait_for_end (seat);
+          softclock_wait_for_end (slot);
           break;
         }
     }

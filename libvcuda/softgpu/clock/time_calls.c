@@ -1,5 +1,5 @@
-/* The calls that tell the time and wait for it, in place of the C library's. Clocks that count
-   from boot are virtual; the date and the processor's time stay real.  */
+/* The calls that read a clock or sleep, in place of the C library's. Clocks that count from boot
+   are virtual; the date and processor time stay real.  */
 
 #include <errno.h>
 #include <stdbool.h>
@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock/baton.h"
-#include "clock/seats.h"
+#include "clock/owner.h"
+#include "clock/slots.h"
 
 #define EXPORT __attribute__ ((visibility ("default")))
 #define SECOND_NS 1000000000ull
@@ -46,12 +46,12 @@ clock_gettime (clockid_t clock, struct timespec *now)
   return 0;
 }
 
-/* Answers an error number, as POSIX has it.  */
+/* Returns an error number, as POSIX says.  */
 EXPORT int
 clock_nanosleep (clockid_t clock, int flags, const struct timespec *span, struct timespec *left)
 {
   bool until = flags & TIMER_ABSTIME;
-  if (!softclock_seat || (until && !since_boot (clock)))
+  if (!softclock_slot || (until && !since_boot (clock)))
     {
       int saved = errno;
       int rc = syscall (SYS_clock_nanosleep, clock, flags, span, left) == 0 ? 0 : errno;

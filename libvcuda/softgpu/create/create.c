@@ -12,7 +12,7 @@
 
 #include "create/files.h"
 #include "create/option_value.h"
-#include "create/wish.h"
+#include "create/request.h"
 
 enum
 {
@@ -42,19 +42,19 @@ usage (FILE *out)
 }
 
 static void
-make_nodes (const struct wish *wish)
+make_nodes (const struct request *request)
 {
   char path[4096];
-  make_folders (path_in (path, "%s/dev", wish->root));
-  make_node (path_in (path, "%s/dev/nvidiactl", wish->root), NVIDIA_MAJOR, CONTROL_MINOR);
-  make_node (path_in (path, "%s/dev/nvidia-uvm", wish->root), UVM_MAJOR, 0);
-  make_node (path_in (path, "%s/dev/nvidia-uvm-tools", wish->root), UVM_MAJOR, 1);
-  for (unsigned g = 0; g < wish->gpus; g++)
-    make_node (path_in (path, "%s/dev/nvidia%u", wish->root, g), NVIDIA_MAJOR, g);
+  make_folders (path_in (path, "%s/dev", request->root));
+  make_node (path_in (path, "%s/dev/nvidiactl", request->root), NVIDIA_MAJOR, CONTROL_MINOR);
+  make_node (path_in (path, "%s/dev/nvidia-uvm", request->root), UVM_MAJOR, 0);
+  make_node (path_in (path, "%s/dev/nvidia-uvm-tools", request->root), UVM_MAJOR, 1);
+  for (unsigned g = 0; g < request->gpus; g++)
+    make_node (path_in (path, "%s/dev/nvidia%u", request->root, g), NVIDIA_MAJOR, g);
 }
 
 static void
-install (const struct wish *wish)
+install (const struct request *request)
 {
   char self[4096], from[4096], to[4096], name[4096];
   ssize_t length = readlink ("/proc/self/exe", self, sizeof self - 1);
@@ -63,33 +63,33 @@ install (const struct wish *wish)
   self[length] = 0;
   *strrchr (self, '/') = 0;
   static const char *const libraries[] = { "libcuda.so", "libnvidia-ml.so" };
-  make_folders (path_in (to, "%s/" LIBRARIES, wish->root));
+  make_folders (path_in (to, "%s/" LIBRARIES, request->root));
   for (int i = 0; i < 2; i++)
     {
-      path_in (name, "%s.%s", libraries[i], wish->driver_version);
+      path_in (name, "%s.%s", libraries[i], request->driver_version);
       copy_file (path_in (from, "%s/%s.1", self, libraries[i]),
-                 path_in (to, "%s/" LIBRARIES "/%s", wish->root, name), 0644);
-      make_link (name, path_in (to, "%s/" LIBRARIES "/%s.1", wish->root, libraries[i]));
+                 path_in (to, "%s/" LIBRARIES "/%s", request->root, name), 0644);
+      make_link (name, path_in (to, "%s/" LIBRARIES "/%s.1", request->root, libraries[i]));
     }
-  make_folders (path_in (to, "%s/usr/bin", wish->root));
+  make_folders (path_in (to, "%s/usr/bin", request->root));
   copy_file (path_in (from, "%s/nvidia-smi", self),
-             path_in (to, "%s/usr/bin/nvidia-smi", wish->root), 0755);
+             path_in (to, "%s/usr/bin/nvidia-smi", request->root), 0755);
 }
 
 static void
-describe (const struct wish *wish, const struct softgpu_state *state)
+describe (const struct request *request, const struct softgpu_state *state)
 {
   char path[4096], text[1024];
-  make_folders (path_in (path, "%s/proc/driver/nvidia/gpus", wish->root));
+  make_folders (path_in (path, "%s/proc/driver/nvidia/gpus", request->root));
   snprintf (text, sizeof text,
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  (vcuda software GPU)\n",
-            wish->driver_version);
-  write_text (path_in (path, "%s/proc/driver/nvidia/version", wish->root), text);
-  for (unsigned g = 0; g < wish->gpus; g++)
+            request->driver_version);
+  write_text (path_in (path, "%s/proc/driver/nvidia/version", request->root), text);
+  for (unsigned g = 0; g < request->gpus; g++)
     {
       const struct softgpu_gpu *gpu = &state->gpu[g];
       make_folders (
-          path_in (path, "%s/proc/driver/nvidia/gpus/0000:%02x:00.0", wish->root, gpu->pci_bus));
+          path_in (path, "%s/proc/driver/nvidia/gpus/0000:%02x:00.0", request->root, gpu->pci_bus));
       snprintf (text, sizeof text,
                 "Model: \t\t %s\n"
                 "IRQ:   \t\t 0\n"
@@ -102,7 +102,7 @@ describe (const struct wish *wish, const struct softgpu_state *state)
                 "Device Minor: \t %u\n"
                 "GPU Firmware: \t %s\n"
                 "GPU Excluded:\t No\n",
-                gpu->name, gpu->uuid, gpu->pci_bus, gpu->minor, wish->driver_version);
+                gpu->name, gpu->uuid, gpu->pci_bus, gpu->minor, request->driver_version);
       strcat (path, "/information");
       write_text (path, text);
     }
@@ -159,11 +159,11 @@ main (int argc, char **argv)
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 },
   };
-  struct wish wish = { .model = "vcuda Software GPU",
-                       .driver_version = "580.95.05",
-                       .memory_bytes = 16ull << 30,
-                       .slice_ns = SOFTGPU_DEFAULT_SLICE_NS,
-                       .gpus = 1 };
+  struct request request = { .model = "vcuda Software GPU",
+                             .driver_version = "580.95.05",
+                             .memory_bytes = 16ull << 30,
+                             .slice_ns = SOFTGPU_DEFAULT_SLICE_NS,
+                             .gpus = 1 };
   bool force = false;
   if (argc > 1 && strcmp (argv[1], "fail") == 0)
     return order_failures (argc - 1, argv + 1);
@@ -179,45 +179,45 @@ main (int argc, char **argv)
     switch (option)
       {
       case 'g':
-        wish.gpus = (unsigned) option_number ("--gpus", optarg, 1, SOFTGPU_MAX_GPUS);
+        request.gpus = (unsigned) option_number ("--gpus", optarg, 1, SOFTGPU_MAX_GPUS);
         break;
       case 'm':
-        wish.model = optarg;
+        request.model = optarg;
         break;
       case 'b':
-        wish.memory_bytes = option_size ("--memory", optarg, "");
+        request.memory_bytes = option_size ("--memory", optarg, "");
         break;
       case 'v':
         if (!*optarg || strspn (optarg, "0123456789.") != strlen (optarg) || strlen (optarg) > 27)
           fail (2, "--driver-version", optarg, "give digits and dots, such as 580.95.05");
-        wish.driver_version = optarg;
+        request.driver_version = optarg;
         break;
       case 's':
-        wish.seed = option_number ("--seed", optarg, 0, UINT64_MAX);
-        wish.seeded = true;
+        request.seed = option_number ("--seed", optarg, 0, UINT64_MAX);
+        request.seeded = true;
         break;
       case 't':
-        wish.slice_ns = option_time ("--slice", optarg);
+        request.slice_ns = option_time ("--slice", optarg);
         break;
       case 'c':
-        wish.context_bytes = option_size ("--context-memory", optarg, "");
+        request.context_bytes = option_size ("--context-memory", optarg, "");
         break;
       case 'n':
-        wish.no_managed = true;
+        request.no_managed = true;
         break;
       case 'r':
-        wish.copy_rate = option_size ("--copy-rate", optarg, "/s");
+        request.copy_rate = option_size ("--copy-rate", optarg, "/s");
         break;
       case 'B':
-        wish.bus_rate = option_size ("--bus-rate", optarg, "/s");
+        request.bus_rate = option_size ("--bus-rate", optarg, "/s");
         break;
       case 'y':
-        read_topology (optarg, &wish.topology);
+        read_topology (optarg, &request.topology);
         break;
       case 'i':
-        if (wish.migs == SOFTGPU_MAX_GPUS)
+        if (request.migs == SOFTGPU_MAX_GPUS)
           fail (2, "--mig", optarg, "say it once for each GPU");
-        wish.mig[wish.migs++] = optarg;
+        request.mig[request.migs++] = optarg;
         break;
       case 'f':
         force = true;
@@ -235,25 +235,25 @@ main (int argc, char **argv)
       usage (stderr);
       return 2;
     }
-  wish.root = argv[optind + 1];
+  request.root = argv[optind + 1];
   umask (022);
   if (strcmp (argv[optind], "destroy") == 0)
     {
-      destroy (wish.root);
+      destroy (request.root);
       return 0;
     }
   char path[4096];
-  if (!force && access (path_in (path, "%s/softgpu.state", wish.root), F_OK) == 0)
-    fail (1, wish.root, "a software GPU is there already, and containers may use it",
+  if (!force && access (path_in (path, "%s/softgpu.state", request.root), F_OK) == 0)
+    fail (1, request.root, "a software GPU is there already, and containers may use it",
           "run 'softgpu destroy' on it first, or say --force to make its GPUs anew");
-  make_folders (wish.root);
-  make_nodes (&wish);
-  install (&wish);
+  make_folders (request.root);
+  make_nodes (&request);
+  install (&request);
   /* The state file comes last: with it the root counts as made.  */
-  struct softgpu_state *state = make_state (&wish);
-  describe (&wish, state);
-  describe_numa (&wish, state);
-  for (unsigned i = 0; i < wish.migs; i++)
-    divide (wish.root, state, wish.mig[i]);
+  struct softgpu_state *state = make_state (&request);
+  describe (&request, state);
+  describe_numa (&request, state);
+  for (unsigned i = 0; i < request.migs; i++)
+    divide (request.root, state, request.mig[i]);
   return 0;
 }

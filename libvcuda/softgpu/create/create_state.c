@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "create/files.h"
-#include "create/wish.h"
+#include "create/request.h"
 
 /* A small mixing function, so that a seed gives the same UUIDs on every machine.  */
 static uint64_t
@@ -34,12 +34,12 @@ name_gpu (char *uuid, uint64_t *seed)
 }
 
 struct softgpu_state *
-make_state (const struct wish *wish)
+make_state (const struct request *request)
 {
   char path[4096], beside[4096];
-  path_in (path, "%s/softgpu.state", wish->root);
-  path_in (beside, "%s/softgpu.state.new", wish->root);
-  uint32_t entries = wish->migs ? SOFTGPU_MAX_GPUS : wish->gpus;
+  path_in (path, "%s/softgpu.state", request->root);
+  path_in (beside, "%s/softgpu.state.new", request->root);
+  uint32_t entries = request->migs ? SOFTGPU_MAX_GPUS : request->gpus;
   size_t bytes = softgpu_state_size (entries);
   unlink (beside);
   int fd = open (beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -49,27 +49,27 @@ make_state (const struct wish *wish)
   if (map == MAP_FAILED)
     fail (1, beside, strerror (errno), "choose a folder on a writable file system");
   struct softgpu_state *state = map;
-  uint64_t seed = wish->seed;
-  if (!wish->seeded && getrandom (&seed, sizeof seed, 0) != sizeof seed)
+  uint64_t seed = request->seed;
+  if (!request->seeded && getrandom (&seed, sizeof seed, 0) != sizeof seed)
     fail (1, "getrandom", strerror (errno), "give --seed");
-  for (unsigned g = 0; g < wish->gpus; g++)
+  for (unsigned g = 0; g < request->gpus; g++)
     {
       struct softgpu_gpu *gpu = &state->gpu[g];
-      snprintf (gpu->name, sizeof gpu->name, "%s", wish->model);
+      snprintf (gpu->name, sizeof gpu->name, "%s", request->model);
       name_gpu (gpu->uuid, &seed);
-      gpu->memory_bytes = wish->memory_bytes;
+      gpu->memory_bytes = request->memory_bytes;
       gpu->minor = g;
       gpu->pci_bus = g + 1;
     }
-  snprintf (state->driver_version, sizeof state->driver_version, "%s", wish->driver_version);
+  snprintf (state->driver_version, sizeof state->driver_version, "%s", request->driver_version);
   state->cuda_version = 13000;
-  state->slice_ns = wish->slice_ns;
-  state->context_bytes = wish->context_bytes;
-  state->no_managed = wish->no_managed;
-  state->copy_rate = wish->copy_rate;
-  state->bus_rate = wish->bus_rate;
-  state->topology = wish->topology;
-  state->gpu_count = wish->gpus;
+  state->slice_ns = request->slice_ns;
+  state->context_bytes = request->context_bytes;
+  state->no_managed = request->no_managed;
+  state->copy_rate = request->copy_rate;
+  state->bus_rate = request->bus_rate;
+  state->topology = request->topology;
+  state->gpu_count = request->gpus;
   state->entries = entries;
   state->size = bytes;
   state->version = SOFTGPU_VERSION;

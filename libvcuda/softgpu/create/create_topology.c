@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "create/files.h"
-#include "create/wish.h"
+#include "create/request.h"
 
 enum
 {
@@ -31,7 +31,7 @@ read_topology (const char *text, struct softgpu_topology *topology)
       = { &topology->nvlink, &topology->nvswitch, &topology->pcie, &topology->numa };
   char copy[4096], *rest = copy, *value;
   path_in (copy, "%s", text);
-  *topology = (struct softgpu_topology){ .told = 1 };
+  *topology = (struct softgpu_topology){ .reported = 1 };
   while (*rest)
     {
       int word = getsubopt (&rest, words, &value);
@@ -43,15 +43,15 @@ read_topology (const char *text, struct softgpu_topology *topology)
 
 /* The kernel says in sysfs on which NUMA node a device is.  */
 void
-describe_numa (const struct wish *wish, const struct softgpu_state *state)
+describe_numa (const struct request *request, const struct softgpu_state *state)
 {
-  for (unsigned g = 0; wish->topology.numa && g < wish->gpus; g++)
+  for (unsigned g = 0; request->topology.numa && g < request->gpus; g++)
     {
       char path[4096], node[16];
-      make_folders (path_in (path, "%s/sys/bus/pci/devices/0000:%02x:00.0", wish->root,
+      make_folders (path_in (path, "%s/sys/bus/pci/devices/0000:%02x:00.0", request->root,
                              state->gpu[g].pci_bus));
-      snprintf (node, sizeof node, "%u\n", g / wish->topology.numa);
-      path_in (path, "%s/sys/bus/pci/devices/0000:%02x:00.0/numa_node", wish->root,
+      snprintf (node, sizeof node, "%u\n", g / request->topology.numa);
+      path_in (path, "%s/sys/bus/pci/devices/0000:%02x:00.0/numa_node", request->root,
                state->gpu[g].pci_bus);
       write_text (path, node);
     }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "create/files.h"
-#include "create/wish.h"
+#include "create/request.h"
 
 enum
 {
@@ -16,7 +16,7 @@ enum
   SLICES = 7,
 };
 
-#define MEND "give a GPU and profiles that fit into it, such as 1=1g.4gb,2g.8gb"
+#define HINT "give a GPU and profiles that fit into it, such as 1=1g.4gb,2g.8gb"
 
 /* Where a GPU instance of so many slices begins to be numbered, as drivers do.  */
 static unsigned
@@ -95,7 +95,7 @@ divide (const char *root, struct softgpu_state *state, const char *text)
   struct softgpu_gpu wanted[SOFTGPU_MIG_DEVICES];
   int length = 0;
   if (sscanf (text, "%2u=%n", &parent, &length) != 1 || !length || parent >= state->gpu_count)
-    fail (2, "mig", text, MEND);
+    fail (2, "mig", text, HINT);
   struct softgpu_gpu *gpu = &state->gpu[parent];
   for (const char *at = text + length; *at; at += length)
     {
@@ -104,7 +104,7 @@ divide (const char *root, struct softgpu_state *state, const char *text)
       if (count == SOFTGPU_MIG_DEVICES
           || sscanf (at, "%1ug.%5ugb%n", &device->slices, &gib, &length) != 2 || !length
           || !device->slices || !gib || (at[length] && at[length] != ','))
-        fail (2, "mig", text, MEND);
+        fail (2, "mig", text, HINT);
       length += at[length] == ',';
       *device = (struct softgpu_gpu){ .slices = device->slices,
                                       .number = count++,
@@ -114,7 +114,7 @@ divide (const char *root, struct softgpu_state *state, const char *text)
       slices += device->slices;
       bytes += device->memory_bytes;
       if (slices > SLICES || bytes > gpu->memory_bytes)
-        fail (2, "mig", text, MEND);
+        fail (2, "mig", text, HINT);
     }
   char path[4096];
   make_folders (path_in (path, "%s/dev/nvidia-caps", root));

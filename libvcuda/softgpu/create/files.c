@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 void
-fail (int status, const char *where, const char *what, const char *mend)
+fail (int status, const char *where, const char *what, const char *hint)
 {
-  fprintf (stderr, "softgpu: %s: %s; %s\n", where, what, mend);
+  fprintf (stderr, "softgpu: %s: %s; %s\n", where, what, hint);
   exit (status);
 }
 

@@ -5,8 +5,8 @@
 
 #include <stdarg.h>
 
-/* "softgpu: WHERE: WHAT; MEND" on stderr, then exit with STATUS.  */
-void fail (int status, const char *where, const char *what, const char *mend)
+/* "softgpu: WHERE: WHAT; HINT" on stderr, then exit with STATUS.  */
+void fail (int status, const char *where, const char *what, const char *hint)
     __attribute__ ((noreturn));
 
 /* Puts a formatted path into BUFFER of 4096 bytes, or fails.  */

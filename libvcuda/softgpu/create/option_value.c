@@ -18,10 +18,10 @@ option_number (const char *option, const char *text, uint64_t least, uint64_t mo
   unsigned long long value = strtoull (text, &end, 10);
   if (errno || end == text || *end || *text == '-' || value < least || value > most)
     {
-      char mend[100];
-      snprintf (mend, sizeof mend, "give a whole number from %llu to %llu",
+      char hint[100];
+      snprintf (hint, sizeof hint, "give a whole number from %llu to %llu",
                 (unsigned long long) least, (unsigned long long) most);
-      fail (2, option, text, mend);
+      fail (2, option, text, hint);
     }
   return value;
 }

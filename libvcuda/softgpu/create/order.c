@@ -10,7 +10,7 @@
 
 #include "create/files.h"
 #include "create/option_value.h"
-#include "create/wish.h"
+#include "create/request.h"
 #include "driver/tables.h"
 
 enum

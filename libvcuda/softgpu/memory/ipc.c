@@ -123,20 +123,20 @@ struct CUextMemory_st
 
 /* On success the descriptor is the driver's.  */
 CUresult
-cuImportExternalMemory (CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *wish)
+cuImportExternalMemory (CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
   REQUIRE_CONTEXT (context);
-  REQUIRE (memory && wish && wish->size
-               && (wish->flags & ~(unsigned) CUDA_EXTERNAL_MEMORY_DEDICATED) == 0,
+  REQUIRE (memory && desc && desc->size
+               && (desc->flags & ~(unsigned) CUDA_EXTERNAL_MEMORY_DEDICATED) == 0,
            CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (wish->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, CUDA_ERROR_NOT_SUPPORTED);
+  REQUIRE (desc->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, CUDA_ERROR_NOT_SUPPORTED);
   struct stat file;
-  REQUIRE (fstat (wish->handle.fd, &file) == 0 && (uint64_t) file.st_size >= wish->size,
+  REQUIRE (fstat (desc->handle.fd, &file) == 0 && (uint64_t) file.st_size >= desc->size,
            CUDA_ERROR_INVALID_VALUE);
   CUexternalMemory made = softgpu_new_record (sizeof *made);
   REQUIRE (made, CUDA_ERROR_OUT_OF_MEMORY);
   *made = (struct CUextMemory_st){
-    .kind = EXTERNAL_MEMORY, .fd = wish->handle.fd, .device = context->device, .bytes = wish->size
+    .kind = EXTERNAL_MEMORY, .fd = desc->handle.fd, .device = context->device, .bytes = desc->size
   };
   *memory = made;
   return CUDA_SUCCESS;
@@ -144,14 +144,14 @@ cuImportExternalMemory (CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HAN
 
 CUresult
 cuExternalMemoryGetMappedBuffer (CUdeviceptr *ptr, CUexternalMemory memory,
-                                 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *wish)
+                                 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
 {
   REQUIRE_CONTEXT (context);
-  REQUIRE (ptr && wish && wish->size && wish->flags == 0, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (ptr && desc && desc->size && desc->flags == 0, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (memory && memory->kind == EXTERNAL_MEMORY, CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (wish->offset <= memory->bytes && wish->size <= memory->bytes - wish->offset,
+  REQUIRE (desc->offset <= memory->bytes && desc->size <= memory->bytes - desc->offset,
            CUDA_ERROR_INVALID_VALUE);
-  return softgpu_open_window ((uintptr_t *) ptr, memory->fd, wish->offset, wish->size,
+  return softgpu_open_window ((uintptr_t *) ptr, memory->fd, desc->offset, desc->size,
                               memory->device, FREED, NULL);
 }
 

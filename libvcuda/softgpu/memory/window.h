@@ -1,4 +1,4 @@
-/* Memory of other processes, and of files, shown in this one. It is on no account here.  */
+/* Memory of other processes, and of files, mapped into this process and not counted as its own.  */
 
 #ifndef SOFTGPU_WINDOW_H
 #define SOFTGPU_WINDOW_H
@@ -32,14 +32,17 @@ bool softgpu_place_of (uintptr_t address, struct place *place);
 /* Where OFFSET of this process's store is.  */
 struct place softgpu_place_in_store (unsigned gpu, uint64_t offset, uint64_t bytes);
 
-/* Whether PLACE is of this process's; and whether its process still lives.  */
+/* Whether PLACE is in this process; and whether its process is alive.  */
 bool softgpu_own_place (const struct place *place);
 bool softgpu_live_place (const struct place *place);
 
-/* Shows BYTES of FD from OFFSET on. A PLACE that is shown already is shown once more there.  */
+/* Maps BYTES of FD from OFFSET on.  */
 CUresult softgpu_open_window (uintptr_t *address, int fd, uint64_t offset, size_t bytes,
                               CUdevice device, enum window_kind kind, const struct place *place);
+
+/* Maps PLACE; one that is mapped already is counted once more at its address.  */
 CUresult softgpu_open_place (uintptr_t *address, const struct place *place, enum window_kind kind);
+
 CUresult softgpu_close_window (uintptr_t address, enum window_kind kind);
 
 #endif

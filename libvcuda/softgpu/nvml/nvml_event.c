@@ -5,12 +5,12 @@
 
 #include "nvml/monitor.h"
 
-#define LOOK_NS 100000000 /* how late an event may be told */
+#define POLL_NS 100000000 /* between two polls for events */
 
 struct nvmlEventSet_st
 {
   unsigned long long types[SOFTGPU_MAX_GPUS]; /* by index of the visible device; 0: not asked for */
-  unsigned seen[SOFTGPU_MAX_GPUS];            /* how many events were told, or came before */
+  unsigned seen[SOFTGPU_MAX_GPUS];            /* events reported, or older than the registration */
 };
 
 nvmlReturn_t
@@ -51,7 +51,7 @@ next_event (nvmlEventSet_t set, nvmlEventData_t *data)
       if (!(set->types[i] & nvmlEventTypeXidCriticalError)
           || set->seen[i] == gpu_of (device)->xid_count)
         continue;
-      /* What was not asked for in time is gone.  */
+      /* The GPU keeps the last SOFTGPU_XIDS events only.  */
       if (gpu_of (device)->xid_count - set->seen[i] > SOFTGPU_XIDS)
         set->seen[i] = gpu_of (device)->xid_count - SOFTGPU_XIDS;
       unsigned event = set->seen[i]++;
@@ -78,7 +78,7 @@ nvmlEventSetWait_v2 (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int tim
       uint64_t now = softgpu_now ();
       if (now >= end)
         return NVML_ERROR_TIMEOUT;
-      uint64_t pause = end - now < LOOK_NS ? end - now : LOOK_NS;
+      uint64_t pause = end - now < POLL_NS ? end - now : POLL_NS;
       nanosleep (&(struct timespec){ .tv_nsec = (long) pause }, NULL);
     }
 }

@@ -1,4 +1,4 @@
-/* NVML: how the GPUs are joined, as softgpu create --topology said. Without it nothing is told.  */
+/* NVML: how the GPUs are joined, as softgpu create --topology said; not supported without it.  */
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ nvmlDeviceGetTopologyCommonAncestor (nvmlDevice_t one, nvmlDevice_t other,
   REQUIRE_DEVICE (other);
   REQUIRE (level, NVML_ERROR_INVALID_ARGUMENT);
   const struct softgpu_topology *topology = &monitor.tie.state->topology;
-  REQUIRE (topology->told, NVML_ERROR_NOT_SUPPORTED);
+  REQUIRE (topology->reported, NVML_ERROR_NOT_SUPPORTED);
   if (one == other)
     *level = NVML_TOPOLOGY_INTERNAL;
   else if (together (one->gpu, other->gpu, topology->pcie))

@@ -132,7 +132,7 @@ struct softgpu_gpu
   uint64_t slice_left_ns;
   uint32_t current;                   /* slot that has the turn */
   _Atomic uint32_t lost;              /* fell off the bus */
-  _Atomic uint32_t xid[SOFTGPU_XIDS]; /* the last events that NVML tells; the nth is at n % XIDS */
+  _Atomic uint32_t xid[SOFTGPU_XIDS]; /* the last events for NVML; the nth is at n % XIDS */
   _Atomic uint32_t xid_count;
   _Atomic uint64_t ecc_corrected;
   _Atomic uint64_t ecc_uncorrected;
@@ -143,7 +143,7 @@ struct softgpu_gpu
 /* How the GPUs are joined, in groups of so many by their index; 0: there are none of the kind.  */
 struct softgpu_topology
 {
-  uint32_t told;     /* whether NVML says anything of it */
+  uint32_t reported; /* whether NVML reports it */
   uint32_t nvlink;   /* joined to each other by NVLinks */
   uint32_t nvswitch; /* NVLinks of each GPU that lead to a switch: the only one that is no group */
   uint32_t pcie;     /* behind one PCIe switch */

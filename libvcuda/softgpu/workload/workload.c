@@ -20,9 +20,9 @@ static const char help[]
       "       vcuda-workload open PATH\n";
 
 static void __attribute__ ((noreturn))
-refuse (const char *option, const char *value, const char *mend)
+refuse (const char *option, const char *value, const char *hint)
 {
-  fprintf (stderr, "vcuda-workload: %s: %s makes no sense; %s\n", option, value, mend);
+  fprintf (stderr, "vcuda-workload: %s: %s makes no sense; %s\n", option, value, hint);
   exit (2);
 }
 

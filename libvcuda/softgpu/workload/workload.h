@@ -69,6 +69,6 @@ struct busy
   uint64_t bytes; /* to hold meanwhile */
   const char *wait_file;
 };
-int keep_busy (const struct busy *wish);
+int keep_busy (const struct busy *options);
 
 #endif

@@ -189,39 +189,39 @@ enum
 };
 
 int
-keep_busy (const struct busy *wish)
+keep_busy (const struct busy *options)
 {
   static CUevent done[MOST_IN_FLIGHT];
-  use_device (wish->ordinal);
+  use_device (options->ordinal);
   CUfunction spin = load_spin ();
   CUdeviceptr memory;
-  if (wish->bytes)
-    must (gpu.memAlloc (&memory, wish->bytes), "cuMemAlloc");
-  for (unsigned i = 0; i < wish->depth; i++)
+  if (options->bytes)
+    must (gpu.memAlloc (&memory, options->bytes), "cuMemAlloc");
+  for (unsigned i = 0; i < options->depth; i++)
     must (gpu.eventCreate (&done[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC),
           "cuEventCreate");
-  uint64_t kernel_ns = wish->kernel_us * 1000, launched = 0, finished = 0;
+  uint64_t kernel_ns = options->kernel_us * 1000, launched = 0, finished = 0;
   void *params[] = { &kernel_ns };
-  while (wish->wait_file && access (wish->wait_file, F_OK) != 0)
+  while (options->wait_file && access (options->wait_file, F_OK) != 0)
     sleep_for (0.002);
 
-  double start = seconds_now (), end = start + wish->seconds, now = start;
+  double start = seconds_now (), end = start + options->seconds, now = start;
   while (now < end)
     {
       must (gpu.launchKernel (spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
       launched++;
-      if (!wish->depth)
+      if (!options->depth)
         {
           must (gpu.ctxSynchronize (), "cuCtxSynchronize");
           finished = launched;
         }
       else
         {
-          must (gpu.eventRecord (done[(launched - 1) % wish->depth], NULL), "cuEventRecord");
-          if (launched >= wish->depth)
+          must (gpu.eventRecord (done[(launched - 1) % options->depth], NULL), "cuEventRecord");
+          if (launched >= options->depth)
             {
-              must (gpu.eventSynchronize (done[launched % wish->depth]), "cuEventSynchronize");
-              finished = launched - wish->depth + 1;
+              must (gpu.eventSynchronize (done[launched % options->depth]), "cuEventSynchronize");
+              finished = launched - options->depth + 1;
             }
         }
       now = seconds_now ();
@@ -232,7 +232,7 @@ keep_busy (const struct busy *wish)
   double gpu_s = (double) finished * (double) kernel_ns / 1e9;
   printf ("{\"kernels\": %llu, \"kernel_us\": %llu, \"gpu_seconds\": %.6f, "
           "\"wall_seconds\": %.6f, \"share\": %.6f}\n",
-          (unsigned long long) finished, (unsigned long long) wish->kernel_us, gpu_s, wall,
+          (unsigned long long) finished, (unsigned long long) options->kernel_us, gpu_s, wall,
           wall > 0 ? gpu_s / wall : 0);
   return 0;
 }

@@ -1,0 +1,35 @@
+/* A virtual time that several processes share; sleeping takes no real time. See owner.c.  */
+
+#ifndef SOFTCLOCK_OWNER_H
+#define SOFTCLOCK_OWNER_H
+
+#include <stdint.h>
+
+struct thread_slot;
+
+/* The calling thread's slot; NULL: it does not participate.  */
+extern __thread struct thread_slot *softclock_slot __attribute__ ((tls_model ("initial-exec")));
+
+/* Virtual nanoseconds. A reading by a participating thread advances them a little.  */
+uint64_t softclock_now (void);
+
+/* The calling thread sleeps until MOMENT_NS.  */
+void softclock_sleep_until (uint64_t moment_ns);
+
+/* The process joins and takes SLOT; returns when all have joined, and it is its turn.  */
+void softclock_arrive (struct thread_slot *slot);
+
+/* A slot for a thread that is about to be created; NULL when all are taken. Its first turn comes
+   when its creator sleeps.  */
+struct thread_slot *softclock_reserve (void);
+
+/* The calling thread takes SLOT; returns when it is its turn.  */
+void softclock_take_slot (struct thread_slot *slot);
+
+/* Frees SLOT: its thread ends here, or was never created.  */
+void softclock_release_slot (struct thread_slot *slot);
+
+/* The calling thread sleeps until SLOT is released.  */
+void softclock_wait_for_end (struct thread_slot *slot);
+
+#endif

@@ -1,0 +1,49 @@
+/* What a command line asks softgpu to create, and the steps that create it.  */
+
+#ifndef SOFTGPU_REQUEST_H
+#define SOFTGPU_REQUEST_H
+
+#include <stdbool.h>
+
+#include "state/state.h"
+
+struct request
+{
+  const char *root;
+  const char *model;
+  const char *driver_version;
+  uint64_t memory_bytes;
+  uint64_t slice_ns;
+  uint64_t context_bytes;
+  bool no_managed;
+  uint64_t copy_rate;
+  uint64_t bus_rate;
+  struct softgpu_topology topology;
+  uint64_t seed;
+  bool seeded;
+  unsigned gpus;
+  const char *mig[SOFTGPU_MAX_GPUS]; /* one for each --mig */
+  unsigned migs;
+};
+
+/* softgpu fail: orders failures; softgpu heal: removes all of them.  */
+int order_failures (int argc, char **argv);
+int heal (const char *root);
+
+/* Parses the groups in TEXT, such as "nvlink=4,numa=4", or fails.  */
+void read_topology (const char *text, struct softgpu_topology *topology);
+
+/* Replaces the MIG devices of a GPU of ROOT by those in TEXT, such as "1=1g.4gb,2g.8gb", or
+   fails.  */
+void divide (const char *root, struct softgpu_state *state, const char *text);
+
+/* The state of a driver root, mapped, or fails.  */
+struct softgpu_state *open_state (const char *root);
+
+/* Writes the NUMA node of each GPU, where the topology has NUMA nodes.  */
+void describe_numa (const struct request *request, const struct softgpu_state *state);
+
+/* Creates the state file, whole or not at all; returns it mapped.  */
+struct softgpu_state *make_state (const struct request *request);
+
+#endif
