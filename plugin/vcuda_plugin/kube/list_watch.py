@@ -92,32 +92,33 @@ class ListWatch:
             except VcudaError as error:
                 retry.after(str(error))
 
-    def pages(self, api: KubeApi, **changes: str) -> Iterator[list[Object]]:
-        """Yield the objects as etcd has them: an API server's memory may be older. `changes`
-        replace parts of the query. Raises ApiError."""
+    def pages(self, api: KubeApi, **changes: str) -> Iterator[tuple[list[Object], str]]:
+        """Yield the objects of each page, and the list's version, as etcd has them: an API server's
+        memory may be older. `changes` replace parts of the query. Raises ApiError."""
         query = {**self._query, **changes, "limit": str(self._page)}
         while True:
             page = api.get(self.path, query, _PAGE_SECONDS)
             try:
                 items, about = page["items"] or [], page["metadata"]
-                self._seen = str(about["resourceVersion"])
+                version = str(about["resourceVersion"])
                 query["continue"] = about.get("continue") or ""
                 for item in items:
                     item["metadata"].keys()
             except (KeyError, TypeError, AttributeError) as error:
                 raise ApiError(0, f"not a list: {error!r}") from error
-            yield items
+            yield items, version
             if not query["continue"]:
                 return
 
     def _list(self, api: KubeApi) -> None:
-        began = time.monotonic()
+        began, version = time.monotonic(), ""
         self.begin_list()
-        for items in self.pages(api):
+        for items, seen in self.pages(api):
+            version = seen
             for item in items:
                 self.listed(item)
         self.whole(began)
-        self._version = self._seen
+        self._version = version
         self._listed_at = self.heard = time.monotonic()
 
     def _watch(self, api: KubeApi) -> None:

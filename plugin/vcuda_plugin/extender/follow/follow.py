@@ -69,7 +69,7 @@ class Follower(ListWatch):
     def catch_up(self, **query: str) -> None:
         """Put what is there now, beside the watch, which may be behind or ahead: for what neither
         undoes of the other. query: instead of its own. Raises ApiError."""
-        for items in self.pages(self._api, **query):
+        for items, _ in self.pages(self._api, **query):
             for each in items:
                 self.changed(each)
 
