@@ -32,6 +32,7 @@ CONNECTIONS = 32
 # An object has at most 1.5 MiB in etcd.
 _MOST_BYTES = 256 << 20
 _LONGEST_LINE = 16 << 20
+_PART_BYTES = 1 << 16
 # A part that took longer to arrive was not waiting to be read.
 _AT_ONCE_SECONDS = 0.0005
 # Detect a server that vanished without closing the connection within half a minute.
@@ -182,7 +183,7 @@ class KubeApi:
         data = None if body is None else json_bytes.dumps(body)
         try:
             with self._request(method, path, query, seconds, data, kind) as response:
-                return response.status, response.read(_MOST_BYTES)
+                return response.status, _body(response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(0, f"{method} {path}: {_reason(error)}") from error
 
@@ -235,10 +236,21 @@ def _reason(error: Exception) -> str:
     return re.sub(r"<\S+ object at 0x[0-9a-f]+>: ", "", str(error))
 
 
+def _body(response: Any) -> bytes:
+    """Read in parts: Python 3.9 allocates as many bytes as a read may return. Raises ApiError."""
+    parts, size = [], 0
+    for part in response.stream(_PART_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > _MOST_BYTES:
+            raise ApiError(0, f"an answer of more than {_MOST_BYTES} bytes")
+    return b"".join(parts)
+
+
 def _lines(response: Any, together_seconds: float) -> Iterator[bytes]:
     """Yield complete lines as they arrive; drop a last line that the server cut off."""
     rest, waited = bytearray(), time.monotonic()
-    for part in response.stream(65536):
+    for part in response.stream(_PART_BYTES):
         arrived = time.monotonic() - waited > _AT_ONCE_SECONDS
         rest += part
         if len(rest) > _LONGEST_LINE:

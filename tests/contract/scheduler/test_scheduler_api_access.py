@@ -16,7 +16,8 @@ from support.clusters import container, node, pod, told
 from support.extender import ready
 from support.fake_api_server import FakeApiServer
 from vcuda_plugin.extender.follow.async_api import AsyncApi, Withheld
-from vcuda_plugin.kube.api import CONNECTIONS
+from vcuda_plugin.kube import api as kube_api
+from vcuda_plugin.kube.api import CONNECTIONS, ApiError, KubeApi
 
 ASKING = pod("asking", container(core=30, memory=16))
 
@@ -126,3 +127,20 @@ class Gate:
         await self._full.wait()
         await asyncio.sleep(0.5)  # for calls that do not wait for a turn
         self._there -= 1
+
+
+def test_answer_is_read_whole_up_to_the_bound_and_refused_above_it(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api_server = FakeApiServer()
+    with api_server.running():
+        pods = [pod(f"pod-{number}", container(core=30)) for number in range(500)]
+        api_server.put(*pods)
+        api = KubeApi(api_server.kubeconfig(tmp_path / "kubeconfig"), "test")
+        found = api.get("/api/v1/pods")["items"]
+        names = sorted(each["metadata"]["name"] for each in found)
+        assert names == sorted(each["metadata"]["name"] for each in pods)
+        monkeypatch.setattr(kube_api, "_MOST_BYTES", 100_000)
+        with pytest.raises(ApiError, match="an answer of more than 100000 bytes") as refused:
+            api.get("/api/v1/pods")
+        assert refused.value.status == 0
