@@ -1,4 +1,4 @@
-"""Where a watch begins after a list."""
+"""When objects are listed again, and where a watch begins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from vcuda_plugin.extender.follow.follow import Follower
+from vcuda_plugin.kube import list_watch
 
 PATH = "/api/v1/pods"
 
@@ -17,13 +18,16 @@ class Ended(BaseException):
 
 
 class FakeApi:
-    """An API server whose version rises between calls. watched: where each watch began."""
+    """watched: where each watch began. events: of each watch in turn; with the last it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, *events: list[tuple[str, str]]) -> None:
         self.version = 100
         self.watched: list[str] = []
+        self.lists = 0
+        self._events = list(events)
 
     def get(self, path: str, query: dict[str, str], seconds: float) -> Any:
+        self.lists += 1
         metadata = {"name": "web", "uid": "uid-web"}
         about = {"resourceVersion": str(self.version)}
         return {"items": [{"metadata": metadata}], "metadata": about}
@@ -32,7 +36,10 @@ class FakeApi:
         self, path: str, query: dict[str, str], seconds: int, together_seconds: float
     ) -> Iterator[tuple[str, Any]]:
         self.watched.append(query["resourceVersion"])
-        raise Ended
+        if not self._events:
+            raise Ended
+        for kind, version in self._events.pop(0):
+            yield kind, {"metadata": {"uid": "uid-web", "resourceVersion": version}}
 
 
 def test_watch_begins_at_its_own_list_while_another_thread_catches_up() -> None:
@@ -51,3 +58,42 @@ def test_watch_begins_at_its_own_list_while_another_thread_catches_up() -> None:
         follower.follow(api)  # type: ignore[arg-type]
     # A watch from 150 would miss the pods that were deleted between 100 and 150.
     assert api.watched == ["100"]
+
+
+@pytest.mark.parametrize(
+    ("events", "watched", "lists"),
+    [
+        ([("BOOKMARK", "120")], ["100", "120"], 1),
+        ([("MODIFIED", "130")], ["100", "130"], 1),
+        ([], ["100", "100"], 2),
+    ],
+    ids=["bookmark", "event", "nothing"],
+)
+def test_watch_that_brings_not_even_a_bookmark_is_followed_by_a_list(
+    events: list[tuple[str, str]], watched: list[str], lists: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each watch lasts as long as it should, and none is too short.
+    monkeypatch.setattr(list_watch, "WATCH_SECONDS", (0, 0))
+    monkeypatch.setattr(list_watch, "_SHORT_SECONDS", 0)
+    api = FakeApi(events)
+    follower = Follower(
+        api,  # type: ignore[arg-type]
+        *(PATH, "uid", lambda pod: None, lambda uid: None, lambda *_: None),
+    )
+    with pytest.raises(Ended):
+        follower.follow(api)  # type: ignore[arg-type]
+    assert (api.watched, api.lists) == (watched, lists)
+
+
+def test_watch_that_ends_early_without_an_event_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(list_watch, "_SHORT_SECONDS", 0)
+    api = FakeApi([])
+    follower = Follower(
+        api,  # type: ignore[arg-type]
+        *(PATH, "uid", lambda pod: None, lambda uid: None, lambda *_: None),
+    )
+    with pytest.raises(Ended):
+        follower.follow(api)  # type: ignore[arg-type]
+    assert (api.watched, api.lists) == (["100", "100"], 1)
