@@ -29,7 +29,9 @@ def test_health_is_answered_while_a_page_takes_its_time_to_be_read(
         return look(*arguments)
 
     monkeypatch.setattr(usage, "look", slowly)
-    routes = Routes(Node("node-1", tenants.state_dir), EventCounts(tenants.state_dir), False)
+    routes = Routes(
+        Node("node-1", tenants.state_dir), EventCounts(tenants.state_dir), only_here=False
+    )
 
     async def ask() -> tuple[int, bool, int]:
         scrape = asyncio.ensure_future(routes.answer(Request("/metrics", {})))

@@ -13,7 +13,7 @@ from vcuda_plugin.agent.http.routes import SILENCE_SECONDS, Routes
 
 def test_an_agent_with_a_stalled_event_loop_is_not_healthy(tmp_path: Any) -> None:
     async def asked(silent: float) -> tuple[int, bytes]:
-        routes = Routes(Node("n", str(tmp_path)), EventCounts(str(tmp_path)), False)
+        routes = Routes(Node("n", str(tmp_path)), EventCounts(str(tmp_path)), only_here=False)
         routes.heard -= silent
         return (await routes.answer(Request("/healthz", {})))[:2]
 

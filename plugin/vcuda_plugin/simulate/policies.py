@@ -56,7 +56,7 @@ def policies(mix: Mix, seed: int) -> dict[str, Policy]:
     return {policy.name: policy for policy in found}
 
 
-def ours(seed: int, reserve: bool = True) -> Pick:
+def ours(seed: int, *, reserve: bool = True) -> Pick:
     """Pick a random node among those with the highest score, as kube-scheduler does.
 
     reserve: passed to `scores`.
@@ -64,7 +64,7 @@ def ours(seed: int, reserve: bool = True) -> Pick:
     dice = random.Random(seed)  # noqa: S311 - not used for secrets
 
     def pick(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
-        found = scores(cluster, ask, fitting, reserve)
+        found = scores(cluster, ask, fitting, reserve=reserve)
         most = max(found)
         return dice.choice([name for name, score in zip(fitting, found) if score == most]), ask
 

@@ -67,7 +67,7 @@ async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> No
     host, port = listen_address.parse(address)
     node = Node(name, state_dir)
     only_here = listen_address.is_loopback(host)
-    routes = Routes(node, EventCounts(state_dir), only_here, exemplars)
+    routes = Routes(node, EventCounts(state_dir), only_here=only_here, exemplars=exemplars)
     try:
         server = await Server(routes.answer).listen(host, port)
     except OSError as error:

@@ -76,7 +76,7 @@ class Server:
         self._open -= 1
         self._waiting.pop(connection, None)
 
-    def waits(self, connection: Connection, is_waiting: bool) -> None:
+    def waits(self, connection: Connection, *, is_waiting: bool) -> None:
         self._waiting.pop(connection, None)
         if is_waiting:
             self._waiting[connection] = None
@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _start(self, what: Request | Response) -> None:
-        self._server.waits(self, False)
+        self._server.waits(self, is_waiting=False)
         self._end_within(None)
         self._transport.pause_reading()
         self._answering = asyncio.ensure_future(self._answer(what))
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _wait(self, seconds: float) -> None:
-        self._server.waits(self, True)
+        self._server.waits(self, is_waiting=True)
         self._end_within(seconds)
 
     def _end_within(self, seconds: float | None) -> None:

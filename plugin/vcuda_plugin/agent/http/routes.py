@@ -41,7 +41,7 @@ class Routes:
     """
 
     def __init__(
-        self, node: Node, counts: EventCounts, only_here: bool, exemplars: bool = False
+        self, node: Node, counts: EventCounts, *, only_here: bool, exemplars: bool = False
     ) -> None:
         self._node, self._counts, self._only_here = node, counts, only_here
         self._exemplars, self._pages = exemplars, exposition.Pages()

@@ -138,7 +138,7 @@ class Leader:
             if holder not in ("", self.identity) and not self._is_over(lease, spec):
                 self._lose(holder)
                 return
-            if self._write(lease, holder, self.identity, status == 404):
+            if self._write(lease, holder, self.identity, new=status == 404):
                 if holder != self.identity or self._holder != self.identity:
                     self._since = self._now()
                     self._taken.set()
@@ -155,7 +155,7 @@ class Leader:
             try:
                 status, lease = self._api.call("GET", self._path) if held else (404, {})
                 if status == 200 and lease["spec"].get("holderIdentity") == self.identity:
-                    self._write(lease, self.identity, "", False)
+                    self._write(lease, self.identity, "", new=False)
             except ApiError as error:
                 _log.warning("%s: not released: %s", self._name, error)
 
@@ -172,7 +172,7 @@ class Leader:
             _log.info("%s: held by %s", self._name, holder)
         self._holder, self._renewed = holder, float("-inf")
 
-    def _write(self, lease: Any, before: str, holder: str, new: bool) -> bool:
+    def _write(self, lease: Any, before: str, holder: str, *, new: bool) -> bool:
         """Write the Lease for `holder`. Return False if another extender wrote it first."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         spec = dict(lease.get("spec") or {})

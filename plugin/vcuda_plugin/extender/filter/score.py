@@ -39,7 +39,9 @@ _FULLNESS = {SPREAD: 0.8}
 _STEEPNESS = 3.0
 
 
-def scores(cluster: Cluster, ask: PodAsk, names: Sequence[str], reserve: bool = True) -> list[int]:
+def scores(
+    cluster: Cluster, ask: PodAsk, names: Sequence[str], *, reserve: bool = True
+) -> list[int]:
     """Return the scores in the order of `names`; 0 for an unknown node.
 
     reserve: whether fragmentation counts, which keeps GPUs whole for pods that need whole ones.

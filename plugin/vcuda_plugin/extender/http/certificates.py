@@ -12,11 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from typing import TYPE_CHECKING
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -126,15 +126,19 @@ class Quota:
             return None
         prefix = f"{EXCEEDED}: namespace {ask.namespace}"
         if limit.pools and group.pool not in limit.pools:
-            return Over(f"{prefix} may use the GPUs of {', '.join(limit.pools)} only"[:200], True)
+            return Over(
+                f"{prefix} may use the GPUs of {', '.join(limit.pools)} only"[:200], never=True
+            )
         most = limit.core.get(group.model)
         if most is None:
-            return Over(f"{prefix} has no quota of {group.model or 'GPUs without a model'}", True)
+            return Over(
+                f"{prefix} has no quota of {group.model or 'GPUs without a model'}", never=True
+            )
         used = self.used(ask.namespace, group.model, ask.uid) - freed
         if used + ask.most_core <= most:
             return None
         what = f"uses {cards(used)} of {cards(most)} cards of {group.model}"
-        return Over(f"{prefix} {what}; {cards(ask.most_core)} asked", ask.most_core > most)
+        return Over(f"{prefix} {what}; {cards(ask.most_core)} asked", never=ask.most_core > most)
 
     def over_groups(self, ask: PodAsk, rows: Rows) -> tuple[NDArray[Any], list[Over | None]]:
         """Return each row's index into the groups, and the answer of `over` for each group."""
