@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "arguments.h"
 
@@ -105,7 +104,7 @@ creates_from (char **words, char path[PATH_MAX])
 }
 
 const char *
-deleted_container (char **words, char root[PATH_MAX])
+deleted_container (char **words)
 {
   struct global_options options = { 0 };
   words = read_global_options (words, &options);
@@ -115,11 +114,5 @@ deleted_container (char **words, char root[PATH_MAX])
     continue;
   if (*words && strcmp (*words, "--") == 0)
     words++;
-  char here[PATH_MAX] = "";
-  bool is_relative = options.root && *options.root && *options.root != '/';
-  if (is_relative && !getcwd (here, sizeof here))
-    return "";
-  int length = snprintf (root, PATH_MAX, "%s%s%s", here, is_relative ? "/" : "",
-                         options.root ? options.root : "");
-  return *words && length < PATH_MAX ? *words : "";
+  return *words ? *words : "";
 }

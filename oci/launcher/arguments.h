@@ -20,8 +20,7 @@ char **read_global_options (char **words, struct global_options *options);
 /* Whether this command line creates a container; `path` gets its config.json.  */
 bool creates_from (char **words, char path[PATH_MAX]);
 
-/* The container that this command line deletes, with `root` as the runtime's --root; "": none, or
-   none that could hold a share.  */
-const char *deleted_container (char **words, char root[PATH_MAX]);
+/* The id of the container that this command line deletes; "": none.  */
+const char *deleted_container (char **words);
 
 #endif

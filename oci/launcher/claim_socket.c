@@ -73,3 +73,11 @@ ask_claim_socket (const char *state_dir, const char *const *words, char answer[P
   close (fd);
   return reply;
 }
+
+void
+print_refusal (const char *program, const char answer[PATH_MAX])
+{
+  const char *id = answer + strlen (answer) + 1;
+  const char *before = *id ? " (allocation " : "", *after = *id ? ")" : "";
+  fprintf (stderr, "%s: %s%s%s%s\n", program, answer + 1, before, id, after);
+}

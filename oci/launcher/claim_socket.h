@@ -27,4 +27,7 @@ enum socket_answer ask_connected (int fd, const char *packet, size_t size, char 
 enum socket_answer ask_claim_socket (const char *state_dir, const char *const *words,
                                      char answer[PATH_MAX]);
 
+/* Prints the error line of a refusal to standard error.  */
+void print_refusal (const char *program, const char answer[PATH_MAX]);
+
 #endif

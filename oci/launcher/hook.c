@@ -68,11 +68,7 @@ release_by_socket (const char *config, const char *allocation)
   const char *state_dir = setting (settings, "state-dir", DEFAULT_STATE_DIR, folder);
   enum socket_answer reply = ask_claim_socket (state_dir, words, answer);
   if (reply == SOCKET_REFUSED)
-    {
-      const char *id = answer + strlen (answer) + 1;
-      const char *before = *id ? " (allocation " : "", *after = *id ? ")" : "";
-      fprintf (stderr, "vcuda-container-hook: %s%s%s%s\n", answer + 1, before, id, after);
-    }
+    print_refusal ("vcuda-container-hook", answer);
   return reply != SOCKET_CLOSED;
 }
 

@@ -2,9 +2,11 @@
 
    Engines call an OCI runtime about eleven times in a container's life, and most containers ask for
    no GPU: all of these calls are passed on to runc or crun by one exec. Only a create, run or
-   restore that may hold a request in config.json starts Python (oci/vcuda_oci/start/main.py). The
+   restore that may hold a request in config.json needs Python (oci/vcuda_oci/start/main.py). The
    launcher only searches the raw text (config_json.c); Python decides. At the delete of a container
-   with a share the launcher waits for the runtime and releases the share (release.c).
+   that has an allocation record, the launcher waits for the runtime and then has Python release the
+   share (oci/vcuda_oci/start/after_delete.py). Both calls go to the claim socket first, so that no
+   Python has to start.
 
    The paths are compiled in, so that no environment variable decides what runs as root:
    VCUDA_CONFIG, VCUDA_PYTHON, VCUDA_PYTHON_PATH.  */
@@ -26,28 +28,54 @@
 #include "error.h"
 #include "exec.h"
 #include "missing_container.h"
-#include "release.h"
 #include "settings.h"
 
 #define START(module)                                                                              \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \
   "from vcuda_oci." module " import main; main(sys.argv[1:])"
 
-/* Exits with the low-level runtime's status, whether or not the share could be released.  */
-static _Noreturn void
-delete_and_release (const char *runtime, char **argv, const struct held *held)
+/* Whether the container has an allocation record. Its name is all that the launcher knows of it:
+   <state-dir>/allocations/<id>.json (oci/vcuda_oci/ledger/ledger.py).  */
+static bool
+has_record (const char *state_dir, const char *id)
 {
-  report_allocation = held->id;
-  int status = run_to_end (runtime, argv);
-  if (status == -1)
-    become (runtime, argv); /* the sweep releases the share */
-  if (status != 0 || !held->is_plain || !release (held))
+  char path[PATH_MAX];
+  return *id && *id != '.' && !strchr (id, '/')
+         && snprintf (path, sizeof path, "%s/allocations/%s.json", state_dir, id) < PATH_MAX
+         && access (path, F_OK) == 0;
+}
+
+/* Has the share released unless the container lives on.  */
+static void
+release_share (const char *state_dir, const char *id)
+{
+  static char answer[PATH_MAX];
+  /* No low-level runtime has an empty name: this is no command line of a runtime.  */
+  const char *const words[] = { VCUDA_CONFIG, "", "delete", id, NULL };
+  const char *const python[] = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START ("start.after_delete"),
+                                 VCUDA_CONFIG, id,   NULL };
+  switch (ask_claim_socket (state_dir, words, answer))
     {
-      const char *python[]
-          = { VCUDA_PYTHON, "-I",     "-S", "-B", "-c", START ("start.after_delete"),
-              VCUDA_CONFIG, held->id, NULL };
+    case SOCKET_DONE:
+      break;
+    case SOCKET_REFUSED:
+      print_refusal ("vcuda-container-runtime", answer);
+      break;
+    case SOCKET_CLOSED:
       run_to_end (VCUDA_PYTHON, (char **) python);
     }
+}
+
+/* Exits with the low-level runtime's status, whether or not the share could be released.  */
+static _Noreturn void
+delete_and_release (const char *runtime, char **argv, const char *state_dir, const char *id)
+{
+  report_allocation = id;
+  int status = run_to_end (runtime, argv);
+  if (status == -1)
+    become (runtime, argv);       /* the sweep releases the share */
+  if (has_record (state_dir, id)) /* a poststop hook may have released it */
+    release_share (state_dir, id);
   if (WIFSIGNALED (status))
     {
       signal (WTERMSIG (status), SIG_DFL);
@@ -89,7 +117,6 @@ int
 main (int argc, char **argv)
 {
   static char path[PATH_MAX], value[PATH_MAX];
-  static struct held held;
   static struct distrust why;
   report_words = argc ? argv + 1 : argv;
   const struct file_text *config = settings_at (VCUDA_CONFIG, &why);
@@ -97,14 +124,14 @@ main (int argc, char **argv)
     die_with (why.line);
   const char *runtime = low_level_runtime (config);
   bool asks = argc > 0 && creates_from (argv + 1, path) && file_may_hold_request (path);
-  held.id = argc > 0 && !asks ? deleted_container (argv + 1, path) : "";
-  if (!asks && !*held.id)
+  const char *deleted = argc > 0 && !asks ? deleted_container (argv + 1) : "";
+  if (!asks && !*deleted)
     become (runtime, argv);
-  held.state_dir = setting (config, "state-dir", DEFAULT_STATE_DIR, value);
+  const char *state_dir = setting (config, "state-dir", DEFAULT_STATE_DIR, value);
   if (asks)
-    share_and_become (runtime, argc, argv, held.state_dir);
-  if (find_record (&held, runtime, path))
-    delete_and_release (runtime, argv, &held);
+    share_and_become (runtime, argc, argv, state_dir);
+  if (has_record (state_dir, deleted))
+    delete_and_release (runtime, argv, state_dir, deleted);
   if (deletes_missing_container (argv + 1, runtime))
     return 0;
   become (runtime, argv);

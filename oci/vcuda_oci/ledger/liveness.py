@@ -56,6 +56,25 @@ def claimant_lives(allocation: Allocation) -> bool:
     return bool(started) and start_time(pid) == started
 
 
+def is_deleted(allocation: Allocation) -> bool:
+    """Whether runc or crun has removed the container's folder; False does not prove that it lives.
+
+    Saves a start of the runtime after a `delete`. The claimant is checked first: it lives until
+    the runtime has made the folder. Without --root the folder depends on the environment.
+    """
+    runtime = allocation.runtime
+    if not runtime or os.path.basename(runtime[0]) not in ("runc", "crun"):
+        return False
+    if "--root" not in runtime[:-1] or not allocation.container_id or allocation.pod:
+        return False
+    folder = state_folder(runtime)
+    return (
+        not claimant_lives(allocation)
+        and os.path.isdir(folder)
+        and not os.path.lexists(f"{folder}/{allocation.container_id}")
+    )
+
+
 def first_process(runtime: list[str], container_id: str) -> tuple[int, int] | None:
     """Pid and start time of the container's first process, by the runtime's state file, if any."""
     folder = state_folder(runtime)

@@ -1,8 +1,7 @@
-"""The rest of what a container held is given back when its `delete` has ended.
+"""Release a container's share after its engine has called `delete`.
 
-The launcher does it where all is plain (oci/launcher/release.c). Here come a `delete` that
-failed, as one does for a container that is gone already; a record that another instance of the
-container may have taken over meanwhile; one of another runtime, or of an id that is not plain.
+The launcher calls this when the low-level runtime has ended and the record is still there. The
+`delete` may have failed, and the container's next instance may have taken over the record.
 """
 
 from __future__ import annotations
@@ -27,11 +26,13 @@ def main(argv: list[str]) -> None:
 
 
 def release(config_path: str, container_id: str) -> None:
-    """Release what is kept under the id if its container is gone; raises VcudaError, OSError."""
+    """Release the container's share unless it is in use. Raises VcudaError, OSError."""
     ledger = Ledger(settings_file.load(config_path).state_dir, names.PROGRAM)
     with ledger:
         allocation = ledger.get(container_id)
-        if allocation and not liveness.is_alive(allocation):
+        if allocation is None:
+            return
+        if liveness.is_deleted(allocation) or not liveness.is_alive(allocation):
             mount_points.remove(f"{ledger.containers}/{allocation.id}")
             ledger.remove(allocation.id)
             ledger.record_event(events.RELEASED, allocation, "its container is deleted")

@@ -29,7 +29,7 @@ from ..ledger import decision_file, liveness
 from ..ledger.ledger import LOCK_SECONDS
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
-from . import main, poststop
+from . import after_delete, main, poststop
 
 NAME = "door.sock"
 MOST_BYTES = 65536
@@ -219,6 +219,9 @@ def _answer(connection: socket.socket) -> bytes:
             allocation = words[3]
             state = hook_state.parse_state(os.fsencode(words[4]))
             poststop.release(settings_file.load(words[0]), allocation, state)
+        elif words[2:3] == ["delete"] and len(words) == 4:
+            allocation = words[3]
+            after_delete.release(words[0], allocation)
         else:
             return CLOSED
     except NotKnownYetError:

@@ -1,9 +1,8 @@
 """What is written in C, compiled for arm64 as its packages are: in emulation the launcher and the
 hooks do what those of amd64 do, by the same tests.
 
-The programs that they exec are this machine's. The emulator's own thread keeps the procfs hook
-from entering
-another mount namespace: it is run as far as that.
+The programs that they exec are this machine's. The emulator's own thread keeps the procfs hook from
+entering another mount namespace: the hook runs as far as that.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from contract.runtime.test_delete import (  # noqa: F401
     node,
     test_a_container_of_the_same_name_in_another_place_keeps_its_share,
     test_a_delete_of_a_container_without_a_share_becomes_the_runtime,
-    test_a_deleted_container_has_given_its_share_back_without_a_python,
     test_a_ledger_that_cannot_be_locked_is_one_line_and_no_failure,
     test_a_runtime_that_a_signal_ends_ends_the_launcher_alike,
     test_after_a_delete_that_failed_the_runtime_says_whether_it_lives,
+    test_delete_releases_the_share_through_the_claim_socket,
 )
 from contract.runtime.test_launcher import (  # noqa: F401
     test_a_config_that_is_no_file_is_left_to_the_runtime,

@@ -60,6 +60,7 @@ answer_words (const char *input, size_t size, char *out)
   size_t used = put (out, 0, creates_from (words, path) ? path : "");
   read_global_options (words, &said);
   deletes_missing_container (words, "/usr/bin/runc"); /* what it says depends on the host's files */
+  deleted_container (words);
   const char *log = said.log ? said.log : "", *format = said.format ? said.format : "text";
   used = put (out, used, strlen (log) < PATH_MAX ? log : "");
   used = put (out, used, strlen (format) < PATH_MAX ? format : "");
