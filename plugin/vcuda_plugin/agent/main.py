@@ -109,42 +109,46 @@ def _recorded(state_dir: str) -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         names.AGENT_PROGRAM,
-        description="Offers this node's GPUs to the kubelet in shares, lets each container have "
-        "what its policy grants it, watches that none takes more, and opens the agent's door. "
-        "SIGTERM ends it; containers go on.",
+        description="Offers shares of this node's GPUs to the kubelet, grants containers GPU time "
+        "by their policies, finds containers that use more than their share, and opens the claim "
+        "socket. SIGTERM ends it; containers keep running.",
         epilog=f"example: {names.AGENT_PROGRAM} --config /etc/vcuda/config.toml",
     )
     parser.add_argument(
-        "--config", metavar="FILE", default=names.DEFAULT_CONFIG, help="default: %(default)s"
+        "--config",
+        metavar="FILE",
+        default=names.DEFAULT_CONFIG,
+        help="settings; default: %(default)s",
     )
     parser.add_argument(
         "--no-door",
         action="store_true",
-        help="leave the agent's door to the host's 'vcuda serve': in a pod, which sees other files",
+        help="in a pod: do not open the claim socket; 'vcuda serve' on the host opens it",
     )
     parser.add_argument(
         "--kubelet-dir",
         metavar="DIR",
         default=registration.PLUGIN_DIR,
-        help="where the kubelet looks for device plugins; default: %(default)s",
+        help="the kubelet's folder of device plugin sockets; default: %(default)s",
     )
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
         default="",
-        help="how to reach the Kubernetes API; default: as a pod does, and not at all elsewhere",
+        help="kubeconfig of the Kubernetes API; default: the pod's service account, "
+        "or no API outside of a pod",
     )
     parser.add_argument(
         "--node-name",
         metavar="NAME",
         default="",
-        help="this node's name in the cluster; default: $NODE_NAME, or the host's name",
+        help="this node's name in the cluster; default: $NODE_NAME, else the host's name",
     )
     parser.add_argument(
         "--features-dir",
         metavar="DIR",
         default=FEATURES_DIR,
-        help="where Node Feature Discovery looks for labels; default: %(default)s",
+        help="Node Feature Discovery's folder of label files; default: %(default)s",
     )
     parser.add_argument(
         "--version", action="version", version=f"{names.AGENT_PROGRAM} {names.VERSION}"

@@ -52,43 +52,51 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         PROGRAM,
-        description="Tells kube-scheduler which nodes have room for a pod's GPUs, and puts it on "
-        "them. SIGTERM ends it; what it knows it reads from the API server when it starts.",
+        description="Tells kube-scheduler which nodes fit a pod's GPU request, and binds the pod "
+        "to a node and its GPUs. It keeps no state on disk: it reads the API server at each start. "
+        "SIGTERM ends it.",
         epilog=f"example: {PROGRAM} --kubeconfig ~/.kube/config --tls-cert tls/server.crt "
         f"--tls-key tls/server.key --tls-client-ca tls/ca.crt. `{PROGRAM} certificates tls` makes "
         f"these files. What `{PROGRAM} simulate` does: `vcuda simulate --help`.",
     )
     parser.add_argument(
-        "--config", metavar="FILE", default=names.DEFAULT_CONFIG, help="default: %(default)s"
+        "--config",
+        metavar="FILE",
+        default=names.DEFAULT_CONFIG,
+        help="settings; default: %(default)s",
     )
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
         default="",
-        help="how to reach the API server; default: the service account of the pod it runs in",
+        help="kubeconfig of the Kubernetes API; default: the pod's service account",
     )
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", default=f"127.0.0.1:{PORT}", help="default: %(default)s"
+        "--listen",
+        metavar="HOST:PORT",
+        default=f"127.0.0.1:{PORT}",
+        help="address that kube-scheduler calls; default: %(default)s",
     )
     parser.add_argument(
         "--quota-config",
         metavar="FILE",
         default="",
-        help="JSON: QuotaConfigMapName, QuotaConfigMapNamespace, GPUModelLabel, GPUPoolLabel; "
-        "default: gpuquota in kube-system",
+        help="JSON that names the quotas' ConfigMap and the node labels: QuotaConfigMapName, "
+        "QuotaConfigMapNamespace, GPUModelLabel, GPUPoolLabel; default: gpuquota in kube-system",
     )
     parser.add_argument(
         "--lease",
         metavar="NAMESPACE/NAME",
         default="",
-        help="of several extenders only the one that holds this Lease binds; default: it is alone",
+        help="with several extenders: only the holder of this Lease binds pods; default: no Lease, "
+        "for one extender",
     )
-    parser.add_argument("--tls-cert", metavar="FILE", help="speak TLS, with this certificate")
-    parser.add_argument("--tls-key", metavar="FILE", help="and this key")
+    parser.add_argument("--tls-cert", metavar="FILE", help="server certificate, PEM")
+    parser.add_argument("--tls-key", metavar="FILE", help="the certificate's key, PEM")
     parser.add_argument(
         "--tls-client-ca",
         metavar="FILE",
-        help="answer only clients with a certificate of this authority",
+        help="answer only clients with a certificate of this authority, PEM",
     )
     parser.add_argument(
         "--insecure",
@@ -100,8 +108,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         action="append",
         default=[],
-        help="by which it may be called, may be repeated; default: on a loopback address its own "
-        "names, elsewhere any",
+        help="allowed value of a request's Host header; may be repeated; default: on a loopback "
+        "address the loopback's names, else any",
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {names.VERSION}")
     return parser

@@ -39,32 +39,60 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         PROGRAM,
-        description="Replays a trace of pods on a described cluster through the scheduler "
-        "extender's own code, and shows what each policy makes of it.",
+        description="Replays a trace of pods on a cluster that --nodes describes, with the "
+        "scheduler extender's own code, and reports the result of each placement policy.",
         epilog=f"example: {PROGRAM} --generate fgd --nodes 100x8:H100:80GiB",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("trace", metavar="TRACE", nargs="?", help="pods, as JSON lines, CSV, or Alibaba's CSV")
+    add(
+        "trace",
+        metavar="TRACE",
+        nargs="?",
+        help="file of pods: JSON lines, CSV, or CSV of Alibaba's public trace",
+    )
     add(
         "--generate",
         metavar="NAME",
         choices=fgd_trace.MIXES,
-        help="a trace like the public one: fgd; multi: more pods of it take several GPUs",
+        help="generate a trace: fgd is like Alibaba's public one, multi has more multi-GPU pods",
     )
     add(
         "--nodes",
         metavar="SPEC",
         action="append",
         required=True,
-        help="COUNTxGPUS:MODEL:MEMORY[:LINKED][@POOL], such as 100x8:H100:80GiB:4, or a CSV file "
-        "as the public trace has it; may be repeated",
+        help="nodes: COUNTxGPUS:MODEL:MEMORY[:LINKED][@POOL], such as 100x8:H100:80GiB:4, or a CSV "
+        "file in the public trace's form; may be repeated",
     )
-    add("--quota", metavar="FILE", help="JSON as in the key gpu_quota, or the ConfigMap as JSON")
-    add("--policy", metavar="NAME", action="append", help="only these; default: all")
-    add("--load", type=float, default=1.3, help="GPUs asked for at a time per GPU; default 1.3")
-    add("--pods", type=int, help="so many, which come and go; default: enough, and they stay")
-    add("--seed", type=int, default=1, help="default 1; the same seed gives the same answer")
-    add("--save", metavar="FILE", help="write the pods there too, as JSON lines")
+    add(
+        "--quota",
+        metavar="FILE",
+        help="quotas: JSON as in the ConfigMap's key gpu_quota, or the whole ConfigMap as JSON",
+    )
+    add(
+        "--policy",
+        metavar="NAME",
+        action="append",
+        help="a placement policy to replay; may be repeated; default: all",
+    )
+    add(
+        "--load",
+        type=float,
+        default=1.3,
+        help="GPUs requested at a time, per GPU of the cluster; default 1.3",
+    )
+    add(
+        "--pods",
+        type=int,
+        help="number of pods, which start and end; default: enough to fill the cluster; none ends",
+    )
+    add(
+        "--seed",
+        type=int,
+        default=1,
+        help="seed of --generate: the same seed gives the same result; default 1",
+    )
+    add("--save", metavar="FILE", help="also write the pods to FILE, as JSON lines")
     add("--json", action="store_true", help="answer in JSON")
     return parser

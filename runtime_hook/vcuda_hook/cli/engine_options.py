@@ -11,28 +11,34 @@ from ..engines.wanted import ENGINES, EVERY
 
 def configure_options(configure: argparse.ArgumentParser) -> None:
     add = configure.add_argument
-    add("engine", choices=(*ENGINES, EVERY), help="all: with --undo, whatever vcuda has edited")
-    add("--dry-run", action="store_true", help="only show what would change")
-    add("--undo", action="store_true", help="take back what vcuda wrote, and only that")
-    add("--default", action="store_true", help="make it the engine's default runtime too")
+    add(
+        "engine",
+        choices=(*ENGINES, EVERY),
+        help="the engine to configure; all: with --undo, every engine that vcuda has configured",
+    )
+    add("--dry-run", action="store_true", help="show what would change, and change nothing")
+    add("--undo", action="store_true", help="remove what vcuda wrote, and nothing else")
+    add("--default", action="store_true", help="also make vcuda's runtime the engine's default")
     add(
         "--hooks",
         action="store_true",
-        help="crio, podman: no runtime, but a file in hooks.d, for containers of any runtime",
+        help="crio, podman: configure a hook in hooks.d, for every runtime, instead of a runtime",
     )
     add(
         "--always",
         action="store_true",
-        help="with --hooks: for every container, so that variables ask too, not annotations alone",
+        help="with --hooks: call the hook for every container, so that variables can ask too",
     )
     add(
         "--config",
         dest="engine_config",
         metavar="PATH",
-        help="the engine's file; default: where the engine looks",
+        help="the engine's configuration file; default: the one that the engine reads",
     )
     add(
-        "--runtime-path", metavar="PATH", help="vcuda-container-runtime; default: the installed one"
+        "--runtime-path",
+        metavar="PATH",
+        help="path of vcuda-container-runtime; default: the installed one",
     )
 
 
@@ -41,12 +47,12 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
     made = []
     for name, summary, example, output in (
         (
-            *("generate", "write the spec", "generate --slice train=core:30,memory:5GiB"),
-            f"the spec; default {names.CDI_SPEC}, and a file beside it for another --kind",
+            *("generate", "write a CDI spec", "generate --slice train=core:30,memory:5GiB"),
+            f"file of the spec; default {names.CDI_SPEC}; another --kind has its own beside it",
         ),
         (
-            *("remove", "take named slices out of the specs and release them", "remove train"),
-            "the one spec to change; default: all that vcuda has written",
+            *("remove", "remove named slices from the specs, and release them", "remove train"),
+            "the spec to change; default: every spec that vcuda has written",
         ),
     ):
         verb = verbs.add_parser(
@@ -71,24 +77,30 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
         metavar="NAME=REQUEST",
         action="append",
         default=[],
-        help="a device of this name, such as train=core:30,memory:5GiB,gpu:0; may be repeated",
+        help="a named slice, such as train=core:30,memory:5GiB,gpu:0; may be repeated",
     )
     add(
         "--kind",
         metavar="VENDOR/CLASS",
         type=_kind,
-        help=f"what stands before the devices' names; default {names.CDI_KIND}",
+        help=f"the spec's kind, before '=' in a device's name; default {names.CDI_KIND}",
     )
-    add("--watch", action="store_true", help="go on, and write it anew when something changes")
+    add(
+        "--watch",
+        action="store_true",
+        help="keep running, and write the spec again when GPUs, driver or slices change",
+    )
     add(
         "--interval",
         metavar="SECONDS",
         type=_interval,
         default=5,
-        help="how often --watch looks; default 5",
+        help="time between checks of --watch; default 5",
     )
-    remove.add_argument("name", metavar="NAME", nargs="+", help="a slice's name")
-    remove.add_argument("--force", action="store_true", help="even if a process uses it")
+    remove.add_argument("name", metavar="NAME", nargs="+", help="name of a slice")
+    remove.add_argument(
+        "--force", action="store_true", help="remove a slice that a process uses, too"
+    )
 
 
 def _interval(text: str) -> float:

@@ -6,31 +6,40 @@ import argparse
 
 from ..show.top_screen import ORDERS
 
-ID_HELP = "the allocation's id, how it begins, or the container's name"
+ID_HELP = "allocation id or its first characters, or the container's name"
 
 
 def limit_options(limit: argparse.ArgumentParser) -> None:
     add = limit.add_argument
     add("id", metavar="ID", help=ID_HELP)
-    add("--core", metavar="PERCENT", help="of the GPU's time, 1 to 100")
-    add("--memory", metavar="SIZE", help="such as 8GiB")
+    add("--core", metavar="PERCENT", help="new share of the GPU's time, 1 to 100")
+    add("--memory", metavar="SIZE", help="new memory limit, such as 8GiB")
     policy_options(limit, live=True)
-    add("--gpu", metavar="UUID|INDEX", help="the GPU of the share, where it has several")
-    add("--force", action="store_true", help="even below the memory that it holds now")
-    add("--dry-run", action="store_true", help="only show what would change")
+    add(
+        "--gpu",
+        metavar="UUID|INDEX",
+        help="which GPU's share to change, if the container has several",
+    )
+    add("--force", action="store_true", help="allow a limit below the memory in use")
+    add("--dry-run", action="store_true", help="show what would change, and change nothing")
 
 
 def top_options(top: argparse.ArgumentParser) -> None:
     add = top.add_argument
-    add("--once", action="store_true", help="one look, as text")
+    add("--once", action="store_true", help="print the state once, as text")
     add(
         "--interval",
         metavar="SECONDS",
         type=_interval,
         default=1.0,
-        help="between looks, 0.1 to 3600; default 1",
+        help="time between samples, 0.1 to 3600; default 1",
     )
-    add("--sort", choices=ORDERS, default=ORDERS[0], help="tenants; default %(default)s")
+    add(
+        "--sort",
+        choices=ORDERS,
+        default=ORDERS[0],
+        help="order of the tenants; default %(default)s",
+    )
 
 
 def _interval(text: str) -> float:
@@ -45,9 +54,20 @@ def _interval(text: str) -> float:
 
 def events_options(events: argparse.ArgumentParser) -> None:
     add = events.add_argument
-    add("name", metavar="NAME", nargs="?", default="", help="of this id, container or pod only")
-    add("--follow", action="store_true", help="go on, and show what happens")
-    add("--since", metavar="AGE", type=_age, help="such as 90s, 10m, 3h, 2d")
+    add(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        default="",
+        help="only events of this allocation id, container or pod",
+    )
+    add("--follow", action="store_true", help="keep running, and print new events")
+    add(
+        "--since",
+        metavar="AGE",
+        type=_age,
+        help="only events younger than this, such as 90s, 10m, 3h, 2d",
+    )
 
 
 def _age(text: str) -> float:
@@ -62,15 +82,19 @@ def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:
     """live: the container has a policy, and keeps what the command line does not name."""
     add, kept = parser.add_argument, "default: unchanged, or " if live else "default "
     policy = "default: unchanged" if live else "default fixed"
-    add("--policy", metavar="NAME", help=f"fixed, elastic, weighted or best-effort; {policy}")
+    add(
+        "--policy",
+        metavar="NAME",
+        help=f"fixed, elastic, weighted or best-effort; {policy}",
+    )
     add(
         "--core-limit",
         metavar="PERCENT",
-        help=f"the most of a GPU that elastic gets; {kept}100",
+        help=f"elastic: upper limit of GPU time; {kept}100",
     )
-    add("--weight", metavar="N", help=f"of weighted, 1 to 10000; {kept}100")
+    add("--weight", metavar="N", help=f"weighted: weight, 1 to 10000; {kept}100")
     add(
         "--priority",
         metavar="N",
-        help=f"of elastic and weighted, 0 to 1000, higher first; {kept}0",
+        help=f"elastic, weighted: 0 to 1000, higher is served first; {kept}0",
     )

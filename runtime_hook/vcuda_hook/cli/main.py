@@ -139,7 +139,7 @@ def _end_quietly_with_the_reader() -> None:
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vcuda",
-        description="Containers on slices of NVIDIA GPUs.",
+        description="Shares NVIDIA GPUs between containers.",
         epilog="example: vcuda run --core 30 --memory 4GiB -- nvidia-smi",
         allow_abbrev=False,
     )
@@ -168,70 +168,76 @@ def build_parser() -> argparse.ArgumentParser:
     _run_options(
         verb(
             "run",
-            "start a container on a slice of a GPU and wait for its end",
+            "run a container with a share of a GPU, and wait until it ends",
             "run --core 30 --memory 4GiB -- nvidia-smi",
             json=False,
         )
     )
-    ps = verb("ps", "list the containers that hold shares, and what they use", "ps")
-    ps.add_argument("--wide", action="store_true", help="more columns, however wide it gets")
+    ps = verb("ps", "list the containers with shares, and their use", "ps")
+    ps.add_argument("--wide", action="store_true", help="more columns, however wide the table gets")
     live_options.top_options(
-        verb("top", "show the GPUs and their tenants as bars, live", "top --sort compute")
+        verb("top", "show GPUs and tenants as bars, live", "top --sort compute")
     )
-    inspect = verb("inspect", "show all that is known of one container's share", "inspect run-3f2a")
+    inspect = verb("inspect", "show one container's share in full", "inspect run-3f2a")
     inspect.add_argument("id", metavar="ID", help=live_options.ID_HELP)
-    gpus = verb("gpus", "list the GPUs and what is free of each", "gpus --json")
-    gpus.add_argument("--wide", action="store_true", help="whole UUIDs, and more columns")
+    gpus = verb("gpus", "list the GPUs, and what is free on each", "gpus --json")
+    gpus.add_argument("--wide", action="store_true", help="full UUIDs, and more columns")
     gpus.add_argument(
         "--measure-context",
         action="store_true",
-        help="make a context on each GPU and show what it takes there",
+        help="create a context on each GPU and report the memory that it takes",
     )
     live_options.limit_options(
-        verb("limit", "grow or shrink a live container's share", "limit run-3f2a --memory 8GiB")
+        verb("limit", "change a running container's share", "limit run-3f2a --memory 8GiB")
     )
     live_options.events_options(
-        verb("events", "show what happened to containers and GPUs", "events --since 10m --follow")
+        verb("events", "show events of containers and GPUs", "events --since 10m --follow")
     )
-    release = verb("release", "give back what a container holds", "release --all-dead")
+    release = verb("release", "release a container's share", "release --all-dead")
     release.add_argument("id", metavar="ID", nargs="*", help=live_options.ID_HELP)
     release.add_argument(
-        "--all-dead", action="store_true", help="release whatever dead containers left behind"
+        "--all-dead", action="store_true", help="release the shares of all ended containers"
     )
-    release.add_argument("--force", action="store_true", help="even if the container lives")
+    release.add_argument(
+        "--force", action="store_true", help="release the share of a running container, too"
+    )
     engine_options.configure_options(
         verb(
             "configure",
-            "configure a container engine for vcuda, or undo that",
+            "configure a container engine to use vcuda, or undo that",
             "configure docker --dry-run",
         )
     )
     engine_options.cdi_options(
         verb(
             "cdi",
-            "describe this host's GPUs, and named slices of them, to engines that know CDI",
+            "write CDI specs of this host's GPUs and of named slices",
             "cdi generate --slice train=core:30,memory:5GiB",
             json=False,
         )
     )
     verb(
         "serve",
-        "answer the container runtime from a process that is awake: starts get faster",
+        "open the claim socket, so that containers start faster",
         "serve",
         json=False,
     )
-    verb("doctor", "find what keeps GPUs from being shared, and how to mend it", "doctor --json")
+    verb(
+        "doctor",
+        "find faults of this host that affect GPU sharing, each with a hint",
+        "doctor --json",
+    )
     _demo_options(
         verb(
             "demo",
-            "show two containers sharing one GPU, and measure what each gets",
+            "run two containers on one GPU, and measure their shares",
             "demo --seconds 8",
             json=False,
         )
     )
     verb(
         "simulate",
-        "replay a trace of pods on a described cluster; it has options of its own",
+        "replay a trace of pods through the scheduler extender; has its own --help",
         "simulate --generate fgd --nodes 100x8:H100:80GiB",
         json=False,
     )
@@ -242,8 +248,8 @@ def build_parser() -> argparse.ArgumentParser:
         json=False,
     )
     complete.add_argument("shell", choices=completion.SHELLS)
-    help = verb("help", "show the options of a verb, or list the verbs", "help run", json=False)
-    help.add_argument("of", metavar="VERB", nargs="?", help="default: all of them")
+    help = verb("help", "show a verb's options, or list the verbs", "help run", json=False)
+    help.add_argument("of", metavar="VERB", nargs="?", help="default: list all verbs")
     verb("version", "print the version", "version", json=False)
     return parser
 
@@ -251,18 +257,36 @@ def build_parser() -> argparse.ArgumentParser:
 def _run_options(run: argparse.ArgumentParser) -> None:
     add = run.add_argument
     run.usage = "vcuda run --core PERCENT [options] [--] COMMAND..."
-    add("--core", metavar="PERCENT", help="of one GPU's time; 150 is one GPU and half of another")
-    add("--memory", metavar="SIZE", help="such as 4GiB; default: as much of the memory as of core")
+    add(
+        "--core",
+        metavar="PERCENT",
+        help="percent of one GPU's time; 150 is one GPU and half of another",
+    )
+    add(
+        "--memory",
+        metavar="SIZE",
+        help="such as 4GiB; default: the same part of the GPU's memory as --core of its time",
+    )
     add(
         "--gpu",
         metavar="UUID|INDEX",
         action="append",
         default=[],
-        help="choose among these only; may be repeated",
+        help="choose among these GPUs only; may be repeated",
     )
     live_options.policy_options(run)
-    add("--placement", metavar="NAME", help="binpack, spread or topology")
-    add("--env", metavar="NAME=VALUE", action="append", default=[], help="may be repeated")
+    add(
+        "--placement",
+        metavar="NAME",
+        help="binpack, spread or topology; default: the setting placement",
+    )
+    add(
+        "--env",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="environment variable; may be repeated",
+    )
     add(
         "--volume",
         metavar="SRC:DST[:ro]",
@@ -270,26 +294,30 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         default=[],
         help="a host folder or file in the container; may be repeated",
     )
-    add("--workdir", metavar="DIR", help="where COMMAND starts; default: here, if it is there")
+    add(
+        "--workdir",
+        metavar="DIR",
+        help="working directory of COMMAND; default: the current one, if the container has it",
+    )
     add("--name", metavar="ID", help="the container's id; default: run-XXXXXXXX")
-    add("--runtime", metavar="NAME", help="runc, crun or a path; default: as set")
+    add("--runtime", metavar="NAME", help="runc, crun or a path; default: the setting runtime")
     root = run.add_mutually_exclusive_group()
     root.add_argument(
         "--rootfs",
         metavar="DIR",
-        help="its root file system, left unchanged; default: the host's own",
+        help="root file system of the container, left unchanged; default: the host's",
     )
-    root.add_argument("--bundle", metavar="DIR", help="an OCI bundle, left unchanged")
+    root.add_argument("--bundle", metavar="DIR", help="OCI bundle to run, left unchanged")
     add("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="program and arguments")
 
 
 def _demo_options(demo: argparse.ArgumentParser) -> None:
     add = demo.add_argument
-    add("--runtime", metavar="NAME", help="runc, crun or a path; default: as set")
-    add("--seconds", type=float, default=8, help="how long shares are measured; default 8")
-    add("--json-out", metavar="FILE", help="write the result there too")
+    add("--runtime", metavar="NAME", help="runc, crun or a path; default: the setting runtime")
+    add("--seconds", type=float, default=8, help="how long to measure the shares; default 8")
+    add("--json-out", metavar="FILE", help="also write the result to FILE")
     add(
         "--softgpu-dir",
         metavar="DIR",
-        help="where the software GPU and the workload are: /usr/lib/vcuda/softgpu, build/softgpu",
+        help="folder of the software GPU and the workload: /usr/lib/vcuda/softgpu or build/softgpu",
     )

@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         f"{names.EXTENDER_PROGRAM} certificates",
         description="Makes certificates for the extender and for kube-scheduler, its client: "
-        f"{', '.join(FILES)}. Where all are there already, they stay. Takes openssl.",
+        f"{', '.join(FILES)}. Changes nothing where all of them exist. Needs openssl.",
         epilog=f"example: {names.EXTENDER_PROGRAM} certificates /etc/vcuda-tls",
     )
     made.add_argument("folder", metavar="FOLDER")
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         "--name",
         metavar="NAME",
         action="append",
-        help="by which kube-scheduler calls it, may be repeated; default: the loopback's names",
+        help="name or address that kube-scheduler calls; may be repeated; default: the loopback's",
     )
     return made
 
