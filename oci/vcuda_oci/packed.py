@@ -174,7 +174,7 @@ def pack() -> None:
     sys.meta_path.insert(-1, packer)
     for name in (_LIGHT_OS, _WRAPPER, _PACKAGE + ".start.poststop"):
         __import__(name)
-    from vcuda_oci.system import files
+    from vcuda_oci.system import files  # only now: the packer must load it first
 
     files.replace(FILE, _OF_THIS_PYTHON + marshal.dumps(packer.modules), 0o644)
 

@@ -137,7 +137,7 @@ def load_config(path: str) -> Any:
         content = files.read(path, _MOST_BYTES, follow=True)
         if len(content) <= _SMALL_BYTES:
             return jsontree.loads(content.decode())
-        from ..guest.memory import BoundedMemory
+        from ..guest.memory import BoundedMemory  # only for a large config.json
 
         with BoundedMemory(path):
             return jsontree.loads(content.decode())

@@ -6,11 +6,8 @@ from __future__ import annotations
 import os
 
 from ..model import names
+from .container import Container
 from .identity import image_may_annotate
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .container import Container
 
 NAME, FILE = "name", "file"
 _OF_DOCKER = ("/hosts", "/hostname", "/resolv.conf")

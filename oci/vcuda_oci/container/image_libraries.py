@@ -10,12 +10,11 @@ from __future__ import annotations
 from ..guest.tree import HINT, Tree
 from ..model.errors import VcudaError
 from ..system import machine
+from .container import Container, Mount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-
-    from .container import Container, Mount
 
 OURS = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
 # Beside Debian's: the loader's own folders, ldconfig's settings in common images, what CUDA

@@ -8,13 +8,12 @@ from ..model.record import Record
 from ..model.request import ALL_GPUS, Part, Request
 from ..model.sizes import share_bytes
 from ..system.settings_file import ENV_ALWAYS, ENV_NEVER, PLACEMENTS
+from .container import Container
 from .identity import claims_two_engines, image_may_annotate, is_crios
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from .container import Container
 
 # Prefix of the keys that carry the device plugin's amounts.
 _UNITS = "request."

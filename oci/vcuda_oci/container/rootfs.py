@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from ..guest.tree import Tree
 from ..system import machine
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .container import Container
+from .container import Container
 
 # A loader searches the folder of its libc without a cache, so no ldconfig has to run in the
 # container. It may not search the others: Debian's searches no lib64. Source: ld.so(8).

@@ -9,8 +9,10 @@ its containers share. Edits that depend on the container or its image are made b
 from __future__ import annotations
 
 from ..host.device_nodes import is_gpu
+from ..host.host import DeviceNode, Host
 from ..model import names
 from ..model.allocation import Allocation, GpuShare
+from ..model.gpu import Gpu
 from ..system import machine
 from . import edits as edit
 from .edits import Edits
@@ -19,9 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Any
-
-    from ..host.host import DeviceNode, Host
-    from ..model.gpu import Gpu
 
 # The first version with hostPath for device nodes.
 VERSION = "0.5.0"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from ..host.device_nodes import DeviceNode
 from ..model import jsontree
 from ..model.errors import VcudaError
+from .edits import Edits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any
-
-    from ..host.device_nodes import DeviceNode
-    from .edits import Edits
 
 # Annotations with which crun writes the output of hooks to files of the host. With Podman, an image
 # may set them.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from ..host import device_nodes, driver_files
+from ..host.host import DeviceNode, Host
 from ..model import capabilities, names
+from ..model.allocation import Allocation
 from ..model.errors import VcudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any
-
-    from ..host.host import DeviceNode, Host
-    from ..model.allocation import Allocation
 
 READ_ONLY = ["bind", "rprivate", "nosuid", "nodev", "ro"]
 READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]

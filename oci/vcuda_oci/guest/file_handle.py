@@ -35,7 +35,7 @@ def of(path: str, folder: str) -> str:
 
 def open_file(path: str, flags: int) -> int:
     """Open a handle. Raises OSError; ESTALE: no process has the file; EPERM: a right is missing."""
-    import ctypes
+    import ctypes  # late, as above
 
     folder, name = os.path.split(path)
     handle = bytes.fromhex(name[: -len(_SUFFIX)])

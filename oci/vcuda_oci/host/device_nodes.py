@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 
 from ..model.capabilities import DISPLAY, GRAPHICS
+from ..model.gpu import Gpu
 from ..system import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-    from ..model.gpu import Gpu
 
 CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 MODESET = "nvidia-modeset"

@@ -11,7 +11,11 @@ import os
 
 from ..model.errors import VcudaError
 from ..system import files, ldcache, machine
-from . import driver_files
+from . import driver_files, facts_cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Searched after Debian's multiarch folder.
 _LIBRARY_FOLDERS = (
@@ -36,6 +40,18 @@ class DriverFiles:
         self.libraries_32_bit: dict[str, str] = {}
         self.other: dict[str, str] = {}
         self.looked_in: list[str] = []
+
+    def as_json(self) -> dict[str, Any]:
+        """The result for the cache, with its key."""
+        content: dict[str, Any] = {
+            "version": self.version,
+            "folder": self.folder,
+            "libraries": self.libraries,
+            "libraries_32_bit": self.libraries_32_bit,
+            "files": self.other,
+            "looked_in": self.looked_in,
+        }
+        return {**content, "key": facts_cache.files_key(self.root, content)}
 
 
 def find(root: str) -> DriverFiles:

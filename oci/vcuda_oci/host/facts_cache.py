@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .driver_scan import DriverFiles
-
 # The cache as last read, by path and stamp: the claim socket reads it for each request.
 _latest: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
 
@@ -50,19 +48,6 @@ def write(cache: str, content: dict[str, Any]) -> None:
         files.replace(cache, jsontree.dumps(content).encode(), 0o644)
     except OSError:
         pass  # without a cache the next start is slower
-
-
-def driver_as_json(root: str, found: DriverFiles) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "version": found.version,
-        "folder": found.folder,
-        "libraries": found.libraries,
-        "libraries_32_bit": found.libraries_32_bit,
-        "files": found.other,
-        "looked_in": found.looked_in,
-    }
-    content["key"] = files_key(root, content)
-    return content
 
 
 def files_key(root: str, found: Any) -> list[Any] | None:

@@ -71,7 +71,7 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
     if stale:
         from . import driver_scan  # late: reads folders of thousands of names
 
-        found = facts_cache.driver_as_json(root, driver_scan.find(root))
+        found = driver_scan.find(root).as_json()
     library = f"{found['folder']}/libnvidia-ml.so.{found['version']}"
     library = found["libraries"].get("libnvidia-ml.so.1", library)
     key = facts_cache.gpus_key(root, library)

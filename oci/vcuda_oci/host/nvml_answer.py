@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ..model.errors import VcudaError
+from ..model.gpu import Gpu
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from ..model.errors import VcudaError
-    from ..model.gpu import Gpu
 
 
 class NvmlAnswer:

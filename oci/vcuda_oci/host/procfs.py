@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 
 from ..model.errors import VcudaError
+from ..model.gpu import Gpu
 from ..system import files
 from . import device_nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ..model.gpu import Gpu
 
 _MOST_BYTES = 1 << 16
 

@@ -9,13 +9,12 @@ libnvidia-container's dsl.c.
 from __future__ import annotations
 
 from ..model.errors import VcudaError
+from ..model.gpu import Gpu
+from .host import Host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from ..model.gpu import Gpu
-    from .host import Host
 
 _PREFIX = "NVIDIA_REQUIRE_"
 _DISABLE = "NVIDIA_DISABLE_REQUIRE"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ..container.identity import Owner, pod_key
+from ..host.host import Host
 from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.record import Record
@@ -18,8 +19,6 @@ from .ledger import Ledger, NoRoom, broken_record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ..host.host import Host
 
 # A container may go on filling the file system while space is freed; one try in twenty failed.
 _TRIES = 40

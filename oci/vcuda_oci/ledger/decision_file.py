@@ -22,13 +22,12 @@ from ..model.request import Request
 from ..system import files
 from ..system.settings_file import OFF, REQUIRED, Config
 from . import decision
+from .claim import Claim
 from .decision import Decision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from .claim import Claim
 
 # How long the agent may take to look the pod up, and how long a container is held: less than the
 # two minutes that a kubelet gives the engine, more than an agent needs after an API outage.

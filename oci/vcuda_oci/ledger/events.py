@@ -8,17 +8,17 @@ reboot removes it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 
 from ..model import jsontree, names
+from ..model.allocation import Allocation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
-
-    from ..model.allocation import Allocation
 
 NAME = "events.jsonl"
 MOST_BYTES = 4 << 20  # a larger file is rotated; one older file is retained
@@ -101,8 +101,6 @@ def _open(state_dir: str, path: str) -> int:
 
 def _rotate(path: str, fd: int) -> None:
     """Rename the full file. Raises OSError: another process rotates it."""
-    import fcntl
-
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if os.path.samestat(os.fstat(fd), os.stat(path)):
         os.rename(path, path + ".1")

@@ -11,6 +11,7 @@ sweep.
 
 from __future__ import annotations
 
+from ..host.host import Host
 from ..model import policies
 from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
@@ -24,8 +25,6 @@ from .ledger import Ledger, broken_record, unwritable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from ..host.host import Host
 
 TURN_SECONDS = 5.0
 _WORDS = (policies.CORE_LIMIT, policies.WEIGHT, policies.PRIORITY)

@@ -39,7 +39,7 @@ def loads(text: str) -> Any:
         raise ValueError(_TOO_DEEP) from None
     if end == len(stripped):
         return value
-    import json
+    import json  # only for its error message
 
     try:
         return json.loads(text)

@@ -6,11 +6,11 @@ one PCIe switch; several switches; one host bridge; one NUMA node; the system.
 
 from __future__ import annotations
 
+from .gpu import Gpu
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from .gpu import Gpu
 
 # NVML_NVLINK_MAX_LINKS and NVML_TOPOLOGY_SYSTEM of nvml.h.
 MOST_LINKS = 36

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from ..model import names, policies
+from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
 from . import layout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..model.allocation import Allocation, GpuShare
 
 _PPM_PER_PERCENT = 10_000
 _POLICY = {

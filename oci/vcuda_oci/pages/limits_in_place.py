@@ -13,14 +13,13 @@ import os
 import struct
 
 from ..guest import page_file
+from ..model.allocation import GpuShare
 from ..system import own_lock
 from . import layout, limits, page_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ..model.allocation import GpuShare
 
 # Not the page itself: any process that can open a file can lock it.
 LOCK = "pages.lock"

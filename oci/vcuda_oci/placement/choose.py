@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..model.allocation import GpuShare
+from ..model.gpu import Gpu
 from ..model.request import Part, Request
 from ..system.settings_file import BINPACK
 from . import one_part
@@ -12,8 +13,6 @@ from .one_part import Node
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from ..model.gpu import Gpu
 
 __all__ = ["Chosen", "Refused", "choose"]
 

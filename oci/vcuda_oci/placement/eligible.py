@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from ..model.gpu import Gpu
 from ..model.request import ALL_GPUS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from ..model.gpu import Gpu
 
 _KINDS_OF_UUID = ("GPU-", "MIG-")
 _MENDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..model.allocation import GpuShare
+from ..model.gpu import Gpu
 from ..model.policies import FIXED, WEIGHTED, Terms
 from ..model.sizes import gib
 from .eligible import Refused
@@ -10,8 +11,6 @@ from .eligible import Refused
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ..model.gpu import Gpu
 
 
 class Free:

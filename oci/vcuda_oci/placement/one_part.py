@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..model import topology
 from ..model.allocation import GpuShare
+from ..model.gpu import Gpu
 from ..model.policies import Terms
 from ..model.request import Part
 from ..model.sizes import gib
@@ -15,8 +16,6 @@ from .free import Free, free_at, share_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from ..model.gpu import Gpu
 
     Distances = Sequence[Sequence[int]] | None
 

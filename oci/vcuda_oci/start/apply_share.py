@@ -6,6 +6,7 @@ import os
 import time
 
 from ..container import engine_name, image_libraries, request, rootfs
+from ..container.container import Container
 from ..container.identity import Owner, owner_of
 from ..edits import edits
 from ..edits.edits import Edits
@@ -23,8 +24,6 @@ from ..system.settings_file import OFF, REQUIRED, Config
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ..container.container import Container
 
 # <prefix>/lib/vcuda/python/vcuda_oci/start/apply_share.py
 _LIBRARY = os.path.abspath(__file__).rsplit("/", 4)[0]
@@ -279,7 +278,7 @@ def procfs_hook(root: str, folder: str, gpus: list[Gpu]) -> list[str]:
     """
     if not os.path.isdir("/proc/" + names.KERNEL_DRIVER):
         return []
-    from ..host import procfs
+    from ..host import procfs  # only with the kernel driver
 
     procfs.write("/proc/" + names.KERNEL_DRIVER, folder, gpus)
     return [PROCFS_HOOK, os.path.abspath(root), os.path.abspath(folder), names.KERNEL_DRIVER]

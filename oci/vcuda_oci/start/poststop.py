@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 
+from ..container import hook_state
 from ..container.identity import claims_two_engines, owner_of
 from ..guest import mount_points
 from ..ledger import events
 from ..ledger.ledger import Ledger
 from ..model import names
 from ..model.errors import VcudaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..container.hook_state import State
-    from ..system.settings_file import Config
+from ..system.settings_file import Config
 
 
-def release(settings: Config, allocation_id: str, state: State) -> None:
+def release(settings: Config, allocation_id: str, state: hook_state.State) -> None:
     """Release the allocation if the container in `state` is the one that holds it.
 
     allocation_id: "" where only the state identifies the container. A container of a pod comes back
@@ -36,20 +33,19 @@ def release(settings: Config, allocation_id: str, state: State) -> None:
         raise
 
 
-def _annotations(state: State) -> dict[str, str]:
+def _annotations(state: hook_state.State) -> dict[str, str]:
     """config.json, which the state does not repeat, proves which of two engines made the container.
 
     Raises VcudaError: it cannot be read.
     """
     if not claims_two_engines(state.annotations):
         return state.annotations
-    from ..container import hook_state
-    from ..container.container import annotations_of
+    from ..container.container import annotations_of  # only where two engines are claimed
 
     return annotations_of(hook_state.config_of(state))
 
 
-def _release(ledger: Ledger, id: str, state: State) -> None:
+def _release(ledger: Ledger, id: str, state: hook_state.State) -> None:
     allocation = ledger.get(id)
     if allocation is None or allocation.container_id != state.id:
         return

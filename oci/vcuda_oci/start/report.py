@@ -6,12 +6,9 @@ import os
 import sys
 import time
 
+from ..container.bundle import Command
 from ..model import jsontree, names
 from ..model.errors import VcudaError, with_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..container.bundle import Command
 
 
 def error(command: Command, error: VcudaError) -> None:

@@ -41,11 +41,11 @@ def read_settings(path: str, limit: int = 64 << 20) -> bytes:
         status, owners = os.fstat(fd), (0, os.geteuid())
         for each in (status, os.stat(os.path.dirname(path) or ".")):
             if each.st_uid not in owners or each.st_mode & 0o022:
-                from . import trusted_file
+                from . import trusted_file  # late, as above
 
                 trusted_file.check(path, fd, status)
         if status.st_mode & _KIND != _REGULAR:  # a FIFO would read as empty
-            from . import trusted_file
+            from . import trusted_file  # late, as above
 
             raise trusted_file.not_regular(path)
         return _content(fd, limit, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import glob
 import json
 import os
@@ -148,6 +149,18 @@ def test_every_python_compiles_every_source(python: str) -> None:
     ]
     assert len(sources) > 100
     run(python, program, *sources)
+
+
+def test_type_checking_guards_nothing_but_typing_modules() -> None:
+    guarded = set()
+    for path in glob.glob(ROOT + "/oci/vcuda_oci/**/*.py", recursive=True):
+        with open(path) as file:
+            tree = ast.parse(file.read())
+        for block in ast.walk(tree):
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+                found = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+                guarded |= {"." * node.level + (node.module or "") for node in found}
+    assert guarded == {"collections.abc", "types", "typing"}
 
 
 def test_the_hook_imports_nothing_costly_either(tmp_path: Any) -> None:
