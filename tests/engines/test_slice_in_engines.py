@@ -172,7 +172,7 @@ def test_what_does_not_fit_is_refused_in_one_line(sharing: Engine, container: st
 
 def test_a_slip_in_a_request_is_refused_with_the_nearest(sharing: Engine, container: str) -> None:
     for words, said in (
-        ({"cores": "30"}, "is not a request; did you mean"),
+        ({"cores": "30"}, "unknown request key"),
         ({"core": "30", "memory": "4096"}, "is 4096 bytes; did you mean 4096MiB?"),
     ):
         asked: Asking = {"annotations": {f"vcuda.io/{key}": words[key] for key in words}}

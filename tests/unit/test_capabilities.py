@@ -25,7 +25,7 @@ EVERY = list(capabilities.ALL)
 def test_a_value_is_read_as_nvidia_reads_it(
     value: str, allowed: list[str], expected: set[str]
 ) -> None:
-    assert capabilities.asked(value, allowed) == expected
+    assert capabilities.requested(value, allowed) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_what_is_unknown_or_not_allowed_is_one_line(
     value: str, allowed: list[str], message: str
 ) -> None:
     with pytest.raises(VcudaError) as refused:
-        capabilities.asked(value, allowed)
+        capabilities.requested(value, allowed)
     assert str(refused.value) == f"env NVIDIA_DRIVER_CAPABILITIES: {message}"

@@ -21,9 +21,9 @@ WHOLE = GpuShare("GPU-0", 16 * GIB, 100)
 
 def placed(spec: Any) -> list[GpuShare]:
     """The shares that a request gets on two free GPUs of 16 GiB."""
-    asked = request.asked(container_of(spec))
-    assert asked
-    answer = choose(gpus(16, 16), [], request.parse(asked), "binpack")
+    raw = request.find(container_of(spec))
+    assert raw
+    answer = choose(gpus(16, 16), [], request.parse(raw), "binpack")
     assert isinstance(answer, Chosen)
     return answer.shares
 
@@ -165,9 +165,9 @@ def test_a_record_of_version_0_1_is_read_and_known_as_the_same_request() -> None
 
 def test_a_request_under_another_policy_is_another_request() -> None:
     def as_json(**words: str) -> Any:
-        asked = request.asked(container_of(annotated(core="30", **words)))
-        assert asked
-        return request.parse(asked).as_json()
+        raw = request.find(container_of(annotated(core="30", **words)))
+        assert raw
+        return request.parse(raw).as_json()
 
     asked = [
         as_json(),

@@ -38,10 +38,10 @@ def mounted(*requests: tuple[str, str]) -> dict[str, Any]:
 
 
 def read(spec: Any) -> dict[str, Any] | None:
-    asked = request.asked(container_of(spec))
-    if asked is None:
+    raw = request.find(container_of(spec))
+    if raw is None:
         return None
-    parsed = request.parse(asked)
+    parsed = request.parse(raw)
     assert len(parsed.parts) == (0 if parsed.counted else 1)
     return {
         **{"core": parsed.core, "memory_bytes": parsed.memory_bytes, "gpus": parsed.gpus},
@@ -51,10 +51,10 @@ def read(spec: Any) -> dict[str, Any] | None:
 
 
 def refusal(spec: Any) -> str:
-    asked = request.asked(container_of(spec))
-    assert asked
+    raw = request.find(container_of(spec))
+    assert raw
     with pytest.raises(VcudaError) as refused:
-        request.parse(asked)
+        request.parse(raw)
     return str(refused.value)
 
 
@@ -144,7 +144,7 @@ def test_a_request_of_megabytes_is_refused_in_a_line_that_can_be_read(key: str) 
     ],
 )
 def test_a_container_that_asks_for_nothing_is_left_alone(spec: Any) -> None:
-    assert request.asked(container_of(spec)) is None
+    assert request.find(container_of(spec)) is None
 
 
 FOREIGN_DIGITS = ["\u0663\u0660", "\u00b3"]
@@ -237,7 +237,7 @@ def test_a_share_below_16_mib_is_taken_for_a_missing_unit(text: str, hint: str) 
         *(
             (
                 with_env(f"{variable}=30"),
-                f"env: {variable} is not a request; did you mean {nearest}?",
+                f"env: unknown request key {variable}; did you mean {nearest}?",
             )
             for variable, nearest in (
                 ("VCUDA_CORES", "VCUDA_CORE"),
@@ -249,27 +249,27 @@ def test_a_share_below_16_mib_is_taken_for_a_missing_unit(text: str, hint: str) 
         ),
         (
             annotated(cores="30"),
-            "annotations: vcuda.io/cores is not a request; did you mean vcuda.io/core?",
+            "annotations: unknown request key vcuda.io/cores; did you mean vcuda.io/core?",
         ),
         (
             with_env("NVIDIA_VISIBLE_DEVICES=all", "VCUDA_CORES=30"),
-            "env: VCUDA_CORES is not a request; did you mean VCUDA_CORE?",
+            "env: unknown request key VCUDA_CORES; did you mean VCUDA_CORE?",
         ),
         (
             with_env("VCUDA_MEMORY=5GiB"),
-            "env: memory without core; say how much compute: VCUDA_CORE=30",
+            "env: memory without core; add how much compute: VCUDA_CORE=30",
         ),
         (
             with_env("VCUDA_CORE=1", "VCUDA_CORES=1"),
-            "env: VCUDA_CORES is not a request; did you mean VCUDA_CORE?",
+            "env: unknown request key VCUDA_CORES; did you mean VCUDA_CORE?",
         ),
         (
             annotated(core="1", memry="1GiB"),
-            "annotations: vcuda.io/memry is not a request; did you mean vcuda.io/memory?",
+            "annotations: unknown request key vcuda.io/memry; did you mean vcuda.io/memory?",
         ),
         (
             {"annotations": {"vcuda.io/request.vcuda-cores": "1"}},
-            "annotations: vcuda.io/request.vcuda-cores is not a request; "
+            "annotations: unknown request key vcuda.io/request.vcuda-cores; "
             "did you mean vcuda.io/request.vcuda-core?",
         ),
         (
@@ -302,7 +302,7 @@ def test_a_share_below_16_mib_is_taken_for_a_missing_unit(text: str, hint: str) 
         ),
         (
             annotated(priority="5"),
-            "annotations: priority without core; say how much compute: vcuda.io/core=30",
+            "annotations: priority without core; add how much compute: vcuda.io/core=30",
         ),
         (
             annotated(core="1", placement="best"),
@@ -337,10 +337,10 @@ HOSTILE = st.recursive(
 
 @given(HOSTILE)
 def test_looking_for_a_request_never_fails_whatever_the_spec_holds(spec: Any) -> None:
-    asked = request.asked(container_of(spec))
+    raw = request.find(container_of(spec))
     assert container_of(spec).sees_every_device in (True, False)
-    if asked:
+    if raw:
         try:
-            request.parse(asked)
+            request.parse(raw)
         except VcudaError as error:
             assert "\n" not in str(error)

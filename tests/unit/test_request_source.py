@@ -32,9 +32,9 @@ from vcuda_oci.model.errors import VcudaError
 def test_env_counts_only_where_the_settings_let_it(
     spec: Any, setting: str, is_pod: bool, privileged: bool, expected: bool
 ) -> None:
-    asked = request.asked(container_of(spec))
-    assert asked
-    assert request.counts(asked, setting, is_pod, privileged) is expected
+    raw = request.find(container_of(spec))
+    assert raw
+    assert request.counts(raw, setting, is_pod, privileged) is expected
 
 
 @pytest.mark.parametrize(("setting", "expected"), [("never", False), ("unprivileged", True)])
@@ -42,9 +42,9 @@ def test_an_annotation_that_an_image_may_have_made_counts_as_its_env_does(
     setting: str, expected: bool
 ) -> None:
     annotations = {"vcuda.io/core": "30", "io.container.manager": "libpod"}
-    asked = request.asked(container_of({"annotations": annotations}))
-    assert asked
-    assert request.counts(asked, setting, is_pod=False, privileged=False) is expected
+    raw = request.find(container_of({"annotations": annotations}))
+    assert raw
+    assert request.counts(raw, setting, is_pod=False, privileged=False) is expected
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_under_crio_only_the_containers_own_annotations_ask(own: str | None, exp
     if own is not None:
         annotations["io.kubernetes.cri-o.Annotations"] = own
     linux = {"cgroupsPath": "/kubepods/crio-4d2f"}
-    found = request.asked(container_of({"annotations": annotations, "linux": linux}))
+    found = request.find(container_of({"annotations": annotations, "linux": linux}))
     assert (found.words if found else None) == expected
 
 
@@ -83,15 +83,15 @@ def test_what_two_engines_are_said_to_have_made_asks_for_nothing() -> None:
         "vcuda.io/core": "100",
     }
     spec = {"annotations": annotations, "process": {"env": ["VCUDA_CORE=100"]}}
-    assert request.asked(container_of(spec)) is None
+    assert request.find(container_of(spec)) is None
 
 
 @pytest.mark.parametrize("word", ["VCUDA_CORE=30", "VCUDA_GPU=0"])
 def test_a_privileged_container_that_asks_by_env_is_refused(word: str) -> None:
-    asked = request.asked(container_of(with_env(word)))
-    assert asked
+    raw = request.find(container_of(with_env(word)))
+    assert raw
     with pytest.raises(VcudaError, match="a privileged container sees every GPU"):
-        request.counts(asked, "unprivileged", is_pod=False, privileged=True)
+        request.counts(raw, "unprivileged", is_pod=False, privileged=True)
 
 
 NOTHING = {"allow": False, "access": "rwm"}
@@ -133,7 +133,7 @@ def test_a_privileged_container_is_known_by_its_device_rules(rules: Any, expecte
     ],
 )
 def test_a_mount_asks_only_when_it_is_the_agents_own(source: str, expected: bool) -> None:
-    asked = request.asked(container_of(mounted(("vcuda-core", source))))
-    assert asked
+    raw = request.find(container_of(mounted(("vcuda-core", source))))
+    assert raw
     # Where the engine resolves the link that the state folder is.
-    assert request.is_the_agents(asked, ("/run/vcuda", "/data/vcuda")) == expected
+    assert request.has_agent_sources(raw, ("/run/vcuda", "/data/vcuda")) == expected

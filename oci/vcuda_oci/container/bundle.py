@@ -1,4 +1,4 @@
-"""The command line and the bundle of an OCI runtime, read as runc and crun read them."""
+"""Parse the command line and the bundle of an OCI runtime as runc and crun do."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ CREATE_VALUES = (
 
 # Engines copy an image's variables and labels into config.json; execve takes 2 MiB of variables.
 _MOST_BYTES = 16 << 20
-# As a tree it takes up to 25 times as much: more than this is read within bounded memory.
+# A larger text is parsed within a bound of memory: its tree takes up to 25 times as much.
 _SMALL_BYTES = 1 << 20
 
 
 class Command:
-    """One call of the runtime: its words, and what matters of them.
+    """One command line of the runtime, parsed.
 
-    verb: "" where there is none. container_id: "" where none is given. root: "" where the runtime
-    chooses it. bundle and config_path: as the runtime would open them from here.
+    words: all arguments. verb, container_id: "" if missing. root: "": the runtime's default.
+    bundle, config_path: valid from the working folder of the call.
     """
 
     def __init__(self, words: list[str]) -> None:
@@ -58,7 +58,7 @@ class Command:
         self.log_format = options.get("log-format", "text")
         self.verb = words[position] if position < len(words) else ""
         self.container_id, self.bundle, self.config_path = "", "", ""
-        # `run --keep`: the caller deletes the container itself, maybe after it unmounted the root.
+        # `run --keep`: the engine calls `delete` later, possibly after it has unmounted the root.
         self.is_kept = False
         if self.verb in CREATING:
             options, _ = _options(words, position + 1, CREATE_VALUES)
@@ -66,7 +66,7 @@ class Command:
             self.is_kept = self.verb == "run" and "keep" in options
             self.bundle = options.get("bundle") or "."
             self.config_path = options.get("config", "config.json")
-            # crun reads any other file from where it was called, not from the bundle.
+            # crun opens any other name relative to its working folder, not to the bundle.
             if self.config_path == "config.json":
                 self.config_path = os.path.join(self.bundle, "config.json")
 
@@ -75,12 +75,10 @@ class Command:
         return self.verb in CREATING
 
     def state_query(self, runtime: str, folder: str = "") -> list[str]:
-        """The command line that asks `runtime` for a container's state, up to the verb.
+        """The command line of a query for a container's state, up to the verb.
 
-        folder: where the command was called, "" is here.
-
-        Of the global options only the root says which containers there are. The others belong to
-        this one call: with its --log, a query would write into a log that the engine reads.
+        folder: the working folder of the call; "": this process's. Contains no global option but
+        --root: with --log, a query would write to the log that the engine reads.
         """
         if not self.root:
             return [runtime]
@@ -90,10 +88,11 @@ class Command:
 def _options(
     words: list[str], position: int, with_value: tuple[str, ...]
 ) -> tuple[dict[str, str], int]:
-    """Options from `position` on, and where they end; of one given twice the last counts.
+    """Parse options from `position` on. Return them, and the position where they end.
 
-    The global ones end at the first plain word, the verb. A verb's own go on to the end, and the
-    first plain word among them, the container's id, stands under the name "".
+    The last value of a repeated option counts. Global options end at the first other word, the
+    verb. A verb's options may follow other words; the first of those, the container's id, is
+    returned under the name "".
     """
     found: dict[str, str] = {}
     is_global = with_value is GLOBAL_VALUES
@@ -111,28 +110,28 @@ def _options(
             name, equals, value = word.lstrip("-").partition("=")
             name = _full_name(name, with_value)
             letters = "" if is_global or word[1] == "-" or name in with_value else word[1:]
-            if letters.lstrip("d")[:1] in ("b", "f"):  # as crun takes -db DIR and -bDIR
+            if letters.lstrip("d")[:1] in ("b", "f"):  # crun accepts -db DIR and -bDIR
                 letters = letters.lstrip("d")
                 name = _full_name(letters[0], with_value)
                 equals = value = letters[1:]
             if not equals and name in with_value and position + 1 < len(words):
                 position += 1
                 value = words[position]
-            if name:  # "--=x" is no option, and "" is where the container's id stands
+            if name:  # "--=x" is not an option, and "" is the container's id
                 found["config" if name == "f" else name] = value
         position += 1
     return found, position
 
 
 def _full_name(name: str, with_value: tuple[str, ...]) -> str:
-    """The option that `name` is or abbreviates, as crun takes --bundl; else `name` itself."""
+    """The option that `name` is or abbreviates (crun accepts --bundl); else `name` itself."""
     if not name or name in with_value:
         return name
     return next((full for full in with_value if full.startswith(name)), name)
 
 
 def load_config(path: str) -> Any:
-    """The bundle's config.json as a tree. Raises VcudaError: unreadable, or no JSON."""
+    """Parse the bundle's config.json. Raises VcudaError: unreadable, or not JSON."""
     try:
         content = files.read(path, _MOST_BYTES, follow=True)
         if len(content) <= _SMALL_BYTES:
@@ -147,16 +146,15 @@ def load_config(path: str) -> Any:
         ) from error
     except ValueError as error:
         raise VcudaError(
-            f"is not JSON: {error}", path, "mend it, or let the engine write it"
+            f"is not JSON: {error}", path, "correct it, or let the engine write it"
         ) from error
 
 
 def replace_config(path: str, spec: Any) -> None:
-    """Write beside, fsync, rename, under the old file's mode.
+    """Replace config.json atomically: write a new file with the old one's mode, fsync, rename.
 
-    A symlink is replaced, not what it points to: other bundles may share that file. Two that create
-    from one bundle at once take turns. Raises VcudaError: no space, or nested so deeply that it
-    could be read but not written.
+    A symlink is replaced, not its target, which other bundles may share. Two creations from one
+    bundle wait for each other. Raises VcudaError: no space, or nested too deeply to be written.
     """
     try:
         content = jsontree.dumps(spec).encode()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Mount(Record):
-    """source, destination: "" where the entry has no such text."""
+    """A mount of config.json. source, destination: "" if the entry has none."""
 
     __slots__ = ("destination", "options", "source")
 
@@ -23,11 +23,11 @@ class Mount(Record):
 
 
 class Container(Record):
-    """spec: config.json as a tree, which the edits start from. bundle: "" where there is none.
+    """A container before its creation.
 
-    annotations: those that the engine is proven to have written. environment: the process's
-    variables. rootfs: the image's root on the host; "" where the spec names none. devices: paths of
-    device nodes. device_rules: in their order.
+    spec: the parsed config.json, which the edits are applied to. bundle: "": unknown. annotations:
+    as identity.proven returns them. environment: the process's variables. rootfs: the image's root
+    on the host; "": not in the spec. devices: paths of device nodes. device_rules: in their order.
     """
 
     __slots__ = (
@@ -63,7 +63,8 @@ class Container(Record):
 
     @property
     def sees_every_device(self) -> bool:
-        """Whether the device rules allow everything, as --privileged does: no share can hold.
+        """Whether the device rules allow all devices, as with --privileged, so that no share could
+        be enforced.
 
         The last such rule decides. Source: runtime-spec config-linux.md, "Allowed Device list".
         """
@@ -71,7 +72,7 @@ class Container(Record):
         for rule in self.device_rules:
             if rule.get("major") in (None, -1):
                 kind, allow, access = rule.get("type") or "a", rule.get("allow"), rule.get("access")
-                # Engines let every container make nodes ("m"), which opens none of them.
+                # Engines allow mknod ("m") in every container; it does not allow opening a device.
                 if allow is True and kind in ("a", "c") and (not access or "r" in access):
                     everything = True
                 elif allow is not True and kind == "a":
@@ -80,7 +81,10 @@ class Container(Record):
 
 
 def container_of(spec: Any, id: str = "", bundle: str = "") -> Container:
-    """Never raises, whatever `spec` holds: the low-level runtime refuses a malformed one."""
+    """Read a container from the parsed config.json.
+
+    Never raises: the low-level runtime reports a malformed config.json.
+    """
     linux = _child(spec, "linux")
     root = _child(spec, "root").get("path")
     return Container(
@@ -100,13 +104,13 @@ def container_of(spec: Any, id: str = "", bundle: str = "") -> Container:
 
 
 def annotations_of(spec: Any) -> dict[str, str]:
-    """The annotations that are text, as far as the engine is proven to have written them."""
+    """The annotations with text values, as identity.proven returns them."""
     found = {key: value for key, value in _child(spec, "annotations").items() if type(value) is str}
     return identity.proven(found, _child(spec, "linux").get("cgroupsPath"))
 
 
 def _environment(process: Mapping[str, Any]) -> dict[str, str]:
-    """Of a name that is given twice, the last value counts, as in every engine."""
+    """The variables by name; the last value of a repeated name counts, as in every engine."""
     found: dict[str, str] = {}
     for entry in _list(process, "env"):
         if isinstance(entry, str):

@@ -1,5 +1,5 @@
-"""Where the engine keeps a container's name: the claim notes the place, and the commands that show
-the container read it."""
+"""Where the engine stores a container's name: the claim records the place, and the commands that
+show the container read the name there."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 def noted(container: Container) -> dict[str, str]:
-    """{NAME: the name itself} or {FILE: the engine's file that has it}; {}: neither is known.
+    """{NAME: the name} or {FILE: the engine's file that contains it}; {}: unknown.
 
-    nerdctl annotates its containers. Docker mounts files of the folder that holds its own
-    description of the container. Podman's bundle lies beside the list of its containers. Source:
-    nerdctl pkg/labels; moby daemon/container_operations_unix.go; containers/storage containers.go.
+    nerdctl writes an annotation. Docker mounts files from the folder that has its config.v2.json.
+    Podman's bundle is below the folder that has its containers.json. Source: nerdctl pkg/labels;
+    moby daemon/container_operations_unix.go; containers/storage containers.go.
     """
     id, bundle = container.id, container.bundle
     name = container.annotations.get(names.NERDCTL_NAME, "")
@@ -37,7 +37,7 @@ def noted(container: Container) -> dict[str, str]:
 
 
 def is_name(text: object) -> bool:
-    """Whether it is a name as engines allow them, and not what would pass for an id."""
+    """Whether engines allow this as a name, and it does not look like an id."""
     return (
         isinstance(text, str)
         and 0 < len(text) <= _MOST

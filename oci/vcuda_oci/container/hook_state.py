@@ -1,4 +1,4 @@
-"""The state that the low-level runtime hands to a hook."""
+"""Read the container's state that the low-level runtime writes to a hook's standard input."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 WHERE = "standard input"
-MEND = "let the runtime call this hook"
+HINT = "let the runtime call this hook"
 _MOST_BYTES = 16 << 20
 
 
 class State:
-    """What the runtime says of a container. Source: runtime-spec runtime.md, "State"."""
+    """A container's state. Source: runtime-spec runtime.md, "State"."""
 
     def __init__(
         self, id: str, status: str, pid: int, bundle: str, annotations: dict[str, str]
@@ -28,34 +28,34 @@ class State:
 
 
 def config_of(state: State) -> Any:
-    """The container's config.json. Raises VcudaError: no bundle, or none that can be read."""
+    """Parse the container's config.json. Raises VcudaError: no bundle, or it cannot be read."""
     if not state.bundle.startswith("/"):
-        raise VcudaError("names no bundle", WHERE, MEND)
+        raise VcudaError("the state has no bundle", WHERE, HINT)
     return bundle.load_config(os.path.join(state.bundle, "config.json"))
 
 
 def read() -> bytes:
-    """What the runtime wrote to standard input. Raises VcudaError: no state comes there."""
+    """Read standard input; b"" for a terminal. Raises VcudaError: it cannot be read."""
     chunks, size = [], 0
     try:
-        if os.isatty(0):  # called by hand: no state will ever come
+        if os.isatty(0):  # called by hand: do not wait for input
             return b""
         while size < _MOST_BYTES and (chunk := os.read(0, 1 << 16)):
             chunks.append(chunk)
             size += len(chunk)
     except OSError as error:
-        raise VcudaError(f"cannot be read: {error.strerror}", WHERE, MEND) from error
+        raise VcudaError(f"cannot be read: {error.strerror}", WHERE, HINT) from error
     return b"".join(chunks)
 
 
 def parse_state(text: bytes) -> State:
-    """Raises VcudaError: not a container's state."""
+    """Parse a state. Raises VcudaError: not a container's state."""
     try:
         state: Any = jsontree.loads(text.decode())
     except ValueError as error:
-        raise VcudaError("is no container's state", WHERE, MEND) from error
+        raise VcudaError("not a container's state", WHERE, HINT) from error
     if not isinstance(state, dict) or not isinstance(state.get("id"), str) or not state["id"]:
-        raise VcudaError("is no container's state", WHERE, MEND)
+        raise VcudaError("not a container's state", WHERE, HINT)
     pid, folder, words = state.get("pid"), state.get("bundle"), state.get("annotations")
     status = state.get("status")
     words = words if isinstance(words, dict) else {}

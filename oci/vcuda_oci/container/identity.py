@@ -1,4 +1,4 @@
-"""Which container this is, from what the engine itself wrote, never from env or the image."""
+"""Identify a container by what the engine wrote, never by its environment or its image."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Owner(Record):
     """The owner of an allocation: a container of a pod, across its restarts, or one container.
 
     key: the allocation's id and its file's name. pod_uid and the names are "" outside Kubernetes.
-    sandbox_id: the pod's sandbox container; while it lives, the pod keeps what it has.
-    engine: where the engine keeps its name (engine_name.py); {} of a pod's.
+    sandbox_id: the pod's sandbox container; while it runs, the pod keeps its shares.
+    engine: where the engine stores the container's name (engine_name.py); {} in a pod.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class Owner(Record):
 
 
 def is_sandbox(annotations: Mapping[str, str]) -> bool:
-    """Whether this is a pod's own (pause) container, which gets nothing of the pod's."""
+    """Whether this is a pod's sandbox (pause) container, which gets no share."""
     return names.SANDBOX in (
         annotations.get(names.CONTAINERD_CONTAINER_TYPE),
         annotations.get(names.CRIO_CONTAINER_TYPE),
@@ -56,14 +56,14 @@ def is_sandbox(annotations: Mapping[str, str]) -> bool:
 
 
 def proven(annotations: Mapping[str, str], cgroups_path: object) -> dict[str, str]:
-    """The annotations, without a claim to be another engine's than the cgroup's name proves.
+    """The annotations, corrected to name the engine that the cgroup's name proves.
 
-    CRI-O names a container's cgroup crio-ID, Podman libpod-ID, in systemd's form SLICE:crio:ID.
-    Neither a pod's author nor an image chooses that name, but the one can add annotations under
-    CRI-O and the other under Podman. Source: CRI-O internal/config/cgmgr, ContainerCgroupPath;
-    Podman libpod, getOCICgroupPath; seen with CRI-O 1.36.3 and Podman 5.8.2. CRI-O always names
-    the cgroup, and Podman not always (--cgroups=disabled): without the name, CRI-O's claim counts
-    as one that Podman makes too, so claims_two_engines holds.
+    CRI-O names a container's cgroup crio-ID, Podman libpod-ID (systemd: SLICE:crio:ID). Pod authors
+    and images cannot choose that name, but pod authors can add annotations under CRI-O, and images
+    under Podman. CRI-O always names the cgroup. Podman does not with --cgroups=disabled; so a
+    container that names CRI-O without such a cgroup is marked PODMAN_UNPROVEN, and
+    claims_two_engines returns True for it. Source: CRI-O internal/config/cgmgr,
+    ContainerCgroupPath; Podman libpod, getOCICgroupPath; seen with CRI-O 1.36.3 and Podman 5.8.2.
     """
     path = cgroups_path if isinstance(cgroups_path, str) else ""
     if path.count(":") == 2:
@@ -83,10 +83,10 @@ def proven(annotations: Mapping[str, str], cgroups_path: object) -> dict[str, st
 
 
 def image_may_annotate(annotations: Mapping[str, str]) -> bool:
-    """Whether this is Podman's container: Podman makes the image's annotations the container's.
+    """Whether Podman made this container: it copies the image's annotations to the container.
 
-    So none of them proves anything. The image can change the manager's name but not remove it, and
-    containerd names none. Source: seen with Podman 4.3.
+    Then no annotation is proof. The image can change the manager's name but not remove it;
+    containerd writes none. Source: seen with Podman 4.3.
     """
     manager = annotations.get(names.CONTAINER_MANAGER, names.CONTAINER_MANAGER_CRIO)
     return manager != names.CONTAINER_MANAGER_CRIO or any(
@@ -95,33 +95,33 @@ def image_may_annotate(annotations: Mapping[str, str]) -> bool:
 
 
 def claims_two_engines(annotations: Mapping[str, str]) -> bool:
-    """Whether both CRI-O and Podman are said to have made it, and no cgroup's name proves which."""
+    """Whether the annotations name both CRI-O and Podman, and no cgroup's name proves which."""
     crio = annotations.get(names.CONTAINER_MANAGER) == names.CONTAINER_MANAGER_CRIO
     return crio and image_may_annotate(annotations)
 
 
-def is_crios(annotations: Mapping[str, str]) -> bool:
-    """Whether this is CRI-O's container: its pod's annotations, except where CRI-O writes its own,
-    are whatever the pod's author wrote."""
+def is_from_crio(annotations: Mapping[str, str]) -> bool:
+    """Whether CRI-O made this container. CRI-O copies the pod's annotations, which the pod's author
+    chooses, to it."""
     crio = annotations.get(names.CONTAINER_MANAGER) == names.CONTAINER_MANAGER_CRIO
     return crio and not image_may_annotate(annotations)
 
 
 def is_pod(annotations: Mapping[str, str]) -> bool:
-    """Whether the engine says that this container belongs to a pod."""
+    """Whether the engine's annotations name a pod."""
     if image_may_annotate(annotations):
         return False
     return names.CONTAINERD_POD_UID in annotations or names.CRIO_POD_UID in annotations
 
 
 def owner_of(annotations: Mapping[str, str], container_id: str) -> Owner:
-    """The owner that the engine's annotations name. Raises VcudaError: a name that is no file name.
+    """The owner by the engine's annotations. Raises VcudaError: a name cannot be a file name.
 
     Source: containerd pkg/cri/annotations, CRI-O pkg/annotations.
     """
     if not is_pod(annotations):
         return Owner(_file_name(container_id, "container id"), container_id)
-    if names.CONTAINERD_POD_UID in annotations and not is_crios(annotations):
+    if names.CONTAINERD_POD_UID in annotations and not is_from_crio(annotations):
         pod = (
             names.CONTAINERD_POD_UID,
             names.CONTAINERD_POD_NAMESPACE,
@@ -155,7 +155,7 @@ def pod_key(uid: str, container_name: str) -> str:
 
 
 def pod_uid(key: str, container_name: str) -> str:
-    """The UID in a pod's container's key; "": it is none of that container."""
+    """The pod's UID in a key; "": not the key of a pod's container with this name."""
     begin, end = "pod-", f".{container_name}"
     found = key.startswith(begin) and key.endswith(end)
     return key[len(begin) : -len(end)] if found else ""

@@ -1,8 +1,8 @@
-"""Where an image has a libcuda or libnvidia-ml of its own, which its loader would find before ours.
+"""Find copies of libcuda and libnvidia-ml in an image, which its loader would find before the shim.
 
-Such a copy would be the driver without limits, and of a version that the kernel's driver refuses.
-This only finds the places, below the image's root as it would see them; the low-level runtime
-mounts this host's libraries over them. Nothing is mounted, run or believed of what is found.
+Such a copy would be a driver without limits, of a version that the kernel driver refuses. The
+low-level runtime mounts the host's libraries over the paths that are found here. The copies are
+never run.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _FOLDERS = (
     "/usr/lib/wsl/lib",
     "/run/opengl-driver/lib",
 )
-# Past any of these an image is refused: what is not looked at may hide a driver.
+# Past any of these an image is refused: the rest could hide a driver.
 _MOST_FOLDERS = 1024
 _CONF_BYTES, _ALL_CONF_BYTES, _CACHE_BYTES = 1 << 16, 1 << 20, 16 << 20
-_PATH_BYTES = 1 << 17  # execve takes no longer variable: MAX_ARG_STRLEN
+_PATH_BYTES = 1 << 17  # execve's limit for one variable, MAX_ARG_STRLEN
 
 
 def find(container: Container, names: Collection[str]) -> dict[str, str]:
-    """Paths inside, no symlinks in them, and the library's name that each stands for.
+    """The name of the host's library to mount over each path in the image, by path.
 
-    names: of this host's driver. Beside a libcuda or libnvidia-ml, what else of them is there is an
-    answer too: parts of two drivers do not work together. What a volume hides is none. An image
-    without a readable root, or with files that are not what they seem, has none.
+    names: the libraries of the host's driver. Beside a libcuda or libnvidia-ml all of them are
+    looked for, because parts of two drivers do not work together. Paths have no symlinks. A path
+    that a volume hides is left out. {} if the image's root cannot be opened.
 
-    Raises VcudaError: it takes more work than an image may cost.
+    Raises VcudaError: the image exceeds the bounds of guest.tree, or those above.
     """
     try:
         tree = Tree(container.rootfs)
@@ -73,13 +73,14 @@ def find(container: Container, names: Collection[str]) -> dict[str, str]:
 
 
 def _mounted(tree: Tree, mounts: Sequence[Mount]) -> list[str]:
-    """Where volumes hide the image: a mount point made there would be made in the volume."""
+    """The folders at which volumes hide the image; a mount point made below one would be in the
+    volume."""
     paths = [mount.destination.rstrip("/") for mount in mounts]
     return [path for place in paths for path in (place, tree.folder(place)) if path.strip("/")]
 
 
 def _folders(tree: Tree, environment: Mapping[str, str]) -> list[str]:
-    """Folders that a loader in the image may search, each once, as they are without symlinks."""
+    """The folders that a loader in the image may search, each once, with symlinks resolved."""
     debians = machine.THIS.multiarch.removeprefix("/usr")
     wanted = [*(root + debians for root in ("/usr", "", "/usr/local")), *_FOLDERS]
     wanted += [
@@ -97,7 +98,7 @@ def _folders(tree: Tree, environment: Mapping[str, str]) -> list[str]:
 
 
 def _configured(tree: Tree) -> list[str]:
-    """What ld.so.conf and the files that it commonly includes name."""
+    """The folders in ld.so.conf and in the files that it usually includes."""
     files = [name for name in tree.names("/etc/ld.so.conf.d") if name.endswith(".conf")]
     found: list[str] = []
     size = 0
@@ -117,11 +118,12 @@ def _words(content: bytes) -> list[str]:
 
 
 def _cached(tree: Tree) -> list[tuple[str, str]]:
+    """(name, path) of the driver's libraries in the image's ld.so.cache."""
     content = tree.read("/etc/ld.so.cache", _CACHE_BYTES)
     prefixes = tuple(name for name in OURS if name.endswith(".so"))
     if not any(prefix.encode() in content for prefix in prefixes):
         return []
-    from ..system import ldcache  # an image with a driver may pay for it
+    from ..system import ldcache  # only for an image with a driver
 
     native = (ldcache.NATIVE[machine.THIS.name],)
     found: list[tuple[str, str]] = []

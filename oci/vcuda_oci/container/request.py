@@ -1,4 +1,4 @@
-"""Read a container's request."""
+"""Find a container's request and parse it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..model.request import ALL_GPUS, Part, Request
 from ..model.sizes import share_bytes
 from ..system.settings_file import ENV_ALWAYS, ENV_NEVER, PLACEMENTS
 from .container import Container
-from .identity import claims_two_engines, image_may_annotate, is_crios
+from .identity import claims_two_engines, image_may_annotate, is_from_crio
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 # Prefix of the keys that carry the device plugin's amounts.
 _UNITS = "request."
-# The place of a request that only NVIDIA's variable makes.
+# The place of a request by NVIDIA's variable alone.
 _NVIDIA = f"env {names.NVIDIA_VISIBLE_DEVICES}"
 
 
-class Asked(Record):
-    """A request as it is written, and where.
+class RawRequest(Record):
+    """A request before it is parsed.
 
-    from_env: in the environment, or in annotations that the image may have set too. sources: the
-    mounts' sources by key, where mounts carry the request.
+    words: values by key. where: its place, for errors. from_env: it is in the environment, or in
+    annotations that the image may have set. sources: for a request in mounts, their sources by key.
     """
 
     __slots__ = ("from_env", "sources", "where", "words")
@@ -41,84 +41,85 @@ class Asked(Record):
         self.sources = sources or {}
 
 
-def asked(container: Container) -> Asked | None:
-    """The container's request as it is written: annotations first, then a pod's mounts that say the
-    same, then VCUDA_*, then NVIDIA_VISIBLE_DEVICES.
+def find(container: Container) -> RawRequest | None:
+    """Find the request: in annotations, else in a pod's mounts, else in VCUDA_*, else in
+    NVIDIA_VISIBLE_DEVICES.
 
-    An unknown key is part of the request too: a typing error is refused, not ignored. None: the
-    container requests nothing, whatever the settings are. Never raises.
+    Includes unknown keys, so that a misspelled key is refused later, not ignored. None: there is no
+    request, whatever the settings are. Never raises.
     """
     words, annotations = {}, container.annotations
     if claims_two_engines(annotations):
         return None
     for key, value in annotations.items():
-        if key.startswith(names.ANNOTATION_PREFIX) and not _is_the_pods(key, annotations):
+        if key.startswith(names.ANNOTATION_PREFIX) and not _is_from_pod(key, annotations):
             tail = key[len(names.ANNOTATION_PREFIX) :]
             if tail not in names.OTHER_KEYS:
                 words[tail] = value
     if words:
-        return Asked(words, "annotations", image_may_annotate(annotations))
+        return RawRequest(words, "annotations", image_may_annotate(annotations))
     sources = _request_mounts(container) if container.is_pod else {}
     if sources:
         words = {key: source.rpartition("/")[2] for key, source in sources.items()}
-        return Asked(words, "mounts", False, sources)
+        return RawRequest(words, "mounts", False, sources)
     env, words = container.environment, {}
     for key, value in env.items():
         if key.startswith(names.ENV_PREFIX):
             words[key[len(names.ENV_PREFIX) :].lower().replace("_", "-")] = value
     if words:
-        return Asked(words, "env", True)
-    # An empty value, "void" and "none" ask for no GPU, by NVIDIA's meaning.
+        return RawRequest(words, "env", True)
+    # "", "void" and "none" mean no GPU to NVIDIA's runtime too.
     visible = env.get(names.NVIDIA_VISIBLE_DEVICES, "")
     if visible not in ("", "void", "none"):
-        return Asked({"gpu": visible}, _NVIDIA, True)
+        return RawRequest({"gpu": visible}, _NVIDIA, True)
     return None
 
 
-def counts(asked: Asked, env_setting: str, is_pod: bool, privileged: bool) -> bool:
-    """Whether the settings let this request count. Raises VcudaError: it must be refused instead.
+def counts(raw: RawRequest, env_setting: str, is_pod: bool, privileged: bool) -> bool:
+    """Whether the settings allow this request. Raises VcudaError: the container must not start.
 
-    A pod's env is its author's, so under Kubernetes env never counts.
+    env_setting: accept-request-from-env. A request from a pod's environment never counts, because
+    the pod's author writes it.
     """
-    if not asked.from_env or env_setting == ENV_ALWAYS:
-        return not (asked.from_env and is_pod)
+    if not raw.from_env or env_setting == ENV_ALWAYS:
+        return not (raw.from_env and is_pod)
     if is_pod or env_setting == ENV_NEVER:
         return False
-    if privileged and asked.where != _NVIDIA:
-        _reject_unknown(asked)
+    if privileged and raw.where != _NVIDIA:
+        _reject_unknown(raw)
     if privileged:
-        # Many images carry NVIDIA's variable: privileged, they see every GPU without our help.
-        if asked.where == _NVIDIA:
+        # Many images set NVIDIA's variable; a privileged container sees all GPUs anyway.
+        if raw.where == _NVIDIA:
             return False
         raise VcudaError(
             "a privileged container sees every GPU, a share cannot hold it",
-            asked.where,
+            raw.where,
             'start it without --privileged, or set accept-request-from-env = "always"',
         )
     return True
 
 
-def is_the_agents(asked: Asked, state_dirs: tuple[str, ...]) -> bool:
-    """Whether what is mounted is what the agent has mounted, where mounts say the request.
+def has_agent_sources(raw: RawRequest, state_dirs: tuple[str, ...]) -> bool:
+    """Whether the mounts with the request, if any, have the sources that the agent gives them.
 
-    state_dirs: names of the one folder; engines resolve links of what they mount.
+    state_dirs: the state folder's path as set and with links resolved, as engines resolve links.
     """
     return all(
         source
         in [
-            f"{place}/{names.REQUESTS}/{key[len(_UNITS) :]}/{asked.words[key]}"
+            f"{place}/{names.REQUESTS}/{key[len(_UNITS) :]}/{raw.words[key]}"
             for place in state_dirs
         ]
-        for key, source in asked.sources.items()
+        for key, source in raw.sources.items()
     )
 
 
-def parse(asked: Asked) -> Request:
-    """Raises VcudaError: a word that makes no sense."""
-    words, where = dict(asked.words), asked.where
+def parse(raw: RawRequest) -> Request:
+    """Parse a request. Raises VcudaError: an unknown key or an invalid value."""
+    words, where = dict(raw.words), raw.where
     units = {key: words.pop(key) for key in list(words) if key.startswith(_UNITS)}
     virtual = _tail(names.ANNOTATION_VIRTUAL_UNITS) in units
-    _reject_unknown(asked)
+    _reject_unknown(raw)
     if where == _NVIDIA:
         return Request([Part(0)], _gpus(words["gpu"], where), source="env")
     if virtual or _tail(names.ANNOTATION_GPU_UNITS) in units:
@@ -141,29 +142,29 @@ def parse(asked: Asked) -> Request:
             raise VcudaError(
                 f"{', '.join(sorted(words))} without core",
                 where,
-                f"say how much compute: {_core_as_written(where)}",
+                f"add how much compute: {_core_as_written(where)}",
             )
         core = _whole_number(words["core"], "core", where, 1)
         memory = share_bytes(words["memory"], where) if "memory" in words else None
-    # How much of a GPU it is, is not known here, nor what its policy can add.
+    # Of virtual GPUs the amount is unknown here, so any core-limit is accepted for now.
     terms = policies.parse(words, 1 if virtual else core, where)
     placement = words.get("placement", "")
     if placement not in ("", *PLACEMENTS):
         hint = "use binpack, spread or topology"
         raise VcudaError(f"placement '{placement}' is not offered", where, hint)
     gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
-    source = "env" if asked.from_env else "annotation"
+    source = "env" if raw.from_env else "annotation"
     if virtual:
         return Request((), gpus, terms, placement, source, counted=core // 100)
     return Request([Part(core, memory)], gpus, terms, placement, source)
 
 
-def _is_the_pods(key: str, annotations: Mapping[str, str]) -> bool:
-    """Whether CRI-O took this annotation from the pod: its author may write anything there.
+def _is_from_pod(key: str, annotations: Mapping[str, str]) -> bool:
+    """Whether CRI-O copied this annotation from the pod, where the pod's author may write anything.
 
     Source: CRI-O internal/factory/container, SpecAddAnnotations; read, not run.
     """
-    if not is_crios(annotations):
+    if not is_from_crio(annotations):
         return False
     try:
         own = jsontree.loads(annotations.get(names.CRIO_ANNOTATIONS, ""))
@@ -173,7 +174,7 @@ def _is_the_pods(key: str, annotations: Mapping[str, str]) -> bool:
 
 
 def _request_mounts(container: Container) -> dict[str, str]:
-    """The sources of the mounts that Allocate's answer asked for, by the request's key."""
+    """The sources of the mounts from Allocate's answer, by the request's key."""
     beginning = names.GUEST_REQUESTS + "/"
     return {
         _UNITS + mount.destination[len(beginning) :]: mount.source
@@ -186,29 +187,29 @@ def _tail(annotation: str) -> str:
     return annotation[len(names.ANNOTATION_PREFIX) :]
 
 
-def _reject_unknown(asked: Asked) -> None:
+def _reject_unknown(raw: RawRequest) -> None:
     known = (*names.REQUEST_KEYS, *map(_tail, names.ANNOTATIONS_OF_UNITS))
-    for key in asked.words:
+    for key in raw.words:
         if key not in known:
-            import difflib  # an error may take its time
+            import difflib  # late: only an error needs it
 
             near = difflib.get_close_matches(key, known, 1, 0.0)[0]
             raise VcudaError(
-                f"{_as_written(key, asked.where)} is not a request",
-                asked.where,
-                f"did you mean {_as_written(near, asked.where)}?",
+                f"unknown request key {_as_written(key, raw.where)}",
+                raw.where,
+                f"did you mean {_as_written(near, raw.where)}?",
             )
 
 
 def _as_written(key: str, where: str) -> str:
-    """The key as it is written in that place: a variable's name, an annotation's, or its own."""
+    """The key as a user writes it there: a variable's name, an annotation's, or the key itself."""
     if where == "env":
         return names.ENV_PREFIX + key.upper().replace("-", "_")
     return names.ANNOTATION_PREFIX + key if where == "annotations" else f"'{key}'"
 
 
 def _core_as_written(where: str) -> str:
-    """An example of `core` as it is written in that place."""
+    """An example of `core` as a user writes it there."""
     if where in ("env", "annotations"):
         return _as_written("core", where) + "=30"
     return "core:30" if where.startswith("--slice") else "core=30"

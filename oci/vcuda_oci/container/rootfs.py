@@ -1,4 +1,4 @@
-"""Where the loader of an image looks for libraries."""
+"""Find the folder in which an image's loader looks for libraries."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from ..guest.tree import Tree
 from ..system import machine
 from .container import Container
 
-# A loader searches the folder of its libc without a cache, so no ldconfig has to run in the
-# container. It may not search the others: Debian's searches no lib64. Source: ld.so(8).
+# A loader searches its libc's folder even without a cache, so no ldconfig has to run in the
+# container. It may skip the other folders: Debian's loader skips lib64. Source: ld.so(8).
 _LIBC = ("libc.so.6",)
 _LIB64 = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
 
 
 def library_folder(container: Container) -> str:
-    """Where the container's loader finds libraries, as the container sees it: beside its libc.
+    """The folder of the image's libc, as the container sees it.
 
-    An image without a libc gets the first of the usual folders that it has.
-
-    The answer chooses between constants, so an image that changes under our eyes can only choose
-    another constant; the mount itself is made by the low-level runtime, inside the root.
+    For an image without a libc, the first of the usual folders that it has. The result is always
+    one of these constants, so an image that changes meanwhile can only lead to another of them. The
+    low-level runtime makes the mount, inside the container's root.
     """
     debians = machine.THIS.multiarch
     usual = (debians, debians.removeprefix("/usr"), *_LIB64)

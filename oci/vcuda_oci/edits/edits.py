@@ -74,12 +74,12 @@ def edits_for(
     host: Host,
     paths: Paths,
     library_folder: str,
-    asked: Collection[str] = capabilities.DEFAULT,
+    requested: Collection[str] = capabilities.DEFAULT,
     image_libraries: Mapping[str, str] | None = None,
 ) -> Edits:
     """The edits that give one container its share of each GPU.
 
-    library_folder: the loader's folder in the container. asked: the driver capabilities.
+    library_folder: the loader's folder in the container. requested: the driver capabilities.
     image_libraries: library name by path in the container, where the image has a driver's
     libraries; the host's are mounted over them.
 
@@ -87,20 +87,20 @@ def edits_for(
     config-linux.md, "Devices", "Allowed Device list".
     """
     edits = Edits()
-    _add_devices(edits, allocation, host, asked)
+    _add_devices(edits, allocation, host, requested)
     mounts: dict[str, str] = {}
     for name, source in host.libraries.items():
         if name.startswith(SHIMMED):
             source = paths.shim
-        if driver_files.is_wanted(name, asked):
+        if driver_files.is_wanted(name, requested):
             mounts[f"{library_folder}/{name}"] = source
     mounts.update(over_image_libraries(image_libraries or {}, host, paths.shim))
     for name, source in host.libraries_32_bit.items():
         folder = _32_BIT_FOLDER.get(library_folder)
-        if folder and driver_files.is_wanted_32_bit(name, asked):
+        if folder and driver_files.is_wanted_32_bit(name, requested):
             mounts[f"{folder}/{name}"] = source
     for path, source in host.files.items():
-        if driver_files.is_wanted_file(path, asked):
+        if driver_files.is_wanted_file(path, requested):
             mounts[path] = source
     for shimmed, private in names.PRIVATE_DRIVER.items():
         name = shimmed + ".1"
@@ -109,7 +109,7 @@ def edits_for(
     edits.mounts = [(mounts[path], path, READ_ONLY) for path in sorted(mounts)]
     add = edits.mounts.append
     for path in host.services:
-        if driver_files.is_wanted_service(path, asked):
+        if driver_files.is_wanted_service(path, requested):
             add((host.root + path, path, READ_WRITE))
     extra = [destination for _, destination in paths.extra_mounts]
     if host.software_state and names.SOFTWARE_GPU_STATE not in extra:
@@ -125,7 +125,9 @@ def edits_for(
     return edits
 
 
-def _add_devices(edits: Edits, allocation: Allocation, host: Host, asked: Collection[str]) -> None:
+def _add_devices(
+    edits: Edits, allocation: Allocation, host: Host, requested: Collection[str]
+) -> None:
     granted = []
     for share in allocation.shares:
         gpu = host.gpu(share.uuid)
@@ -153,7 +155,7 @@ def _add_devices(edits: Edits, allocation: Allocation, host: Host, asked: Collec
         is_granted = node in edits.devices if is_gpu else name not in of_gpus or name in granted
         if not is_granted:
             edits.not_granted.append(node)
-        elif not is_gpu and device_nodes.is_wanted(name, asked):
+        elif not is_gpu and device_nodes.is_wanted(name, requested):
             edits.devices.append(node)
 
 

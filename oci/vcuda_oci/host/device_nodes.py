@@ -117,10 +117,10 @@ def link_numbers(devices: Sequence[DeviceNode], dev: str = "/dev") -> None:
             continue
 
 
-def is_wanted(name: str, asked: Collection[str]) -> bool:
+def is_wanted(name: str, requested: Collection[str]) -> bool:
     """Whether a container with these capabilities gets this node, which is not a GPU's own."""
     if name == MODESET or name.startswith("dri/"):
-        return GRAPHICS in asked or DISPLAY in asked
+        return GRAPHICS in requested or DISPLAY in requested
     return True
 
 

@@ -145,32 +145,32 @@ EXTRA_SERVICES = {"mps": "/tmp/nvidia-mps"}  # noqa: S108 (the MPS daemon's defa
 EXTRA_FILES = {"gds": ("/etc/cufile.json", "/run/udev")}
 
 
-def is_wanted(name: str, asked: Collection[str]) -> bool:
+def is_wanted(name: str, requested: Collection[str]) -> bool:
     """Whether a container with these capabilities gets the library `name`."""
     base = name.rpartition("/")[2].partition(".so")[0]
-    return any(one in asked for one in _CAPABILITIES_OF.get(base, ALL))
+    return any(one in requested for one in _CAPABILITIES_OF.get(base, ALL))
 
 
-def is_wanted_32_bit(name: str, asked: Collection[str]) -> bool:
+def is_wanted_32_bit(name: str, requested: Collection[str]) -> bool:
     """Whether a container with these capabilities gets the 32-bit library `name`."""
     uses_cuda = name.rpartition("/")[2].partition(".so")[0] in NOT_32_BIT
-    return COMPAT32 in asked and not uses_cuda and is_wanted(name, asked)
+    return COMPAT32 in requested and not uses_cuda and is_wanted(name, requested)
 
 
-def is_wanted_file(destination: str, asked: Collection[str]) -> bool:
+def is_wanted_file(destination: str, requested: Collection[str]) -> bool:
     """Whether a container with these capabilities gets the file; destination: its path there."""
     folder, _, name = destination.rpartition("/")
     if name in _BINARIES:
-        return _BINARIES[name] in asked
+        return _BINARIES[name] in requested
     if "/OpenCL/" in destination:
-        return COMPUTE in asked
+        return COMPUTE in requested
     if "/firmware/" in destination or any(destination in paths for paths in EXTRA_FILES.values()):
         return True
     if "/xorg/" in folder or "/X11/" in destination:
-        return DISPLAY in asked
-    return any(one in asked for one in _DRAWING)
+        return DISPLAY in requested
+    return any(one in requested for one in _DRAWING)
 
 
-def is_wanted_service(path: str, asked: Collection[str]) -> bool:
+def is_wanted_service(path: str, requested: Collection[str]) -> bool:
     """Whether a container with these capabilities gets the service's socket or folder."""
-    return path not in SERVICES or SERVICES[path] in asked
+    return path not in SERVICES or SERVICES[path] in requested

@@ -15,7 +15,7 @@ import time
 
 from ..container import request as container_request
 from ..container.identity import Owner
-from ..container.request import Asked
+from ..container.request import RawRequest
 from ..model import names, policies
 from ..model.errors import NotKnownYetError, VcudaError
 from ..model.request import Request
@@ -38,7 +38,7 @@ may_hold = True
 _STATIC_UID_LENGTH = 32  # an MD5 in hex; the API's UIDs are longer
 
 
-def as_decided(wanted: Claim, asked: Asked, settings: Config) -> Claim:
+def as_decided(wanted: Claim, raw: RawRequest, settings: Config) -> Claim:
     """`wanted` with the GPUs and the policy that were decided for its container; with the amounts
     from the pod's object where the kubelet only counts GPUs.
 
@@ -46,7 +46,7 @@ def as_decided(wanted: Claim, asked: Asked, settings: Config) -> Claim:
     """
     owner = wanted.owner
     found = decision_for(owner, settings)
-    more = with_words(asked, found.words)
+    more = with_words(raw, found.words)
     request = container_request.parse(more)
     if request.counted:
         request = _with_amounts(request, more, found, owner)
@@ -110,7 +110,7 @@ def _ask_agent(owner: Owner, state_dir: str) -> None:
         pass
 
 
-def _with_amounts(request: Request, asked: Asked, found: Decision, owner: Owner) -> Request:
+def _with_amounts(request: Request, raw: RawRequest, found: Decision, owner: Owner) -> Request:
     """`request` with the parts from the pod's object. Raises VcudaError: they are unknown, or the
     policy is invalid for them. Unknown amounts never become whole GPUs."""
     name = owner.container_name
@@ -128,19 +128,19 @@ def _with_amounts(request: Request, asked: Asked, found: Decision, owner: Owner)
             _where(owner),
             "delete the pod",
         )
-    words = dict(asked.words)
+    words = dict(raw.words)
     if amounts.any_core:
         words.setdefault("policy", policies.ELASTIC)
-    terms = policies.parse(words, amounts.parts[0].core, asked.where)
+    terms = policies.parse(words, amounts.parts[0].core, raw.where)
     return request.replaced(parts=amounts.parts, terms=terms)
 
 
-def with_words(asked: Asked, words: Mapping[str, str]) -> Asked:
-    """`asked` with the settings from its pod's annotations; the container's own come first."""
+def with_words(raw: RawRequest, words: Mapping[str, str]) -> RawRequest:
+    """`raw` with the settings from its pod's annotations; the container's own come first."""
     if not words:
-        return asked
-    where = f"{asked.where} of the container, annotations of its pod"
-    return Asked({**words, **asked.words}, where, asked.from_env, asked.sources)
+        return raw
+    where = f"{raw.where} of the container, annotations of its pod"
+    return RawRequest({**words, **raw.words}, where, raw.from_env, raw.sources)
 
 
 def _read(path: str) -> Decision | None:

@@ -13,7 +13,7 @@ DEFAULT = (UTILITY, COMPUTE)
 _WHERE = f"env {names.NVIDIA_DRIVER_CAPABILITIES}"
 
 
-def asked(value: str, allowed: list[str]) -> frozenset[str]:
+def requested(value: str, allowed: list[str]) -> frozenset[str]:
     """The capabilities that the variable's value asks for. allowed: by the settings.
 
     Empty or unset: those of the default that are allowed. "all": all that are allowed. Raises

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _KINDS_OF_UUID = ("GPU-", "MIG-")
-_MENDS = {
+_HINTS = {
     "is unhealthy": "reset the GPU, or ask for less or another",
     "is in MIG mode": "name MIG devices of it, or ask for less or another",
 }
@@ -89,4 +89,4 @@ def barred(
 def refusal(barred: Mapping[str, str]) -> tuple[str, str]:
     """Why these GPUs cannot serve the request, and a hint."""
     why = ", ".join(dict.fromkeys(barred.values()))
-    return why, next(hint for word, hint in _MENDS.items() if word in why)
+    return why, next(hint for word, hint in _HINTS.items() if word in why)

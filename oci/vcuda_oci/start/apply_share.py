@@ -74,18 +74,18 @@ class Grant:
                     self.ledger.remove(self.allocation.id)
 
 
-def may_count(asked: request.Asked, container: Container) -> bool:
+def may_count(raw: request.RawRequest, container: Container) -> bool:
     """Whether the request counts under any settings at all.
 
     Checked before the settings are read: a mistake in them must not stop a pod that has
     NVIDIA's variable from its image only, as many do.
     """
-    return not (container.is_sandbox or (asked.from_env and container.is_pod))
+    return not (container.is_sandbox or (raw.from_env and container.is_pod))
 
 
 def give(
     container: Container,
-    asked: request.Asked,
+    raw: request.RawRequest,
     settings: Config,
     creation: Creation,
     apply: Callable[[Grant], None],
@@ -97,7 +97,7 @@ def give(
     """
     began = time.monotonic()
     try:
-        granted = grant(container, asked, settings, creation)
+        granted = grant(container, raw, settings, creation)
         if granted is None:
             return ""
         _note_mount_points(granted, creation, container.rootfs)
@@ -149,27 +149,27 @@ def _owner(container: Container) -> Owner:
 
 
 def grant(
-    container: Container, asked: request.Asked, settings: Config, creation: Creation
+    container: Container, raw: request.RawRequest, settings: Config, creation: Creation
 ) -> Grant | None:
     """Claim the container's share; None: the settings do not let the request count.
 
     Raises VcudaError with nothing claimed.
     """
-    if not _counts(container, asked, settings):
+    if not _counts(container, raw, settings):
         return None
-    _refuse_beside_a_slice(container, asked)
+    _refuse_beside_a_slice(container, raw)
     owner = owner_of(container.annotations, container.id)
     if not owner.is_pod:
         owner = owner.replaced(engine=engine_name.noted(container))
-    wanted = claim.Claim(owner, request.parse(asked), creation.runtime, creation.claimant)
-    parts = capabilities.asked(
+    wanted = claim.Claim(owner, request.parse(raw), creation.runtime, creation.claimant)
+    parts = capabilities.requested(
         container.environment.get(names.NVIDIA_DRIVER_CAPABILITIES, ""),
         settings.driver_capabilities,
     )
     check_shim()
     facts = host_of(settings)
     ledger = Ledger(settings.state_dir, creation.program)
-    allocation, is_new = _claim(ledger, facts, wanted, asked, settings)
+    allocation, is_new = _claim(ledger, facts, wanted, raw, settings)
     granted = Grant(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:
         gpus = [gpu for share in allocation.shares if (gpu := facts.gpu(share.uuid))]
@@ -195,18 +195,18 @@ def grant(
     return granted
 
 
-def _counts(container: Container, asked: request.Asked, settings: Config) -> bool:
+def _counts(container: Container, raw: request.RawRequest, settings: Config) -> bool:
     setting, is_privileged = settings.accept_request_from_env, container.sees_every_device
-    if not request.counts(asked, setting, container.is_pod, is_privileged):
+    if not request.counts(raw, setting, container.is_pod, is_privileged):
         return False
-    if not asked.sources:
+    if not raw.sources:
         return True
     place = settings.state_dir
-    return request.is_the_agents(asked, (os.path.normpath(place), os.path.realpath(place)))
+    return request.has_agent_sources(raw, (os.path.normpath(place), os.path.realpath(place)))
 
 
 def _claim(
-    ledger: Ledger, facts: Host, wanted: claim.Claim, asked: request.Asked, settings: Config
+    ledger: Ledger, facts: Host, wanted: claim.Claim, raw: request.RawRequest, settings: Config
 ) -> tuple[Allocation, bool]:
     rules = rules_of(settings)
     if may_be_decided(wanted.owner, settings) or wanted.request.counted:
@@ -217,18 +217,18 @@ def _claim(
             return held, False
         from ..ledger import decision_file  # only for pods
 
-        wanted = decision_file.as_decided(wanted, asked, settings)
+        wanted = decision_file.as_decided(wanted, raw, settings)
     return claim.claim(ledger, facts, wanted, rules)
 
 
-def _refuse_beside_a_slice(container: Container, asked: request.Asked) -> None:
+def _refuse_beside_a_slice(container: Container, raw: request.RawRequest) -> None:
     """Raises VcudaError: the engine has injected a named slice; the container can have only one."""
     for mount in container.mounts:
         if mount.destination != names.GUEST_LIMITS:
             continue
         if f"/containers/{names.SLICE_PREFIX}" in mount.source:
             raise VcudaError(
-                "a share, and a slice by CDI beside it", asked.where, "ask for one of the two"
+                "a share, and a slice by CDI beside it", raw.where, "ask for one of the two"
             )
 
 

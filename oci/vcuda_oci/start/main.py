@@ -56,13 +56,13 @@ def apply_request(
     """
     spec = bundle.load_config(command.config_path)
     container = container_of(spec, command.container_id, command.bundle)
-    asked = request.asked(container)
-    if not asked or not apply_share.may_count(asked, container):
+    raw = request.find(container)
+    if not raw or not apply_share.may_count(raw, container):
         return ""
     try:
         settings = settings_file.load(config_path)
         creation = creation_of(command, runtime, claimant, has_left=has_left)
-        return share_gpu(command, container, asked, settings, creation)
+        return share_gpu(command, container, raw, settings, creation)
     except VcudaError as error:
         error.allocation = apply_share.id_of(container)
         raise
@@ -83,7 +83,7 @@ def creation_of(
 def share_gpu(
     command: Command,
     container: Container,
-    asked: request.Asked,
+    raw: request.RawRequest,
     settings: Config,
     creation: Creation,
 ) -> str:
@@ -96,7 +96,7 @@ def share_gpu(
         edited = config_json.apply(container.spec, granted.edits)
         bundle.replace_config(command.config_path, edited)
 
-    return apply_share.give(container, asked, settings, creation, edit)
+    return apply_share.give(container, raw, settings, creation, edit)
 
 
 def exec_runtime(runtime: str, words: list[str]) -> NoReturn:

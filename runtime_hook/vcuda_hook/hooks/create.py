@@ -23,18 +23,18 @@ def create(kind: str, config_path: str, state: State) -> None:
     Nothing happens to one that asks for nothing, or that the wrapper has edited already.
     """
     container = container_of(hook_state.config_of(state), state.id, state.bundle)
-    asked = request.asked(container)
-    if not asked or not apply_share.may_count(asked, container):
+    raw = request.find(container)
+    if not raw or not apply_share.may_count(raw, container):
         return
     try:
-        _create(kind, settings_file.load(config_path), state, container, asked)
+        _create(kind, settings_file.load(config_path), state, container, raw)
     except VcudaError as error:
         error.allocation = apply_share.id_of(container)
         raise
 
 
 def _create(
-    kind: str, settings: Config, state: State, container: Container, asked: request.Asked
+    kind: str, settings: Config, state: State, container: Container, raw: request.RawRequest
 ) -> None:
     if _has_its_share(settings.state_dir, container):
         return
@@ -55,7 +55,7 @@ def _create(
                 "look why it ended, and create it again",
             ) from error
 
-    apply_share.give(container, asked, settings, creation, give)
+    apply_share.give(container, raw, settings, creation, give)
 
 
 def _has_its_share(state_dir: str, container: Container) -> bool:

@@ -113,7 +113,7 @@ def find(kind: str, state: State) -> Container:
         return Container(state, pid, query)
     except (OSError, ValueError) as error:
         raise VcudaError(
-            f"its process is gone: {error}", hook_state.WHERE, hook_state.MEND
+            f"its process is gone: {error}", hook_state.WHERE, hook_state.HINT
         ) from error
 
 

@@ -97,7 +97,7 @@ def given(root: DriverRoot, asked: str, folder: str = INSIDE) -> dict[str, str]:
     folder: where its loader looks.
     """
     found = host.load(root.path, root.path + "/state/host.json")
-    wanted = capabilities.asked(asked, list(capabilities.ALL))
+    wanted = capabilities.requested(asked, list(capabilities.ALL))
     made = edits.edits_for(record(), found, PATHS, folder, wanted)
     ours = {"/run/softgpu", "/usr/local/vcuda/limits", "/usr/local/vcuda/usage"}
     of_driver = [source for source, _, _ in made.mounts if source.startswith(root.path)]

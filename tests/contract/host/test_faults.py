@@ -244,10 +244,10 @@ def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(
     def create() -> None:
         command = bundle.Command(["create", "--bundle", f"{tmp_path}/bundle", "me"])
         container = container_of(spec, "me", command.bundle)
-        asked = request.asked(container)
-        assert asked
+        raw = request.find(container)
+        assert raw
         creation = main.creation_of(command, runtime_.path, os.getpid())
-        main.share_gpu(command, container, asked, settings, creation)
+        main.share_gpu(command, container, raw, settings, creation)
 
     def before() -> None:
         write(path, old)

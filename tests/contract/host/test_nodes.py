@@ -68,7 +68,7 @@ def root(tmp_path: Any) -> DriverRoot:
 
 def changes(root: DriverRoot, gpu: int, asked: str, *extra: str) -> edits.Edits:
     found = host.load(root.path, root.path + "/state/host.json", extra)
-    wanted = capabilities.asked(asked, list(capabilities.ALL))
+    wanted = capabilities.requested(asked, list(capabilities.ALL))
     allocation = record(shares=[GpuShare(f"GPU-{gpu}", 1 << 30, 30)])
     return edits.edits_for(allocation, found, PATHS, "/usr/lib64", wanted)
 

@@ -76,7 +76,7 @@ def test_another_instance_of_the_container_keeps_its_share(ended: Ended) -> None
 
 @pytest.mark.parametrize("state", [b"garbage", b"[]", b'{"id": 5}', b"\xff", b"[" * 9999])
 def test_an_invalid_state_is_one_line_and_no_failure(ended: Ended, state: bytes) -> None:
-    line = "vcuda-container-hook: standard input: is no container's state; "
+    line = "vcuda-container-hook: standard input: not a container's state; "
     with ended.installed.claim_server():
         assert ended.hook("poststop", "box", state=state) == (
             0,

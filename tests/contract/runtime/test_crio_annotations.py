@@ -74,7 +74,7 @@ def test_an_image_under_podman_cannot_say_that_crio_made_its_container(
 @pytest.mark.parametrize("cgroups_path", ["", "/x/crio", 7, None, "a:b", "/crio-1/x"])
 def test_a_cgroup_of_no_known_name_proves_nothing(cgroups_path: Any) -> None:
     podman = {**CRIO, "io.podman.annotations.init": "FALSE"}
-    assert request.asked(container_of(made_by(cgroups_path, podman))) is None
+    assert request.find(container_of(made_by(cgroups_path, podman))) is None
 
 
 def test_the_pods_own_request_still_counts_for_nothing(node: Node) -> None:

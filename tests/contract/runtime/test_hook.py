@@ -88,7 +88,7 @@ def test_a_pods_container_keeps_its_share_for_its_return(hook: Hook) -> None:
     assert shares_of(hook.ledger) == {"pod-u.main": record().shares}
 
 
-NO_STATE = "vcuda-container-hook: standard input: is no container's state; "
+NO_STATE = "vcuda-container-hook: standard input: not a container's state; "
 
 
 @pytest.mark.parametrize("state", NOT_STATES)

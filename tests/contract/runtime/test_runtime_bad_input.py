@@ -89,13 +89,13 @@ BAD_INPUT: list[tuple[str, Any, Prepare, str]] = [
         "malformed JSON",
         '{"annotations": {"vcuda.io/core": "30",}}',
         nothing,
-        "{config}: is not JSON: {json}; mend it, or let the engine write it",
+        "{config}: is not JSON: {json}; correct it, or let the engine write it",
     ),
     (
         "endless JSON",
         '{"vcuda": ' + "[" * 200_000,
         nothing,
-        "{config}: is not JSON: nested too deeply; mend it, or let the engine write it",
+        "{config}: is not JSON: nested too deeply; correct it, or let the engine write it",
     ),
     (
         "a spec of the wrong kinds",

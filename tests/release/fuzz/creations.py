@@ -76,7 +76,7 @@ class Config:
         refused = False
         try:
             spec = bundle.load_config(self.node.config)
-            asked = request.asked(container_of(spec))
+            asked = request.find(container_of(spec))
             assert may or asked is None, "the launcher missed a request"
             main.apply_request(command, self.node.settings, "/nowhere/runc", os.getpid())
         except VcudaError as error:

@@ -42,7 +42,7 @@ class Variables:
 
     def read(self, spec: Any) -> None:
         env = container_of(spec).environment
-        asked = request.asked(container_of(spec))
+        asked = request.find(container_of(spec))
         if asked:
             for setting in _SETTINGS:
                 request.counts(asked, setting, False, False)
@@ -57,7 +57,7 @@ class Variables:
                 assert 0 < share.core_percent <= 100
         allowed = list(capabilities.ALL)
         asked_for = env.get("NVIDIA_DRIVER_CAPABILITIES", "")
-        assert capabilities.asked(asked_for, allowed) <= set(allowed)
+        assert capabilities.requested(asked_for, allowed) <= set(allowed)
         requirements.check(env, self.host, self.host.gpus)
 
 
