@@ -91,7 +91,7 @@ def node(installed: Installed, tmp_path: Any) -> Iterator[Node]:
 def test_delete_releases_the_share_through_the_claim_socket(node: Node, words: list[str]) -> None:
     os.makedirs(node.ledger.containers + "/box/procfs/gpus/0000:01:00.0")
     write(node.ledger.containers + "/box/procfs/gpus/0000:01:00.0/information", "")
-    with node.installed.door():
+    with node.installed.claim_server():
         assert node.delete(*words) == (0, "")
     assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
     (told,) = events.read(node.ledger.state_dir)
@@ -121,7 +121,7 @@ def test_a_removed_state_folder_proves_the_end(
     node.hold("box", root)
     write(f"{root}/box/state.json", "{}")
     node.does(delete=f"rm -r {root}/box", state=RUNS)
-    with node.installed.door() if is_open else contextlib.nullcontext():
+    with node.installed.claim_server() if is_open else contextlib.nullcontext():
         assert node.call("--root", root, "delete", "box") == (0, "")
     assert node.holders() == ["other"]
     assert node.calls() == [f"--root {root} delete box"]
@@ -149,7 +149,7 @@ def test_a_new_claim_without_a_state_folder_keeps_its_share(
 
 def test_an_error_in_the_claim_socket_is_the_callers_one_line(node: Node) -> None:
     write(f"{node.ledger.allocations}/box.json", "{")
-    with node.installed.door():
+    with node.installed.claim_server():
         status, line = node.delete()
     assert (status, line.count("\n"), node.installed.python_starts()) == (0, 1, 0)
     assert line.startswith(f"vcuda-container-runtime: {node.ledger.allocations}/box.json: ")
