@@ -41,4 +41,4 @@ def test_every_engine_test_of_decisions_stands_in_a_row_or_is_about_a_setting() 
         written = {f"{file}::{test}" for test in functions_of(path_of(file))}
         of_settings = {name for name in written if "::test_where_" in name}
         assert written - of_settings - named == set()
-    assert len(rows()) == 23
+    assert len(rows()) == 24
