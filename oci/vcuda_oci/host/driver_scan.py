@@ -79,8 +79,19 @@ def find(root: str) -> DriverFiles:
         cached = ldcache.libraries(cache, driver_files.PREFIXES, (ldcache.I386,))
         looked_in += _add_32_bit(found, [os.path.dirname(path) for _, path in cached])
     looked_in += _add_others(found)
-    found.looked_in = list(dict.fromkeys(root + path for path in looked_in))
+    found.looked_in = list(dict.fromkeys(_first_missing(root + path) for path in looked_in))
     return found
+
+
+def _first_missing(path: str) -> str:
+    """The topmost part of the path that does not exist; the whole path if it exists.
+
+    Each start checks the folders that are looked in; most of them share a missing parent.
+    """
+    parent = os.path.dirname(path)
+    while parent != path and not os.path.exists(parent):
+        path, parent = parent, os.path.dirname(parent)
+    return path
 
 
 def kernel_version(root: str) -> str:

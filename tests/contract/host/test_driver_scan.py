@@ -12,7 +12,7 @@ from support.driver_root import DEBIAN, VERSION, DriverRoot
 from support.files import write
 from support.samples import PATHS, record
 from vcuda_oci.edits import edits
-from vcuda_oci.host import driver_scan, host
+from vcuda_oci.host import driver_scan, facts_cache, host
 from vcuda_oci.model import capabilities
 
 LAYOUT = pytest.mark.parametrize("layout", list(LAYOUTS.values()), ids=list(LAYOUTS))
@@ -145,6 +145,21 @@ def test_what_was_found_is_kept_until_the_driver_changes(tmp_path: Any, layout: 
     del first["/usr/share/nvidia/nvoptix.bin"]
     assert given(root, "all") == first
     assert root.asked() == 1
+
+
+def test_a_file_in_a_new_folder_is_found_by_the_next_container(tmp_path: Any) -> None:
+    """The cache depends on the topmost missing folder: one check for all that is below it."""
+    root = DriverRoot(tmp_path)
+    before = given(root, "graphics")
+    checked = facts_cache.read(root.path + "/state/host.json")["driver"]["looked_in"]
+    missing = [path for path in checked if not os.path.exists(path)]
+    assert root.path + "/usr/share" in missing
+    assert all(os.path.exists(os.path.dirname(path)) for path in missing)
+    icd = "/usr/share/vulkan/icd.d/nvidia_icd.json"
+    os.mkdir(root.path + "/usr/share")
+    assert given(root, "graphics") == before
+    write(root.path + icd, "")
+    assert given(root, "graphics") == {**before, icd: "nvidia_icd.json"}
 
 
 def test_the_kernels_version_is_taken_of_two_installed_ones(tmp_path: Any) -> None:
