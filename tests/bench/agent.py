@@ -139,8 +139,8 @@ def _cpu_seconds(processes: Sequence[int]) -> float:
     for pid in processes:
         for thread in os.listdir(f"/proc/{pid}/task"):
             # Its first number: nanoseconds on a processor. Source: the kernel's sched-stats.rst.
-            told = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text()
-            nanoseconds += int(told.split()[0])
+            line = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text()
+            nanoseconds += int(line.split()[0])
     return nanoseconds / 1e9
 
 

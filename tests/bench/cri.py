@@ -42,7 +42,7 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
             if number % 10 == 0:
                 say(f"create through CRI: round {number} of {ROUNDS}")
         # A pod that ends keeps its share until its sandbox is gone and the agent's sweep sees that.
-        until(lambda: not lives.left(), 3 * sweep.PERIOD_SECONDS)
+        until(lambda: not lives.leftovers(), 3 * sweep.PERIOD_SECONDS)
     ratio = statistics.median(one / base for one, base in zip(times[SHARE], times[PLAIN]))
     plain_ms = statistics.median(times[PLAIN]) * 1e3
     return [

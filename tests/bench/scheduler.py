@@ -142,7 +142,7 @@ def fill(api: FakeApiServer, nodes: int, pods: int, dice: random.Random) -> None
     """Nodes of 8 GPUs, pods with shares of them where there is room, and a quota of them all."""
     for number in range(nodes):
         name = f"node-{number}"
-        gpus = clusters.told(name, *[BLOCKS // 4] * GPUS, model="NVIDIA H100 80GB HBM3")
+        gpus = clusters.gpus_of(name, *[BLOCKS // 4] * GPUS, model="NVIDIA H100 80GB HBM3")
         api.add(clusters.node(name, gpus, labels={"gaia.tencent.com/gpu-model": "H100"}))
     quota = {"default": {"quota": {"H100": nodes * GPUS}}}
     named = {"name": "gpuquota", "namespace": "kube-system"}

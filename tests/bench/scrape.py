@@ -29,13 +29,13 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         for number in range(GPUS * CONTAINERS):
             pod = {"uid": f"u{number}", "namespace": "ml", "name": f"p{number}", "container": "c"}
             shares = [GpuShare(f"GPU-{number // CONTAINERS}", GIB, 6)]
-            tenants.holds(f"pod-u{number}.c", shares=shares, pod=pod)
+            tenants.add_record(f"pod-u{number}.c", shares=shares, pod=pod)
             tenants.uses(f"pod-u{number}.c", held=GIB // 2)
         known = NodeGpus(gpus(*[16] * GPUS))
         say(f"{ROUNDS} scrapes")
         cost = statistics.median(_scrapes(tenants, known)) * 1e3
         served = Served(tenants.state_dir)
-        served.knows(known)
+        served.send_gpus(known)
         served.get("/metrics")
         resident = _own_bytes(served.process.pid) / _MIB
         served.end()

@@ -12,7 +12,7 @@ from cluster.node import Node
 from engines.conftest import files, host_is_left_as_it_was, session_folder
 from support.engines.base import Files
 from support.engines.cri import Cri
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.product import missing
 
 __all__ = ["files", "host_is_left_as_it_was", "session_folder"]
@@ -37,7 +37,7 @@ def programs() -> str:
 def started(programs: str, files: Files, session_folder: str) -> Iterator[Node]:
     for reason in (missing(), Cri.missing()):
         if reason is not None:
-            cannot(reason)
+            skip_or_fail(reason)
     folder = os.path.join(session_folder, "cluster")
     os.mkdir(folder)
     node = Node(files, folder, programs)

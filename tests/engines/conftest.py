@@ -22,7 +22,7 @@ from support.engines.base import IMAGE, Engine, Files
 from support.engines.cri import Cri
 from support.engines.low_level import LowLevel
 from support.entry_points import KINDS, LOW_LEVEL, WRAPPER, EntryPoint
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.product import Product, missing
 from support.runtime_recorder import Recorder
 
@@ -78,7 +78,7 @@ def scratch(session_folder: str) -> str:
 @pytest.fixture(scope="session")
 def files(session_folder: str) -> Files:
     if os.geteuid() != 0:
-        cannot("starting containers takes root")
+        skip_or_fail("starting containers takes root")
     folder = os.path.join(session_folder, "image")
     os.mkdir(folder)
     programs = {
@@ -98,7 +98,7 @@ def files(session_folder: str) -> Files:
     try:
         rootfs.build(tree, programs)
     except rootfs.Missing as missing:
-        cannot(str(missing))
+        skip_or_fail(str(missing))
     rootfs.as_tar(tree, layer)
     image.write(packed, layer, IMAGE)
     return Files(tree, layer, packed, compiled.library(folder, "no_setrlimit"))
@@ -115,7 +115,7 @@ def start_engine(files: Files) -> Iterator[Callable[[str], Engine]]:
                 engine = ENGINES[name]
                 reason = engine.missing()
                 if reason is not None:
-                    cannot(f"{name}: {reason}")
+                    skip_or_fail(f"{name}: {reason}")
                 started[name] = engine(files)
                 stack.callback(started[name].close)
             return started[name]
@@ -160,7 +160,7 @@ def product(files: Files, session_folder: str) -> Product:
     """The product, installed once; Product.on puts it in front of an engine's runtime."""
     reason = missing()
     if reason is not None:
-        cannot(reason)
+        skip_or_fail(reason)
     return Product(os.path.join(session_folder, "product"))
 
 
@@ -172,7 +172,7 @@ def product_of_proc_driver(files: Files, session_folder: str) -> Product:
     """
     reason = missing()
     if reason is not None:
-        cannot(reason)
+        skip_or_fail(reason)
     product = Product(os.path.join(session_folder, "of-proc-driver"))
     folder = os.path.join(product.prefix, "lib/vcuda/python/vcuda_oci")
     path = os.path.join(folder, "model", "names.py")
@@ -188,7 +188,7 @@ def product_of_proc_driver(files: Files, session_folder: str) -> Product:
 
 
 @pytest.fixture
-def handoff(cri: Cri, product: Product, tmp_path: Path) -> Iterator[ClusterNode]:
+def cluster_node(cri: Cri, product: Product, tmp_path: Path) -> Iterator[ClusterNode]:
     """A node of a cluster with two GPUs, of which placement takes the first while it has room."""
     with product.on(cri):
         node = ClusterNode(cri, product, str(tmp_path))

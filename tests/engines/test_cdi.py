@@ -173,10 +173,10 @@ def test_the_spec_follows_the_gpus_and_the_driver_until_it_is_ended(
     )
     try:
         assert watching.stdout
-        told = [watching.stdout.readline()]
+        lines = [watching.stdout.readline()]
         subprocess.run([SOFTGPU, "destroy", root], check=True)
         subprocess.run([SOFTGPU, "create", root, "--gpus", "2"], check=True)
-        told.append(watching.stdout.readline())
+        lines.append(watching.stdout.readline())
         names = [device["name"] for device in read(spec)["devices"]]
         subprocess.run([SOFTGPU, "destroy", root], check=True)
         newer = ["--gpus", "2", "--driver-version", "999.1"]
@@ -187,8 +187,8 @@ def test_the_spec_follows_the_gpus_and_the_driver_until_it_is_ended(
     finally:
         watching.kill()
         watching.communicate()
-    assert [len(line.split(", ")) for line in told] == [3, 5]
-    assert told[0].startswith(f"wrote {spec}: 0, GPU-")
+    assert [len(line.split(", ")) for line in lines] == [3, 5]
+    assert lines[0].startswith(f"wrote {spec}: 0, GPU-")
     assert [name for name in names if not name.startswith("GPU-")] == ["0", "1", "all"]
     assert os.listdir(os.path.dirname(spec)) == ["vcuda.json"]
 

@@ -74,9 +74,9 @@ def test_what_the_image_demands_of_the_driver_is_judged(host: Host, device: str)
     refused = podman.podman("run", "--rm", demand, *options(podman, device), IMAGE, "true")
     assert refused.rc != 0
     assert re.search(r"vcuda-container-hook: .*NVIDIA_REQUIRE_CUDA.*cuda>=99\.0", refused.stderr)
-    told = json.loads(host.vcuda("events", "--json").stdout)[-1]
-    assert (told["kind"], told["from"]) == ("refused", "vcuda-container-hook")
-    assert "NVIDIA_REQUIRE_CUDA" in told["text"]
+    event = json.loads(host.vcuda("events", "--json").stdout)[-1]
+    assert (event["kind"], event["from"]) == ("refused", "vcuda-container-hook")
+    assert "NVIDIA_REQUIRE_CUDA" in event["text"]
     possible = demand.replace("99.0", "11.0")
     assert podman.podman("run", "--rm", possible, *options(podman, device), IMAGE, "true").rc == 0
 

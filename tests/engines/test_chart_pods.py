@@ -106,7 +106,7 @@ def chart_node(
 def test_the_daemonsets_pod_offers_gpus_and_has_metrics_of_their_containers(
     cri: Cri, product: Product, chart_node: ChartNode, container: str
 ) -> None:
-    until(lambda: all(map(chart_node.kubelet.healthy, (CORE, MEMORY))), told=chart_node.pod.log)
+    until(lambda: all(map(chart_node.kubelet.healthy, (CORE, MEMORY))), context=chart_node.pod.log)
     assert chart_node.ask("/readyz").split() == ["200", "ok"]
     pod = cri.run_pod(container)
     try:
@@ -132,7 +132,7 @@ def test_pod_that_finds_no_gpu_is_not_ready_and_says_why(chart_node: ChartNode) 
     state = chart_node.product.driver_root + "/softgpu.state"
     hint = f"{state} cannot be written: mount it read-write; in the chart, set "
     hint += "agent.softwareGpu=true"
-    until(lambda: hint in chart_node.pod.log(), told=chart_node.pod.log)
+    until(lambda: hint in chart_node.pod.log(), context=chart_node.pod.log)
     until(lambda: chart_node.ask("/readyz").startswith("503 no GPU is offered: "))
     assert hint in chart_node.ask("/readyz")
     assert chart_node.ask("/healthz").split() == ["200", "ok"]

@@ -15,7 +15,7 @@ from support.engines.base import IMAGE, Engine, Files, wait_until
 from support.engines.cri import Cri
 from support.engines.docker import Docker
 from support.engines.podman import Podman
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.product import MIB, Product, asking
 
 LIMIT = 1024 * MIB
@@ -91,7 +91,7 @@ class PlainPodman(Podman):
 def started(engine: type[Engine], files: Files) -> Engine:
     reason = engine.missing()
     if reason is not None:
-        cannot(f"{engine.name}: {reason}")
+        skip_or_fail(f"{engine.name}: {reason}")
     return engine(files)
 
 
@@ -108,16 +108,16 @@ def test_docker_takes_the_runtime_at_a_reload(
         assert isinstance(docker, PlainDocker)
         before = docker.host.check(["cat", "/etc/docker/daemon.json"])
         assert "vcuda" not in docker.runtimes()
-        told = configure(docker, product, "docker")
-        assert told.endswith("then run: systemctl reload docker\n")
+        result = configure(docker, product, "docker")
+        assert result.endswith("then run: systemctl reload docker\n")
         docker.reload()
         wait_until(lambda: "vcuda" in docker.runtimes(), "the runtime")
         assert_a_share(docker, container)
         assert product.allocations(docker) == []
-        told = configure(docker, product, "docker", "--undo")
+        result = configure(docker, product, "docker", "--undo")
         assert docker.host.check(["cat", "/etc/docker/daemon.json"]) == before
         # A reload would leave it.
-        assert told.endswith("then run: systemctl restart docker\n")
+        assert result.endswith("then run: systemctl restart docker\n")
 
 
 # As Debian's package has it, and what `containerd config default` prints.
@@ -145,7 +145,7 @@ def default_config(engine: type[Engine]) -> str:
     """containerd's own, with what this machine needs changed in it."""
     reason = engine.missing()
     if reason is not None:
-        cannot(f"{engine.name}: {reason}")
+        skip_or_fail(f"{engine.name}: {reason}")
     words = ["containerd", "config", "default"]
     text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     for key, value in {

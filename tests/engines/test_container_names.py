@@ -40,8 +40,8 @@ def test_a_container_is_shown_and_found_by_its_engines_name(
             assert (grown.rc, grown.stderr) == (0, "")
             shown = json.loads(vcuda(engine, product, "inspect", container, "--json").stdout)
             assert shown["shares"][0]["core_percent"] == 40
-            told = json.loads(vcuda(engine, product, "events", container, "--json").stdout)
-            assert [(event["kind"], event["name"]) for event in told] == [
+            recorded = json.loads(vcuda(engine, product, "events", container, "--json").stdout)
+            assert [(event["kind"], event["name"]) for event in recorded] == [
                 ("claimed", container),
                 ("limit-changed", container),
             ]
@@ -85,9 +85,9 @@ def test_without_root_nothing_is_said_that_is_not_known(
                 assert shown.rc == 1
                 assert "gone" not in shown.stdout
                 assert "0 B of" not in shown.stdout.partition("GPU 1")[0]
-                said = shown.stdout + shown.stderr
-                assert "unknown" in said or "cannot be read" in said
-                assert "root" in said
+                printed = shown.stdout + shown.stderr
+                assert "unknown" in printed or "cannot be read" in printed
+                assert "root" in printed
                 assert "Traceback" not in shown.stderr
         finally:
             engine.delete(container)

@@ -123,13 +123,13 @@ def test_without_root_the_output_says_what_was_not_looked_at(
 def test_the_installed_command_judges_the_host_that_it_is_on(
     start_engine: Callable[[str], Engine], product: Product
 ) -> None:
-    for world, said in {
+    for name, cgroups in {
         "runc-v1": "cgroup v1 with its devices controller",
         "runc-v2": "cgroup v2, and the kernel loads device programs",
     }.items():
-        engine = start_engine(world)
+        engine = start_engine(name)
         with product.on(engine):
             _, findings = doctor(product, engine)
         well = {found["name"] for found in findings if found["severity"] == "ok"}
         assert well >= {"settings", "driver", "nvml", "programs", "shim", "low-level-runtime"}
-        assert [found["what"] for found in named("device-rules", findings)] == [said]
+        assert [found["what"] for found in named("device-rules", findings)] == [cgroups]

@@ -11,7 +11,7 @@ import pytest
 
 from support.engines.base import Engine, Result, Wanted
 from support.engines.low_level import LowLevel
-from support.product import Asking, Product, asking
+from support.product import Product, RunOptions, asking
 
 PARTS = (
     "cd /usr/bin; ls nvidia-smi; cd /usr/lib/x86_64-linux-gnu; ls libcuda.so.1 libnvidia-ml.so.1"
@@ -28,7 +28,7 @@ def sharing(
     assert product.allocations(engine) == []
 
 
-def share(engine: Engine, **env: str) -> Asking:
+def share(engine: Engine, **env: str) -> RunOptions:
     asked = asking(engine, core=30)
     asked["env"] = {**asked.get("env", {}), **env}
     return asked

@@ -46,7 +46,7 @@ def test_a_container_that_dies_at_any_moment_leaves_nothing(
     kind = "createRuntime"
     log = os.path.join(scratch, "log")
     begin = time.monotonic()
-    assert hooked.run(hooked.asked(container, "true"), kind).rc == 0
+    assert hooked.run(hooked.with_share(container, "true"), kind).rc == 0
     whole = time.monotonic() - begin
     before = traces.of(hooked.engine.host)
     for moment in range(MOMENTS):
@@ -56,27 +56,27 @@ def test_a_container_that_dies_at_any_moment_leaves_nothing(
             killer = {"path": "/bin/sh", "args": words, "env": ["PATH=/usr/bin:/bin"]}
             config["hooks"][kind].insert(0, killer)
 
-        asked = hooked.asked(f"{container}-{moment}", "sleep", "1000")
+        asked = hooked.with_share(f"{container}-{moment}", "sleep", "1000")
         result = hooked.run(asked, kind, change=killed, log=log)
         assert (result.rc != 0, result.stdout) == (True, "")
         # crun runs no poststop hook for a container that dies before its start: then a sweep frees
         # the share, this one or the next claim's.
         hooked.engine.host.check([hooked.product.prefix + "/bin/vcuda", "release", "--all-dead"])
-        assert traces.left(before, traces.of(hooked.engine.host)) == []
+        assert traces.leftovers(before, traces.of(hooked.engine.host)) == []
     with open(log) as lines:
-        said = re.findall(r"msg=\"(vcuda-container-hook: [^\"]*)\"", lines.read())
-    assert [line for line in said if not re.fullmatch(DEAD.format(id=container), line)] == []
-    assert said
+        errors = re.findall(r"msg=\"(vcuda-container-hook: [^\"]*)\"", lines.read())
+    assert [line for line in errors if not re.fullmatch(DEAD.format(id=container), line)] == []
+    assert errors
 
 
 def test_a_process_that_has_ended_changes_no_rule_of_the_hosts(scratch: str) -> None:
     """It is in v1's root cgroup then, with rules for every process."""
     node = DeviceNode(f"{scratch}/none", 199, 77)  # of a number that nothing has
-    world = PrivateHost()
+    host = PrivateHost()
     try:
         script = "exec true"
         if cgroups.is_v1():
-            folder = f"{cgroups.ROOT}/devices{world.cgroup_parent}"
+            folder = f"{cgroups.ROOT}/devices{host.cgroup_parent}"
             os.mkdir(folder)
             script = f"echo $$ >{folder}/cgroup.procs && exec true"
         with subprocess.Popen(["sh", "-c", script]) as ended:
@@ -89,7 +89,7 @@ def test_a_process_that_has_ended_changes_no_rule_of_the_hosts(scratch: str) -> 
         os.mknod(node.path, stat.S_IFCHR | 0o600, number)
         assert os.stat(node.path).st_rdev == number
     finally:
-        world.close()
+        host.close()
 
 
 def is_zombie(pid: int) -> bool:
@@ -119,8 +119,8 @@ def call_as_a_runtime(hooked: Hooked, scratch: str, bundle: str, pid: str) -> Re
 def test_a_process_that_has_ended_gets_nothing(
     hooked: Hooked, container: str, scratch: str, pid: str
 ) -> None:
-    assert hooked.run(hooked.asked(container + "-first", "true"), "createRuntime").rc == 0
-    bundle = hooked.engine.make_bundle(hooked.asked(container, "true"))
+    assert hooked.run(hooked.with_share(container + "-first", "true"), "createRuntime").rc == 0
+    bundle = hooked.engine.make_bundle(hooked.with_share(container, "true"))
     before = traces.of(hooked.engine.host)
     try:
         refused = call_as_a_runtime(hooked, scratch, bundle, pid)
@@ -131,15 +131,15 @@ def test_a_process_that_has_ended_gets_nothing(
     assert re.match(
         "vcuda-container-hook: .*its (first )?process (is gone|cannot be reached)", refused.stderr
     )
-    assert traces.left(before, after) == []
+    assert traces.leftovers(before, after) == []
 
 
 def test_a_container_that_runs_already_is_left_as_it_is(
     hooked: Hooked, container: str, scratch: str
 ) -> None:
     """Too late: its programs could be looking at what is mounted meanwhile."""
-    assert hooked.run(hooked.asked(container + "-first", "true"), "createRuntime").rc == 0
-    started = hooked.engine._start(hooked.asked(container, "sleep", "1000"))
+    assert hooked.run(hooked.with_share(container + "-first", "true"), "createRuntime").rc == 0
+    started = hooked.engine._start(hooked.with_share(container, "sleep", "1000"))
     try:
         assert started.rc == 0, started.stderr
         look = ["sh", "-c", LOOK]
@@ -153,4 +153,4 @@ def test_a_container_that_runs_already_is_left_as_it_is(
     assert (refused.rc, refused.stdout) == (1, "")
     assert refused.stderr == f"{line} call this hook (allocation {container})\n"
     assert after[0] == before[0]
-    assert traces.left(before[1], after[1]) == []
+    assert traces.leftovers(before[1], after[1]) == []

@@ -49,7 +49,7 @@ def hooked(
 def test_what_a_program_sees_is_what_it_sees_behind_the_wrapper(
     hooked: Hooked, container: str, kind: str
 ) -> None:
-    asked = hooked.asked(container, "sh", "-c", LOOK)
+    asked = hooked.with_share(container, "sh", "-c", LOOK)
     with hooked.engine.using(hooked.product.runtime):
         behind_wrapper = hooked.engine._run(asked)
     assert behind_wrapper.rc == 0, behind_wrapper.stderr
@@ -73,7 +73,7 @@ def test_rules_of_the_containers_systemd_scope_open_its_gpu_too(
     def below_it(config: dict[str, Any], bundle: str) -> None:
         config["linux"]["cgroupsPath"] = f"{engine.host.cgroup_parent}/{scope}/container"
 
-    by_hook = hooked.run(hooked.asked(container, *FILL), "createRuntime", change=below_it)
+    by_hook = hooked.run(hooked.with_share(container, *FILL), "createRuntime", change=below_it)
     engine.delete(scope)
     assert by_hook.rc == 0, by_hook.stderr
     assert json.loads(by_hook.stdout) == FILLED
@@ -82,7 +82,7 @@ def test_rules_of_the_containers_systemd_scope_open_its_gpu_too(
 def test_three_hooks_and_the_wrapper_together_give_one_share(
     hooked: Hooked, container: str
 ) -> None:
-    asked = hooked.asked(container, "sh", "-c", LOOK)
+    asked = hooked.with_share(container, "sh", "-c", LOOK)
     once = hooked.run(asked, "createRuntime")
     assert once.rc == 0, once.stderr
     assert hooked.run(asked, *KINDS) == once
@@ -100,7 +100,7 @@ def test_a_read_only_root_gets_its_share(hooked: Hooked, container: str) -> None
     def read_only(config: dict[str, Any], bundle: str) -> None:
         config["root"]["readonly"] = True
 
-    result = hooked.run(hooked.asked(container, *FILL), "createRuntime", change=read_only)
+    result = hooked.run(hooked.with_share(container, *FILL), "createRuntime", change=read_only)
     assert result.rc == 0, result.stderr
     assert json.loads(result.stdout)["exact_bytes"] == LIMIT
 
@@ -114,14 +114,14 @@ def test_the_hook_is_not_held_by_the_containers_own_limits(
         config["linux"]["resources"]["memory"] = {"limit": 8 * MIB}
         config["linux"]["resources"]["pids"] = {"limit": 3}
 
-    asked = hooked.asked(container, "open-node", "/dev/nvidia0")
+    asked = hooked.with_share(container, "open-node", "/dev/nvidia0")
     result = hooked.run(asked, kind, change=tiny)
     assert re.match(r"/dev/nvidia0: (ENXIO|ok)", result.stdout), result.stderr
 
 
 def test_a_container_in_a_user_namespace_gets_its_share(hooked: Hooked, container: str) -> None:
     script = "vcuda-workload alloc --chunk 1073741824; open-node /dev/nvidia0 /dev/nvidia1"
-    asked = hooked.asked(container, "sh", "-c", script)
+    asked = hooked.with_share(container, "sh", "-c", script)
     result = hooked.run(asked, "createRuntime", change=user_namespace)
     assert result.rc == 0, result.stderr
     assert f'"exact_bytes":{LIMIT}' in result.stdout.replace(" ", "")
@@ -141,7 +141,7 @@ def test_a_config_that_gives_all_gpus_keeps_only_the_granted_one(
             config["linux"]["resources"]["devices"].append(rule)
 
     script = "ls /dev | grep nvidia; mknod /tmp/1 c 195 1; open-node /dev/nvidia0 /tmp/1"
-    asked = hooked.asked(container, "sh", "-c", script)
+    asked = hooked.with_share(container, "sh", "-c", script)
     result = hooked.run(asked, "createRuntime", change=every_gpu)
     assert result.rc == 0, result.stderr
     answers = result.stdout.splitlines()
@@ -160,10 +160,10 @@ def test_what_does_not_fit_is_refused_in_one_line_and_leaves_nothing(
     assert result.rc != 0
     assert result.stdout == ""
     # crun throws away what a hook writes, so the hook finds the runtime's own log and stderr.
-    told = rf"vcuda-container-hook: placement: .*; ask for less.* \(allocation {container}\)"
+    pattern = rf"vcuda-container-hook: placement: .*; ask for less.* \(allocation {container}\)"
     with open(log) as lines:
-        assert re.search(told, lines.read())
-    assert re.search(told, result.stderr)
+        assert re.search(pattern, lines.read())
+    assert re.search(pattern, result.stderr)
 
 
 @pytest.mark.parametrize("place", ["usr/local", "usr/bin", "run"])
@@ -187,7 +187,7 @@ def test_links_of_the_image_lead_nowhere_on_the_host(
         else:
             os.mkdir(inside)
 
-    asked = hooked.asked(container, *FILL)
+    asked = hooked.with_share(container, *FILL)
     result = hooked.run(asked, "createRuntime", change=linked)
     assert os.listdir(trap) == []
     assert result.rc == 0, result.stderr
@@ -205,7 +205,7 @@ def call_by_hand(hooked: Hooked, state: str) -> tuple[int, str]:
 def test_a_pid_that_is_no_containers_is_one_line(
     hooked: Hooked, container: str, pid: object
 ) -> None:
-    bundle = hooked.engine.make_bundle(hooked.asked(container, "true"))
+    bundle = hooked.engine.make_bundle(hooked.with_share(container, "true"))
     try:
         state = {"ociVersion": "1.0.2", "id": container, "pid": pid, "bundle": bundle}
         status, line = call_by_hand(hooked, json.dumps(state))
@@ -220,7 +220,7 @@ def test_a_process_that_is_in_no_container_is_one_line_and_no_mount(
     hooked: Hooked, container: str, scratch: str
 ) -> None:
     """The hook's caller looks like a runtime, and the state names the caller itself."""
-    bundle = hooked.engine.make_bundle(hooked.asked(container, "true"))
+    bundle = hooked.engine.make_bundle(hooked.with_share(container, "true"))
     state = f'{{"id": "{container}", "pid": PID, "bundle": "{bundle}"}}'
     with open(os.path.join(scratch, "create"), "w") as script:
         script.write(
@@ -245,6 +245,6 @@ def test_a_container_that_dies_under_the_hook_leaves_no_share(
         killer = {"path": "/bin/sh", "args": ["sh", "-c", script], "env": ["PATH=/usr/bin:/bin"]}
         config["hooks"][kind].insert(0, killer)
 
-    result = hooked.run(hooked.asked(container, "echo", "started"), kind, change=killed_first)
+    result = hooked.run(hooked.with_share(container, "echo", "started"), kind, change=killed_first)
     assert result.rc != 0
     assert result.stdout == ""

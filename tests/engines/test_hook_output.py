@@ -29,7 +29,7 @@ def test_the_error_of_a_hook_is_in_no_file_that_an_annotation_names(
         asked = next(key for key in annotations if key.endswith("/core"))
         annotations[asked] = "'; echo from-the-image; '"
 
-    refused = entry_point.run(entry_point.asked(container, *FILL), change)
+    refused = entry_point.run(entry_point.with_share(container, *FILL), change)
     assert refused.rc != 0
     assert "echo from-the-image" in refused.stderr
     with open(target) as file:
@@ -43,6 +43,6 @@ def test_behind_the_wrapper_crun_makes_no_file_for_what_hooks_write(
     def change(config: dict[str, Any], bundle: str) -> None:
         config["annotations"].update({name: f"{scratch}/{name}" for name in OUTPUT})
 
-    started = entry_point.run(entry_point.asked(container, *FILL), change)
+    started = entry_point.run(entry_point.with_share(container, *FILL), change)
     assert (started.rc, started.stderr) == (0, "")
     assert [name for name in os.listdir(scratch) if name in OUTPUT] == []

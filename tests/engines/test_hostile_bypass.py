@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support.engines.base import Wanted
-from support.entry_points import FILLED, LIMIT, MAIN_ENTRY_POINTS, EntryPoint, as_it_is, filled
+from support.entry_points import FILLED, LIMIT, MAIN_ENTRY_POINTS, EntryPoint, filled, unchanged
 from support.product import REPOSITORY
 from vcuda_oci.model import names
 from vcuda_oci.pages import layout
@@ -66,16 +66,16 @@ def test_a_program_that_goes_round_the_shim_has_the_granted_gpu_and_no_other(
         text=True,
     ).stdout
     uuid = json.loads(listed)[0]["uuid"]
-    said: list[str] = []
+    stderr: list[str] = []
 
     def prepared(config: dict[str, Any], bundle: str) -> None:
         script = f"{way(f'{bundle}/rootfs', uuid)}; {OTHER_GPU} >&2"
         config["process"]["args"] = ["sh", "-c", script]
 
-    result = entry_point.run(entry_point.asked(container), prepared)
-    said = result.stderr.splitlines()
+    result = entry_point.run(entry_point.with_share(container), prepared)
+    stderr = result.stderr.splitlines()
     assert filled(result)["allocated_bytes"] > LIMIT
-    assert said == ["/tmp/1: EPERM", "/dev/nvidia1: ENOENT"]
+    assert stderr == ["/tmp/1: EPERM", "/dev/nvidia1: ENOENT"]
 
 
 def test_a_rule_for_every_nvidia_device_opens_no_other_gpu(
@@ -88,7 +88,7 @@ def test_a_rule_for_every_nvidia_device_opens_no_other_gpu(
         config["linux"]["resources"]["devices"].append(rule)
 
     script = f"{OTHER_GPU}; open-node /dev/nvidia0 /dev/nvidiactl; {GREEDY} >&2"
-    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), wide)
+    result = entry_point.run(entry_point.with_share(container, "sh", "-c", script), wide)
     other, hidden, *own = result.stdout.splitlines()
     assert (other, hidden) == ("/tmp/1: EPERM", "/dev/nvidia1: ENOENT")
     assert all(line.endswith((": ENXIO", ": ok")) for line in own)
@@ -115,6 +115,6 @@ def test_no_variable_leads_round_it_where_no_other_driver_is(
              "NVIDIA_VISIBLE_DEVICES": "all",
              "LD_LIBRARY_PATH": f"{names.GUEST_DRIVER}:/usr/lib/x86_64-linux-gnu",
              "CUDA_MPS_PIPE_DIRECTORY": "/tmp", "LD_PRELOAD": ""}  # fmt: skip
-    asked = entry_point.asked(container, "sh", "-c", GREEDY)
-    result = entry_point.run(Wanted(container, asked.args, words, asked.annotations), as_it_is)
+    asked = entry_point.with_share(container, "sh", "-c", GREEDY)
+    result = entry_point.run(Wanted(container, asked.args, words, asked.annotations), unchanged)
     assert filled(result) == FILLED

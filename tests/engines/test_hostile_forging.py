@@ -32,7 +32,9 @@ pytestmark = pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=
 def test_beside_a_request_that_counts_an_images_words_change_nothing(
     entry_point: EntryPoint, container: str
 ) -> None:
-    asked = entry_point.asked(container, "sh", "-c", f"{LOOK}; md5sum {PAGE}; {' '.join(FILL)}")
+    asked = entry_point.with_share(
+        container, "sh", "-c", f"{LOOK}; md5sum {PAGE}; {' '.join(FILL)}"
+    )
     honest = entry_point.run(asked)
     forged = entry_point.run(
         Wanted(container, asked.args, FORGED, asked.annotations, DEVICE_MOUNTS)
@@ -55,9 +57,9 @@ def test_a_pods_variables_ask_for_nothing_whatever_the_settings_are(
 ) -> None:
     entry_point.product.configure(entry_point.engine, accept_request_from_env="always")
     identity = {"uid": "uid1", "namespace": "default", "name": "pod", "id": "sandbox1"}
-    said = {f"io.kubernetes.cri.sandbox-{key}": value for key, value in identity.items()}
-    said["io.kubernetes.cri.container-name"] = "main"
-    wanted = Wanted(container, ["sh", "-c", LOOK], FORGED, said, DEVICE_MOUNTS)
+    annotations = {f"io.kubernetes.cri.sandbox-{key}": value for key, value in identity.items()}
+    annotations["io.kubernetes.cri.container-name"] = "main"
+    wanted = Wanted(container, ["sh", "-c", LOOK], FORGED, annotations, DEVICE_MOUNTS)
     assert entry_point.run(wanted) == entry_point.plain(wanted)
 
 
@@ -84,7 +86,7 @@ def test_a_record_that_others_may_have_written_gives_no_share(
         covered = f"{state}/allocations/{name}.json"
         host_path = f"/proc/{entry_point.engine.host.pid}/root{covered}"
         spoil(host_path if spoil is not as_a_link else covered)
-        result = entry_point.run(entry_point.asked(container, "echo", "started"), log=log)
+        result = entry_point.run(entry_point.with_share(container, "echo", "started"), log=log)
         os.path.islink(covered) and os.replace(covered + ".real", covered)
         os.chmod(covered, 0o644)
         os.chown(covered, 0, 0)
@@ -92,7 +94,7 @@ def test_a_record_that_others_may_have_written_gives_no_share(
     with open(log) as lines:
         assert f"{covered}: is not a whole record (other users may write it)" in lines.read()
     entry_point.sweep()
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []
 
 
 @pytest.mark.parametrize("spoil", [as_a_link, open_to_all, of_another], ids=lambda do: do.__name__)
@@ -100,7 +102,7 @@ def test_what_is_kept_of_the_host_is_not_believed_where_others_may_have_written_
     entry_point: EntryPoint, container: str, scratch: str, spoil: Any
 ) -> None:
     """It names the files that containers get: here /etc/shadow in place of a library."""
-    assert entry_point.run(entry_point.asked(container, "true")).rc == 0
+    assert entry_point.run(entry_point.with_share(container, "true")).rc == 0
     cache = entry_point.product.state_dir(entry_point.engine) + "/host.json"
     with open(cache) as file:
         facts = json.load(file)
@@ -112,7 +114,7 @@ def test_what_is_kept_of_the_host_is_not_believed_where_others_may_have_written_
         json.dump(facts, file)
     spoil(cache)
     script = f"cat /usr/bin/nvidia-smi | grep 'only the host'; exec {' '.join(FILL)}"
-    assert filled(entry_point.run(entry_point.asked(container, "sh", "-c", script))) == FILLED
+    assert filled(entry_point.run(entry_point.with_share(container, "sh", "-c", script))) == FILLED
 
 
 def test_a_user_of_the_host_writes_no_containers_usage(

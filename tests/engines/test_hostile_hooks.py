@@ -58,7 +58,7 @@ def test_the_images_variables_reach_no_hook(
 
     os.symlink("/", f"{scratch}/evil")
     # In the container the mark's folder is another: only what runs outside leaves one on the host.
-    result = entry_point.run(entry_point.asked(container, *FILL), hostile)
+    result = entry_point.run(entry_point.with_share(container, *FILL), hostile)
     assert not os.path.exists(mark)
     assert filled(result) == FILLED
 
@@ -81,15 +81,15 @@ def test_a_failing_hook_of_each_kind_costs_no_container_its_share(
 
     The record that then stays is taken by the next container that needs the room.
     """
-    failed = entry_point.run(entry_point.asked(container, "true"), broken(kind, first))
+    failed = entry_point.run(entry_point.with_share(container, "true"), broken(kind, first))
     # What fails after the start, or the end, is the runtime's to judge: runc and crun differ.
     assert failed.rc != 0 or kind in ("poststart", "poststop")
     state = entry_point.product.state_dir(entry_point.engine)
-    assert [left for left in entry_point.left(container) if not left.startswith(state)] == []
+    assert [left for left in entry_point.leftovers(container) if not left.startswith(state)] == []
     whole = {"vcuda.io/core": "100", "vcuda.io/gpu": "0"}
     following = Wanted(container + "-2", ["echo", "has it"], annotations=whole)
     assert entry_point.run(following).stdout == "has it\n"
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
@@ -97,8 +97,8 @@ def test_a_failing_hook_of_each_kind_costs_no_container_its_share(
 def test_behind_the_wrapper_a_failing_hook_leaves_nothing_at_once(
     entry_point: EntryPoint, container: str, kind: str
 ) -> None:
-    entry_point.run(entry_point.asked(container, "true"), broken(kind, True))
-    assert entry_point.left(container) == []
+    entry_point.run(entry_point.with_share(container, "true"), broken(kind, True))
+    assert entry_point.leftovers(container) == []
 
 
 def test_poststop_twice_is_once_and_another_containers_never(
@@ -113,10 +113,10 @@ def test_poststop_twice_is_once_and_another_containers_never(
         hooks[:0] = [hook, hook]
 
     with entry_point.holding(container + "-other"):
-        result = entry_point.run(entry_point.asked(container, *FILL), again)
+        result = entry_point.run(entry_point.with_share(container, *FILL), again)
         assert filled(result) == FILLED
         (kept,) = entry_point.product.allocations(entry_point.engine)
         assert kept["id"] == container + "-other"
     for _ in range(2):
         assert entry_point.engine.host.run(hook["args"], stdin=other).rc == 0
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []

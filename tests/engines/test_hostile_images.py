@@ -79,12 +79,12 @@ def test_a_compat_library_that_is_a_link_to_the_host_gives_nothing_of_the_host(
         os.symlink(target.format(trap=trap.folder), f"{compat}/{name}")
 
     script = f"cat /usr/local/cuda-12.4/compat/* 2>/dev/null; exec {' '.join(FILL)}"
-    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), linked)
+    result = entry_point.run(entry_point.with_share(container, "sh", "-c", script), linked)
     assert SECRET not in result.stdout + result.stderr
     assert filled(result) == FILLED
     assert trap.changed() == []
     entry_point.sweep()
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []
 
 
 @pytest.mark.parametrize("place", ["usr/local/cuda-12.4/compat", LIBRARIES, "usr/local/vcuda"])
@@ -101,7 +101,7 @@ def test_a_folder_that_is_a_link_to_the_host_stays_inside(
 
     # Where the loader's folder is a link, the libraries are in the next of its folders.
     script = f"cat {trap.folder}/secret 2>/dev/null; LD_LIBRARY_PATH=/usr/lib64 {' '.join(FILL)}"
-    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), linked)
+    result = entry_point.run(entry_point.with_share(container, "sh", "-c", script), linked)
     assert filled(result) == FILLED
     assert trap.changed() == []
 
@@ -127,7 +127,7 @@ def test_the_images_ldconfig_never_runs(
         images.append(rootfs)
 
     script = f"cat /etc/ld.so.cache >&2; ls /ran >&2; exec {' '.join(FILL)}"
-    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), malicious)
+    result = entry_point.run(entry_point.with_share(container, "sh", "-c", script), malicious)
     assert filled(result) == FILLED
     assert result.stderr == "as the image has itls: /ran: No such file or directory\n"
     assert not os.path.exists(mark)
@@ -155,11 +155,11 @@ def test_a_loaders_cache_that_is_no_file_is_neither_followed_nor_opened(
             os.symlink(trap.folder, etc + "/ld.so.conf.d")
 
     # A static program answers: the image's own loader would open the pipe.
-    result = entry_point.run(entry_point.asked(container, "ls", "/usr/local/vcuda"), hostile)
+    result = entry_point.run(entry_point.with_share(container, "ls", "/usr/local/vcuda"), hostile)
     assert result.stdout == "driver\nlimits\nusage\n", result.stderr
     assert trap.changed() == []
     entry_point.sweep()
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []
 
 
 @pytest.mark.parametrize("names", [["dev"], ["dev/null", "dev/nvidia0"], ["dev/pts"]], ids=str)
@@ -194,11 +194,13 @@ def test_a_dev_that_leads_to_the_host_gets_nothing_of_ours(
     script = "cat /dev/secret /dev/null /dev/nvidia0 2>/dev/null; ls -ln /dev/ | grep nvidia0"
     alone, ours = Trap(scratch + "/alone"), Trap(scratch + "/ours")
     entry_point.plain(Wanted(container, ["sh", "-c", script]), leading_to(alone))
-    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), leading_to(ours))
+    result = entry_point.run(
+        entry_point.with_share(container, "sh", "-c", script), leading_to(ours)
+    )
     assert SECRET not in result.stdout + result.stderr
     assert ours.changed() == alone.changed()
     entry_point.sweep()
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []
 
 
 @pytest.mark.parametrize("image", ["a link", "a folder"])

@@ -36,7 +36,7 @@ def test_a_container_has_the_descriptors_and_variables_that_its_runtime_gives_it
         "leak": LEAKED.format(folder=folder),
     }
     plain = entry_point.plain(Wanted(container, ["sh", "-c", script]), **more)
-    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), **more)
+    result = entry_point.run(entry_point.with_share(container, "sh", "-c", script), **more)
     assert result == plain
     numbers = re.findall(r"^(\d+)\b", result.stdout, re.M)
     assert numbers[3 : 3 + kept] == ["3", "4"][:kept]
@@ -61,7 +61,7 @@ def test_a_working_folder_by_a_descriptor_leads_no_further_than_without_us(
     for number in (3, 5, 6, 7, 8, 10):
         more = {"leak": LEAKED.format(folder=folder)}
         plain = entry_point.plain(Wanted(container, script), at(number), **more)
-        result = entry_point.run(entry_point.asked(container, *script), at(number), **more)
+        result = entry_point.run(entry_point.with_share(container, *script), at(number), **more)
         assert (result.stdout, result.rc == 0) == (plain.stdout, plain.rc == 0), number
     entry_point.sweep()
 
@@ -84,14 +84,14 @@ def test_a_neighbour_reaches_no_program_of_ours_by_its_proc(
             if namespace["type"] == "pid":
                 namespace["path"] = f"/proc/{pid}/ns/pid"
 
-    looking = entry_point.asked(neighbour, "/look/look_around", "100")
+    looking = entry_point.with_share(neighbour, "/look/look_around", "100")
     looking = Wanted(neighbour, looking.args, mounts=[(scratch, "/look")])
     assert entry_point.engine._start(looking).rc == 0
     try:
         wait_until(lambda: "begin" in entry_point.engine.logs(neighbour), "the neighbour")
         for number in range(3):
             result = entry_point.run(
-                entry_point.asked(f"{container}-{number}", "echo", "up"), joined
+                entry_point.with_share(f"{container}-{number}", "echo", "up"), joined
             )
             assert result.stdout == "up\n", result.stderr
         entry_point.engine.host.write(f"bundles/{neighbour}/rootfs/tmp/enough", "")

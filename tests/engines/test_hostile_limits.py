@@ -42,16 +42,16 @@ def no_privileges(config: dict[str, Any], bundle: str) -> None:
 def test_a_container_that_may_do_little_gets_its_share(
     entry_point: EntryPoint, container: str, change: Any
 ) -> None:
-    result = entry_point.run(entry_point.asked(container, *FILL), change)
-    if cannot(entry_point, change):
+    result = entry_point.run(entry_point.with_share(container, *FILL), change)
+    if skip_or_fail(entry_point, change):
         assert (result.rc != 0, result.stdout) == (True, "")
     else:
         assert filled(result) == FILLED
     entry_point.sweep()
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []
 
 
-def cannot(entry_point: EntryPoint, change: Any) -> bool:
+def skip_or_fail(entry_point: EntryPoint, change: Any) -> bool:
     """Where docs/hook.md and docs/security.md say so, the container fails instead."""
     if change is read_only:  # crun has closed the root before it calls this kind
         return (entry_point.engine.low_level, entry_point.kind) == ("crun", "createContainer")
@@ -82,7 +82,7 @@ def test_dockers_default_seccomp_profile_lets_a_share_work(
         config["linux"]["seccomp"] = default_seccomp
 
     script = f"unshare -U true 2>/dev/null || echo filtered >&2; exec {' '.join(FILL)}"
-    result = entry_point.run(entry_point.asked(container, "sh", "-c", script), filtered)
+    result = entry_point.run(entry_point.with_share(container, "sh", "-c", script), filtered)
     assert filled(result) == FILLED
     assert result.stderr == "filtered\n"
 
@@ -108,7 +108,7 @@ def test_under_tiny_limits_a_container_starts_with_its_share_or_not_at_all(
 
     words = ["open-node", "/usr/local/vcuda/usage", "/usr/local/vcuda/limits"]
     plain = entry_point.plain(Wanted(container, words), tiny)
-    result = entry_point.run(entry_point.asked(container, *words), tiny)
+    result = entry_point.run(entry_point.with_share(container, *words), tiny)
     if entry_point.kind != "createContainer" and plain.rc == 0:
         assert result.rc == 0, result.stderr
     if result.rc == 0:
@@ -116,7 +116,7 @@ def test_under_tiny_limits_a_container_starts_with_its_share_or_not_at_all(
     else:
         assert result.stdout == ""
     entry_point.sweep()
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []
 
 
 @pytest.fixture(params=["full", "read-only"])
@@ -140,16 +140,18 @@ def test_a_state_folder_without_room_is_one_line_and_no_container(
     entry_point: EntryPoint, container: str, hurt_state: str, scratch: str
 ) -> None:
     log = os.path.join(scratch, "log")
-    result = entry_point.run(entry_point.asked(container, "echo", "started"), log=log)
+    result = entry_point.run(entry_point.with_share(container, "echo", "started"), log=log)
     assert (result.rc != 0, result.stdout) == (True, "")
     with open(log) as lines:
-        told = [line for line in lines if "cannot be written" in line]  # runc repeats a hook's
+        lines_of_page = [
+            line for line in lines if "cannot be written" in line
+        ]  # runc repeats a hook's
     reason = {
         "full": "No space left on device; free space there",
         "read-only": "Read-only file system; mount it read-write",
     }[hurt_state]
     wanted = f"cannot be written: {reason}, or set state-dir"
-    assert told and all(wanted in line for line in told)
+    assert lines_of_page and all(wanted in line for line in lines_of_page)
     state = entry_point.product.state_dir(entry_point.engine)
     folders = [f"{state}/{name}" for name in ("allocations", "containers")]
     listed = entry_point.engine.host.run(["ls", "-A", *folders]).stdout
@@ -198,7 +200,7 @@ def test_a_container_that_adds_to_its_usage_page_for_ever_stops_no_other(
     with entry_point.holding(container + "-other"), greedy:
         for _ in range(5):
             wait_until(lambda: free(entry_point, what) < 40, "the file system to be full")
-            assert filled(entry_point.run(entry_point.asked(container, *FILL))) == FILLED
+            assert filled(entry_point.run(entry_point.with_share(container, *FILL))) == FILLED
         going_on = entry_point.engine.exec(container + "-other", FILL)
         assert filled(going_on) == FILLED
         wait_until(
@@ -230,7 +232,7 @@ def test_a_page_that_a_container_handed_on_stops_no_other_after_its_end(
         assert entry_point.engine.host.run(["ls", page]).rc != 0
         for _ in range(5):
             wait_until(lambda: free(entry_point, "%a") < 40, "the file system to be full again")
-            assert filled(entry_point.run(entry_point.asked(container, *FILL))) == FILLED
+            assert filled(entry_point.run(entry_point.with_share(container, *FILL))) == FILLED
     finally:
         os.unlink(goes_on)
         writer.wait()
@@ -258,8 +260,8 @@ def test_a_container_that_leases_its_page_holds_up_no_command(
         wait_until(lambda: is_leased(inode), "the page to be leased")
         listed = json.loads(entry_point.engine.host.check([*vcuda, "ps", "--json"]))
         assert is_leased(inode)
-    told = {entry["id"]: entry["usage"] for entry in listed}
-    assert (told[container + "-other"], told[hostile]) == ("told", "unreadable")
+    usage = {entry["id"]: entry["usage"] for entry in listed}
+    assert (usage[container + "-other"], usage[hostile]) == ("told", "unreadable")
 
 
 @pytest.mark.parametrize("entry_point", ["runc-v1-wrapper"], indirect=True)
@@ -273,7 +275,7 @@ def test_where_pages_are_kept_open_a_container_gets_no_lease(
     )
     script = f"until timeout 1 hold-lease {USAGE}; [ $? = 1 ]; do :; done; echo refused"
     try:
-        result = entry_point.run(entry_point.asked(container, "sh", "-c", script))
+        result = entry_point.run(entry_point.with_share(container, "sh", "-c", script))
     finally:
         socket.close()
     assert (result.stdout, result.rc) == ("refused\n", 0)

@@ -155,7 +155,7 @@ def test_containers_that_are_created_under_renaming_threads_get_nothing_of_the_h
             begun.append(Swapping(f"{bundle}/rootfs", trap).__enter__())
 
         try:
-            asked = entry_point.asked(f"{container}-{number}", "sh", "-c", script)
+            asked = entry_point.with_share(f"{container}-{number}", "sh", "-c", script)
             result = entry_point.run(asked, renamed)
         finally:
             for each in swapping:
@@ -167,4 +167,4 @@ def test_containers_that_are_created_under_renaming_threads_get_nothing_of_the_h
         assert (trap.harmed() if by_runc else trap.changed()) == []
         assert min(swapping[0].swaps) > 0
     entry_point.sweep()
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []

@@ -48,7 +48,7 @@ def test_a_setuid_program_in_a_slices_page_gives_no_user_of_the_host_root(host: 
 @pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 def test_a_page_runs_no_program_inside(entry_point: EntryPoint, container: str) -> None:
     script = f"{MAKE_A_PROGRAM}; {PAGE} id; grep /usr/local/vcuda/ /proc/self/mountinfo"
-    result = entry_point.run(entry_point.asked(container, "sh", "-c", script))
+    result = entry_point.run(entry_point.with_share(container, "sh", "-c", script))
     program, *mounts = result.stdout.splitlines()
     assert program == "6755"
     assert "Permission denied" in result.stderr

@@ -88,11 +88,11 @@ def test_a_hook_too_refuses_within_bounds(entry_point: EntryPoint, container: st
 
 def refusal(entry_point: EntryPoint, container: str, large: Change) -> str:
     """What is printed where no container starts and nothing is left."""
-    wanted = entry_point.asked(container, *FILL)
+    wanted = entry_point.with_share(container, *FILL)
     result = entry_point.run(wanted, large, leak=BOUNDED)
     entry_point.sweep()
     assert (result.rc != 0, result.stdout) == (True, "")
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []
     return result.stderr
 
 
@@ -113,5 +113,6 @@ def test_an_image_within_the_bounds_gets_its_share_under_the_same_limits(
         subprocess.run(ldconfig, check=True, capture_output=True)
 
     assert (
-        filled(entry_point.run(entry_point.asked(container, *FILL), common, leak=BOUNDED)) == FILLED
+        filled(entry_point.run(entry_point.with_share(container, *FILL), common, leak=BOUNDED))
+        == FILLED
     )

@@ -56,7 +56,7 @@ def test_a_dev_that_is_the_hosts_keeps_its_nodes_and_gets_none(
     copy_nodes(entry_point.product.driver_root + "/dev", volume)
     before = nodes(volume)
     assert f"{volume}/{OTHER_GPU}" in before
-    result = entry_point.run(entry_point.asked(container, *FILL), bound(volume, "/dev"))
+    result = entry_point.run(entry_point.with_share(container, *FILL), bound(volume, "/dev"))
     assert filled(result) == FILLED
     assert nodes(volume) == before
 
@@ -71,7 +71,7 @@ def test_mounts_of_odd_names_stop_no_container(
         os.mkdir(folder)
     entry_point.engine.host.check(["mount", "--bind", other, place])
     try:
-        result = entry_point.run(entry_point.asked(container, *FILL), bound(volume, "/data"))
+        result = entry_point.run(entry_point.with_share(container, *FILL), bound(volume, "/data"))
         assert filled(result) == FILLED
     finally:
         entry_point.engine.host.check(["umount", place])
@@ -113,10 +113,10 @@ def refused_without_a_trace(
     entry_point: EntryPoint, container: str, volume: str, change: Change
 ) -> None:
     before, log = inodes(volume), os.path.dirname(volume) + "/log"
-    result = entry_point.run(entry_point.asked(container, *FILL), change, log)
+    result = entry_point.run(entry_point.with_share(container, *FILL), change, log)
     entry_point.sweep()
     assert (result.rc != 0, result.stdout) == (True, "")
     with open(log) as lines:
         assert "it is missing, and would be made in a volume" in lines.read()
     assert inodes(volume) == before
-    assert entry_point.left(container) == []
+    assert entry_point.leftovers(container) == []

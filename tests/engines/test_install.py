@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.product import REPOSITORY, missing
 
 pytestmark = pytest.mark.usefixtures("files")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("files")
 def install(folder: str, *words: str) -> None:
     """Into `folder`/usr and `folder`/etc."""
     if reason := missing():
-        cannot(reason)
+        skip_or_fail(reason)
     command = [REPOSITORY + "/packaging/install", folder + "/usr", folder + "/etc", *words]
     subprocess.run(command, check=True)
 
@@ -34,7 +34,7 @@ def units(folder: str) -> list[str]:
 
 def test_the_units_that_are_asked_for_pass_systemds_own_look(scratch: str) -> None:
     if shutil.which("systemd-analyze") is None:
-        cannot("systemd-analyze not installed")
+        skip_or_fail("systemd-analyze not installed")
     install(scratch, "", scratch + "/units")
     assert sorted(units(scratch)) == [
         scratch + "/units/local-fs.target.wants/run-vcuda.mount",
@@ -70,5 +70,7 @@ def test_the_scheduler_extender_names_what_is_missing_or_runs(scratch: str) -> N
     assert len((asked.stdout + asked.stderr).splitlines()) == 1
     environment = {"PYTHONPATH": scratch + "/usr/lib/vcuda/python"}
     command = [sys.executable, "-m", "vcuda_plugin.extender.main", "--version"]
-    said = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=scratch)
-    assert (said.returncode, said.stdout) == (0, "vcuda-scheduler-extender 0.1.0\n"), said.stderr
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=scratch)
+    assert (result.returncode, result.stdout) == (0, "vcuda-scheduler-extender 0.1.0\n"), (
+        result.stderr
+    )

@@ -36,8 +36,8 @@ class Limited:
 
     def most(self) -> int:
         """Bytes that a program in the container can allocate now."""
-        told = self.engine.exec(self.name, ["vcuda-workload", "alloc", "--chunk", "256MiB"])
-        return int(json.loads(told.stdout)["exact_bytes"])
+        result = self.engine.exec(self.name, ["vcuda-workload", "alloc", "--chunk", "256MiB"])
+        return int(json.loads(result.stdout)["exact_bytes"])
 
 
 @pytest.fixture(params=["runc-v1", "runc-v2", "crun-v2"])

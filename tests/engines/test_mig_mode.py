@@ -55,8 +55,8 @@ def test_each_slice_is_offered_as_a_gpu_and_running_processes_see_a_new_layout(
     def shown() -> dict[str, Any]:
         program = os.path.join(os.path.dirname(node.program), "vcuda")
         command = [program, "--config", node.config, "gpus", "--json"]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        return {gpu["name"]: gpu for gpu in json.loads(told)}
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return {gpu["name"]: gpu for gpu in json.loads(printed)}
 
     def offers(resource: str) -> dict[str, int]:
         uuids = [id.partition(".")[0] for id in node.kubelet.healthy(resource)]
@@ -80,9 +80,9 @@ def test_each_slice_is_offered_as_a_gpu_and_running_processes_see_a_new_layout(
         until(lambda: offers(CORE) == dict.fromkeys((first, third), 100))
         assert shown()["1:0"]["unhealthy"] == "Xid 95"
         time.sleep(3)  # some more looks, of which none says it again
-        told = [(event["kind"], event.get("gpu")) for event in events.read(node.state_dir)]
+        printed = [(event["kind"], event.get("gpu")) for event in events.read(node.state_dir)]
         whole = gpus["1"]["uuid"]
-        assert sorted(told[1:]) == sorted(("gpu-unhealthy", uuid) for uuid in (whole, other))
+        assert sorted(printed[1:]) == sorted(("gpu-unhealthy", uuid) for uuid in (whole, other))
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_tenants_of_mig_devices_are_shown_by_the_device_that_they_have(
         "1:1": (1, gpus["1:1"]["uuid"], 100, 8, GIB),
         "0": (0, gpus["0"]["uuid"], 7, 1, GIB),
     }
-    until(lambda: shown() == expected, told=lambda: str(shown()))
+    until(lambda: shown() == expected, context=lambda: str(shown()))
     lines = vcuda("ps").stdout.splitlines()[1:]
     assert sorted(line.split()[1] for line in lines) == ["0", "1:0", "1:1"]
     taken = {gpu["name"]: gpu["free_memory_bytes"] // GIB for gpu in vcuda.json("gpus")}
@@ -167,8 +167,8 @@ def test_cdi_gives_the_mig_device_that_it_names_and_nothing_of_the_others(
     with machine.on(podman), podman.using(podman.plain_runtime()):
         there = CdiHost(podman, machine)
         try:
-            told = there.vcuda("cdi", "generate")
-            assert told.rc == 0, told.stderr
+            generated = there.vcuda("cdi", "generate")
+            assert generated.rc == 0, generated.stderr
             for named in (gpus["1:0"].uuid, "1:0"):
                 result = there.run("sh", "-c", SEEN, device=named)
                 assert result.rc == 0, result.stderr
@@ -182,9 +182,9 @@ def by_name(product: Product) -> dict[str, Gpu]:
     return {gpu.name: gpu for gpu in facts.gpus}
 
 
-def is_the_small_one(told: str, small: Gpu) -> bool:
+def is_the_small_one(gpus: str, small: Gpu) -> bool:
     """Whether a container saw the nodes and the memory of it, and no others."""
-    *nodes, info = told.splitlines()
+    *nodes, info = gpus.splitlines()
     (device,) = json.loads(info)["devices"]
     return (nodes, device["uuid"].partition("-")[2], device["total_bytes"]) == (
         ["nvidia-cap201", "nvidia-cap202", "nvidia1"],

@@ -18,37 +18,37 @@ WRAPPER, HOOK = "vcuda-container-runtime", "vcuda-container-hook"
 
 
 def test_a_pods_lines_and_events_have_one_id_from_its_binding_to_its_end(
-    handoff: ClusterNode, container: str, tmp_path: Path
+    cluster_node: ClusterNode, container: str, tmp_path: Path
 ) -> None:
-    uid = handoff.api.create(container, {"main": ASKS}, node="")
+    uid = cluster_node.api.create(container, {"main": ASKS}, node="")
     allocation = f"pod-{uid}.main"
-    with extender.ready(handoff.api, tmp_path) as scheduler:
+    with extender.ready(cluster_node.api, tmp_path) as scheduler:
         scheduler.wait(lambda: scheduler.inspect(NODE) is not None)
-        assert scheduler.bind(handoff.api.pods[uid], NODE) == ""
+        assert scheduler.bind(cluster_node.api.pods[uid], NODE) == ""
         bound = [line for line in extender.log(tmp_path).splitlines() if ": bind " in line]
-    until(lambda: handoff.kept() == {uid})
-    pod = handoff.run_pod(container, uid)
+    until(lambda: cluster_node.decision_uids() == {uid})
+    pod = cluster_node.run_pod(container, uid)
     with pytest.raises(grpc.RpcError) as refused:
-        handoff.start(pod, asks={**ASKS, CORE: 40})
-    handoff.kubelet.forget(uid)
-    handoff.start(pod)
-    handoff.remove_pod(pod)
-    assert handoff.agent is not None
-    log = handoff.agent.log
-    until(lambda: any("released" in line for line in log()), told=lambda: "\n".join(log()))
-    share = f"30 % and 1.0 GiB of {handoff.uuids[0]}"
+        cluster_node.start(pod, asks={**ASKS, CORE: 40})
+    cluster_node.kubelet.forget(uid)
+    cluster_node.start(pod)
+    cluster_node.remove_pod(pod)
+    assert cluster_node.agent is not None
+    log = cluster_node.agent.log
+    until(lambda: any("released" in line for line in log()), context=lambda: "\n".join(log()))
+    share = f"30 % and 1.0 GiB of {cluster_node.uuids[0]}"
     assert bound == [
         f"{EXTENDER}: bind default/{container} ({uid}) to {NODE}: {share} (allocation {allocation})"
     ]
-    said = str(refused.value.details()).partition(WRAPPER)[2].removesuffix(": unknown")
-    assert "30 % was decided; 40 % is asked; " in said
-    assert said.endswith(f" (allocation {allocation})")
+    message = str(refused.value.details()).partition(WRAPPER)[2].removesuffix(": unknown")
+    assert "30 % was decided; 40 % is asked; " in message
+    assert message.endswith(f" (allocation {allocation})")
     about = [line for line in log() if container in line or uid in line]
     assert about == [f"{AGENT}: {allocation}: released; its container has ended"]
-    vcuda = [handoff.product.prefix + "/bin/vcuda", "--config", handoff.product.config]
+    vcuda = [cluster_node.product.prefix + "/bin/vcuda", "--config", cluster_node.product.config]
     for name in (allocation, f"pod-{uid}", f"default/{container}"):
-        told = json.loads(handoff.cri.host.check([*vcuda, "events", name, "--json"]))
-        assert [(e["allocation"], e["kind"], e["from"]) for e in told] == [
+        recorded = json.loads(cluster_node.cri.host.check([*vcuda, "events", name, "--json"]))
+        assert [(e["allocation"], e["kind"], e["from"]) for e in recorded] == [
             (allocation, "decided", EXTENDER),
             (allocation, "refused", WRAPPER),
             (allocation, "claimed", WRAPPER),

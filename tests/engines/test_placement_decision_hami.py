@@ -37,9 +37,9 @@ class HamiNode(ClusterNode):
         """As the extender's own code decides on an empty node; the pod's UID."""
         uid = self.api.create(name, containers)
         ask = ask_of(self.api.pods[uid], SETTINGS)
-        told = node_gpus.parse(self.api.nodes[NODE]["vcuda.io/node-gpus"])
+        published = node_gpus.parse(self.api.nodes[NODE]["vcuda.io/node-gpus"])
         assert ask is not None
-        placed = place(told.gpus, [], ask, "binpack")
+        placed = place(published.gpus, [], ask, "binpack")
         assert isinstance(placed, Placed)
         self.decide(uid, said(Decision(placed.containers).dump()))
         return uid
@@ -47,7 +47,7 @@ class HamiNode(ClusterNode):
     def known(self, name: str, **containers: dict[str, int]) -> str:
         """A pod without a decision; its UID, once the node knows of it."""
         uid = self.api.create(name, containers)
-        until(lambda: uid in self.kept())
+        until(lambda: uid in self.decision_uids())
         return uid
 
     def has(self, pod: Pod, name: str = "main") -> list[tuple[int, int, int, str]]:
@@ -166,7 +166,7 @@ def test_a_container_that_is_restarted_keeps_its_part_whatever_is_known_of_its_p
     pod = hami.run_pod(container, uid)
     assert hami.seen(pod, asks={GPU: 1}) == ["nvidia0"]
     hami.api.delete(uid)
-    until(lambda: hami.kept() == set())
+    until(lambda: hami.decision_uids() == set())
     hami.start(pod, asks={GPU: 1})
     assert hami.has(pod) == [(0, 30, 3000, "fixed")]
 

@@ -18,7 +18,7 @@ from support.cluster_api import KubeApi
 from support.engines.cri import Cri, Pod
 from support.fake_kubelet import until
 from support.product import MIB, SOFTGPU, Product, asking
-from support.watched_pods import NODE, decided
+from support.watched_pods import NODE, decision_annotations
 from vcuda_oci.host import host
 
 LIMIT = 1024 * MIB
@@ -48,13 +48,17 @@ class ClusterNode:
     def fail(self, *words: str) -> None:
         subprocess.run([SOFTGPU, "fail", self._driver, *words], check=True)
 
-    def told(self, reason: str) -> dict[str, Any]:
+    def await_event(self, reason: str) -> dict[str, Any]:
         """The one Event of this reason, once it is there."""
 
         def found() -> list[dict[str, Any]]:
-            return [one for one in list(self.api.told.values()) if one["reason"] == reason]
+            return [
+                one for one in list(self.api.recorded_events.values()) if one["reason"] == reason
+            ]
 
-        until(lambda: len(found()) >= 1, 120, lambda: json.dumps(self.api.told, indent=1))
+        until(
+            lambda: len(found()) >= 1, 120, lambda: json.dumps(self.api.recorded_events, indent=1)
+        )
         (one,) = found()
         return one
 
@@ -63,10 +67,10 @@ class ClusterNode:
         return self.cri.host.check(command)
 
     def life(self, id: str) -> list[tuple[str, str]]:
-        told = json.loads(self.vcuda("events", id, "--json"))
-        assert {event["allocation"] for event in told} == {id}
-        assert [event["time"] for event in told] == sorted(event["time"] for event in told)
-        return [(event["kind"], event["from"]) for event in told]
+        recorded = json.loads(self.vcuda("events", id, "--json"))
+        assert {event["allocation"] for event in recorded} == {id}
+        assert [event["time"] for event in recorded] == sorted(event["time"] for event in recorded)
+        return [(event["kind"], event["from"]) for event in recorded]
 
     def close(self) -> None:
         self._pods.close()
@@ -109,23 +113,23 @@ def test_a_pod_gets_events_about_its_share(cluster_node: ClusterNode) -> None:
     greedy = node.pod("greedy")
     takes = node.start(greedy, *GREEDY)
 
-    def says(reason: str, pod: Pod, id: str, text: str) -> None:
-        one = node.told(reason)
+    def assert_event(reason: str, pod: Pod, id: str, text: str) -> None:
+        one = node.await_event(reason)
         about = {"apiVersion": "v1", "kind": "Pod", "namespace": "default"}
         assert one["involvedObject"] == {**about, "name": pod.name, "uid": pod.uid}
         assert one["message"].startswith(f"allocation {id}: ") and text in one["message"]
         assert (one["type"], one["source"]["host"]) == ("Warning", NODE)
 
-    says("GpuShareRefused", large, f"pod-{large.uid}.main", "largest free share is")
-    says("GpuMemoryLimitReached", full, fills, " refused at its limit, 1 GiB of GPU-")
-    says("GpuLimitBypassed", greedy, takes, "its limit is 1.00 GiB: process")
-    says("GpuShareThrottled", busy, waits, "% of the last minute for their 10 % of GPU-")
+    assert_event("GpuShareRefused", large, f"pod-{large.uid}.main", "largest free share is")
+    assert_event("GpuMemoryLimitReached", full, fills, " refused at its limit, 1 GiB of GPU-")
+    assert_event("GpuLimitBypassed", greedy, takes, "its limit is 1.00 GiB: process")
+    assert_event("GpuShareThrottled", busy, waits, "% of the last minute for their 10 % of GPU-")
     node.fail("--event", "0", "--xid", "79")
     sick = f"{node.uuids[0]} is unhealthy: Xid 79"
 
     def ill() -> set[str]:
-        told = list(node.api.told.values())
-        return {one["message"] for one in told if one["reason"] == "GpuUnhealthy"}
+        recorded = list(node.api.recorded_events.values())
+        return {one["message"] for one in recorded if one["reason"] == "GpuUnhealthy"}
 
     until(lambda: ill() == {f"allocation {id}: {sick}" for id in (waits, fills, takes)}, 60)
     assert node.life(fills) == [
@@ -141,7 +145,7 @@ def test_an_allocations_life_is_in_order_across_extender_wrapper_hook_command_an
     pod = node.pod("web")
     shares = {"main": (node.uuids[1], 10, LIMIT)}
     asks = {"main": {CORE: 10, MEMORY: 4}}
-    node.api.create(pod.name, asks, uid=pod.uid, annotations=decided(NODE, **shares))
+    node.api.create(pod.name, asks, uid=pod.uid, annotations=decision_annotations(NODE, **shares))
     id = f"pod-{pod.uid}.main"
     until(lambda: "decided" in node.vcuda("events"))
     with pytest.raises(Exception, match="are asked"):

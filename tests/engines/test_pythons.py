@@ -10,7 +10,7 @@ import pytest
 
 from support.engines.base import Engine
 from support.entry_points import FILL, FILLED, LIMIT
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.product import Product, asking, missing
 from support.pythons import VERSIONS, python
 
@@ -24,7 +24,7 @@ def test_a_container_gets_its_share_on_this_python(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if reason := missing():
-        cannot(reason)
+        skip_or_fail(reason)
     path = python(version)
     monkeypatch.setenv("LAUNCHER_PYTHON", path)
     product, engine = Product(scratch), start_engine("runc-v1")

@@ -81,8 +81,10 @@ def test_the_hook_refuses_and_leaves_nothing(hooked: Hooked, container: str, scr
     with file_system(host, state_dir) as mount:
         mount("ro")
         before = traces.of(host)
-        refused = hooked.run(hooked.asked(container, "echo", "hello"), "createRuntime", log=log)
-        assert traces.left(before, traces.of(host)) == []
+        refused = hooked.run(
+            hooked.with_share(container, "echo", "hello"), "createRuntime", log=log
+        )
+        assert traces.leftovers(before, traces.of(host)) == []
     assert (refused.rc != 0, refused.stdout) == (True, "")
     with open(log) as lines:
         assert re.search(LINE.format(program="vcuda-container-hook"), lines.read())

@@ -15,7 +15,7 @@ from engines.test_images_with_a_driver import by_environment
 from support import rootfs
 from support.engines.base import Files, Result, Wanted
 from support.engines.rootless import RootlessDocker, RootlessPodman, RootlessPodmanOfOneId
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.product import MIB, Product, asking
 
 LIMIT = 1024 * MIB
@@ -35,7 +35,7 @@ def rootless(
 ) -> Iterator[RootlessPodman | RootlessDocker]:
     reason = request.param.missing()
     if reason is not None:
-        cannot(f"{request.param.name}: {reason}")
+        skip_or_fail(f"{request.param.name}: {reason}")
     with closing(request.param(files)) as engine, product.on(engine):
         yield engine
 

@@ -12,7 +12,7 @@ import pytest
 from support.engines.base import Engine, Result
 from support.engines.cri import Cri
 from support.engines.docker import Docker
-from support.product import MIB, Asking, Product, asking
+from support.product import MIB, Product, RunOptions, asking
 from support.runtime_recorder import Recorder
 from vcuda_oci.pages import layout, page_reader
 
@@ -175,7 +175,7 @@ def test_a_slip_in_a_request_is_refused_with_the_nearest(sharing: Engine, contai
         ({"cores": "30"}, "unknown request key"),
         ({"core": "30", "memory": "4096"}, "is 4096 bytes; did you mean 4096MiB?"),
     ):
-        asked: Asking = {"annotations": {f"vcuda.io/{key}": words[key] for key in words}}
+        asked: RunOptions = {"annotations": {f"vcuda.io/{key}": words[key] for key in words}}
         if isinstance(sharing, Docker):
             asked = {"env": {f"VCUDA_{key.upper()}": words[key] for key in words}}
         result = sharing.run(container, ["echo", "hello"], **asked)

@@ -85,7 +85,7 @@ class Command:
     def send(self, signal: str, pid: int) -> None:
         self.host.check(["busybox", "kill", f"-{signal}", str(pid)])
 
-    def left(self) -> list[str]:
+    def leftovers(self) -> list[str]:
         """What is there of containers: records, pages, the runtime's state, cgroups."""
         found = []
         runtime = os.path.basename(self.engine.plain_runtime())
@@ -100,7 +100,7 @@ class Command:
                 self.send("KILL", pid)
                 process.wait(30)
         try:
-            _all_gone(self.left)
+            _all_gone(self.leftovers)
         finally:  # else every later test fails too
             for group in cgroups.named("vcuda-" + PREFIX):
                 cgroups.remove("/" + group)
@@ -199,7 +199,7 @@ def test_killed_it_takes_its_container_along_and_releases(vcuda: Command) -> Non
     process, pid = vcuda.start("killed", "--core", "30", *SLEEPS)
     vcuda.send("KILL", pid)
     process.wait(30)
-    _all_gone(vcuda.left)
+    _all_gone(vcuda.leftovers)
 
 
 def test_killed_at_any_moment_it_leaves_nothing(vcuda: Command) -> None:
@@ -207,7 +207,7 @@ def test_killed_at_any_moment_it_leaves_nothing(vcuda: Command) -> None:
         run = ["run", "--name", f"{PREFIX}{hundredths}", "--core", "30", *SLEEPS]
         killer = ["timeout", "--foreground", "-s", "KILL", f"0.{hundredths:02}"]
         vcuda.host.run([*killer, *vcuda.words(run)], env=vcuda.engine.environment())
-    _all_gone(vcuda.left)
+    _all_gone(vcuda.leftovers)
 
 
 LEAVES_ITS_CGROUPS = """#!/bin/sh
@@ -230,7 +230,7 @@ def test_cgroups_that_the_runtime_could_not_remove_are_removed(vcuda: Command) -
     vcuda.send("KILL", pid)
     process.wait(30)
     wait_until(lambda: os.path.exists(runtime + ".deleted"), "the runtime to delete the container")
-    _all_gone(vcuda.left)
+    _all_gone(vcuda.leftovers)
 
 
 def test_what_does_not_fit_is_refused_with_what_would(vcuda: Command) -> None:
@@ -295,11 +295,11 @@ def test_what_the_runtime_refuses_holds_nothing_afterwards(
     result = vcuda.run("--core", "20", "--bundle", scratch)
     assert result.rc != 0
     assert result.stderr
-    wait_until(lambda: vcuda.left() == [], "the share to be free again")
+    wait_until(lambda: vcuda.leftovers() == [], "the share to be free again")
 
 
 @pytest.mark.parametrize(
-    ("program", "exit_code", "said"),
+    ("program", "exit_code", "error"),
     [
         ("nosuch", 127, "nosuch: no such program in the container; "),
         ("/no/such", 127, "/no/such: no such program in the container; "),
@@ -308,12 +308,12 @@ def test_what_the_runtime_refuses_holds_nothing_afterwards(
     ],
 )
 def test_a_program_that_cannot_be_started_ends_as_in_a_shell(
-    vcuda: Command, program: str, exit_code: int, said: str
+    vcuda: Command, program: str, exit_code: int, error: str
 ) -> None:
     result = vcuda.run("--core", "20", "--", program)
     assert (result.rc, result.stdout) == (exit_code, "")
-    assert result.stderr.startswith(f"vcuda: {said}")
-    assert vcuda.left() == []
+    assert result.stderr.startswith(f"vcuda: {error}")
+    assert vcuda.leftovers() == []
 
 
 def test_a_program_that_comes_with_the_share_is_started(vcuda: Command) -> None:

@@ -28,8 +28,8 @@ def in_turns(machine: Machine, rounds: int, *command: str) -> tuple[list[Any], l
 
 def added(bare: list[Any], inside: list[Any], key: str) -> float:
     """In percent, of the medians."""
-    without = statistics.median(said[key] for said in bare)
-    return (statistics.median(said[key] for said in inside) / without - 1) * 100
+    without = statistics.median(printed[key] for printed in bare)
+    return (statistics.median(printed[key] for printed in inside) / without - 1) * 100
 
 
 def calls(machine: Machine, rounds: int) -> list[Figure]:

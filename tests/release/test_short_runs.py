@@ -16,7 +16,7 @@ import pytest
 from bench import __main__ as benches
 from bench import agent, cri, crowd, ctr, scheduler, scrape, shim, start
 from support import cgroups
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 RUNC = "runc-v1" if cgroups.is_v1() else "runc-v2"
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -41,7 +41,7 @@ def test_a_bench_measures_and_writes_its_figures(
     group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() != 0:
-        cannot("containers take root")
+        skip_or_fail("containers take root")
     for module, values in SHORT.items():
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
@@ -63,7 +63,7 @@ def test_a_bench_measures_and_writes_its_figures(
 )
 def test_a_soak_ends_without_faults(words: tuple[str, ...], tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        cannot("containers take root")
+        skip_or_fail("containers take root")
     out = tmp_path / "soak.json"
     done = subprocess.run(
         [sys.executable, "-m", *words, f"--json-out={out}"],

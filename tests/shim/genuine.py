@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from support.guest import BUILD
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 FOLDER = Path(BUILD) / "genuine"
 
@@ -18,7 +18,9 @@ class Genuine:
         self.version = version
         self.root = FOLDER / version
         if not (self.root / ".complete").exists():
-            cannot(f"no NVIDIA driver {version} in build/genuine: run packaging/genuine-driver")
+            skip_or_fail(
+                f"no NVIDIA driver {version} in build/genuine: run packaging/genuine-driver"
+            )
         self.smi = str(self.root / "usr/lib/nvidia/current/nvidia-smi")
 
     def library(self, name: str) -> Path:

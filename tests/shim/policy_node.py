@@ -55,8 +55,8 @@ class PolicyNode:
         shim: the one that it keeps.
         """
         id = f"c{len(self.ledger.read()[0])}"
-        said = {key.replace("_", "-"): value for key, value in words.items()}
-        asked = request.RawRequest({"memory": "256MiB", "gpu": "0", **said}, "test", False)
+        options = {key.replace("_", "-"): value for key, value in words.items()}
+        asked = request.RawRequest({"memory": "256MiB", "gpu": "0", **options}, "test", False)
         # Its claimant is this process, so it lives as long as the test.
         owner, wanted, rules = Owner(id, id), request.parse(asked), claim.Rules()
         allocation, _ = claim.claim(

@@ -42,8 +42,8 @@ def test_it_shows_what_the_driver_takes_on_every_gpu(new_host, tmp_path, mib):
 
 def test_nothing_is_measured_unless_asked_for(new_host, tmp_path):
     host = new_host("--context-memory", "17GiB")
-    told = vcuda(host, tmp_path, "gpus", "--json")
-    assert ["context_memory_bytes" in gpu for gpu in json.loads(told.stdout)] == [False, False]
+    gpus = vcuda(host, tmp_path, "gpus", "--json")
+    assert ["context_memory_bytes" in gpu for gpu in json.loads(gpus.stdout)] == [False, False]
 
 
 def test_a_driver_that_makes_no_context_is_reported_in_one_line(new_host, tmp_path):

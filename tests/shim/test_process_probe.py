@@ -29,15 +29,18 @@ def test_each_process_has_its_gpu_its_memory_and_its_time(tmp_path: Path) -> Non
     first_line(holder)
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        told = gpu.client(LOOK)
-        percents = {process[0]: process.pop(3) for process in told["seen"]}
+        printed = gpu.client(LOOK)
+        percents = {process[0]: process.pop(3) for process in printed["seen"]}
         if percents.get(busy.pid, 0) >= 90:
             break
     for process in (busy, holder):
         process.kill()
         process.communicate()
-    first, second = told["uuids"]
-    assert told["seen"] == [[busy.pid, first, 3 * GIB, True], [holder.pid, second, 4 * GIB, True]]
+    first, second = printed["uuids"]
+    assert printed["seen"] == [
+        [busy.pid, first, 3 * GIB, True],
+        [holder.pid, second, 4 * GIB, True],
+    ]
     assert percents[busy.pid] >= 90 and percents[holder.pid] == 0
     assert gpu.client(LOOK)["seen"] == []
 
@@ -52,7 +55,7 @@ subprocess.run([{str(BUILT / "softgpu")!r}, "fail", {str(gpu.root)!r}, "--lost",
 time.sleep(0.1)
 say(seen=[list(process) for process in probe.poll()], lost=uuids[0])
 """
-    told = gpu.client(LOOK.rpartition("say(")[0] + lose)
+    printed = gpu.client(LOOK.rpartition("say(")[0] + lose)
     holder.kill()
     holder.communicate()
-    assert [process[0] for process in told["seen"]] == [holder.pid]
+    assert [process[0] for process in printed["seen"]] == [holder.pid]

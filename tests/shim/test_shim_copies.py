@@ -168,8 +168,8 @@ MIB_SECONDS = MIB / RATE
 
 
 def python(folder, guest, code):
-    (said,) = together(folder, (guest, [PYTHON, "-c", PRELUDE + code]))
-    return said
+    (printed,) = together(folder, (guest, [PYTHON, "-c", PRELUDE + code]))
+    return printed
 
 
 def test_copies_over_a_bus_are_not_charged_and_those_within_a_gpu_are(host, new_guest, tmp_path):

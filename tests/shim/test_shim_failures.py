@@ -66,7 +66,7 @@ def test_an_allocation_that_fails_on_order_is_reported_and_its_charge_given_back
     host: DriverRoot, container: guest.Guest, call: str
 ) -> None:
     tool(host, "fail", "--call", call, "--nth", "2", "--error", "CUDA_ERROR_OPERATING_SYSTEM")
-    said = container.python(
+    printed = container.python(
         CLIENT
         + f"""
 start()
@@ -80,7 +80,7 @@ rest = int(cuda.cuMemAlloc(64 * MIB - used())[0])
 say(codes=codes, grown=[held[1] - held[0], held[2] - 2 * held[0]], rest=rest, used=used())
 """
     )
-    assert said == {"codes": [0, 304, 0], "grown": [0, 0], "rest": 0, "used": 64 * MIB}
+    assert printed == {"codes": [0, 304, 0], "grown": [0, 0], "rest": 0, "used": 64 * MIB}
 
 
 def test_a_launch_that_fails_on_order_is_reported_and_the_next_one_runs(

@@ -26,7 +26,7 @@ def node(built: None, host: DriverRoot, tmp_path: Path) -> PolicyNode:
 @pytest.fixture
 def served(node: PolicyNode) -> Iterator[Served]:
     process = Served(node.state_dir)
-    process.knows(NodeGpus(node.host.gpus))
+    process.send_gpus(NodeGpus(node.host.gpus))
     yield process
     assert process.end() == 0
 

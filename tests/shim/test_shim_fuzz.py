@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.guest import BUILD, TOP
-from support.made import make
+from support.makefile import make
 from vcuda_oci.pages import layout, page_reader
 
 CORPUS = os.path.join(TOP, "tests", "shim", "fuzz", "corpus")

@@ -96,8 +96,8 @@ def test_the_same_course_of_events_comes_twice(new_host, tmp_path, command):
             Guest(str(folder / str(percent)), host.path, [share(host.uuids[0], GIB, percent)])
             for percent in (20, 30, 50)
         ]
-        said = together(folder, *zip(guests, map(command, names)))
+        printed = together(folder, *zip(guests, map(command, names)))
         usage = [guest.read_usage().gpus[0] for guest in guests]
-        return said, [(gpu.busy_ns, gpu.balance_ns, gpu.throttled_ns) for gpu in usage]
+        return printed, [(gpu.busy_ns, gpu.balance_ns, gpu.throttled_ns) for gpu in usage]
 
     assert course(tmp_path / "1") == course(tmp_path / "2")

@@ -14,7 +14,7 @@ import pytest
 from shim.conftest import CLIENTS, Clients
 from shim.cubin import cubin, sections
 from support.guest import BUILD, GIB, MIB, SHIM, TOP, Guest, share
-from support.made import make
+from support.makefile import make
 
 FAILED = 99
 # Leaks are valgrind's part: LSan stops its process's threads, which a guest may not be allowed.

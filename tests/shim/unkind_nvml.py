@@ -81,8 +81,8 @@ def driver_source(found: dict[str, list[str]], uuid: str) -> str:
     lines = [f'#define UUID "{uuid}"', f"#define NEIGHBOUR {NEIGHBOUR}u", DRIVER]
     for name, types in found.items():
         declared = ", ".join(f"{kind} a{i}" for i, kind in enumerate(types))
-        told = " ".join(f"tell (a{i});" for i, kind in enumerate(types) if kind.endswith("*"))
-        lines.append(f"nvmlReturn_t {name} ({declared}) {{ {told} return NVML_SUCCESS; }}")
+        calls = " ".join(f"tell (a{i});" for i, kind in enumerate(types) if kind.endswith("*"))
+        lines.append(f"nvmlReturn_t {name} ({declared}) {{ {calls} return NVML_SUCCESS; }}")
     return "\n".join(lines) + "\n"
 
 

@@ -120,16 +120,16 @@ def in_a_process(answer: Callable[[], str]) -> str:
     child = os.fork()
     if child == 0:
         try:
-            said = answer()
+            printed = answer()
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(write, said.encode())
+            printed = f"{type(error).__name__}: {error}"
+        os.write(write, printed.encode())
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as file:
-        said = file.read()
+        printed = file.read()
     status = os.waitpid(child, 0)[1]
-    return said if status == 0 else f"signal {os.WTERMSIG(status)}"
+    return printed if status == 0 else f"signal {os.WTERMSIG(status)}"
 
 
 def walk(name: str, parameters: Parameters) -> dict[str, str]:

@@ -23,7 +23,7 @@ def start(clock: Clock, code: str, **options: int) -> subprocess.Popen[str]:
 
 def test_an_hour_passes_at_once_and_the_date_stays_real(tmp_path: pathlib.Path) -> None:
     date = time.time()
-    said = answer(
+    printed = answer(
         start(
             Clock(tmp_path, 1),
             """
@@ -34,7 +34,11 @@ print(json.dumps([time.monotonic() - began, time.perf_counter() - began, time.ti
         )
     )
     # A look at the clock takes 100 ns, and each sleep looks once.
-    assert said == [pytest.approx(3600.0072), pytest.approx(3600.0072), pytest.approx(date, abs=60)]
+    assert printed == [
+        pytest.approx(3600.0072),
+        pytest.approx(3600.0072),
+        pytest.approx(date, abs=60),
+    ]
 
 
 def test_processes_wake_in_the_order_of_their_times(tmp_path: pathlib.Path) -> None:
@@ -80,8 +84,8 @@ def test_no_process_runs_before_all_have_come(tmp_path: pathlib.Path) -> None:
 
 def test_a_second_clock_goes_on_from_the_time_of_the_first(tmp_path: pathlib.Path) -> None:
     code = "time.sleep(5); print(began)"
-    said = [answer(start(Clock(tmp_path, 1), code)) for _ in range(3)]
-    assert said == [pytest.approx(moment, abs=0.01) for moment in (1000, 1005, 1010)]
+    printed = [answer(start(Clock(tmp_path, 1), code)) for _ in range(3)]
+    assert printed == [pytest.approx(moment, abs=0.01) for moment in (1000, 1005, 1010)]
 
 
 def test_the_threads_of_a_process_take_part(tmp_path: pathlib.Path, client) -> None:
@@ -133,8 +137,8 @@ print(json.dumps([time.monotonic(), float(os.read(read, 99)),
                   float(subprocess.run(child, capture_output=True).stdout)]))
 """
     real = time.monotonic()
-    said = answer(start(Clock(tmp_path, 1), code))
-    assert said == [
+    printed = answer(start(Clock(tmp_path, 1), code))
+    assert printed == [
         pytest.approx(1000, abs=1),
         pytest.approx(real, abs=60),
         pytest.approx(real, abs=60),

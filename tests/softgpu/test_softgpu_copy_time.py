@@ -73,7 +73,7 @@ def test_without_a_rate_they_take_none(tmp_path: Path) -> None:
 
 
 def test_a_copy_on_a_busy_stream_is_done_when_its_time_has_come(tmp_path: Path) -> None:
-    said = SoftGpu(tmp_path, "--copy-rate", "10MiB/s").virtual_client("""
+    printed = SoftGpu(tmp_path, "--copy-rate", "10MiB/s").virtual_client("""
 start()
 left, right = ok(cuda.cuMemAlloc(1 << 20)), ok(cuda.cuMemAlloc(1 << 20))
 stream = ok(cuda.cuStreamCreate(0))
@@ -83,8 +83,8 @@ queued = cuda.cuStreamQuery(stream)[0] == cuda.CUresult.CUDA_ERROR_NOT_READY
 ok(cuda.cuStreamSynchronize(stream))
 say(queued=queued, took=time.monotonic() - before)
 """)
-    assert said["queued"]
-    assert said["took"] >= 0.1
+    assert printed["queued"]
+    assert printed["took"] >= 0.1
 
 
 @pytest.mark.parametrize("rate", ["100GiB", "0GiB/s", "-1GiB/s", "65TiB/s", "fast", "1GB/s"])

@@ -13,7 +13,7 @@ GIB = 1 << 30
 
 def set_limit(gpu: SoftGpu, cgroup: Path, hard: int) -> str:
     """Why not; "": it is set. A cgroup's folder is whatever has its cgroup.procs."""
-    said: str = gpu.client(f"""
+    printed: str = gpu.client(f"""
 sys.path[:0] = ["oci", "runtime_hook", "plugin"]
 from vcuda_plugin.agent.bypass.process_probe import ProcessProbe
 import pynvml
@@ -22,7 +22,7 @@ uuid = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))
 probe = ProcessProbe("libnvidia-ml.so.1", [uuid])
 say(reason=probe.set_limit(uuid, {str(cgroup)!r}, {hard}))
 """)["reason"]
-    return said
+    return printed
 
 
 def contained(gpu: SoftGpu, cgroup: Path) -> subprocess.Popen[str]:

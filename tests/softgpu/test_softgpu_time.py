@@ -63,8 +63,8 @@ def together(gpu: SoftGpu, folder: Path, processes: int, *arguments: str) -> lis
 
 
 def test_a_full_queue_uses_the_whole_device(gpu: SoftGpu, tmp_path: Path) -> None:
-    (said,) = together(gpu, tmp_path, 1, "--kernel-us", "500", "--async", "16")
-    assert said["share"] == pytest.approx(1.0, abs=0.001)
+    (printed,) = together(gpu, tmp_path, 1, "--kernel-us", "500", "--async", "16")
+    assert printed["share"] == pytest.approx(1.0, abs=0.001)
 
 
 def test_streams_and_events_show_what_is_done(gpu: SoftGpu) -> None:
@@ -101,8 +101,8 @@ say(done=True)
 def test_busy_processes_get_equal_parts_of_the_whole_device(
     gpu: SoftGpu, tmp_path: Path, processes: int, queue: tuple[str, ...]
 ) -> None:
-    said = together(gpu, tmp_path, processes, "--kernel-us", "700", *queue)
-    shares = [one["share"] for one in said]
+    printed = together(gpu, tmp_path, processes, "--kernel-us", "700", *queue)
+    shares = [one["share"] for one in printed]
     assert shares == [pytest.approx(1 / processes, abs=0.002)] * processes
 
 
@@ -143,7 +143,7 @@ say(done=done)
 @pytest.mark.alone
 def test_events_measure_own_time_while_another_process_takes_turns(gpu: SoftGpu) -> None:
     rival = gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "900", "--async", "8")
-    said = gpu.client("""
+    printed = gpu.client("""
 start()
 before, after = ok(cuda.cuEventCreate(0)), ok(cuda.cuEventCreate(0))
 function = kernel(b"spin")
@@ -160,9 +160,9 @@ say(own=own, clocks=clocks)
 """)
     rival.kill()
     rival.communicate()
-    assert statistics.median(said["own"]) == pytest.approx(5.0, rel=0.02)
+    assert statistics.median(printed["own"]) == pytest.approx(5.0, rel=0.02)
     # It did share: by the wall clock each took longer than it would alone.
-    assert statistics.median(said["clocks"]) > 6.5
+    assert statistics.median(printed["clocks"]) > 6.5
 
 
 @pytest.mark.alone
@@ -199,7 +199,7 @@ def test_many_processes_killed_while_launching_stop_no_other(gpu: SoftGpu) -> No
 
 
 def test_a_launch_waits_when_the_queue_is_full(gpu: SoftGpu) -> None:
-    said = gpu.virtual_client("""
+    printed = gpu.virtual_client("""
 start()
 function = kernel(b"spin")
 queued = 0
@@ -209,7 +209,7 @@ for _ in range(1100):
 say(seconds=time.monotonic() - began)
 """)
     # 1,024 fit; for the rest some had to end.
-    assert said["seconds"] > 0.07
+    assert printed["seconds"] > 0.07
 
 
 def test_a_lock_that_a_dead_process_left_behind_is_taken_over(gpu: SoftGpu) -> None:
@@ -226,7 +226,7 @@ def test_a_lock_that_a_dead_process_left_behind_is_taken_over(gpu: SoftGpu) -> N
 
 
 def test_more_events_than_can_be_outstanding_are_stamped_each_at_its_moment(gpu: SoftGpu) -> None:
-    said = gpu.virtual_client("""
+    printed = gpu.virtual_client("""
 start()
 function = kernel(b"spin")
 spin(function, 200_000_000)
@@ -238,11 +238,11 @@ ok(cuda.cuCtxSynchronize())
 say(apart=sorted({round(ok(cuda.cuEventElapsedTime(one, next)), 4)
                   for one, next in zip(events, events[1:])}))
 """)
-    assert said == {"apart": [0.25]}
+    assert printed == {"apart": [0.25]}
 
 
 def test_a_stream_waits_for_an_event_of_another_gpu(tmp_path: Path) -> None:
-    said = SoftGpu(tmp_path, "--gpus", "2").virtual_client("""
+    printed = SoftGpu(tmp_path, "--gpus", "2").virtual_client("""
 start(1)
 there = ok(cuda.cuStreamCreate(0))
 start(0)
@@ -253,4 +253,4 @@ ok(cuda.cuStreamWaitEvent(there, event, 0))
 ok(cuda.cuStreamSynchronize(there))
 say(answer=cuda.cuEventQuery(event)[0].name)
 """)
-    assert said == {"answer": "CUDA_SUCCESS"}
+    assert printed == {"answer": "CUDA_SUCCESS"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.node_agent import AgentNode
 from support.product import install, missing
 
@@ -17,7 +17,7 @@ def agent_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where the product is installed for nodes without an engine."""
     reason = missing()
     if reason is not None:
-        cannot(reason)
+        skip_or_fail(reason)
     folder = tmp_path_factory.mktemp("installed")
     install(f"{folder}/usr", f"{folder}/etc", f"{folder}/usr/units")
     return f"{folder}/usr"

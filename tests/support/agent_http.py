@@ -28,7 +28,7 @@ class Served:
         )
         assert self.process.stdout and self.process.stdout.readline() == b"open\n"
 
-    def knows(self, gpus: NodeGpus) -> None:
+    def send_gpus(self, gpus: NodeGpus) -> None:
         """As the agent tells it; a request that is sent later is answered by it."""
         assert self.process.stdin
         self.process.stdin.write(gpus.dump().encode() + b"\n")

@@ -21,7 +21,7 @@ def samples(page: bytes) -> Samples:
     return found
 
 
-class Seen(html.parser.HTMLParser):
+class ParsedPage(html.parser.HTMLParser):
     """The tags with their attributes, and the words outside of style and script."""
 
     def __init__(self, page: bytes) -> None:

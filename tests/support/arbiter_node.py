@@ -26,7 +26,7 @@ def fixed(core: int, gpu: str = "GPU-0") -> GpuShare:
     return GpuShare(gpu, GIB, core)
 
 
-class World:
+class ArbiterNode:
     """A ledger, its containers' pages, and an arbiter that looks when it is told to."""
 
     def __init__(self, folder: Any) -> None:
@@ -37,7 +37,7 @@ class World:
     def new_node(self) -> grants.Node:
         return grants.Node(self.ledger.state_dir, lambda: self.now)
 
-    def holds(self, id: str, *shares: GpuShare) -> None:
+    def add_record(self, id: str, *shares: GpuShare) -> None:
         allocation = record(id, shares=list(shares))
         with self.ledger:
             self.ledger.write(allocation, limits.page_of(allocation))
@@ -61,7 +61,7 @@ class World:
             usage.seek(at)
             usage.write(struct.pack("=Q", before + nanoseconds))
 
-    def look(self, *waiting: str) -> None:
+    def poll(self, *waiting: str) -> None:
         """One look, 50 ms after the last, in which these containers have waited."""
         self.now += 50 * MS
         for id in waiting:

@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 
-from support import made
-from support.needed import cannot
+from support import makefile
+from support.needed import skip_or_fail
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CC = "aarch64-linux-gnu-gcc"
@@ -23,7 +23,7 @@ PYTHON = DEBIAN + "/usr/bin/python3.11"
 
 def make(*targets: str) -> None:
     """Targets of the Makefile, for arm64."""
-    made.make("VCUDA_ARCH=arm64", *targets)
+    makefile.make("VCUDA_ARCH=arm64", *targets)
 
 
 def emulate(program: str, root: str = "") -> None:
@@ -59,7 +59,7 @@ def _bring_debian() -> None:
             text=True,
         )
         if made.returncode != 0:
-            cannot(f"no Python of arm64: {made.stderr}")
+            skip_or_fail(f"no Python of arm64: {made.stderr}")
         os.mkdir(folder + "/debian")
         unpack = ["tar", "-x", "-C", folder + "/debian", "-f", folder + "/debian.tar"]
         subprocess.run([*unpack, "./lib", "./usr"], check=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 PATIENCE_SECONDS = 30
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
@@ -24,27 +24,27 @@ OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm
 def program() -> str:
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
-        cannot("chromium is not installed")
+        skip_or_fail("chromium is not installed")
     return browser
 
 
 class Browser:
     """One tab."""
 
-    def __init__(self, says: int, hears: int) -> None:
-        self._says, self._hears = says, hears
+    def __init__(self, to_browser: int, from_browser: int) -> None:
+        self._to_browser, self._from_browser = to_browser, from_browser
         self._number, self._session, self._rest = 0, "", b""
-        target = self.tell("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.tell("Target.attachToTarget", targetId=target, flatten=True)
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
-        self.tell("Page.enable")
+        self.send("Page.enable")
 
-    def tell(self, method: str, **words: Any) -> Any:
+    def send(self, method: str, **words: Any) -> Any:
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": words}
         if self._session:
             message["sessionId"] = self._session
-        os.write(self._says, json.dumps(message).encode() + b"\0")
+        os.write(self._to_browser, json.dumps(message).encode() + b"\0")
         while (answer := self._next()).get("id") != self._number:
             pass
         assert "error" not in answer, answer
@@ -52,7 +52,7 @@ class Browser:
 
     def open(self, address: str) -> None:
         """Returns once it is loaded."""
-        self.tell("Page.navigate", url=address)
+        self.send("Page.navigate", url=address)
         self.wait_for("Page.loadEventFired")
 
     def wait_for(self, event: str) -> None:
@@ -60,18 +60,20 @@ class Browser:
             pass
 
     def evaluate(self, expression: str) -> Any:
-        found = self.tell("Runtime.evaluate", expression=expression, returnByValue=True)
+        found = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
         return found["result"]["value"]
 
     def text(self) -> str:
         """What stands in the page, markup and all."""
-        root = self.tell("DOM.getDocument")["root"]["nodeId"]
-        return str(self.tell("DOM.getOuterHTML", nodeId=root)["outerHTML"])
+        root = self.send("DOM.getDocument")["root"]["nodeId"]
+        return str(self.send("DOM.getOuterHTML", nodeId=root)["outerHTML"])
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            assert select.select([self._hears], [], [], PATIENCE_SECONDS)[0], "it says no more"
-            chunk = os.read(self._hears, 1 << 16)
+            assert select.select([self._from_browser], [], [], PATIENCE_SECONDS)[0], (
+                "it says no more"
+            )
+            chunk = os.read(self._from_browser, 1 << 16)
             assert chunk, "it has ended"
             self._rest += chunk
         line, _, self._rest = self._rest.partition(b"\0")

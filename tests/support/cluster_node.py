@@ -15,7 +15,7 @@ from support.engines.cri import Cri, Pod
 from support.fake_kubelet import Kubelet, until
 from support.node_agent import Agent
 from support.product import MEMORY_UNIT, Product
-from support.watched_pods import CORE, MEMORY, NODE, decided
+from support.watched_pods import CORE, MEMORY, NODE, decision_annotations
 
 GIB = 1 << 30
 SHOW = ["sh", "-c", "ls /dev | grep -x 'nvidia[0-9]'; vcuda-workload info"]
@@ -63,13 +63,13 @@ class ClusterNode:
         self.kubelet.stop()
         self.api.stop()
 
-    def decided(self, **gpu_by_container: int) -> dict[str, str]:
+    def decision_annotations(self, **gpu_by_container: int) -> dict[str, str]:
         """What the scheduler writes for containers that ask for ASKS, GPUs by their index."""
         places: dict[str, Any] = {
             name: (self.uuids[index], ASKS[CORE], ASKS[MEMORY] * MEMORY_UNIT)
             for name, index in gpu_by_container.items()
         }
-        return decided(**places)
+        return decision_annotations(**places)
 
     def schedule(
         self, name: str, annotations: dict[str, str], *containers: str, **more: Any
@@ -78,10 +78,10 @@ class ClusterNode:
 
         Its containers ask for ASKS each, `main` where none is named.
         """
-        known = len(self.kept())
+        known = len(self.decision_uids())
         asking = dict.fromkeys(containers or ("main",), ASKS)
         uid = self.api.create(name, asking, annotations=annotations, **more)
-        until(lambda: len(self.kept()) > known)
+        until(lambda: len(self.decision_uids()) > known)
         return uid
 
     def run_pod(self, name: str, uid: str) -> Pod:
@@ -160,7 +160,7 @@ class ClusterNode:
 
         until(is_known)
 
-    def kept(self) -> set[str]:
+    def decision_uids(self) -> set[str]:
         """The UIDs of pods with a record."""
         names = os.listdir(self.state_dir + "/decisions")
         return {name.removesuffix(".json") for name in names if name.endswith(".json")}

@@ -20,7 +20,7 @@ SETTINGS = settings_file.parse('gpu-resource = "nvidia.com/gpu"', "config.toml")
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 
 
-def told(name: str, *memory_gib: int, model: str = "Soft", **changes: Any) -> NodeGpus:
+def gpus_of(name: str, *memory_gib: int, model: str = "Soft", **changes: Any) -> NodeGpus:
     """`name`'s GPUs: GPU-<name>-<index>."""
     gpus = [
         Gpu(f"GPU-{name}-{index}", index, -1, size * GIB, model)
@@ -54,16 +54,20 @@ def pod(
     namespace: str = "default",
     priority: int = 0,
 ) -> dict[str, Any]:
-    said = dict(annotations or {})
+    all_annotations = dict(annotations or {})
     if shares:
-        said[names.ANNOTATION_DECISION] = Decision(shares).dump()
+        all_annotations[names.ANNOTATION_DECISION] = Decision(shares).dump()
     spec: dict[str, Any] = {"containers": list(containers), "initContainers": list(inits)}
     if node:
         spec["nodeName"] = node
     if priority:
         spec["priority"] = priority
     metadata = {"name": name, "namespace": namespace, "uid": uid or "uid-" + name}
-    return {"metadata": {**metadata, "annotations": said}, "spec": spec, "status": {"phase": phase}}
+    return {
+        "metadata": {**metadata, "annotations": all_annotations},
+        "spec": spec,
+        "status": {"phase": phase},
+    }
 
 
 def ask(*containers: dict[str, Any], **changes: Any) -> PodAsk:

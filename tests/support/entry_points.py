@@ -28,7 +28,7 @@ ROOT_ID = 200_000  # of a user namespace, as the host sees it
 Change = Callable[[dict[str, Any], str], None]
 
 
-def as_it_is(config: dict[str, Any], bundle: str) -> None:
+def unchanged(config: dict[str, Any], bundle: str) -> None:
     """No change of config.json."""
 
 
@@ -62,7 +62,7 @@ class Hooked:
         self.engine, self.product = engine, product
         self.program = os.path.join(product.prefix, "bin/vcuda-container-hook")
 
-    def asked(self, container: str, *args: str) -> Wanted:
+    def with_share(self, container: str, *args: str) -> Wanted:
         asked = asking(self.engine, core=30, memory_bytes=LIMIT, gpu="0")
         return Wanted(container, args, annotations=asked["annotations"])
 
@@ -72,7 +72,7 @@ class Hooked:
         return {"path": self.program, "args": words, "env": ["PATH=/usr/bin:/bin"]}
 
     def run(
-        self, wanted: Wanted, *kinds: str, change: Change = as_it_is, log: str = "/dev/null",
+        self, wanted: Wanted, *kinds: str, change: Change = unchanged, log: str = "/dev/null",
         **more: Any,
     ) -> Result:  # fmt: skip
         def with_hooks(config: dict[str, Any], bundle: str) -> None:
@@ -89,10 +89,10 @@ class EntryPoint:
     def __init__(self, engine: LowLevel, product: Product, kind: str) -> None:
         self.engine, self.product, self.kind = engine, product, kind
         self._hooked = Hooked(engine, product)
-        self.asked = self._hooked.asked
+        self.with_share = self._hooked.with_share
 
     def run(
-        self, wanted: Wanted, change: Change = as_it_is, log: str = "/dev/null", **more: Any
+        self, wanted: Wanted, change: Change = unchanged, log: str = "/dev/null", **more: Any
     ) -> Result:
         """Run a container through this entry_point, to its end; `more` as run_changed has it."""
         if self.kind != WRAPPER:
@@ -100,7 +100,7 @@ class EntryPoint:
         with self.engine.using(self.product.runtime):
             return run_changed(self.engine, wanted, change, log, **more)
 
-    def plain(self, wanted: Wanted, change: Change = as_it_is, **more: Any) -> Result:
+    def plain(self, wanted: Wanted, change: Change = unchanged, **more: Any) -> Result:
         """The same bundle by the runtime alone, with nothing of ours."""
         return run_changed(self.engine, wanted, change, "/dev/null", **more)
 
@@ -108,7 +108,7 @@ class EntryPoint:
     def holding(self, container: str, *args: str) -> Iterator[None]:
         """Meanwhile another container, behind the wrapper, lives and holds a share."""
         with self.engine.using(self.product.runtime):
-            started = self.engine._start(self.asked(container, *(args or ("sleep", "100"))))
+            started = self.engine._start(self.with_share(container, *(args or ("sleep", "100"))))
         assert started.rc == 0, started.stderr
         try:
             yield
@@ -122,7 +122,7 @@ class EntryPoint:
         words = [command, "--config", self.product.config, "release", "--all-dead"]
         self.engine.host.check(words)
 
-    def left(self, container: str) -> Sequence[str]:
+    def leftovers(self, container: str) -> Sequence[str]:
         """What is still there of a container that is gone: our files, mounts, cgroups."""
         state = self.product.state_dir(self.engine)
         found = [f"{state}/{name}/{left}" for name in ("allocations", "containers")
@@ -135,8 +135,8 @@ class EntryPoint:
 def filled(result: Result) -> dict[str, Any]:
     """What FILL printed; the whole result where it did not."""
     try:
-        told: dict[str, Any] = json.loads(result.stdout)
-        return told
+        printed: dict[str, Any] = json.loads(result.stdout)
+        return printed
     except ValueError:
         return vars(result)
 

@@ -18,7 +18,7 @@ class EventLog:
         self.config = write(folder + "/config.toml", f'state-dir = "{self.state_dir}"\n')
         self.words = ["--config", self.config, "events"]
 
-    def happens(self, kind: str, allocation: str, text: str = "", **more: str) -> None:
+    def record(self, kind: str, allocation: str, text: str = "", **more: str) -> None:
         events.record(self.state_dir, "vcuda", kind, allocation, text, **more)
 
     def lines(self, capsys: Any, *words: str) -> list[list[str]]:

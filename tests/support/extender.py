@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from support.clusters import node, told
+from support.clusters import gpus_of, node
 from support.fake_api_server import FakeApiServer
 from support.files import ROOT
 
@@ -28,8 +28,8 @@ def shown_by_scheduler(reason: str) -> str:
     """What kube-scheduler 1.36 puts into the pod's status and event: an extender's reason is its
     format string, without arguments. Source: Go, package fmt, "Format errors"."""
     verb = r"%[-+# 0]*[0-9.]*(.?)"
-    told = {"%": "%", "": "%!(NOVERB)"}
-    return re.sub(verb, lambda found: told.get(found[1], f"%!{found[1]}(MISSING)"), reason)
+    escapes = {"%": "%", "": "%!(NOVERB)"}
+    return re.sub(verb, lambda found: escapes.get(found[1], f"%!{found[1]}(MISSING)"), reason)
 
 
 class Extender:
@@ -104,11 +104,11 @@ def running(
     config = f"{folder}/config.toml"
     with open(config, "w") as file:
         file.write('gpu-resource = "nvidia.com/gpu"\n')
-    said = ["--config", config, "--kubeconfig", api.kubeconfig(f"{folder}/kubeconfig")]
-    said += ["--listen", "127.0.0.1:0", *words]
+    options = ["--config", config, "--kubeconfig", api.kubeconfig(f"{folder}/kubeconfig")]
+    options += ["--listen", "127.0.0.1:0", *words]
     if not any(word.startswith("--tls-client-ca") for word in words):
-        said.append("--insecure")
-    with process(folder, *said, program=program) as started:
+        options.append("--insecure")
+    with process(folder, *options, program=program) as started:
         deadline = time.monotonic() + 60
         while not (found := re.search(r"listening on 127.0.0.1:(\d+)", log(folder))):
             assert time.monotonic() < deadline and started.poll() is None, log(folder)
@@ -135,7 +135,7 @@ def api_of_two_nodes() -> Iterator[FakeApiServer]:
     """a has two GPUs of 16 GiB, b one."""
     api_server = FakeApiServer()
     with api_server.running():
-        api_server.put(node("a", told("a", 16, 16)), node("b", told("b", 16)))
+        api_server.put(node("a", gpus_of("a", 16, 16)), node("b", gpus_of("b", 16)))
         yield api_server
 
 

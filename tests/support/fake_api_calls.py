@@ -14,7 +14,7 @@ class FakeApiCalls(FakeApiObjects):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: dict[str, Object] = {}
+        self.recorded_events: dict[str, Object] = {}
         self.leases: dict[str, Object] = {}
 
     def call(
@@ -86,19 +86,19 @@ class FakeApiCalls(FakeApiObjects):
     def _event(self, method: str, path: str, body: Any) -> Answer:
         """Source: k8s.io/kubernetes, pkg/apis/core/validation, legacyValidateEvent."""
         if method == "PATCH":
-            if path not in self.told:
+            if path not in self.recorded_events:
                 return status(404, "not found")
-            self.told[path] = merged(self.told[path], body)
-            return 200, self.told[path]
+            self.recorded_events[path] = merged(self.recorded_events[path], body)
+            return 200, self.recorded_events[path]
         metadata, namespace = body["metadata"], path.split("/")[4]
         if not body["involvedObject"]["namespace"] == metadata["namespace"] == namespace:
             return status(422, "involvedObject.namespace: does not match event.namespace")
         self.version += 1
         name = metadata.get("name") or f"{metadata['generateName']}{self.version:05x}"
-        if f"{path}/{name}" in self.told:
+        if f"{path}/{name}" in self.recorded_events:
             return status(409, f'events "{name}" already exists')
-        self.told[f"{path}/{name}"] = merged(body, {"metadata": {"name": name}})
-        return 201, self.told[f"{path}/{name}"]
+        self.recorded_events[f"{path}/{name}"] = merged(body, {"metadata": {"name": name}})
+        return 201, self.recorded_events[f"{path}/{name}"]
 
 
 def merged(known: Any, patch: Any) -> Any:

@@ -220,10 +220,10 @@ class Kubelet:
 
 
 def until(
-    condition: Callable[[], bool], seconds: float = SECONDS, told: Callable[[], str] = str
+    condition: Callable[[], bool], seconds: float = SECONDS, context: Callable[[], str] = str
 ) -> None:
     """told: what the failure says besides."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"it never came\n{told()}"
+        assert time.monotonic() < deadline, f"it never came\n{context()}"
         time.sleep(0.05)

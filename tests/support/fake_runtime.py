@@ -27,8 +27,8 @@ class FakeRuntime:
         script(self.path, RUNTIME)
         self.words = [self.path]
 
-    def knows(self, container_id: str, status: str, **more: Any) -> None:
+    def set_state(self, container_id: str, status: str, **more: Any) -> None:
         write(f"{self.folder}/states/{container_id}", json.dumps({"status": status, **more}))
 
-    def forgets(self, container_id: str) -> None:
+    def remove(self, container_id: str) -> None:
         os.unlink(f"{self.folder}/states/{container_id}")

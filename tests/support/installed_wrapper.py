@@ -82,7 +82,7 @@ class Installed:
         self.configure(runtime=self.runtime.path)
 
     @classmethod
-    def told(cls, prefix: str, machine: str = "amd64") -> Installed:
+    def counting_python_starts(cls, prefix: str, machine: str = "amd64") -> Installed:
         """One with a Python that leaves a line at each start: `python_starts` counts them."""
         python = prefix + "/python"
         source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/support/recording_python.c"]
@@ -110,9 +110,9 @@ class Installed:
         start = f"import sys; sys.path.insert(0, {self.python_path!r}); "
         start += "from vcuda_hook.cli.main import main; sys.exit(main(sys.argv[1:]))"
         words = ["-I", "-S", "-B", "-c", start, "--config", self.settings, "serve"]
-        told, notify = tempfile.mkdtemp(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        notify.bind(told + "/notify")
-        environment = {"NOTIFY_SOCKET": told + "/notify", "PATH": "/usr/bin:/bin"}
+        folder, notify = tempfile.mkdtemp(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(folder + "/notify")
+        environment = {"NOTIFY_SOCKET": folder + "/notify", "PATH": "/usr/bin:/bin"}
         server = subprocess.Popen([*before, "/usr/bin/python3", *words], env=environment)
         try:
             notify.settimeout(30)
@@ -123,7 +123,7 @@ class Installed:
                 server.terminate()
                 assert server.wait(30) == 0
             notify.close()
-            shutil.rmtree(told)
+            shutil.rmtree(folder)
 
     def call(self, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run([self.launcher, *words], capture_output=True, **options)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 
-class World:
+class Namespaces:
     """`pid` is process 1, as this host sees it. first_process.py is the script's end of it.
 
     Raises RuntimeError, with what the script wrote to `log`: it did not get ready.

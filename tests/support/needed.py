@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 
-def cannot(reason: str) -> NoReturn:
+def skip_or_fail(reason: str) -> NoReturn:
     """Skip the test, or the file that is being imported; fail in CI, which has everything."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)

@@ -90,13 +90,13 @@ class Agent:
         self._log = open(self._folder.name + "/log", "w+", encoding="utf-8")  # noqa: SIM115
         self.process = subprocess.Popen(command, env=environment, stderr=self._log)
 
-    def told(self) -> str:
+    def next_notification(self) -> str:
         """What it tells systemd next."""
         return self._notify.recv(256).decode()
 
     def await_ready(self) -> None:
         try:
-            assert self.told() == "READY=1"
+            assert self.next_notification() == "READY=1"
         except socket.timeout:
             raise AssertionError(f"not ready: {self.log()}") from None
 

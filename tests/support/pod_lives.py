@@ -67,7 +67,7 @@ class Lives:
         for thread in watchers:
             thread.join()
 
-    def left(self) -> list[str]:
+    def leftovers(self) -> list[str]:
         """Whatever the ledger still holds: records, folders of pages, halves of either."""
         state = self.product.state_dir(self.cri)
         return [*os.listdir(state + "/allocations"), *os.listdir(state + "/containers")]
@@ -138,12 +138,12 @@ class Lives:
     def _seen(self, pod: Pod, container_id: str) -> tuple[str, int]:
         """The GPU and the bytes that the container sees, which must be those of its record."""
         wait_until(lambda: "told" in self.cri.output(pod)[0], f"what {pod.name} sees", 60)
-        node, told, _ = self.cri.output(pod)[0].splitlines()
+        node, lines, _ = self.cri.output(pod)[0].splitlines()
         path = f"{self.product.state_dir(self.cri)}/allocations/pod-{pod.uid}.main.json"
         with open(path, encoding="utf-8") as file:
             record = json.load(file)
         (share,) = record["shares"]
-        (gpu,) = json.loads(told)["devices"]
+        (gpu,) = json.loads(lines)["devices"]
         right = (share["uuid"], share["memory_bytes"], UNITS * MEMORY_UNIT, container_id)
         seen = (gpu["uuid"], gpu["total_bytes"], gpu["total_bytes"], record["container_id"])
         if right != seen or node != self.nodes[gpu["uuid"]]:

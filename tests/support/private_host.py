@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from support import cgroups, own_run
-from support.namespaces import World
+from support.namespaces import Namespaces
 
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "private_host_init.py")
 # The distribution's engines, even where a version manager put another one first.
@@ -44,7 +44,7 @@ class PrivateHost:
         self.folder = own_run.scratch_folder()
         os.mkdir(os.path.join(self.folder, "home"))
         try:
-            self._world = World(INIT, self.folder, cgroup_world, log=self.path("init.log"))
+            self._world = Namespaces(INIT, self.folder, cgroup_world, log=self.path("init.log"))
         except RuntimeError:
             shutil.rmtree(self.folder)
             raise

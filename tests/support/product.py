@@ -22,7 +22,7 @@ MIB = 1024 * 1024
 MEMORY_UNIT = 256 * MIB
 
 
-class Asking(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """Keyword arguments of Engine.run and its like."""
 
     env: Mapping[str, str]
@@ -90,7 +90,7 @@ class Product:
 
 def asking(
     engine: Engine, *, core: int, memory_bytes: int | None = None, gpu: str = "", **terms: str
-) -> Asking:
+) -> RunOptions:
     """Keyword arguments of Engine.run that ask for a share, as this engine's users do.
 
     Under Kubernetes the kubelet passes on what the plugin's Allocate answered, and no GPU's name.
@@ -101,8 +101,8 @@ def asking(
         units = {"vcuda.io/request.vcuda-core": str(core)}
         if memory_bytes is not None:
             units["vcuda.io/request.vcuda-memory"] = str(memory_bytes // MEMORY_UNIT)
-        said = {"vcuda.io/" + key.replace("_", "-"): value for key, value in terms.items()}
-        return {"annotations": {**units, **said}}
+        settings = {"vcuda.io/" + key.replace("_", "-"): value for key, value in terms.items()}
+        return {"annotations": {**units, **settings}}
     words = {"core": str(core), **terms}
     if memory_bytes is not None:
         words["memory"] = str(memory_bytes)
@@ -110,8 +110,8 @@ def asking(
         words["gpu"] = gpu
     if isinstance(engine, Docker):
         return {"env": {"VCUDA_" + key.upper(): value for key, value in words.items()}}
-    said = {key.replace("_", "-"): value for key, value in words.items()}
-    return {"annotations": {"vcuda.io/" + key: value for key, value in said.items()}}
+    settings = {key.replace("_", "-"): value for key, value in words.items()}
+    return {"annotations": {"vcuda.io/" + key: value for key, value in settings.items()}}
 
 
 def install(prefix: str, sysconf: str, units: str = "") -> None:

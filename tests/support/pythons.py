@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
 
@@ -17,5 +17,5 @@ def python(version: str) -> str:
     managed = glob.glob(f"{root}/versions/{version}.*/bin/python{version}")
     found = [path for path in (*named, *sorted(managed)) if os.access(path, os.X_OK)]
     if not found:
-        cannot(f"no Python {version} in /usr, /usr/local or {root}")
+        skip_or_fail(f"no Python {version} in /usr, /usr/local or {root}")
     return os.path.realpath(found[0])

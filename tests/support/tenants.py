@@ -51,7 +51,7 @@ class Tenants:
         self.ledger = Ledger(self.state_dir)
         self._locked: dict[int, int] = {}  # descriptor by inode
 
-    def holds(self, id: str, **changes: Any) -> Allocation:
+    def add_record(self, id: str, **changes: Any) -> Allocation:
         allocation = record(id, **changes)
         with self.ledger:
             self.ledger.write(allocation, limits.page_of(allocation))

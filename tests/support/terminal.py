@@ -17,7 +17,7 @@ import pyte
 _PATIENCE_SECONDS = 30
 
 
-class SeenTerminal:
+class Terminal:
     """The program is its session's leader. said: every byte that it wrote."""
 
     def __init__(self, command: Sequence[str], width: int = 80, height: int = 24) -> None:

@@ -19,7 +19,7 @@ NODE = "node-1"
 _START = "from vcuda_plugin.agent.pods.pod_watch import main; import sys; main(*sys.argv[1:])"
 
 
-def decided(node: str = NODE, **containers: tuple[str, int, int]) -> dict[str, str]:
+def decision_annotations(node: str = NODE, **containers: tuple[str, int, int]) -> dict[str, str]:
     """The annotations that a scheduler writes: (UUID, percent, bytes) by the container's name."""
     shares = {
         name: [{"uuid": uuid, "core_percent": core, "memory_bytes": memory}]
@@ -88,7 +88,7 @@ class WatchedPods:
         self.api.stop()
         assert not any("Traceback" in line for line in self.log())
 
-    def kept(self) -> dict[str, Any]:
+    def decisions(self) -> dict[str, Any]:
         """Each record as JSON, by the pod's UID."""
         folder, found = self.state_dir + "/decisions", {}
         for name in os.listdir(folder):
@@ -98,8 +98,8 @@ class WatchedPods:
                     found[name.removesuffix(".json")] = json.load(file)
         return found
 
-    def await_kept(self, *uids: str) -> None:
-        until(lambda: set(self.kept()) == set(uids))
+    def await_decisions(self, *uids: str) -> None:
+        until(lambda: set(self.decisions()) == set(uids))
 
     def verbs(self) -> list[str]:
         return [verb for verb, _, _ in self.api.requests]

@@ -15,7 +15,7 @@ from vcuda_plugin.agent import main as agent
 
 def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
     """In three periods of the watchdog, beside an arbiter that looked so many seconds ago."""
-    said: list[str] = []
+    lines: list[str] = []
     periods: list[float] = []
 
     async def passes(seconds: float) -> None:
@@ -23,7 +23,7 @@ def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
         if len(periods) > 3:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(systemd, "notify", said.append)
+    monkeypatch.setattr(systemd, "notify", lines.append)
     monkeypatch.setattr(systemd, "watchdog_seconds", lambda: 30.0)
     monkeypatch.setattr(asyncio, "sleep", passes)
     opened = asyncio.Event()
@@ -31,7 +31,7 @@ def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
     arbiter: Any = SimpleNamespace(looked_at=time.monotonic() - looked_before)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(agent._notify_systemd(opened, opened, arbiter))
-    return said
+    return lines
 
 
 def test_an_agent_with_a_running_arbiter_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:

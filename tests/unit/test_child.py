@@ -114,7 +114,7 @@ def test_killing_the_fork_server_ends_all_children(
             with open(f"/proc/{pid}/stat") as stat:
                 server = int(stat.read().rpartition(")")[2].split()[1])
             os.kill(server, signal.SIGKILL)
-            with pytest.raises(VcudaError) as told:
+            with pytest.raises(VcudaError) as error:
                 await child.watch()
             await process.wait()
             for _ in range(1000):
@@ -125,7 +125,7 @@ def test_killing_the_fork_server_ends_all_children(
                 os.kill(pid, signal.SIGKILL)
                 raise AssertionError("it outlives the fork server")
         async with child.running(MODULE, "waits") as (process, _):
-            return str(told.value), await process.wait()
+            return str(error.value), await process.wait()
 
     assert asyncio.run(kill()) == (
         "fork server: has ended; see the kernel's log for what killed it",

@@ -53,7 +53,7 @@ def test_a_claim_writes_the_whole_record(claims: Claims) -> None:
 
 def test_two_halves_share_a_gpu_and_a_third_is_refused(claims: Claims) -> None:
     for id in ("a", "b"):
-        claims.runtime.knows(id, "running")
+        claims.runtime.set_state(id, "running")
         assert claims.claim(id) == (HALF_SHARE, True)
     before = left_in(claims.ledger.state_dir)
     assert claims.refusal("c") == (
@@ -64,7 +64,7 @@ def test_two_halves_share_a_gpu_and_a_third_is_refused(claims: Claims) -> None:
 
 
 def test_what_the_dead_left_is_swept_when_nothing_fits(claims: Claims) -> None:
-    claims.runtime.knows("a", "running")
+    claims.runtime.set_state("a", "running")
     claims.claim("a")
     claims.claim("dead")
     assert claims.claim("c") == (HALF_SHARE, True)
@@ -78,14 +78,14 @@ def usage_of(claims: Claims, id: str) -> str:
 def test_a_restarted_container_of_a_pod_gets_its_shares_again_with_fresh_pages(
     claims: Claims,
 ) -> None:
-    claims.runtime.knows("sandbox1", "running")
+    claims.runtime.set_state("sandbox1", "running")
     claims.claim("other")
     claims.claim(pod_owner("c1"))
     usage = usage_of(claims, "pod-uid1.main")
     with open(usage, "r+b") as old:
         old.seek(200)
         old.write(b"what the first instance used")
-        claims.runtime.knows("c1", "stopped")
+        claims.runtime.set_state("c1", "stopped")
         assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
         old.seek(200)
         # A process that has the old page still open does not see the new one.
@@ -99,24 +99,24 @@ def test_a_restarted_container_of_a_pod_gets_its_shares_again_with_fresh_pages(
 
 
 def test_a_restarted_container_gets_the_setting_of_today(claims: Claims) -> None:
-    claims.runtime.knows("sandbox1", "running")
+    claims.runtime.set_state("sandbox1", "running")
     claims.claim(pod_owner("c1"))
-    claims.runtime.knows("c1", "stopped")
+    claims.runtime.set_state("c1", "stopped")
     claims.claim(pod_owner("c2"), meter_copies=True)
     with open(f"{claims.ledger.containers}/pod-uid1.main/limits", "rb") as page:
         assert page_reader.read_limits(page.read()).meter_copies
 
 
 def test_a_restarted_container_gets_its_share_although_the_gpu_is_full(claims: Claims) -> None:
-    claims.runtime.knows("sandbox1", "running")
-    claims.runtime.knows("other", "running")
+    claims.runtime.set_state("sandbox1", "running")
+    claims.runtime.set_state("other", "running")
     claims.claim(pod_owner("c1"))
     claims.claim("other")
     assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
 
 
 def test_a_container_that_comes_back_with_another_request_is_placed_anew(claims: Claims) -> None:
-    claims.runtime.knows("sandbox1", "running")
+    claims.runtime.set_state("sandbox1", "running")
     claims.claim(pod_owner("c1"))
     assert claims.claim(pod_owner("c2"), Request.of(100)) == (
         [GpuShare("GPU-0", 16 * GIB, 100)],
@@ -127,7 +127,7 @@ def test_a_container_that_comes_back_with_another_request_is_placed_anew(claims:
 
 
 def test_a_container_on_a_gpu_that_left_the_machine_is_placed_anew(claims: Claims) -> None:
-    claims.runtime.knows("sandbox1", "running")
+    claims.runtime.set_state("sandbox1", "running")
     claims.claim(pod_owner("c1"), Request.of(50, GIB, ("1",)), host(16, 16))
     lesser = host(16, 16)
     lesser.gpus[1].uuid = "GPU-new"
@@ -147,7 +147,7 @@ def pages_of(claims: Claims, id: str) -> list[tuple[int, int, int]]:
 def test_what_was_promised_under_overcommit_stays_so_when_the_setting_goes(claims: Claims) -> None:
     request, managed = Request.of(30, 12 * GIB), [GpuShare("GPU-0", 12 * GIB, 30, managed=True)]
     for id in ("sandbox1", "other"):
-        claims.runtime.knows(id, "running")
+        claims.runtime.set_state(id, "running")
     claims.overcommit, claims.context_bytes = 1.5, 5
     assert claims.claim(pod_owner("c1"), request) == (managed, True)
     assert claims.claim("other", request) == (managed, True)
@@ -168,7 +168,7 @@ def test_a_whole_gpu_is_not_managed_under_overcommit(claims: Claims) -> None:
 
 
 def test_a_pods_other_container_has_a_share_of_its_own(claims: Claims) -> None:
-    claims.runtime.knows("sandbox1", "running")
+    claims.runtime.set_state("sandbox1", "running")
     claims.claim(pod_owner("c1", "main"))
     claims.claim(pod_owner("c2", "side"))
     assert shares_of(claims.ledger) == {"pod-uid1.main": HALF_SHARE, "pod-uid1.side": HALF_SHARE}
@@ -176,7 +176,7 @@ def test_a_pods_other_container_has_a_share_of_its_own(claims: Claims) -> None:
 
 def test_a_second_create_of_a_living_container_changes_nothing(claims: Claims) -> None:
     claims.claim("a")
-    claims.runtime.knows("a", "created")
+    claims.runtime.set_state("a", "created")
     usage = usage_of(claims, "a")
     before = (claims.ledger.get("a"), os.stat(usage).st_ino)
     assert claims.claim("a") == (HALF_SHARE, False)
@@ -192,7 +192,7 @@ def lives(claims: Claims, owner: str, container_id: str) -> str:
 
 def test_a_living_container_cannot_ask_for_something_else(claims: Claims) -> None:
     claims.claim("a")
-    claims.runtime.knows("a", "running")
+    claims.runtime.set_state("a", "running")
     assert claims.refusal("a", Request.of(30)) == lives(claims, "a", "a")
     assert shares_of(claims.ledger) == {"a": HALF_SHARE}
 
@@ -201,7 +201,7 @@ def test_the_same_id_below_another_root_does_not_take_a_living_containers_share(
     claims: Claims,
 ) -> None:
     claims.claim("a")
-    claims.runtime.knows("a", "running")
+    claims.runtime.set_state("a", "running")
     expected = lives(claims, "a", "a")
     claims.runtime.words = [*claims.runtime.words, "--root", "/other"]
     assert claims.refusal("a") == expected
@@ -209,7 +209,7 @@ def test_the_same_id_below_another_root_does_not_take_a_living_containers_share(
 
 def test_two_living_instances_of_one_pods_container_do_not_hold_one_share(claims: Claims) -> None:
     claims.claim(pod_owner("c1"))
-    claims.runtime.knows("c1", "running")
+    claims.runtime.set_state("c1", "running")
     assert claims.refusal(pod_owner("c2")) == lives(claims, "pod-uid1.main", "c1")
 
 

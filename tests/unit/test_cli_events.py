@@ -29,12 +29,10 @@ def event_log(tmp_path: Any) -> EventLog:
 
 
 def test_events_are_a_table_in_the_order_of_time(event_log: EventLog, capsys: Any) -> None:
-    event_log.happens("claimed", "box", HALF, container="box")
-    event_log.happens("claimed", "f" * 64, HALF, container="f" * 64)
-    event_log.happens(
-        "refused", "pod-u.main", "no\x1b[2J room", container="c1", pod="ml/train/main"
-    )
-    event_log.happens("agent-started", "", "version 0.1.0")
+    event_log.record("claimed", "box", HALF, container="box")
+    event_log.record("claimed", "f" * 64, HALF, container="f" * 64)
+    event_log.record("refused", "pod-u.main", "no\x1b[2J room", container="c1", pod="ml/train/main")
+    event_log.record("agent-started", "", "version 0.1.0")
     assert event_log.lines(capsys) == [
         ["EVENT", "CONTAINER", "BY", "WHAT"],
         ["claimed", "box", "vcuda", HALF],
@@ -51,11 +49,11 @@ def test_one_name_shows_the_whole_life_of_what_it_names(
     event_log: EventLog, capsys: Any, name: str
 ) -> None:
     pod = {"pod": "ml/train/main"}
-    event_log.happens("claimed", "pod-u.main", container="c1", **pod)
-    event_log.happens("claimed", "box", container="box")
-    event_log.happens("taken-over", "pod-u.main", container="c2", **pod)
-    event_log.happens("limit-changed", "pod-u.main", container="c2", **pod)
-    event_log.happens("released", "pod-u.main", container="c2", **pod)
+    event_log.record("claimed", "pod-u.main", container="c1", **pod)
+    event_log.record("claimed", "box", container="box")
+    event_log.record("taken-over", "pod-u.main", container="c2", **pod)
+    event_log.record("limit-changed", "pod-u.main", container="c2", **pod)
+    event_log.record("released", "pod-u.main", container="c2", **pod)
     kinds = [line[0] for line in event_log.lines(capsys, name)]
     assert kinds == ["EVENT", "claimed", "taken-over", "limit-changed", "released"]
 
@@ -70,7 +68,7 @@ def test_since_leaves_out_what_is_older(event_log: EventLog, capsys: Any, monkey
     now = time.time()
     for age in (7200, 300, 20):
         monkeypatch.setattr(time, "time", lambda age=age: now - age)
-        event_log.happens("claimed", f"box-{age}")
+        event_log.record("claimed", f"box-{age}")
     monkeypatch.setattr(time, "time", lambda: now)
     for since, ages in (("1d", [7200, 300, 20]), ("10m", [300, 20]), ("90s", [20])):
         found = [line[1] for line in event_log.lines(capsys, "--since", since)[1:]]
@@ -81,7 +79,7 @@ def test_since_leaves_out_what_is_older(event_log: EventLog, capsys: Any, monkey
 
 
 def test_in_json_they_are_as_they_were_written(event_log: EventLog, capsys: Any) -> None:
-    event_log.happens("claimed", "box", HALF, container="box")
+    event_log.record("claimed", "box", HALF, container="box")
     assert main.main([*event_log.words, "box", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == list(events.read(event_log.state_dir))
 
@@ -100,15 +98,15 @@ def vcuda(event_log: EventLog, *words: str, **options: Any) -> subprocess.Popen[
 def test_follow_shows_events_across_a_rotation_of_the_file(
     event_log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    event_log.happens("claimed", "box", "0")
+    event_log.record("claimed", "box", "0")
     process = vcuda(event_log, "box", "--follow", "--json", stdout=subprocess.PIPE)
     assert process.stdout
     try:
         assert json.loads(process.stdout.readline())["text"] == "0"
         monkeypatch.setattr(events, "MOST_BYTES", 1)  # each is the last of its file
         for number in range(1, 4):
-            event_log.happens("released", "other", "x")
-            event_log.happens("limit-changed", "box", str(number))
+            event_log.record("released", "other", "x")
+            event_log.record("limit-changed", "box", str(number))
             assert json.loads(process.stdout.readline())["text"] == str(number)
         assert process.poll() is None
     finally:
@@ -118,7 +116,7 @@ def test_follow_shows_events_across_a_rotation_of_the_file(
 
 
 def test_colours_are_for_a_terminal_only(event_log: EventLog) -> None:
-    event_log.happens("refused", "box", "no room")
+    event_log.record("refused", "box", "no room")
     ours, terminal = pty.openpty()
     try:
         assert vcuda(event_log, stdout=terminal).wait(30) == 0

@@ -79,9 +79,9 @@ def test_a_dry_run_shows_the_change_and_makes_none(conf: EngineConf, capsys: Any
 
 def test_json_has_all_of_it(conf: EngineConf, capsys: Any) -> None:
     assert conf.run("crio", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told.pop("diff").startswith(f"--- {conf.path}\n")
-    assert told == {
+    printed = json.loads(capsys.readouterr().out)
+    assert printed.pop("diff").startswith(f"--- {conf.path}\n")
+    assert printed == {
         "engine": "crio",
         "path": conf.path,
         "changed": True,
@@ -154,9 +154,9 @@ def test_what_makes_no_sense_is_one_line_and_nothing_changes(
 ) -> None:
     conf.write(text)
     assert conf.run(engine) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("vcuda: " + complaint.replace("FILE", conf.path))
-    assert told.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("vcuda: " + complaint.replace("FILE", conf.path))
+    assert stderr.count("\n") == 1
     assert conf.read() == text
     assert os.listdir(f"{conf.folder}/engine") == ["file"]
     assert conf.records() == []
@@ -204,11 +204,11 @@ def test_without_space_nothing_changes_and_it_is_one_line(conf: EngineConf, caps
     at = 1
     while True:
         refused, answer = without_space(at, lambda: conf.run("docker"))
-        told = capsys.readouterr().err
+        stderr = capsys.readouterr().err
         if answer == 0:
             break
-        assert (refused, answer, told.count("\n")) == (True, 1, 1)
+        assert (refused, answer, stderr.count("\n")) == (True, 1, 1)
         assert not os.path.exists(conf.path)
         at += 1
-    assert (at > 6, told) == (True, "")
+    assert (at > 6, stderr) == (True, "")
     assert json.loads(conf.read())["runtimes"]["vcuda"] == {"path": conf.runtime}

@@ -57,12 +57,12 @@ def test_what_was_edited_by_hand_since_stays_and_the_others_still_go(
     write(host.docker, edited)
     capsys.readouterr()
     assert host.run("all", "--undo", "--json") == 1
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert host.texts() == [edited, "# as we like it\nversion = 2\n"]
-    told = {entry["engine"]: entry["changed"] for entry in json.loads(said.out)}
-    assert told == {"containerd": True, "docker": False}
-    assert said.err.startswith(f"vcuda: {host.docker}: ")
-    assert said.err.count("\n") == 1
+    changed = {entry["engine"]: entry["changed"] for entry in json.loads(captured.out)}
+    assert changed == {"containerd": True, "docker": False}
+    assert captured.err.startswith(f"vcuda: {host.docker}: ")
+    assert captured.err.count("\n") == 1
 
 
 def test_a_record_that_is_damaged_stops_no_other(host: Host, capsys: Any) -> None:

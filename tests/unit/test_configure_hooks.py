@@ -72,7 +72,7 @@ class HooksFolder:
         jsonschema.validate(tree, SCHEMA)
         return tree
 
-    def left(self) -> list[str]:
+    def leftovers(self) -> list[str]:
         return sorted(os.listdir(self.folder))
 
 
@@ -106,7 +106,7 @@ def test_the_hook_is_called_for_both_ends_of_a_container_that_asks(
     assert hooks.run(engine) == 0
     assert hooks.read() == once
     assert hooks.run(engine, "--undo") == 0
-    assert hooks.left() == ["bin", "vcuda"]
+    assert hooks.leftovers() == ["bin", "vcuda"]
 
 
 def test_the_file_is_one_for_both_engines(hooks: HooksFolder, capsys: Any) -> None:
@@ -115,15 +115,15 @@ def test_the_file_is_one_for_both_engines(hooks: HooksFolder, capsys: Any) -> No
     assert hooks.run("crio") == 0
     assert capsys.readouterr().out.splitlines()[0] == f"nothing to change in {hooks.path}"
     assert hooks.run("crio", "--undo") == 0
-    assert hooks.left() == ["bin", "vcuda"]
+    assert hooks.leftovers() == ["bin", "vcuda"]
 
 
 def test_a_dry_run_shows_the_file_and_makes_none(hooks: HooksFolder, capsys: Any) -> None:
     assert hooks.run("podman", "--dry-run") == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[:2] == [f"--- {hooks.path}", f"+++ {hooks.path} (new)"]
-    assert '+  "version": "1.0.0",' in told
-    assert hooks.left() == ["bin", "vcuda"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[:2] == [f"--- {hooks.path}", f"+++ {hooks.path} (new)"]
+    assert '+  "version": "1.0.0",' in printed
+    assert hooks.leftovers() == ["bin", "vcuda"]
 
 
 def test_a_file_of_another_program_stays(hooks: HooksFolder, capsys: Any) -> None:
@@ -150,7 +150,7 @@ def test_options_of_the_other_entry_point_are_refused(
 ) -> None:
     assert hooks.run(*words) == 1
     assert capsys.readouterr().err.startswith(f"vcuda: {line}")
-    assert hooks.left() == ["bin", "vcuda"]
+    assert hooks.leftovers() == ["bin", "vcuda"]
 
 
 def test_always_without_hooks_is_refused(hooks: HooksFolder, capsys: Any) -> None:

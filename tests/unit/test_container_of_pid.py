@@ -56,21 +56,21 @@ def cgroups(text: str) -> dict[str, str]:
     return {number + controllers: path for number, controllers, path in lines}
 
 
-@pytest.mark.parametrize("world", [V1, V2], ids=["v1 and hybrid", "v2"])
+@pytest.mark.parametrize("lines", [V1, V2], ids=["v1 and hybrid", "v2"])
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
-def test_a_container_is_known_by_its_name_in_the_path(path: str, world: str) -> None:
-    process = cgroups(world.format(path=path))
+def test_a_container_is_known_by_its_name_in_the_path(path: str, lines: str) -> None:
+    process = cgroups(lines.format(path=path))
     found = container_of_pid.by_name(process, ID)
     assert found and all(ID in folder.rpartition("/")[2] for folder in found.values())
     assert Index({"it": found}).of(process) == "it"
-    sibling = cgroups(world.format(path=path.replace(ID, "7" * 64)))
+    sibling = cgroups(lines.format(path=path.replace(ID, "7" * 64)))
     assert Index({"it": found}).of(sibling) is None
 
 
-@pytest.mark.parametrize("world", [V1, V2], ids=["v1 and hybrid", "v2"])
+@pytest.mark.parametrize("lines", [V1, V2], ids=["v1 and hybrid", "v2"])
 @pytest.mark.parametrize("path", NOBODYS.values(), ids=NOBODYS)
-def test_a_cgroup_that_only_looks_like_a_containers_is_none(path: str, world: str) -> None:
-    assert container_of_pid.by_name(cgroups(world.format(path=path)), ID) == {}
+def test_a_cgroup_that_only_looks_like_a_containers_is_none(path: str, lines: str) -> None:
+    assert container_of_pid.by_name(cgroups(lines.format(path=path)), ID) == {}
 
 
 def test_a_login_session_is_no_container_of_that_number() -> None:
@@ -78,18 +78,18 @@ def test_a_login_session_is_no_container_of_that_number() -> None:
     assert container_of_pid.by_name(process, "1") == {}
 
 
-@pytest.mark.parametrize("world", [V1, V2], ids=["v1 and hybrid", "v2"])
-def test_where_the_path_says_nothing_the_first_process_decides(world: str) -> None:
-    own = cgroups(world.format(path="/system.slice/vcuda-node-agent.service"))
-    init = cgroups(world.format(path="/batch/job-7"))
+@pytest.mark.parametrize("lines", [V1, V2], ids=["v1 and hybrid", "v2"])
+def test_where_the_path_says_nothing_the_first_process_decides(lines: str) -> None:
+    own = cgroups(lines.format(path="/system.slice/vcuda-node-agent.service"))
+    init = cgroups(lines.format(path="/batch/job-7"))
     folders = container_of_pid.folders_of(init, "training", own)
     index = Index({"it": folders})
     # The engine's own folder, in which hybrid hosts leave the container, is not the container's.
     assert set(folders.values()) == {"/batch/job-7"}
-    assert len(folders) == len(init) - (world == V1)
-    assert index.of(init) == index.of(cgroups(world.format(path="/batch/job-7/worker"))) == "it"
-    assert index.of(cgroups(world.format(path="/batch/job-71"))) is None
-    assert index.of(cgroups(world.format(path="/batch"))) is None
+    assert len(folders) == len(init) - (lines == V1)
+    assert index.of(init) == index.of(cgroups(lines.format(path="/batch/job-7/worker"))) == "it"
+    assert index.of(cgroups(lines.format(path="/batch/job-71"))) is None
+    assert index.of(cgroups(lines.format(path="/batch"))) is None
     assert index.of(own) is None
 
 

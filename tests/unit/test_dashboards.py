@@ -14,7 +14,7 @@ import pytest
 
 from support import clusters
 from support.files import ROOT
-from support.needed import cannot
+from support.needed import skip_or_fail
 from vcuda_plugin.agent.http import metrics
 from vcuda_plugin.extender.http.metrics import Metrics
 
@@ -36,7 +36,7 @@ def extenders_names() -> set[str]:
 def promtool(*words: str) -> None:
     program = shutil.which("promtool")
     if program is None:
-        cannot("promtool is not installed")
+        skip_or_fail("promtool is not installed")
     done = subprocess.run([program, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -47,18 +47,18 @@ def test_what_is_no_decision_is_refused(text):
 
 
 def test_a_node_publishes_its_gpus_and_the_scheduler_reads_them():
-    told = NodeGpus(
+    published = NodeGpus(
         [Gpu("GPU-a", 0, -1, 1 << 30, "H100"), Gpu("GPU-b", 1, -1, 1 << 31, "H200")],
         {"GPU-a": 1},
         {"GPU-b": "lost"},
         [[0, 1], [1, 0]],
         1.5,
     )
-    read = node_gpus.parse(told.dump())
-    assert [gpu.__dict__ for gpu in read.gpus] == [gpu.__dict__ for gpu in told.gpus]
+    read = node_gpus.parse(published.dump())
+    assert [gpu.__dict__ for gpu in read.gpus] == [gpu.__dict__ for gpu in published.gpus]
     assert (read.numa, read.unhealthy, read.distances, read.overcommit) == (
-        *(told.numa, told.unhealthy, told.distances),
-        told.overcommit,
+        *(published.numa, published.unhealthy, published.distances),
+        published.overcommit,
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from support.engine_files import ALL_OK, OURS, containerd, found_below, known
 from support.files import script
-from support.needed import cannot
+from support.needed import skip_or_fail
 from vcuda_hook.doctor.finding import ERROR, OK, WARNING, Finding
 from vcuda_hook.engines import engine_settings
 
@@ -99,7 +99,7 @@ def test_what_containerd_imports_counts(found: Any, wrapper: str) -> None:
 def test_containerds_own_default_file_is_read(found: Any, tmp_path: Any) -> None:
     program = shutil.which("containerd", path="/usr/bin:/usr/local/bin")
     if program is None:
-        cannot("containerd is not installed")
+        skip_or_fail("containerd is not installed")
     default = subprocess.run([program, "config", "default"], stdout=subprocess.PIPE, check=True)
     answer = found({"/etc/containerd/config.toml": default.stdout.decode()})
     assert [each.name for each in answer if each.severity != OK] == ["engine-runtimes"]

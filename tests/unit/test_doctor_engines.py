@@ -79,11 +79,13 @@ def test_a_hook_is_found_where_systemd_replaces_its_rules(found: Any, tmp_path: 
     }
     assert found(files) == known("podman")
     os.makedirs(f"{tmp_path}/run/systemd/system")
-    (told,) = [each for each in found(files) if each.name == "hook-and-systemd"]
+    (findings,) = [each for each in found(files) if each.name == "hook-and-systemd"]
     what = "'systemctl daemon-reload' takes the GPU from containers that podman's hook serves"
-    assert (told.severity, told.what.split(",")[0]) == (WARNING, what)
-    assert told.where == f"{tmp_path}{hooks}"
-    assert told.mend == "run 'vcuda configure podman --hooks --undo' and 'vcuda configure podman'"
+    assert (findings.severity, findings.what.split(",")[0]) == (WARNING, what)
+    assert findings.where == f"{tmp_path}{hooks}"
+    assert (
+        findings.mend == "run 'vcuda configure podman --hooks --undo' and 'vcuda configure podman'"
+    )
 
 
 def test_an_engine_that_does_not_know_the_runtime_is_reported(found: Any, tmp_path: Any) -> None:

@@ -18,11 +18,11 @@ class Driver:
     """Keeps what it is told, unless it has a reason to refuse."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, int]] = []
+        self.calls: list[tuple[str, str, int]] = []
         self.reason = ""
 
     def set_limit(self, uuid: str, cgroup: str, hard: int) -> str:
-        self.told.append((uuid, cgroup, hard))
+        self.calls.append((uuid, cgroup, hard))
         return self.reason
 
 
@@ -57,7 +57,7 @@ def test_a_limit_is_set_changed_and_taken_away_with_its_allocation(tmp_path: Pat
     # Released, and its processes live on.
     assert limits.hold({}) == limits.hold({}) == ""
     asked = (GIB, 2 * GIB, NO_LIMIT, GIB, NO_LIMIT)
-    assert driver.told == [("GPU-0", str(tmp_path), hard) for hard in asked]
+    assert driver.calls == [("GPU-0", str(tmp_path), hard) for hard in asked]
 
 
 def test_with_its_cgroup_a_limit_goes_by_itself(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_with_its_cgroup_a_limit_goes_by_itself(tmp_path: Path) -> None:
     limits.hold({(str(folder), "GPU-0"): GIB})
     folder.rmdir()
     limits.hold({})
-    assert len(driver.told) == 1
+    assert len(driver.calls) == 1
 
 
 def test_a_driver_that_refuses_is_reported_once_and_asked_again_later(tmp_path: Path) -> None:
@@ -76,10 +76,10 @@ def test_a_driver_that_refuses_is_reported_once_and_asked_again_later(tmp_path: 
     limits = DriverLimits(driver.set_limit)
     assert limits.hold(wanted) == "the driver holds no limits itself: Not Supported"
     assert [limits.hold(wanted) for _ in range(100)] == [""] * 100
-    assert 2 <= len(driver.told) <= 5
+    assert 2 <= len(driver.calls) <= 5
     driver.reason = ""
     for _ in range(40):
         limits.hold(wanted)
-    asked = len(driver.told)
+    asked = len(driver.calls)
     limits.hold(wanted)
-    assert len(driver.told) == asked
+    assert len(driver.calls) == asked

@@ -217,19 +217,19 @@ def test_a_spec_that_can_be_read_but_not_written_is_one_line_and_stays(tmp_path:
             least = depth
         except ValueError:
             most = depth
-    path, told = f"{tmp_path}/config.json", set()
+    path, known = f"{tmp_path}/config.json", set()
     for depth in range(least - 30, least + 1):
         write(path, "{}")
         spec = jsontree.loads(nested(depth))
         try:
             bundle.replace_config(path, config_json.apply(spec, SHARE))
         except VcudaError as error:
-            told.add(str(error))
+            known.add(str(error))
             with open(path) as file:
                 assert file.read() == "{}"
     line = "config.json: nested too deeply; correct it as the OCI spec says"
     # Since Python 3.12 what can be read from there can be written from here.
-    assert told == ({line} if sys.version_info < (3, 12) else set())
+    assert known == ({line} if sys.version_info < (3, 12) else set())
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], {}, {"path": 5}, {"major": 195, "minor": 1}])

@@ -17,47 +17,47 @@ ID = f"pod-{UID}.main"
 
 
 def event(kind: str = "refused", allocation: str = ID, **more: Any) -> dict[str, Any]:
-    said = {"kind": kind, "allocation": allocation, "text": "no room", "time": 1000.0}
-    return {**said, "pod": "ml/train/main", **more}
+    fields = {"kind": kind, "allocation": allocation, "text": "no room", "time": 1000.0}
+    return {**fields, "pod": "ml/train/main", **more}
 
 
 def happened(number: int = 0, at: float = 1000.0, times: int = 1) -> Happened:
     allocation = f"pod-{UID}.c{number}"
-    said = event(allocation=allocation, pod=f"ml/train/c{number}", time=at, times=times)
-    (found,) = pod_event.of_event(said, [])
+    recorded = event(allocation=allocation, pod=f"ml/train/c{number}", time=at, times=times)
+    (found,) = pod_event.of_event(recorded, [])
     return found
 
 
 def tell(series: AllSeries, now: float) -> list[tuple[str, int]]:
     """All that may be told now, as the API takes it: of which container, and how often by then."""
-    told = []
+    sent = []
     while one := series.next(now):
         series.tried()
         series.is_sent(one, now)
-        told.append((one.last.key[1].rpartition(".")[2], one.count))
-    return told
+        sent.append((one.last.key[1].rpartition(".")[2], one.count))
+    return sent
 
 
 def test_a_container_in_a_loop_for_a_day_is_one_series_and_all_of_it_is_counted() -> None:
-    series, told = AllSeries(0.0), []
+    series, sent = AllSeries(0.0), []
     for second in range(24 * 3600):
         series.add(happened(at=1000.0 + second))
-        told += tell(series, float(second))
-    assert len(told) < 24 * 12 + 8
-    told += tell(series, 25 * 3600.0)
-    assert told[0] == ("c0", 1) and told[-1] == ("c0", 24 * 3600)
+        sent += tell(series, float(second))
+    assert len(sent) < 24 * 12 + 8
+    sent += tell(series, 25 * 3600.0)
+    assert sent[0] == ("c0", 1) and sent[-1] == ("c0", 24 * 3600)
 
 
 def test_a_thousand_events_at_once_are_sent_at_a_pace_in_order() -> None:
     series = AllSeries(0.0)
     for number in range(1000):
         series.add(happened(number, at=1000.0 + number))
-    told = tell(series, 0.0)
-    assert told == [(f"c{number}", 1) for number in range(20)]
+    sent = tell(series, 0.0)
+    assert sent == [(f"c{number}", 1) for number in range(20)]
     assert tell(series, 0.5) == []
     for second in range(1, 981):
-        told += tell(series, float(second))
-    assert [container for container, _ in told] == [f"c{number}" for number in range(1000)]
+        sent += tell(series, float(second))
+    assert [container for container, _ in sent] == [f"c{number}" for number in range(1000)]
     assert series.lost == 0
 
 
@@ -130,8 +130,8 @@ def test_an_unhealthy_gpu_is_reported_for_each_container_that_shares_it() -> Non
         return record(f"pod-{UID}.{name}", pod=pod, shares=[GpuShare(gpu, GIB, 30)])
 
     records = [held("a", "GPU-0"), held("b", "GPU-1"), held("c", "GPU-0"), record("docker")]
-    said = event("gpu-unhealthy", "", gpu="GPU-0", text="GPU-0 is unhealthy: Xid 79")
-    found = list(pod_event.of_event(said, records))
+    recorded = event("gpu-unhealthy", "", gpu="GPU-0", text="GPU-0 is unhealthy: Xid 79")
+    found = list(pod_event.of_event(recorded, records))
     assert [one.text for one in found] == [
         f"allocation pod-{UID}.{name}: GPU-0 is unhealthy: Xid 79" for name in "ac"
     ]

@@ -22,8 +22,8 @@ def test_events_of_many_processes_are_all_there_in_the_order_of_each(tmp_path):
     for writer in writers:
         writer.join()
     for name in programs:
-        told = [event["text"] for event in events.read(str(tmp_path), f"pod-{name}")]
-        assert told == [str(number) for number in range(300)]
+        texts = [event["text"] for event in events.read(str(tmp_path), f"pod-{name}")]
+        assert texts == [str(number) for number in range(300)]
     assert len(list(events.read(str(tmp_path)))) == 1200
 
 
@@ -31,8 +31,8 @@ def test_the_file_is_bounded_and_the_newest_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(events, "MOST_BYTES", 2000)
     for number in range(100):
         events.record(str(tmp_path), "p", "claimed", "x", str(number))
-    told = [int(event["text"]) for event in events.read(str(tmp_path))]
-    assert told == list(range(told[0], 100)) and 10 < len(told) < 60
+    numbers = [int(event["text"]) for event in events.read(str(tmp_path))]
+    assert numbers == list(range(numbers[0], 100)) and 10 < len(numbers) < 60
     assert sum(os.path.getsize(entry.path) for entry in os.scandir(tmp_path)) < 4500
 
 

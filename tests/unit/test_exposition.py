@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from support.agent_pages import POD, Samples, samples
 from support.files import ROOT
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.samples import GIB, gpus
 from support.tenants import Tenants
 from vcuda_oci.model import policies
@@ -54,7 +54,7 @@ def of(found: Samples, name: str, **labels: str) -> float | None:
 
 def test_a_container_has_metrics_under_gpumanagers_names_and_ours(tenants: Tenants) -> None:
     shares = [GpuShare("GPU-0", 16 * GIB, 100), GpuShare("GPU-1", 4 * GIB, 30)]
-    tenants.holds("pod-u.main", shares=shares, pod=POD)
+    tenants.add_record("pod-u.main", shares=shares, pod=POD)
     tenants.uses(
         "pod-u.main",
         1,
@@ -119,7 +119,7 @@ def test_a_tenant_that_scribbles_over_its_page_loses_its_own_figures_only(
     tenants: Tenants,
 ) -> None:
     for id in ("boasts", "garbles", "empties", "honest"):
-        tenants.holds(id, shares=[GpuShare("GPU-0", GIB, 20)])
+        tenants.add_record(id, shares=[GpuShare("GPU-0", GIB, 20)])
     tenants.uses("boasts", held=2**64 - 1, refusals=2**64 - 1)
     tenants.uses("honest", held=GIB, refusals=2**64 - 1, busy_ns=2**64 - 1)
     with open(tenants.page("garbles"), "wb") as page:
@@ -143,8 +143,8 @@ HOSTILE = 'a"b\\c\nd}{,=\x00\x1b[31m\u202e\ud800é' + "x" * 5000
 
 def test_names_of_every_odd_character_stay_in_their_label(tenants: Tenants) -> None:
     pod = {**POD, "name": HOSTILE, "container": 'm"} 1\nvcuda_gpu_healthy{gpu="GPU-0"} 0'}
-    tenants.holds("odd", pod=pod)
-    tenants.holds("other", pod=POD)
+    tenants.add_record("odd", pod=pod)
+    tenants.add_record("other", pod=POD)
     found = samples(exposition.Pages().text(look(tenants, 16), Counts()))
     shown = 'a"b\\c?d}{,=??[31m??é' + "x" * 236
     container = pod["container"].replace("\n", "?")
@@ -157,7 +157,9 @@ def test_a_pod_made_anew_under_its_name_is_one_series(tenants: Tenants) -> None:
     """Prometheus drops a page that tells one series twice."""
     for uid, created in (("old", 1000.0), ("new", 2000.0)):
         shares = [GpuShare("GPU-0", GIB, 10 if uid == "old" else 20)]
-        tenants.holds(f"pod-{uid}.main", shares=shares, pod={**POD, "uid": uid}, created=created)
+        tenants.add_record(
+            f"pod-{uid}.main", shares=shares, pod={**POD, "uid": uid}, created=created
+        )
     found = samples(exposition.Pages().text(look(tenants, 16), Counts()))
     assert of(found, "container_request_gpu_utilization") == 0.2
 
@@ -178,7 +180,7 @@ def test_a_page_that_keeps_what_stayed_is_the_page_that_is_made_anew(tenants: Te
     for turn, names in enumerate((["a"], ["a", "b"], ["a", "b"], ["b"])):
         for id in ("a", "b"):
             if id in names:
-                tenants.holds(id, shares=[GpuShare("GPU-0", GIB, 20 + turn)])
+                tenants.add_record(id, shares=[GpuShare("GPU-0", GIB, 20 + turn)])
                 tenants.uses(id, held=turn << 20)
             else:
                 with tenants.ledger:
@@ -201,8 +203,8 @@ def test_exemplars_name_the_last_allocation_of_each_bucket_where_the_name_may_be
         counts.add({"kind": "claimed", "allocation": id, "seconds": seconds, "time": at})
     page = exposition.open_metrics_page(look(tenants, 16), counts).decode()
     (family,) = [f for f in open_metrics_parsed(page) if f.name == "vcuda_start_seconds"]
-    told = [(s.labels["le"], s.exemplar) for s in family.samples if s.exemplar]
-    assert {le: (one.labels, one.value, float(one.timestamp)) for le, one in told} == {
+    exemplars = [(s.labels["le"], s.exemplar) for s in family.samples if s.exemplar]
+    assert {le: (one.labels, one.value, float(one.timestamp)) for le, one in exemplars} == {
         "0.005": ({"allocation": "b"}, 0.003, 6.5),
         "0.5": ({"allocation": "c"}, 0.3, 7.0),
     }
@@ -212,7 +214,7 @@ def test_exemplars_name_the_last_allocation_of_each_bucket_where_the_name_may_be
 def whole_page(tenants: Tenants) -> bytes:
     """A page on which every metric has a sample."""
     elastic = GpuShare("GPU-0", GIB, 20, policies.ELASTIC, 50)
-    tenants.holds("pod-u.main", pod=POD, shares=[elastic])
+    tenants.add_record("pod-u.main", pod=POD, shares=[elastic])
     tenants.uses("pod-u.main", held=GIB)
     counts = Counts()
     counts.add({"kind": "claimed", "seconds": 0.02})
@@ -223,7 +225,7 @@ def whole_page(tenants: Tenants) -> bytes:
 def test_promtool_finds_nothing_but_gpumanagers_name(tenants: Tenants) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
-        cannot("promtool is not installed")
+        skip_or_fail("promtool is not installed")
     done = subprocess.run(
         [promtool, "check", "metrics"], input=whole_page(tenants), capture_output=True
     )

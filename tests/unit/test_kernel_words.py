@@ -22,8 +22,8 @@ MACHINES = pytest.mark.parametrize(
 def defined(cc: str, *headers: str) -> dict[str, str]:
     text = "".join(f"#include <{header}>\n" for header in headers)
     words = [cc, "-D_GNU_SOURCE", "-E", "-dM", "-"]
-    told = subprocess.run(words, input=text, capture_output=True, text=True, check=True).stdout
-    pairs = [line.split(maxsplit=2)[1:] for line in told.splitlines()]
+    result = subprocess.run(words, input=text, capture_output=True, text=True, check=True).stdout
+    pairs = [line.split(maxsplit=2)[1:] for line in result.splitlines()]
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 

@@ -115,7 +115,7 @@ def test_a_pods_sandbox_keeps_what_its_containers_had(
     tmp_path: Any, status: str, expected: bool
 ) -> None:
     runtime = FakeRuntime(tmp_path / "runc")
-    runtime.knows("sandbox1", status)
+    runtime.set_state("sandbox1", status)
     held = record(runtime=runtime.words, container_id="c1", pod={"sandbox_id": "sandbox1"})
     assert liveness.is_alive(held) is expected
     assert liveness.container_lives(held) is DEAD

@@ -20,7 +20,7 @@ def test_health_is_answered_while_a_page_takes_its_time_to_be_read(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tenants = Tenants(str(tmp_path))
-    tenants.holds("slow")
+    tenants.add_record("slow")
     begun, goes_on, look = threading.Event(), threading.Event(), usage.look
 
     def slowly(*arguments: Any) -> Any:

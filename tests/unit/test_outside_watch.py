@@ -37,7 +37,7 @@ class Probe:
         return ""
 
 
-class World:
+class FakeNode:
     """One container, "box", with a quarter of GPU-0 of two, and two processes of this host."""
 
     def __init__(self, folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,25 +56,25 @@ class World:
         by_id = {held.allocation.id: held for held in self.containers.follow().values()}
         return by_id.get(self.owners.get(pid, ""))
 
-    def sees(self, *processes: tuple[int, str, int]) -> None:
+    def set_processes(self, *processes: tuple[int, str, int]) -> None:
         self.probe.processes = [OnGpu(*process, 0, True) for process in processes]
 
-    def holds_slice(self, name: str) -> None:
+    def add_slice(self, name: str) -> None:
         held = record("cdi@" + name, runtime=[], container_id="")
         with self.ledger:
             self.ledger.write(held, limits.page_of(held))
 
-    def told(self, polls: int) -> list[str]:
+    def findings(self, polls: int) -> list[str]:
         return [line for _ in range(polls) for line in self.watch.poll()]
 
     def events(self) -> list[tuple[str, str, bool]]:
-        told = events.read(self.ledger.state_dir, "box")
-        return [(event["why"], event["gpu"], event["stops"]) for event in told]
+        recorded = events.read(self.ledger.state_dir, "box")
+        return [(event["why"], event["gpu"], event["stops"]) for event in recorded]
 
 
 @pytest.fixture
-def world(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(tmp_path, monkeypatch)
+def node(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    return FakeNode(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -86,81 +86,81 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_process_of_the_host_is_reported_once_and_never_stopped(
-    world: World, sleeper: Any
+    node: FakeNode, sleeper: Any
 ) -> None:
-    world.watch.stops = True
-    world.sees((sleeper.pid, "GPU-0", 15 * GIB), (os.getpid(), "GPU-1", GIB))
+    node.watch.stops = True
+    node.set_processes((sleeper.pid, "GPU-0", 15 * GIB), (os.getpid(), "GPU-1", GIB))
     line = f"GPU-0 is shared, and processes without a share use it: {sleeper.pid}"
-    assert world.told(4 * REPORT_AFTER_POLLS) == [line]
-    assert (sleeper.poll(), world.events()) == (None, [])
+    assert node.findings(4 * REPORT_AFTER_POLLS) == [line]
+    assert (sleeper.poll(), node.events()) == (None, [])
 
 
 def test_a_container_on_a_gpu_that_it_was_not_given_is_reported_and_stopped(
-    world: World, sleeper: Any
+    node: FakeNode, sleeper: Any
 ) -> None:
-    world.watch.stops = True
-    world.owners[sleeper.pid] = "box"
-    world.sees((sleeper.pid, "GPU-1", GIB))
-    assert world.told(REPORT_AFTER_POLLS - 1) == []
-    assert world.told(1) == [
+    node.watch.stops = True
+    node.owners[sleeper.pid] = "box"
+    node.set_processes((sleeper.pid, "GPU-1", GIB))
+    assert node.findings(REPORT_AFTER_POLLS - 1) == []
+    assert node.findings(1) == [
         f"box: container box holds 1.00 GiB of GPU-1, which it was not given: "
         f"process {sleeper.pid} (sleep); 1 processes killed"
     ]
     assert sleeper.wait(10) == -9
-    assert world.events() == [("gpu", "GPU-1", True)]
+    assert node.events() == [("gpu", "GPU-1", True)]
 
 
-def test_a_container_that_is_only_reported_runs_on(world: World, sleeper: Any) -> None:
-    world.owners[sleeper.pid] = "box"
-    world.sees((sleeper.pid, "GPU-0", 9 * GIB))
-    assert len(world.told(4 * REPORT_AFTER_POLLS)) == 2
+def test_a_container_that_is_only_reported_runs_on(node: FakeNode, sleeper: Any) -> None:
+    node.owners[sleeper.pid] = "box"
+    node.set_processes((sleeper.pid, "GPU-0", 9 * GIB))
+    assert len(node.findings(4 * REPORT_AFTER_POLLS)) == 2
     assert sleeper.poll() is None
-    assert world.events() == [("memory", "GPU-0", False), ("shim", "GPU-0", False)]
+    assert node.events() == [("memory", "GPU-0", False), ("shim", "GPU-0", False)]
 
 
 def test_the_driver_gets_a_containers_limit_if_the_container_has_a_cgroup(
-    world: World, sleeper: Any, tmp_path: Any
+    node: FakeNode, sleeper: Any, tmp_path: Any
 ) -> None:
-    world.watch.sets_limits = True
-    world.owners[sleeper.pid] = "box"
-    world.told(2)
-    assert world.probe.limits == []
-    (held,) = world.containers.follow().values()
+    node.watch.sets_limits = True
+    node.owners[sleeper.pid] = "box"
+    node.findings(2)
+    assert node.probe.limits == []
+    (held,) = node.containers.follow().values()
     held.folder = str(tmp_path)
-    world.told(2)
-    world.sees((sleeper.pid, "GPU-0", GIB))
-    world.told(2)
-    with world.ledger:
-        world.ledger.remove("box")
-    world.told(2)
+    node.findings(2)
+    node.set_processes((sleeper.pid, "GPU-0", GIB))
+    node.findings(2)
+    with node.ledger:
+        node.ledger.remove("box")
+    node.findings(2)
     asked = (5 * GIB, 6 * GIB, NO_LIMIT)
-    assert world.probe.limits == [("GPU-0", str(tmp_path), hard) for hard in asked]
+    assert node.probe.limits == [("GPU-0", str(tmp_path), hard) for hard in asked]
 
 
 def test_forged_slots_of_a_slice_end_no_process_and_blame_no_slice(
-    world: World, sleeper: Any, monkeypatch: pytest.MonkeyPatch
+    node: FakeNode, sleeper: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every user of the host can write into a named slice's page."""
     monkeypatch.undo()
     monkeypatch.setattr(outside_watch, "ProcessProbe", Probe)
-    world.holds_slice("team")
-    forge(f"{world.ledger.containers}/cdi@team/usage", sleeper.pid)
-    world.watch.stops = True
-    world.sees((sleeper.pid, "GPU-1", 15 * GIB))
-    world.told(2 * REPORT_AFTER_POLLS)
+    node.add_slice("team")
+    forge(f"{node.ledger.containers}/cdi@team/usage", sleeper.pid)
+    node.watch.stops = True
+    node.set_processes((sleeper.pid, "GPU-1", 15 * GIB))
+    node.findings(2 * REPORT_AFTER_POLLS)
     assert sleeper.poll() is None
-    assert list(events.read(world.ledger.state_dir)) == []
+    assert list(events.read(node.ledger.state_dir)) == []
 
 
-def test_a_slices_own_process_that_takes_more_is_reported_and_runs_on(world: World) -> None:
+def test_a_slices_own_process_that_takes_more_is_reported_and_runs_on(node: FakeNode) -> None:
     """Several containers may share a slice, and its page is any user's to map."""
-    world.holds_slice("team")
-    with mapping(f"{world.ledger.containers}/cdi@team/usage") as user:
-        world.owners[user.pid] = "cdi@team"
-        world.watch.stops = True
-        world.sees((user.pid, "GPU-1", 15 * GIB))
-        told = world.told(2 * REPORT_AFTER_POLLS)
+    node.add_slice("team")
+    with mapping(f"{node.ledger.containers}/cdi@team/usage") as user:
+        node.owners[user.pid] = "cdi@team"
+        node.watch.stops = True
+        node.set_processes((user.pid, "GPU-1", 15 * GIB))
+        reported = node.findings(2 * REPORT_AFTER_POLLS)
         assert user.poll() is None
-    assert [line.split(":")[0] for line in told] == ["cdi@team"]
-    found = events.read(world.ledger.state_dir, "cdi@team")
+    assert [line.split(":")[0] for line in reported] == ["cdi@team"]
+    found = events.read(node.ledger.state_dir, "cdi@team")
     assert [(event["why"], event["stops"]) for event in found] == [("gpu", False)]

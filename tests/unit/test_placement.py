@@ -135,9 +135,9 @@ def test_a_refusal_of_a_fraction_names_a_free_share_that_is_really_free(situatio
         return
     uuid = answer.reason.partition(" on ")[2].partition(";")[0]
     core, memory = left_of(next(gpu for gpu in machine if gpu.uuid == uuid), taken)
-    said = f"largest free share is {core} % and "
-    assert answer.reason.startswith(said)
-    number, unit = answer.reason[len(said) :].split()[:2]
+    message = f"largest free share is {core} % and "
+    assert answer.reason.startswith(message)
+    number, unit = answer.reason[len(message) :].split()[:2]
     assert float(number) * (GIB if unit == "GiB" else 1 << 20) <= memory
 
 

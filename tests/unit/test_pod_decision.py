@@ -104,8 +104,8 @@ def test_what_is_asked_of_each_gpu_is_kept_by_container_and_nonsense_of_one_is_o
         "whole": Amounts((Part(300),)),
     }
     # Of resources that the kubelet counts itself it says nothing.
-    told = of_pod(pod, "n", {GPU})
-    assert told is not None and told.decision.amounts == {}
+    parsed = of_pod(pod, "n", {GPU})
+    assert parsed is not None and parsed.decision.amounts == {}
 
 
 def test_a_pods_author_who_writes_amounts_writes_none() -> None:

@@ -19,7 +19,7 @@ def test_each_change_is_seen_and_what_has_settled_is_not_read_again(tmp_path: An
     records = Records(tenants.state_dir)
     assert ids(records) == []
     for number in range(20):
-        tenants.holds(f"box-{number}")
+        tenants.add_record(f"box-{number}")
         assert len(ids(records)) == number + 1
     with tenants.ledger:
         tenants.ledger.remove("box-0")
@@ -34,7 +34,7 @@ def test_each_change_is_seen_and_what_has_settled_is_not_read_again(tmp_path: An
 
 def test_a_broken_record_that_is_repaired_in_place_is_read(tmp_path: Any) -> None:
     tenants = Tenants(str(tmp_path))
-    tenants.holds("box")
+    tenants.add_record("box")
     path = f"{tenants.ledger.allocations}/box.json"
     os.chmod(path, 0o666)  # a user who may write a record could take a GPU
     records = Records(tenants.state_dir)

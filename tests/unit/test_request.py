@@ -117,11 +117,11 @@ def test_a_request_is_read_where_it_stands(spec: Any, expected: dict[str, Any]) 
 
 @pytest.mark.parametrize("key", ["core", "memory", "gpu", "policy", "c" * 100_000])
 def test_a_request_of_megabytes_is_refused_in_a_line_that_can_be_read(key: str) -> None:
-    told = refusal(annotated(**{"core": "30", key: "x" * 1_000_000 + ","}))
-    where, _, rest = told.partition(": ")
+    error = refusal(annotated(**{"core": "30", key: "x" * 1_000_000 + ","}))
+    where, _, rest = error.partition(": ")
     assert where == "annotations"
     assert "..." in rest and "; " in rest  # what is cut, and the mend behind it
-    assert len(told) < 3100
+    assert len(error) < 3100
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_memory_of_another_form_is_refused(text: str) -> None:
     ],
 )
 def test_a_share_below_16_mib_is_taken_for_a_missing_unit(text: str, hint: str) -> None:
-    told = refusal(annotated(core="1", memory=text))
-    assert told.startswith(f"annotations: memory '{text}' is ")
-    assert told.endswith(f" bytes; {hint}")
+    error = refusal(annotated(core="1", memory=text))
+    assert error.startswith(f"annotations: memory '{text}' is ")
+    assert error.endswith(f" bytes; {hint}")
 
 
 @pytest.mark.parametrize(

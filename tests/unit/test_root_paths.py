@@ -75,7 +75,7 @@ MOMENTS = {
 def test_a_link_at_the_wrong_moment_is_not_followed(
     container_root: ContainerRoot, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    owner, step, target, said = MOMENTS[moment]
+    owner, step, target, answer = MOMENTS[moment]
     place, path = container_root.inside / "etc/new", "/etc/new"
     right_after(
         *(monkeypatch, owner, step), lambda: replace_by_link(place, container_root.outside / target)
@@ -83,7 +83,7 @@ def test_a_link_at_the_wrong_moment_is_not_followed(
     make = container_root.root.make_folder if step == "mkdir" else container_root.root.make_file
     with pytest.raises(OSError) as refused:
         make(path + "/deeper" * ("on the way" in moment))
-    assert refused.value.errno == said
+    assert refused.value.errno == answer
 
 
 def test_a_link_that_was_there_before_leads_to_a_place_inside(

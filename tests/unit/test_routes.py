@@ -18,5 +18,5 @@ def test_an_agent_with_a_stalled_event_loop_is_not_healthy(tmp_path: Any) -> Non
         return (await routes.answer(Request("/healthz", {})))[:2]
 
     assert asyncio.run(asked(0)) == (200, b"ok\n")
-    said = f"the agent's loop has not turned for {SILENCE_SECONDS + 5:.0f} s\n".encode()
-    assert asyncio.run(asked(SILENCE_SECONDS + 5)) == (503, said)
+    line = f"the agent's loop has not turned for {SILENCE_SECONDS + 5:.0f} s\n".encode()
+    assert asyncio.run(asked(SILENCE_SECONDS + 5)) == (503, line)

@@ -56,7 +56,7 @@ def test_containers_are_ordered_by_when_they_run() -> None:
 
 
 def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
-    said = {
+    annotations = {
         "vcuda.io/use-gpu-uuid": "GPU-a, GPU-b",
         "nvidia.com/use-gpuuuid": "GPU-c",
         "nvidia.com/nouse-gpuuuid": "GPU-b",
@@ -67,7 +67,7 @@ def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
         "tencent.com/vcuda-core-limit": "60",
         "vcuda.io/priority": "5",
     }
-    found = ask(container(core=30), annotations=said)
+    found = ask(container(core=30), annotations=annotations)
     assert found == PodAsk(
         (ContainerAsk("main", 0, "app", (Part(30),)),),
         Wanted(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support import clusters
-from support.clusters import SETTINGS, container, facts, node, told
+from support.clusters import SETTINGS, container, facts, gpus_of, node
 from support.samples import GIB
 from vcuda_oci.ledger.decision import Decision, parse
 from vcuda_oci.model import names
@@ -45,7 +45,7 @@ def held(cluster: Cluster) -> dict[str, list[GpuShare]]:
     return {uid: shares for uid, shares in cluster.nodes["n"].holds.items() if shares}
 
 
-NODE = node("n", told("n", 16, 16))
+NODE = node("n", gpus_of("n", 16, 16))
 
 
 def test_a_pod_that_was_bound_by_someone_else_meanwhile_is_counted_as_it_was_bound() -> None:
@@ -89,7 +89,7 @@ def test_a_pod_that_ends_while_it_is_bound_holds_nothing() -> None:
 
 
 def test_a_pod_that_is_bound_elsewhere_after_a_lost_answer_is_counted_there_only() -> None:
-    cluster = clusters.cluster(NODE, node("m", told("m", 16)), PENDING)
+    cluster = clusters.cluster(NODE, node("m", gpus_of("m", 16)), PENDING)
     assert bind(cluster, Server(PENDING, 500)) == "the API server: 500 said"
     assert list(held(cluster)) == ["uid-p"]
     assert bind(cluster, Server(PENDING), Binding("default", "p", "uid-p", "m")) == ""
@@ -102,9 +102,9 @@ def test_an_event_that_comes_before_the_answer_counts_the_pod_once() -> None:
     class Telling(Server):
         async def call(self, method: str, path: str, body: Any = None, *_: Any) -> tuple[int, Any]:
             annotations = body["metadata"]["annotations"]
-            told = clusters.pod("p", container(core=30, memory=16), node="n")
-            told["metadata"]["annotations"] = annotations
-            cluster.put_pod(facts(told))
+            bound = clusters.pod("p", container(core=30, memory=16), node="n")
+            bound["metadata"]["annotations"] = annotations
+            cluster.put_pod(facts(bound))
             return await super().call(method, path, body)
 
     assert bind(cluster, Telling(PENDING)) == ""
@@ -172,12 +172,12 @@ def test_gpumanagers_words_name_the_gpus_of_each_container_by_index() -> None:
         inits=(container("first", core=10),),
     )
     server = Server(pod)
-    assert bind(clusters.cluster(node("n", told("n", 16, 16, 16))), server) == ""
-    said = server.sent[0]["metadata"]["annotations"]
-    assert {key: value for key, value in said.items() if "gpu-idx" in key} == {
+    assert bind(clusters.cluster(node("n", gpus_of("n", 16, 16, 16))), server) == ""
+    annotations = server.sent[0]["metadata"]["annotations"]
+    assert {key: value for key, value in annotations.items() if "gpu-idx" in key} == {
         "tencent.com/predicate-gpu-idx-1": "1",
         "tencent.com/predicate-gpu-idx-2": "0",
     }
-    made = parse(said[names.ANNOTATION_DECISION])
+    made = parse(annotations[names.ANNOTATION_DECISION])
     assert isinstance(made, Decision)
     assert (list(made.containers), made.words) == (["first", "b", "c"], {"policy": "best-effort"})

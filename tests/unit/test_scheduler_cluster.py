@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import clusters
-from support.clusters import SETTINGS, container, facts, node, told
+from support.clusters import SETTINGS, container, facts, gpus_of, node
 from support.counted_steps import steps
 from support.samples import GIB
 from vcuda_oci.model import names
@@ -35,7 +35,7 @@ def bound(name: str, core: int, gpu: str = "", **changes: Any) -> dict[str, Any]
     return clusters.pod(name, container(core=core), node="n", shares=shares, **changes)
 
 
-NODE = node("n", told("n", 16, 16))
+NODE = node("n", gpus_of("n", 16, 16))
 ASSUMED = facts(clusters.pod("u", container(core=40), uid="u"))
 PODS = [
     bound("a", 30, "GPU-n-0"),
@@ -67,9 +67,9 @@ def test_a_node_that_comes_back_with_other_gpus_has_its_pods() -> None:
     cluster = clusters.cluster(NODE, *PODS)
     cluster.drop_node("n")
     assert cluster.nodes == {}
-    cluster.put_node(node_of(node("n", told("n", 16, 16, 16))))
+    cluster.put_node(node_of(node("n", gpus_of("n", 16, 16, 16))))
     assert free(cluster) == [70, 50, 100]
-    cluster.put_node(node_of(node("n", told("n", 16, 16, unhealthy={"GPU-n-0": "lost"}))))
+    cluster.put_node(node_of(node("n", gpus_of("n", 16, 16, unhealthy={"GPU-n-0": "lost"}))))
     assert free(cluster) == [50]
 
 
@@ -200,7 +200,7 @@ def test_a_filter_takes_as_many_steps_in_a_large_cluster_as_in_a_small_one() -> 
 
     def steps_of_a_filter(nodes: int) -> int:
         there = [f"n{number}" for number in range(nodes)]
-        cluster = clusters.cluster(*(node(name, told(name, 16, 16)) for name in there))
+        cluster = clusters.cluster(*(node(name, gpus_of(name, 16, 16)) for name in there))
         verdicts = []
         taken = steps(lambda: verdicts.append(fit(cluster, ask, there[:10])))
         assert [len(verdict.fitting) for verdict in verdicts] == [10]

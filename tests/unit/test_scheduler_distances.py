@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import clusters
-from support.clusters import ask, container, node, told
+from support.clusters import ask, container, gpus_of, node
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.model.annotations import CORDONED
 from vcuda_plugin.extender.model.place import Placed
@@ -42,7 +42,7 @@ def test_whole_gpus_are_the_nearest_of_those_that_the_pod_may_have(
     cluster = clusters.cluster(
         node(
             "n",
-            told("n", *[16] * GPUS, distances=distances),
+            gpus_of("n", *[16] * GPUS, distances=distances),
             annotations={CORDONED: ",".join(map(str, cordoned))},
         ),
         *(

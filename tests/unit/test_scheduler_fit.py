@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import clusters
-from support.clusters import container, node, told
+from support.clusters import container, gpus_of, node
 from support.samples import GIB
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.placement.choose import Refused
@@ -47,10 +47,10 @@ def situations(draw: Any) -> Any:
     for number in range(draw(st.integers(1, 3))):
         name = f"n{number}"
         sizes = draw(st.lists(st.sampled_from([4, 8, 16]), max_size=4))
-        gpus = told(name, *sizes, model=draw(st.sampled_from(MODELS)))
+        gpus = gpus_of(name, *sizes, model=draw(st.sampled_from(MODELS)))
         unhealthy = {gpu.uuid: "lost" for gpu in gpus.gpus if draw(st.integers(0, 9)) == 0}
         overcommit = draw(st.sampled_from([1, 1.5]))
-        gpus = told(name, *sizes, model=gpus.gpus[0].model if gpus.gpus else "",
+        gpus = gpus_of(name, *sizes, model=gpus.gpus[0].model if gpus.gpus else "",
                     unhealthy=unhealthy, overcommit=overcommit)  # fmt: skip
         for at, gpu in enumerate(gpus.gpus):
             if draw(st.integers(0, 3)) == 0:
@@ -111,20 +111,20 @@ def reasons(*objects: dict[str, Any], asked: Any) -> tuple[list[str], dict[str, 
 
 
 def test_each_node_that_is_refused_says_why() -> None:
-    unhealthy = told("ill", 16, unhealthy={"GPU-ill-0": "Xid 79"})
+    unhealthy = gpus_of("ill", 16, unhealthy={"GPU-ill-0": "Xid 79"})
     found = reasons(
-        node("roomy", told("roomy", 16)),
-        node("full", told("full", 16)),
+        node("roomy", gpus_of("roomy", 16)),
+        node("full", gpus_of("full", 16)),
         clusters.pod(
             *("p", container(core=80)),
             node="full",
             shares={"main": [GpuShare("GPU-full-0", 1, 80)]},
         ),
-        node("small", told("small", 2)),
-        node("old", told("old", 16, model="Tesla T4")),
+        node("small", gpus_of("small", 2)),
+        node("old", gpus_of("old", 16, model="Tesla T4")),
         node("bare", annotations={}),
         node("ill", unhealthy),
-        node("cordoned", told("cordoned", 16), annotations={"vcuda.io/cordoned-gpus": "0"}),
+        node("cordoned", gpus_of("cordoned", 16), annotations={"vcuda.io/cordoned-gpus": "0"}),
         node("broken", annotations={"vcuda.io/node-gpus": "[]"}),
         asked=clusters.ask(
             container(core=30, memory=16), annotations={"nvidia.com/nouse-gputype": "t4"}
@@ -149,7 +149,7 @@ def test_each_node_that_is_refused_says_why() -> None:
 
 def test_many_refusing_nodes_share_one_reason_and_a_few_name_their_gpu() -> None:
     names = [f"n{number}" for number in range(3 * TOLD)]
-    nodes = [node(name, told(name, 16)) for name in names]
+    nodes = [node(name, gpus_of(name, 16)) for name in names]
     pods = [
         clusters.pod(
             *(f"p-{name}", container(core=80)),
@@ -181,7 +181,7 @@ def test_a_node_without_the_agents_word_is_counted_by_its_capacity() -> None:
 
 
 def test_a_node_with_more_gpus_than_others_is_answered_for_as_well() -> None:
-    big = node("big", told("big", *[16] * 40))
+    big = node("big", gpus_of("big", *[16] * 40))
     assert reasons(big, asked=clusters.ask(container(core=4000)))[0] == ["big"]
     assert list(reasons(big, asked=clusters.ask(container(core=4100)))[2]) == ["big"]
 
@@ -207,4 +207,4 @@ def test_a_request_that_just_fits_is_placed_and_one_more_is_not(
     ]
     only = {"vcuda.io/use-gpu-uuid": "GPU-n-0"} if asked["core"] < 100 else {}
     ask = clusters.ask(container(**asked), annotations=only)
-    assert (reasons(node("n", told("n", 16, 16, 16)), *held, asked=ask)[0] == ["n"]) == fits
+    assert (reasons(node("n", gpus_of("n", 16, 16, 16)), *held, asked=ask)[0] == ["n"]) == fits

@@ -15,11 +15,11 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def talk(*said: bytes, then: Callable[[Server, Connection], Awaitable[Any]]) -> Any:
+def talk(*raw_answer: bytes, then: Callable[[Server, Connection], Awaitable[Any]]) -> Any:
     """What `then` makes of a server that says one of `said` to each request, in single bytes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for answer in said:
+        for answer in raw_answer:
             if not await reader.read(1000):
                 break
             size = 1 if len(answer) < 1000 else 1 << 16
@@ -47,7 +47,7 @@ async def ask(connection: Connection, seconds: float = 60) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("raw_answer", "answer"),
     [
         (OK, (200, b"ok")),
         (CONTINUE + OK, (200, b"ok")),
@@ -60,17 +60,17 @@ async def ask(connection: Connection, seconds: float = 60) -> tuple[int, bytes]:
     ids=["a length", "a word before", "chunks", "no body"],
 )
 def test_an_answer_is_read_in_whatever_pieces_it_comes(
-    said: bytes, answer: tuple[int, bytes]
+    raw_answer: bytes, answer: tuple[int, bytes]
 ) -> None:
     async def twice(server: Server, connection: Connection) -> list[Any]:
         first, again = await ask(connection), connection.serves(server)
         return [first, again, await ask(connection), connection.serves(server._replace(name="y"))]
 
-    assert talk(said, said, then=twice) == [answer, True, answer, False]
+    assert talk(raw_answer, raw_answer, then=twice) == [answer, True, answer, False]
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("answer", "why"),
     [
         (b"", "the server broke off"),
         (OK[:-1], "the server broke off"),
@@ -83,13 +83,15 @@ def test_an_answer_is_read_in_whatever_pieces_it_comes(
     ],
     ids=["nothing", "half of it", "no HTTP", "another protocol", "40 MB"],
 )
-def test_what_is_no_whole_answer_is_an_error_and_the_connection_over(said: bytes, why: str) -> None:
+def test_what_is_no_whole_answer_is_an_error_and_the_connection_over(
+    answer: bytes, why: str
+) -> None:
     async def once(server: Server, connection: Connection) -> bool:
         with pytest.raises(ConnectionError, match=why):
             await ask(connection)
         return connection.serves(server)
 
-    assert talk(said, then=once) is False
+    assert talk(answer, then=once) is False
 
 
 def test_a_server_that_says_nothing_is_waited_for_only_so_long() -> None:
@@ -102,12 +104,12 @@ def test_a_server_that_says_nothing_is_waited_for_only_so_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "asked_for", "goes_on"),
+    ("answer", "asked_for", "goes_on"),
     [((CONTINUE, OK), 1, True), ((OK,), 0, False)],
     ids=["asked for", "answered without"],
 )
 def test_the_rest_of_a_request_is_sent_when_the_server_asks_for_it(
-    said: tuple[bytes, ...], asked_for: int, goes_on: bool
+    answer: tuple[bytes, ...], asked_for: int, goes_on: bool
 ) -> None:
     """A server that never asked does not know where the next request begins."""
     given = []
@@ -120,7 +122,7 @@ def test_the_rest_of_a_request_is_sent_when_the_server_asks_for_it(
         until = asyncio.get_running_loop().time() + 60
         return await connection.ask(ASKED, until, rest), connection.serves(server)
 
-    assert talk(*said, then=once) == ((200, b"ok"), goes_on)
+    assert talk(*answer, then=once) == ((200, b"ok"), goes_on)
     assert len(given) == asked_for
 
 
@@ -137,9 +139,11 @@ def test_a_request_with_a_withheld_body_ends_without_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [OK + OK, OK.replace(b"OK\r", b"OK\r\nConnection: close\r")], ids=["more", "the end"]
+    "raw_answer",
+    [OK + OK, OK.replace(b"OK\r", b"OK\r\nConnection: close\r")],
+    ids=["more", "the end"],
 )
-def test_a_connection_on_which_more_or_nothing_comes_is_asked_no_more(said: bytes) -> None:
+def test_a_connection_on_which_more_or_nothing_comes_is_asked_no_more(raw_answer: bytes) -> None:
     """The second answer would be taken for that to what is asked next."""
 
     async def once(server: Server, connection: Connection) -> tuple[Any, bool]:
@@ -149,4 +153,4 @@ def test_a_connection_on_which_more_or_nothing_comes_is_asked_no_more(said: byte
             await asyncio.sleep(0.01)
         return answer, connection.serves(server)
 
-    assert talk(said, OK, then=once) == ((200, b"ok"), False)
+    assert talk(raw_answer, OK, then=once) == ((200, b"ok"), False)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from support import clusters
-from support.clusters import SETTINGS, container, node, told
+from support.clusters import SETTINGS, container, gpus_of, node
 from support.fake_api_server import FakeApiServer
 from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.extender.bind.bind import Binder
@@ -126,7 +126,7 @@ def test_times_of_day_that_jump_change_nothing(monkeypatch: Any) -> None:
 
 def test_a_replica_without_the_lease_counts_and_binds_nothing() -> None:
     pod = clusters.pod("p", container(core=30))
-    cluster = clusters.cluster(node("n", told("n", 16)), pod)
+    cluster = clusters.cluster(node("n", gpus_of("n", 16)), pod)
     group = Group("one", "two")
     group.after(0, 0, 1)
     sent: list[str] = []

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from support import clusters
-from support.clusters import container, node, pod, told
+from support.clusters import container, gpus_of, node, pod
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.http.metrics import Metrics
 from vcuda_plugin.extender.quota.quota_limits import parse
@@ -31,7 +31,7 @@ def quotas(text: str) -> Any:
 
 def test_each_quota_is_shown_beside_what_its_namespace_uses() -> None:
     labels = {"gaia.tencent.com/gpu-model": "M40"}
-    first = node("a", told("a", 16, 16), labels=labels)
+    first = node("a", gpus_of("a", 16, 16), labels=labels)
     bound = pod("p", container(core=50, memory=16), node="a")
     cluster = clusters.cluster(first, bound)
     assert page(cluster)["vcuda_extender_quota_used_cards"] == {}

@@ -77,12 +77,17 @@ def test_a_percent_of_memory_is_of_the_gpu_that_it_comes_to() -> None:
 def test_a_decision_says_where_and_never_how_much() -> None:
     pod = ask(container("main", core=150, memory=16))
     machine = {gpu.uuid: gpu for gpu in gpus(16, 16)}
-    said = [GpuShare("GPU-1", 1, 100), GpuShare("GPU-0", 1, 50)]
-    assert decided(pod, Decision({"main": said}), machine) == Placed(
+    expected = [GpuShare("GPU-1", 1, 100), GpuShare("GPU-0", 1, 50)]
+    assert decided(pod, Decision({"main": expected}), machine) == Placed(
         {"main": [GpuShare("GPU-1", 16 * GIB, 100), GpuShare("GPU-0", 4 * GIB, 50)]},
         [GpuShare("GPU-1", 16 * GIB, 100), GpuShare("GPU-0", 4 * GIB, 50)],
     )
-    for shares in (said[:1], said[::-1], [GpuShare("GPU-1", 1, 100), GpuShare("GPU-1", 1, 50)], []):
+    for shares in (
+        expected[:1],
+        expected[::-1],
+        [GpuShare("GPU-1", 1, 100), GpuShare("GPU-1", 1, 50)],
+        [],
+    ):
         assert decided(pod, Decision({"main": shares}), machine) is None
 
 

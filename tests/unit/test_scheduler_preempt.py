@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import clusters
-from support.clusters import container, told
+from support.clusters import container, gpus_of
 from unit.test_scheduler_quota import limited
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.placement.choose import Refused
@@ -18,7 +18,7 @@ from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.filter.extender_api import preemption, preemption_result
 from vcuda_plugin.extender.filter.preempt import Victims, preempt
 
-NODE = clusters.node("n", told("n", 16, 16, 16))
+NODE = clusters.node("n", gpus_of("n", 16, 16, 16))
 
 
 def held(name: str, gpu: int, core: int, priority: int, **more: Any) -> dict[str, Any]:

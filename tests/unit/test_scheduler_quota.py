@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support import clusters
-from support.clusters import SETTINGS, container, facts, node, told
+from support.clusters import SETTINGS, container, facts, gpus_of, node
 from vcuda_oci.model.errors import VcudaError
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster
@@ -21,7 +21,7 @@ from vcuda_plugin.extender.quota.quota_limits import Limit, QuotaPlace
 
 def labelled(name: str, model: str = "", pool: str = "", count: int = 4) -> dict[str, Any]:
     labels = {"gaia.tencent.com/gpu-model": model, "tkestack.io/gpu-pool": pool}
-    told_gpus = told(name, *[16] * count)
+    told_gpus = gpus_of(name, *[16] * count)
     return node(name, told_gpus, labels={key: value for key, value in labels.items() if value})
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support import clusters
-from support.clusters import container, node, pod, told
+from support.clusters import container, gpus_of, node, pod
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.filter.score import SHAPES, closeness, scores, useless
 
@@ -26,16 +26,18 @@ def holding(name: str, *cores: int) -> list[dict[str, Any]]:
     ]
 
 
-EMPTY = node("empty", told("empty", 16, 16, 16, 16))
-SHARED = [node("shared", told("shared", 16, 16, 16, 16)), *holding("shared", 50)]
-FULL = [node("full", told("full", 16, 16, 16, 16)), *holding("full", 100, 100, 100, 50)]
+EMPTY = node("empty", gpus_of("empty", 16, 16, 16, 16))
+SHARED = [node("shared", gpus_of("shared", 16, 16, 16, 16)), *holding("shared", 50)]
+FULL = [node("full", gpus_of("full", 16, 16, 16, 16)), *holding("full", 100, 100, 100, 50)]
 NODES = ["empty", "shared", "full"]
 
 
 def scored(asked: dict[str, Any], order: str = "binpack", **annotations: str) -> list[int]:
     cluster = clusters.cluster(EMPTY, *SHARED, *FULL, order=order)
-    said = {key.replace("_", "/", 1).replace("_", "-"): text for key, text in annotations.items()}
-    ask = clusters.ask(container(**asked), annotations=said)
+    pod_annotations = {
+        key.replace("_", "/", 1).replace("_", "-"): text for key, text in annotations.items()
+    }
+    ask = clusters.ask(container(**asked), annotations=pod_annotations)
     found = scores(cluster, ask, [*NODES, "nowhere"])
     assert found[3] == 0
     assert all(0 <= score <= 10 for score in found)
@@ -54,8 +56,8 @@ def test_binpack_prefers_the_fuller_node_and_spread_the_emptier() -> None:
 
 def test_a_share_leaves_whole_gpus_to_requests_for_whole_ones() -> None:
     cluster = clusters.cluster(
-        *(node("broken", told("broken", 16, 16)), *holding("broken", 60)),
-        *(node("whole", told("whole", 16, 16)), *holding("whole", 100)),
+        *(node("broken", gpus_of("broken", 16, 16)), *holding("broken", 60)),
+        *(node("whole", gpus_of("whole", 16, 16)), *holding("whole", 100)),
     )
     # Both are half full or so; only one of them must break a GPU for it.
     broken, whole = scores(cluster, clusters.ask(container(core=40)), ["broken", "whole"])
@@ -75,16 +77,16 @@ def test_several_whole_gpus_go_where_they_are_near_each_other() -> None:
     near = [[0, 1, 9, 9], [1, 0, 9, 9], [9, 9, 0, 1], [9, 9, 1, 0]]
     four = (16, 16, 16, 16)
     cluster = clusters.cluster(
-        *(node("pairs", told("pairs", *four, distances=near)), *holding("pairs", 9, 0, 9)),
-        *(node("pair", told("pair", *four, distances=near)), *holding("pair", 9, 9)),
-        node("unknown", told("unknown", *four)),
+        *(node("pairs", gpus_of("pairs", *four, distances=near)), *holding("pairs", 9, 0, 9)),
+        *(node("pair", gpus_of("pair", *four, distances=near)), *holding("pair", 9, 9)),
+        node("unknown", gpus_of("unknown", *four)),
     )
     assert [closeness(cluster.nodes.get(name), 2) for name in ["pairs", "pair", "unknown"]] == [
         *(0, 1, 0.5)
     ]
-    said = {"vcuda.io/placement": "topology"}
+    annotations = {"vcuda.io/placement": "topology"}
     pairs, pair = scores(
-        cluster, clusters.ask(container(core=200), annotations=said), ["pairs", "pair"]
+        cluster, clusters.ask(container(core=200), annotations=annotations), ["pairs", "pair"]
     )
     assert pair > pairs
 

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import clusters
-from support.clusters import SETTINGS, container, facts, node, told
+from support.clusters import SETTINGS, container, facts, gpus_of, node
 from vcuda_oci.placement.choose import Refused
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.filter.extender_api import Binding
 from vcuda_plugin.extender.filter.fit import fit
 
-NODE = node("n", told("n", 16, 16, 16))
-OTHER = node("m", told("m", 16))
+NODE = node("n", gpus_of("n", 16, 16, 16))
+OTHER = node("m", gpus_of("m", 16))
 
 
 class Binds:
@@ -37,9 +37,9 @@ def labels(prefix: str = "sharedgpu/", **words: str) -> dict[str, str]:
 def put(cluster: Cluster, name: str, core: int = 10, node: str = "n", **more: Any) -> str:
     """Bind one more pod; the index of its GPU, or why not."""
     namespace = more.pop("namespace", "default")
-    said = labels(**more)
+    words = labels(**more)
     asks = container(core=core)
-    pod = clusters.pod(name, asks, annotations=said, uid=name, namespace=namespace)
+    pod = clusters.pod(name, asks, annotations=words, uid=name, namespace=namespace)
     cluster.put_pod(facts(pod))
     ask = facts(pod).ask
     assert ask

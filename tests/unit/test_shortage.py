@@ -86,7 +86,7 @@ def tenants(tmp_path: Any) -> Iterator[Tenants]:
 
 
 def holds(tenants: Tenants, id: str = "pod-u.main") -> None:
-    tenants.holds(id, shares=[GpuShare("GPU-0", GIB, 30)], pod=POD)
+    tenants.add_record(id, shares=[GpuShare("GPU-0", GIB, 30)], pod=POD)
 
 
 def test_an_event_names_the_container_its_limit_and_its_gpu(

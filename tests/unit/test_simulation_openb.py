@@ -45,7 +45,7 @@ def test_a_pod_of_the_public_trace_comes_runs_and_asks_as_its_line_says() -> Non
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "error"),
     [
         ("p,1,1,1,,,LS,Running,0,1,0", "no gpu_milli; write name, cpu_milli, "),
         ("p,1,1,1,1500,,LS,Running,0,1,0", "gpu_milli cannot be '1500'; "),
@@ -59,10 +59,10 @@ def test_a_pod_of_the_public_trace_comes_runs_and_asks_as_its_line_says() -> Non
         ("p,1,1,1,1000,,LS,Running,0,1", "10 fields below a heading of 11; "),
     ],
 )
-def test_a_line_that_the_public_trace_would_not_have_is_refused(line: str, said: str) -> None:
+def test_a_line_that_the_public_trace_would_not_have_is_refused(line: str, error: str) -> None:
     with pytest.raises(VcudaError) as refused:
         parse([HEADING, line], "t")
-    assert str(refused.value).startswith("t:2: " + said)
+    assert str(refused.value).startswith("t:2: " + error)
 
 
 def test_a_column_that_the_public_trace_does_not_have_is_named() -> None:
@@ -75,8 +75,10 @@ def test_nodes_of_the_public_trace_stand_beside_described_ones(tmp_path: Any) ->
     with open(path, "w") as file:
         file.write(NODES)
     found = nodes.parse([path, "1x1:H100:80GiB"])
-    told = [(node.name, [(g.model, g.memory_bytes // GIB) for g in node.usable]) for node in found]
-    assert told == [
+    parsed = [
+        (node.name, [(g.model, g.memory_bytes // GIB) for g in node.usable]) for node in found
+    ]
+    assert parsed == [
         ("host-1", [("P100", 16)] * 2),
         ("host-3", [("V100M32", 16)] * 4),
         ("node-00002", [("H100", 80)]),
@@ -85,7 +87,7 @@ def test_nodes_of_the_public_trace_stand_beside_described_ones(tmp_path: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         (NODES + "host-4,1,1,two,P100\n", ":5: gpu cannot be 'two'; write sn, cpu_milli, "),
         (NODES + "host-4,1,1,2,\n", ":5: no model; "),
@@ -97,11 +99,11 @@ def test_nodes_of_the_public_trace_stand_beside_described_ones(tmp_path: Any) ->
     ],
 )
 def test_a_bad_list_of_nodes_is_one_line_with_its_number(
-    text: str, said: str, tmp_path: Any
+    text: str, error: str, tmp_path: Any
 ) -> None:
     path = f"{tmp_path}/nodes.csv"
     with open(path, "w") as file:
         file.write(text)
     with pytest.raises(VcudaError) as refused:
         nodes.parse([path])
-    assert str(refused.value).startswith(path + said)
+    assert str(refused.value).startswith(path + error)

@@ -42,7 +42,7 @@ def test_json_lines_and_csv_say_the_same_and_what_is_saved_is_read_again() -> No
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "error"),
     [
         ([], "t: no pods in it; write JSON lines, or CSV with a heading"),
         (
@@ -71,10 +71,10 @@ def test_json_lines_and_csv_say_the_same_and_what_is_saved_is_read_again() -> No
         (['"name', "a"], "t:1: not CSV: "),
     ],
 )
-def test_a_bad_trace_is_one_line_with_its_number(lines: list[str], said: str) -> None:
+def test_a_bad_trace_is_one_line_with_its_number(lines: list[str], error: str) -> None:
     with pytest.raises(VcudaError) as refused:
         parse(lines, "t")
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(error)
 
 
 def test_a_trace_that_cannot_be_read_is_one_line(tmp_path: Any) -> None:
@@ -132,14 +132,14 @@ def test_an_invalid_command_line_is_one_line(
         ended: object = command.main(words)
     except SystemExit as error:
         ended = error.code
-    told = capsys.readouterr()
-    assert (ended, told.out) == (code, "")
-    assert told.err.splitlines()[-1].startswith("vcuda simulate: " + line)
-    assert code == 2 or told.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert (ended, captured.out) == (code, "")
+    assert captured.err.splitlines()[-1].startswith("vcuda simulate: " + line)
+    assert code == 2 or captured.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("", ": no quotas: "),
         ("[]", ": no quotas: "),
@@ -152,20 +152,22 @@ def test_an_invalid_command_line_is_one_line(
         ('{"kind": "ConfigMap", "data": {"gpu_quota": "{"}}', ": no quotas: gpu_quota is not JSON"),
     ],
 )
-def test_an_invalid_quota_is_one_line(text: str, said: str, tmp_path: Any, capsys: Any) -> None:
+def test_an_invalid_quota_is_one_line(text: str, error: str, tmp_path: Any, capsys: Any) -> None:
     path = f"{tmp_path}/quota.json"
     with open(path, "w") as file:
         file.write(text)
     assert command.main(["--generate", "fgd", *CLUSTER, "--quota", path]) == 1
-    told = capsys.readouterr()
-    assert told.err.startswith("vcuda simulate: " + path + said)
-    assert (told.out, told.err.count("\n")) == ("", 1)
+    captured = capsys.readouterr()
+    assert captured.err.startswith("vcuda simulate: " + path + error)
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
 
 
 def test_a_described_cluster_has_its_models_its_sizes_and_its_links() -> None:
     found = nodes.parse(["2x2:H100:80GiB", "1x4:T4:16GiB:2"])
-    told = [[(gpu.model, gpu.memory_bytes // GIB) for gpu in node.usable] for node in found]
-    assert told == [[("H100", 80)] * 2, [("H100", 80)] * 2, [("T4", 16)] * 4]
+    gpus_of_nodes = [
+        [(gpu.model, gpu.memory_bytes // GIB) for gpu in node.usable] for node in found
+    ]
+    assert gpus_of_nodes == [[("H100", 80)] * 2, [("H100", 80)] * 2, [("T4", 16)] * 4]
     assert len({gpu.uuid for node in found for gpu in node.usable}) == 8
     near, far = nodes.LINKED, nodes.FAR
     assert found[2].reported.distances == [

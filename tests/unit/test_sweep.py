@@ -40,7 +40,7 @@ class Host:
         os.chmod(self.runtime.folder + "/asks", 0o755)
         self.ledger = Ledger(str(folder / "state"))
 
-    def holds(self, id, sandbox=""):
+    def add_record(self, id, sandbox=""):
         allocation = record(id)
         allocation.container_id = id
         allocation.runtime = [self.runtime.folder + "/asks", "--root", str(self.root)]
@@ -65,9 +65,9 @@ def host(tmp_path):
 
 @pytest.mark.parametrize("notes", [RUNC, CRUN], ids=["runc", "crun"])
 def test_a_container_with_a_running_first_process_costs_no_question(host, notes):
-    host.holds("lives")
+    host.add_record("lives")
     host.notes("lives", notes, *MINE)
-    host.holds("between-restarts", sandbox="pause")
+    host.add_record("between-restarts", sandbox="pause")
     host.notes("pause", notes, *MINE)
     assert sweep.sweep(Records(host.ledger.state_dir)) == []
     assert host.was_asked() == []
@@ -77,10 +77,10 @@ def test_a_container_with_a_running_first_process_costs_no_question(host, notes)
 def test_refused_claim_asks_the_runtime_only_of_containers_that_may_be_dead(host, notes):
     """The ledger's lock is held meanwhile, and each question starts the runtime."""
     for number in range(20):
-        host.holds(f"lives-{number}")
+        host.add_record(f"lives-{number}")
         host.notes(f"lives-{number}", notes, *MINE)
-    host.holds("no-notes-yet")
-    host.runtime.knows("no-notes-yet", "created")
+    host.add_record("no-notes-yet")
+    host.runtime.set_state("no-notes-yet", "created")
     whole, runtime = Request.of(100), [host.runtime.path]
     with pytest.raises(VcudaError, match="0 of 1 GPUs are wholly free"):
         claim.claim(
@@ -95,7 +95,7 @@ def test_refused_claim_asks_the_runtime_only_of_containers_that_may_be_dead(host
 
 def test_while_no_record_changes_none_is_read_again(host, monkeypatch):
     for number in range(3):
-        host.holds(str(number))
+        host.add_record(str(number))
         host.notes(str(number), RUNC, *MINE)
     # Long ago, so that the ledger is known not to have changed since.
     os.utime(host.ledger.allocations, ns=(1, 1))
@@ -106,18 +106,18 @@ def test_while_no_record_changes_none_is_read_again(host, monkeypatch):
     )
     sweep.sweep(records)
     assert [path for path in read if path.startswith(host.ledger.allocations)] == []
-    host.holds("new")
+    host.add_record("new")
     assert sweep.sweep(records) == ["new"]
 
 
 def test_only_the_gone_give_back_and_only_after_the_runtime_said_so(host):
-    host.holds("gone")
-    host.holds("stopped")
+    host.add_record("gone")
+    host.add_record("stopped")
     host.notes("stopped", RUNC, MINE[0], MINE[1] + 1)
-    host.runtime.knows("stopped", "stopped")
-    host.holds("created")
-    host.runtime.knows("created", "created")
-    host.holds("lives")
+    host.runtime.set_state("stopped", "stopped")
+    host.add_record("created")
+    host.runtime.set_state("created", "created")
+    host.add_record("lives")
     host.notes("lives", RUNC, *MINE)
     assert sorted(sweep.sweep(Records(host.ledger.state_dir))) == ["gone", "stopped"]
     assert sorted(set(host.was_asked())) == ["created", "gone", "stopped"]
@@ -127,7 +127,7 @@ def test_only_the_gone_give_back_and_only_after_the_runtime_said_so(host):
 
 def test_where_the_runtimes_state_is_not_seen_no_container_counts_as_gone(host):
     """An agent in a pod, that was not given the folder; its image may have a runtime of its own."""
-    host.holds("elsewhere")
+    host.add_record("elsewhere")
     assert not host.root.exists()
     assert sweep.sweep(Records(host.ledger.state_dir)) == []
     assert host.was_asked() == []
@@ -135,17 +135,17 @@ def test_where_the_runtimes_state_is_not_seen_no_container_counts_as_gone(host):
 
 @pytest.mark.parametrize("notes", ["", "[]", "{", '{"init_process_pid": "1"}', "[" * 100_000])
 def test_notes_that_say_nothing_prove_nothing(host, notes):
-    host.holds("odd")
+    host.add_record("odd")
     os.makedirs(host.root / "odd")
     write(str(host.root / "odd/state.json"), notes)
-    host.runtime.knows("odd", "running")
+    host.runtime.set_state("odd", "running")
     assert sweep.sweep(Records(host.ledger.state_dir)) == []
     assert host.was_asked() == ["odd"]
 
 
 def test_a_page_that_its_container_has_made_longer_is_cut_back(host):
     assert sweep.sweep(Records(host.ledger.state_dir)) == []  # nothing was ever claimed
-    host.holds("box")
+    host.add_record("box")
     page = host.ledger.containers + "/box/usage"
     os.truncate(page, 1 << 30)
     assert sweep.sweep(Records(host.ledger.state_dir)) == []
@@ -157,7 +157,7 @@ def test_the_end_of_a_first_process_is_swept_at_once(host, monkeypatch, is_pod):
     """No sweep but the first is due while the test runs."""
     monkeypatch.setattr(sweep, "PERIOD_SECONDS", 3600)
     with subprocess.Popen(["sleep", "100"]) as first:
-        host.holds("box", sandbox="pause" if is_pod else "")
+        host.add_record("box", sandbox="pause" if is_pod else "")
         host.notes("pause" if is_pod else "box", RUNC, first.pid, liveness.start_time(first.pid))
         asyncio.run(asyncio.wait_for(swept_after_the_end(host, first), 60))
 

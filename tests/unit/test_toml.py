@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.needed import cannot
+from support.needed import skip_or_fail
 from vcuda_hook.engines.texts import toml_text
 from vcuda_hook.engines.texts.toml_values import TomlError, quoted, written
 
 if sys.version_info < (3, 11):
-    cannot("tomllib came with Python 3.11")
+    skip_or_fail("tomllib came with Python 3.11")
 import tomllib
 
 # Few, so that tables meet each other again.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.agent_pages import POD, Seen
+from support.agent_pages import POD, ParsedPage
 from support.files import write
 from support.samples import GIB, gpus
 from support.tenants import Tenants
@@ -37,11 +37,11 @@ def look(tenants: Tenants, known: NodeGpus | None) -> View:
 
 
 def test_a_gpu_shows_its_tenants_with_what_they_asked_for_and_use(tenants: Tenants) -> None:
-    tenants.holds("pod-u.main", shares=[GpuShare("GPU-0", 4 * GIB, 30)], pod=POD)
+    tenants.add_record("pod-u.main", shares=[GpuShare("GPU-0", 4 * GIB, 30)], pod=POD)
     tenants.uses("pod-u.main", held=3 * GIB // 2, refusals=1200, throttled_ns=61_000_000_000)
     elastic = GpuShare("GPU-0", 2 * GIB, 20, policies.ELASTIC, 80)
-    tenants.holds("f" * 64, shares=[elastic])
-    text = Seen(usage_page.render(look(tenants, NodeGpus(gpus(16))))).text()
+    tenants.add_record("f" * 64, shares=[elastic])
+    text = ParsedPage(usage_page.render(look(tenants, NodeGpus(gpus(16))))).text()
     assert "vcuda on node-1 Usage Graph Metrics 1 GPU, 2 containers." in text
     assert "GPU 0 · Soft GPU-0 healthy" in text
     assert "Compute 0 % used, 50 % reserved" in text
@@ -53,7 +53,7 @@ def test_a_gpu_shows_its_tenants_with_what_they_asked_for_and_use(tenants: Tenan
 
 
 @pytest.mark.parametrize(
-    ("known", "said"),
+    ("known", "words"),
     [
         (None, "The driver has not answered yet: the GPUs are not known."),
         (NodeGpus([]), "This node has no GPU."),
@@ -63,16 +63,16 @@ def test_a_gpu_shows_its_tenants_with_what_they_asked_for_and_use(tenants: Tenan
     ids=["just started", "no GPU", "no container", "unhealthy"],
 )
 def test_a_node_with_little_to_show_says_so(
-    tenants: Tenants, known: NodeGpus | None, said: str
+    tenants: Tenants, known: NodeGpus | None, words: str
 ) -> None:
-    assert said in Seen(usage_page.render(look(tenants, known))).text()
-    assert Seen(graph_page.render(look(tenants, known))).words
+    assert words in ParsedPage(usage_page.render(look(tenants, known))).text()
+    assert ParsedPage(graph_page.render(look(tenants, known))).words
 
 
 def test_a_share_of_a_gpu_that_is_gone_and_a_broken_record_are_shown(tenants: Tenants) -> None:
-    tenants.holds("box", shares=[GpuShare("GPU-7", GIB, 10)])
+    tenants.add_record("box", shares=[GpuShare("GPU-7", GIB, 10)])
     write(f"{tenants.ledger.allocations}/half.json", "{")
-    text = Seen(usage_page.render(look(tenants, NodeGpus(gpus(16))))).text()
+    text = ParsedPage(usage_page.render(look(tenants, NodeGpus(gpus(16))))).text()
     assert "GPU-7 not seen on this node" in text and "box 0 % of 10 %" in text
     assert "half.json is not a whole record: what it holds is unknown." in text
 
@@ -81,24 +81,26 @@ def test_the_graph_says_what_lies_between_gpus(tenants: Tenants) -> None:
     three = topology.distances(
         [[0, 4, 0], [4, 0, 0], [0, 0, 0]], [[0, 10, 50], [10, 0, 30], [50, 30, 0]]
     )
-    text = Seen(
+    text = ParsedPage(
         graph_page.render(look(tenants, NodeGpus(gpus(16, 16, 16), distances=three)))
     ).text()
     assert text.endswith(
         "Between them GPU 0 GPU 1 GPU 2 GPU 0 4 NVLinks the system "
         "GPU 1 4 NVLinks one host bridge GPU 2 the system one host bridge"
     )
-    assert "Between" not in Seen(graph_page.render(look(tenants, NodeGpus(gpus(16, 16))))).text()
+    assert (
+        "Between" not in ParsedPage(graph_page.render(look(tenants, NodeGpus(gpus(16, 16))))).text()
+    )
 
 
 def test_figures_that_cannot_be_are_not_shown(tenants: Tenants) -> None:
-    tenants.holds("liar", shares=[GpuShare("GPU-0", GIB, 10)])
+    tenants.add_record("liar", shares=[GpuShare("GPU-0", GIB, 10)])
     tenants.uses("liar", held=17 * GIB)
     view = look(tenants, NodeGpus(gpus(16)))
-    text = Seen(usage_page.render(view)).text()
+    text = ParsedPage(usage_page.render(view)).text()
     assert "liar - of 10 % - of 1 GiB its figures cannot be true" in text
     assert "Memory 0 B used, 1 GiB promised of 16 GiB" in text
-    assert "its figures cannot be true" in Seen(graph_page.render(view)).text()
+    assert "its figures cannot be true" in ParsedPage(graph_page.render(view)).text()
 
 
 @pytest.mark.parametrize("render", [usage_page.render, graph_page.render])
@@ -116,13 +118,13 @@ def test_a_name_is_text_wherever_it_stands(tenants: Tenants, render: Any) -> Non
         for view in [_small(tenants)]
         for name in ("calm", EVIL)
     )
-    assert [tag for tag, _ in Seen(evil).tags] == [tag for tag, _ in Seen(calm).tags]
-    assert not any(key.startswith("on") for _, its in Seen(evil).tags for key in its)
+    assert [tag for tag, _ in ParsedPage(evil).tags] == [tag for tag, _ in ParsedPage(calm).tags]
+    assert not any(key.startswith("on") for _, its in ParsedPage(evil).tags for key in its)
     assert "\u202e" not in evil.decode()
 
 
 def _small(tenants: Tenants) -> View:
-    tenants.holds("box", pod=POD)
+    tenants.add_record("box", pod=POD)
     return look(tenants, NodeGpus(gpus(16)))
 
 
@@ -144,7 +146,7 @@ def test_gpu_time_is_shown_over_the_time_since_the_sample_before(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_state, "FRESH_SECONDS", 0)
-    tenants.holds("box", shares=[GpuShare("GPU-0", GIB, 30)])
+    tenants.add_record("box", shares=[GpuShare("GPU-0", GIB, 30)])
     tenants.uses("box", busy_ns=10**9)
     node = Node("node-1", tenants.state_dir)
     asyncio.run(node.view())
@@ -155,7 +157,7 @@ def test_gpu_time_is_shown_over_the_time_since_the_sample_before(
     passed = time.monotonic() - began
     assert 100 * 0.02 / (passed + 0.2) < entry["core_used_percent"] <= 20.1
     # Started again, it has a fresh page: nothing is known yet, and nothing is wrong.
-    tenants.holds("box", shares=[GpuShare("GPU-0", GIB, 30)])
+    tenants.add_record("box", shares=[GpuShare("GPU-0", GIB, 30)])
     (entry,) = asyncio.run(node.view()).tenants
     assert (entry["core_used_percent"], entry["usage"]) == (None, "told")
     tenants.uses("box", busy_ns=10**9)

@@ -20,7 +20,7 @@ from typing import Any
 from contract.agent.test_device_plugin import CORE, allocate, offered, uuids
 from support.agent_http import free_port
 from support.fake_kubelet import until
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.node_agent import AgentNode
 from support.samples import GIB
 from support.tenants import Tenants
@@ -58,7 +58,7 @@ def prometheus(folder: Path, agent: int, extender: int = 0) -> Iterator[int]:
     """The port of a Prometheus that scrapes the agent on its port, and the extender on its."""
     program, port = shutil.which("prometheus"), free_port()
     if program is None:
-        cannot("prometheus is not installed")
+        skip_or_fail("prometheus is not installed")
     jobs = SCRAPED % ("agent", "/metric", agent)
     jobs += SCRAPED % ("extender", "/metrics", extender) if extender else ""
     (folder / "prometheus.yml").write_text(SCRAPING + jobs)
@@ -84,7 +84,7 @@ def test_prometheus_takes_the_page_whatever_containers_are_called(
         until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
         (first, _) = uuids(node)
         pod = {"namespace": "ml", "name": "train-0", "container": 'a"b\\c\n\0{}', "uid": "u"}
-        tenants.holds("pod-u.main", shares=[GpuShare(first, 4 * GIB, 30)], pod=pod)
+        tenants.add_record("pod-u.main", shares=[GpuShare(first, 4 * GIB, 30)], pod=pod)
         tenants.uses("pod-u.main", held=GIB)
         with prometheus(tmp_path, port) as server:
 
@@ -166,7 +166,7 @@ def test_a_killed_http_server_restarts_without_disturbing_the_agent(node: AgentN
 
 def test_a_taken_address_is_reported_and_the_agent_goes_on(node: AgentNode) -> None:
     port = listening(node)
-    told = (
+    line = (
         f"vcuda-node-agent: 127.0.0.1:{port}: cannot listen: Address already in use; "
         "free the address, or set listen"
     )
@@ -175,7 +175,7 @@ def test_a_taken_address_is_reported_and_the_agent_goes_on(node: AgentNode) -> N
         other.listen()
         with node.agent() as agent:
             offered(node, CORE)
-            until(lambda: told in agent.log())
+            until(lambda: line in agent.log())
 
 
 def test_an_address_that_is_none_is_refused_in_one_line(node: AgentNode) -> None:

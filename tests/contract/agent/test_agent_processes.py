@@ -62,8 +62,8 @@ def test_a_killed_agent_or_fork_server_leaves_no_process_and_another_can_begin(
         agent.end()
     if victim == "fork server":
         # systemd and the kubelet start again what has failed.
-        said = "vcuda-node-agent: fork server: has ended; see the kernel's log for what killed it"
-        assert (ended, log[-1]) == (1, said)
+        line = "vcuda-node-agent: fork server: has ended; see the kernel's log for what killed it"
+        assert (ended, log[-1]) == (1, line)
     with node.agent():
         offered(node, CORE)
 

@@ -92,13 +92,13 @@ def test_each_process_has_the_rights_of_the_table(node: AgentNode) -> None:
 
 
 def test_the_page_and_the_program_name_the_same_rights() -> None:
-    said = {
+    expected = {
         "vcuda-node-agen": rights.AGENT,
         "fork_server": rights.FORK_SERVER,
         page_keeper.NAME: rights.PAGE_KEEPER,
         **{module.rpartition(".")[2]: each for module, each in rights.OF.items()},
     }
-    assert table() == {name: (each.uid, set(each.capabilities)) for name, each in said.items()}
+    assert table() == {name: (each.uid, set(each.capabilities)) for name, each in expected.items()}
 
 
 # What an attacker tries in the HTTP process. It prints what did not fail.

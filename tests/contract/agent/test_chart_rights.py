@@ -16,7 +16,7 @@ from contract.chart import rendering
 from contract.chart.rendering import AGENT, CLUSTER, EXTENDER
 from support import clusters, extender
 from support.cluster_api import KubeApi
-from support.clusters import container, pod, told
+from support.clusters import container, gpus_of, pod
 from support.fake_api_server import PODS, FakeApiServer, status
 from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
@@ -72,7 +72,7 @@ def test_the_agent_asks_for_all_that_it_is_granted_and_no_more(
         for _ in range(2):  # the first creates an Event, what follows is counted in it
             more = events.about("box", {"namespace": "default", "name": "web", "container": "main"})
             events.record(node.state_dir, "vcuda", "refused", f"pod-{uid}.main", "no", **more)
-            until(lambda: bool(kube_api.told))
+            until(lambda: bool(kube_api.recorded_events))
         until(lambda: len(asked()) == len(granted(AGENT)))
         assert asked() == granted(AGENT)
     finally:
@@ -83,7 +83,7 @@ def test_the_agent_asks_for_all_that_it_is_granted_and_no_more(
 def api_server() -> Iterator[FakeApiServer]:
     api = FakeApiServer()
     with api.running():
-        api.put(clusters.node("a", told("a", 16, 16)))
+        api.put(clusters.node("a", gpus_of("a", 16, 16)))
         yield api
 
 

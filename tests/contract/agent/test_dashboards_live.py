@@ -16,8 +16,8 @@ from contract.agent.test_agent_http import asked, listening, prometheus
 from contract.agent.test_device_plugin import uuids
 from contract.scheduler.test_scheduler_quota import LABELS, QUOTA, asking, config_map
 from support import extender
+from support.clusters import gpus_of
 from support.clusters import node as node_object
-from support.clusters import told
 from support.fake_api_server import FakeApiServer
 from support.fake_kubelet import until
 from support.files import ROOT
@@ -41,11 +41,11 @@ def query(node: AgentNode, tmp_path: Path) -> Iterator[Query]:
     api, folder = FakeApiServer(), tmp_path / "extender"
     folder.mkdir()
     api.put(config_map(json.dumps(QUOTA)), asking("bound"))
-    api.put(node_object("a", told("a", 16, 16), labels=LABELS))
+    api.put(node_object("a", gpus_of("a", 16, 16), labels=LABELS))
     port, tenants = listening(node), Tenants(str(tmp_path))
     with api.running(), extender.ready(api, folder) as scheduler, node.agent():
         until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
-        tenants.holds("pod-u.main", shares=[GpuShare(uuids(node)[0], 4 * GIB, 30)], pod=POD)
+        tenants.add_record("pod-u.main", shares=[GpuShare(uuids(node)[0], 4 * GIB, 30)], pod=POD)
         tenants.uses("pod-u.main", held=GIB)
         scheduler.filter(asking("bound"), "a")
         assert scheduler.bind(asking("bound"), "a") == ""

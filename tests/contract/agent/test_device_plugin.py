@@ -192,7 +192,7 @@ def test_a_terminated_agent_removes_its_sockets_and_ends_its_children(
 
 def test_systemd_hears_that_it_is_alive_more_often_than_it_must(node: AgentNode) -> None:
     with node.agent() as agent:
-        assert [agent.told() for _ in range(3)] == ["WATCHDOG=1"] * 3
+        assert [agent.next_notification() for _ in range(3)] == ["WATCHDOG=1"] * 3
 
 
 def test_a_systemd_that_does_not_read_delays_nothing(node: AgentNode) -> None:
@@ -268,14 +268,14 @@ def test_the_installed_unit_starts_the_installed_program(
     )
     assert not {"PrivateTmp", "ProtectSystem", "PrivateMounts"} & unit.keys()
     assert unit["ExecStart"] == node.program
-    told = subprocess.run([unit["ExecStart"], "--help"], capture_output=True, text=True)
-    assert (told.returncode, told.stderr, "--kubelet-dir DIR" in told.stdout) == (0, "", True)
+    result = subprocess.run([unit["ExecStart"], "--help"], capture_output=True, text=True)
+    assert (result.returncode, result.stderr, "--kubelet-dir DIR" in result.stdout) == (0, "", True)
 
 
 def test_without_grpc_the_program_says_what_to_install(node: AgentNode) -> None:
     without = "/usr/bin/python3"
-    told = subprocess.run([without, "-ISB", node.program], capture_output=True, text=True)
-    assert (told.returncode, told.stderr) == (
+    result = subprocess.run([without, "-ISB", node.program], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (
         1,
         f"vcuda-node-agent: {without}: no module grpc; run 'apt-get install python3-grpcio "
         "python3-protobuf python3-h11 python3-prometheus-client python3-kubernetes'\n",

@@ -23,14 +23,17 @@ class Pods(WatchedPods):
         id = f"pod-{UID}.{container}"
         events.record(self.state_dir, "vcuda-container-runtime", "refused", id, text, **about)
 
-    def told(self) -> dict[str, int]:
+    def event_counts(self) -> dict[str, int]:
         """How often, by message without its allocation; each stands once."""
-        told = [(one["message"], one["count"]) for one in list(self.api.told.values())]
-        assert len(dict(told)) == len(told), told
-        return {message.partition(": ")[2]: count for message, count in told}
+        counts = [(one["message"], one["count"]) for one in list(self.api.recorded_events.values())]
+        assert len(dict(counts)) == len(counts), counts
+        return {message.partition(": ")[2]: count for message, count in counts}
 
-    def await_told(self, **expected: int) -> None:
-        until(lambda: self.told() == expected, told=lambda: f"{self.told()}\n{self.log()}")
+    def await_counts(self, **expected: int) -> None:
+        until(
+            lambda: self.event_counts() == expected,
+            context=lambda: f"{self.event_counts()}\n{self.log()}",
+        )
 
 
 @pytest.fixture
@@ -43,13 +46,13 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
 def test_the_same_again_is_counted_in_one_event(pods: Pods) -> None:
     pods.follow()
     pods.refuse(text="first")
-    pods.await_told(first=1)
-    (name,) = pods.api.told
+    pods.await_counts(first=1)
+    (name,) = pods.api.recorded_events
     assert name.startswith("/api/v1/namespaces/default/events/web.")
     for _ in range(5):
         pods.refuse(text="again")
     pods.refuse("other", text="another")
-    pods.await_told(again=6, another=1)
+    pods.await_counts(again=6, another=1)
     verbs = [verb for verb, path, _ in pods.api.requests if "/events" in path]
     assert verbs == ["POST", "POST", "PATCH"]
 
@@ -57,13 +60,13 @@ def test_the_same_again_is_counted_in_one_event(pods: Pods) -> None:
 def test_events_of_an_outage_are_sent_after_it(pods: Pods) -> None:
     pods.follow()
     pods.refuse(text="before")
-    pods.await_told(before=1)
+    pods.await_counts(before=1)
     pods.api.stop()
     for name in ("a", "b", "c"):
         pods.refuse(name, text=name)
     time.sleep(2)
     pods.api.start()
-    pods.await_told(before=1, a=1, b=1, c=1)
+    pods.await_counts(before=1, a=1, b=1, c=1)
     assert sum("kept until it is over" in line for line in pods.log()) == 1
 
 
@@ -72,30 +75,30 @@ def test_an_answer_that_was_lost_makes_no_second_event(pods: Pods) -> None:
     pods.api.drop_answers = 1
     pods.refuse(text="once")
     until(lambda: [v for v, path, _ in pods.api.requests if "/events" in path][2:] == ["PATCH"])
-    pods.await_told(once=1)
+    pods.await_counts(once=1)
 
 
 def test_a_restarted_sender_sends_the_rest_and_nothing_twice(pods: Pods) -> None:
     pods.follow()
     pods.refuse("a", text="a")
-    pods.await_told(a=1)
+    pods.await_counts(a=1)
     time.sleep(1.5)  # it is known how far all is told
     pods.kill()
     pods.refuse("b", text="b")
     pods.follow()
-    pods.await_told(a=1, b=1)
+    pods.await_counts(a=1, b=1)
     time.sleep(1.5)
-    assert pods.told() == {"a": 1, "b": 1}
+    assert pods.event_counts() == {"a": 1, "b": 1}
 
 
 def test_an_event_that_the_api_has_forgotten_is_made_anew(pods: Pods) -> None:
     pods.follow()
     pods.refuse(text="once")
-    pods.await_told(once=1)
-    pods.api.told.clear()
+    pods.await_counts(once=1)
+    pods.api.recorded_events.clear()
     pods.refuse(text="twice")
     pods.refuse(text="thrice")
-    pods.await_told(thrice=2)
+    pods.await_counts(thrice=2)
 
 
 def test_an_agent_that_may_write_no_event_logs_it_once_and_follows_pods_on(pods: Pods) -> None:
@@ -105,5 +108,5 @@ def test_an_agent_that_may_write_no_event_logs_it_once_and_follows_pods_on(pods:
         pods.refuse(name)
     until(lambda: sum("/events" in path for _, path, _ in pods.api.requests) == 3)
     uid = pods.api.create("web", {"main": {"tencent.com/vcuda-core": 30}})
-    pods.await_kept(uid)
+    pods.await_decisions(uid)
     assert sum("given up: 403" in line for line in pods.log()) == 1

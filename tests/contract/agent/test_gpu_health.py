@@ -225,10 +225,10 @@ def test_a_gpu_that_hangs_before_anything_is_known_of_it_holds_no_container_up(
         seconds = []
         for _ in range(3):
             began = time.monotonic()
-            told = nvml.inventory(library)
+            inventory = nvml.inventory(library)
             seconds.append(time.monotonic() - began)
-            assert [gpu.uuid for gpu in told.gpus] == [second]
-            assert str(told.silent[0]) == f"{library}: NVML hangs; reset the GPU, or reboot"
+            assert [gpu.uuid for gpu in inventory.gpus] == [second]
+            assert str(inventory.silent[0]) == f"{library}: NVML hangs; reset the GPU, or reboot"
         assert seconds[0] >= nvml.FIRST_ANSWER_SECONDS > max(seconds[1:])
         assert threading.active_count() == before + 1
     finally:

@@ -29,7 +29,7 @@ def tenants(tmp_path_factory: Any) -> Iterator[Tenants]:
     """A node of 8 GPUs with 16 containers each."""
     node = Tenants(str(tmp_path_factory.mktemp("node")))
     for number in range(128):
-        node.holds(f"c{number}", shares=[GpuShare(f"GPU-{number // 16}", GIB, 6)])
+        node.add_record(f"c{number}", shares=[GpuShare(f"GPU-{number // 16}", GIB, 6)])
     yield node
     node.close()
 
@@ -38,7 +38,7 @@ def tenants(tmp_path_factory: Any) -> Iterator[Tenants]:
 def served(tenants: Tenants) -> Iterator[Served]:
     """One process bears all of them."""
     process = Served(tenants.state_dir)
-    process.knows(NodeGpus(gpus(*[16] * 8)))
+    process.send_gpus(NodeGpus(gpus(*[16] * 8)))
     yield process
     assert process.end() == 0
 

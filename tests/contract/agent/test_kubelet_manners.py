@@ -107,8 +107,8 @@ def test_a_kubelet_that_comes_late_or_refuses_at_first_is_registered_with(node: 
         node.kubelet.start()
         offered(node, CORE, MEMORY)
         # A trouble is told once, however often it comes.
-        told = "vcuda-node-agent: vcuda-core.sock: cannot register: not yet; trying again"
-        assert (len(refusals), agent.log().count(told)) == (4, 1)
+        line = "vcuda-node-agent: vcuda-core.sock: cannot register: not yet; trying again"
+        assert (len(refusals), agent.log().count(line)) == (4, 1)
 
 
 def test_a_kubelet_that_left_its_socket_behind_is_not_waited_for_when_the_next_comes(

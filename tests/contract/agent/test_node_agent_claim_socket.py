@@ -22,7 +22,7 @@ from support.wrapper_node import Node, asking
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
+    return Installed.counting_python_starts(str(tmp_path_factory.mktemp("prefix")))
 
 
 @pytest.fixture

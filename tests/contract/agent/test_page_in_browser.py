@@ -76,7 +76,7 @@ def test_the_page_follows_what_happens_and_runs_no_name(tenants: Tenants, tmp_pa
 
     before = page()
     pod = {"uid": "u", "namespace": "ml", "name": EVIL, "container": "latecomer"}
-    tenants.holds("pod-u.main", pod=pod)
+    tenants.add_record("pod-u.main", pod=pod)
     after = page()
     # As if a name had got through unescaped: what is left is the policy.
     through = after.replace(b"<main>", b"<main>" + EVIL.encode())
@@ -91,8 +91,8 @@ def test_the_page_follows_what_happens_and_runs_no_name(tenants: Tenants, tmp_pa
 def busy_node(tenants: Tenants) -> View:
     """Eight GPUs and a pod with a name as long as they may be."""
     pod = {"uid": "u", "namespace": "research", "name": "train-" + "x" * 57, "container": "main"}
-    tenants.holds("pod-u.main", pod=pod, shares=[GpuShare("GPU-0", 4 * GIB, 30)])
-    tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    tenants.add_record("pod-u.main", pod=pod, shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    tenants.add_record("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
     tenants.uses("box", held=GIB)
     node = Node("node-1", tenants.state_dir)
     node.known = NodeGpus(gpus(*[80] * 8), unhealthy={"GPU-1": "Xid 79"})
@@ -123,10 +123,10 @@ def test_on_a_phone_nothing_lies_beyond_the_edge_and_dark_is_as_readable_as_ligh
     page = render(busy_node(tenants))
     with serving([page]) as (address, _), browser.browsing(tmp_path) as tab:
         phone = {"width": 360, "height": 740, "deviceScaleFactor": 3, "mobile": True}
-        tab.tell("Emulation.setDeviceMetricsOverride", **phone)
+        tab.send("Emulation.setDeviceMetricsOverride", **phone)
         for scheme in ("light", "dark"):
             features = [{"name": "prefers-color-scheme", "value": scheme}]
-            tab.tell("Emulation.setEmulatedMedia", features=features)
+            tab.send("Emulation.setEmulatedMedia", features=features)
             tab.open(address)
             assert tab.evaluate(WIDTH) == [360, 360]
             is_light, contrast = tab.evaluate(CONTRAST)
@@ -138,10 +138,10 @@ def test_without_script_the_page_shows_what_there_is_and_then_what_comes(
     tenants: Tenants, tmp_path: Path
 ) -> None:
     before = usage_page.render(busy_node(tenants))
-    tenants.holds("latecomer")
+    tenants.add_record("latecomer")
     after = usage_page.render(busy_node(tenants))
     with serving([before, after]) as (address, asked), browser.browsing(tmp_path) as tab:
-        tab.tell("Emulation.setScriptExecutionDisabled", value=True)
+        tab.send("Emulation.setScriptExecutionDisabled", value=True)
         tab.open(address)
         first = tab.text()
         tab.wait_for("Page.loadEventFired")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from support.fake_kubelet import until
-from support.watched_pods import CORE, MEMORY, NODE, WatchedPods, decided
+from support.watched_pods import CORE, MEMORY, NODE, WatchedPods, decision_annotations
 from vcuda_oci.ledger import events
 
 GIB = 1 << 30
@@ -20,7 +20,9 @@ def test_each_pod_of_the_node_that_asks_has_a_record_of_what_was_decided_and_sai
     pods: WatchedPods,
 ) -> None:
     annotations = {
-        **decided(main=("GPU-1", 30, GIB), init=("GPU-0", 50, GIB), stranger=("GPU-0", 1, 1)),
+        **decision_annotations(
+            main=("GPU-1", 30, GIB), init=("GPU-0", 50, GIB), stranger=("GPU-0", 1, 1)
+        ),
         "vcuda.io/policy": "weighted",
         "vcuda.io/weight": "300",
         "vcuda.io/placement": "spread",
@@ -34,7 +36,7 @@ def test_each_pod_of_the_node_that_asks_has_a_record_of_what_was_decided_and_sai
     more = [pods.api.create(f"page-{number}", ASKS) for number in range(5)]
     pods.follow()
     nothing: dict[str, Any] = {"containers": {}}
-    assert pods.kept() == {
+    assert pods.decisions() == {
         full: {
             "containers": {
                 "main": [{"uuid": "GPU-1", "core_percent": 30, "memory_bytes": GIB}],
@@ -49,31 +51,33 @@ def test_each_pod_of_the_node_that_asks_has_a_record_of_what_was_decided_and_sai
         },
         **dict.fromkeys(more, nothing),
     }
-    later = pods.api.create("later", ASKS, annotations=decided(main=("GPU-0", 30, GIB)))
-    pods.await_kept(full, plain, *more, later)
+    later = pods.api.create(
+        "later", ASKS, annotations=decision_annotations(main=("GPU-0", 30, GIB))
+    )
+    pods.await_decisions(full, plain, *more, later)
 
 
 def test_a_record_stays_as_bound_when_the_pods_author_rewrites_the_annotations(
     pods: WatchedPods,
 ) -> None:
-    bound = {**decided(main=("GPU-0", 30, GIB)), "vcuda.io/policy": "elastic"}
-    rewritten = {**decided(main=("GPU-1", 30, GIB)), "vcuda.io/policy": "best-effort"}
+    bound = {**decision_annotations(main=("GPU-0", 30, GIB)), "vcuda.io/policy": "elastic"}
+    rewritten = {**decision_annotations(main=("GPU-1", 30, GIB)), "vcuda.io/policy": "best-effort"}
     uid, undecided = (
         pods.api.create(name, asks, annotations=said)
         for name, asks, said in (("web", ASKS, bound), ("bare", ASKS, {}))
     )
     pods.follow()
-    first = pods.kept()
+    first = pods.decisions()
     assert first[uid]["containers"]["main"][0]["uuid"] == "GPU-0"
     pods.api.annotate(uid, **rewritten)
     pods.api.annotate(undecided, **rewritten)
     last = pods.api.create("last", ASKS)
-    pods.await_kept(uid, undecided, last)
-    assert {key: pods.kept()[key] for key in first} == first
+    pods.await_decisions(uid, undecided, last)
+    assert {key: pods.decisions()[key] for key in first} == first
     # Nor does an agent that starts anew believe them.
     pods.kill()
     pods.follow()
-    assert {key: pods.kept()[key] for key in first} == first
+    assert {key: pods.decisions()[key] for key in first} == first
 
 
 def test_a_record_goes_with_its_pod_deleted_ended_or_gone_unseen(
@@ -81,11 +85,11 @@ def test_a_record_goes_with_its_pod_deleted_ended_or_gone_unseen(
 ) -> None:
     uids = [pods.api.create(f"pod-{number}", ASKS) for number in range(5)]
     pods.follow()
-    pods.await_kept(*uids)
+    pods.await_decisions(*uids)
     pods.api.delete(uids[0])
     pods.api.end(uids[1], "Succeeded")
     pods.api.end(uids[2], "Failed")
-    pods.await_kept(*uids[3:])
+    pods.await_decisions(*uids[3:])
     pods.kill()
     pods.api.delete(uids[3])
     (Path(pods.state_dir) / "decisions" / f"{uids[4]}.json.new").write_text("half a rec")
@@ -96,10 +100,10 @@ def test_a_record_goes_with_its_pod_deleted_ended_or_gone_unseen(
 def test_a_pod_created_again_under_its_name_is_another_pod(pods: WatchedPods) -> None:
     pods.follow()
     first = pods.api.create("web", ASKS)
-    pods.await_kept(first)
+    pods.await_decisions(first)
     second = pods.api.create("web", ASKS)
-    pods.await_kept(second)
-    assert pods.kept() == {second: {"containers": {}}}
+    pods.await_decisions(second)
+    assert pods.decisions() == {second: {"containers": {}}}
 
 
 def test_while_the_api_is_away_what_is_kept_stays_and_its_return_brings_the_rest(
@@ -109,11 +113,11 @@ def test_while_the_api_is_away_what_is_kept_stays_and_its_return_brings_the_rest
     pods.follow()
     pods.api.stop()
     until(lambda: any("what is kept stays" in line for line in pods.log()))
-    pods.await_kept(kept, gone)
+    pods.await_decisions(kept, gone)
     pods.api.delete(gone)
     late = pods.api.create("late", ASKS)
     pods.api.start()
-    pods.await_kept(kept, late)
+    pods.await_decisions(kept, late)
     assert pods.verbs().count("GET") == 1  # the watch went on where it was
 
 
@@ -143,12 +147,12 @@ def test_an_api_that_is_away_fills_no_log_and_is_tried_every_two_seconds(
     until((tmp_path / "ten-minutes").exists)
     pauses, longest = (tmp_path / "ten-minutes").read_text().split()
     assert (int(pauses) > 300, float(longest) <= 2) == (True, True)
-    assert set(pods.kept()) == {kept, gone}
+    assert set(pods.decisions()) == {kept, gone}
     pods.api.delete(gone)
     late = pods.api.create("late", ASKS)
     pods.api.start()
     (tmp_path / "back").touch()
-    pods.await_kept(kept, late)
+    pods.await_decisions(kept, late)
     # How it failed, and that no server is there.
     troubles = [line for line in pods.log() if "what is kept stays" in line]
     assert 1 <= len(troubles) == len(set(troubles)) <= 2
@@ -158,7 +162,7 @@ def test_an_api_that_is_away_fills_no_log_and_is_tried_every_two_seconds(
 def test_a_watch_that_the_api_has_forgotten_begins_with_a_new_list(pods: WatchedPods) -> None:
     old, kept = pods.api.create("old", ASKS), pods.api.create("kept", ASKS)
     pods.follow()
-    pods.await_kept(old, kept)
+    pods.await_decisions(old, kept)
     pods.api.refuse = 503
     pods.api.cut()
     until(lambda: any("503" in line for line in pods.log()))
@@ -166,7 +170,7 @@ def test_a_watch_that_the_api_has_forgotten_begins_with_a_new_list(pods: Watched
     new = pods.api.create("new", ASKS)
     pods.api.forget()
     pods.api.refuse = 0
-    pods.await_kept(kept, new)
+    pods.await_decisions(kept, new)
     assert pods.verbs().count("GET") == 2
 
 
@@ -182,9 +186,9 @@ def test_bookmarks_move_the_watch_on_while_nothing_of_this_node_happens(
     bookmarked = pods.api.version
     # A pod after the bookmark shows that it was read.
     after = pods.api.create("after", ASKS)
-    pods.await_kept(kept, after)
+    pods.await_decisions(kept, after)
     pods.api.delete(after)
-    pods.await_kept(kept)
+    pods.await_decisions(kept)
     pods.api.cut()
     until(lambda: pods.verbs().count("WATCH") == 2)
     (_, _, first), (_, _, second) = (r for r in pods.api.requests if r[0] == "WATCH")
@@ -201,18 +205,21 @@ def test_an_invalid_annotation_decides_nothing_and_is_reported_once(
         "deep": ({key: "[" * 100_000}, "nested too deeply"),
         "empty": ({key: '{"containers":{"main":[]}}'}, "not a list of shares"),
         "no-text": ({key: ["no", "text"]}, "is no decision"),
-        "another-nodes": (decided("node-2", main=("GPU-1", 30, GIB)), "for node 'node-2'"),
-        "long": (decided(main=("G" * 5000, 30, GIB)), "a share that makes no sense"),
+        "another-nodes": (
+            decision_annotations("node-2", main=("GPU-1", 30, GIB)),
+            "for node 'node-2'",
+        ),
+        "long": (decision_annotations(main=("G" * 5000, 30, GIB)), "a share that makes no sense"),
     }
     uids = {
         name: pods.api.create(name, ASKS, annotations=said) for name, (said, _) in nonsense.items()
     }
     pods.follow()
-    assert pods.kept() == {uid: {"containers": {}} for uid in uids.values()}
+    assert pods.decisions() == {uid: {"containers": {}} for uid in uids.values()}
     for name, (said, _) in nonsense.items():
         pods.api.annotate(uids[name], **said, more="words")
     last = pods.api.create("last", ASKS)
-    pods.await_kept(*uids.values(), last)
+    pods.await_decisions(*uids.values(), last)
     texts = [event["text"] for event in events.read(pods.state_dir)]
     assert pods.log() == [
         f"vcuda-node-agent: {text} (allocation pod-{uid}.main)"
@@ -231,10 +238,10 @@ def test_a_pod_without_sense_at_all_leaves_the_others_alone(pods: WatchedPods) -
         pods.api.put({"metadata": metadata, "spec": spec, "status": []})
     odd = pods.api.create("odd", {"main": {CORE: 1}}, uid="../../../etc/passwd")
     pods.follow()
-    pods.await_kept(good)
-    pods.api.annotate(odd, **decided(main=("GPU-1", 1, GIB)))
+    pods.await_decisions(good)
+    pods.api.annotate(odd, **decision_annotations(main=("GPU-1", 1, GIB)))
     last = pods.api.create("last", ASKS)
-    pods.await_kept(good, last)
+    pods.await_decisions(good, last)
 
 
 def test_a_static_pod_is_known_by_its_mirror_annotation_and_has_no_decision(
@@ -245,22 +252,25 @@ def test_a_static_pod_is_known_by_its_mirror_annotation_and_has_no_decision(
     victim = pods.api.create("victim", ASKS)
     pods.follow()
     static = {"containers": {}, "words": {"policy": "best-effort"}}
-    assert pods.kept()[MIRROR] == static
+    assert pods.decisions()[MIRROR] == static
     # What an author may write changes neither a static pod's record nor another pod's.
-    forged = {**decided(main=("GPU-1", 30, GIB)), "kubernetes.io/config.mirror": MIRROR}
+    forged = {
+        **decision_annotations(main=("GPU-1", 30, GIB)),
+        "kubernetes.io/config.mirror": MIRROR,
+    }
     first = pods.api.create("forged", ASKS, annotations=forged)
     pods.api.create("thief", ASKS, annotations={"kubernetes.io/config.mirror": victim})
     until(lambda: any("default/forged" in line for line in pods.log()))
     pods.api.delete(first)
     last = pods.api.create("last", ASKS)
-    pods.await_kept(MIRROR, victim, last)
-    assert (pods.kept()[MIRROR], pods.kept()[victim]) == (static, {"containers": {}})
+    pods.await_decisions(MIRROR, victim, last)
+    assert (pods.decisions()[MIRROR], pods.decisions()[victim]) == (static, {"containers": {}})
 
 
 def test_container_that_runs_without_its_share_is_reported_once(pods: WatchedPods) -> None:
     uid = pods.api.create("plain", ASKS)
     pods.follow()
-    pods.await_kept(uid)
+    pods.await_decisions(uid)
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status = {"name": "main", "state": {"running": {"startedAt": started}}}
     for ready in (False, True):
@@ -273,7 +283,7 @@ def test_container_that_runs_without_its_share_is_reported_once(pods: WatchedPod
         f"create it anew (allocation pod-{uid}.main)"
     )
     until(lambda: line in pods.log())
-    until(lambda: any("GpuShareMissing" in str(each) for each in pods.api.told.values()))
+    until(lambda: any("GpuShareMissing" in str(each) for each in pods.api.recorded_events.values()))
     last = pods.api.create("last", ASKS)
-    pods.await_kept(uid, last)
+    pods.await_decisions(uid, last)
     assert pods.log().count(line) == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.cluster_api import TOKEN
 from support.fake_kubelet import until
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.watched_pods import CORE, NODE, WatchedPods
 
 ASKS = {"main": {CORE: 30}}
@@ -20,7 +20,7 @@ def test_a_pods_service_account_and_its_authority_lead_to_the_api_and_no_others_
     pods: WatchedPods, tmp_path: Path
 ) -> None:
     if os.geteuid() != 0 or shutil.which("openssl") is None:
-        cannot("an API with TLS takes openssl, and a pod's files root")
+        skip_or_fail("an API with TLS takes openssl, and a pod's files root")
     authority, other = (_certificate(str(tmp_path / name)) for name in ("authority", "other"))
     pods.api.stop()
     pods.api.start(*authority)
@@ -32,9 +32,9 @@ def test_a_pods_service_account_and_its_authority_lead_to_the_api_and_no_others_
         pods.follow_as_a_pod(token, certificate)
         until(lambda trouble=trouble: any(trouble in line for line in pods.log()))
         pods.kill()
-        assert pods.kept() == {}
+        assert pods.decisions() == {}
     pods.follow_as_a_pod(TOKEN, authority[0])
-    pods.await_kept(uid)
+    pods.await_decisions(uid)
 
 
 def _certificate(path: str) -> tuple[str, str]:

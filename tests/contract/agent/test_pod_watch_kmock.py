@@ -18,7 +18,7 @@ import kmock
 import pytest
 from kubernetes import client, config
 
-from support.watched_pods import CORE, MEMORY, NODE, WatchedPods, decided
+from support.watched_pods import CORE, MEMORY, NODE, WatchedPods, decision_annotations
 
 FIRST, LATER = str(uuid.uuid4()), str(uuid.uuid4())
 SHARE = {"containers": {"main": [{"uuid": "GPU-1", "core_percent": 30, "memory_bytes": 1 << 30}]}}
@@ -66,14 +66,16 @@ def test_decisions_are_kept_as_pods_come_and_go_by_an_api_that_knows_less(
     kubeconfig: str, pods: WatchedPods
 ) -> None:
     api = client.CoreV1Api(config.new_client_from_config(kubeconfig))
-    api.create_namespaced_pod("default", pod("first", FIRST, decided(main=("GPU-1", 30, 1 << 30))))
+    api.create_namespaced_pod(
+        "default", pod("first", FIRST, decision_annotations(main=("GPU-1", 30, 1 << 30)))
+    )
     pods.kubeconfig = kubeconfig
     pods.follow()
-    assert pods.kept() == {FIRST: SHARE}
+    assert pods.decisions() == {FIRST: SHARE}
     api.create_namespaced_pod("default", pod("later", LATER, {}))
-    pods.await_kept(FIRST, LATER)
+    pods.await_decisions(FIRST, LATER)
     api.delete_namespaced_pod("first", "default")
-    pods.await_kept(LATER)
+    pods.await_decisions(LATER)
 
 
 def test_an_event_that_says_no_version_ends_the_watch_and_not_the_follower(
@@ -85,7 +87,7 @@ def test_an_event_that_says_no_version_ends_the_watch_and_not_the_follower(
     spoilt = pod("spoilt", FIRST, {})
     del spoilt["metadata"]["resourceVersion"]
     api.create_namespaced_pod("default", spoilt)
-    pods.await_kept(FIRST)
+    pods.await_decisions(FIRST)
     assert pods.process is not None and pods.process.poll() is None
     assert any("not an event of an object" in line for line in pods.log())
 

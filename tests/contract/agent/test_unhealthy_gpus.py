@@ -44,8 +44,8 @@ class Host:
 
     def gets(self, id: str, core: int = 30, **words: str) -> str:
         """The GPUs that a new container gets, or what it is told, without its id."""
-        said = {"vcuda.io/" + key: value for key, value in words.items()}
-        spec = asking({"vcuda.io/core": str(core), **said})
+        annotations = {"vcuda.io/" + key: value for key, value in words.items()}
+        spec = asking({"vcuda.io/core": str(core), **annotations})
         status, errors = self.node.create(spec, id=id)
         if status:
             assert errors.endswith(f" (allocation {id})\n")

@@ -75,7 +75,7 @@ def workload(kind: str, name: str) -> Object:
 
 
 def pod_of(owner: Object, node: str) -> Object:
-    told = {key: owner[key] for key in ("apiVersion", "kind")}
+    reference = {key: owner[key] for key in ("apiVersion", "kind")}
     name = owner["metadata"]["name"]
     template = owner["spec"]["template"]
     return {
@@ -86,7 +86,7 @@ def pod_of(owner: Object, node: str) -> Object:
             "name": f"{name}-{node}",
             "namespace": owner["metadata"]["namespace"],
             "ownerReferences": [
-                {**told, "name": name, "uid": owner["metadata"]["uid"], "controller": True}
+                {**reference, "name": name, "uid": owner["metadata"]["uid"], "controller": True}
             ],
         },
         "spec": {**template["spec"], "nodeName": node},

@@ -61,10 +61,10 @@ class ObjectStore:
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 with store._lock:
-                    status, said = store.answer(self.command, self.path, body)
+                    status, reply = store.answer(self.command, self.path, body)
                 kinds: dict[type, str] = {bytes: PROTOBUF, str: "text/plain"}
-                kind = kinds.get(type(said), "application/json")
-                text = said if isinstance(said, (bytes, str)) else json.dumps(said)
+                kind = kinds.get(type(reply), "application/json")
+                text = reply if isinstance(reply, (bytes, str)) else json.dumps(reply)
                 data = text if isinstance(text, bytes) else text.encode()
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
@@ -93,8 +93,8 @@ class ObjectStore:
             self.changes.append((method, path))
         if path == "/openapi/v2":
             return 200, OPENAPI
-        if said := discovered(path):
-            return 200, said
+        if resource_list := discovered(path):
+            return 200, resource_list
         try:
             if not (named := place(path)):
                 raise Refused(404, "NotFound")

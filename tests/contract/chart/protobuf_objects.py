@@ -19,8 +19,8 @@ def read(body: bytes) -> Any:
     if not body.startswith(MAGIC):
         return json.loads(body)
     unknown = fields(body.removeprefix(MAGIC))
-    told = fields(unknown[1][0])
-    version, kind = (told[number][0].decode() for number in (1, 2))
+    type_fields = fields(unknown[1][0])
+    version, kind = (type_fields[number][0].decode() for number in (1, 2))
     return {"apiVersion": version, "kind": kind, **KINDS[kind](fields(unknown[2][0]))}
 
 
@@ -37,9 +37,9 @@ KINDS = {"ConfigMap": config_map, "Secret": secret}
 
 
 def metadata(found: Fields) -> dict[str, Any]:
-    told = fields(found[1][0])
-    labels = {key: value.decode() for key, value in pairs(told, 11)}
-    return {"name": told[1][0].decode(), "labels": labels}
+    object_metadata = fields(found[1][0])
+    labels = {key: value.decode() for key, value in pairs(object_metadata, 11)}
+    return {"name": object_metadata[1][0].decode(), "labels": labels}
 
 
 def pairs(found: Fields, number: int) -> Iterator[tuple[str, bytes]]:

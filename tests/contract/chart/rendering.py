@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 REPOSITORY = os.path.abspath(__file__).rsplit("/", 4)[0]
 CHART = REPOSITORY + "/packaging/chart"
@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 def helm(*words: str, values: Object | None = None) -> subprocess.CompletedProcess[str]:
     if not os.path.exists(HELM):
-        cannot("helm is missing; run 'make prepare'")
+        skip_or_fail("helm is missing; run 'make prepare'")
     return subprocess.run(
         [HELM, *words, "--values=/dev/stdin"],
         input=json.dumps(values or {}),

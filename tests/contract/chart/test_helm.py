@@ -14,7 +14,7 @@ from contract.chart import rendering
 from contract.chart.fake_cluster import FakeCluster
 from contract.chart.rendering import AGENT, HELM, REPOSITORY
 from release.docs.commands import of_page, pages
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 
 class Release:
@@ -48,7 +48,7 @@ class Release:
 @pytest.fixture
 def release(tmp_path: Path) -> Iterator[Release]:
     if not os.path.exists(HELM):
-        cannot("helm is missing; run 'make prepare'")
+        skip_or_fail("helm is missing; run 'make prepare'")
     cluster = FakeCluster()
     cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vcuda"}})
     with cluster.listening() as server:

@@ -18,7 +18,7 @@ from contract.chart.object_store import Object
 from contract.chart.rendering import AGENT, EXTENDER
 from contract.chart.test_plain_manifests import FOLDER, contents
 from release.docs.commands import of_page, pages
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 
 class Kubectl:
@@ -39,7 +39,7 @@ class Kubectl:
 @pytest.fixture
 def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
     if not shutil.which("kubectl"):
-        cannot("kubectl is missing; run 'make prepare'")
+        skip_or_fail("kubectl is missing; run 'make prepare'")
     store = FakeCluster()
     with store.listening() as server:
         yield Kubectl(store, server, tmp_path)
@@ -64,8 +64,8 @@ def named() -> list[str]:
 
 
 def test_a_dry_run_takes_every_object_and_changes_nothing(kubectl: Kubectl) -> None:
-    told = kubectl("apply", "--dry-run=client", "-f", FOLDER)
-    assert told == sorted(f"{name} created (dry run)" for name in named())
+    printed = kubectl("apply", "--dry-run=client", "-f", FOLDER)
+    assert printed == sorted(f"{name} created (dry run)" for name in named())
     assert kubectl.store.changes == []
 
 
@@ -91,8 +91,8 @@ def test_the_pages_commands_mark_a_node_and_take_the_mark_away(kubectl: Kubectl)
         kubectl(*each)
         for mark in marks:
             key, equals, value = mark.partition("=")
-            said = words_of(name)
-            assert said[key] == value if equals else key.removesuffix("-") not in said
+            command = words_of(name)
+            assert command[key] == value if equals else key.removesuffix("-") not in command
     assert len(words) >= 6
     for verb, is_off in (("cordon", True), ("uncordon", None)):
         (each,) = typed(verb)
@@ -121,10 +121,10 @@ def test_the_pages_drain_leaves_a_node_to_its_daemons(kubectl: Kubectl) -> None:
 def test_a_field_that_kubernetes_does_not_know_is_refused_by_the_server(kubectl: Kubectl) -> None:
     made: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}}
     made["spec"] = {"containers": [{"name": "main", "image": "example", "imagine": 1}]}
-    code, said = kubectl.store.answer(
+    code, answer = kubectl.store.answer(
         "POST", "/api/v1/namespaces/default/pods", json.dumps(made).encode()
     )
-    assert (code, "imagine" in said["message"]) == (400, True)
+    assert (code, "imagine" in answer["message"]) == (400, True)
 
 
 def test_the_pages_quota_is_the_config_map_that_the_extender_reads(kubectl: Kubectl) -> None:

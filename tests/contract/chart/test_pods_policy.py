@@ -43,9 +43,9 @@ def pod(resources: Any, runtime_class: str = "", kind: str = "containers") -> An
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
 @pytest.mark.parametrize("field", ["limits", "requests"])
 def test_share_without_the_runtime_class_is_denied_with_the_remedy(kind: str, field: str) -> None:
-    (said,) = denied(pod({field: {CORE: "30"}}, kind=kind))
-    assert "needs runtimeClassName: vcuda;" in said
-    assert denied(pod({field: {CORE: "30"}}, "runc", kind=kind)) == [said]
+    (message,) = denied(pod({field: {CORE: "30"}}, kind=kind))
+    assert "needs runtimeClassName: vcuda;" in message
+    assert denied(pod({field: {CORE: "30"}}, "runc", kind=kind)) == [message]
     assert denied(pod({field: {CORE: "30"}}, "vcuda", kind=kind)) == []
 
 

@@ -259,9 +259,9 @@ def test_a_slice_that_cannot_be_leaves_everything_as_it_was(
     capsys.readouterr()
     words = [word for text in slices for word in ("--slice", text)]
     assert node.cdi("generate", *words) == 1
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    assert told.err.startswith(f"vcuda: {line}")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith(f"vcuda: {line}")
     assert (node.read(), node.shares()) == (before, shares)
 
 

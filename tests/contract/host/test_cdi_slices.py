@@ -40,8 +40,8 @@ def test_the_settings_count_for_slices_too(
         with open(f"{node.ledger.containers}/cdi@{name}/limits", "rb") as file:
             page = page_reader.read_limits(file.read())
         (gpu,) = page.gpus
-        told = (page.meter_copies, gpu.context_bytes, bool(gpu.managed_memory))
-        assert told == (True, 300 << 20, True)
+        page_settings = (page.meter_copies, gpu.context_bytes, bool(gpu.managed_memory))
+        assert page_settings == (True, 300 << 20, True)
     assert node.cdi("generate", "--slice", "c=core:30,memory:1GiB") == 1
     assert capsys.readouterr().err.startswith("vcuda: placement: ")
 

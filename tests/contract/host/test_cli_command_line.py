@@ -73,9 +73,9 @@ def test_an_unknown_option_prints_the_usage_of_its_verb(
     with pytest.raises(SystemExit) as ended:
         main.main(words)
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert told.startswith(usage)
-    assert words[-1] in told or "--nosuch" in told or "--cores" in told
+    stderr = capsys.readouterr().err
+    assert stderr.startswith(usage)
+    assert words[-1] in stderr or "--nosuch" in stderr or "--cores" in stderr
 
 
 @pytest.mark.parametrize("verb", ["ps", "run", "demo"])
@@ -122,9 +122,9 @@ def test_a_command_line_without_sense_ends_with_2(words: list[str], capsys: Any)
 def test_a_wrong_setting_is_one_line_that_names_file_and_line(tmp_path: Any, capsys: Any) -> None:
     settings = write(f"{tmp_path}/config.toml", '\nstate_dir = "/run/vcuda"\n')
     assert main.main(["--config", settings, "ps"]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == (
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
         f"vcuda: {settings}:2: unknown key 'state_dir'; did you mean 'state-dir'?\n"
     )
 

@@ -24,7 +24,7 @@ def node(tmp_path: Any, monkeypatch: Any) -> Node:
 
 
 def test_gpus_shows_what_is_free(node: Node, capsys: Any) -> None:
-    node.holds(record("box"))
+    node.add_record(record("box"))
     assert node.vcuda("gpus", "--json") == 0
     first, second = json.loads(capsys.readouterr().out)
     assert (first["free_core_percent"], first["free_memory_bytes"]) == (70, 12 * GIB)
@@ -43,7 +43,7 @@ def test_gpus_and_ps_show_what_is_promised_more_than_once(node: Node, capsys: An
     with open(node.config, "a") as settings:
         settings.write('memory-overcommit = "1.5"\n')
     for id in ("one", "two"):
-        node.holds(record(id, shares=[GpuShare("GPU-0", 10 * GIB, 30, managed=True)]))
+        node.add_record(record(id, shares=[GpuShare("GPU-0", 10 * GIB, 30, managed=True)]))
     assert node.vcuda("gpus", "--json") == 0
     assert json.loads(capsys.readouterr().out) == [
         {
@@ -74,11 +74,11 @@ def test_gpus_and_ps_show_what_is_promised_more_than_once(node: Node, capsys: An
 
 def test_what_an_ended_container_held_is_free(node: Node, capsys: Any) -> None:
     """A claim takes it; a pod's container keeps its share until the pod's sandbox has ended."""
-    node.holds(record("gone"), "")
-    node.holds(record("stopped"), "stopped")
+    node.add_record(record("gone"), "")
+    node.add_record(record("stopped"), "stopped")
     pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main"}
-    node.holds(record("restarts", pod={**pod, "sandbox_id": "sandbox"}), "")
-    node.runtime.knows("sandbox", "running")
+    node.add_record(record("restarts", pod={**pod, "sandbox_id": "sandbox"}), "")
+    node.runtime.set_state("sandbox", "running")
     assert node.vcuda("gpus", "--json") == 0
     first = json.loads(capsys.readouterr().out)[0]
     assert (first["free_core_percent"], first["tenants"]) == (70, 1)

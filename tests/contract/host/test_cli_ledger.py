@@ -35,12 +35,12 @@ class Node:
             folder + "/config.toml", f'state-dir = "{folder}/state"\ndriver-root = "{folder}/gpu"\n'
         )
 
-    def holds(
+    def add_record(
         self, allocation: Allocation, status: str = "running", context_bytes: int = 0
     ) -> Allocation:
         allocation.runtime = self.runtime.words
         if status:
-            self.runtime.knows(allocation.container_id, status)
+            self.runtime.set_state(allocation.container_id, status)
         with self.ledger:
             self.ledger.write(allocation, limits.page_of(allocation, context_bytes=context_bytes))
         return allocation
@@ -73,7 +73,7 @@ def test_control_characters_in_a_name_are_replaced(
     node: Node, capsys: Any, words: list[str]
 ) -> None:
     names = {"namespace": "ml", "name": HOSTILE, "container": HOSTILE}
-    node.holds(record("box", container_id="box", pod={"uid": "u", "sandbox_id": "s", **names}))
+    node.add_record(record("box", container_id="box", pod={"uid": "u", "sandbox_id": "s", **names}))
     assert node.vcuda(*words) == 0
     printed = capsys.readouterr().out
     assert "a?[2Jb?c?d?e?f?g?forged" in printed
@@ -83,10 +83,10 @@ def test_control_characters_in_a_name_are_replaced(
 
 
 def test_ps_lists_the_shares_of_each_container(node: Node, capsys: Any) -> None:
-    node.holds(record("box"))
+    node.add_record(record("box"))
     pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
-    node.holds(record("pod-u.main", container_id="c1", pod=pod), "stopped")
-    node.holds(record("f" * 64, shares=[GpuShare("GPU-1", GIB, 10)]), "")
+    node.add_record(record("pod-u.main", container_id="c1", pod=pod), "stopped")
+    node.add_record(record("f" * 64, shares=[GpuShare("GPU-1", GIB, 10)]), "")
     assert node.vcuda("ps", "--wide") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [
@@ -141,7 +141,7 @@ def test_ps_and_inspect_show_the_policy(node: Node, capsys: Any) -> None:
         ("c", "best-effort", 100, 10, 0),
     ]:
         share = GpuShare("GPU-0", GIB, 10, policy, limit, weight, priority)
-        node.holds(record(id, shares=[share]))
+        node.add_record(record(id, shares=[share]))
     assert node.vcuda("ps", "--wide") == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split("running")[0].split("  0  ")[-1].strip() for line in lines] == [
@@ -157,10 +157,10 @@ def test_ps_and_inspect_show_the_policy(node: Node, capsys: Any) -> None:
         ("best-effort", 10, 100, 10, 0),
     ]
     assert node.vcuda("inspect", "a", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["shares"][0]["policy"], told["shares"][0]["priority"]) == ("elastic", 7)
-    assert told["limits"]["rate_until_ns"] == 0
-    (gpu,) = told["limits"]["gpus"]
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["shares"][0]["policy"], printed["shares"][0]["priority"]) == ("elastic", 7)
+    assert printed["limits"]["rate_until_ns"] == 0
+    (gpu,) = printed["limits"]["gpus"]
     assert (gpu["policy"], gpu["core_ceiling_percent"], gpu["rate_ppm"]) == (
         *(layout.POLICY_ELASTIC, 60),
         100_000,
@@ -168,7 +168,7 @@ def test_ps_and_inspect_show_the_policy(node: Node, capsys: Any) -> None:
 
 
 def test_a_process_that_lives_counts_and_a_dead_one_does_not(node: Node, capsys: Any) -> None:
-    allocation = node.holds(record("box"))
+    allocation = node.add_record(record("box"))
     path = f"{node.ledger.containers}/box/usage"
     slots = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
     with open(path, "r+b") as page:
@@ -189,7 +189,7 @@ def test_a_process_that_lives_counts_and_a_dead_one_does_not(node: Node, capsys:
 
 
 def test_a_page_that_the_guest_made_longer_has_the_same_figures(node: Node, capsys: Any) -> None:
-    node.holds(record("box"))
+    node.add_record(record("box"))
     os.truncate(f"{node.ledger.containers}/box/usage", 1 << 40)
     assert node.vcuda("ps", "--json") == 0
     (entry,) = json.loads(capsys.readouterr().out)
@@ -198,7 +198,7 @@ def test_a_page_that_the_guest_made_longer_has_the_same_figures(node: Node, caps
 
 @pytest.mark.parametrize("content", [b"", b"x" * 100_000], ids=["emptied", "overwritten"])
 def test_a_page_that_the_guest_spoilt_is_no_harm(node: Node, content: bytes, capsys: Any) -> None:
-    node.holds(record("box"))
+    node.add_record(record("box"))
     write(f"{node.ledger.containers}/box/usage", content)
     assert node.vcuda("ps", "--json") == 0
     (entry,) = json.loads(capsys.readouterr().out)
@@ -208,25 +208,25 @@ def test_a_page_that_the_guest_spoilt_is_no_harm(node: Node, content: bytes, cap
 
 
 def test_a_broken_record_is_listed_last_with_exit_code_1(node: Node, capsys: Any) -> None:
-    node.holds(record("box"))
+    node.add_record(record("box"))
     node.breaks("half")
     for verb in ("ps", "gpus"):
         assert node.vcuda(verb) == 1
-        told = capsys.readouterr()
-        assert "box" in told.out or verb == "gpus"
-        (line,) = told.err.splitlines()
+        captured = capsys.readouterr()
+        assert "box" in captured.out or verb == "gpus"
+        (line,) = captured.err.splitlines()
         assert line.startswith(f"vcuda: {node.ledger.allocations}/half.json: is not a whole record")
         assert line.endswith("run 'vcuda release half' if its container is gone")
 
 
 def test_a_record_that_names_half_of_a_pod_is_shown(node: Node, capsys: Any) -> None:
-    node.holds(record("box", pod={"uid": "u", "name": "web"}))
+    node.add_record(record("box", pod={"uid": "u", "name": "web"}))
     assert node.vcuda("ps") == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("?/web/?  ")
 
 
 def test_a_container_whose_name_no_program_can_be_given_is_shown(node: Node, capsys: Any) -> None:
-    node.holds(record("box", container_id="a\0b"), status="")
+    node.add_record(record("box", container_id="a\0b"), status="")
     assert node.vcuda("ps", "--json") == 1
     out, err = capsys.readouterr()
     (entry,) = json.loads(out)
@@ -244,7 +244,7 @@ def test_nothing_running_is_an_empty_list(node: Node, capsys: Any) -> None:
 
 
 def test_context_memory_is_shown_apart_from_allocated_memory(node: Node, capsys: Any) -> None:
-    allocation = node.holds(record("box"), context_bytes=300 * MIB)
+    allocation = node.add_record(record("box"), context_bytes=300 * MIB)
     path = f"{node.ledger.containers}/box/usage"
     with open(path, "r+b") as page:
         for slot, held, contexts in ((0, GIB, 2), (1, 0, 255), (2, 300 * MIB, 1)):
@@ -273,8 +273,8 @@ def test_inspect_shows_in_percent_what_is_used_and_granted(
     node: Node, tmp_path: Any, capsys: Any
 ) -> None:
     tenants = Tenants(str(tmp_path))
-    node.runtime.knows("box", "running")
-    tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)], runtime=node.runtime.words)
+    node.runtime.set_state("box", "running")
+    tenants.add_record("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)], runtime=node.runtime.words)
     tenants.uses("box", held=GIB)
     assert node.vcuda("inspect", "box", "--json") == 0
     use = {"gpu_uuid": "GPU-0", "core_used_percent": 0, "waited_percent": 0}
@@ -282,11 +282,11 @@ def test_inspect_shows_in_percent_what_is_used_and_granted(
     answer = json.loads(capsys.readouterr().out)
     assert (answer["name"], answer["use"]) == ("box", [use])
     assert node.vcuda("inspect", "box") == 0
-    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert told[0] == "name: box" and "managed: no" in told
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert printed[0] == "name: box" and "managed: no" in printed
     for line in ("core_percent: 30 %", "core_used_percent: 0 %", "memory_used_percent: 25 %"):
-        assert line in told
-    assert "rate_ppm: 300000 (30 %)" in told
+        assert line in printed
+    assert "rate_ppm: 300000 (30 %)" in printed
     open(tenants.page("box"), "w").close()
     assert node.vcuda("inspect", "box") == 0
     assert "core_used_percent: -" in capsys.readouterr().out
@@ -294,7 +294,7 @@ def test_inspect_shows_in_percent_what_is_used_and_granted(
 
 
 def named(node: Node, id: str, name: str, **more: Any) -> None:
-    node.holds(record(id, engine={"name": name} if name else {}, **more))
+    node.add_record(record(id, engine={"name": name} if name else {}, **more))
 
 
 A, B = "a" * 64, "b" * 64
@@ -329,7 +329,7 @@ def test_a_name_that_no_engine_allows_is_not_shown(
     node: Node, tmp_path: Any, capsys: Any, name: Any
 ) -> None:
     path = write(f"{tmp_path}/{A}/config.v2.json", json.dumps({"ID": A, "Name": name}))
-    node.holds(record(A, engine={"file": path}))
+    node.add_record(record(A, engine={"file": path}))
     assert node.vcuda("ps", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["name"] == "a" * 12
 
@@ -340,7 +340,7 @@ def test_a_file_that_is_no_list_of_names_names_nothing(
     path = f"{tmp_path}/names"
     for make in (lambda: os.mkfifo(path), lambda: write(path, "[" * 10_000), lambda: None):
         make()
-        node.holds(record(A, engine={"file": path}))
+        node.add_record(record(A, engine={"file": path}))
         assert node.vcuda("ps", "--json") == 0
         assert json.loads(capsys.readouterr().out)[0]["name"] == "a" * 12
         if os.path.lexists(path):
@@ -348,13 +348,13 @@ def test_a_file_that_is_no_list_of_names_names_nothing(
 
 
 def test_inspect_takes_the_beginning_of_an_id(node: Node, capsys: Any) -> None:
-    node.holds(record("box-one"))
+    node.add_record(record("box-one"))
     assert node.vcuda("inspect", "box", "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["id"], shown["status"]) == ("box-one", "running")
     assert shown["limits"]["gpus"][0]["memory_bytes"] == 4 * GIB
     assert shown["usage"]["gpus"][0]["held_bytes"] == 0
-    node.holds(record("box-two"))
+    node.add_record(record("box-two"))
     assert node.vcuda("inspect", "box") == 1
     assert capsys.readouterr().err == (
         "vcuda: box: may be box-one, box-two; write more of the id\n"

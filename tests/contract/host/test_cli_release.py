@@ -18,8 +18,8 @@ def node(tmp_path: Any, monkeypatch: Any) -> Node:
 
 
 def test_release_refuses_a_living_container(node: Node, capsys: Any) -> None:
-    node.holds(record("alive"))
-    node.holds(record("dead"), "stopped")
+    node.add_record(record("alive"))
+    node.add_record(record("dead"), "stopped")
     assert node.vcuda("release", "dead", "alive") == 1
     assert "vcuda: alive: its container lives; stop it first" in capsys.readouterr().err
     assert ids(node) == ["alive", "dead"], "part of the command was done"
@@ -29,9 +29,9 @@ def test_release_refuses_a_living_container(node: Node, capsys: Any) -> None:
 
 
 def test_release_all_dead_sweeps_and_says_what(node: Node, capsys: Any) -> None:
-    node.holds(record("alive"))
-    node.holds(record("dead"), "stopped")
-    node.holds(record("gone"), "")
+    node.add_record(record("alive"))
+    node.add_record(record("dead"), "stopped")
+    node.add_record(record("gone"), "")
     assert node.vcuda("release", "--all-dead") == 0
     assert capsys.readouterr().out == "released dead\nreleased gone\n"
     assert ids(node) == ["alive"]

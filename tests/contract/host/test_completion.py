@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from support.files import write
-from support.needed import cannot
+from support.needed import skip_or_fail
 from vcuda_hook.cli import completion, main
 from vcuda_plugin.agent import main as agent
 from vcuda_plugin.extender import main as extender
@@ -65,13 +65,13 @@ def test_bash_completes_verbs_and_their_options(line: str, answers: list[str]) -
     words = line.split()
     function = f"_{words[0].replace('-', '_')}_words"
     ask = f'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); {function}; echo "${{COMPREPLY[@]}}"; '
-    told = subprocess.run(
+    result = subprocess.run(
         ["/bin/bash", "-c", script(line, "bash") + ask + "complete -p", "bash", *words],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    answer, program = told.stdout.splitlines()
+    answer, program = result.stdout.splitlines()
     assert answer.split() == answers
     assert program == f"complete -o default -F {function} {words[0]}"
 
@@ -81,14 +81,14 @@ def test_bash_completes_the_containers_that_ps_shows(verb: str, tmp_path: Any) -
     script_of_ps = "echo 'CONTAINER  GPU'; echo 'web        0'; echo 'ml/train/main  0'"
     path = write(f"{tmp_path}/vcuda", f"#!/bin/sh\n{script_of_ps}\n", 0o755)
     ask = f'COMP_WORDS=(vcuda {verb} ""); COMP_CWORD=2; _vcuda_words; echo "${{COMPREPLY[@]}}"'
-    told = subprocess.run(
+    result = subprocess.run(
         ["/bin/bash", "-c", script("vcuda", "bash") + ask],
         env={"PATH": f"{os.path.dirname(path)}:{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    assert {"web", "ml/train/main"} <= set(told.stdout.split())
+    assert {"web", "ml/train/main"} <= set(result.stdout.split())
 
 
 LINES = [
@@ -106,7 +106,7 @@ def test_fish_completes_verbs_and_their_options(
     line: str, answers: list[str], tmp_path: Any
 ) -> None:
     if shutil.which("fish") is None:
-        cannot("fish is not installed")
+        skip_or_fail("fish is not installed")
     path = write(f"{tmp_path}/completion.fish", script(line, "fish"))
     answer = subprocess.run(
         ["fish", "--no-config", "-c", f"source {path}; complete -C '{line}'"],
@@ -125,7 +125,7 @@ def test_zsh_completes_verbs_and_their_options(
 ) -> None:
     """As a user types it: zsh completes on a terminal only."""
     if shutil.which("zsh") is None:
-        cannot("zsh is not installed")
+        skip_or_fail("zsh is not installed")
     path = write(f"{tmp_path}/_{line.split()[0]}", script(line, "zsh"))
     load = "autoload -U compinit && compinit -u -D"
     begin = f"{load}; source {path}" if how == "sourced" else f"fpath=({tmp_path} $fpath); {load}"

@@ -11,7 +11,7 @@ import pytest
 
 from support.engine_conf import CRI, CRI3, REMARK, EngineConf, handler
 from support.files import write
-from support.needed import cannot
+from support.needed import skip_or_fail
 from vcuda_hook.engines import containerd_files
 from vcuda_hook.engines.texts import toml_text
 
@@ -94,7 +94,7 @@ def test_containerd_itself_reads_the_handler_out_of_its_own_default_config(
 ) -> None:
     """And out of Debian's file, which names no handler: runc has to stay there all the same."""
     if shutil.which("containerd") is None:
-        cannot("containerd is not installed")
+        skip_or_fail("containerd is not installed")
 
     def asked(*words: str) -> str:
         words = ("containerd", *words)
@@ -172,7 +172,7 @@ def test_containerd_1_reports_a_drop_ins_cgroup_driver_for_the_handler(
     conf.write(f'version = 2\nimports = ["{conf.folder}/engine/conf.d/*.toml"]\n')
     assert conf.run("containerd", path=drop_in) == 0
     if shutil.which("containerd") is None:
-        cannot("containerd is not installed")
+        skip_or_fail("containerd is not installed")
     words = ["containerd", "--config", conf.path, "config", "dump"]
     dump = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     handlers = toml_text.parse(dump)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]

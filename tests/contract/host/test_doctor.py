@@ -46,9 +46,9 @@ def test_a_host_that_is_well_gets_one_line_a_check_and_0(
     vcuda: Any, root: str, tmp_path: Any, capfd: Any
 ) -> None:
     assert vcuda() == 0
-    told = capfd.readouterr()
-    assert told.err == ""
-    assert told.out == (
+    captured = capfd.readouterr()
+    assert captured.err == ""
+    assert captured.out == (
         f"ok       settings             {tmp_path}/config.toml: make sense\n"
         f"ok       driver               {root}: version 580.95.05\n"
         "ok       driver-versions      libraries and the kernel's driver are of one version\n"
@@ -93,8 +93,8 @@ def test_a_finding_is_a_line_with_its_hint_and_decides_the_exit_code(
 def test_json_is_the_same_findings(vcuda: Any, root: str, tmp_path: Any, capfd: Any) -> None:
     holds(tmp_path, "a")
     assert vcuda("--json") == 1
-    told = json.loads(capfd.readouterr().out)
-    assert told == [
+    printed = json.loads(capfd.readouterr().out)
+    assert printed == [
         entry("settings", OK, "make sense", f"{tmp_path}/config.toml"),
         entry("driver", OK, "version 580.95.05", root),
         entry("driver-versions", OK, "libraries and the kernel's driver are of one version"),
@@ -175,7 +175,7 @@ def test_a_runtime_that_says_nothing_of_a_living_container_is_not_well(
 
 
 @pytest.mark.parametrize(
-    ("severities", "code", "said"),
+    ("severities", "code", "expected"),
     [
         ([OK, OK], 0, "2 ok"),
         ([OK, INFO, INFO], 0, "2 info, 1 ok"),
@@ -189,10 +189,10 @@ def test_a_runtime_that_says_nothing_of_a_living_container_is_not_well(
     ],
 )
 def test_the_worst_finding_decides_the_exit_code(
-    severities: list[str], code: int, said: str
+    severities: list[str], code: int, expected: str
 ) -> None:
     findings = [Finding("x", severity, "y") for severity in severities]
-    assert (finding.exit_code(findings), report.summary(findings)) == (code, said)
+    assert (finding.exit_code(findings), report.summary(findings)) == (code, expected)
 
 
 def test_a_hostile_name_stays_on_its_line() -> None:
@@ -207,13 +207,13 @@ def test_on_a_real_host_every_check_says_something_whole(
         f"{tmp_path}/config.toml", f'driver-root = "{root}"\nstate-dir = "{tmp_path}/state"\n'
     )
     code = main.main(["--config", settings, "doctor", "--json"])
-    told = json.loads(capfd.readouterr().out)
-    assert list(dict.fromkeys(each["name"] for each in told)) == list(report.CHECKS)
-    assert {tuple(each) for each in told} == {("name", "severity", "what", "where", "mend")}
-    assert {each["severity"] for each in told} <= set(SEVERITIES)
+    printed = json.loads(capfd.readouterr().out)
+    assert list(dict.fromkeys(each["name"] for each in printed)) == list(report.CHECKS)
+    assert {tuple(each) for each in printed} == {("name", "severity", "what", "where", "mend")}
+    assert {each["severity"] for each in printed} <= set(SEVERITIES)
     # Whatever is wrong has a mend.
-    assert [e for e in told if e["severity"] in (ERROR, WARNING, INFO) and not e["mend"]] == []
-    assert code == finding.exit_code([Finding(**each) for each in told])
+    assert [e for e in printed if e["severity"] in (ERROR, WARNING, INFO) and not e["mend"]] == []
+    assert code == finding.exit_code([Finding(**each) for each in printed])
     assert not os.path.exists(f"{tmp_path}/state")
 
 

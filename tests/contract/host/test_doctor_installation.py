@@ -83,8 +83,8 @@ def judged(runtime: str, driver: str, dev: str) -> list[Finding]:
 def runtime(tmp_path: Any) -> Any:
     """Makes a runtime that prints this as its version."""
 
-    def make(says: str) -> str:
-        return script(f"{tmp_path}/bin/runtime", f"#!/bin/sh\nprintf '{says}'\n")
+    def make(expected: str) -> str:
+        return script(f"{tmp_path}/bin/runtime", f"#!/bin/sh\nprintf '{expected}'\n")
 
     return make
 
@@ -97,9 +97,9 @@ def test_a_runc_that_loses_devices_is_found(
     loses = f"runc {version} takes devices away from containers at 'systemctl daemon-reload'"
     nodes = "/dev/nvidiactl, /dev/nvidia-uvm, /dev/nvidia-uvm-tools"
     what = f"{loses}, as /dev/char has no link for {nodes}"
-    says = Finding("low-level-runtime", OK, f"runc version {version}", path)
+    expected = Finding("low-level-runtime", OK, f"runc version {version}", path)
     assert judged(path, driver, f"{tmp_path}/dev") == [
-        says,
+        expected,
         Finding("runc-version", WARNING, what, path, UPGRADE),
     ]
     os.makedirs(f"{tmp_path}/dev/char")
@@ -107,13 +107,13 @@ def test_a_runc_that_loses_devices_is_found(
         os.symlink("../x", f"{tmp_path}/dev/char/{number}")
     what = f"{loses}; /dev/char has links for the GPU's"
     assert judged(path, driver, f"{tmp_path}/dev") == [
-        says,
+        expected,
         Finding("runc-version", INFO, what, path, UPGRADE),
     ]
 
 
 @pytest.mark.parametrize(
-    ("says", "found"),
+    ("expected", "found"),
     [
         ("runc version 1.1.2", "1.1.2"),
         ("runc version 1.1.7", "1.1.7"),
@@ -123,11 +123,11 @@ def test_a_runc_that_loses_devices_is_found(
     ],
 )
 def test_another_runc_and_crun_are_well(
-    runtime: Any, driver: str, tmp_path: Any, says: str, found: str
+    runtime: Any, driver: str, tmp_path: Any, expected: str, found: str
 ) -> None:
-    path = runtime(says + "\\n")
+    path = runtime(expected + "\\n")
     assert judged(path, driver, f"{tmp_path}/dev") == [
-        Finding("low-level-runtime", OK, says, path),
+        Finding("low-level-runtime", OK, expected, path),
         Finding("runc-version", OK, found),
     ]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.fake_runtime import FakeRuntime
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.samples import record
 from vcuda_hook.doctor import containers
 from vcuda_hook.doctor.finding import ERROR, UNKNOWN, Finding
@@ -42,7 +42,7 @@ signal.pause()
 @pytest.fixture(autouse=True)
 def root() -> None:
     if os.geteuid() != 0:
-        cannot("looking into other processes takes root")
+        skip_or_fail("looking into other processes takes root")
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def found(folder: Path, files: list[Path], maps: int = 1) -> Iterator[tuple[int,
         try:
             assert guest.stdout and guest.stdout.readline() == b"mapped\n"
             runtime = FakeRuntime(f"{folder}/bin")
-            runtime.knows("box", "running", pid=guest.pid)
+            runtime.set_state("box", "running", pid=guest.pid)
             ledger = Ledger(f"{folder}/state")
             with ledger:
                 box = record("box", runtime=runtime.words)

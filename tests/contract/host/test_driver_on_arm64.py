@@ -52,8 +52,8 @@ def test_the_kernel_says_which_machine_it_is(name: str) -> None:
         "from vcuda_oci.system import machine; print(machine.THIS.name)",
     ]
     program = "\n".join(lines).replace("os.posix", "__import__('posix')")
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert told.stdout == f"{name}\n", told.stderr
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stdout == f"{name}\n", result.stderr
 
 
 @pytest.mark.parametrize("folder", [ARM64S, "/usr/lib64"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.samples import host, record
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.guest import ended_pages, file_handle
@@ -64,7 +64,7 @@ for _ in sys.stdin:
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     """On a file system of 4 MiB, as the packages mount one."""
     if os.geteuid() != 0:
-        cannot("mounts take root")
+        skip_or_fail("mounts take root")
     state = str(tmp_path / "state")
     os.mkdir(state)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=755", "none", state], check=True)
@@ -216,7 +216,7 @@ def limit_inodes(ledger: Ledger, most: int) -> None:
 def test_pages_on_other_file_systems_end_too(tmp_path: Path, kind: str) -> None:
     """By its handle on ext4; an overlay gives none, so its page is not found without a name."""
     if os.geteuid() != 0:
-        cannot("mounts take root")
+        skip_or_fail("mounts take root")
     state = tmp_path / "state"
     state.mkdir()
     if kind == "ext4":

@@ -138,8 +138,8 @@ def test_a_sweep_that_is_killed_is_ended_by_the_next(ledgers: Ledgers) -> None:
 
 
 def test_a_killed_take_over_leaves_the_pods_share(ledgers: Ledgers) -> None:
-    ledgers.runtime.knows("sandbox1", "running")
-    ledgers.runtime.knows("other", "running")
+    ledgers.runtime.set_state("sandbox1", "running")
+    ledgers.runtime.set_state("other", "running")
     ledgers.claim(Owner("other", "other"))
     ledgers.claim_in_a_child(pod_owner("c1"))
     both = {"other": HALF, "pod-uid1.main": HALF}
@@ -156,7 +156,7 @@ def test_a_killed_take_over_leaves_the_pods_share(ledgers: Ledgers) -> None:
         assert shares_of(ledgers.ledger) == both
 
     assert at_every_change(lambda: ledgers.claim(pod_owner("c2")), check) > 10
-    ledgers.runtime.forgets("sandbox1")
+    ledgers.runtime.remove("sandbox1")
     ledgers.sweep()
     assert left_in(ledgers.ledger.state_dir) == [
         "allocations/other.json",

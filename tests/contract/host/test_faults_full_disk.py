@@ -55,7 +55,7 @@ def test_a_claim_without_space_is_one_line_and_nothing_stays(ledgers: Ledgers) -
 
 
 def test_a_take_over_without_space_keeps_the_record(ledgers: Ledgers) -> None:
-    ledgers.runtime.knows("sandbox1", "running")
+    ledgers.runtime.set_state("sandbox1", "running")
     ledgers.claim_in_a_child(pod_owner("c1"))
     known = ledgers.ledger.get("pod-uid1.main")
     assert known

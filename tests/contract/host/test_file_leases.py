@@ -26,7 +26,7 @@ from support.agent_http import Served
 from support.fake_runtime import FakeRuntime
 from support.files import ROOT, write
 from support.lease_holder import holding
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.samples import GIB, gpus, record
 from vcuda_hook.live import usage
 from vcuda_oci.ledger.ledger import Ledger
@@ -58,7 +58,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-class World:
+class LeasedNode:
     """A node with one GPU: "hostile" has pages that a test holds, "neighbour" does nothing."""
 
     def __init__(self, folder: str) -> None:
@@ -68,7 +68,7 @@ class World:
         lines = f'state-dir = "{folder}/state"\n'
         self.config = write(folder + "/config.toml", lines)
         for id in ("hostile", "neighbour"):
-            self.runtime.knows(id, "running")
+            self.runtime.set_state(id, "running")
             share = GpuShare("GPU-0", 4 * GIB, 20, "elastic", 50)
             held = record(id, runtime=self.runtime.words, shares=[share])
             with self.ledger:
@@ -102,15 +102,15 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Any) -> World:
-    return World(str(tmp_path))
+def node(tmp_path: Any) -> LeasedNode:
+    return LeasedNode(str(tmp_path))
 
 
 @pytest.fixture(params=HELD, ids=[f"{kind} on {name}" for name, kind in HELD])
-def held(request: pytest.FixtureRequest, world: World) -> Iterator[str]:
+def held(request: pytest.FixtureRequest, node: LeasedNode) -> Iterator[str]:
     """The page that the container holds."""
     name, kind = request.param
-    with holding(kind, world.page(name)):
+    with holding(kind, node.page(name)):
         yield name
 
 
@@ -137,18 +137,18 @@ def in_time(call: Any) -> Any:
     return answers[0]
 
 
-def test_ps_and_inspect_answer_while_a_page_is_leased(world: World, held: str) -> None:
-    listed = world.vcuda("ps", "--json")
+def test_ps_and_inspect_answer_while_a_page_is_leased(node: LeasedNode, held: str) -> None:
+    listed = node.vcuda("ps", "--json")
     assert listed.returncode == 0, listed.stderr
-    told = {entry["id"]: entry["usage"] for entry in json.loads(listed.stdout)}
-    assert told["neighbour"] == "told"
-    assert told["hostile"] in ("told", "unreadable")
-    assert world.vcuda("inspect", "hostile").returncode == 0
+    usage_of = {entry["id"]: entry["usage"] for entry in json.loads(listed.stdout)}
+    assert usage_of["neighbour"] == "told"
+    assert usage_of["hostile"] in ("told", "unreadable")
+    assert node.vcuda("inspect", "hostile").returncode == 0
 
 
-def test_limit_changes_the_share_or_refuses_at_once(world: World, held: str) -> None:
-    done = world.vcuda("limit", "hostile", "--core", "10")
-    known = world.ledger.get("hostile")
+def test_limit_changes_the_share_or_refuses_at_once(node: LeasedNode, held: str) -> None:
+    done = node.vcuda("limit", "hostile", "--core", "10")
+    known = node.ledger.get("hostile")
     assert known and known.becoming is None
     if held == "limits":
         assert done.returncode == 1
@@ -157,126 +157,126 @@ def test_limit_changes_the_share_or_refuses_at_once(world: World, held: str) -> 
     else:
         assert done.returncode == 0, done.stderr
         assert known.shares[0].core_percent == 10
-    assert world.vcuda("limit", "neighbour", "--core", "15").returncode == 0
+    assert node.vcuda("limit", "neighbour", "--core", "15").returncode == 0
 
 
-def test_where_pages_are_kept_open_a_container_cannot_refuse_a_new_limit(world: World) -> None:
+def test_where_pages_are_kept_open_a_container_cannot_refuse_a_new_limit(node: LeasedNode) -> None:
     def changes() -> bool:
-        done = world.vcuda("limit", "hostile", "--core", "10")
+        done = node.vcuda("limit", "hostile", "--core", "10")
         return done.returncode == 0
 
-    with holding("read lease anew", world.page("limits")):
+    with holding("read lease anew", node.page("limits")):
         for _ in range(3):
-            wait_until(lambda: is_leased(world.page("limits")))
+            wait_until(lambda: is_leased(node.page("limits")))
             assert not changes()
-        with world.serving():
+        with node.serving():
             wait_until(changes)
-            assert world.vcuda("limit", "hostile", "--core", "12").returncode == 0
-    known = world.ledger.get("hostile")
+            assert node.vcuda("limit", "hostile", "--core", "12").returncode == 0
+    known = node.ledger.get("hostile")
     assert known and known.shares[0].core_percent == 12
 
 
 @pytest.mark.parametrize("kind", ["write lease anew", "read lease anew"])
 def test_where_pages_are_kept_open_what_a_container_added_is_taken_back(
-    world: World, kind: str
+    node: LeasedNode, kind: str
 ) -> None:
-    page = world.page("usage")
+    page = node.page("usage")
     os.truncate(page, 1 << 30)
     with holding(kind, page):
         for _ in range(10):
             wait_until(lambda: is_leased(page))
-            assert world.ledger.cut_back() == []
-        with world.serving():
-            wait_until(world.ledger.cut_back)
+            assert node.ledger.cut_back() == []
+        with node.serving():
+            wait_until(node.ledger.cut_back)
             for _ in range(100):
                 os.truncate(page, 1 << 30)
-                assert world.ledger.cut_back() == ["hostile"]
+                assert node.ledger.cut_back() == ["hostile"]
 
 
 def test_where_pages_are_kept_open_a_leased_page_that_is_frozen_too_is_taken_back() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # a tmpfs, as /run/vcuda is
-        world = World(folder)
-        page = world.page("usage")
+        node = LeasedNode(folder)
+        page = node.page("usage")
         try:
             flags_of(page, 0)
         except OSError:
-            cannot("this kernel's tmpfs has no flags")
+            skip_or_fail("this kernel's tmpfs has no flags")
         os.truncate(page, 1 << 20)
         with holding("write lease anew", page):
             flags_of(page, FLAGS["immutable"])
             wait_until(lambda: is_leased(page))  # anew, as that opened it
-            assert world.ledger.cut_back() == []
-            with world.serving():
-                wait_until(world.ledger.cut_back)
+            assert node.ledger.cut_back() == []
+            with node.serving():
+                wait_until(node.ledger.cut_back)
                 assert os.path.getsize(page) == layout.USAGE_SIZE
 
 
 def test_a_leased_page_of_an_ended_container_is_cut_back_until_no_process_has_it(
-    world: World,
+    node: LeasedNode,
 ) -> None:
-    path = world.page("usage")
-    with holding("write lease anew", path), world.serving():
-        wait_until(lambda: world.ledger.cut_back() or not os.truncate(path, 1 << 30))
+    path = node.page("usage")
+    with holding("write lease anew", path), node.serving():
+        wait_until(lambda: node.ledger.cut_back() or not os.truncate(path, 1 << 30))
         with open(path, "r+b") as page:
-            with world.ledger:
-                world.ledger.remove("hostile")
+            with node.ledger:
+                node.ledger.remove("hostile")
             for _ in range(2):
                 page.truncate(1 << 30)
                 wait_until(lambda: os.fstat(page.fileno()).st_size == layout.USAGE_SIZE)
-        assert len(os.listdir(world.ledger.ended)) == 1
-    with world.serving():
-        wait_until(lambda: not os.listdir(world.ledger.ended))
+        assert len(os.listdir(node.ledger.ended)) == 1
+    with node.serving():
+        wait_until(lambda: not os.listdir(node.ledger.ended))
 
 
-def test_the_agent_looks_at_every_other_container(world: World, held: str) -> None:
+def test_the_agent_looks_at_every_other_container(node: LeasedNode, held: str) -> None:
     def look() -> None:
-        records = Records(world.ledger.state_dir)
+        records = Records(node.ledger.state_dir)
         assert sweep.sweep(records) == []
-        shortage_watch.ShortageWatch(world.ledger.state_dir).look()
-        node = Node(world.ledger.state_dir)
-        node.look()
-        node.close()
+        shortage_watch.ShortageWatch(node.ledger.state_dir).look()
+        grants = Node(node.ledger.state_dir)
+        grants.look()
+        grants.close()
         try:
-            read(world.ledger.containers + "/hostile")
+            read(node.ledger.containers + "/hostile")
         except BlockingIOError:
             pass
 
     in_time(look)
 
 
-def test_the_longer_page_of_a_neighbour_is_cut_back(world: World, held: str) -> None:
-    longer = world.ledger.containers + "/neighbour/usage"
+def test_the_longer_page_of_a_neighbour_is_cut_back(node: LeasedNode, held: str) -> None:
+    longer = node.ledger.containers + "/neighbour/usage"
     os.truncate(longer, 1 << 30)
-    assert in_time(world.ledger.cut_back) == ["neighbour"]
+    assert in_time(node.ledger.cut_back) == ["neighbour"]
 
 
-def test_http_answers_all_while_a_page_is_leased(world: World, held: str) -> None:
-    served = Served(world.ledger.state_dir)
-    in_time(lambda: served.knows(NodeGpus(gpus(16))))
+def test_http_answers_all_while_a_page_is_leased(node: LeasedNode, held: str) -> None:
+    served = Served(node.ledger.state_dir)
+    in_time(lambda: served.send_gpus(NodeGpus(gpus(16))))
     assert in_time(lambda: served.get("/metrics"))[0] == 200
     assert in_time(lambda: served.get("/healthz"))[0] == 200
     assert served.end() == 0
 
 
-def test_a_slices_page_that_is_leased_is_not_revoked_in_silence(world: World) -> None:
+def test_a_slices_page_that_is_leased_is_not_revoked_in_silence(node: LeasedNode) -> None:
     share = GpuShare("GPU-0", GIB, 10)
     made = record("cdi@team", runtime=[], container_id="", shares=[share])
-    with world.ledger:
-        world.ledger.write(made, limits.page_of(made))
-    with holding("read lease", f"{world.ledger.containers}/cdi@team/limits"):
-        removed = world.vcuda(
-            "cdi", "remove", "--force", "team", "--output", world.folder + "/cdi.json"
+    with node.ledger:
+        node.ledger.write(made, limits.page_of(made))
+    with holding("read lease", f"{node.ledger.containers}/cdi@team/limits"):
+        removed = node.vcuda(
+            "cdi", "remove", "--force", "team", "--output", node.folder + "/cdi.json"
         )
     assert removed.returncode == 1
     assert "a process holds a file lease on it" in removed.stderr
-    assert world.ledger.get("cdi@team")
+    assert node.ledger.get("cdi@team")
 
 
 def test_many_locks_on_a_page_cost_a_look_no_more_than_a_few_walks_through_them(
-    world: World,
+    node: LeasedNode,
 ) -> None:
     """To ask for one lock the kernel goes through all; there are 256 slots to ask for."""
-    path = world.page("usage")
+    path = node.page("usage")
     with holding("locks", path, 3000), open(path, "rb") as page:
         ask = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE, 1, 0)
         once = cheapest(lambda: fcntl.fcntl(page, page_reader.F_OFD_GETLK, ask))
@@ -286,12 +286,12 @@ def test_many_locks_on_a_page_cost_a_look_no_more_than_a_few_walks_through_them(
 
 
 def test_a_page_with_too_many_locks_has_no_figures(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    node: LeasedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_slots_used(world.page("usage"), 1)
-    assert usage.look(world.ledger, record("hostile")) is not None
+    write_slots_used(node.page("usage"), 1)
+    assert usage.look(node.ledger, record("hostile")) is not None
     monkeypatch.setattr(page_reader, "LOCKS_SECONDS", -1)
-    assert usage.look(world.ledger, record("hostile")) is None
+    assert usage.look(node.ledger, record("hostile")) is None
 
 
 def cheapest(call: Any) -> float:

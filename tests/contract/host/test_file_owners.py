@@ -72,15 +72,15 @@ def test_doctor_reports_a_file_that_only_root_may_read(
 def test_events_of_another_user_are_refused_with_a_hint() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tells = EventLog(folder)
-        tells.happens("claimed", "box")
+        tells.record("claimed", "box")
         for open_to_all in (folder, tells.state_dir):
             os.chmod(open_to_all, 0o755)
-        hears, says = os.pipe()
+        hears, write_end = os.pipe()
         child = os.fork()
         if child == 0:
             status = 99
             try:
-                os.dup2(says, 2)
+                os.dup2(write_end, 2)
                 sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
                 os.setgroups([])
                 os.setgid(65534)
@@ -89,12 +89,12 @@ def test_events_of_another_user_are_refused_with_a_hint() -> None:
                 sys.stderr.flush()
             finally:
                 os._exit(status)
-        os.close(says)
+        os.close(write_end)
         with open(hears) as line:
-            said = line.read()
+            printed = line.read()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         path = f"{tells.state_dir}/{events.NAME}"
-    assert (status, said) == (
+    assert (status, printed) == (
         1,
         f"vcuda: {path}: cannot be read: Permission denied; run it as root: events name the "
         "containers of all\n",

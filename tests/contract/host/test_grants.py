@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.arbiter_node import World, elastic, fixed
+from support.arbiter_node import ArbiterNode, elastic, fixed
 from support.files import write
 from support.samples import record
 from vcuda_oci.model.errors import VcudaError
@@ -19,158 +19,164 @@ from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 
 @pytest.fixture
-def world(tmp_path: Any) -> Iterator[World]:
-    made = World(tmp_path / "state")
+def arbiter_node(tmp_path: Any) -> Iterator[ArbiterNode]:
+    made = ArbiterNode(tmp_path / "state")
     yield made
     made.node.close()
 
 
-def test_a_container_that_wants_is_granted_what_the_others_leave(world: World) -> None:
-    world.holds("a", elastic(30))
-    world.holds("b", fixed(50))
-    world.look()
-    world.look("a")
-    assert (world.rates("a"), world.rates("b")) == ([100], [50])
-    world.look("a", "b")
-    assert (world.rates("a"), world.rates("b")) == ([50], [50])
+def test_a_container_that_wants_is_granted_what_the_others_leave(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    arbiter_node.add_record("b", fixed(50))
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([100], [50])
+    arbiter_node.poll("a", "b")
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([50], [50])
 
 
-def test_gpus_are_arbitrated_each_by_itself(world: World) -> None:
-    world.holds("a", elastic(30, gpu="GPU-0"), elastic(40, gpu="GPU-1"))
-    world.holds("b", fixed(60, gpu="GPU-1"))
-    world.look()
-    world.waits("a", gpu=1)
-    world.look("a", "b")
-    assert world.rates("a") == [100, 40]
+def test_gpus_are_arbitrated_each_by_itself(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30, gpu="GPU-0"), elastic(40, gpu="GPU-1"))
+    arbiter_node.add_record("b", fixed(60, gpu="GPU-1"))
+    arbiter_node.poll()
+    arbiter_node.waits("a", gpu=1)
+    arbiter_node.poll("a", "b")
+    assert arbiter_node.rates("a") == [100, 40]
 
 
-def test_a_container_that_comes_or_goes_is_followed(world: World) -> None:
-    world.holds("a", elastic(30))
-    world.look()
-    world.look("a")
-    assert world.rates("a") == [100]
-    world.holds("b", elastic(30))
-    world.look("a", "b")
-    world.look("a", "b")
-    assert (world.rates("a"), world.rates("b")) == ([50], [50])
-    with world.ledger:
-        world.ledger.remove("b")
-    world.look("a")
-    assert world.rates("a") == [100]
+def test_a_container_that_comes_or_goes_is_followed(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
+    arbiter_node.add_record("b", elastic(30))
+    arbiter_node.poll("a", "b")
+    arbiter_node.poll("a", "b")
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([50], [50])
+    with arbiter_node.ledger:
+        arbiter_node.ledger.remove("b")
+    arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
 
 
-def test_a_container_that_comes_in_the_same_moment_as_another_is_followed_too(world: World) -> None:
+def test_a_container_that_comes_in_the_same_moment_as_another_is_followed_too(
+    arbiter_node: ArbiterNode,
+) -> None:
     """A file system's clock has its grain: the folder's time is the same after both."""
-    world.holds("a", elastic(30))
-    world.look()
-    moment = os.stat(world.ledger.allocations).st_mtime_ns
-    world.holds("b", elastic(30))
-    os.utime(world.ledger.allocations, ns=(moment, moment))
-    world.look()
-    world.look("a", "b")
-    assert (world.rates("a"), world.rates("b")) == ([50], [50])
+    arbiter_node.add_record("a", elastic(30))
+    arbiter_node.poll()
+    moment = os.stat(arbiter_node.ledger.allocations).st_mtime_ns
+    arbiter_node.add_record("b", elastic(30))
+    os.utime(arbiter_node.ledger.allocations, ns=(moment, moment))
+    arbiter_node.poll()
+    arbiter_node.poll("a", "b")
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([50], [50])
 
 
-def test_a_container_is_followed_on_after_one_failure_of_its_page(world: World) -> None:
-    world.holds("a", elastic(30))
-    usage, aside = world.page("a", "usage"), world.page("a", "aside")
+def test_a_container_is_followed_on_after_one_failure_of_its_page(
+    arbiter_node: ArbiterNode,
+) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    usage, aside = arbiter_node.page("a", "usage"), arbiter_node.page("a", "aside")
     # Long ago, so that the ledger is known not to have changed since.
-    os.utime(world.ledger.allocations, ns=(1, 1))
+    os.utime(arbiter_node.ledger.allocations, ns=(1, 1))
     os.rename(usage, aside)
-    world.look()
+    arbiter_node.poll()
     os.rename(aside, usage)
-    world.look()
-    world.look("a")
-    assert world.rates("a") == [100]
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
 
 
-def test_a_restarted_container_has_its_new_pages_written(world: World) -> None:
-    world.holds("a", elastic(30))
-    world.look()
-    world.look("a")
-    world.holds("a", elastic(30))
-    assert world.rates("a") == [30]
-    world.look()
-    world.look("a")
-    assert world.rates("a") == [100]
+def test_a_restarted_container_has_its_new_pages_written(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    arbiter_node.add_record("a", elastic(30))
+    assert arbiter_node.rates("a") == [30]
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
 
 
-def test_a_fixed_containers_page_is_never_rewritten_for_neighbours(world: World) -> None:
-    world.holds("a", fixed(30))
-    world.holds("b", fixed(30, gpu="GPU-1"))
-    world.holds("c", elastic(30, gpu="GPU-1"))
-    world.look()
-    world.look("a", "b", "c")
-    assert [world.limits(id).sequence for id in "ab"] == [0, 0]
-    assert world.limits("c").sequence > 0
+def test_a_fixed_containers_page_is_never_rewritten_for_neighbours(
+    arbiter_node: ArbiterNode,
+) -> None:
+    arbiter_node.add_record("a", fixed(30))
+    arbiter_node.add_record("b", fixed(30, gpu="GPU-1"))
+    arbiter_node.add_record("c", elastic(30, gpu="GPU-1"))
+    arbiter_node.poll()
+    arbiter_node.poll("a", "b", "c")
+    assert [arbiter_node.limits(id).sequence for id in "ab"] == [0, 0]
+    assert arbiter_node.limits("c").sequence > 0
 
 
-def test_a_grant_is_renewed_before_it_ends_and_not_at_every_look(world: World) -> None:
-    world.holds("a", elastic(30))
-    world.look()
-    before = world.limits("a").sequence
+def test_a_grant_is_renewed_before_it_ends_and_not_at_every_look(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    arbiter_node.poll()
+    before = arbiter_node.limits("a").sequence
     for _ in range(40):
-        world.look()
-        assert world.limits("a").rate_until_ns - world.now >= LEASE_NS // 2
+        arbiter_node.poll()
+        assert arbiter_node.limits("a").rate_until_ns - arbiter_node.now >= LEASE_NS // 2
     # Two seconds of a grant that stays the same.
-    assert world.limits("a").sequence - before <= 2 * 4
+    assert arbiter_node.limits("a").sequence - before <= 2 * 4
 
 
-def test_a_grant_without_renewal_expires(world: World) -> None:
-    world.holds("a", elastic(30))
-    world.look()
-    world.look("a")
-    assert world.rates("a") == [100]
-    world.now += LEASE_NS + 1
-    assert world.rates("a") == [30]
+def test_a_grant_without_renewal_expires(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
+    arbiter_node.now += LEASE_NS + 1
+    assert arbiter_node.rates("a") == [30]
 
 
-def test_an_orderly_end_gives_back_what_is_reserved(world: World) -> None:
-    world.holds("a", elastic(30), elastic(20, gpu="GPU-1"))
-    world.look()
-    world.look("a")
-    world.node.close()
-    page = world.limits("a")
+def test_an_orderly_end_gives_back_what_is_reserved(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30), elastic(20, gpu="GPU-1"))
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    arbiter_node.node.close()
+    page = arbiter_node.limits("a")
     assert ([gpu.rate_ppm for gpu in page.gpus], page.rate_until_ns) == ([300_000, 200_000], 0)
 
 
-def test_the_arbiter_grants_until_its_block_ends_and_gives_back(world: World) -> None:
-    world.holds("a", elastic(30))
-    seen = [world.limits("a").rate_until_ns]
-    with grants.Arbiter(world.ledger.state_dir) as arbiter:
+def test_the_arbiter_grants_until_its_block_ends_and_gives_back(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    seen = [arbiter_node.limits("a").rate_until_ns]
+    with grants.Arbiter(arbiter_node.ledger.state_dir) as arbiter:
         for _ in range(3):
             arbiter.look()
-            seen.append(world.limits("a").rate_until_ns)
+            seen.append(arbiter_node.limits("a").rate_until_ns)
     assert (seen[0], all(seen[1:])) == (0, True)
-    assert world.limits("a").rate_until_ns == 0
+    assert arbiter_node.limits("a").rate_until_ns == 0
 
 
-def test_a_terminated_arbiter_polls_once_and_no_more(world: World) -> None:
-    world.holds("a", elastic(30))
+def test_a_terminated_arbiter_polls_once_and_no_more(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
     over = threading.Lock()
-    with grants.Arbiter(world.ledger.state_dir) as arbiter:
+    with grants.Arbiter(arbiter_node.ledger.state_dir) as arbiter:
         arbiter.keep(over)
-        assert world.limits("a").rate_until_ns > 0
+        assert arbiter_node.limits("a").rate_until_ns > 0
     assert over.locked()
 
 
-def test_what_is_reserved_is_given_back_after_an_error_too(world: World) -> None:
-    world.holds("a", elastic(30))
-    with pytest.raises(RuntimeError), grants.Arbiter(world.ledger.state_dir) as arbiter:
+def test_what_is_reserved_is_given_back_after_an_error_too(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    with pytest.raises(RuntimeError), grants.Arbiter(arbiter_node.ledger.state_dir) as arbiter:
         arbiter.look()
         raise RuntimeError("unforeseen")
-    page = world.limits("a")
+    page = arbiter_node.limits("a")
     assert (page.sequence > 0, page.rate_until_ns, page.gpus[0].rate_ppm) == (True, 0, 300_000)
 
 
-def test_a_second_arbiter_on_the_node_is_refused_in_one_line(world: World) -> None:
-    path = world.ledger.state_dir + "/arbiter.lock"
-    with grants.Arbiter(world.ledger.state_dir), pytest.raises(VcudaError) as refused:
-        grants.Arbiter(world.ledger.state_dir)
+def test_a_second_arbiter_on_the_node_is_refused_in_one_line(arbiter_node: ArbiterNode) -> None:
+    path = arbiter_node.ledger.state_dir + "/arbiter.lock"
+    with grants.Arbiter(arbiter_node.ledger.state_dir), pytest.raises(VcudaError) as refused:
+        grants.Arbiter(arbiter_node.ledger.state_dir)
     assert str(refused.value) == (
         f"{path}: another arbiter grants here; find it with 'fuser' and end it"
     )
-    with grants.Arbiter(world.ledger.state_dir):
+    with grants.Arbiter(arbiter_node.ledger.state_dir):
         pass
 
 
@@ -182,41 +188,43 @@ def test_a_second_arbiter_on_the_node_is_refused_in_one_line(world: World) -> No
     ],
     ids=["no page", "another's"],
 )
-def test_a_broken_record_or_page_is_left_alone(world: World, page: bytes) -> None:
-    world.holds("a", elastic(30))
-    world.holds("odd", elastic(10))
-    write(world.page("odd", "limits"), page)
-    write(world.ledger.allocations + "/broken.json", "{")
-    world.look()
-    world.look("a")
-    assert world.rates("a") == [100]
-    with open(world.page("odd", "limits"), "rb") as limits:
+def test_a_broken_record_or_page_is_left_alone(arbiter_node: ArbiterNode, page: bytes) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    arbiter_node.add_record("odd", elastic(10))
+    write(arbiter_node.page("odd", "limits"), page)
+    write(arbiter_node.ledger.allocations + "/broken.json", "{")
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
+    with open(arbiter_node.page("odd", "limits"), "rb") as limits:
         assert limits.read() == page
 
 
-def test_no_descriptor_is_left_behind(world: World) -> None:
+def test_no_descriptor_is_left_behind(arbiter_node: ArbiterNode) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    world.holds("c", fixed(10))  # of interest only beside one that is not fixed
+    arbiter_node.add_record("c", fixed(10))  # of interest only beside one that is not fixed
     for round in range(5):
-        world.holds("a", elastic(30))
-        world.holds("b", elastic(10 + round))
-        with open(world.page("b", "limits"), "wb"):
+        arbiter_node.add_record("a", elastic(30))
+        arbiter_node.add_record("b", elastic(10 + round))
+        with open(arbiter_node.page("b", "limits"), "wb"):
             pass
-        world.look()
-        with world.ledger:
-            world.ledger.remove("a")
-            world.ledger.remove("b")
-        world.look()
+        arbiter_node.poll()
+        with arbiter_node.ledger:
+            arbiter_node.ledger.remove("a")
+            arbiter_node.ledger.remove("b")
+        arbiter_node.poll()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_claim_at_the_same_time_is_not_held_up(world: World) -> None:
+def test_a_claim_at_the_same_time_is_not_held_up(arbiter_node: ArbiterNode) -> None:
     """The arbiter takes no lock of the ledger's."""
-    world.holds("a", elastic(30))
+    arbiter_node.add_record("a", elastic(30))
     done = threading.Event()
-    with world.ledger:
-        thread = threading.Thread(target=lambda: (world.look(), world.look("a"), done.set()))
+    with arbiter_node.ledger:
+        thread = threading.Thread(
+            target=lambda: (arbiter_node.poll(), arbiter_node.poll("a"), done.set())
+        )
         thread.start()
         assert done.wait(10)
         thread.join()
-    assert world.rates("a") == [100]
+    assert arbiter_node.rates("a") == [100]

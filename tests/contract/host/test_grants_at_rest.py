@@ -8,7 +8,7 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.arbiter_node import MS, World, elastic, fixed
+from support.arbiter_node import MS, ArbiterNode, elastic, fixed
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 IDS = ["a", "b", "c"]
@@ -17,16 +17,16 @@ DOES = st.dictionaries(st.sampled_from(IDS), st.tuples(st.integers(0, 50), st.bo
 LOOKS = st.lists(st.one_of(st.just({}), DOES), min_size=1, max_size=60)
 
 
-class Used(World):
-    """A world with containers that use and wait; `forgets`: nothing is known to be at rest."""
+class Used(ArbiterNode):
+    """A node with containers that use and wait; `forgets`: nothing is known to be at rest."""
 
     def __init__(self, folder: str, forgets: bool) -> None:
         super().__init__(folder)
         self.forgets = forgets
-        self.holds("a", elastic(30))
-        self.holds("b", elastic(20), elastic(20, gpu="GPU-1"))
-        self.holds("c", fixed(40, gpu="GPU-1"))
-        self.look()
+        self.add_record("a", elastic(30))
+        self.add_record("b", elastic(20), elastic(20, gpu="GPU-1"))
+        self.add_record("c", fixed(40, gpu="GPU-1"))
+        self.poll()
 
     def passes(self, does: dict[str, tuple[int, bool]]) -> dict[str, list[int]]:
         for id, (used, waits) in does.items():
@@ -38,7 +38,7 @@ class Used(World):
             for open_pages in self.node._open.values():
                 for demand in open_pages.demands:
                     demand.rests = False
-        self.look()
+        self.poll()
         return {id: self.rates(id) for id in IDS}
 
 
@@ -56,17 +56,23 @@ def test_the_grants_equal_those_of_a_full_evaluation_each_time(looks):
 
 
 def test_at_rest_a_look_writes_nothing_until_a_grant_must_be_renewed(tmp_path):
-    world = Used(str(tmp_path), forgets=False)
-    world.passes({"a": (10, True)})
+    arbiter_node = Used(str(tmp_path), forgets=False)
+    arbiter_node.passes({"a": (10, True)})
     for _ in range(10):
-        world.passes({})
+        arbiter_node.passes({})
     written = 0
     for _ in range(40):
-        before = world.limits("a").rate_until_ns, os.stat(world.page("a", "limits")).st_mtime_ns
-        world.passes({})
-        after = world.limits("a").rate_until_ns, os.stat(world.page("a", "limits")).st_mtime_ns
+        before = (
+            arbiter_node.limits("a").rate_until_ns,
+            os.stat(arbiter_node.page("a", "limits")).st_mtime_ns,
+        )
+        arbiter_node.passes({})
+        after = (
+            arbiter_node.limits("a").rate_until_ns,
+            os.stat(arbiter_node.page("a", "limits")).st_mtime_ns,
+        )
         written += before != after
-        assert after[0] - world.now >= LEASE_NS // 2
+        assert after[0] - arbiter_node.now >= LEASE_NS // 2
     assert 3 <= written <= 5  # in two seconds
-    assert world.passes({"a": (10, True)})["a"] == [100]
-    world.node.close()
+    assert arbiter_node.passes({"a": (10, True)})["a"] == [100]
+    arbiter_node.node.close()

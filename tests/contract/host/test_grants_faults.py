@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from support.arbiter_node import MS, START, World, elastic, fixed
+from support.arbiter_node import MS, START, ArbiterNode, elastic, fixed
 from support.files import write
 from vcuda_oci.pages import layout
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 
 @pytest.fixture
-def world(tmp_path: Any) -> Iterator[World]:
-    made = World(tmp_path / "state")
+def arbiter_node(tmp_path: Any) -> Iterator[ArbiterNode]:
+    made = ArbiterNode(tmp_path / "state")
     yield made
     made.node.close()
 
@@ -52,80 +52,80 @@ def test_an_arbiter_killed_at_any_write_leaves_a_page_that_ends_and_that_the_nex
     killed, at = True, 0
     while killed:
         at += 1
-        world = World(tmp_path / str(at))
-        world.holds("a", elastic(30))
-        world.holds("b", fixed(50))
+        arbiter_node = ArbiterNode(tmp_path / str(at))
+        arbiter_node.add_record("a", elastic(30))
+        arbiter_node.add_record("b", fixed(50))
         acts: dict[str, Callable[[], Any]] = {
-            "first grant": world.look,
-            "another grant": partial(world.look, "a", "b"),
+            "first grant": arbiter_node.poll,
+            "another grant": partial(arbiter_node.poll, "a", "b"),
         }
         if moment != "first grant":
-            world.look()
-            assert world.rates("a") == [100]
-        world.now += 50 * MS  # as the child's clock will be
-        killed = killed_at(at, acts.get(moment, world.node.close))
-        page = world.limits("a")
+            arbiter_node.poll()
+            assert arbiter_node.rates("a") == [100]
+        arbiter_node.now += 50 * MS  # as the child's clock will be
+        killed = killed_at(at, acts.get(moment, arbiter_node.node.close))
+        page = arbiter_node.limits("a")
         if killed:
             # Whatever rate stands there, it is what is reserved, or it ends.
-            ends = START < page.rate_until_ns <= world.now + 2 * LEASE_NS
+            ends = START < page.rate_until_ns <= arbiter_node.now + 2 * LEASE_NS
             assert page.gpus[0].rate_ppm == 300_000 or ends
-        world.node = world.new_node()
-        world.look()
-        world.look("a", "b")
-        assert world.rates("a") == [50]
-        world.node.close()
-        assert (world.rates("a"), world.limits("a").rate_until_ns) == ([30], 0)
+        arbiter_node.node = arbiter_node.new_node()
+        arbiter_node.poll()
+        arbiter_node.poll("a", "b")
+        assert arbiter_node.rates("a") == [50]
+        arbiter_node.node.close()
+        assert (arbiter_node.rates("a"), arbiter_node.limits("a").rate_until_ns) == ([30], 0)
     assert at > writes
 
 
 @pytest.mark.parametrize("away_ns", [200 * MS, 5 * LEASE_NS], ids=["soon", "late"])
 def test_a_restarted_arbiter_raises_no_rate_beside_busy_containers(
-    world: World, away_ns: int
+    arbiter_node: ArbiterNode, away_ns: int
 ) -> None:
     """Each has what is reserved for it, or what it had: neither more than that nor less."""
 
     def works(*ids: str) -> None:
         for id in ids:
-            world.uses(id, 10 * MS)
-        world.look(*ids)
+            arbiter_node.uses(id, 10 * MS)
+        arbiter_node.poll(*ids)
 
-    world.holds("a", elastic(40))
-    world.holds("b", elastic(30))
-    world.holds("c", fixed(20))
+    arbiter_node.add_record("a", elastic(40))
+    arbiter_node.add_record("b", elastic(30))
+    arbiter_node.add_record("c", fixed(20))
     for _ in range(6):
         works("a", "b", "c")
-    had = (world.rates("a"), world.rates("b"))
+    had = (arbiter_node.rates("a"), arbiter_node.rates("b"))
     assert had == ([45], [34])
-    world.node = world.new_node()  # the old one was killed
-    world.now += away_ns
+    arbiter_node.node = arbiter_node.new_node()  # the old one was killed
+    arbiter_node.now += away_ns
     for _ in range(6):
         works("a", "b", "c")
-        assert (world.rates("a"), world.rates("b")) == had
+        assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == had
 
 
 def test_a_restarted_arbiter_takes_back_lent_time(
-    world: World,
+    arbiter_node: ArbiterNode,
 ) -> None:
-    world.holds("a", elastic(50))
-    world.holds("b", elastic(50))
-    world.look()
-    world.look("a")
-    assert world.rates("a") == [100]
-    world.node = world.new_node()
+    arbiter_node.add_record("a", elastic(50))
+    arbiter_node.add_record("b", elastic(50))
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
+    arbiter_node.node = arbiter_node.new_node()
     for id in ("a", "b"):
-        world.uses(id, 10 * MS)
+        arbiter_node.uses(id, 10 * MS)
     for _ in range(3):
-        world.look("a", "b")
+        arbiter_node.poll("a", "b")
         # As much as is reserved, so that nothing differs from what the record says.
-        assert (world.rates("a"), world.rates("b")) == ([50], [50])
+        assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([50], [50])
 
 
-def test_a_page_that_cannot_be_written_harms_no_other(world: World) -> None:
-    world.holds("a", elastic(30))
-    world.holds("b", elastic(30))
-    world.look()
+def test_a_page_that_cannot_be_written_harms_no_other(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    arbiter_node.add_record("b", elastic(30))
+    arbiter_node.poll()
     original = os.pwrite
-    broken = os.stat(world.page("a", "limits")).st_ino
+    broken = os.stat(arbiter_node.page("a", "limits")).st_ino
 
     def failing(fd: int, content: bytes, at: int) -> int:
         if os.fstat(fd).st_ino == broken:
@@ -134,13 +134,13 @@ def test_a_page_that_cannot_be_written_harms_no_other(world: World) -> None:
 
     os.pwrite = failing  # type: ignore[assignment]
     try:
-        world.look("a", "b")
+        arbiter_node.poll("a", "b")
     finally:
         os.pwrite = original
-    assert world.rates("b") == [50]
-    world.look()
-    world.look("a", "b")
-    assert (world.rates("a"), world.rates("b")) == ([50], [50])
+    assert arbiter_node.rates("b") == [50]
+    arbiter_node.poll()
+    arbiter_node.poll("a", "b")
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([50], [50])
 
 
 @pytest.mark.parametrize(
@@ -155,14 +155,16 @@ def test_a_page_that_cannot_be_written_harms_no_other(world: World) -> None:
     ],
     ids=["empty", "a gigabyte", "all ones", "random", "gone", "a link"],
 )
-def test_a_spoilt_usage_page_takes_nothing_from_the_others(world: World, spoil: Any) -> None:
-    world.holds("hostile", elastic(20))
-    world.holds("b", elastic(30))
-    world.holds("c", fixed(50))
-    world.look()
-    spoil(world.page("hostile", "usage"))
+def test_a_spoilt_usage_page_takes_nothing_from_the_others(
+    arbiter_node: ArbiterNode, spoil: Any
+) -> None:
+    arbiter_node.add_record("hostile", elastic(20))
+    arbiter_node.add_record("b", elastic(30))
+    arbiter_node.add_record("c", fixed(50))
+    arbiter_node.poll()
+    spoil(arbiter_node.page("hostile", "usage"))
     for _ in range(5):
-        world.look("b", "c")
-        assert world.rates("hostile")[0] >= 20
-        assert world.rates("hostile")[0] + world.rates("b")[0] <= 100
-        assert (world.rates("b")[0] >= 30, world.rates("c")) == (True, [50])
+        arbiter_node.poll("b", "c")
+        assert arbiter_node.rates("hostile")[0] >= 20
+        assert arbiter_node.rates("hostile")[0] + arbiter_node.rates("b")[0] <= 100
+        assert (arbiter_node.rates("b")[0] >= 30, arbiter_node.rates("c")) == (True, [50])

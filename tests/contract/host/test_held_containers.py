@@ -14,7 +14,7 @@ import pytest
 from support import cgroups
 from support.fake_runtime import FakeRuntime
 from support.files import write
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.samples import GIB, record
 from support.slice_users import forge, mapping
 from vcuda_oci.ledger import claim, liveness
@@ -29,7 +29,7 @@ ENGINES_ID = "4f1c" * 16
 SLOTS_AT = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 
 
-class World:
+class FakeNode:
     """A ledger, its containers' runtime, and a process that may be one of a container's."""
 
     def __init__(self, folder: Any, pid: int) -> None:
@@ -38,7 +38,7 @@ class World:
         self.runtime = FakeRuntime(folder / "runtime")
         self.containers = HeldContainers(self.ledger.state_dir)
 
-    def holds(self, id: str, context_bytes: int = 0, **changes: Any) -> Allocation:
+    def add_record(self, id: str, context_bytes: int = 0, **changes: Any) -> Allocation:
         held = record(id, **{"runtime": self.runtime.words, **changes})
         rules = claim.Rules(context_bytes=context_bytes)
         with self.ledger:
@@ -58,55 +58,55 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Any) -> Iterator[World]:
+def node(tmp_path: Any) -> Iterator[FakeNode]:
     process = subprocess.Popen(["sleep", "100"])
-    yield World(tmp_path, process.pid)
+    yield FakeNode(tmp_path, process.pid)
     process.kill()
     process.wait()
 
 
-def test_a_process_is_its_containers_while_the_record_stands(world: World) -> None:
-    assert world.owner() is None
-    world.holds("other")
-    world.holds("box")
-    world.runs("box")
-    assert world.owner() == "box"
-    with world.ledger:
-        world.ledger.remove("box")
-    assert world.owner() is None
+def test_a_process_is_its_containers_while_the_record_stands(node: FakeNode) -> None:
+    assert node.owner() is None
+    node.add_record("other")
+    node.add_record("box")
+    node.runs("box")
+    assert node.owner() == "box"
+    with node.ledger:
+        node.ledger.remove("box")
+    assert node.owner() is None
 
 
 def test_a_runtime_that_does_not_know_its_container_yet_is_asked_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(held_containers, "_FIRST_PAUSE_SECONDS", 0)
-    world.holds("box")
-    assert world.owner() is None
-    world.runs("box")
-    assert world.owner() == "box"
+    node.add_record("box")
+    assert node.owner() is None
+    node.runs("box")
+    assert node.owner() == "box"
 
 
 def test_a_pid_that_the_containers_first_process_had_is_not_its_forever(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.holds("box")
-    world.runs("box")
-    assert world.owner() == "box"
+    node.add_record("box")
+    node.runs("box")
+    assert node.owner() == "box"
     monkeypatch.setattr(liveness, "start_time", lambda pid: 1)
-    world.runtime.forgets("box")
-    assert world.owner() is None
+    node.runtime.remove("box")
+    assert node.owner() is None
 
 
-def test_what_a_container_may_have_follows_its_record(world: World) -> None:
+def test_what_a_container_may_have_follows_its_record(node: FakeNode) -> None:
     def shares() -> Any:
-        (held,) = world.containers.follow().values()
+        (held,) = node.containers.follow().values()
         return held.holder()
 
     pod = {"uid": "u", "namespace": "team", "name": "web", "container": "main"}
-    world.holds("box", pod=pod, shares=[GpuShare("GPU-0", GIB, 30)])
+    node.add_record("box", pod=pod, shares=[GpuShare("GPU-0", GIB, 30)])
     assert shares() == ("pod team/web, container main", {"GPU-0": Share(GIB, 30, False, 0)})
     elastic = [GpuShare("GPU-0", 2 * GIB, 30, "elastic", 70, 30), GpuShare("GPU-1", GIB, 100)]
-    world.holds("box", 300 << 20, shares=elastic)
+    node.add_record("box", 300 << 20, shares=elastic)
     assert shares() == (
         "container box",
         {
@@ -116,23 +116,23 @@ def test_what_a_container_may_have_follows_its_record(world: World) -> None:
     )
 
 
-def test_a_named_slices_processes_are_those_that_have_its_page_mapped(world: World) -> None:
+def test_a_named_slices_processes_are_those_that_have_its_page_mapped(node: FakeNode) -> None:
     """No container's name is in its record."""
-    world.holds("cdi@other", runtime=[], container_id="")
-    world.holds("cdi@team", runtime=[], container_id="")
-    assert world.owner() is None
-    page = f"{world.ledger.containers}/cdi@team/usage"
+    node.add_record("cdi@other", runtime=[], container_id="")
+    node.add_record("cdi@team", runtime=[], container_id="")
+    assert node.owner() is None
+    page = f"{node.ledger.containers}/cdi@team/usage"
     with mapping(page) as user:
-        world.pid = user.pid
-        assert world.owner() == "cdi@team"
+        node.pid = user.pid
+        assert node.owner() == "cdi@team"
 
 
-def test_a_forged_slot_makes_no_process_a_slices(world: World) -> None:
+def test_a_forged_slot_makes_no_process_a_slices(node: FakeNode) -> None:
     """Every user of the host can write into a slice's page: 1 to 256 are pids that namespaces
     have, and a start time of 0 is what the shim writes where it sees no /proc."""
-    world.holds("cdi@team", runtime=[], container_id="")
-    forge(f"{world.ledger.containers}/cdi@team/usage", world.pid)
-    assert world.owner() is None
+    node.add_record("cdi@team", runtime=[], container_id="")
+    forge(f"{node.ledger.containers}/cdi@team/usage", node.pid)
+    assert node.owner() is None
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def group() -> Iterator[str]:
     """A cgroup's folder, with a name that says nothing of any container."""
     name = f"/vcuda-it-{os.getpid()}-batch"
     if os.geteuid() != 0:
-        cannot("making cgroups takes root")
+        skip_or_fail("making cgroups takes root")
     root = next(root for root in cgroups.hierarchies() if os.access(root, os.W_OK))
     os.mkdir(root + name)
     yield root + name
@@ -163,7 +163,7 @@ def awaited(group: str, count: int) -> list[int]:
     raise AssertionError(pids)
 
 
-def test_a_cgroup_of_a_containers_own_is_its_whatever_its_name(world: World, group: str) -> None:
+def test_a_cgroup_of_a_containers_own_is_its_whatever_its_name(node: FakeNode, group: str) -> None:
     unshare = ["unshare", "--pid", "--fork", "--kill-child"]
     with joined(group, *unshare, "sh", "-c", "sleep 100 & sleep 100; :") as process:
         pids = awaited(group, 4)
@@ -171,34 +171,36 @@ def test_a_cgroup_of_a_containers_own_is_its_whatever_its_name(world: World, gro
         with open(os.path.dirname(group) + "/cgroup.procs", "w") as procs:
             procs.write(str(process.pid))
         init, *others = pids[1:]
-        world.pid = init
-        world.holds("box")
-        world.runs("box")
+        node.pid = init
+        node.add_record("box")
+        node.runs("box")
         owners = []
         for pid in (init, *others):
-            world.pid = pid
-            owners.append(world.owner())
+            node.pid = pid
+            owners.append(node.owner())
         process.kill()
     assert owners == ["box"] * 3
 
 
-def test_the_cgroup_of_the_runtimes_caller_is_not_the_containers(world: World, group: str) -> None:
+def test_the_cgroup_of_the_runtimes_caller_is_not_the_containers(
+    node: FakeNode, group: str
+) -> None:
     """Where a runtime made none, a stop must not end its caller's session."""
     with joined(group, "sleep", "100") as session, joined(group, "sleep", "100") as first:
         awaited(group, 2)
-        world.pid = first.pid
-        world.holds("box")
-        world.runs("box")
-        assert world.owner() == "box"
-        world.pid = session.pid
-        assert world.owner() is None
+        node.pid = first.pid
+        node.add_record("box")
+        node.runs("box")
+        assert node.owner() == "box"
+        node.pid = session.pid
+        assert node.owner() is None
         session.kill()
         first.kill()
 
 
 @pytest.mark.parametrize(("user", "owner"), [(0, ENGINES_ID), (65534, None)])
 def test_a_cgroup_of_a_containers_name_counts_where_root_alone_can_have_named_it(
-    world: World, group: str, user: int, owner: str | None
+    node: FakeNode, group: str, user: int, owner: str | None
 ) -> None:
     """While the container's runtime cannot be asked. systemd gives each user a cgroup to name
     in."""
@@ -209,10 +211,10 @@ def test_a_cgroup_of_a_containers_name_counts_where_root_alone_can_have_named_it
     with joined(scope, "sleep", "100") as process:
         try:
             awaited(scope, 1)
-            world.pid = process.pid
-            world.holds(ENGINES_ID)
-            assert world.owner() == owner
-            (held,) = world.containers.follow().values()
+            node.pid = process.pid
+            node.add_record(ENGINES_ID)
+            assert node.owner() == owner
+            (held,) = node.containers.follow().values()
             assert not held.cgroups
         finally:
             process.kill()

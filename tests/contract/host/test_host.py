@@ -244,16 +244,16 @@ def test_a_cache_that_stays_as_it_is_is_read_once_and_stays(
 ) -> None:
     root = DriverRoot(tmp_path)
     first, second = load(root), load(root)
-    whole, read = files.read, []
+    original, paths = files.read, []
 
-    def told(path: str, *more: Any) -> bytes:
-        read.append(path)
-        return whole(path, *more)
+    def read(path: str, *more: Any) -> bytes:
+        paths.append(path)
+        return original(path, *more)
 
-    monkeypatch.setattr(files, "read", told)
+    monkeypatch.setattr(files, "read", read)
     second.files["/usr/bin/other"] = "/other"
     third = load(root)
-    assert cache(root) not in read
+    assert cache(root) not in paths
     assert third.files == first.files
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.files import ROOT
-from support.needed import cannot
+from support.needed import skip_or_fail
 from vcuda_hook.live import container_processes
 from vcuda_oci.guest import process
 
@@ -54,7 +54,7 @@ sys.stdin.read()
 @pytest.mark.parametrize("name", NAMES, ids=repr)
 def test_a_mount_of_an_odd_name_ends_no_reader(tmp_path: Path, name: bytes) -> None:
     if os.geteuid() != 0:
-        cannot("mounting takes root")
+        skip_or_fail("mounting takes root")
     place = os.fsencode(tmp_path) + b"/" + name
     os.mkdir(place)
     done = subprocess.run(
@@ -103,7 +103,7 @@ def test_a_mapped_file_of_an_odd_name_is_seen_as_it_is(
 def two_files(tmp_path: Path) -> Iterator[list[str]]:
     """Of the same number, each in a tmpfs of its own."""
     if os.geteuid() != 0:
-        cannot("mounting takes root")
+        skip_or_fail("mounting takes root")
     places = [str(tmp_path / name) for name in ("ours", "own")]
     for place in places:
         os.mkdir(place)

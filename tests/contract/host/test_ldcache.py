@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.driver_layouts import LAYOUTS, LDCONFIG, install
-from support.needed import cannot
+from support.needed import skip_or_fail
 from vcuda_oci.system import ldcache
 
 EVERY = ("",)
@@ -33,7 +33,7 @@ def read(path: str) -> bytes:
 
 def test_the_hosts_own_cache_is_read_as_ldconfig_prints_it() -> None:
     if not os.path.exists("/etc/ld.so.cache"):
-        cannot("this host keeps no cache")
+        skip_or_fail("this host keeps no cache")
     expected = printed()
     assert expected
     assert ldcache.libraries(read("/etc/ld.so.cache"), EVERY, X86_64) == expected

@@ -160,11 +160,11 @@ def test_a_sweep_removes_only_records_without_a_holder(ledger: Ledger) -> None:
 
 
 def test_the_lock_is_waited_for_and_is_free_again_after_a_kill(ledger: Ledger) -> None:
-    locked, told = os.pipe()
+    locked, signal_end = os.pipe()
     child = os.fork()
     if child == 0:
         with ledger:
-            os.write(told, b"x")
+            os.write(signal_end, b"x")
             signal.pause()
     os.read(locked, 1)
     with open(ledger.state_dir + "/lock") as file, pytest.raises(BlockingIOError):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.files import ROOT, write
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 # How often root looks while the other process swaps: more in `make soak-races`.
 SWEEPS = int(os.environ.get("VCUDA_SOAK", "1000"))
@@ -101,7 +101,7 @@ print(claimed if what == "claims" else bool(cut))
 def folder() -> Iterator[str]:
     """Where any user may look."""
     if os.geteuid() != 0:
-        cannot("namespaces and mounts take root")
+        skip_or_fail("namespaces and mounts take root")
     with tempfile.TemporaryDirectory() as path:
         os.chmod(path, 0o755)
         yield path
@@ -127,15 +127,15 @@ def race(folder: str, what: str, rounds: int) -> tuple[str, bytes]:
 
 
 def test_a_file_that_is_swapped_in_for_a_page_is_never_cut(folder: str) -> None:
-    told, victim = race(folder, "cuts", SWEEPS)
+    printed, victim = race(folder, "cuts", SWEEPS)
     assert victim == VICTIM
-    assert told == "True\n"  # the page itself was
+    assert printed == "True\n"  # the page itself was
 
 
 @pytest.mark.parametrize("claims", [SWEEPS // 40])
 def test_a_claim_on_a_full_state_folder_cuts_no_file_that_is_swapped_in(
     folder: str, claims: int
 ) -> None:
-    told, victim = race(folder, "claims", claims)
+    printed, victim = race(folder, "claims", claims)
     assert victim == VICTIM
-    assert told == f"{claims}\n"
+    assert printed == f"{claims}\n"

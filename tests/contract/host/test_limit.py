@@ -36,10 +36,12 @@ class Node:
         lines = f'state-dir = "{folder}/state"\nmemory-overcommit = "{overcommit}"\n'
         self.config = write(folder + "/config.toml", lines)
 
-    def holds(self, id: str, *shares: GpuShare, status: str = "running", **more: Any) -> Allocation:
+    def add_record(
+        self, id: str, *shares: GpuShare, status: str = "running", **more: Any
+    ) -> Allocation:
         allocation = record(id, shares=list(shares), runtime=self.runtime.words, **more)
         if status:
-            self.runtime.knows(id, status)
+            self.runtime.set_state(id, status)
         with self.ledger:
             self.ledger.write(allocation, limits.page_of(allocation))
         return allocation
@@ -115,7 +117,7 @@ def test_a_share_becomes_what_is_asked_and_the_rest_of_it_stays(
     old = GpuShare("GPU-0", 4 * GIB, 30, *before)
     memory, *rest = after
     new = GpuShare("GPU-0", memory * GIB, *rest)
-    node.holds("box", old)
+    node.add_record("box", old)
     assert node.vcuda("limit", "box", *words.split(), "--dry-run") == 0
     assert node.share("box") == old
     assert node.vcuda("limit", "bo", *words.split()) == 0
@@ -133,7 +135,7 @@ def test_a_share_becomes_what_is_asked_and_the_rest_of_it_stays(
 
 
 def test_a_page_that_is_mapped_is_the_one_that_changes(node: Node) -> None:
-    node.holds("box", GpuShare("GPU-0", 4 * GIB, 30))
+    node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30))
     with open(f"{node.ledger.containers}/box/limits", "rb") as mapped:
         assert node.vcuda("limit", "box", "--memory", "8GiB", "--core", "60") == 0
         (gpu,) = page_reader.read_limits(mapped.read()).gpus
@@ -179,8 +181,8 @@ AT_MOST = "box: at most 50 % and 10.0 GiB of GPU-0 can be its own; "
 def test_what_is_too_much_or_makes_no_sense_is_one_line_and_changes_nothing(
     node: Node, capsys: Any, words: str, line: str
 ) -> None:
-    old = node.holds("box", GpuShare("GPU-0", 4 * GIB, 30)).shares
-    node.holds("other", GpuShare("GPU-0", 6 * GIB, 50))
+    old = node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30)).shares
+    node.add_record("other", GpuShare("GPU-0", 6 * GIB, 50))
     assert node.vcuda("limit", "box", *words.split()) == 1
     assert capsys.readouterr() == ("", f"vcuda: {line}\n")
     assert [node.share("box")] == old
@@ -189,8 +191,8 @@ def test_what_is_too_much_or_makes_no_sense_is_one_line_and_changes_nothing(
 def test_what_a_dead_container_holds_is_room_that_is_taken_only_when_it_is_needed(
     node: Node,
 ) -> None:
-    node.holds("box", GpuShare("GPU-0", 4 * GIB, 30))
-    node.holds("dead", GpuShare("GPU-0", 12 * GIB, 50), status="")
+    node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30))
+    node.add_record("dead", GpuShare("GPU-0", 12 * GIB, 50), status="")
     assert node.vcuda("limit", "box", "--core", "50") == 0
     assert node.vcuda("limit", "box", "--core", "90", "--dry-run") == 0
     assert node.ledger.get("dead")
@@ -199,13 +201,13 @@ def test_what_a_dead_container_holds_is_room_that_is_taken_only_when_it_is_neede
 
 
 def test_a_container_that_is_gone_is_refused(node: Node, capsys: Any) -> None:
-    node.holds("box", GpuShare("GPU-0", 4 * GIB, 30), status="")
+    node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30), status="")
     assert node.vcuda("limit", "box", "--core", "50") == 1
     assert capsys.readouterr().err == "vcuda: box: its container is gone; see 'vcuda ps'\n"
 
 
 def test_beside_a_broken_record_a_share_may_shrink_but_not_grow(node: Node, capsys: Any) -> None:
-    node.holds("box", GpuShare("GPU-0", 4 * GIB, 30))
+    node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30))
     path = write(f"{node.ledger.allocations}/odd.json", "{")
     assert node.vcuda("limit", "box", "--core", "31") == 1
     assert capsys.readouterr().err.startswith(f"vcuda: {path}: is not a whole record")
@@ -213,7 +215,7 @@ def test_beside_a_broken_record_a_share_may_shrink_but_not_grow(node: Node, caps
 
 
 def test_below_what_its_processes_hold_it_takes_force(node: Node, capsys: Any) -> None:
-    node.holds("box", GpuShare("GPU-0", 4 * GIB, 30))
+    node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30))
     with node.uses("box", 3 * GIB):
         assert node.vcuda("limit", "box", "--memory", "3GiB") == 0
         assert node.vcuda("limit", "box", "--memory", "2GiB") == 1
@@ -229,7 +231,7 @@ def test_below_what_its_processes_hold_it_takes_force(node: Node, capsys: Any) -
 
 def test_the_named_one_of_several_gpus_changes(node: Node, capsys: Any) -> None:
     whole, half = GpuShare("GPU-1", 8 * GIB, 100), GpuShare("GPU-0", 8 * GIB, 50)
-    node.holds("box", whole, half)
+    node.add_record("box", whole, half)
     assert node.vcuda("limit", "box", "--core", "60") == 1
     line = "vcuda: box: has shares of 2 GPUs; say --gpu GPU-1 or GPU-0\n"
     assert capsys.readouterr().err == line
@@ -248,7 +250,7 @@ def test_the_beginning_of_a_uuid_names_the_share_that_changes(
     monkeypatch.setattr(
         apply_share, "host_of", lambda settings: Host("", "600.1", "/usr/lib", named)
     )
-    node.holds("box", *(GpuShare(uuid, GIB, 50) for uuid in uuids))
+    node.add_record("box", *(GpuShare(uuid, GIB, 50) for uuid in uuids))
     assert node.vcuda("limit", "box", "--core", "60", "--gpu", "GPU-5b") == 0
     assert [node.share("box", at).core_percent for at in (0, 1)] == [50, 60]
     assert node.vcuda("limit", "box", "--core", "60", "--gpu", "GPU-5") == 1
@@ -258,7 +260,7 @@ def test_the_beginning_of_a_uuid_names_the_share_that_changes(
 
 
 def test_a_named_slice_changes_as_containers_do(node: Node) -> None:
-    node.holds("cdi@train", GpuShare("GPU-0", 4 * GIB, 30), status="", container_id="")
+    node.add_record("cdi@train", GpuShare("GPU-0", 4 * GIB, 30), status="", container_id="")
     allocation = node.ledger.get("cdi@train")
     assert allocation
     allocation.runtime = []
@@ -272,8 +274,8 @@ def test_overcommitted_memory_grows_as_far_as_it_is_promised_and_other_memory_as
     tmp_path: Any, capsys: Any
 ) -> None:
     node = Node(str(tmp_path), overcommit=2)
-    node.holds("moves", GpuShare("GPU-0", 10 * GIB, 30, managed=True))
-    node.holds("stays", GpuShare("GPU-0", 4 * GIB, 30))
+    node.add_record("moves", GpuShare("GPU-0", 10 * GIB, 30, managed=True))
+    node.add_record("stays", GpuShare("GPU-0", 4 * GIB, 30))
     assert node.vcuda("limit", "moves", "--memory", "16GiB") == 0
     assert node.share("moves").managed
     assert node.vcuda("limit", "stays", "--memory", "5GiB") == 1
@@ -283,7 +285,7 @@ def test_overcommitted_memory_grows_as_far_as_it_is_promised_and_other_memory_as
 
 def test_a_restarted_container_of_a_pod_keeps_what_it_was_given(node: Node) -> None:
     facts, wanted = host(16), Request.of(30, 4 * GIB)
-    node.runtime.knows("sandbox1", "running")
+    node.runtime.set_state("sandbox1", "running")
     for id, core in (("c1", 30), ("c2", 60)):
         allocation, is_new = claim.claim(
             node.ledger,
@@ -305,7 +307,7 @@ def test_many_that_grow_at_once_never_hold_more_than_there_is(node: Node) -> Non
     """Of ten that each have 4 % and want 31, two can have them."""
     ids = [f"box{number}" for number in range(10)]
     for id in ids:
-        node.holds(id, GpuShare("GPU-0", GIB, 4))
+        node.add_record(id, GpuShare("GPU-0", GIB, 4))
     context = multiprocessing.get_context("fork")
     all_of_them = [context.Process(target=_grow, args=(node.config, id, 31)) for id in ids]
     for process in all_of_them:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.arbiter_node import World, elastic, fixed
+from support.arbiter_node import ArbiterNode, elastic, fixed
 from support.fake_runtime import FakeRuntime
 from support.faults import killed_at, without_space
 from support.samples import GIB, host, record
@@ -32,8 +32,8 @@ NEW = GpuShare("GPU-0", 2 * GIB, 70)
 
 
 @pytest.fixture
-def world(tmp_path: Any) -> Iterator[World]:
-    made = World(tmp_path / "state")
+def arbiter_node(tmp_path: Any) -> Iterator[ArbiterNode]:
+    made = ArbiterNode(tmp_path / "state")
     yield made
     made.node.close()
 
@@ -45,8 +45,8 @@ def becomes(ledger: Ledger, id: str, share: GpuShare) -> None:
         resize.change(ledger, allocation, [share])
 
 
-def page_of(world: World, id: str) -> tuple[int, ...]:
-    (gpu,) = world.limits(id).gpus
+def page_of(arbiter_node: ArbiterNode, id: str) -> tuple[int, ...]:
+    (gpu,) = arbiter_node.limits(id).gpus
     return gpu.memory_bytes, gpu.core_percent, gpu.core_ceiling_percent, gpu.policy, gpu.rate_ppm
 
 
@@ -64,7 +64,7 @@ def said_by(share: GpuShare) -> tuple[int, ...]:
 
 
 def test_a_change_that_is_killed_anywhere_promises_nothing_twice_and_is_ended_by_the_next(
-    world: World, tmp_path: Any
+    arbiter_node: ArbiterNode, tmp_path: Any
 ) -> None:
     """The next is a claim that lacks room; or the container's restart."""
     runtime, node = FakeRuntime(tmp_path / "bin"), host(16)
@@ -73,173 +73,181 @@ def test_a_change_that_is_killed_anywhere_promises_nothing_twice_and_is_ended_by
     while killed:
         at += 1
         allocation = record("box", shares=[OLD], runtime=runtime.words)
-        runtime.knows("box", "running")
-        with world.ledger:
-            world.ledger.write(allocation, limits.page_of(allocation))
-        killed = killed_at(at, lambda: becomes(world.ledger, "box", NEW))
-        left = world.ledger.get("box")
+        runtime.set_state("box", "running")
+        with arbiter_node.ledger:
+            arbiter_node.ledger.write(allocation, limits.page_of(allocation))
+        killed = killed_at(at, lambda: becomes(arbiter_node.ledger, "box", NEW))
+        left = arbiter_node.ledger.get("box")
         assert left
         (held,) = left.shares
-        memory, core, *_ = page_of(world, "box")
+        memory, core, *_ = page_of(arbiter_node, "box")
         assert (held.memory_bytes >= memory, held.core_percent >= core) == (True, True)
         ends.add("under way" if left.becoming else "new" if left.shares == [NEW] else "old")
         # Room for this there is in no case: of the core 70 or 30 is left.
         asked, me = Request.of(71, GIB), Owner("me", "me")
         with pytest.raises(VcudaError, match="largest free share"):
             wanted = claim.Claim(me, asked, runtime.words, os.getpid())
-            claim.claim(world.ledger, node, wanted, Rules())
-        mended = world.ledger.get("box")
+            claim.claim(arbiter_node.ledger, node, wanted, Rules())
+        mended = arbiter_node.ledger.get("box")
         assert mended
-        assert (mended.becoming, world.limits("box").sequence % 2) == (None, 0)
+        assert (mended.becoming, arbiter_node.limits("box").sequence % 2) == (None, 0)
         assert mended.shares == [OLD] if not left.becoming and left.shares == [OLD] else [NEW]
-        assert page_of(world, "box") == said_by(mended.shares[0])
+        assert page_of(arbiter_node, "box") == said_by(mended.shares[0])
     assert (ends, at > 15) == ({"under way", "new", "old"}, True)
 
 
-def test_a_change_that_is_killed_anywhere_is_ended_by_the_agents_next_sweep(world: World) -> None:
+def test_a_change_that_is_killed_anywhere_is_ended_by_the_agents_next_sweep(
+    arbiter_node: ArbiterNode,
+) -> None:
     """And told as that; the container lives, so nothing is given back."""
     ends: set[str] = set()
     at, killed = 0, True
     while killed:
         at += 1
-        world.holds("box", OLD)
-        killed = killed_at(at, lambda: becomes(world.ledger, "box", NEW))
-        left = world.ledger.get("box")
+        arbiter_node.add_record("box", OLD)
+        killed = killed_at(at, lambda: becomes(arbiter_node.ledger, "box", NEW))
+        left = arbiter_node.ledger.get("box")
         assert left
-        before = page_of(world, "box"), left.shares
-        assert sweep.sweep(Records(world.ledger.state_dir)) == []
-        mended = world.ledger.get("box")
+        before = page_of(arbiter_node, "box"), left.shares
+        assert sweep.sweep(Records(arbiter_node.ledger.state_dir)) == []
+        mended = arbiter_node.ledger.get("box")
         assert mended
         if left.becoming:
             assert (mended.shares, mended.becoming) == ([NEW], None)
-            assert page_of(world, "box") == said_by(NEW)
-            with open(f"{world.ledger.state_dir}/events.jsonl", encoding="utf-8") as told:
-                assert "; the change had been cut short" in told.readlines()[-1]
+            assert page_of(arbiter_node, "box") == said_by(NEW)
+            with open(f"{arbiter_node.ledger.state_dir}/events.jsonl", encoding="utf-8") as lines:
+                assert "; the change had been cut short" in lines.readlines()[-1]
         else:  # not begun, or whole: nothing is written
-            assert (page_of(world, "box"), mended.shares) == before
-        assert world.limits("box").sequence % 2 == 0
+            assert (page_of(arbiter_node, "box"), mended.shares) == before
+        assert arbiter_node.limits("box").sequence % 2 == 0
         ends.add("under way" if left.becoming else "new" if left.shares == [NEW] else "old")
     assert (ends, at > 15) == ({"under way", "new", "old"}, True)
 
 
-def test_a_container_that_restarts_amid_its_change_has_the_new(world: World, tmp_path: Any) -> None:
+def test_a_container_that_restarts_amid_its_change_has_the_new(
+    arbiter_node: ArbiterNode, tmp_path: Any
+) -> None:
     runtime, node, wanted = FakeRuntime(tmp_path / "bin"), host(16), Request.of(30)
     allocation = record("box", runtime=runtime.words, request=wanted.as_json())
     allocation.shares, allocation.becoming = [GpuShare("GPU-0", 6 * GIB, 70)], [NEW]
-    with world.ledger:
-        world.ledger.write(allocation, limits.page_of(allocation))
+    with arbiter_node.ledger:
+        arbiter_node.ledger.write(allocation, limits.page_of(allocation))
     again, is_new = claim.claim(
-        world.ledger,
+        arbiter_node.ledger,
         node,
         claim.Claim(Owner("box", "box"), wanted, runtime.words, os.getpid()),
         Rules(),
     )
     assert (again.shares, again.becoming, is_new) == ([NEW], None, False)
-    assert page_of(world, "box") == said_by(NEW)
-    assert world.ledger.get("box") == again
+    assert page_of(arbiter_node, "box") == said_by(NEW)
+    assert arbiter_node.ledger.get("box") == again
 
 
 def test_a_change_without_space_is_one_line_and_the_share_is_the_old_or_ended_by_the_next(
-    world: World,
+    arbiter_node: ArbiterNode,
 ) -> None:
     at, came = 0, True
     while came:
         at += 1
-        world.holds("box", OLD)
-        came, answer = without_space(at, lambda: becomes(world.ledger, "box", NEW))
-        left = world.ledger.get("box")
+        arbiter_node.add_record("box", OLD)
+        came, answer = without_space(at, lambda: becomes(arbiter_node.ledger, "box", NEW))
+        left = arbiter_node.ledger.get("box")
         assert left
         if isinstance(answer, VcudaError):
             assert "No space left on device; free space" in str(answer)
         else:  # all that found no room was its event
             assert (answer, left.shares) == (None, [NEW])
-        with world.ledger:
-            assert resize.finish(world.ledger) == (["box"] if left.becoming else [])
-        assert page_of(world, "box") in (said_by(OLD), said_by(NEW))
+        with arbiter_node.ledger:
+            assert resize.finish(arbiter_node.ledger) == (["box"] if left.becoming else [])
+        assert page_of(arbiter_node, "box") in (said_by(OLD), said_by(NEW))
     assert at > 4
 
 
 @pytest.mark.parametrize("page", [b"", b"\0" * layout.LIMITS_SIZE], ids=["empty", "taken back"])
 def test_a_page_that_is_none_is_refused_before_the_record_changes(
-    world: World, page: bytes
+    arbiter_node: ArbiterNode, page: bytes
 ) -> None:
-    world.holds("box", OLD)
-    with open(world.page("box", "limits"), "wb") as file:
+    arbiter_node.add_record("box", OLD)
+    with open(arbiter_node.page("box", "limits"), "wb") as file:
         file.write(page)
     with pytest.raises(VcudaError, match=r"limits: limits page has .*; start the container again"):
-        becomes(world.ledger, "box", NEW)
-    left = world.ledger.get("box")
+        becomes(arbiter_node.ledger, "box", NEW)
+    left = arbiter_node.ledger.get("box")
     assert left and (left.shares, left.becoming) == ([OLD], None)
 
 
-def test_the_arbiter_grants_by_the_new_share_from_the_next_looks_on(world: World) -> None:
-    world.holds("a", elastic(30, 60))
-    world.holds("b", elastic(30))
+def test_the_arbiter_grants_by_the_new_share_from_the_next_looks_on(
+    arbiter_node: ArbiterNode,
+) -> None:
+    arbiter_node.add_record("a", elastic(30, 60))
+    arbiter_node.add_record("b", elastic(30))
     for _ in range(2):
-        world.look("a", "b")
-    assert (world.rates("a"), world.rates("b")) == ([50], [50])
-    becomes(world.ledger, "a", elastic(60, 80))
+        arbiter_node.poll("a", "b")
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([50], [50])
+    becomes(arbiter_node.ledger, "a", elastic(60, 80))
     # At once it has what is reserved, and nothing that was granted before.
-    assert (world.rates("a"), world.limits("a").rate_until_ns) == ([60], 0)
+    assert (arbiter_node.rates("a"), arbiter_node.limits("a").rate_until_ns) == ([60], 0)
     for _ in range(3):
-        world.look("a", "b")
-    assert (world.rates("a"), world.rates("b")) == ([66], [33])
-    becomes(world.ledger, "a", fixed(10))
-    assert world.rates("a") == [10]
+        arbiter_node.poll("a", "b")
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([66], [33])
+    becomes(arbiter_node.ledger, "a", fixed(10))
+    assert arbiter_node.rates("a") == [10]
     for _ in range(3):
-        world.look("a", "b")
-    assert (world.rates("a"), world.rates("b")) == ([10], [90])
-    assert world.limits("a").rate_until_ns == 0
+        arbiter_node.poll("a", "b")
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([10], [90])
+    assert arbiter_node.limits("a").rate_until_ns == 0
 
 
-def test_an_arbiter_amid_a_look_writes_no_grant_of_the_share_of_before(world: World) -> None:
+def test_an_arbiter_amid_a_look_writes_no_grant_of_the_share_of_before(
+    arbiter_node: ArbiterNode,
+) -> None:
     """It has read the record and not yet written, when the share changes."""
-    world.holds("a", elastic(50))
-    world.look()
-    world.look("a")
-    assert world.rates("a") == [100]
-    grant = world.node._grant
+    arbiter_node.add_record("a", elastic(50))
+    arbiter_node.poll()
+    arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
+    grant = arbiter_node.node._grant
 
     def while_it_changes() -> None:
-        becomes(world.ledger, "a", fixed(10))
+        becomes(arbiter_node.ledger, "a", fixed(10))
         grant()
 
-    world.node._grant = while_it_changes  # type: ignore[method-assign]
-    world.now += LEASE_NS  # it has to renew its grant
-    world.look("a")
-    assert (world.rates("a"), world.limits("a").rate_until_ns) == ([10], 0)
+    arbiter_node.node._grant = while_it_changes  # type: ignore[method-assign]
+    arbiter_node.now += LEASE_NS  # it has to renew its grant
+    arbiter_node.poll("a")
+    assert (arbiter_node.rates("a"), arbiter_node.limits("a").rate_until_ns) == ([10], 0)
 
 
-def test_the_arbiter_does_not_wait_for_another_writer(world: World) -> None:
-    world.holds("a", elastic(30))
-    with Turn(world.ledger.state_dir) as mine:
-        world.look("a")
-        assert (mine, world.rates("a")) == (True, [30])
-    world.look("a")
-    assert world.rates("a") == [100]
+def test_the_arbiter_does_not_wait_for_another_writer(arbiter_node: ArbiterNode) -> None:
+    arbiter_node.add_record("a", elastic(30))
+    with Turn(arbiter_node.ledger.state_dir) as mine:
+        arbiter_node.poll("a")
+        assert (mine, arbiter_node.rates("a")) == (True, [30])
+    arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
 
 
-def test_changes_beside_a_busy_arbiter_end_as_they_were_asked(world: World) -> None:
+def test_changes_beside_a_busy_arbiter_end_as_they_were_asked(arbiter_node: ArbiterNode) -> None:
     """Both write as fast as they can; the second one sees that the page is another."""
-    world.holds("a", elastic(30))
-    world.holds("b", elastic(30))
+    arbiter_node.add_record("a", elastic(30))
+    arbiter_node.add_record("b", elastic(30))
     ended = threading.Event()
 
     def looks() -> None:
         while not ended.is_set():
-            world.look("a", "b")
+            arbiter_node.poll("a", "b")
 
     thread = threading.Thread(target=looks)
     thread.start()
     try:
         for core in [*range(11, 70), 20]:
-            becomes(world.ledger, "a", elastic(core, 70))
-            (gpu,) = world.limits("a").gpus
+            becomes(arbiter_node.ledger, "a", elastic(core, 70))
+            (gpu,) = arbiter_node.limits("a").gpus
             assert (gpu.core_percent, gpu.core_ceiling_percent) == (core, 70)
     finally:
         ended.set()
         thread.join()
     for _ in range(3):
-        world.look("a", "b")
+        arbiter_node.poll("a", "b")
     # 30 + 20 are reserved, and what is left goes by core.
-    assert (world.rates("a"), world.rates("b")) == ([40], [60])
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([40], [60])

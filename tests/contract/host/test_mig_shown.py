@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from contract.host.test_top import Node as Top
-from support.agent_pages import POD, Seen, samples
+from support.agent_pages import POD, ParsedPage, samples
 from support.samples import GIB
 from support.softgpu_host import SoftGpu
 from vcuda_oci.host import host
@@ -32,7 +32,7 @@ class Divided:
         self.small, self.large = (gpu.uuid for gpu in self.gpus if gpu.mig)
         shares = [GpuShare(self.small, 2 * GIB, 20), GpuShare(self.large, 6 * GIB, 50)]
         tenants = self.top.tenants
-        tenants.holds("pod-u.main", pod=POD, shares=shares)
+        tenants.add_record("pod-u.main", pod=POD, shares=shares)
         for at, held in enumerate((1 * GIB, 3 * GIB)):
             tenants.uses("pod-u.main", at, held=held)
 
@@ -76,6 +76,6 @@ def test_people_see_which_device_is_which(divided: Divided) -> None:
     view = divided.view()
     headings = ["GPU 0", "GPU 1", "GPU 1:0", "GPU 1:1"]
     for page in (usage_page.render(view), graph_page.render(view)):
-        assert re.findall(r"GPU \d[:\d]*", Seen(page).text()) == headings
+        assert re.findall(r"GPU \d[:\d]*", ParsedPage(page).text()) == headings
     text = divided.top.prints("--once", "--interval", "0.1")
     assert re.findall(r"^GPU \d[:\d]*", text, re.MULTILINE) == headings

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from support.files import ROOT
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 HOOK = f"{ROOT}/build/bin/vcuda-container-hook"
 # An overlay as an engine mounts it. $1: what the image has; $2: what the container made since the
@@ -42,7 +42,7 @@ done
 @pytest.fixture(autouse=True)
 def root_user() -> None:
     if os.geteuid() != 0:
-        cannot("mounting an overlay takes root")
+        skip_or_fail("mounting an overlay takes root")
 
 
 def left(folder: str, image: str, made: str, root: str = "root") -> list[str]:

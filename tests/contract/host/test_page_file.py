@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.samples import left_in, record
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.pages import layout, limits
@@ -58,7 +58,7 @@ def freeze(request: pytest.FixtureRequest, ledger: Ledger) -> Callable[[], str]:
     try:
         flags_of(page, 0)
     except OSError:
-        cannot("this kernel's tmpfs has no flags")
+        skip_or_fail("this kernel's tmpfs has no flags")
 
     def set_it() -> str:
         flags_of(page, FLAGS[request.param])

@@ -19,7 +19,7 @@ from support.driver_root import DriverRoot
 from support.files import ROOT, write
 from support.samples import GIB
 from support.tenants import Tenants, always_busy
-from support.terminal import SeenTerminal
+from support.terminal import Terminal
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import GpuShare
 
@@ -35,13 +35,13 @@ class Node:
         self.tenants = Tenants(folder)
         lines = f'state-dir = "{folder}/state"\ndriver-root = "{driver.path}"\n'
         self.config = write(f"{folder}/config.toml", lines)
-        self._terminals: list[SeenTerminal] = []
+        self._terminals: list[Terminal] = []
 
     def words(self, *words: str) -> list[str]:
         return [sys.executable, "-c", _START, "--config", self.config, "top", *words]
 
-    def top(self, *words: str, width: int = 80, height: int = 24) -> SeenTerminal:
-        made = SeenTerminal(self.words("--interval", "0.1", *words), width, height)
+    def top(self, *words: str, width: int = 80, height: int = 24) -> Terminal:
+        made = Terminal(self.words("--interval", "0.1", *words), width, height)
         self._terminals.append(made)
         return made
 
@@ -63,8 +63,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> DriverRoot:
 def node(driver: DriverRoot, tmp_path: Any) -> Iterator[Node]:
     made = Node(str(tmp_path), driver)
     elastic = GpuShare("GPU-0", 8 * GIB, 30, policies.ELASTIC, 80)
-    made.tenants.holds("pod-u.main", pod=POD, shares=[elastic])
-    made.tenants.holds("box", shares=[GpuShare("GPU-0", 4 * GIB, 20)])
+    made.tenants.add_record("pod-u.main", pod=POD, shares=[elastic])
+    made.tenants.add_record("box", shares=[GpuShare("GPU-0", 4 * GIB, 20)])
     made.tenants.uses("pod-u.main", held=2 * GIB)
     made.tenants.uses("box", held=3 * GIB, refusals=7)
     yield made
@@ -96,7 +96,7 @@ def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node:
     assert lines[-1].startswith("q quit")
     node.tenants.uses("box", held=1 * GIB)
     terminal.until(lambda lines: "1 GiB of 4 GiB" in lines[6])
-    node.tenants.holds("later", shares=[GpuShare("GPU-1", GIB, 10)])
+    node.tenants.add_record("later", shares=[GpuShare("GPU-1", GIB, 10)])
     terminal.until(lambda lines: "A later" in lines[13])
     with always_busy([node.tenants.page("box")], 0.01, 10**12):
         terminal.until(lambda lines: "100 of 20 %" in lines[6] and "100 %" in lines[6])
@@ -105,7 +105,7 @@ def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node:
 
 
 def test_keys_sort_and_a_screen_that_is_too_small_scrolls(node: Node) -> None:
-    node.tenants.holds("cot", shares=[GpuShare("GPU-0", 2 * GIB, 10)])
+    node.tenants.add_record("cot", shares=[GpuShare("GPU-0", 2 * GIB, 10)])
     node.tenants.uses("cot", held=GIB)
     terminal = node.top("--sort", "memory")
     terminal.until(lambda lines: names(lines) == ["box", "ml/train-0/main", "cot"])
@@ -168,8 +168,8 @@ def test_once_shows_the_agents_figures_as_text_and_json(node: Node) -> None:
     found = json.loads(node.prints("--once", "--json", "--interval", "0.1"))
     assert found.keys() == {"time", "gpus", "tenants", "broken_records"}
     assert [gpu["tenants"] for gpu in found["gpus"]] == [2, 0]
-    told = [(entry["id"], entry["waited_percent"]) for entry in found["tenants"]]
-    assert told == [("box", 0), ("pod-u.main", 0)]
+    waited = [(entry["id"], entry["waited_percent"]) for entry in found["tenants"]]
+    assert waited == [("box", 0), ("pod-u.main", 0)]
 
 
 def test_json_without_once_is_a_line_for_each_look(node: Node) -> None:
@@ -182,15 +182,15 @@ def test_json_without_once_is_a_line_for_each_look(node: Node) -> None:
 
 
 def test_without_a_terminal_it_says_what_to_say(node: Node) -> None:
-    told = subprocess.run(node.words(), capture_output=True, text=True)
-    assert (told.returncode, told.stdout, told.stderr) == (
+    result = subprocess.run(node.words(), capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (
         *(1, ""),
         "vcuda: vcuda top: shows nothing without a terminal; say --once or --json\n",
     )
 
 
 def test_a_tenant_cannot_write_on_the_terminal(node: Node) -> None:
-    node.tenants.holds("odd", pod={**POD, "name": "\x1b[2Jn\u202e\n"}, created=1.0)
+    node.tenants.add_record("odd", pod={**POD, "name": "\x1b[2Jn\u202e\n"}, created=1.0)
     node.tenants.uses("odd", held=17 * GIB)
     text = node.prints("--once", "--interval", "0.1")
     assert "its figures cannot be true" in text
@@ -198,11 +198,11 @@ def test_a_tenant_cannot_write_on_the_terminal(node: Node) -> None:
 
 
 def test_a_record_that_is_broken_and_a_gpu_that_is_gone_are_shown(node: Node) -> None:
-    node.tenants.holds("lost", shares=[GpuShare("GPU-7", GIB, 10)])
+    node.tenants.add_record("lost", shares=[GpuShare("GPU-7", GIB, 10)])
     write(f"{node.tenants.ledger.allocations}/half.json", "{")
     words = node.words("--once", "--interval", "0.1")
-    told = subprocess.run(words, capture_output=True, text=True)
-    assert told.returncode == 1 and told.stdout.splitlines()[-5:] == [
+    result = subprocess.run(words, capture_output=True, text=True)
+    assert result.returncode == 1 and result.stdout.splitlines()[-5:] == [
         "GPU-7 is not seen on this host",
         "  CONTAINER  COMPUTE    MEMORY        WAITS  POLICY",
         "A lost       0 of 10 %  0 B of 1 GiB  0 %    fixed",
@@ -222,8 +222,8 @@ def test_a_host_without_gpus_or_containers_is_shown_as_one(
     assert (head.endswith("  0 GPUs, 0 containers, by name"), rest) == (
         *(True, ["", "No GPU is known: 'vcuda gpus' says why."]),
     )
-    told = json.loads(bare.prints("--json", *words))
-    assert (told["gpus"], told["tenants"], told["broken_records"]) == ([], [], [])
-    bare.tenants.holds("box", shares=[GpuShare("GPU-0", GIB, 10)])
+    printed = json.loads(bare.prints("--json", *words))
+    assert (printed["gpus"], printed["tenants"], printed["broken_records"]) == ([], [], [])
+    bare.tenants.add_record("box", shares=[GpuShare("GPU-0", GIB, 10)])
     assert names(bare.prints(*words).splitlines()) == ["box"]
     bare.close()

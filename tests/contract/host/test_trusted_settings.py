@@ -21,7 +21,7 @@ import pytest
 from support.config_map import ConfigMapVolume
 from support.files import write
 from support.installed_wrapper import Installed
-from support.needed import cannot
+from support.needed import skip_or_fail
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
 
@@ -34,7 +34,7 @@ VCUDA = FIRST + "; from vcuda_hook.cli.main import main; sys.exit(main())"
 @pytest.fixture(autouse=True)
 def root() -> None:
     if os.geteuid() != 0:
-        cannot("giving a file to another user takes root")
+        skip_or_fail("giving a file to another user takes root")
 
 
 @pytest.fixture(scope="module")

@@ -25,14 +25,14 @@ def leave(state_dir: str, **faults: GpuFault) -> str:
 
 def test_what_is_written_is_read_whole_and_counts_for_its_time(tmp_path: Any) -> None:
     state, now = f"{tmp_path}/state", time.monotonic()
-    told = {
+    faults = {
         "lost": GpuFault("GPU is lost", 79, None),
         "lasting": GpuFault("", 48, None),
         "passing": GpuFault("", 94, now + 60),
         "passed": GpuFault("", 94, now - 1),
     }
-    leave(state, **told)
-    assert unhealthy.read(state) == told
+    leave(state, **faults)
+    assert unhealthy.read(state) == faults
     assert unhealthy.reasons(state) == {
         "lost": "GPU is lost",
         "lasting": "Xid 48",

@@ -65,7 +65,7 @@ def built(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Launcher:
 
 @pytest.fixture(scope="module")
 def installed(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed.told(str(tmp_path_factory.mktemp("prefix")), "arm64")
+    return Installed.counting_python_starts(str(tmp_path_factory.mktemp("prefix")), "arm64")
 
 
 def test_the_programs_are_arm64_and_this_machine_runs_none_of_them(
@@ -87,8 +87,8 @@ def procfs_hook(state: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("state", ["", "{}", '{"pid": 1}', '{"a": {"pid": 5}}', '{"pid": 7e3}'])
 def test_the_procfs_hook_ends_where_a_state_names_no_process(state: str) -> None:
-    said = "vcuda-procfs-hook: the container's state on stdin: names no process"
-    assert procfs_hook(state) == (1, said)
+    line = "vcuda-procfs-hook: the container's state on stdin: names no process"
+    assert procfs_hook(state) == (1, line)
 
 
 def test_the_procfs_hook_looks_for_the_given_process() -> None:
@@ -104,18 +104,18 @@ def test_the_procfs_hook_looks_for_the_given_process() -> None:
 def test_on_its_own_machine_all_but_the_software_gpu_is_compiled() -> None:
     """By that machine's own compilers: no cross compiler is asked for."""
     words = ["make", "--no-print-directory", "-n", "-B", "compile"]
-    told = {
+    printed = {
         machine: subprocess.run(
             [*words, f"MACHINE={machine}"], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout
         for machine in ("x86_64", "aarch64")
     }
-    assert "build/softgpu/" in told["x86_64"]
-    assert "softgpu" not in told["aarch64"]
-    assert "aarch64-linux-gnu" not in told["aarch64"]
+    assert "build/softgpu/" in printed["x86_64"]
+    assert "softgpu" not in printed["aarch64"]
+    assert "aarch64-linux-gnu" not in printed["aarch64"]
     for made in (
         "build/lib/libvcuda.so.1",
         "build/bin/vcuda-container-runtime",
         "build/man/vcuda.1",
     ):
-        assert made in told["aarch64"]
+        assert made in printed["aarch64"]

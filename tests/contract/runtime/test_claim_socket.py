@@ -30,7 +30,7 @@ from vcuda_oci.start import claim_socket
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
+    return Installed.counting_python_starts(str(tmp_path_factory.mktemp("prefix")))
 
 
 @pytest.fixture
@@ -259,8 +259,8 @@ class FakeClaimServer:
         connection, _ = self.socket.accept()
         with connection:
             words = connection.recv(claim_socket.MOST_BYTES).decode().split("\0")[:-1]
-            if said := answer(words):
-                connection.sendall(said)
+            if reply := answer(words):
+                connection.sendall(reply)
 
     def __enter__(self) -> None:
         self.thread.start()
@@ -304,8 +304,8 @@ def test_a_late_failure_does_not_revoke_the_retried_claim(node: Node) -> None:
 
     with FakeClaimServer(node, claim_and_stall):
         assert node.create(asking()) == (0, "")
-    said, _ = late[0].communicate("go on\n", 30)
-    assert (said, late[0].returncode) == ("b'-there: fails; mend it\\x00box'\n", 0)
+    reply, _ = late[0].communicate("go on\n", 30)
+    assert (reply, late[0].returncode) == ("b'-there: fails; mend it\\x00box'\n", 0)
     assert shared_once(node)
 
 

@@ -42,7 +42,7 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
+    return Installed.counting_python_starts(str(tmp_path_factory.mktemp("prefix")))
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def test_a_state_that_no_packet_holds_is_read_by_python(ended: Ended) -> None:
 def test_a_state_with_a_nul_is_pythons_to_refuse(ended: Ended) -> None:
     state = json.dumps(STOPPED).encode() + b"\0"
     with ended.installed.claim_server():
-        status, said = ended.hook("poststop", "box", state=state)
-    assert (status, said.count("\n"), ended.python_starts()) == (0, 1, 1)
+        status, stderr = ended.hook("poststop", "box", state=state)
+    assert (status, stderr.count("\n"), ended.python_starts()) == (0, 1, 1)
     assert ended.holders() == ["box", "other"]
 
 

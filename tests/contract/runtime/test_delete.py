@@ -78,7 +78,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
+    return Installed.counting_python_starts(str(tmp_path_factory.mktemp("prefix")))
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def test_delete_releases_the_share_through_the_claim_socket(node: Node, words: l
     with node.installed.claim_server():
         assert node.delete(*words) == (0, "")
     assert (node.holders(), node.installed.python_starts()) == (["other"], 0)
-    (told,) = events.read(node.ledger.state_dir)
-    known = {key: value for key, value in told.items() if key != "time"}
+    (event,) = events.read(node.ledger.state_dir)
+    known = {key: value for key, value in event.items() if key != "time"}
     assert known == {
         "from": "vcuda-container-runtime",
         "kind": events.RELEASED,
@@ -103,7 +103,7 @@ def test_delete_releases_the_share_through_the_claim_socket(node: Node, words: l
         "text": "its container is deleted",
         "container": "box",
     }
-    assert abs(told["time"] - time.time()) < 60
+    assert abs(event["time"] - time.time()) < 60
 
 
 def test_delete_releases_the_share_through_python_without_a_claim_socket(node: Node) -> None:

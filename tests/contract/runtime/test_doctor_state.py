@@ -167,7 +167,7 @@ def ledger(tmp_path: Any) -> Ledger:
     """With one container that lives."""
     ledger = Ledger(f"{tmp_path}/state")
     runtime = FakeRuntime(f"{tmp_path}/bin")
-    runtime.knows("box", "running")
+    runtime.set_state("box", "running")
     with ledger:
         box = record("box", runtime=runtime.words)
         ledger.write(box, limits.page_of(box))
@@ -211,7 +211,7 @@ def test_a_dead_containers_share_is_found(ledger: Ledger, tmp_path: Any) -> None
         for id in ("gone", "stopped"):
             dead = record(id, runtime=runtime.words)
             ledger.write(dead, limits.page_of(dead))
-    runtime.knows("stopped", "stopped")
+    runtime.set_state("stopped", "stopped")
     assert containers.examine(settings)[0] == Finding(
         "dead-containers",
         WARNING,
@@ -223,7 +223,7 @@ def test_a_dead_containers_share_is_found(ledger: Ledger, tmp_path: Any) -> None
 
 def test_a_pods_container_between_two_starts_is_well(ledger: Ledger, tmp_path: Any) -> None:
     runtime = FakeRuntime(f"{tmp_path}/pods")
-    runtime.knows("s", "running")
+    runtime.set_state("s", "running")
     pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main", "sandbox_id": "s"}
     with ledger:
         ended = record("pod-u.main", container_id="c1", pod=pod, runtime=runtime.words)

@@ -30,7 +30,7 @@ HALF = "50 % and 4.0 GiB of GPU-0, fixed"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed.told(str(tmp_path_factory.mktemp("prefix")))
+    return Installed.counting_python_starts(str(tmp_path_factory.mktemp("prefix")))
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ class Hook:
         self.config = write(f"{folder}/c.toml", f'state-dir = "{folder}/state"')
         self.words = [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, "--config", self.config]
 
-    def holds(self, allocation: Any) -> None:
+    def add_record(self, allocation: Any) -> None:
         with self.ledger:
             self.ledger.write(allocation, limits.page_of(allocation))
 
@@ -61,29 +61,29 @@ def hook(tmp_path: Any) -> Hook:
 
 
 def test_a_stopped_containers_share_is_free_again_and_twice_is_once(hook: Hook) -> None:
-    hook.holds(record("box"))
-    hook.holds(record("other"))
+    hook.add_record(record("box"))
+    hook.add_record(record("other"))
     for _ in range(2):
         assert hook("poststop", "box", state={"id": "box", "status": "stopped"}) == (0, "")
         assert shares_of(hook.ledger) == {"other": record().shares}
 
 
 def test_another_instance_of_the_container_keeps_its_share(hook: Hook) -> None:
-    hook.holds(record("pod-u.main", container_id="c2"))
+    hook.add_record(record("pod-u.main", container_id="c2"))
     assert hook("poststop", "pod-u.main", state={"id": "c1"}) == (0, "")
     assert shares_of(hook.ledger) == {"pod-u.main": record().shares}
 
 
 def test_poststop_finds_the_allocation_by_the_containers_own_name(hook: Hook) -> None:
-    hook.holds(record("box"))
-    hook.holds(record("other"))
+    hook.add_record(record("box"))
+    hook.add_record(record("other"))
     assert hook("poststop", state={"id": "box", "annotations": None}) == (0, "")
     assert shares_of(hook.ledger) == {"other": record().shares}
 
 
 def test_a_pods_container_keeps_its_share_for_its_return(hook: Hook) -> None:
     pod = {"uid": "u", "sandbox_id": "s1"}
-    hook.holds(record("pod-u.main", container_id="c1", pod=pod))
+    hook.add_record(record("pod-u.main", container_id="c1", pod=pod))
     assert hook("poststop", "pod-u.main", state={"id": "c1"}) == (0, "")
     assert shares_of(hook.ledger) == {"pod-u.main": record().shares}
 
@@ -93,7 +93,7 @@ NO_STATE = "vcuda-container-hook: standard input: not a container's state; "
 
 @pytest.mark.parametrize("state", NOT_STATES)
 def test_a_state_that_is_none_is_one_line_and_no_failure(hook: Hook, state: bytes) -> None:
-    hook.holds(record("box"))
+    hook.add_record(record("box"))
     assert hook("poststop", "box", state=state) == (
         0,
         NO_STATE + "let the runtime call this hook (allocation box)\n",
@@ -126,7 +126,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("state", HOSTILE, ids=str)
 def test_a_hostile_state_is_one_line_and_touches_nothing(hook: Hook, state: object) -> None:
-    hook.holds(record("box"))
+    hook.add_record(record("box"))
     before = left_in(hook.ledger.state_dir)
     for kind, expected in (("createRuntime", 1), ("createContainer", 1), ("poststop", 0)):
         status, lines = hook(kind, state=state)
@@ -137,13 +137,13 @@ def test_a_hostile_state_is_one_line_and_touches_nothing(hook: Hook, state: obje
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
 def test_a_caller_that_closed_a_stream_harms_nothing(hook: Hook, closed: str) -> None:
     """The first files that a program opens would otherwise stand where its messages go."""
-    hook.holds(record("box"))
+    hook.add_record(record("box"))
     before = left_in(hook.ledger.state_dir)
     for kind, expected in (("createRuntime", 1), ("poststop", 0)):
         words = ["sh", "-c", f'exec "$@" {closed}', "sh", *hook.words, kind]
         ran = subprocess.run(words, input=b"{", capture_output=True)
-        said = b"" if "2>" in closed else NO_STATE.encode() + b"let the runtime call this hook\n"
-        assert (ran.returncode, ran.stdout, ran.stderr) == (expected, b"", said)
+        stderr = b"" if "2>" in closed else NO_STATE.encode() + b"let the runtime call this hook\n"
+        assert (ran.returncode, ran.stdout, ran.stderr) == (expected, b"", stderr)
     assert left_in(hook.ledger.state_dir) == before
     assert shares_of(hook.ledger) == {"box": record().shares}
 
@@ -200,7 +200,7 @@ def test_an_unknown_call_shows_how_to_call_it(hook: Hook, words: tuple[str, ...]
 
 
 def test_one_command_is_the_hook_of_both_ends(hook: Hook, tmp_path: Any) -> None:
-    hook.holds(record("box"))
+    hook.add_record(record("box"))
     asked = {"annotations": {"vcuda.io/core": "30"}}
     write(f"{tmp_path}/bundle/config.json", json.dumps(asked))
     state = {"id": "box", "pid": 1, "bundle": f"{tmp_path}/bundle"}

@@ -80,15 +80,15 @@ def test_an_error_of_the_launcher_is_the_logs_last_line(
     launcher.installed.configure(runtime="no-such-runtime")
     log = f"{tmp_path}/log"
     ran = launcher.installed.call(f"--log={log}", "--log-format", log_format, "create", "me")
-    (said,) = ran.stderr.decode().splitlines()
+    (stderr,) = ran.stderr.decode().splitlines()
     with open(log) as file:
         (line,) = file.read().splitlines()
     if log_format == "json":
         entry = json.loads(line)
-        assert (entry["level"], entry["msg"]) == ("error", said)
+        assert (entry["level"], entry["msg"]) == ("error", stderr)
     else:
         assert line.startswith('time="')
-        assert line.endswith(f'" level=error msg="{said}"')
+        assert line.endswith(f'" level=error msg="{stderr}"')
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from support.files import ROOT
 from support.launcher import Launcher
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 FIND = "import sys; from vcuda_hook.live import low_level; print(low_level.find(sys.argv[1]))"
 
@@ -28,7 +28,7 @@ def runtimes() -> dict[str, str]:
     found = {name: shutil.which(name) for name in ("runc", "crun")}
     for name, path in found.items():
         if path is None:
-            cannot(f"{name} is not installed")
+            skip_or_fail(f"{name} is not installed")
     return {name: path for name, path in found.items() if path}
 
 

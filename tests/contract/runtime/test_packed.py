@@ -56,11 +56,11 @@ class Sources:
 
     def loaded(self) -> dict[str, str]:
         """By module that a start loads, "packed" or "own", where its file is the right one."""
-        told: dict[str, Any] = json.loads(self.run("-c", SHOW, self.folder))
-        for name, (_, path) in told.items():
+        modules: dict[str, Any] = json.loads(self.run("-c", SHOW, self.folder))
+        for name, (_, path) in modules.items():
             place = f"{self.folder}/{name.replace('.', '/')}"
             assert path in (place + ".py", place + "/__init__.py")
-        return {name: "packed" if packed else "own" for name, (packed, _) in told.items()}
+        return {name: "packed" if packed else "own" for name, (packed, _) in modules.items()}
 
 
 @pytest.fixture(params=VERSIONS)

@@ -137,7 +137,7 @@ def test_a_record_that_is_none_is_refused_in_one_line(
 def test_init_containers_that_have_ended_leave_their_shares_to_the_others(tmp_path: Any) -> None:
     runtime, node = FakeRuntime(f"{tmp_path}/runc"), host(16)
     ledger, large = Ledger(f"{tmp_path}/state"), Request.of(80, GIB)
-    runtime.knows("sandbox1", "running")
+    runtime.set_state("sandbox1", "running")
 
     def claimed(name: str, decided: list[GpuShare]) -> list[GpuShare]:
         owner = pod_owner(f"c-{name}", name)
@@ -150,10 +150,10 @@ def test_init_containers_that_have_ended_leave_their_shares_to_the_others(tmp_pa
 
     share = [GpuShare("GPU-0", GIB, 80)]
     assert claimed("init", []) == share
-    runtime.knows("c-init", "running")
+    runtime.set_state("c-init", "running")
     with pytest.raises(VcudaError):
         claimed("next", share)
-    runtime.knows("c-init", "stopped")
+    runtime.set_state("c-init", "stopped")
     assert claimed("next", share) == claimed("main", share) == share
     assert shares_of(ledger) == {"pod-uid1.main": share}
     # A container that is no init one keeps its own until the pod is gone.

@@ -218,8 +218,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize("log", ["/nowhere/log", "/", ""])
 def test_a_log_that_cannot_be_written_hides_no_error(node: Node, log: str) -> None:
     status, line = node.create(by_env("VCUDA_CORE=0"), "--log", log)
-    told = f"env: core cannot be '0'; {NUMBER} (allocation box)"
-    assert (status, line) == (1, f"vcuda-container-runtime: {told}\n")
+    message = f"env: core cannot be '0'; {NUMBER} (allocation box)"
+    assert (status, line) == (1, f"vcuda-container-runtime: {message}\n")
 
 
 def test_a_runtime_that_cannot_be_run_is_one_line(node: Node) -> None:

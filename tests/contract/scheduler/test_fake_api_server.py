@@ -92,8 +92,8 @@ def test_what_is_forgotten_is_410_to_a_watch_and_to_the_next_page(
     query: Any = {"watch": True, "timeout_seconds": 1}
     query["resource_version"] = first.metadata.resource_version
     raw = known.list_pod_for_all_namespaces(**query, _preload_content=False)
-    told = json.loads(raw.data)
-    assert (told["type"], told["object"]["code"]) == ("ERROR", 410)
+    event = json.loads(raw.data)
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
     anew = known.list_pod_for_all_namespaces()
     assert watched(known, anew.metadata.resource_version) == []
 
@@ -103,11 +103,11 @@ def test_bookmarks_are_sent_to_watches_that_ask_for_them(api: FakeApiServer, kno
     api.put(node("a"))
     api.bookmark()
     listing = known.list_pod_for_all_namespaces
-    told = watch.Watch()
+    watcher = watch.Watch()
     query = {"resource_version": version, "timeout_seconds": 1}
-    found = list(told.stream(listing, allow_watch_bookmarks=True, **query))
+    found = list(watcher.stream(listing, allow_watch_bookmarks=True, **query))
     assert [event["type"] for event in found] == ["BOOKMARK"]
-    assert told.resource_version == str(api.version) > version
+    assert watcher.resource_version == str(api.version) > version
     assert list(watch.Watch().stream(listing, **query)) == []
 
 
@@ -164,10 +164,13 @@ def test_an_event_is_taken_once_and_only_in_the_namespace_that_it_is_about(
     assert refusal(tell, "p.2", "other") == 422
     named = tell("", generate_name="p.")
     folder = "/api/v1/namespaces/default/events/"
-    assert list(api.told) == [folder + "p.1", folder + named]
+    assert list(api.recorded_events) == [folder + "p.1", folder + named]
     merge = {"_content_type": "application/merge-patch+json"}
     known.patch_namespaced_event("p.1", "default", {"count": 2}, **merge)
-    assert (api.told[folder + "p.1"]["count"], api.told[folder + "p.1"]["message"]) == (2, "m")
+    assert (
+        api.recorded_events[folder + "p.1"]["count"],
+        api.recorded_events[folder + "p.1"]["message"],
+    ) == (2, "m")
     assert refusal(known.patch_namespaced_event, "p.3", "default", {"count": 2}, **merge) == 404
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.certificates import certify
-from support.clusters import container, node, pod, told
+from support.clusters import container, gpus_of, node, pod
 from support.extender import ready
 from support.fake_api_server import FakeApiServer
 from vcuda_plugin.extender.follow.async_api import AsyncApi, Withheld
@@ -38,7 +38,7 @@ def secret(tmp_path: Any) -> Iterator[FakeApiServer]:
     api_server.trusted = {"certificate-authority": f"{tmp_path}/trusted.crt"}
     trust(tmp_path, "server", "elsewhere")
     with api_server.running():
-        api_server.put(node("a", told("a", 16, 16)), copy.deepcopy(ASKING))
+        api_server.put(node("a", gpus_of("a", 16, 16)), copy.deepcopy(ASKING))
         yield api_server
 
 
@@ -83,7 +83,7 @@ def test_a_proxy_that_the_kubeconfig_names_is_asked_for_lists_and_bindings(tmp_p
     with api_server.running():
         proxy = f"http://127.0.0.1:{api_server.port}"
         api_server.trusted = {"server": "http://cluster.invalid", "proxy-url": proxy}
-        api_server.put(node("a", told("a", 16, 16)), copy.deepcopy(ASKING))
+        api_server.put(node("a", gpus_of("a", 16, 16)), copy.deepcopy(ASKING))
         with ready(api_server, tmp_path) as running:
             assert running.bind(ASKING, "a") == ""
     path = "/api/v1/namespaces/default/pods/asking/binding"
@@ -106,10 +106,10 @@ def test_more_bindings_at_once_than_connections_wait_for_their_turn(tmp_path: An
     api_server.before = lambda method, path, _: gate.held() if path.endswith("/binding") else None
     with api_server.running():
         pods = [pod(f"p{n}", container(core=1, memory=1)) for n in range(2 * CONNECTIONS)]
-        api_server.put(node("a", told("a", 16, 16)), *pods)
+        api_server.put(node("a", gpus_of("a", 16, 16)), *pods)
         with ready(api_server, tmp_path) as running, ThreadPoolExecutor(len(pods)) as threads:
-            said = list(threads.map(running.bind, pods, ["a"] * len(pods)))
-    assert (said, gate.most) == ([""] * len(pods), CONNECTIONS)
+            answers = list(threads.map(running.bind, pods, ["a"] * len(pods)))
+    assert (answers, gate.most) == ([""] * len(pods), CONNECTIONS)
 
 
 class Gate:

@@ -13,7 +13,7 @@ import pytest
 
 from support import extender
 from support.certificates import certify
-from support.clusters import container, node, pod, told
+from support.clusters import container, gpus_of, node, pod
 from support.extender import ready
 from support.fake_api_server import FakeApiServer
 
@@ -64,13 +64,13 @@ def test_an_invalid_request_gets_one_line(api: FakeApiServer, tmp_path: Any) -> 
 def test_malformed_objects_do_not_stop_the_extender(api: FakeApiServer, tmp_path: Any) -> None:
     strange = '{"gpus":[{"uuid":"G","index":0,"model":%s,"memory_bytes":%s}]}'
     for number, (model, size) in enumerate([("[]", "1"), ('"m"', "1e999"), ('"m"', "-1")]):
-        said = {"vcuda.io/node-gpus": strange % (model, size)}
-        api.put(node(f"strange-{number}", annotations=said))
+        annotations = {"vcuda.io/node-gpus": strange % (model, size)}
+        api.put(node(f"strange-{number}", annotations=annotations))
     forged = pod("forged", container(core="1e9"), node="a")
     forged["metadata"]["annotations"] = {"vcuda.io/placement-decision": "[" * 10_000}
     api.put(forged, pod("bare", node="a"))
     with ready(api, tmp_path) as running:
-        api.put(node("late", told("late", 16)))
+        api.put(node("late", gpus_of("late", 16)))
         running.wait(lambda: running.filter(ASKING, "late")["NodeNames"] == ["late"])
         never = running.filter(ASKING, *[f"strange-{number}" for number in range(3)])
         assert all(
@@ -144,10 +144,10 @@ def test_a_start_that_cannot_be_is_one_line(
     (tmp_path / "empty.toml").touch()
     base = ["--kubeconfig", api.kubeconfig(tmp_path / "kubeconfig")]
     base += ["--config", f"{tmp_path}/empty.toml"]
-    said = [word.format(folder=tmp_path) for word in words]
-    with extender.process(tmp_path, *base, *said) as started:
+    options = [word.format(folder=tmp_path) for word in words]
+    with extender.process(tmp_path, *base, *options) as started:
         assert started.wait(60) == 1
-    told = extender.log(tmp_path)
-    assert line in told
-    assert told.startswith("vcuda-scheduler-extender: ")
-    assert told.count("\n") == 1
+    stderr = extender.log(tmp_path)
+    assert line in stderr
+    assert stderr.startswith("vcuda-scheduler-extender: ")
+    assert stderr.count("\n") == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support import extender
-from support.clusters import container, node, pod, told
+from support.clusters import container, gpus_of, node, pod
 from support.extender import Extender, ready
 from support.fake_api_server import NODES, PODS, FakeApiServer, status
 from support.samples import GIB
@@ -61,13 +61,13 @@ def test_a_pod_is_filtered_scored_and_bound_with_its_decision(
         assert running.bind(asking, "a") == ""
         bound = api.pod("asking")
         assert bound["spec"]["nodeName"] == "a"
-        said = bound["metadata"]["annotations"]
-        assert before <= int(said.pop("tencent.com/predicate-time")) <= time.time_ns()
+        annotations = bound["metadata"]["annotations"]
+        assert before <= int(annotations.pop("tencent.com/predicate-time")) <= time.time_ns()
         decided = {"uuid": "GPU-a-0", "core_percent": 30, "memory_bytes": 4 * GIB}
-        assert json.loads(said.pop(names.ANNOTATION_DECISION)) == {
+        assert json.loads(annotations.pop(names.ANNOTATION_DECISION)) == {
             "containers": {"main": [decided]}
         }
-        assert said == {
+        assert annotations == {
             "tencent.com/predicate-node": "a",
             "tencent.com/predicate-gpu-idx-0": "0",
             "tencent.com/gpu-assigned": "false",
@@ -198,7 +198,7 @@ def test_a_watch_that_breaks_or_is_too_old_loses_no_pod(api: FakeApiServer, tmp_
         api.forget()
         api.delete("default/p0")
         running.wait(lambda: free(running, "b") == [40])
-        api.put(node("b", told("b", 16, unhealthy={"GPU-b-0": "Xid 79"})))
+        api.put(node("b", gpus_of("b", 16, unhealthy={"GPU-b-0": "Xid 79"})))
         running.wait(lambda: running.filter(ASKING, "b")["NodeNames"] == [])
         assert running.filter(ASKING, "b")["FailedAndUnresolvableNodes"] == {
             "b": "every GPU is unhealthy: Xid 79"

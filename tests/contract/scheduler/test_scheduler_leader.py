@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from support import extender
-from support.clusters import container, node, pod, told
+from support.clusters import container, gpus_of, node, pod
 from support.extender import Extender
 from support.fake_api_server import PODS, FakeApiServer, status
 from vcuda_oci.model.names import ANNOTATION_DECISION
@@ -43,7 +43,7 @@ def two(
 
 def test_one_of_two_extenders_binds_and_when_it_ends_the_other_does(tmp_path: Any) -> None:
     api = FakeApiServer()
-    api.add(node("a", told("a", 16)))
+    api.add(node("a", gpus_of("a", 16)))
     pods = [pod(name, container(core=60)) for name in ("p", "q")]
     with api.running(), two(api, tmp_path) as (first, second):
         api.put(*pods)
@@ -67,7 +67,7 @@ def test_when_the_holder_is_killed_the_other_binds_after_the_lease_and_knows_wha
     """Real processes, the real clock: half a minute. The holder dies amid a binding that the API
     server then makes."""
     api, writes, killed = FakeApiServer(), list[float](), threading.Event()
-    api.add(node("a", told("a", 16)))
+    api.add(node("a", gpus_of("a", 16)))
     pods = [pod(name, container(core=60)) for name in ("p", "q")]
 
     def before(method: str, path: str, _: Any) -> Any:
@@ -115,7 +115,7 @@ def test_a_holder_that_is_stopped_amid_a_binding_binds_nothing_when_it_goes_on_a
     what both bind."""
     api, stop = FakeApiServer(), tmp_path / "one" / "looks"
     labels = {"gaia.tencent.com/gpu-model": "M40"}
-    api.put(*[node(name, told(name, 16), labels=labels) for name in "ab"])
+    api.put(*[node(name, gpus_of(name, 16), labels=labels) for name in "ab"])
     quota = {"gpu_quota": '{"default": {"quota": {"M40": 1}}}'}
     api.put({"metadata": {"name": "gpuquota", "namespace": "kube-system"}, "data": quota})
     pods = [pod(name, container(core=60)) for name in ("p", "q")]
@@ -124,12 +124,12 @@ def test_a_holder_that_is_stopped_amid_a_binding_binds_nothing_when_it_goes_on_a
         api.put(*pods)
         with ThreadPoolExecutor(1) as threads:
             stop.write_text(str(looks))
-            said = threads.submit(first.bind, pods[0], "a")
+            binding = threads.submit(first.bind, pods[0], "a")
             first.wait(lambda: state(first) == "T")
             second.wait_ready(120)
             assert second.bind(pods[1], "a") == ""
             first.process.send_signal(signal.SIGCONT)
-            assert said.result().startswith(error)
+            assert binding.result().startswith(error)
             first.wait(lambda: [path for _, path, _ in api.requests if path == BINDING] == sent)
         assert [bound_to(api, name) for name in ("p", "q")] == [("", False), ("a", True)]
         over = "ExceedsGPUQuota: namespace default uses 0.6 of 1 cards of M40; 0.6 asked"
@@ -150,7 +150,7 @@ def test_a_new_leader_binds_once_it_has_read_the_last_leaders_bindings(
     """It was stopped while the holder bound and ended; what it then asks for first, it is not
     told."""
     api = FakeApiServer()
-    api.add(node("a", told("a", 16)))
+    api.add(node("a", gpus_of("a", 16)))
     pods = [pod(name, container(core=60)) for name in ("p", "q")]
     with api.running(), two(api, tmp_path) as (first, second):
         api.put(*pods)
@@ -178,7 +178,7 @@ def test_a_holder_that_ends_before_its_binding_does_leaves_the_lease_to_time(
 ) -> None:
     """The API server takes its time, and would still bind when another binds."""
     api = FakeApiServer()
-    api.add(node("a", told("a", 16)))
+    api.add(node("a", gpus_of("a", 16)))
     asking = pod("p", container(core=60))
 
     def before(method: str, path: str, _: Any) -> Any:
@@ -205,5 +205,5 @@ def state(running: Extender) -> str:
 def bound_to(api: FakeApiServer, name: str) -> tuple[str, bool]:
     """Its node, and whether it has a decision."""
     found = api.pod(name)
-    said = found["metadata"]["annotations"]
-    return found["spec"].get("nodeName", ""), ANNOTATION_DECISION in said
+    annotations = found["metadata"]["annotations"]
+    return found["spec"].get("nodeName", ""), ANNOTATION_DECISION in annotations

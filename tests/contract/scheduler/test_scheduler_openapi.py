@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from support import extender, extender_openapi
-from support.clusters import container, node, pod, told
+from support.clusters import container, gpus_of, node, pod
 from support.fake_api_server import FakeApiServer
 from vcuda_oci.model.allocation import GpuShare
 
@@ -24,8 +24,8 @@ CHECKS = (
 
 def api_server() -> FakeApiServer:
     api = FakeApiServer()
-    api.add(node("a", told("a", 16, 16)))
-    api.add(node("b", told("b", 16)))
+    api.add(node("a", gpus_of("a", 16, 16)))
+    api.add(node("b", gpus_of("b", 16)))
     shares = {"main": [GpuShare("GPU-a-0", 1, 60)]}
     api.add(pod("p", container(core=60), node="a", shares=shares))
     return api
@@ -40,14 +40,14 @@ def test_what_the_page_promises_is_kept_whatever_is_sent(tmp_path: Any) -> None:
         command = [sys.executable, "-m", "schemathesis.cli", "run", "page.json", "--url", url]
         command += ["--checks", CHECKS]
         limits = ["--max-examples", "30", "--generation-deterministic", "--no-color"]
-        told = subprocess.run(
+        result = subprocess.run(
             [*command, *limits, "--phases", "examples,coverage,fuzzing"],
             cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=SECONDS,
         )
-        assert told.returncode == 0, told.stdout
+        assert result.returncode == 0, result.stdout
         assert "Traceback" not in extender.log(tmp_path)
         running.wait_ready()
         assert [gpu["core_free"] for gpu in running.inspect("a")["gpus"]] == [40, 100]

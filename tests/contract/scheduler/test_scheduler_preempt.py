@@ -6,14 +6,14 @@ import contextlib
 from typing import Any
 
 from support import extender
-from support.clusters import container, node, pod, told
+from support.clusters import container, gpus_of, node, pod
 from support.fake_api_server import FakeApiServer
 from vcuda_oci.model.allocation import GpuShare
 
 
 def test_a_pod_of_a_higher_priority_fits_once_its_victims_are_gone(tmp_path: Any) -> None:
     api = FakeApiServer()
-    api.add(node("a", told("a", 16, 16)))
+    api.add(node("a", gpus_of("a", 16, 16)))
     for name, gpu, core in (("p", 0, 60), ("q", 1, 30), ("r", 1, 30)):
         shares = {"main": [GpuShare(f"GPU-a-{gpu}", 1, core)]}
         api.add(pod(name, container(core=core), node="a", shares=shares))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support import extender
-from support.clusters import container, node, pod, told
+from support.clusters import container, gpus_of, node, pod
 from support.extender import Extender
 from support.fake_api_server import CONFIG_MAPS, FakeApiServer
 
@@ -27,7 +27,7 @@ def config_map(text: str) -> dict[str, Any]:
 def api() -> Iterator[FakeApiServer]:
     api_server = FakeApiServer()
     for name in "ab":
-        api_server.add(node(name, told(name, *[16] * 8), labels=LABELS))
+        api_server.add(node(name, gpus_of(name, *[16] * 8), labels=LABELS))
     with api_server.running():
         yield api_server
 
@@ -50,15 +50,15 @@ def test_ten_pods_at_once_never_pass_a_quota_of_nine(api: FakeApiServer, tmp_pat
     with extender.running(api, tmp_path) as running:
         running.wait_ready()
         with ThreadPoolExecutor(10) as threads:
-            said = list(threads.map(running.bind, pods, "ababababab"))
-        assert sorted(said) == [""] * 9 + [
+            answers = list(threads.map(running.bind, pods, "ababababab"))
+        assert sorted(answers) == [""] * 9 + [
             "ExceedsGPUQuota: namespace team uses 9 of 9 cards of M40; 1 asked"
         ]
         assert used(running) == [row(9.0, 9.0)]
-        (last,) = (each for each, error in zip(pods, said) if error)
-        over = dict.fromkeys("ab", next(filter(None, said)))
+        (last,) = (each for each, error in zip(pods, answers) if error)
+        over = dict.fromkeys("ab", next(filter(None, answers)))
         assert running.filter(last, "a", "b")["FailedNodes"] == over
-        api.delete(f"team/{pods[said.index('')]['metadata']['name']}")
+        api.delete(f"team/{pods[answers.index('')]['metadata']['name']}")
         running.wait(lambda: used(running) == [row(8.0, 9.0)])
         assert running.filter(last, "a", "b")["NodeNames"] == ["a", "b"]
     # A restarted extender counts what was bound.
@@ -75,8 +75,8 @@ def test_a_quota_that_is_no_json_leaves_the_last_good_one_and_says_so(
     with extender.running(api, tmp_path) as running:
         running.wait_ready()
         api.put(config_map('{"team": '))
-        running.wait(lambda: bool(api.told))
-        (event,) = api.told.values()
+        running.wait(lambda: bool(api.recorded_events))
+        (event,) = api.recorded_events.values()
         about = event["involvedObject"]
         line = (
             "ConfigMap kube-system/gpuquota: gpu_quota is not JSON: unexpected end of data: "
@@ -115,7 +115,7 @@ def test_a_node_without_labels_is_for_those_without_a_quota(
     api: FakeApiServer, tmp_path: Any
 ) -> None:
     limited, free = asking("p"), pod("q", container(core=100))
-    api.put(config_map(json.dumps(QUOTA)), node("bare", told("bare", 16)), limited, free)
+    api.put(config_map(json.dumps(QUOTA)), node("bare", gpus_of("bare", 16)), limited, free)
     with extender.running(api, tmp_path) as running:
         running.wait_ready()
         line = "ExceedsGPUQuota: namespace team has no quota of GPUs without a model"

@@ -43,9 +43,9 @@ def test_a_replayed_trace_is_printed_as_table_and_json(tmp_path: Any) -> None:
     with open(trace, "w") as file:
         file.write(TRACE)
     words = (*CLUSTER, "--policy", "binpack", "--policy", "fgd")
-    told = simulate(trace, *words, "--save", saved)
-    assert (told.returncode, told.stderr) == (0, "")
-    first, heading, _, *rows = told.stdout.splitlines()
+    result = simulate(trace, *words, "--save", saved)
+    assert (result.returncode, result.stderr) == (0, "")
+    first, heading, _, *rows = result.stdout.splitlines()
     assert first == "2 pods ask for 1.2 GPUs; there are 1 on 1 nodes"
     assert heading.split()[:4] == ["POLICY", "PLACED", "AT", "ONCE"]
     assert [row.split()[:9] for row in rows] == [
@@ -67,9 +67,9 @@ def test_the_public_traces_files_are_replayed_under_a_quota(tmp_path: Any) -> No
             file.write(text)
     words = (f"{tmp_path}/pods.csv", "--nodes", f"{tmp_path}/nodes.csv", "--policy", "binpack")
     quota = ("--quota", f"{tmp_path}/quota.json")
-    told = simulate(*words, *quota)
-    assert (told.returncode, told.stderr) == (0, "")
-    lines = told.stdout.splitlines()
+    result = simulate(*words, *quota)
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
     assert lines[:2] == [
         "3 pods ask for 3.5 GPUs; there are 2 on 1 nodes",
         "1 more pods ask for no GPU and are left out",
@@ -92,16 +92,16 @@ def test_a_bad_trace_is_one_line_and_no_table(tmp_path: Any) -> None:
     trace = f"{tmp_path}/trace.csv"
     with open(trace, "w") as file:
         file.write(TRACE + "c,2,10,sixty,\n")
-    told = simulate(trace, *CLUSTER)
-    assert (told.returncode, told.stdout) == (1, "")
+    result = simulate(trace, *CLUSTER)
+    assert (result.returncode, result.stdout) == (1, "")
     line = f"vcuda simulate: {trace}:4: core cannot be 'sixty'; "
-    assert (told.stderr.startswith(line), told.stderr.count("\n")) == (True, 1)
+    assert (result.stderr.startswith(line), result.stderr.count("\n")) == (True, 1)
 
 
 def test_where_the_extender_is_not_installed_that_is_said(tmp_path: Any) -> None:
-    told = simulate("--help", path=str(tmp_path))
-    assert (told.returncode, told.stdout) == (1, "")
-    assert told.stderr == (
+    result = simulate("--help", path=str(tmp_path))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
         "vcuda: simulate: vcuda-scheduler-extender: not installed; "
         "install the package vcuda-scheduler-extender\n"
     )

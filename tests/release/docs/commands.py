@@ -112,10 +112,10 @@ def of_page(page: str) -> list[Command]:
     return found
 
 
-def shows(shown: str, told: str) -> bool:
+def shows(shown: str, printed: str) -> bool:
     """Whether `told` has what the page shows: whole lines, spaces counted as one."""
     pattern = ".*?".join(re.escape(_narrow(part)) for part in _narrow(shown).split("…"))
-    return re.search(rf"(?s)(^|\n){pattern}(\n|$)", _narrow(told)) is not None
+    return re.search(rf"(?s)(^|\n){pattern}(\n|$)", _narrow(printed)) is not None
 
 
 def _narrow(text: str) -> str:

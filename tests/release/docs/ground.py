@@ -14,7 +14,7 @@ from release.docs.registry import Registry
 from release.packages import built, node, podman_host
 from release.packages.machine import Machine
 from support import image, rootfs
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.private_host import Result
 
 CHECKOUT = "/mnt/shared/vcuda"
@@ -73,9 +73,9 @@ def run(machine: Machine, text: str, is_root: bool, folder: str) -> Result:
     if not is_root:
         identity = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
         words = ["setpriv", *identity, *words]
-    told = machine.write("/run/told", "")
-    done = machine.run("sh", "-c", f'exec "$@" >{told} 2>&1 </dev/null', "sh", *words)
-    return Result(done.rc, machine.read(told), "")
+    output = machine.write("/run/told", "")
+    done = machine.run("sh", "-c", f'exec "$@" >{output} 2>&1 </dev/null', "sh", *words)
+    return Result(done.rc, machine.read(output), "")
 
 
 def _checkout(machine: Machine) -> None:
@@ -104,7 +104,7 @@ def _install(machine: Machine, *parts: str) -> None:
 @contextlib.contextmanager
 def _cluster(machine: Machine) -> Iterator[None]:
     node.join_cluster(machine)
-    kubectl = shutil.which("kubectl") or cannot("kubectl is missing; run 'make prepare'")
+    kubectl = shutil.which("kubectl") or skip_or_fail("kubectl is missing; run 'make prepare'")
     shutil.copy(os.path.realpath(kubectl), machine.path("/usr/local/bin/kubectl"))
     with contextlib.ExitStack() as stack:
         with machine.network():

@@ -58,7 +58,7 @@ def test_a_block_of_commands_can_be_pasted_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "told", "holds"),
+    ("shown", "done", "holds"),
     [
         ("a  b", "x\na b\ny", True),
         ("a … c", "a b\nb c", True),
@@ -67,8 +67,8 @@ def test_a_block_of_commands_can_be_pasted_whole() -> None:
         ("a\nc", "a\nb\nc", False),
     ],
 )
-def test_three_dots_stand_for_anything_in_whole_lines(shown: str, told: str, holds: bool) -> None:
-    assert shows(shown, told) is holds
+def test_three_dots_stand_for_anything_in_whole_lines(shown: str, done: str, holds: bool) -> None:
+    assert shows(shown, done) is holds
 
 
 def test_every_command_of_a_page_stands_in_a_block_that_is_run() -> None:
@@ -97,8 +97,8 @@ def test_a_page_without_a_machine_has_nothing_to_run() -> None:
 @pytest.mark.parametrize("text", list(NOT_HERE))
 def test_a_command_that_is_not_run_names_what_is_there(text: str) -> None:
     """Files of the checkout, and what the Makefile makes; its reason a test that is there."""
-    said = f"{text} {NOT_HERE[text]}"
-    for path in re.findall(r"(?:packaging|tests|bench|docs)/[\w./-]*[\w-]", said):
+    reason = f"{text} {NOT_HERE[text]}"
+    for path in re.findall(r"(?:packaging|tests|bench|docs)/[\w./-]*[\w-]", reason):
         assert os.path.exists(f"{REPOSITORY}/{path}"), path
     rules = read("Makefile") + read("packaging/build.mk")
     for target in re.findall(r"\bmake ([a-z-]+)", text):
@@ -136,7 +136,7 @@ def follow(made: machine.Machine, page: Page, command: Command, how: How) -> lis
     if how.goes_on:
         text = f"timeout --signal=INT 2 script --quiet --return --command {text!r} /dev/null"
     done = ground.run(made, text, command.is_root or how.by_root, folder)
-    told = f"{command.place}: {command.text}: exit {done.rc}\n{done.stdout}"
+    failure = f"{command.place}: {command.text}: exit {done.rc}\n{done.stdout}"
     if done.rc != (124 if how.goes_on else how.exit):
-        return [told]
-    return [told] if command.output and not shows(command.output, done.stdout) else []
+        return [failure]
+    return [failure] if command.output and not shows(command.output, done.stdout) else []

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from release.docs.commands import REPOSITORY
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 PARTS = ("oci", "runtime_hook", "plugin")
 
@@ -17,7 +17,7 @@ PARTS = ("oci", "runtime_hook", "plugin")
 @pytest.mark.parametrize("page", ["settings", "flags"])
 def test_a_page_that_is_made_of_the_code_is_as_new_as_the_code(page: str) -> None:
     if not os.path.exists(REPOSITORY + "/build/softgpu/softgpu"):
-        cannot("build/softgpu/softgpu not built; run 'make build'")
+        skip_or_fail("build/softgpu/softgpu not built; run 'make build'")
     made = subprocess.run(
         [sys.executable, "-B", f"docs/site/{page}_page.py"],
         cwd=REPOSITORY,

@@ -65,9 +65,9 @@ OPTIONS = {
 TYPED = {command.text for page in pages() for command in of_page(page)}
 
 
-def named(said: Said) -> tuple[str, list[str]]:
+def named(phrase: Said) -> tuple[str, list[str]]:
     """The longest heading of docs/flags.md that it begins with, and what follows."""
-    words = said.words
+    words = phrase.words
     count = max(n for n in range(1, len(words) + 1) if " ".join(words[:n]) in OPTIONS)
     return " ".join(words[:count]), words[count:]
 
@@ -79,7 +79,7 @@ def test_spans_are_found_in_lists_tables_and_over_lines_and_not_in_blocks() -> N
 
 
 @pytest.mark.parametrize(
-    ("said", "is_open"),
+    ("phrase", "is_open"),
     [
         ("vcuda release ID", True),
         ("vcuda [--config FILE] VERB", True),
@@ -88,15 +88,15 @@ def test_spans_are_found_in_lists_tables_and_over_lines_and_not_in_blocks() -> N
         ("make bench ONLY=start", False),
     ],
 )
-def test_what_a_reader_replaces_makes_a_command_open(said: str, is_open: bool) -> None:
-    assert bool(OPEN.search(said)) is is_open
+def test_what_a_reader_replaces_makes_a_command_open(phrase: str, is_open: bool) -> None:
+    assert bool(OPEN.search(phrase)) is is_open
 
 
 @pytest.mark.parametrize(
-    "said", [s for s in ALL if s.words[0] in OURS[1:]], ids=lambda s: f"{s.page} {s.text}"
+    "phrase", [s for s in ALL if s.words[0] in OURS[1:]], ids=lambda s: f"{s.page} {s.text}"
 )
-def test_a_program_of_ours_has_what_the_text_says(said: Said) -> None:
-    command, rest = named(said)
+def test_a_program_of_ours_has_what_the_text_says(phrase: Said) -> None:
+    command, rest = named(phrase)
     body, has_verbs = OPTIONS[command], any(t.startswith(command + " ") for t in OPTIONS)
     flags = [
         word.partition("=")[0].strip("[],") for word in rest if word.strip("[").startswith("-")
@@ -109,12 +109,12 @@ def test_a_program_of_ours_has_what_the_text_says(said: Said) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [s for s in ALL if s.words[0] == "make"], ids=lambda s: f"{s.page} {s.text}"
+    "phrase", [s for s in ALL if s.words[0] == "make"], ids=lambda s: f"{s.page} {s.text}"
 )
-def test_make_has_the_target_and_the_variables_that_the_text_says(said: Said) -> None:
+def test_make_has_the_target_and_the_variables_that_the_text_says(phrase: Said) -> None:
     makefile = read("Makefile")
     rules = "".join([makefile, *map(read, re.findall(r"(?m)^include (.+)$", makefile))])
-    for word in re.findall(r'[^\s"]+(?:"[^"]*")?', said.text)[1:]:
+    for word in re.findall(r'[^\s"]+(?:"[^"]*")?', phrase.text)[1:]:
         name, is_variable, _ = word.partition("=")
         sought = (
             rf"\$[({{]{name}\b|\$\(if \$\({name}"
@@ -127,15 +127,15 @@ def test_make_has_the_target_and_the_variables_that_the_text_says(said: Said) ->
 def test_a_whole_command_of_the_text_is_in_a_block_that_is_run() -> None:
     """Or begins one, or is listed with its reason."""
     lost = [
-        f"{said.page}: {said.text}"
-        for said in ALL
-        if not OPEN.search(said.text)
-        and said.text not in IN_PROSE
-        and not any(re.match(rf"{re.escape(said.text)}( |$)", typed) for typed in TYPED)
+        f"{phrase.page}: {phrase.text}"
+        for phrase in ALL
+        if not OPEN.search(phrase.text)
+        and phrase.text not in IN_PROSE
+        and not any(re.match(rf"{re.escape(phrase.text)}( |$)", typed) for typed in TYPED)
     ]
     assert lost == []
 
 
 def test_what_is_listed_is_on_a_page_and_in_no_block() -> None:
-    assert set(IN_PROSE) <= {said.text for said in ALL}
+    assert set(IN_PROSE) <= {phrase.text for phrase in ALL}
     assert set(IN_PROSE) & TYPED == set()

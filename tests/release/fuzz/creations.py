@@ -106,15 +106,15 @@ class Packet:
             theirs.shutdown(socket.SHUT_WR)
             answer = claim_socket._answer(ours)
         os.chdir(self.before)
-        said, (line, *ids) = answer[:1], answer[1:].decode().split("\0")
-        if said == claim_socket.REFUSED:
+        reply, (line, *ids) = answer[:1], answer[1:].decode().split("\0")
+        if reply == claim_socket.REFUSED:
             check_line(VcudaError(line, "", ""))
         else:
-            assert (said, line, len(ids)) in (
+            assert (reply, line, len(ids)) in (
                 (claim_socket.DONE, "", 1),
                 (claim_socket.CLOSED, "", 0),
             )
-        self.node.check(ASKS, said != claim_socket.DONE)
+        self.node.check(ASKS, reply != claim_socket.DONE)
         for name in set(os.listdir(self.folder)) - {"state", "driver", "config.toml", "bundle"}:
             shutil.rmtree(f"{self.folder}/{name}", ignore_errors=True)
 

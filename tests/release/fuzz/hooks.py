@@ -44,15 +44,15 @@ class State:
                 self.ledger.write(record(), limits.page_of(record()))
         held = left_in(self.ledger.state_dir)
         for kind in ("createRuntime", "prestart"):
-            status, said = call([kind], self.settings, content)
+            status, result = call([kind], self.settings, content)
             assert status in (0, 1)
-            assert said == "" if status == 0 else is_one_line(said)
+            assert result == "" if status == 0 else is_one_line(result)
             assert left_in(self.ledger.state_dir) == held
-        status, said = call(["poststop"], self.settings, content)
+        status, result = call(["poststop"], self.settings, content)
         assert status == 0
-        assert not said or is_one_line(said)
+        assert not result or is_one_line(result)
         state = read(content)
-        if said or (state and state["id"] != "box"):
+        if result or (state and state["id"] != "box"):
             assert left_in(self.ledger.state_dir) == held
         elif state and not is_pod(hook_state.parse_state(content).annotations):
             assert left_in(self.ledger.state_dir) == []
@@ -76,23 +76,23 @@ def read(content: bytes) -> dict[str, Any]:
         return {}
 
 
-def is_one_line(said: str) -> bool:
-    return said.count("\n") == 1 and said.endswith("\n") and len(said) <= MOST_LINE
+def is_one_line(stderr: str) -> bool:
+    return stderr.count("\n") == 1 and stderr.endswith("\n") and len(stderr) <= MOST_LINE
 
 
 def call(words: list[str], settings: str, content: bytes) -> tuple[int, str]:
     """Exit status and stderr of the program, run here: to start it takes longer than it runs."""
     kept, code = sys.argv, 0
     sys.argv = ["vcuda-container-hook", "--config", settings, *words]
-    with file_as(0, content), file_as(2, b"") as said:
+    with file_as(0, content), file_as(2, b"") as stderr:
         try:
             main.main()
         except SystemExit as end:
             code = int(end.code or 0)
         finally:
             sys.argv = kept
-        length = os.lseek(said, 0, os.SEEK_END)
-        return code, os.pread(said, length, 0).decode()
+        length = os.lseek(stderr, 0, os.SEEK_END)
+        return code, os.pread(stderr, length, 0).decode()
 
 
 @contextlib.contextmanager

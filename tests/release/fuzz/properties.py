@@ -17,5 +17,5 @@ def check_line(error: VcudaError) -> None:
 
 def check_same(ours: object, theirs: object) -> None:
     """Both halves read the same bytes alike."""
-    told = [repr(read)[:500] for read in (ours, theirs)]
-    assert ours == theirs, f"Python reads {told[0]}, the launcher {told[1]}"
+    shown = [repr(read)[:500] for read in (ours, theirs)]
+    assert ours == theirs, f"Python reads {shown[0]}, the launcher {shown[1]}"

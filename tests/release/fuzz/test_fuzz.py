@@ -15,7 +15,7 @@ from release.docs.commands import of_page
 from release.fuzz import run
 from release.fuzz.targets import TARGETS
 from support.files import ROOT
-from support.made import make
+from support.makefile import make
 
 RUNS = 500
 

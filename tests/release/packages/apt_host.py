@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from release.packages.machine import DEBIAN, REPOSITORY
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.private_host import PATH, Result
 
 # What `make-root` put into build/debian beside a minimal Debian.
@@ -31,7 +31,9 @@ class AptHost:
         self._bin = folder / "bin"
         self._bin.mkdir()
         for tool in ("bash", "sh", "dirname", "mkdir", "flock", "grep", "apt-get", "dpkg-query"):
-            (self._bin / tool).symlink_to(shutil.which(tool, path=PATH) or cannot(f"no {tool}"))
+            (self._bin / tool).symlink_to(
+                shutil.which(tool, path=PATH) or skip_or_fail(f"no {tool}")
+            )
         for program in programs:
             (self._bin / program).write_text("#!/bin/sh\n")
             (self._bin / program).chmod(0o755)
@@ -57,18 +59,18 @@ class AptHost:
         return Result(done.returncode, done.stdout, done.stderr)
 
 
-def installs(said: str) -> set[str]:
+def installs(line: str) -> set[str]:
     """Names of the packages that a simulation installs."""
-    return set(re.findall(r"(?m)^Inst (\S+)", said))
+    return set(re.findall(r"(?m)^Inst (\S+)", line))
 
 
-def removes(said: str) -> set[str]:
-    return set(re.findall(r"(?m)^(?:Remv|Purg) (\S+)", said))
+def removes(line: str) -> set[str]:
+    return set(re.findall(r"(?m)^(?:Remv|Purg) (\S+)", line))
 
 
 def _minimal_debian() -> str:
     if not os.path.exists(DEBIAN + ".made"):
-        cannot("build/debian not made; run tests/support/make-root")
+        skip_or_fail("build/debian not made; run tests/support/make-root")
     with open(f"{DEBIAN}/var/lib/dpkg/status") as file:
         stanzas = file.read().split("\n\n")
     kept = [stanza for stanza in stanzas if not stanza.startswith(_engine_stanzas())]
@@ -92,6 +94,6 @@ def _lists() -> str:
                 ["apt-get", *options, "update"], capture_output=True, text=True, check=False
             )
             if done.returncode:
-                cannot(f"apt-get update: {done.stderr}")
+                skip_or_fail(f"apt-get update: {done.stderr}")
             Path(stamp).touch()
     return folder

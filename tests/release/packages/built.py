@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 from release.packages.machine import REPOSITORY
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 THIS, NEXT = "0.1.0", "0.1.1"
 PARTS = ("runtime", "node-agent", "scheduler-extender", "softgpu")
@@ -21,7 +21,7 @@ def folder() -> str:
     """Where `make packages` has put them."""
     made = REPOSITORY + "/build/packages"
     if not os.path.exists(made + "/SHA256SUMS"):
-        cannot("packages not built; run 'make packages'")
+        skip_or_fail("packages not built; run 'make packages'")
     return made
 
 

@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 
 from support import cgroups, own_run
-from support.namespaces import World
-from support.needed import cannot
+from support.namespaces import Namespaces
+from support.needed import skip_or_fail
 from support.private_host import PATH, Result, wait_until
 
 REPOSITORY = os.path.abspath(__file__).rsplit("/", 4)[0]
@@ -35,16 +35,16 @@ class Machine:
 
     def __init__(self, boots: bool, size: str, tree: str) -> None:
         if os.geteuid() != 0:
-            cannot("a machine takes root")
+            skip_or_fail("a machine takes root")
         if tree == DEBIAN and not os.path.exists(DEBIAN + ".made"):
-            cannot("build/debian not made; run tests/support/make-root")
+            skip_or_fail("build/debian not made; run tests/support/make-root")
         self.name = own_run.cgroup_name(f"m{next(_serial)}")
         self.folder = own_run.scratch_folder()
         self.shared = self.folder + "/shared"
         os.mkdir(self.shared)
         self.boots, cgroup = boots, [self.name] if boots else []
         try:
-            self._world = World(
+            self._world = Namespaces(
                 INIT, self.folder, tree, size, *cgroup, log=self.folder + "/init.log"
             )
         except RuntimeError:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 from support import pythons, rootfs
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.rootfs import LIBRARY_FOLDER, LOADER
 
 VERSION = "3.9"
@@ -30,7 +30,7 @@ def make(root: str) -> str:
     for name, text in (("os-release", RELEASE), ("ld.so.conf", "/usr/lib64\n")):
         with open(f"{root}/etc/{name}", "w") as file:
             file.write(text)
-    runc = shutil.which("runc") or cannot("runc is missing")
+    runc = shutil.which("runc") or skip_or_fail("runc is missing")
     shutil.copy2(runc, f"{root}/usr/bin/runc")
     libraries = _needed_by(runc) | _bring_python(root)
     for library in libraries:
@@ -52,5 +52,5 @@ def _bring_python(root: str) -> set[str]:
 
 
 def _needed_by(*programs: str) -> set[str]:
-    told = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"=> (/\S+)", told))
+    result = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"=> (/\S+)", result))

@@ -14,7 +14,7 @@ import pytest
 
 from release.packages import built
 from release.packages.machine import REPOSITORY
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.product import install
 
 TREES = REPOSITORY + "/build/package-trees"
@@ -29,7 +29,7 @@ OLDEST_GLIBC = (2, 34)
 
 def output(*argv: str) -> str:
     if shutil.which(argv[0]) is None:
-        cannot(f"{argv[0]} not installed")
+        skip_or_fail(f"{argv[0]} not installed")
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout
     return done.stdout
@@ -70,8 +70,8 @@ def test_lintian_and_rpmlint_have_nothing_to_say_that_is_not_answered() -> None:
     )
     assert output("lintian", *levels, *debs) == ""
     settings = REPOSITORY + "/packaging/rpmlint.toml"
-    said = output("rpmlint", "-c", settings, *rpms)
-    assert "0 errors, 0 warnings" in said, said
+    printed = output("rpmlint", "-c", settings, *rpms)
+    assert "0 errors, 0 warnings" in printed, printed
 
 
 def test_what_make_install_lays_out_is_in_one_package_and_no_more(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ def test_the_manual_and_completion_have_every_verb_and_option(page: str, parser:
     words = set(asked.stdout.split()) - {"-h", "--help"}
     assert "--config" in words, asked.stderr
     packed, *_ = Path(TREES).glob(f"*/*/usr/share/man/man?/{page}.gz")
-    told = gzip.decompress(packed.read_bytes()).decode().replace("\\-", "-")
-    assert {word for word in words if word not in told} == set()
+    manual = gzip.decompress(packed.read_bytes()).decode().replace("\\-", "-")
+    assert {word for word in words if word not in manual} == set()
     for completion in COMPLETIONS:
         place = completion.format(page.partition(".")[0])
         script = (packed.parents[2] / place).read_text()

@@ -54,8 +54,8 @@ def test_a_removal_without_a_python_that_runs_goes_on(plain: Machine) -> None:
     removed = plain.run("dpkg", "--remove", "vcuda-runtime")
     assert removed.rc == 0
     hint = "take vcuda's entries out by hand"
-    said = f"vcuda-runtime: engines' files: what was just told stays; {hint}\n"
-    assert said in removed.stderr
+    line = f"vcuda-runtime: engines' files: what was just told stays; {hint}\n"
+    assert line in removed.stderr
     # What names them is kept, so that a later installation can still take it back.
     plain.check("ln", "-s", "python3.11", "/usr/bin/python3")
     assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
@@ -156,7 +156,7 @@ def test_an_edit_by_hand_is_reported_and_stays(plain: Machine, way: Way) -> None
     assert removed.rc == 0
     assert f"vcuda: {DOCKER}: " in removed.stderr
     hint = "take vcuda's entries out by hand"
-    said = f"vcuda-runtime: engines' files: what was just told stays; {hint}\n"
-    assert said in removed.stderr
+    line = f"vcuda-runtime: engines' files: what was just told stays; {hint}\n"
+    assert line in removed.stderr
     assert plain.read(DOCKER) == edited
     assert not plain.exists(PODMAN)

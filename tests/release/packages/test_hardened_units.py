@@ -12,7 +12,7 @@ from release.packages import built, node
 from release.packages.machine import Machine
 from release.packages.test_contents import tree
 from release.packages.test_services import UNITS, main_pid
-from support.needed import cannot
+from support.needed import skip_or_fail
 from support.private_host import wait_until
 
 # Of a unit that says nothing else.
@@ -26,16 +26,16 @@ PARTS = {
 @pytest.mark.parametrize("unit", PARTS)
 def test_a_unit_is_no_more_exposed_than_it_says(unit: str) -> None:
     if shutil.which("systemd-analyze") is None:
-        cannot("systemd-analyze not installed")
+        skip_or_fail("systemd-analyze not installed")
     built.folder()
     path = f"{tree(PARTS[unit])}/usr/lib/systemd/system/{unit}"
     with open(path) as file:
-        said = re.search(r"^# Exposure (\d\.\d): \w+", file.read(), re.MULTILINE)
+        exposure = re.search(r"^# Exposure (\d\.\d): \w+", file.read(), re.MULTILINE)
     words = ["systemd-analyze", "security", "--offline=yes", "--no-pager", path]
     shown = subprocess.run(words, capture_output=True, text=True, check=False).stdout
     overall = re.search(r"Overall exposure level for \S+: (\d\.\d)", shown)
     assert overall, shown
-    assert float(overall[1]) <= (float(said[1]) if said else MOST_EXPOSED), shown
+    assert float(overall[1]) <= (float(exposure[1]) if exposure else MOST_EXPOSED), shown
 
 
 def status(machine: Machine, pid: str) -> dict[str, str]:

@@ -49,9 +49,9 @@ def test_the_extender_places_pods_and_has_no_rights_on_its_host(booted: Machine)
     with contextlib.ExitStack() as stack:
         with booted.network():
             stack.enter_context(api.running())
-        api.put(clusters.node("a", clusters.told("a", 16)), clusters.node("b"), POD)
-        told = api.kubeconfig(booted.path("/root/kubeconfig"))
-        with open(told) as file:
+        api.put(clusters.node("a", clusters.gpus_of("a", 16)), clusters.node("b"), POD)
+        kubeconfig = api.kubeconfig(booted.path("/root/kubeconfig"))
+        with open(kubeconfig) as file:
             booted.write("/etc/kubernetes/scheduler.conf", file.read(), 0o600)
         booted.check("systemctl", "start", UNIT)
         service = Service(booted)
@@ -59,8 +59,10 @@ def test_the_extender_places_pods_and_has_no_rights_on_its_host(booted: Machine)
         fitting = service.filter(POD, "a", "b")
         assert (fitting["NodeNames"], list(fitting["FailedAndUnresolvableNodes"])) == (["a"], ["b"])
         assert service.bind(POD, "a") == ""
-        said = json.loads(api.pod("asking")["metadata"]["annotations"][names.ANNOTATION_DECISION])
-        assert [share["uuid"] for share in said["containers"]["main"]] == ["GPU-a-0"]
+        decision = json.loads(
+            api.pod("asking")["metadata"]["annotations"][names.ANNOTATION_DECISION]
+        )
+        assert [share["uuid"] for share in decision["containers"]["main"]] == ["GPU-a-0"]
         code, page = service.call("GET", "/metrics")
         assert (code, b"vcuda_extender_nodes 2.0" in page) == (200, True)
         pid = booted.check("systemctl", "show", "--property=MainPID", "--value", UNIT).strip()
@@ -92,14 +94,14 @@ def test_the_agent_publishes_its_gpus_to_the_cluster_and_serves_its_figures(
         booted.check("systemctl", "daemon-reload")
         booted.check("systemctl", "start", AGENT)
         wait_until(lambda: "n1" in api.nodes, "the node's annotation")
-        told = node_gpus.parse(api.nodes["n1"][names.ANNOTATION_NODE_GPUS])
-        assert [gpu.index for gpu in told.gpus] == [0, 1]
+        published = node_gpus.parse(api.nodes["n1"][names.ANNOTATION_NODE_GPUS])
+        assert [gpu.index for gpu in published.gpus] == [0, 1]
         with booted.network():
             asking = http.client.HTTPConnection("127.0.0.1", 5678, timeout=30)
             asking.request("GET", "/metrics")
         with contextlib.closing(asking):
             answer = asking.getresponse()
-            assert (answer.status, told.gpus[0].uuid in answer.read().decode()) == (200, True)
+            assert (answer.status, published.gpus[0].uuid in answer.read().decode()) == (200, True)
         booted.check("systemctl", "stop", AGENT)
     finally:
         api.stop()

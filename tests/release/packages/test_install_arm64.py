@@ -14,7 +14,7 @@ from release.packages import built, node
 from release.packages.machine import Machine
 from release.packages.ways import Way
 from support.arm64 import EMULATOR, emulate
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 WRAPPER, HOOK = "/usr/bin/vcuda-container-runtime", "/usr/bin/vcuda-container-hook"
 # Of another machine's package dpkg and rpm know nothing of what it needs, nor that it could run.
@@ -27,7 +27,7 @@ FORCED = {
 @pytest.fixture
 def installed(plain: Machine, way: Way) -> Iterator[Machine]:
     if not os.path.exists(EMULATOR):
-        cannot(f"{EMULATOR} is missing; run 'make prepare'")
+        skip_or_fail(f"{EMULATOR} is missing; run 'make prepare'")
     shutil.copy(EMULATOR, plain.path("/usr/bin"))
     way.prepare(plain)
     paths = built.files(way.form, built.folder(), "runtime", machine="arm64")

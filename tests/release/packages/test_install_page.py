@@ -39,14 +39,14 @@ def follow(machine: Machine, lines: list[str]) -> None:
 def test_the_page_leads_through_the_life_of_the_debs(booted: Machine) -> None:
     before = booted.names()
     node.bring(booted, glob.glob(built.folder() + "/*"))
-    said = commands()
-    follow(booted, said["Install"])
-    follow(booted, said["Debian 12, Ubuntu 22.04 and later"])
+    expected = commands()
+    follow(booted, expected["Install"])
+    follow(booted, expected["Debian 12, Ubuntu 22.04 and later"])
     node.join_cluster(booted)
-    follow(booted, said["Then"])
+    follow(booted, expected["Then"])
     assert node.allocates(booted) == node.STOPPED_AT_1_GIB
     for title in ("Upgrade", "Remove"):
-        follow(booted, [line for line in said[title] if not line.startswith("rpm ")])
+        follow(booted, [line for line in expected[title] if not line.startswith("rpm ")])
     assert booted.names() == before
 
 
@@ -57,14 +57,14 @@ def test_the_page_leads_through_the_life_of_the_rpms(plain: Machine) -> None:
     plain.write("/usr/local/bin/rpm", f"#!/bin/sh\n{quietly}\n", 0o755)
     before = plain.names()
     node.bring(plain, glob.glob(built.folder() + "/*"))
-    said = commands()
-    follow(plain, said["RHEL 9 and its kin"])
+    expected = commands()
+    follow(plain, expected["RHEL 9 and its kin"])
     # No systemd runs here: what its unit does.
     plain.check("softgpu", "create", "/run/softgpu", "--gpus", "2")
-    follow(plain, [line for line in said["Then"] if "systemctl" not in line])
+    follow(plain, [line for line in expected["Then"] if "systemctl" not in line])
     assert node.allocates(plain) == node.STOPPED_AT_1_GIB
-    follow(plain, said["When something fails"])
+    follow(plain, expected["When something fails"])
     for title in ("Upgrade", "Remove"):
-        follow(plain, [line for line in said[title] if line.startswith("rpm ")])
+        follow(plain, [line for line in expected[title] if line.startswith("rpm ")])
     # No systemd took the records along.
     assert plain.names() - before == {"/run/vcuda"}

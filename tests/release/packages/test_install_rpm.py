@@ -32,16 +32,16 @@ def test_installed_upgraded_and_erased_under_a_container_that_runs(plain: Machin
     container.start()
     old_shim = container.shim()
 
-    said = rpm(plain, "-U", *node.bring(plain, built.files("rpm", built.next_version())))
+    printed = rpm(plain, "-U", *node.bring(plain, built.files("rpm", built.next_version())))
     assert plain.read("/etc/vcuda/config.toml") == node.SETTINGS
-    assert "config.toml.rpmnew" in said
+    assert "config.toml.rpmnew" in printed
     assert plain.check("vcuda", "--version") == f"vcuda {built.NEXT}\n"
     _runs_on_and_the_next_has_the_new_shim(plain, container, old_shim)
 
-    said = rpm(plain, "-e", *(f"vcuda-{part}" for part in built.PARTS))
+    printed = rpm(plain, "-e", *(f"vcuda-{part}" for part in built.PARTS))
     settings = "/etc/vcuda/config.toml"
     kept = {"/etc/vcuda", "/run/vcuda", *(f"{settings}{end}" for end in (".rpmnew", ".rpmsave"))}
-    assert "config.toml.rpmsave" in said
+    assert "config.toml.rpmsave" in printed
     assert plain.names() - before == {path for path in kept if "config" not in path}
     assert {path for path in kept if not plain.exists(path)} == set()
 
@@ -64,8 +64,8 @@ def test_an_erasure_leaves_engines_as_they_were_and_containers_running(plain: Ma
     plain.check("vcuda", "configure", "podman")
     container = node.Container(plain)
     container.start()
-    said = rpm(plain, "-e", "vcuda-node-agent", "vcuda-runtime")
-    assert f"vcuda-runtime: {WRAPPER}: stays, since engines end their containers by it" in said
+    printed = rpm(plain, "-e", "vcuda-node-agent", "vcuda-runtime")
+    assert f"vcuda-runtime: {WRAPPER}: stays, since engines end their containers by it" in printed
     assert not plain.exists("/etc/containers/containers.conf.d/99-vcuda.conf")
     assert container.allocates(WRAPPER) == node.STOPPED_AT_1_GIB
     container.call("delete", "--force")

@@ -19,7 +19,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from contract.chart import rendering
 from release.docs.commands import of_page
 from release.packages import built
-from support.needed import cannot
+from support.needed import skip_or_fail
 
 CHART = f"vcuda-{built.THIS}.tgz"
 PUBLISHED = {
@@ -115,7 +115,7 @@ def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None
 def signer() -> Iterator[dict[str, str]]:
     """The environment of a user who has a key. Its folder's name is short: a socket lies in it."""
     if shutil.which("gpg") is None:
-        cannot("gpg is not installed")
+        skip_or_fail("gpg is not installed")
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "GNUPGHOME": home}
         words = ["gpg", "--batch", "--passphrase=", "--quick-gen-key", "vcuda <root@localhost>"]
@@ -152,20 +152,20 @@ def test_a_tag_and_the_sums_are_signed_as_the_page_says(
 
 
 @pytest.mark.parametrize(
-    ("file", "said"),
+    ("file", "error"),
     [
         ("new.txt", "the checkout: has changes; commit them"),
         ("CHANGELOG.md", "CHANGELOG.md: tells nothing of 0.1.0"),
         ("packaging/chart/Chart.yaml", "packaging/chart/Chart.yaml: is not of version 0.1.0"),
     ],
 )
-def test_an_uncommitted_or_unlisted_file_is_refused(checkout: str, file: str, said: str) -> None:
+def test_an_uncommitted_or_unlisted_file_is_refused(checkout: str, file: str, error: str) -> None:
     with open(f"{checkout}/{file}", "w") as changed:
         changed.write("# Changelog\n")
     if file != "new.txt":
         git(checkout, "commit", "-q", "-a", "-m", "no word")
     done = release(checkout)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"packaging/release: {said}")
+    assert done.stderr.startswith(f"packaging/release: {error}")
     assert done.stderr.count("\n") == 1
     assert not Path(checkout + "/build/release").exists()

@@ -66,16 +66,16 @@ def test_a_service_that_runs_on_over_an_upgrade_and_a_removal_is_reported(
     versions = (built.next_version(), built.folder(), built.next_version())
     for (package, command), folder in zip(SERVICES.items(), versions):
         with running(plain, command):
-            told = install(plain, way, folder).splitlines()
+            printed = install(plain, way, folder).splitlines()
         program = command.partition(" --")[0]
         code = f"goes on with the code that it began with, {WHY}"
-        said = f"{package}: {program}: {code}; start it anew"
-        assert [line for line in told if WHY in line] == [said]
+        message = f"{package}: {program}: {code}; start it anew"
+        assert [line for line in printed if WHY in line] == [message]
     with running(plain, SERVICES["vcuda-node-agent"]):
         removed = way.uninstall(plain)
     assert removed.rc == 0
-    said = f"vcuda-node-agent: vcuda-node-agent: runs on, {WHY}; stop it by what started it"
-    assert [line for line in removed.stderr.splitlines() if WHY in line] == [said]
+    message = f"vcuda-node-agent: vcuda-node-agent: runs on, {WHY}; stop it by what started it"
+    assert [line for line in removed.stderr.splitlines() if WHY in line] == [message]
 
 
 def test_a_service_of_the_host_outside_is_no_business_of_a_root_that_is_laid_out(
@@ -93,5 +93,5 @@ def test_a_service_of_the_host_outside_is_no_business_of_a_root_that_is_laid_out
         plain.check("mount", "--bind", "/mnt/shared", "/image/mnt/shared")
         plain.check("mount", "--rbind", "/proc", "/image/proc")
         line = way.adding(plain, built.folder())
-        said = plain.run("chroot", "/image", "sh", "-c", line)
-    assert (said.rc, said.stderr) == (0, node.NO_TMPFS)
+        printed = plain.run("chroot", "/image", "sh", "-c", line)
+    assert (printed.rc, printed.stderr) == (0, node.NO_TMPFS)

@@ -69,9 +69,9 @@ def soak(lives: Lives, pods: int) -> dict[str, object]:
         faults.append(f"descriptors: {half['descriptors']}, then {last['descriptors']}")
     # A pod that ends keeps its share until its sandbox is gone, so the agent's sweep gives it back.
     with contextlib.suppress(AssertionError):
-        until(lambda: not lives.left(), 3 * sweep.PERIOD_SECONDS)
+        until(lambda: not lives.leftovers(), 3 * sweep.PERIOD_SECONDS)
         until(lambda: not open_pages(lives), 3 * page_keeper.PERIOD_SECONDS)
-    faults += [f"left: {name}" for name in (*lives.left(), *open_pages(lives))]
+    faults += [f"left: {name}" for name in (*lives.leftovers(), *open_pages(lives))]
     return {"pods": dict(lives.deaths), "agent": sizes, "faults": faults}
 
 

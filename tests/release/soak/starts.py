@@ -135,5 +135,5 @@ def soak(starts: Starts, count: int, say: Say) -> Soaked:
             say(f"{2 * (number + 1)} of {count} starts")
     starts.rest()
     after = traces.of(starts.engine.host)
-    left = traces.left(before, after)
+    left = traces.leftovers(before, after)
     return Soaked(2 * rounds, left, use, starts.server.use(), first, last)

@@ -24,7 +24,7 @@ def of(host: PrivateHost) -> frozenset[str]:
     return frozenset(found | {f"process {process}" for process in _processes(root + "/proc")})
 
 
-def left(before: frozenset[str], after: frozenset[str]) -> list[str]:
+def leftovers(before: frozenset[str], after: frozenset[str]) -> list[str]:
     """What is new or gone, each with its sign."""
     new, gone = after - before, before - after
     return sorted([*(f"+ {line}" for line in new), *(f"- {line}" for line in gone)])
