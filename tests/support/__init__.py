@@ -1,7 +1,7 @@
-"""The product on real engines, and the node agent before a kubelet."""
+"""Helpers of several test folders: engines, nodes, fake API servers and kubelets, samples."""
 
 import os
 
-# gRPC would write a line at each fork of a process that has spoken it: into what the tests after it
-# look at. No test speaks gRPC in a forked child.
+# Without this, gRPC writes a line at each fork of a process that has used it, into output that later
+# tests compare. No test uses gRPC in a forked child.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"

@@ -14,7 +14,7 @@ from support.product import install, missing
 
 @pytest.fixture(scope="session")
 def agent_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where the product is installed for nodes without an engine."""
+    """The folder in which the product is installed for nodes without an engine."""
     reason = missing()
     if reason is not None:
         skip_or_fail(reason)
@@ -25,7 +25,8 @@ def agent_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def new_node(agent_prefix: str, tmp_path: Path) -> Iterator[Callable[..., AgentNode]]:
-    """Makes the test's node, with these options of `softgpu create`; its kubelet runs."""
+    """A function that makes a node with a running fake kubelet; its arguments are options of
+    `softgpu create`."""
     made: list[AgentNode] = []
 
     def make(*options: str) -> AgentNode:

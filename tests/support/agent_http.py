@@ -1,4 +1,4 @@
-"""The agent's HTTP process over a state folder, and clients of it that speak plain sockets."""
+"""The agent's HTTP process over a state folder, and a client for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _START = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); " + (
 
 
 class Served:
-    """Serving from the moment it exists; told of no GPU yet."""
+    """A running HTTP process that accepts connections and knows no GPU yet."""
 
     def __init__(self, state_dir: str, *more: str) -> None:
         self.port = free_port()
@@ -29,7 +29,7 @@ class Served:
         assert self.process.stdout and self.process.stdout.readline() == b"open\n"
 
     def send_gpus(self, gpus: NodeGpus) -> None:
-        """As the agent tells it; a request that is sent later is answered by it."""
+        """Send GPUs as the agent does; return once the process shows them."""
         assert self.process.stdin
         self.process.stdin.write(gpus.dump().encode() + b"\n")
         self.process.stdin.flush()
@@ -57,7 +57,7 @@ class Served:
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
     def end(self) -> int:
-        """As the agent ends: its status, told by SIGTERM."""
+        """End the process with SIGTERM, as the agent does; return its exit status."""
         self.process.terminate()
         self.process.communicate(timeout=30)
         return self.process.returncode

@@ -1,4 +1,4 @@
-"""The agent's pages as their readers see them: Prometheus's samples, and a web page's words."""
+"""Parse the agent's pages: Prometheus samples, and the text of a web page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def samples(page: bytes) -> Samples:
-    """By name and labels; each sample stands once."""
+    """Samples by name and labels. Fails if a sample occurs twice."""
     found: Samples = {}
     for family in parsed(page.decode()):
         for sample in family.samples:
@@ -22,7 +22,7 @@ def samples(page: bytes) -> Samples:
 
 
 class ParsedPage(html.parser.HTMLParser):
-    """The tags with their attributes, and the words outside of style and script."""
+    """The tags with their attributes, and the words outside `style`, `script` and `title`."""
 
     def __init__(self, page: bytes) -> None:
         super().__init__()

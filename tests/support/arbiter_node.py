@@ -1,4 +1,4 @@
-"""A node with an arbiter: real records and pages, a clock of the test's."""
+"""A node with an arbiter, real records and pages, and a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fixed(core: int, gpu: str = "GPU-0") -> GpuShare:
 
 
 class ArbiterNode:
-    """A ledger, its containers' pages, and an arbiter that looks when it is told to."""
+    """A ledger, its containers' pages, and an arbiter that polls when the test calls `poll`."""
 
     def __init__(self, folder: Any) -> None:
         self.ledger = Ledger(str(folder))
@@ -46,11 +46,11 @@ class ArbiterNode:
         return f"{self.ledger.containers}/{id}/{name}"
 
     def waits(self, id: str, gpu: int = 0) -> None:
-        """The container says that it waited for its share."""
+        """Add 1 ms to the time that the container's usage page says it waited for its share."""
         self._adds(id, "throttled_ns", MS, gpu)
 
     def uses(self, id: str, nanoseconds: int, gpu: int = 0) -> None:
-        """The container says that it used so much of the GPU's time."""
+        """Add to the GPU time that the container's usage page says it used."""
         self._adds(id, "busy_ns", nanoseconds, gpu)
 
     def _adds(self, id: str, field: str, nanoseconds: int, gpu: int) -> None:
@@ -62,7 +62,7 @@ class ArbiterNode:
             usage.write(struct.pack("=Q", before + nanoseconds))
 
     def poll(self, *waiting: str) -> None:
-        """One look, 50 ms after the last, in which these containers have waited."""
+        """Poll once, 50 ms after the last poll; the containers in `waiting` have waited since."""
         self.now += 50 * MS
         for id in waiting:
             self.waits(id)
@@ -73,7 +73,7 @@ class ArbiterNode:
             return page_reader.read_limits(file.read())
 
     def rates(self, id: str) -> list[int]:
-        """Percents that the shim would follow now."""
+        """The rate on each GPU that the shim would apply now, in percent."""
         page = self.limits(id)
         assert page.sequence % 2 == 0
         live = page.rate_until_ns == 0 or self.now <= page.rate_until_ns

@@ -1,4 +1,4 @@
-"""Programs of arm64 on this machine: by an emulator, as a kernel of their own would start them."""
+"""Run arm64 programs on this machine in an emulator."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from support.needed import skip_or_fail
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CC = "aarch64-linux-gnu-gcc"
 EMULATOR = "/usr/bin/qemu-aarch64-static"
-# What Debian 12's Python of arm64 needs, unpacked and not installed.
+# Debian 12's Python for arm64 and the packages that it needs, unpacked and not installed.
 DEBIAN = REPOSITORY + "/build/arm64/debian"
 PYTHON = DEBIAN + "/usr/bin/python3.11"
 
 
 def make(*targets: str) -> None:
-    """Targets of the Makefile, for arm64."""
+    """Build targets of the Makefile for arm64."""
     makefile.make("VCUDA_ARCH=arm64", *targets)
 
 
 def emulate(program: str, root: str = "") -> None:
-    """A call of it below `root` goes through the emulator."""
+    """Replace `program` below `root` by a script that runs it in the emulator."""
     os.rename(root + program, f"{root}{program}.arm64")
     _write_script(root + program, f"{EMULATOR} {program}.arm64")
 
 
 def python(path: str) -> str:
-    """Makes `path` a Python of arm64."""
-    with _turn():
+    """Write an executable at `path` that runs Python for arm64."""
+    with _lock():
         if not os.path.exists(PYTHON):
-            _bring_debian()
+            _unpack_debian()
     _write_script(path, f"{EMULATOR} -L {DEBIAN} {PYTHON}")
     return path
 
 
 @contextlib.contextmanager
-def _turn() -> Iterator[None]:
-    """Tests of several files begin at once."""
+def _lock() -> Iterator[None]:
+    """Tests of several files may unpack at the same time."""
     os.makedirs(os.path.dirname(DEBIAN), exist_ok=True)
     with open(os.path.dirname(DEBIAN) + "/lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _bring_debian() -> None:
+def _unpack_debian() -> None:
     with tempfile.TemporaryDirectory(dir=os.path.dirname(DEBIAN)) as folder:
         words = ["mmdebstrap", "--mode=chrootless", "--variant=extract", "--arch=arm64"]
         made = subprocess.run(
@@ -59,7 +59,7 @@ def _bring_debian() -> None:
             text=True,
         )
         if made.returncode != 0:
-            skip_or_fail(f"no Python of arm64: {made.stderr}")
+            skip_or_fail(f"cannot unpack Python for arm64: {made.stderr}")
         os.mkdir(folder + "/debian")
         unpack = ["tar", "-x", "-C", folder + "/debian", "-f", folder + "/debian.tar"]
         subprocess.run([*unpack, "./lib", "./usr"], check=True)

@@ -1,4 +1,4 @@
-"""A headless Chromium that does what it is told, by its own protocol over two pipes.
+"""A headless Chromium, driven by the DevTools protocol over two pipes.
 
 Source: Chrome DevTools Protocol, --remote-debugging-pipe: JSON, each message ended by NUL.
 """
@@ -51,7 +51,7 @@ class Browser:
         return answer["result"]
 
     def open(self, address: str) -> None:
-        """Returns once it is loaded."""
+        """Open a page; return once it is loaded."""
         self.send("Page.navigate", url=address)
         self.wait_for("Page.loadEventFired")
 
@@ -64,17 +64,17 @@ class Browser:
         return found["result"]["value"]
 
     def text(self) -> str:
-        """What stands in the page, markup and all."""
+        """The page's HTML."""
         root = self.send("DOM.getDocument")["root"]["nodeId"]
         return str(self.send("DOM.getOuterHTML", nodeId=root)["outerHTML"])
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
             assert select.select([self._from_browser], [], [], PATIENCE_SECONDS)[0], (
-                "it says no more"
+                "no message from the browser"
             )
             chunk = os.read(self._from_browser, 1 << 16)
-            assert chunk, "it has ended"
+            assert chunk, "the browser has ended"
             self._rest += chunk
         line, _, self._rest = self._rest.partition(b"\0")
         return dict(json.loads(line))
@@ -83,7 +83,7 @@ class Browser:
 @contextlib.contextmanager
 def browsing(folder: Path) -> Iterator[Browser]:
     (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
-    # It reads from descriptor 3 and writes to 4.
+    # Chromium reads from descriptor 3 and writes to descriptor 4.
     start = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
     command = ["bash", "-c", start, program(), *OPTIONS, "--remote-debugging-pipe"]
     with open(folder / "chromium.log", "w") as log:

@@ -1,4 +1,4 @@
-"""What CDI's SPEC.md, version 0.5.0, says of a spec file, as a JSON schema.
+"""JSON schema of a CDI spec file, as SPEC.md of version 0.5.0 describes it.
 
 No package has it; "SHALL" and "REQUIRED" there are what is required here, and no other keys.
 """
@@ -48,7 +48,7 @@ _EDITS = _object(
     mounts=_list(_MOUNT),
     hooks=_list(_HOOK),
 )
-# CDI's own reader refuses a device without any.
+# CDI's own reader refuses a device without container edits.
 _SOME_EDITS = {
     **_EDITS,
     "anyOf": [

@@ -1,4 +1,4 @@
-"""Keys, and certificates that certify themselves."""
+"""Keys and self-signed certificates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def certify(folder: Any, *names: str, address: str = "127.0.0.1") -> None:
-    """A key and a certificate of its own for each: `folder`/NAME.key, NAME.crt."""
+    """Write a key and a self-signed certificate for each name: `folder`/NAME.key, NAME.crt."""
     for name in names:
         subject = ["-subj", "/CN=" + name, "-addext", "subjectAltName=IP:" + address]
         files = ["-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.crt"]

@@ -1,4 +1,4 @@
-"""The host's cgroup folders, in every hierarchy: those of the tests are found and removed here."""
+"""Find and remove the tests' cgroups in every hierarchy of the host."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ ROOT = "/sys/fs/cgroup"
 
 
 def hierarchies() -> list[str]:
-    """Each mounted hierarchy's root; on pure v2 there is one."""
+    """The root of each mounted hierarchy; one on pure v2."""
     with open("/proc/self/mounts") as mounts:
         fields = [line.split() for line in mounts]
     return sorted({point for _, point, kind, *_ in fields if kind in ("cgroup", "cgroup2")})
 
 
 def is_v1() -> bool:
-    """Whether the device rules of this host are cgroup v1's."""
+    """Whether this host applies device rules by cgroup v1."""
     return os.path.exists(os.path.join(ROOT, "devices"))
 
 
 def named(prefix: str) -> set[str]:
-    """Names of top-level cgroups that begin so."""
+    """Names of top-level cgroups that begin with `prefix`."""
     found = (glob.glob(os.path.join(root, prefix + "*")) for root in hierarchies())
     return {os.path.basename(path) for paths in found for path in paths}
 
 
 def remove(group: str) -> None:
-    """Remove a top-level cgroup and all below, with what still runs in it."""
+    """Kill the processes in a top-level cgroup and remove it with all cgroups below."""
     for root in hierarchies():
         top = root + group
         for folder, _, _ in os.walk(top, topdown=False):
@@ -37,7 +37,7 @@ def remove(group: str) -> None:
 
 
 def _remove_one(folder: str) -> None:
-    # The kernel takes a moment after the last process's end until the folder can go.
+    # The kernel lets the folder be removed only some time after the last process has ended.
     deadline = time.monotonic() + 10
     while True:
         try:

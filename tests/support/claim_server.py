@@ -1,4 +1,4 @@
-"""The claim server on a private host: `vcuda serve`, as a service of that host would run it."""
+"""The claim server (`vcuda serve`) on a private host."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LOG = "claim-server.log"
 
 @dataclass(frozen=True)
 class Use:
-    """What one process of the claim server has open, and its resident memory."""
+    """Open files and resident memory of one process of the claim server."""
 
     descriptors: int
     resident_bytes: int
 
 
 class ClaimServer:
-    """Open from the start until `close`. `pid`: the server's, as the test's own host sees it."""
+    """A running claim server. pid: its process id on the test's own host."""
 
     def __init__(self, host: PrivateHost, product: Product, state_dir: str) -> None:
         socket, before = f"/proc/{host.pid}/root{state_dir}/{claim_socket.NAME}", 0
@@ -40,15 +40,15 @@ class ClaimServer:
         wait_until(lambda: len(self.workers()) == claim_socket.WORKERS, f"its workers, see {LOG}")
 
     def workers(self) -> list[int]:
-        """Without the page keeper."""
+        """Process ids of the workers, without the page keeper."""
         return [pid for pid in children(self.pid) if name_of(pid) != page_keeper.NAME]
 
     def use(self) -> dict[int, Use]:
-        """Of the server and each worker, by pid."""
+        """The use of the server and of each worker, by process id."""
         return {pid: _use(pid) for pid in (self.pid, *self.workers())}
 
     def close(self) -> None:
-        """Raises RuntimeError: it had ended by itself, or ends with a failure."""
+        """End the server. Raises RuntimeError if it had ended by itself, or ends with a failure."""
         workers = self.workers()
         os.kill(self.pid, signal.SIGTERM)
         if status := self.nsenter.wait(30):
@@ -56,7 +56,7 @@ class ClaimServer:
         self._await_end(workers)
 
     def kill(self) -> None:
-        """As the kernel does it when memory is short: the workers are on their own then."""
+        """Kill the server alone, as the kernel does when memory is short; its workers remain."""
         workers = self.workers()
         os.kill(self.pid, signal.SIGKILL)
         self.nsenter.wait(30)
@@ -69,7 +69,7 @@ class ClaimServer:
 
 
 def name_of(pid: int) -> str:
-    """As ps names it; "": it has ended."""
+    """The process's name as ps shows it; "" if the process has ended."""
     try:
         with open(f"/proc/{pid}/comm") as name:
             return name.read().rstrip("\n")

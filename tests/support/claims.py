@@ -1,4 +1,4 @@
-"""Claims on a ledger as the wrapper makes them."""
+"""Make claims on a ledger as the wrapper does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HALF = Request.of(50, 4 * GIB)
 
 
 class Claims:
-    """A ledger, and claims at it by containers with claimants that have ended since."""
+    """A ledger, and claims of which the claiming process has ended since."""
 
     def __init__(self, folder: Any) -> None:
         self.ledger = Ledger(f"{folder}/state")
@@ -34,7 +34,7 @@ class Claims:
         node: Any = NODE,
         meter_copies: bool = False,
     ) -> Any:
-        """As the wrapper does, and then that process has become runc and ended."""
+        """Claim as the wrapper does; the claiming process has then become runc and ended."""
         owner = Owner(owner, owner) if isinstance(owner, str) else owner
         rules = Rules("binpack", self.overcommit, self.context_bytes, meter_copies)
         words, claimant = self.runtime.words, os.getpid()

@@ -1,4 +1,4 @@
-"""The fake API as a node's tests use it: pods of all nodes by their UID, node objects, Events."""
+"""A fake API server for tests of a node: pods by their UID, node objects, Events."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from support.fake_api_server import NODES, PODS, TOKEN, FakeApiServer, status
 
 __all__ = ["TOKEN", "KubeApi"]
-# One page of a list has at most so many, whatever is asked, so that tests see pages.
+# The most objects in one page of a list, whatever the client asks for, so that tests see pages.
 PAGE = 3
 
 
 class KubeApi(FakeApiServer):
-    """refuse_events: a status for every request about Events, or 0. drop_answers: to so many that
-    create Events."""
+    """refuse_events: the HTTP status for every request about Events, or 0 to serve them.
+    drop_answers: the number of requests to create Events whose answer is dropped."""
 
     def __init__(self, *nodes: str) -> None:
-        """nodes: those that it knows; none named: node-1."""
+        """nodes: names of the node objects; default: node-1."""
         super().__init__()
         self.page, self.before = PAGE, self._before
         self.refuse_events = self.drop_answers = 0
@@ -25,18 +25,18 @@ class KubeApi(FakeApiServer):
         self.clear_nodes()
 
     def clear_nodes(self) -> None:
-        """No node object was written to yet."""
+        """Remove the annotations of all node objects."""
         self.put(*[{"metadata": {"name": name}} for name in self._names])
 
     @property
     def pods(self) -> dict[str, dict[str, Any]]:
-        """By UID."""
+        """Pods by UID."""
         with self.lock:
             return {each["metadata"]["uid"]: each for each in self.objects[PODS].values()}
 
     @property
     def nodes(self) -> dict[str, dict[str, str]]:
-        """The annotations of each node that has some."""
+        """Annotations of each node that has some."""
         return self._said("annotations")
 
     @property
@@ -54,9 +54,9 @@ class KubeApi(FakeApiServer):
         init: dict[str, dict[str, int]] | None = None,
         sidecars: dict[str, dict[str, int]] | None = None,
     ) -> str:
-        """A pod that is bound to `node`, of containers that ask for so much; its UID.
+        """Create a pod bound to `node`; return its UID. An existing pod of that name is deleted.
 
-        One of the same name is gone before.
+        containers, init, sidecars: by container name, the amount of each resource.
         """
 
         def listed(asked: dict[str, dict[str, int]] | None, **more: str) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ class KubeApi(FakeApiServer):
         self.put({**self.pods[uid], "status": {"phase": phase}})
 
     def delete(self, key: str, kind: str = PODS) -> None:
-        """key: of a pod its UID."""
+        """key: for a pod, its UID."""
         if kind == PODS:
             key = f"default/{self.pods[key]['metadata']['name']}"
         super().delete(key, kind)

@@ -23,7 +23,7 @@ ASKS = {CORE: 30, MEMORY: 4}
 
 
 class ClusterNode:
-    """uuids: of its GPUs, in NVML's order. The product is in front of the engine's runtime."""
+    """A node whose engine calls the wrapper. uuids: its GPUs in NVML's order."""
 
     def __init__(self, cri: Cri, product: Product, folder: str) -> None:
         self.cri, self.product = cri, product
@@ -37,7 +37,7 @@ class ClusterNode:
         self.agent: Agent | None = None
 
     def start_agent(self) -> Agent:
-        """Its devices are with the kubelet, and its GPUs with the scheduler, when it returns."""
+        """Start the agent; return once the kubelet has its devices and the API server its GPUs."""
         self.api.clear_nodes()
         program = os.path.join(self.product.prefix, "bin/vcuda-node-agent")
         kubeconfig = self.api.kubeconfig(self._folder + "/kubeconfig")
@@ -64,7 +64,7 @@ class ClusterNode:
         self.api.stop()
 
     def decision_annotations(self, **gpu_by_container: int) -> dict[str, str]:
-        """What the scheduler writes for containers that ask for ASKS, GPUs by their index."""
+        """The scheduler's annotations for containers that ask for ASKS: GPU index by container."""
         places: dict[str, Any] = {
             name: (self.uuids[index], ASKS[CORE], ASKS[MEMORY] * MEMORY_UNIT)
             for name, index in gpu_by_container.items()
@@ -74,9 +74,9 @@ class ClusterNode:
     def schedule(
         self, name: str, annotations: dict[str, str], *containers: str, **more: Any
     ) -> str:
-        """The pod's UID, once the node knows of it.
+        """Create a pod on this node; return its UID once the node has its decision file.
 
-        Its containers ask for ASKS each, `main` where none is named.
+        Each container asks for ASKS; the default is one container, `main`.
         """
         known = len(self.decision_uids())
         asking = dict.fromkeys(containers or ("main",), ASKS)
@@ -101,7 +101,10 @@ class ClusterNode:
         annotations: bool = True,
         asks: Mapping[str, int] = ASKS,
     ) -> str:
-        """As the kubelet does; the container's id. annotations: the engine hands them on."""
+        """Start a container as the kubelet does; return its id.
+
+        annotations: whether the engine passes them to the runtime.
+        """
         # On a busy machine the agent may be registering again.
         until(lambda: all(self.kubelet.healthy(resource) for resource in asks))
         admitted = self.kubelet.admit(pod.uid, name, asks)
@@ -114,7 +117,7 @@ class ClusterNode:
         )
 
     def seen(self, pod: Pod, name: str = "main", **how: Any) -> list[str]:
-        """The nodes of GPUs that a container finds, which has then ended and is removed."""
+        """Run a container to its end; return the GPU device nodes that it saw."""
         id = self.start(pod, name, SHOW, **how)
         assert self.cri.wait_for(id) == 0, self.cri.output(pod, name)
         self.cri.remove_container(id)
@@ -122,7 +125,7 @@ class ClusterNode:
         return [line for line in self.cri.output(pod, name)[0].splitlines() if "/" not in line][:1]
 
     def held(self) -> dict[str, tuple[int, int, str]]:
-        """(GPU's index, percent, policy) by pod and container."""
+        """(GPU index, percent, policy) of each record, by pod and container."""
         found = {}
         for record in self.product.allocations(self.cri):
             (share,) = record["shares"]
@@ -132,7 +135,7 @@ class ClusterNode:
         return found
 
     def refusal(self, pod: Pod, name: str = "main", **how: Any) -> str:
-        """The line that the kubelet shows of a container that is not created, without its id."""
+        """The error line that the kubelet shows for a container that is refused, without its id."""
         with pytest.raises(grpc.RpcError) as refused:
             self.start(pod, name, **how)
         line = str(refused.value.details()).rpartition("vcuda-container-runtime: ")[2]
@@ -142,9 +145,9 @@ class ClusterNode:
         return line.removesuffix(allocation)
 
     def decide(self, uid: str, annotations: dict[str, str]) -> None:
-        """Put these annotations in the place of those of the binding; return once the node knows.
+        """Replace the annotations of the binding; return once the node has the new decision.
 
-        The agent keeps what it saw first, so its record is removed.
+        The agent retains the first decision that it saw, so its decision file is removed.
         """
         path = f"{self.state_dir}/decisions/{uid}.json"
         until(lambda: os.path.exists(path))
@@ -161,6 +164,6 @@ class ClusterNode:
         until(is_known)
 
     def decision_uids(self) -> set[str]:
-        """The UIDs of pods with a record."""
+        """UIDs of the pods that have a decision file."""
         names = os.listdir(self.state_dir + "/decisions")
         return {name.removesuffix(".json") for name in names if name.endswith(".json")}

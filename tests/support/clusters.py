@@ -1,4 +1,4 @@
-"""Clusters for the scheduler's tests and bench: nodes and pods as the API server writes them."""
+"""Nodes and pods, as the API server sends them, for tests and benchmarks of the scheduler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 
 
 def gpus_of(name: str, *memory_gib: int, model: str = "Soft", **changes: Any) -> NodeGpus:
-    """`name`'s GPUs: GPU-<name>-<index>."""
+    """The GPUs of node `name`, named GPU-<name>-<index>."""
     gpus = [
         Gpu(f"GPU-{name}-{index}", index, -1, size * GIB, model)
         for index, size in enumerate(memory_gib)
@@ -36,7 +36,7 @@ def node(name: str, gpus: NodeGpus | None = None, **metadata: Any) -> dict[str, 
 
 
 def container(name: str = "main", **resources: Any) -> dict[str, Any]:
-    """resources: core=30, memory=20 and gpu, gpumem, … by their short names."""
+    """resources: by short names: core=30, memory=20, gpu, gpumem, …."""
     long = {"core": CORE, "memory": MEMORY, "percent": "nvidia.com/gpumem-percentage"}
     limits = {long.get(key, "nvidia.com/" + key): str(value) for key, value in resources.items()}
     return {"name": name, "resources": {"limits": limits}}
@@ -83,7 +83,7 @@ def facts(tree: dict[str, Any]) -> PodFacts:
 
 
 def cluster(*objects: dict[str, Any], order: str = "binpack") -> Cluster:
-    """Of nodes and pods in the order in which they are told."""
+    """A Cluster that receives these nodes and pods in this order."""
     made = Cluster(order)
     for each in objects:
         each = json.loads(json.dumps(each))

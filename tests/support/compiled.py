@@ -1,4 +1,4 @@
-"""The tests' own small C programs, compiled from clients/ into a folder of the test session."""
+"""Compile the tests' small C programs from clients/ into a folder of the test session."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 
 
 def program(folder: str, name: str, *flags: str) -> str:
-    """clients/NAME.c as an executable; its path is the answer."""
+    """Compile clients/NAME.c to an executable; return its path."""
     return _compile(os.path.join(folder, name), name, *flags)
 
 
 def library(folder: str, name: str, *flags: str) -> str:
-    """clients/NAME.c as a shared object, to be preloaded."""
+    """Compile clients/NAME.c to a shared object for LD_PRELOAD; return its path."""
     return _compile(os.path.join(folder, name + ".so"), name, "-shared", "-fPIC", *flags)
 
 

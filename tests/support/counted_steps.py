@@ -1,4 +1,4 @@
-"""How much work something is, counted: a time would be another on each machine."""
+"""Count executed lines of Python: unlike a duration, the count is the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def steps(act: Callable[[], Any]) -> int:
-    """Lines of Python that it takes."""
+    """The number of lines of Python that `act` executes."""
     taken = 0
 
     def count(*_: Any) -> Any:

@@ -1,5 +1,5 @@
-"""A whole driver, laid out as distributions do: real (and empty) libraries, links, and the cache
-that the system's own ldconfig writes over them."""
+"""A driver's files as distributions install them: empty ELF libraries, links, and the cache that
+the system's ldconfig writes for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vcuda_oci.system import ldcache, machine
 
 LDCONFIG = "/sbin/ldconfig"
 
-# Base name -> sonames' numbers; each is also there under the driver's version.
+# Numbers of the sonames by base name; each library also exists under the driver's version.
 LIBRARIES = {
     "libcudadebugger": "1",
     "libnvidia-cfg": "1",
@@ -53,9 +53,9 @@ VENDOR_FILES = {
 
 
 class Layout:
-    """folder: where libraries are; linked: where their sonames are, if elsewhere by alternatives.
+    """folder: holds the libraries. linked: holds their sonames, if alternatives put them elsewhere.
 
-    folder_32_bit: "" for none. icd: the name that the distribution gives Vulkan's file.
+    folder_32_bit: "" for none. icd: the distribution's name of Vulkan's file.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ ARM64_LAYOUTS = {
 
 
 def install(path: Any, layout: Layout) -> DriverRoot:
-    """A driver root with a driver of this layout."""
+    """Write a driver with this layout to `path`; return it as a driver root."""
     root = DriverRoot(path, layout.folder)
     wide, narrow = _elf(root.path, "-m64"), _elf(root.path, "-m32")
     os.unlink(root.folder + f"/libcuda.so.{VERSION}")
@@ -146,7 +146,7 @@ def _elf(folder: str, machine: str) -> bytes:
 
 
 def mark_as_arm64s(path: str) -> None:
-    """This machine's ldconfig wrote the cache: now each entry is as that of arm64 marks it."""
+    """Mark each entry of a cache that ldconfig wrote here as ldconfig on arm64 would."""
     with open(path, "r+b") as file:
         content = bytearray(file.read())
         start = content.index(ldcache.MAGIC)

@@ -1,4 +1,4 @@
-"""A driver root made of a compiled stand-in for NVML, empty libraries and real device nodes."""
+"""A driver root with a compiled fake of NVML, empty libraries and real device nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child of the agent that ends as it is told to."""
+"""A child process of the agent that ends as the test asks."""
 
 from __future__ import annotations
 

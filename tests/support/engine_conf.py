@@ -1,4 +1,4 @@
-"""An engine's configuration file, and `vcuda configure` on it."""
+"""Run `vcuda configure` on an engine's configuration file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ REMARK = "# Added by 'vcuda configure'; with --undo it goes again."
 
 
 class EngineConf:
-    """An engine's file, settings of our own, and a runtime to name."""
+    """An engine's file, a config.toml, and the path of a runtime."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.settings = write(f"{folder}/vcuda/config.toml", "")
         self.runtime = script(f"{folder}/bin/vcuda-container-runtime", "")
         self.path = f"{folder}/engine/file"
-        # What CRI-O reads before its drop-ins.
+        # CRI-O reads this file before its drop-ins.
         write(f"{folder}/crio.conf", f'[crio.runtime]\nconmon = "{self.runtime}"\n')
 
     def run(self, *words: str, **options: str) -> int:

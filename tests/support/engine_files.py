@@ -1,4 +1,4 @@
-"""Engines' configuration files below a root of their own, and what `vcuda doctor` finds of them."""
+"""Write engines' configuration files below a root folder and run `vcuda doctor` on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL_OK = {
 
 
 def found_below(root: str, files: dict[str, str]) -> list[Finding]:
-    """Writes these files below `root` first."""
+    """Write these files below `root`; return the doctor's findings."""
     for path, text in files.items():
         write(root + path, text)
     engines, hooks = engine_settings.read(root), engine_settings.nvidia_hooks(root)
@@ -30,7 +30,7 @@ def found_below(root: str, files: dict[str, str]) -> list[Finding]:
 
 
 def known(*engines: str) -> list[Finding]:
-    """Where all is well."""
+    """The findings for these engines when nothing is wrong."""
     names = ", ".join(engines) or "no engine is here"
     return [
         Finding("engine-settings", OK, names),

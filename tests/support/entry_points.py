@@ -1,4 +1,4 @@
-"""The ways a low-level runtime's container gets its share: behind the wrapper, or by our hooks."""
+"""The entry points of a low-level runtime's container: the wrapper, and hooks in config.json."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from support.product import MIB, Product, asking
 LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]
 KINDS = ["prestart", "createRuntime", "createContainer"]
 WRAPPER = "wrapper"
-# Each runtime by the wrapper and by the kind of hook that is the rule.
+# Each runtime by the wrapper and by the usual kind of hook.
 MAIN_ENTRY_POINTS = [f"{name}-{kind}" for name in LOW_LEVEL for kind in (WRAPPER, "createRuntime")]
 LIMIT = 1024 * MIB
 FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
-# What FILL says in a container that got its share, and its limit with it.
+# What FILL prints in a container that has its share and its limit.
 FILLED = {"allocated_bytes": LIMIT, "exact_bytes": LIMIT, "error": "CUDA_ERROR_OUT_OF_MEMORY"}
 
-ROOT_ID = 200_000  # of a user namespace, as the host sees it
+ROOT_ID = 200_000  # root of a user namespace, as the host sees it
 
 Change = Callable[[dict[str, Any], str], None]
 
 
 def unchanged(config: dict[str, Any], bundle: str) -> None:
-    """No change of config.json."""
+    """Leave config.json unchanged."""
 
 
 def run_changed(
     engine: LowLevel, wanted: Wanted, change: Change, log: str, options: Sequence[str] = (),
     leak: str = "",
 ) -> Result:  # fmt: skip
-    """Run a container of a bundle that `change` has worked on, to its end, and delete it.
+    """Run a container to its end, from a bundle changed by `change`, and delete it.
 
-    options: of the verb `run`. leak: what a shell does before it becomes the runtime.
+    options: options of the runtime's verb `run`. leak: shell commands that run before the shell
+    becomes the runtime.
     """
     bundle = engine.make_bundle(wanted)
     path = os.path.join(bundle, "config.json")
@@ -56,7 +57,7 @@ def run_changed(
 
 
 class Hooked:
-    """A low-level runtime that is given a config.json with our hooks and nothing else of ours."""
+    """A low-level runtime whose only vcuda entry point is hooks in config.json."""
 
     def __init__(self, engine: LowLevel, product: Product) -> None:
         self.engine, self.product = engine, product
@@ -67,7 +68,7 @@ class Hooked:
         return Wanted(container, args, annotations=asked["annotations"])
 
     def hook(self, kind: str) -> dict[str, Any]:
-        """As docs/hook.md has it."""
+        """A hook's entry of config.json, as docs/hook.md shows it."""
         words = [self.program, "--config", self.product.config, kind]
         return {"path": self.program, "args": words, "env": ["PATH=/usr/bin:/bin"]}
 
@@ -84,7 +85,7 @@ class Hooked:
 
 
 class EntryPoint:
-    """One of these ways on one runtime; `kind` is WRAPPER or a hook's kind."""
+    """One entry point on one runtime; `kind` is WRAPPER or a hook's kind."""
 
     def __init__(self, engine: LowLevel, product: Product, kind: str) -> None:
         self.engine, self.product, self.kind = engine, product, kind
@@ -94,19 +95,19 @@ class EntryPoint:
     def run(
         self, wanted: Wanted, change: Change = unchanged, log: str = "/dev/null", **more: Any
     ) -> Result:
-        """Run a container through this entry_point, to its end; `more` as run_changed has it."""
+        """Run a container through this entry point to its end; `more` as in `run_changed`."""
         if self.kind != WRAPPER:
             return self._hooked.run(wanted, self.kind, change=change, log=log, **more)
         with self.engine.using(self.product.runtime):
             return run_changed(self.engine, wanted, change, log, **more)
 
     def plain(self, wanted: Wanted, change: Change = unchanged, **more: Any) -> Result:
-        """The same bundle by the runtime alone, with nothing of ours."""
+        """Run the same bundle by the runtime alone, without vcuda."""
         return run_changed(self.engine, wanted, change, "/dev/null", **more)
 
     @contextlib.contextmanager
     def holding(self, container: str, *args: str) -> Iterator[None]:
-        """Meanwhile another container, behind the wrapper, lives and holds a share."""
+        """While the block runs, another container, started by the wrapper, holds a share."""
         with self.engine.using(self.product.runtime):
             started = self.engine._start(self.with_share(container, *(args or ("sleep", "100"))))
         assert started.rc == 0, started.stderr
@@ -117,13 +118,13 @@ class EntryPoint:
                 self.engine.delete(container)
 
     def sweep(self) -> None:
-        """Release what a runtime that gave up left behind: crun runs no poststop then."""
+        """Release the shares of dead containers: crun runs no poststop hook for a failed create."""
         command = os.path.join(self.product.prefix, "bin/vcuda")
         words = [command, "--config", self.product.config, "release", "--all-dead"]
         self.engine.host.check(words)
 
     def leftovers(self, container: str) -> Sequence[str]:
-        """What is still there of a container that is gone: our files, mounts, cgroups."""
+        """vcuda's files, mounts and cgroups that still exist for an ended container."""
         state = self.product.state_dir(self.engine)
         found = [f"{state}/{name}/{left}" for name in ("allocations", "containers")
                  if os.path.isdir(f"{state}/{name}")
@@ -133,7 +134,7 @@ class EntryPoint:
 
 
 def filled(result: Result) -> dict[str, Any]:
-    """What FILL printed; the whole result where it did not."""
+    """What FILL printed, parsed; the whole result if FILL failed."""
     try:
         printed: dict[str, Any] = json.loads(result.stdout)
         return printed
@@ -142,7 +143,7 @@ def filled(result: Result) -> dict[str, Any]:
 
 
 def user_namespace(config: dict[str, Any], bundle: str) -> None:
-    """A change of config.json: root inside is ROOT_ID outside, the root file system's owner."""
+    """Add a user namespace to config.json: root inside is ROOT_ID outside and owns the rootfs."""
     config["linux"]["namespaces"].append({"type": "user"})
     ids = [{"containerID": 0, "hostID": ROOT_ID, "size": 65536}]
     config["linux"]["uidMappings"] = config["linux"]["gidMappings"] = ids

@@ -1,4 +1,4 @@
-"""A host's file of events, and `vcuda events` on it."""
+"""Record events and run `vcuda events` on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vcuda_oci.ledger import events
 
 
 class EventLog:
-    """A state folder with events, and the command."""
+    """A state folder with events."""
 
     def __init__(self, folder: str) -> None:
         self.state_dir = folder + "/state"

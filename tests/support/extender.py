@@ -1,5 +1,4 @@
-"""The extender as a process, over a fake API server, and calls of it as kube-scheduler makes
-them."""
+"""Run the extender with a fake API server, and call it as kube-scheduler does."""
 
 from __future__ import annotations
 
@@ -25,15 +24,18 @@ PROGRAM = ("-m", "vcuda_plugin.extender.main")
 
 
 def shown_by_scheduler(reason: str) -> str:
-    """What kube-scheduler 1.36 puts into the pod's status and event: an extender's reason is its
-    format string, without arguments. Source: Go, package fmt, "Format errors"."""
+    """The text that kube-scheduler 1.36 writes to the pod's status and Event.
+
+    It uses an extender's reason as a format string without arguments.
+    Source: Go, package fmt, "Format errors".
+    """
     verb = r"%[-+# 0]*[0-9.]*(.?)"
     escapes = {"%": "%", "": "%!(NOVERB)"}
     return re.sub(verb, lambda found: escapes.get(found[1], f"%!{found[1]}(MISSING)"), reason)
 
 
 class Extender:
-    """tls: with the client's certificate; None: the extender was started with --insecure."""
+    """tls: holds the client's certificate; None if the extender runs with --insecure."""
 
     tls: ssl.SSLContext | None = None
 
@@ -88,7 +90,7 @@ class Extender:
         self.wait(lambda: self.call("GET", "/readyz")[0] == 200, seconds)
 
     def wait(self, holds: Callable[[], bool], seconds: float = 60) -> None:
-        """Until it is told by the API server; each event has its own way to it."""
+        """Wait until the extender has received what the API server sends on several watches."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline
@@ -100,7 +102,7 @@ class Extender:
 def running(
     api: FakeApiServer, folder: Any, *words: str, program: Sequence[str] = PROGRAM
 ) -> Iterator[Extender]:
-    """Listening, and not necessarily ready. program: what Python runs."""
+    """Start an extender that listens; it may not be ready. program: Python's arguments."""
     config = f"{folder}/config.toml"
     with open(config, "w") as file:
         file.write('gpu-resource = "nvidia.com/gpu"\n')
@@ -117,7 +119,7 @@ def running(
 
 
 def client(folder: str) -> ssl.SSLContext:
-    """What kube-scheduler has of the files that `certificates` made."""
+    """kube-scheduler's TLS settings, from the files that `certificates` wrote."""
     context = ssl.create_default_context(cafile=f"{folder}/ca.crt")
     context.load_cert_chain(f"{folder}/client.crt", f"{folder}/client.key")
     return context
@@ -132,7 +134,7 @@ def ready(api: FakeApiServer, folder: Any, *words: str) -> Iterator[Extender]:
 
 @contextlib.contextmanager
 def api_of_two_nodes() -> Iterator[FakeApiServer]:
-    """a has two GPUs of 16 GiB, b one."""
+    """Node a has two GPUs of 16 GiB, node b one."""
     api_server = FakeApiServer()
     with api_server.running():
         api_server.put(node("a", gpus_of("a", 16, 16)), node("b", gpus_of("b", 16)))
@@ -140,7 +142,7 @@ def api_of_two_nodes() -> Iterator[FakeApiServer]:
 
 
 def log(folder: Any) -> str:
-    """What the extender that was started last in this folder has said so far."""
+    """Standard error of the extender that was started last in this folder."""
     with open(f"{folder}/log") as file:
         return file.read()
 

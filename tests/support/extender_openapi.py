@@ -1,4 +1,4 @@
-"""What the extender serves, as an OpenAPI page that tests hold it to.
+"""The extender's HTTP interface as an OpenAPI document; tests compare the extender with it.
 
 Source: OpenAPI 3.1.0. extender_api.py names the source of kube-scheduler's messages.
 """

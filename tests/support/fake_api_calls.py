@@ -1,4 +1,4 @@
-"""What a fake API server does with each call: bindings, Events, Leases, merge patches."""
+"""The calls of a fake API server: bindings, Events, Leases, merge patches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FakeApiCalls(FakeApiObjects):
     def call(
         self, method: str, path: str, query: dict[str, str], body: Any, kind: str = JSON
     ) -> Answer:
-        """kind: of the body's content. All of it happens, or nothing does."""
+        """Apply one call completely or not at all. kind: the body's content type."""
         if kind not in ((MERGE_PATCH,) if method == "PATCH" else (JSON, "")):
             return status(415, f"the body of the request was in an unknown format: {kind}")
         with self.lock:

@@ -1,7 +1,7 @@
-"""The objects that a fake API server holds, and what watches are told of them: no I/O.
+"""The objects of a fake API server and the events that its watches receive, without I/O.
 
-As Kubernetes 1.32 does it (apiserver, pkg/storage): one version counter, lists in pages, field
-selectors, watches from a version on, bookmarks, and 410 for a version that is forgotten.
+It follows Kubernetes 1.32 (apiserver, pkg/storage): one version counter, lists in pages, field
+selectors, watches from a version on, bookmarks, and 410 for a version that was compacted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def status(code: int, message: str) -> Answer:
 class FakeApiObjects:
     """objects: by path and by name, of pods namespace/name. page: the most objects in one answer.
 
-    Everything may be called from any thread, and nothing that is given is kept: it is copied.
+    Every method may be called from any thread, and copies its arguments.
     """
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class FakeApiObjects:
         self.page, self.version = 10_000, 100
         self.lock = threading.RLock()
         self._oldest = 0
-        # (version, what it was, what it is, that in bytes); of a bookmark neither.
+        # (version, object before, object after, the event's object as JSON); None for a bookmark.
         self._history: dict[str, list[tuple[int, Object | None, Object | None, bytes]]] = {
             kind: [] for kind in KINDS
         }
 
     def add(self, each: Object) -> None:
-        """Before it runs: no client watches yet."""
+        """Add an object before the server runs, so without an event for watches."""
         self.put(each)
         for history in self._history.values():
             history.clear()
@@ -54,7 +54,7 @@ class FakeApiObjects:
                 self.set(kind, _key(kind, each["metadata"]), orjson.loads(orjson.dumps(each)))
 
     def set(self, kind: str, key: str, each: Object) -> None:
-        """each: what becomes of it, and is not changed any more."""
+        """Store `each`, which the caller must not change any more."""
         with self.lock:
             self._tell(kind, self.objects[kind].get(key), each)
             self.objects[kind][key] = each
@@ -64,13 +64,13 @@ class FakeApiObjects:
             self._tell(kind, self.objects[kind].pop(key), None)
 
     def pod(self, name: str) -> Object:
-        """As it is now, a copy."""
+        """A copy of the pod as it is now."""
         with self.lock:
             found: Object = orjson.loads(orjson.dumps(self.objects[PODS][f"default/{name}"]))
         return found
 
     def bookmark(self) -> None:
-        """Watches are told how far they are, though nothing of theirs happened."""
+        """Send a bookmark to every watch."""
         with self.lock:
             self.version += 1
             text = orjson.dumps({"metadata": {"resourceVersion": str(self.version)}})
@@ -79,7 +79,7 @@ class FakeApiObjects:
         self.wake()
 
     def forget(self) -> None:
-        """Compact: a watch that knows less than this is told so, 410."""
+        """Compact the history: a watch from an older version gets 410."""
         with self.lock:
             self.version += 1
             self._oldest = self.version
@@ -88,7 +88,7 @@ class FakeApiObjects:
         self.wake()
 
     def wake(self) -> None:
-        """Something has changed."""
+        """Called after each change."""
 
     def list(self, kind: str, query: dict[str, str]) -> Answer:
         with self.lock:
@@ -108,9 +108,9 @@ class FakeApiObjects:
     def events(
         self, kind: str, query: dict[str, str], seen: int
     ) -> tuple[int, Sequence[bytes]] | None:
-        """The version up to which, and the lines that a watch is told; None: it knows too little.
+        """Return the newest version, and the lines for a watch since `seen`; None if compacted.
 
-        What a selector does not show any more is deleted for a watch, as in the API server.
+        A watch gets DELETED for an object that its selector no longer matches, as in the API server.
         """
         with self.lock:
             if seen < self._oldest:
@@ -140,13 +140,13 @@ class FakeApiObjects:
 def _key(kind: str, metadata: Object) -> str:
     if kind != PODS:
         return str(metadata["name"])
-    # What is no pod at all may have no name.
+    # A malformed object may have no name.
     return f"{metadata['namespace']}/{metadata['name']}" if "name" in metadata else metadata["uid"]
 
 
 @functools.lru_cache(maxsize=100)
 def _parsed(text: str) -> tuple[tuple[tuple[str, ...], bool, str], ...]:
-    """(the field's names, whether it must be that, what)."""
+    """(path of the field, whether it must be equal, value)."""
     found = []
     for term in filter(None, text.split(",")):
         field, _, value = term.partition("=")

@@ -1,12 +1,11 @@
 """A fake API server over real sockets: lists in pages, watches, bindings, Events, Leases.
 
-It is our own since kmock 0.8 does not play what is tested here. Seen with the official client: its
-lists have the resourceVersion "..." and neither pages nor selectors, its watches begin with every
-object whatever version is asked for and know neither 410, bookmarks nor timeoutSeconds, and PUT
-and pods/binding are no calls of its. Its answers can be set by hand for each; that would be this.
-What it does play, tests/contract/agent/test_pod_watch_kmock.py follows.
+kmock 0.8 lacks what is tested here. Seen with the official client: its lists have the
+resourceVersion "..." and neither pages nor selectors; its watches begin with every object, whatever
+version the client asks for, and lack 410, bookmarks and timeoutSeconds; it has neither PUT nor
+pods/binding. tests/contract/agent/test_pod_watch_kmock.py uses what it has.
 
-What it does with a call can be changed by `before`, so that it fails, or dies, where a test wants.
+A test sets `before` to make a call fail, or to kill the caller, at a certain point.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from vcuda_hook.hooks import syscalls
 
 __all__ = ["CONFIG_MAPS", "NODES", "PODS", "TOKEN", "FakeApiServer", "status"]
 
-# Called with (method, path, body) before a call does anything. It returns the answer in its place,
-# "drop" to break the connection off, "drop after" to do so when it is done; None lets it through.
+# Called with (method, path, body) before a call is applied. It returns an answer to send instead;
+# "drop" to close the connection, "drop after" to apply the call and then close; None to go on.
 Before = Callable[[str, str, Any], Any]
 TOKEN = "s3cret"  # a client without it is refused
 
 
 class FakeApiServer(FakeApiCalls):
-    """requests: (method, path, query) of each so far, of a watch "WATCH", and of a client that
-    uses it as a proxy the whole address for its path. refuse: a status for every request,
-    watches too, or 0.
+    """requests: (method, path, query) of each request so far; the method of a watch is "WATCH", the
+    path of a proxied request is its whole address. refuse: the status for every request, watches
+    too; 0 to serve them.
 
-    tls: what it speaks TLS with.
+    tls: the server's TLS settings.
     """
 
     def __init__(self) -> None:
@@ -51,7 +50,7 @@ class FakeApiServer(FakeApiCalls):
         self.before: Before = lambda *_: None
         self.refuse = self.port = 0
         self.tls: ssl.SSLContext | None = None
-        # What a kubeconfig says beside: of the server what to trust, of the user what to present.
+        # More entries of the kubeconfig: the server's CA, the user's certificate.
         self.trusted: dict[str, str] = {}
         self.shown: dict[str, str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,9 +66,10 @@ class FakeApiServer(FakeApiCalls):
             self.stop()
 
     def start(self, certificate: str = "", key: str = "", network_of: int = 0) -> None:
-        """Where it was before, if it was. certificate, key: files; empty: as `tls` says.
+        """Listen, on the same port as before if it ran before.
 
-        network_of: the process with the loopback device that it listens on; 0: the caller.
+        certificate, key: files; empty: use `tls`. network_of: the process in whose network namespace
+        the server listens; 0: the caller's.
         """
         if certificate:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -83,7 +83,7 @@ class FakeApiServer(FakeApiCalls):
         self._thread.start()
 
     def stop(self) -> None:
-        """Away: connections are cut. What it knows stays."""
+        """Close the socket and all connections. The objects stay."""
         loop, self._loop = self._loop, None
         if loop:
             asyncio.run_coroutine_threadsafe(self._stop(), loop).result(10)
@@ -96,12 +96,12 @@ class FakeApiServer(FakeApiCalls):
         return self._loop is not None
 
     def cut(self) -> None:
-        """Every connection breaks; new ones are served."""
+        """Close every connection; new ones are served."""
         self._do(lambda: [writer.close() for writer in self._writers])
         self.end_watches()
 
     def end_watches(self) -> None:
-        """As the API server does after a while."""
+        """End every watch, as the API server does after a while."""
         self._ended += 1
         self.wake()
 
@@ -169,7 +169,7 @@ class FakeApiServer(FakeApiCalls):
             writer.close()
 
     async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection goes on."""
+        """Serve one request; return whether the connection stays open."""
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         method, target, _ = first.split(" ")
         headers = {key.lower(): value for key, _, value in (each.partition(": ") for each in lines)}
@@ -179,7 +179,7 @@ class FakeApiServer(FakeApiCalls):
         watch = query.get("watch") == "true"
         scheme, _, token = headers.get("authorization", "").partition(" ")
         refused = self.refuse or (401 if (scheme.lower(), token) != ("bearer", TOKEN) else 0)
-        # As Go's net/http has it: a handler that does not read the body does not ask for it either.
+        # Go's net/http sends 100 Continue only if the handler reads the body.
         waits = headers.get("expect") == "100-continue"
         came = time.monotonic()
         if waits and not refused:

@@ -1,11 +1,10 @@
-"""A kubelet's device manager as a fake, over the real sockets.
+"""A fake of the kubelet's device manager, over real sockets.
 
-It does what Kubernetes 1.36 does (pkg/kubelet/cm/devicemanager): at its start it removes every
-socket in its folder; a plugin that registers is dialled for up to ten seconds before Register is
-answered,
-asked for its options, and watched; a container is admitted resource by
-resource, in any order, with one Allocate each; the answers are kept in a checkpoint and used again,
-after a restart too; when a stream ends the resource's devices are unhealthy.
+It follows Kubernetes 1.36 (pkg/kubelet/cm/devicemanager): at its start it removes every socket in
+its folder. It dials a plugin that registers for up to ten seconds before it answers Register, asks
+for its options, and watches its devices. It admits a container resource by resource, in any order,
+with one Allocate each. It stores the answers in a checkpoint and uses them again, also after a
+restart. When a plugin's stream ends, the resource's devices are unhealthy.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ import grpc  # type: ignore[import-untyped]
 api, services = grpc.protos_and_services("support/device_plugin.proto")
 
 CHECKPOINT = "kubelet_internal_checkpoint"
-# The call of a real kubelet has no deadline; here a hang shall fail the test.
+# A real kubelet's call has no deadline; here a hang must fail the test.
 SECONDS = 30
-# How long it dials a plugin while that waits for the answer to Register.
+# The time that the kubelet dials a plugin while the plugin waits for the answer to Register.
 DIAL_SECONDS = 10
 SOCKET_PATH_BYTES = 108  # sun_path of unix(7), with the NUL
 
@@ -39,7 +38,7 @@ class Device(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """What the container of a pod is started with. mounts: (source, destination)."""
+    """What the device plugins add to a container. mounts: (source, destination)."""
 
     annotations: dict[str, str]
     mounts: list[tuple[str, str]]
@@ -112,7 +111,7 @@ class Kubelet:
         self._server.start()
 
     def stop(self) -> None:
-        """As when it is killed; the checkpoint stays."""
+        """End as a killed kubelet does; the checkpoint stays."""
         for plugin in self.plugins.values():
             plugin.close()
         self.plugins.clear()
@@ -140,7 +139,10 @@ class Kubelet:
         return {id for id, device in self.devices(resource).items() if device.healthy}
 
     def admit(self, pod: str, container: str, wanted: Mapping[str, int]) -> Admitted:
-        """Raises Refused, with what was allocated before it kept, as the kubelet does."""
+        """Allocate a container's resources.
+
+        Raises Refused; resources allocated before the refusal stay allocated, as with the kubelet.
+        """
         resources = list(wanted)
         self.random.shuffle(resources)
         for resource in resources:
@@ -155,7 +157,7 @@ class Kubelet:
         return Admitted(annotations, sorted(mounts))
 
     def forget(self, pod: str) -> None:
-        """The pod is gone; its devices are free."""
+        """Free the devices of a deleted pod."""
         self._write([entry for entry in self.checkpoint() if entry["pod"] != pod])
 
     def checkpoint(self) -> list[dict[str, Any]]:
@@ -201,7 +203,7 @@ class Kubelet:
         request = api.PreferredAllocationRequest(container_requests=[asked])
         answer = plugin.stub.GetPreferredAllocation(request, timeout=SECONDS)
         preferred = list(answer.container_responses[0].deviceIDs)
-        # It takes of the advice what is free, and the rest from the free ones.
+        # The kubelet takes the preferred devices that are free, then other free ones.
         chosen = [id for id in dict.fromkeys(preferred) if id in free][:count]
         return chosen + [id for id in free if id not in chosen][: count - len(chosen)]
 
@@ -222,8 +224,8 @@ class Kubelet:
 def until(
     condition: Callable[[], bool], seconds: float = SECONDS, context: Callable[[], str] = str
 ) -> None:
-    """told: what the failure says besides."""
+    """Poll until the condition holds. context: text for the failure message."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"it never came\n{context()}"
+        assert time.monotonic() < deadline, f"condition not reached\n{context()}"
         time.sleep(0.05)

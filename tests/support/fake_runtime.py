@@ -18,7 +18,7 @@ exit 1
 
 
 class FakeRuntime:
-    """A low-level runtime that knows the containers it is told of. `words`: as records hold it."""
+    """A low-level runtime with the containers that a test sets. `words`: its command in records."""
 
     def __init__(self, folder: Any) -> None:
         self.folder = str(folder)

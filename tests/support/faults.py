@@ -1,4 +1,4 @@
-"""Kills and full disks at the n-th change that the code makes."""
+"""Kill the code, or let the disk be full, at the n-th change that the code makes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-# Every call by which the ground floor changes the world.
+# Every call by which `vcuda_oci` changes files.
 CHANGES = (
     "open",
     "write",
@@ -28,7 +28,7 @@ NEEDS_SPACE = ("open", "write", "posix_fallocate", "fsync", "rename", "mkdir")
 
 
 class Faults:
-    """Lets the n-th change go wrong, in this process."""
+    """Makes the n-th change of this process fail."""
 
     def __init__(self, calls: tuple[str, ...], at: int, fault: Callable[[str, Any], None]) -> None:
         self.seen = 0
@@ -57,9 +57,9 @@ class Faults:
 
 
 def killed_at(at: int, act: Callable[[], Any]) -> bool:
-    """Run `act` in a child that dies by SIGKILL at its `at`-th change; False: it came to its end.
+    """Run `act` in a child that dies by SIGKILL at its `at`-th change; False if `act` finished.
 
-    A write that is killed has written half.
+    A killed write has written half of its bytes.
     """
     child = os.fork()
     if child == 0:
@@ -83,9 +83,9 @@ def killed_at(at: int, act: Callable[[], Any]) -> bool:
 
 
 def without_space(at: int, act: Callable[[], Any]) -> tuple[bool, Any]:
-    """Run `act` here with ENOSPC at the `at`-th change that needs space: whether it came, answer.
+    """Run `act` with ENOSPC at the `at`-th change that needs space.
 
-    The answer is the exception where one was raised.
+    Returns whether that change was reached, and the result or the exception of `act`.
     """
 
     def refuse(name: str, arguments: Any) -> None:

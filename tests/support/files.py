@@ -1,4 +1,4 @@
-"""Files as tests write them, and the repository's folder."""
+"""Write files for tests; the repository's folder."""
 
 from __future__ import annotations
 

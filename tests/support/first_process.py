@@ -1,8 +1,8 @@
-"""How a script becomes process 1 of namespaces that are gone with the test that started it.
+"""Make a script process 1 of new namespaces, which end with the test that started it.
 
-The script is run as `python -I -S SCRIPT …` by world.py, and says on standard output the pid of
-process 1 as the host sees it, then `ready`. When the test process dies, by whatever signal, the
-kernel kills process 1, and with it all that runs in the namespaces.
+namespaces.py runs the script as `python -I -S SCRIPT …`. The script prints the pid of process 1 as
+the host sees it, then `ready`. When the test process dies, by whatever signal, the kernel kills
+process 1, and with it every process in the namespaces.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ def become() -> None:
     child = os.fork()
     if child:
         print(child, flush=True)
-        # The child alone says `ready`: when it dies before, the reader must see the end of file.
+        # Only the child prints `ready`: if it dies before, the reader must see the end of file.
         os.close(1)
         os.waitpid(child, 0)
         sys.exit()
@@ -54,12 +54,12 @@ def say_ready() -> None:
 
 
 def next_orphan() -> tuple[int, int]:
-    """Wait for one to end, for as long as it takes: its pid and status."""
+    """Wait without a limit for a child to end; return its pid and status."""
     while True:
         try:
             return os.wait()
         except ChildProcessError:
-            # Orphans of the future: SIGCHLD ends the pause.
+            # No child yet: wait for SIGCHLD of a later orphan.
             signal.sigwait([signal.SIGCHLD])
 
 

@@ -28,7 +28,7 @@ NODE = (
     b'"systemUUID":"","bootID":"","kernelVersion":"","osImage":"","containerRuntimeVersion":"",'
     b'"kubeletVersion":"","kubeProxyVersion":"","operatingSystem":"","architecture":""}}}'
 )
-# ExtenderArgs, of a scheduler that thinks its extender keeps nodes, and of one that does not.
+# ExtenderArgs for an extender that caches nodes, and for one that does not.
 BY_NAME = b'{"Pod":%b,"Nodes":null,"NodeNames":["a","b"]}' % POD
 BY_NO_NAME = b'{"Pod":%b,"Nodes":null,"NodeNames":[]}' % POD
 BY_NODE = b'{"Pod":%b,"Nodes":{"metadata":{},"items":[%b]},"NodeNames":null}' % (POD, NODE)

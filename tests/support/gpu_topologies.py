@@ -1,4 +1,4 @@
-"""Machines with GPUs that are joined in a known way."""
+"""Topologies of GPUs: distances and links between each two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAIR, ISLAND = 35, 36
 
 
 def islands() -> list[list[int]]:
-    """Eight GPUs: two islands of NVLink, of which each two of a PCIe switch share two links."""
+    """Eight GPUs in two NVLink islands; the two GPUs of a PCIe switch share two links."""
     eight = range(8)
     links = [
         [0 if a == b or a // 4 != b // 4 else 2 if a // 2 == b // 2 else 1 for b in eight]
@@ -30,7 +30,7 @@ def islands() -> list[list[int]]:
 
 @st.composite
 def matrices(draw: Any, count: int) -> list[list[int]]:
-    """Distances between `count` GPUs: few different ones, so that many sets are equally near."""
+    """Distances between `count` GPUs, with few different values, so that many sets are equal."""
     found = [[0] * count for _ in range(count)]
     for a in range(count):
         for b in range(a):

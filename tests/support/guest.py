@@ -25,8 +25,8 @@ NVIDIA_SMI = os.path.join(BUILD, "softgpu", "nvidia-smi")
 MIB = 1 << 20
 GIB = 1 << 30
 
-# /usr/local is hidden, so nothing of the host's own vcuda or CUDA can answer. A page that is not
-# there must be missing in the guest too.
+# /usr/local is hidden, so that no vcuda or CUDA of the host is loaded. A page that does not exist
+# must not exist in the guest either.
 ENTER = """
 set -e
 mount -t tmpfs none /usr/local
@@ -133,5 +133,5 @@ class Guest:
         return json.loads(self.run(*command, **options))
 
     def python(self, code: str, *arguments: str, **options: Any) -> Any:
-        """Runs CODE with cuda-bindings and pynvml at hand; what it prints must be JSON."""
+        """Run CODE with cuda-bindings and pynvml installed; return the JSON that it prints."""
         return self.json(PYTHON, "-c", code, *arguments, **options)

@@ -1,4 +1,4 @@
-"""The wrapper laid out below a prefix, over a low-level runtime that records its calls."""
+"""Install the wrapper below a prefix, with a low-level runtime that records its calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.files import ROOT, write
 SOURCES = ROOT + "/oci/launcher"
 MAINS = ("main.c", "hook.c", "procfs_hook.c")
 WARNINGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
-# By machine. arm64's programs are compiled as those of its packages, and run in emulation.
+# By machine. arm64 programs are cross-compiled as for the packages and run in the emulator.
 COMPILERS = {
     "amd64": ["gcc"],
     "arm64": [arm64.CC, "-specs", ROOT + "/build/arm64/musl/musl-gcc.specs"],
@@ -83,7 +83,7 @@ class Installed:
 
     @classmethod
     def counting_python_starts(cls, prefix: str, machine: str = "amd64") -> Installed:
-        """One with a Python that leaves a line at each start: `python_starts` counts them."""
+        """Install with a Python that writes a line at each start; `python_starts` counts them."""
         python = prefix + "/python"
         source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/support/recording_python.c"]
         subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
@@ -106,7 +106,7 @@ class Installed:
 
     @contextlib.contextmanager
     def claim_server(self, *before: str) -> Iterator[subprocess.Popen[bytes]]:
-        """`vcuda serve` with these settings, until the block ends. before: what is to exec it."""
+        """Run `vcuda serve` with these settings until the block ends. before: a command prefix."""
         start = f"import sys; sys.path.insert(0, {self.python_path!r}); "
         start += "from vcuda_hook.cli.main import main; sys.exit(main(sys.argv[1:]))"
         words = ["-I", "-S", "-B", "-c", start, "--config", self.settings, "serve"]

@@ -1,4 +1,4 @@
-"""The launcher alone: what stands behind it only records how it was called."""
+"""The launcher alone: Python and the runtime behind it are recorders of their calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ START = (
 
 
 class Launcher:
-    """The launcher with a recorder in Python's place, called from a folder beside two bundles."""
+    """The launcher with a recorder in place of Python, and two bundles."""
 
     def __init__(self, folder: Any, machine: str = "amd64") -> None:
         self.folder = str(folder)
@@ -37,7 +37,7 @@ class Launcher:
         self.python.forget()
 
     def call(self, *words: str, **options: Any) -> tuple[str, list[str]]:
-        """Which of the two was called, and its argv."""
+        """Return which of the two recorders was called, and its argv."""
         self.runtime.forget()
         self.python.forget()
         ran = self.installed.call(*words, cwd=self.cwd, **options)

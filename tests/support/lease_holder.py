@@ -1,4 +1,4 @@
-"""Processes that hold leases and locks on files and give up none of them, or take them anew."""
+"""Processes that hold leases and locks on files, and retain them or take them again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-# A lease is told of by SIGIO, which is ignored. Locks come from the end of the file to its
-# beginning: so the kernel finds the place of each at once. 37 is F_OFD_SETLK.
+# The kernel announces a lease break by SIGIO, which is ignored. The locks are taken from the end of
+# the file to its beginning, which is the order that the kernel inserts fastest. 37 is F_OFD_SETLK.
 _HOLD = """
 import fcntl, os, signal, struct, sys, time
 signal.signal(signal.SIGIO, signal.SIG_IGN)

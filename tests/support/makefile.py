@@ -1,4 +1,7 @@
-"""What tests compile by the Makefile, one at a time: files that need the same begin at once."""
+"""Run targets of the Makefile, one test process at a time.
+
+Test files that need the same target may start at once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 
 
 def make(*words: str) -> None:
-    """words: targets, and what they are made with."""
+    """words: targets and variables."""
     with open(REPOSITORY + "/build/made.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(["make", "--no-print-directory", *words], cwd=REPOSITORY, check=True)

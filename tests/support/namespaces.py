@@ -1,4 +1,4 @@
-"""Namespaces with a script of the tests as process 1: started, and gone with all in them."""
+"""Start and end namespaces in which a script of the tests is process 1."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import sys
 
 
 class Namespaces:
-    """`pid` is process 1, as this host sees it. first_process.py is the script's end of it.
+    """pid: process 1 of the namespaces, as this host sees it. The script uses first_process.py.
 
-    Raises RuntimeError, with what the script wrote to `log`: it did not get ready.
+    Raises RuntimeError, with the script's `log`, if the script did not become ready.
     """
 
     def __init__(self, script: str, *words: str, log: str) -> None:
@@ -34,7 +34,7 @@ class Namespaces:
                 raise RuntimeError(f"{os.path.basename(script)}: {text.read()}")
 
     def close(self) -> None:
-        # Process 1 of the namespace takes everything in it along.
+        # The end of process 1 ends every process of the namespace.
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

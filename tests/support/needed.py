@@ -1,4 +1,4 @@
-"""What a test needs and this machine has not."""
+"""Skip a test when this machine lacks something that the test needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node agent as it is installed, on a software GPU and a folder of its own."""
+"""The installed node agent with a software GPU and a state folder of its own."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def children_of(pid: int) -> list[int]:
 
 
 def only_child(pid: int) -> int:
-    """The pid of a process's one child, once it has been forked."""
+    """Wait until a process has one child; return the child's pid."""
     wait_until(lambda: len(children_of(pid)) == 1, f"the only child of pid {pid}")
     (child,) = children_of(pid)
     return child
 
 
 class AgentNode:
-    """state_dir, kubelet, gpu: the node's own. `prefix` is where the product is installed."""
+    """A node with its own state_dir, kubelet and gpu. prefix: the folder of the installed product."""
 
     def __init__(self, folder: Path, prefix: str, *gpu: str) -> None:
         self.gpu = SoftGpu(folder, *(gpu or ("--gpus", "2", "--memory", "16GiB")))
@@ -55,7 +55,7 @@ class AgentNode:
 
     @contextlib.contextmanager
     def agent(self, watchdog_seconds: float = 1, *words: str) -> Iterator[Agent]:
-        """The agent, ready; it ends with the block. words: options."""
+        """Run the agent until the block ends; it is ready. words: options."""
         command = [self.program, "--config", self.config, "--kubelet-dir", self.kubelet.folder]
         agent = Agent([*command, *words], watchdog_seconds)
         try:
@@ -65,7 +65,7 @@ class AgentNode:
             agent.end()
 
     def order(self, command: str, *arguments: str) -> None:
-        """`softgpu fail` and `softgpu heal`."""
+        """Run `softgpu fail` or `softgpu heal`."""
         subprocess.run([BUILT / "softgpu", command, self.gpu.root, *arguments], check=True)
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class AgentNode:
 
 
 class Agent:
-    """A running agent, which believes that systemd started it. log: a file of its stderr."""
+    """A running agent with the environment of a systemd service."""
 
     def __init__(self, command: list[str], watchdog_seconds: float = 1) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -91,7 +91,7 @@ class Agent:
         self.process = subprocess.Popen(command, env=environment, stderr=self._log)
 
     def next_notification(self) -> str:
-        """What it tells systemd next."""
+        """The agent's next notification for systemd."""
         return self._notify.recv(256).decode()
 
     def await_ready(self) -> None:
@@ -108,18 +108,18 @@ class Agent:
         return only_child(self.process.pid)
 
     def children(self, name: str = "") -> list[int]:
-        """The processes that do its work beside it; of this name."""
+        """The agent's child processes; with a name, those of that name."""
         children = children_of(self.fork_server())
         return [pid for pid in children if name in ("", name_of(pid))]
 
     def child(self, name: str) -> int:
-        """The pid of its one process of this name, once it is there."""
+        """Wait for the agent's child process of this name; return its pid."""
         wait_until(lambda: len(self.children(name)) == 1, f"the agent's process {name}")
         (child,) = self.children(name)
         return child
 
     def kill(self) -> None:
-        """As a crash does; it is not started again."""
+        """Kill the agent; it is not started again."""
         self.process.kill()
         self.process.wait()
 

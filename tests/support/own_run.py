@@ -1,9 +1,8 @@
-"""Names what one run of the tests leaves on the host, and removes what killed runs left.
+"""Name the files and cgroups of one test run, and remove those of killed runs.
 
-Everything carries its run's name, and the run holds a lock on `/tmp/vcuda-it.RUN.lock` for as long
-as its process lives. A process id would not do: another pid namespace has the same ids for other
-processes, and sees none of ours. A cgroup of a run without a lock file is left alone: it may belong
-to a run that has a /tmp of its own.
+Each name contains the run's name, and the run holds a lock on `/tmp/vcuda-it.RUN.lock` while its
+process lives. A process id would not identify a run: another pid namespace uses the same ids. A
+cgroup of a run without a lock file is not removed: the run may have a /tmp of its own.
 """
 
 from __future__ import annotations
@@ -33,20 +32,21 @@ def name() -> str:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         fd = os.open(_lock_of(run), flags, 0o600)  # open until this process ends
         fcntl.flock(fd, fcntl.LOCK_EX)
-        if os.fstat(fd).st_nlink:  # else a sweep took it for a dead run's before it was locked
+        if os.fstat(fd).st_nlink:  # else a sweep removed the file before it was locked
             _name = run
             atexit.register(_end, os.getpid())
     return _name
 
 
 def _end(owner: int) -> None:
-    # A forked child ends too; and what a run leaves is swept only while its lock file is there.
+    # Only in the run's own process, not in a forked child. A sweep needs the lock file to find
+    # folders that the run left.
     if os.getpid() == owner and not _folders_of(_name):
         _unlink(_lock_of(_name))
 
 
 def scratch_folder() -> str:
-    """A new folder that `sweep` removes when this run ends without doing it."""
+    """Make a folder; `sweep` removes it if this run ends without removing it."""
     folder = tempfile.mkdtemp(prefix=f"{PREFIX}{name()}.", dir=_FOLDER)
     os.chmod(folder, 0o755)
     return folder
@@ -79,7 +79,7 @@ def _remove(run: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     for group in cgroups.named(_cgroups_of(run)):
         cgroups.remove("/" + group)
-    # While the kernel still takes the run's mounts down, its folders are busy: the next sweep's.
+    # While the kernel still unmounts, the folders are busy; the next sweep removes them.
     if not _folders_of(run):
         _unlink(_lock_of(run))
 
