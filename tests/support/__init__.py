@@ -2,6 +2,6 @@
 
 import os
 
-# Without this, gRPC writes a line at each fork of a process that has used it, into output that later
-# tests compare. No test uses gRPC in a forked child.
+# Without this, gRPC writes a line at each fork of a process that has used it, into output that
+# later tests compare. No test uses gRPC in a forked child.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"

@@ -14,7 +14,7 @@ PAGE = 3
 
 class KubeApi(FakeApiServer):
     """refuse_events: the HTTP status for every request about Events, or 0 to serve them.
-    drop_answers: the number of requests to create Events whose answer is dropped."""
+    drop_answers: how many requests to create Events get no answer."""
 
     def __init__(self, *nodes: str) -> None:
         """nodes: names of the node objects; default: node-1."""

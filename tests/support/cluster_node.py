@@ -23,7 +23,7 @@ ASKS = {CORE: 30, MEMORY: 4}
 
 
 class ClusterNode:
-    """A node whose engine calls the wrapper. uuids: its GPUs in NVML's order."""
+    """A node with an engine that calls the wrapper. uuids: its GPUs in NVML's order."""
 
     def __init__(self, cri: Cri, product: Product, folder: str) -> None:
         self.cri, self.product = cri, product

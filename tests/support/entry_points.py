@@ -57,7 +57,7 @@ def run_changed(
 
 
 class Hooked:
-    """A low-level runtime whose only vcuda entry point is hooks in config.json."""
+    """A low-level runtime; hooks in config.json are the only entry point of vcuda."""
 
     def __init__(self, engine: LowLevel, product: Product) -> None:
         self.engine, self.product = engine, product

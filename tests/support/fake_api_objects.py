@@ -110,7 +110,7 @@ class FakeApiObjects:
     ) -> tuple[int, Sequence[bytes]] | None:
         """Return the newest version, and the lines for a watch since `seen`; None if compacted.
 
-        A watch gets DELETED for an object that its selector no longer matches, as in the API server.
+        As in the API server, a watch gets DELETED for an object that its selector stops matching.
         """
         with self.lock:
             if seen < self._oldest:

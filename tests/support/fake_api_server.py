@@ -68,8 +68,8 @@ class FakeApiServer(FakeApiCalls):
     def start(self, certificate: str = "", key: str = "", network_of: int = 0) -> None:
         """Listen, on the same port as before if it ran before.
 
-        certificate, key: files; empty: use `tls`. network_of: the process in whose network namespace
-        the server listens; 0: the caller's.
+        certificate, key: files; empty: use `tls`. network_of: the process with the
+        network namespace to listen in; 0: the caller's.
         """
         if certificate:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

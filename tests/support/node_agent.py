@@ -32,7 +32,7 @@ def only_child(pid: int) -> int:
 
 
 class AgentNode:
-    """A node with its own state_dir, kubelet and gpu. prefix: the folder of the installed product."""
+    """A node with its own state folder, kubelet and GPU. prefix: where the product is installed."""
 
     def __init__(self, folder: Path, prefix: str, *gpu: str) -> None:
         self.gpu = SoftGpu(folder, *(gpu or ("--gpus", "2", "--memory", "16GiB")))

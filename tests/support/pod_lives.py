@@ -1,8 +1,8 @@
-"""Pods of one size, created by many workers at once, of which each dies some death.
+"""Create equal pods by many workers at once, and end each pod in one of several ways.
 
-A pod's life: the kubelet admits it, containerd runs its sandbox and container, the container says
-what it sees, which is compared with its record; then it dies. Beside the workers one thread reads
-the whole ledger over and over, and one kills whatever of vcuda runs: the wrapper, the claim server.
+The kubelet admits a pod, containerd runs its sandbox and container, and the container prints the
+GPU and memory that it sees, which must equal its record; then the pod ends. One more thread reads
+the whole ledger in a loop, and one kills vcuda's processes: wrapper, hooks, claim server, agent.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ STAYS = ["sh", "-c", f"{SEEN}; echo told; exec sleep 3600"]
 ATTEMPTS = 10
 AGENT = ("vcuda-node-agent", "vcuda_plugin")
 AGENT_DIES_SECONDS = 15
-# How containerd says that the runtime was killed, and that a shim was, before it has seen it.
+# containerd's messages after the runtime or a shim was killed.
 AGAIN = ("signal: killed", "exit status 137", "is still running", "connection reset")
 
 
 class Lives:
-    """faults: what must never happen. deaths: how many died which death. retried: creations that
-    failed because something was killed, and were tried again as the kubelet does. nodes: the name
-    below /dev of each GPU, by UUID."""
+    """faults: violations found. deaths: the number of pods by way of ending. retried: creations
+    repeated, as the kubelet does, because a process was killed. nodes: device node name by UUID."""
 
     def __init__(self, cri: Cri, product: Product, kubelet: Kubelet, nodes: dict[str, str]) -> None:
         self.cri, self.product, self.kubelet = cri, product, kubelet
@@ -53,7 +52,7 @@ class Lives:
         self._over = threading.Event()
 
     def run(self, pods: int, workers: int, killing: bool = True) -> None:
-        """Until each of so many pods has lived and died."""
+        """Run this many pods, and return when each has ended."""
         self._numbers = iter(range(pods))
         watchers = [threading.Thread(target=self._watch)]
         if killing:
@@ -68,7 +67,7 @@ class Lives:
             thread.join()
 
     def leftovers(self) -> list[str]:
-        """Whatever the ledger still holds: records, folders of pages, halves of either."""
+        """Records, folders of pages and partial files that are still in the ledger."""
         state = self.product.state_dir(self.cri)
         return [*os.listdir(state + "/allocations"), *os.listdir(state + "/containers")]
 
@@ -103,7 +102,7 @@ class Lives:
             self.deaths[death] += 1
 
     def _admit(self, pod: Pod) -> Admitted:
-        """A pod that comes while the agent is away is refused, and made anew by its owner."""
+        """Admit a pod; try again, as its owner does, while no agent runs."""
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -121,7 +120,7 @@ class Lives:
         return start
 
     def _try(self, step: Callable[[], Any]) -> Any:
-        """As the kubelet does: again, where something was killed in the middle of it."""
+        """Repeat a step that failed because a process was killed, as the kubelet does."""
         for attempt in range(ATTEMPTS):
             try:
                 return step()
@@ -136,7 +135,7 @@ class Lives:
         return None
 
     def _seen(self, pod: Pod, container_id: str) -> tuple[str, int]:
-        """The GPU and the bytes that the container sees, which must be those of its record."""
+        """The GPU and the memory that the container sees; compared with its record."""
         wait_until(lambda: "told" in self.cri.output(pod)[0], f"what {pod.name} sees", 60)
         node, lines, _ = self.cri.output(pod)[0].splitlines()
         path = f"{self.product.state_dir(self.cri)}/allocations/pod-{pod.uid}.main.json"
@@ -151,7 +150,7 @@ class Lives:
         return gpu["uuid"], gpu["total_bytes"]
 
     def _watch(self) -> None:
-        """No GPU is ever promised twice, whichever process dies."""
+        """Check in a loop that no share is given twice, whichever process dies."""
         while not self._over.wait(0.05):
             held: Counter[str] = Counter()
             try:
@@ -159,16 +158,16 @@ class Lives:
                     for share in record["shares"]:
                         held[share["uuid"]] += share["core_percent"]
             except FileNotFoundError:
-                continue  # one was released between the look and the reading
+                continue  # a record was removed between listing and reading
             self.most_at_once = max(self.most_at_once, sum(held.values()) // CORES)
             over = {uuid: core for uuid, core in held.items() if core > 100}
             if over:
                 self.faults.append(f"promised: {over}")
 
     def _kill(self) -> None:
-        """Wrappers and hooks die at work all the time, the agent or a child of it now and then.
+        """Kill wrappers and hooks often, the agent or a child of it every AGENT_DIES_SECONDS.
 
-        The shell that starts the agent again stands for systemd and stays.
+        The shell that restarts the agent, in place of systemd, is not killed.
         """
         dice, agent_at = random.Random(1), 0.0
         while not self._over.wait(0.1):
@@ -176,7 +175,7 @@ class Lives:
             ours = [(pid, line) for pid, line in ours if not line.startswith("sh -c while")]
             agents = [pid for pid, line in ours if any(word in line for word in AGENT)]
             others = [pid for pid, _ in ours if pid not in agents]
-            # One that has not come back yet, on a machine that is busy, would never come back.
+            # On a busy machine an agent killed before it has registered would never be ready.
             if agents and time.monotonic() > agent_at and self.kubelet.healthy(CORE):
                 agent_at = time.monotonic() + AGENT_DIES_SECONDS
                 self.killed += kill(dice.choice(agents))
@@ -209,7 +208,7 @@ BY_FORCE = ("its shim killed", "removed by force")
 
 
 def processes() -> Iterator[tuple[int, str]]:
-    """Of the whole machine: pid and command line, words parted by spaces."""
+    """Pid and command line, joined by spaces, of each process of the machine."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as words:
@@ -217,7 +216,7 @@ def processes() -> Iterator[tuple[int, str]]:
 
 
 def in_cgroup(container_id: str) -> list[int]:
-    """The processes in a container's cgroup, which its id names."""
+    """Process ids in the cgroup that a container's id names."""
     found = []
     for pid, _ in processes():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cgroup") as groups:

@@ -1,4 +1,4 @@
-"""A whole node for many pods: a containerd of its own, the kubelet's device manager, the agent."""
+"""A node for many pods: containerd, a fake kubelet and the agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GPUS = 8
 
 
 class InMemory(Cri):
-    """It keeps everything on a tmpfs: disks are not what is tested."""
+    """Stores everything on a tmpfs, because disks are not tested."""
 
     snapshotter = "overlayfs"
 
@@ -32,7 +32,7 @@ class InMemory(Cri):
 
 @contextlib.contextmanager
 def node(files: Files, folder: str) -> Iterator[Lives]:
-    """The agent is started again whenever it dies, as systemd does; it ends with the block."""
+    """Restart the agent whenever it dies, as systemd does, until the block ends."""
     engine = InMemory(files)
     try:
         product = Product(folder + "/product", GPUS)

@@ -1,6 +1,6 @@
-"""A pod of a manifest, as the kubelet asks the engine for it.
+"""Run a manifest's pod in the engine as the kubelet does.
 
-The image is the tests' own, with the host's programs and libraries laid over it.
+The image is the tests' own, with the host's programs and libraries mounted over it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _PROPAGATION = {
     None: cri.PROPAGATION_PRIVATE,
     "HostToContainer": cri.PROPAGATION_HOST_TO_CONTAINER,
 }
-# What an image of Debian would have.
+# Folders that an image of Debian would have.
 _OF_THE_IMAGE = ("/usr", "/lib", "/lib64")
 
 
 class ManifestPod:
-    """The container of `spec`, a manifest's. options: added to its command. beside: more mounts,
-    outside to inside. folders: for its volumes that are no hostPath, by their names. node: what
-    fieldRefs come to.
+    """The container of a manifest's `spec`.
 
-    Its network is the host's, since the engine of the tests has no other.
+    options: added to its command. beside: more mounts, host path to container path. folders: a
+    folder for each volume that is no hostPath, by the volume's name. node: the value of fieldRefs.
+    It uses the host's network, the only one that the tests' engine has.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ManifestPod:
         )
 
     def end(self) -> int:
-        """As a pod that is deleted; its container's exit code."""
+        """Stop the container as for a deleted pod; return its exit code."""
         service = self._engine.runtime_service
         stop = cri.StopContainerRequest(container_id=self._container, timeout=20)
         service.StopContainer(stop, timeout=SECONDS)
@@ -124,7 +124,7 @@ def _mounts(volumes: Any, wanted: Any, folders: Mapping[str, str]) -> list[Any]:
         volume["name"]: volume["hostPath"]["path"] if "hostPath" in volume else ""
         for volume in volumes
     }
-    # The kubelet hands outer folders on before inner ones, as the manifest's order may be any.
+    # The kubelet sorts mounts so that outer folders come first, whatever the manifest's order.
     return [
         _mount(
             paths[each["name"]] or folders[each["name"]],

@@ -1,4 +1,4 @@
-"""A host of their own for the engines of one fixture; see private_host_init.py for what it is."""
+"""A private host for the engines of one fixture; see private_host_init.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support import cgroups, own_run
 from support.namespaces import Namespaces
 
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "private_host_init.py")
-# The distribution's engines, even where a version manager put another one first.
+# The distribution's engines come before those of a version manager.
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 
 _serial = itertools.count()
@@ -28,7 +28,7 @@ class Result:
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
-    """Poll until `condition` holds; the failure says what was waited for."""
+    """Poll until `condition` holds. what: named in the failure message."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -37,7 +37,7 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30) ->
 
 
 class PrivateHost:
-    """Namespaces, a scratch folder below /tmp and a cgroup parent, gone together at the end."""
+    """Namespaces, a scratch folder below /tmp and a cgroup parent, all removed by `close`."""
 
     def __init__(self, cgroup_world: str = "host") -> None:
         self.cgroup_parent = "/" + own_run.cgroup_name(str(next(_serial)))
@@ -58,7 +58,7 @@ class PrivateHost:
             return file.read()
 
     def write(self, name: str, text: str, mode: int = 0o644) -> str:
-        """Write a file of the scratch folder; its path is the answer."""
+        """Write a file in the scratch folder; return its path."""
         path = self.path(name)
         with open(path, "w") as file:
             file.write(text)
@@ -99,7 +99,7 @@ class PrivateHost:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def check(self, argv: Sequence[str], **options: object) -> str:
-        """Run what has to succeed; standard output is the answer."""
+        """Run a command that must succeed; return its standard output."""
         result = self.run(argv, **options)  # type: ignore[arg-type]
         if result.rc:
             raise RuntimeError(f"{' '.join(argv)}: exit {result.rc}\n{result.stderr}")
@@ -108,7 +108,7 @@ class PrivateHost:
     def run_to_files(
         self, argv: Sequence[str], out: str, err: str, env: Mapping[str, str] | None = None
     ) -> int:
-        """Run a command with children that keep its standard output open after it has ended."""
+        """Run a command with children that hold its standard output open after its end."""
         with open(out, "w") as stdout, open(err, "w") as stderr:
             done = subprocess.run(
                 self.inside(argv),
@@ -132,7 +132,7 @@ class PrivateHost:
             )
 
     def exit_code_of_orphan(self, pid: int) -> int:
-        """How a detached process of this host ended; the last entry, since pids come again."""
+        """Exit code of a detached process of this host; the last entry, because pids are reused."""
         wait_until(lambda: f"\n{pid} " in "\n" + self.read("reaped"), f"the end of pid {pid}")
         lines = (line.split() for line in self.read("reaped").splitlines())
         return [int(code) for reaped, code in lines if int(reaped) == pid][-1]

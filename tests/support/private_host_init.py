@@ -1,4 +1,4 @@
-"""Process 1 of a private host: the engines of a test see a host of their own.
+"""Process 1 of a private host for the engines of a test.
 
 Run as a script by private_host.py: `python -I -S private_host_init.py FOLDER host|v2`. /etc, /run
 and /var can be written, but what is written goes to a tmpfs that disappears with the namespace.
@@ -18,8 +18,8 @@ from support.first_process import mount
 SIOCSIFFLAGS = 0x8914
 IFF_UP_RUNNING = 0x41
 
-# Engines write to these whatever roots they are given: containerd's shims keep their sockets in
-# /run/containerd, dockerd makes /etc/docker/key.json, Podman keeps a cache in /var/lib/containers.
+# Engines write to these folders whatever their roots are: containerd's shims put their sockets into
+# /run/containerd, dockerd makes /etc/docker/key.json, Podman has a cache in /var/lib/containers.
 COVERED = ("/etc", "/run", "/var")
 
 
@@ -32,12 +32,12 @@ def cover(scratch: str) -> None:
         os.mkdir(work)
         options = f"lowerdir={folder},upperdir={upper},workdir={work}"
         mount("-t", "overlay", "-o", options, "overlay", folder)
-    # Podman keeps its locks in one file of /dev/shm, whatever its roots are.
+    # Podman's locks are in one file of /dev/shm, whatever its roots are.
     mount("-t", "tmpfs", "-o", "mode=1777", "vcuda-tests", "/dev/shm")
 
 
 def pure_cgroup_v2() -> None:
-    """Replace the host's cgroup mounts, v1 or hybrid, by the one of pure v2."""
+    """Replace the host's cgroup mounts, v1 or hybrid, by one of pure v2."""
     with open("/proc/self/mounts") as mounts:
         points = [line.split()[1] for line in mounts]
     for point in reversed(points):
@@ -47,7 +47,7 @@ def pure_cgroup_v2() -> None:
 
 
 def without_securityfs() -> None:
-    """dockerd would load its AppArmor profile into the kernel, where it outlives the namespace."""
+    """Hide securityfs: dockerd would load an AppArmor profile, which outlives the namespace."""
     point = "/sys/kernel/security"
     if os.path.ismount(point):
         subprocess.run(["umount", "-l", point], check=True)
@@ -59,11 +59,11 @@ def loopback_up() -> None:
 
 
 def reap(folder: str) -> None:
-    """Collect orphans for ever; a line `PID STATUS` each tells how a detached container ended."""
+    """Reap orphans for ever; write a line `PID STATUS` for each."""
     with open(os.path.join(folder, "reaped"), "a", buffering=1) as reaped:
         while True:
             pid, status = first_process.next_orphan()
-            # Shell's way: 128 + signal.
+            # As in a shell: 128 + signal.
             code = os.waitstatus_to_exitcode(status)
             reaped.write(f"{pid} {code if code >= 0 else 128 - code}\n")
 

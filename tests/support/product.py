@@ -1,4 +1,4 @@
-"""The product, installed into a folder of the test session, on GPUs made of software."""
+"""Install the product into a folder of the test session, with software GPUs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ MEMORY_UNIT = 256 * MIB
 
 
 class RunOptions(TypedDict, total=False):
-    """Keyword arguments of Engine.run and its like."""
+    """Keyword arguments of Engine.run and Engine.start."""
 
     env: Mapping[str, str]
     annotations: Mapping[str, str]
 
 
 class Product:
-    """`prefix` holds the programs; `config` is the one settings file that they have compiled in.
-
-    options: of `softgpu create`.
+    """prefix: the folder of the programs. config: the settings file that they read.
+    options: options of `softgpu create`.
     """
 
     def __init__(self, folder: str, gpus: int = 2, *options: str) -> None:
@@ -45,7 +44,7 @@ class Product:
         _run(SOFTGPU, "create", self.driver_root, "--gpus", str(gpus), *options)
 
     def configure(self, engine: Engine, **settings: str) -> None:
-        """Write config.toml for one engine; its records are in the engine's own folder."""
+        """Write config.toml for one engine, with the state folder in the engine's own folder."""
         values: dict[str, object] = {
             "runtime": engine.plain_runtime(),
             "state-dir": self.state_dir(engine),
@@ -61,11 +60,11 @@ class Product:
 
     @contextlib.contextmanager
     def on(self, engine: Engine, **settings: str) -> Iterator[None]:
-        """While it lasts, the engine's low-level runtime is vcuda-container-runtime.
+        """While the block runs, the engine's low-level runtime is vcuda-container-runtime.
 
-        It begins with an empty ledger, as after a reboot.
+        The ledger is empty at first, as after a reboot.
         """
-        # The folder itself stays: it may be a mount on the engine's host.
+        # Only the content is removed: the folder may be a mount on the engine's host.
         folder = self.state_dir(engine)
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             path = os.path.join(folder, name)
@@ -78,7 +77,7 @@ class Product:
         return engine.host.path("vcuda")
 
     def allocations(self, engine: Engine) -> list[dict[str, Any]]:
-        """The ledger's records, as the files say."""
+        """The ledger's records, read from their files."""
         folder = os.path.join(self.state_dir(engine), "allocations")
         records = []
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -91,10 +90,10 @@ class Product:
 def asking(
     engine: Engine, *, core: int, memory_bytes: int | None = None, gpu: str = "", **terms: str
 ) -> RunOptions:
-    """Keyword arguments of Engine.run that ask for a share, as this engine's users do.
+    """Keyword arguments of Engine.run that request a share, as this engine's users do.
 
-    Under Kubernetes the kubelet passes on what the plugin's Allocate answered, and no GPU's name.
-    terms: the policy and its words.
+    Under Kubernetes the kubelet passes the annotations of Allocate, which name no GPU.
+    terms: the policy and its parameters.
     """
     if isinstance(engine, Cri):
         assert not gpu, "a pod cannot choose its GPU so"
@@ -120,14 +119,14 @@ def install(prefix: str, sysconf: str, units: str = "") -> None:
 
 
 def missing() -> str | None:
-    """What has to be built before any of this, or None."""
+    """Why the product cannot be installed, or None if it is built."""
     needed = [SOFTGPU, os.path.join(REPOSITORY, "build/lib/libvcuda.so.1")]
     absent = [os.path.relpath(path, REPOSITORY) for path in needed if not os.path.exists(path)]
     return f"{', '.join(absent)} not built; run 'make build'" if absent else None
 
 
 def _run(*argv: str) -> None:
-    # A make above this test run must not hand its own variables to the one below.
+    # Variables of a `make` that runs these tests must not reach the `make` below.
     env = {
         key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))
     }

@@ -1,4 +1,4 @@
-"""Every Python that the start path promises to run on, by its full path."""
+"""Find every version of Python that the start path supports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
 
 
 def python(version: str) -> str:
-    """The distribution's, one that was built by hand, or a version manager's."""
+    """The path of this version in /usr, /usr/local or a version manager's folder."""
     named = [f"{folder}/bin/python{version}" for folder in ("/usr", "/usr/local")]
     root = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
     managed = glob.glob(f"{root}/versions/{version}.*/bin/python{version}")

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 LOADER = "ld-linux-x86-64.so.2"
-# What a small C program of ours needs, and what libcuda and libnvidia-ml need in turn.
+# Needed by the tests' C programs, and by libcuda and libnvidia-ml.
 LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1")
 FOLDERS = ("dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/sbin", LIBRARY_FOLDER)
-# As in the distributions, where /usr is merged. A real folder is only what has to be one.
+# As in distributions with a merged /usr.
 LINKS = {
     "bin": "usr/bin",
     "sbin": "usr/sbin",
@@ -31,7 +31,7 @@ FILES = {
 
 
 class Missing(Exception):
-    """What the host lacks for this."""
+    """The host lacks a file for the root file system."""
 
 
 def build(folder: str, programs: Mapping[str, str] | None = None) -> None:
@@ -64,7 +64,7 @@ def build(folder: str, programs: Mapping[str, str] | None = None) -> None:
 
 
 def needed(program: str) -> list[str]:
-    """Paths of the shared libraries of a program; a driver's own come from the driver root."""
+    """Paths of a program's shared libraries, without those of the driver."""
     listing = subprocess.run(
         ["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
     ).stdout
@@ -73,13 +73,12 @@ def needed(program: str) -> list[str]:
 
 
 def copy(rootfs: str, folder: str) -> None:
-    """A container's own root file system: engines make mount points in it."""
+    """Copy the root file system for one container: engines make mount points in it."""
     shutil.copytree(rootfs, folder, symlinks=True)
 
 
 def as_tar(rootfs: str, path: str) -> None:
-    """The tree as `docker import` and an image layer take it: owned by root, the same bytes each
-    time."""
+    """Write the tree as a reproducible tar, owned by root, for `docker import` and image layers."""
 
     def owned_by_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0

@@ -1,4 +1,4 @@
-"""A runtime that records what the engine asks of it, then becomes the real one."""
+"""A runtime that records the engine's call, then executes the real runtime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-# Shell, so that it can stand in front of any runtime, on a host of any Python.
+# A shell script, so that it needs no Python on the host.
 SCRIPT = """#!/bin/sh
 folder='{folder}'
 line=
@@ -26,7 +26,7 @@ exec '{runtime}' "$@"
 
 
 class Recorder:
-    """`path` is the executable to give to an engine in place of `runtime`, under the same name."""
+    """path: the executable to configure in place of `runtime`, with the same name."""
 
     def __init__(self, folder: str, runtime: str) -> None:
         os.makedirs(folder)
@@ -45,7 +45,7 @@ class Recorder:
             return [line.rstrip("\n").split("\037")[:-1] for line in file]
 
     def config_bytes(self) -> list[bytes]:
-        """config.json of every container as this runtime saw it, oldest first."""
+        """config.json of each container as this runtime read it, oldest first."""
         paths = [
             os.path.join(self.folder, name)
             for name in os.listdir(self.folder)

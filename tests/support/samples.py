@@ -1,4 +1,4 @@
-"""GPUs, hosts, owners and records as tests need them, and what a ledger holds."""
+"""Sample GPUs, hosts, owners and records, and the content of a ledger."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pod_owner(container_id: str, name: str = "main") -> Owner:
 
 
 def record(id: str = "box", **changes: Any) -> Allocation:
-    """A record of a claim that is over: its claimant is no process."""
+    """A record of which the claiming process has ended."""
     fields: dict[str, Any] = {
         "id": id,
         "shares": [GpuShare("GPU-0", 4 * GIB, 30)],
@@ -54,10 +54,10 @@ def record(id: str = "box", **changes: Any) -> Allocation:
 
 
 def left_in(state_dir: str) -> list[str]:
-    """Every file and folder of a state folder but what stays: locks, the claim socket, the events.
+    """Files and folders in a state folder, except locks, the claim socket and the event log.
 
-    The record of an ended container's page stays while the page keeper, or a sync of all file
-    systems, has the page. The next claim removes it, as this function does.
+    The record of an ended container's page remains while the page keeper, or a sync of all file
+    systems, has the page open. The next claim removes it, as this function does.
     """
     deadline = time.monotonic() + 30
     while glob.glob(state_dir + "/ended/*") and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Users of a named slice's page: one that has it mapped, as the shim does, and one that forges."""
+"""Users of a named slice's page: a process that maps it, as the shim does, and a forger."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ def mapping(page: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def forge(page: str, pid: int) -> None:
-    """Slots of pids 1 to 255, as namespaces have them, and of `pid`; 0 is what the shim writes for
-    a start time where it sees no /proc."""
+    """Write slots for pids 1 to 255, which occur in any pid namespace, and for `pid`.
+
+    The start time is 0, which the shim writes where it has no /proc.
+    """
     with open(page, "r+b") as file:
         os.pwrite(file.fileno(), struct.pack("=I", layout.MAX_PROCESSES), 12)
         for number, forged in enumerate([*range(1, layout.MAX_PROCESSES), pid]):

@@ -14,7 +14,7 @@ from support.virtual_time import Clock
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = REPOSITORY / "build" / "softgpu"
 
-# What every client script starts with: `ok` unwraps a call of cuda-bindings.
+# Beginning of every client script: `ok` unwraps a call of cuda-bindings.
 PRELUDE = """
 import ctypes, json, os, signal, sys, time
 from cuda.bindings import driver as cuda
@@ -51,7 +51,7 @@ def say(**answer):
 """
 
 
-# For clients that are refused and look at what is used.
+# Functions for clients that expect failing calls and compare the memory in use.
 CALLS = """
 R = cuda.CUresult
 MIB = 1 << 20
@@ -115,20 +115,20 @@ class SoftGpu:
         return answer(self.start_client(script))
 
     def virtual_client(self, script: str) -> Any:
-        """A client that has virtual time to itself."""
+        """Run a client in virtual time, alone."""
         command = [sys.executable, "-c", PRELUDE + script]
         return answer(self.popen(Clock(self.root.parent, 1).command(*command)))
 
 
 def answer(process: subprocess.Popen[str]) -> Any:
-    """The JSON line that a client ends with."""
+    """Wait for a client; return the last line that it prints, parsed as JSON."""
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     return json.loads(out)
 
 
 def first_line(process: subprocess.Popen[str]) -> Any:
-    """The JSON line that a client says before it goes on."""
+    """The first line that a client prints, parsed as JSON."""
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate()[1]
@@ -136,7 +136,7 @@ def first_line(process: subprocess.Popen[str]) -> Any:
 
 
 def go_on(process: subprocess.Popen[str]) -> None:
-    """Gives a client the line that it waits for."""
+    """Send a client the line that it waits for."""
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()

@@ -1,4 +1,4 @@
-"""The plain config.json of a bundle, as an engine would write it for an ordinary container."""
+"""A plain config.json, as an engine writes it for an ordinary container."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plain(
         "mounts": [*_SYSTEM_MOUNTS, *(_bind(*mount) for mount in mounts)],
         "linux": {
             "cgroupsPath": cgroups_path,
-            # Denied by default: a device rule is what lets a container open a node.
+            # Every device is denied, so a container can open only nodes with a rule of their own.
             "resources": {"devices": [{"allow": False, "access": "rwm"}]},
             "namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount")],
             "maskedPaths": MASKED,

@@ -1,4 +1,4 @@
-"""A state folder with tenants and usage pages as a test wants them."""
+"""A state folder with records and usage pages that a test writes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SLOTS = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 
 @contextlib.contextmanager
 def always_busy(usage: Sequence[str], period: float, step_ns: int) -> Iterator[None]:
-    """While it lasts, each of these pages says every `period` seconds that its container used its
-    first GPU for so much longer, and waited for it as long."""
+    """While the block runs, add `step_ns` every `period` seconds to each page's figures: the
+    time that its container used the first GPU and waited for it."""
     at = {name: at for name, at, _ in layout.offsets()}
     over = threading.Event()
 
@@ -61,7 +61,10 @@ class Tenants:
         return f"{self.ledger.containers}/{id}/usage"
 
     def uses(self, id: str, gpu: int = 0, held: int = 0, contexts: int = 1, **figures: int) -> None:
-        """Its first process holds so much on its GPU of that number; figures: of usage_gpu."""
+        """Write the slot of the container's first process, with `held` bytes on GPU number `gpu`.
+
+        figures: fields of usage_gpu.
+        """
         inode = os.stat(self.page(id)).st_ino
         fd = self._locked.get(inode, -1)
         if fd < 0:

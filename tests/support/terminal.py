@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, and what a person in front of it sees."""
+"""Run a program on a pseudo-terminal and read its screen."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PATIENCE_SECONDS = 30
 
 
 class Terminal:
-    """The program is its session's leader. said: every byte that it wrote."""
+    """The program leads its own session. said: every byte that the program wrote."""
 
     def __init__(self, command: Sequence[str], width: int = 80, height: int = 24) -> None:
         self._screen = pyte.Screen(width, height)
         self._stream = pyte.ByteStream(self._screen)
         self.said = b""
-        # Ours stays open, so that the settings which the program leaves behind can be read.
+        # This end stays open, so that the terminal settings after the program's end can be read.
         self._fd, self.line = pty.openpty()
         self.resize(width, height)
         self.before = termios.tcgetattr(self.line)
@@ -45,7 +45,7 @@ class Terminal:
         os.write(self._fd, keys.encode())
 
     def until(self, holds: Callable[[list[str]], object]) -> list[str]:
-        """The lines of the screen once `holds` says so of them."""
+        """Wait until `holds` is true of the screen's lines; return them."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not holds(lines := [line.rstrip() for line in self._screen.display]):
             assert time.monotonic() < deadline, "\n".join(lines)
@@ -53,7 +53,7 @@ class Terminal:
         return lines
 
     def end(self, number: int = 0) -> int:
-        """Its wait status, after this signal if one is named."""
+        """Send the signal, if one is named, and wait; return the wait status."""
         if number:
             os.kill(self.pid, number)
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -67,7 +67,7 @@ class Terminal:
                 os.kill(self.pid, signal.SIGKILL)
 
     def is_as_before(self) -> bool:
-        """Its settings, the cursor, and the screen that was there before."""
+        """Whether settings, cursor and screen are as before the program."""
         shown = [self.said.rfind(word) for word in (b"\x1b[?25h", b"\x1b[?1049l")]
         hidden = [self.said.rfind(word) for word in (b"\x1b[?25l", b"\x1b[?1049h")]
         is_shown = all(at > before for at, before in zip(shown, hidden))

@@ -1,4 +1,4 @@
-"""A folder of the host that hostile images point at: nothing in it may be read, made or changed."""
+"""A host folder that hostile images point at: no file in it may be read, created or changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SECRET = "only the host knows this"
 
 
 class Trap:
-    """`folder` holds what an image would like to reach; `changed` compares whole inodes."""
+    """folder: holds the files that an image points at. `changed` compares whole inodes."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -21,13 +21,13 @@ class Trap:
         self._before = inodes(folder)
 
     def changed(self) -> list[str]:
-        """Names below, of what is new, gone or not the same as it was."""
+        """Names of files below that are new, removed or changed."""
         after = inodes(self.folder)
         paths = {path for path, _ in self._before.items() ^ after.items()}
         return sorted(os.path.relpath(path, self.folder) for path in paths)
 
     def harmed(self) -> list[str]:
-        """The same, without what is new and empty."""
+        """The same, without new empty files."""
         found = []
         for name in self.changed():
             path = os.path.join(self.folder, name)
@@ -37,7 +37,7 @@ class Trap:
 
 
 def inodes(folder: str) -> dict[str, tuple[object, ...]]:
-    """What identifies every file below, and its content; access times apart."""
+    """Metadata and content of every file below, without access times."""
     found: dict[str, tuple[object, ...]] = {}
     for place, folders, names in os.walk(folder):
         for path in [place, *(os.path.join(place, name) for name in folders + names)]:

@@ -16,8 +16,11 @@ SOFTCLOCK = os.path.join(BUILD, "softgpu", "libsoftclock.so.1")
 
 
 class Clock:
-    """One clock for so many processes, none of which runs before all have come. A second one in the
-    same folder goes on from the first one's time: what a GPU remembers must not lie ahead of it."""
+    """A clock for `processes` processes; none runs before all have started.
+
+    A second clock in the same folder continues at the first one's time, because times that the GPU
+    has stored must not lie in its future.
+    """
 
     def __init__(self, folder: pathlib.Path, processes: int) -> None:
         self.path = folder / "softclock"

@@ -1,4 +1,4 @@
-"""The process that follows a node's pods, alone, at a fake API."""
+"""Run the agent's pod watcher alone, with a fake API server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _START = "from vcuda_plugin.agent.pods.pod_watch import main; import sys; main(*
 
 
 def decision_annotations(node: str = NODE, **containers: tuple[str, int, int]) -> dict[str, str]:
-    """The annotations that a scheduler writes: (UUID, percent, bytes) by the container's name."""
+    """The scheduler's annotations for shares (UUID, percent, bytes) by container name."""
     shares = {
         name: [{"uuid": uuid, "core_percent": core, "memory_bytes": memory}]
         for name, (uuid, core, memory) in containers.items()
@@ -32,7 +32,7 @@ def decision_annotations(node: str = NODE, **containers: tuple[str, int, int]) -
 
 
 class WatchedPods:
-    """`api` is started, and not followed yet."""
+    """A running fake API server; `follow` starts the watcher."""
 
     def __init__(self, folder: Path) -> None:
         self.api, self.state_dir = KubeApi(), str(folder / "state")
@@ -42,7 +42,7 @@ class WatchedPods:
         self.process: subprocess.Popen[bytes] | None = None
 
     def follow(self, first: str = "") -> None:
-        """Returns once it knows what is there. first: Python that the process runs before."""
+        """Start the watcher; return once it has listed the pods. first: code to run before."""
         path = f"{ROOT}/oci:{ROOT}/plugin"
         with open(self._log, "ab") as log:
             arguments = [self.state_dir, NODE, self.kubeconfig, json.dumps([CORE, MEMORY])]
@@ -57,7 +57,7 @@ class WatchedPods:
         assert self.process.stdout.readline() == b"known\n", self.log()
 
     def follow_as_a_pod(self, token: str, certificate: str) -> None:
-        """With a service account where a pod has one, and no kubeconfig. Does not wait."""
+        """Start the watcher with a pod's service account and without a kubeconfig; do not wait."""
         account = "/run/secrets/kubernetes.io/serviceaccount"
         script = (
             f"mount -t tmpfs none /run && mkdir -p {account} && printf %s {token} >{account}/token"
@@ -89,10 +89,10 @@ class WatchedPods:
         assert not any("Traceback" in line for line in self.log())
 
     def decisions(self) -> dict[str, Any]:
-        """Each record as JSON, by the pod's UID."""
+        """Each decision file, parsed, by the pod's UID."""
         folder, found = self.state_dir + "/decisions", {}
         for name in os.listdir(folder):
-            # What is being written is none yet; what goes at this moment is gone.
+            # Skip temporary files, and files that are removed at this moment.
             if name.endswith(".json"):
                 with contextlib.suppress(FileNotFoundError), open(f"{folder}/{name}") as file:
                     found[name.removesuffix(".json")] = json.load(file)

@@ -1,4 +1,4 @@
-"""A node with the wrapper before its runtime, and a bundle to create from."""
+"""A node with the installed wrapper and one bundle."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def by_env(*env: str) -> dict[str, Any]:
 
 
 class Node:
-    """A driver root, the installed wrapper, a bundle, and what came of a create."""
+    """A driver root, the installed wrapper, a bundle, and the results of a create."""
 
     def __init__(self, installed: Installed, driver: DriverRoot, folder: Any) -> None:
         self.installed, self.driver, self.folder = installed, driver, str(folder)
@@ -65,7 +65,7 @@ class Node:
         self.installed.configure(**{**self.settings, **settings})
 
     def create(self, spec: Any, *options: str, id: str = "box", **rest: Any) -> tuple[int, str]:
-        """Exit status and stderr."""
+        """Run `create`; return exit status and stderr."""
         write(self.config, spec if isinstance(spec, (str, bytes)) else json.dumps(spec), 0o640)
         words = [*options, "create", "--bundle", self.bundle, id]
         ran = self.installed.call(*words, env=ENV, **rest)

@@ -1,4 +1,4 @@
-"""What every engine can do for a test, in the same words."""
+"""The interface of every engine in the tests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from support.private_host import PATH, PrivateHost, Result, wait_until
 
 __all__ = ["Engine", "Files", "PrivateHost", "Result", "wait_until"]
 
-# What a user's engine would be given. Podman also tells by this name what the runtime can do.
+# The name that users configure. Podman also derives the runtime's features from this name.
 RUNTIME_NAME = "vcuda-container-runtime"
 IMAGE = "docker.io/library/vcuda-test:1"
 
 
 @dataclass(frozen=True)
 class Files:
-    """What the session has built for all engines."""
+    """Files built once a session for all engines."""
 
     rootfs: str  # a folder
     layer: str  # the same as a tar
@@ -30,7 +30,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A container that a test asks for."""
+    """The command, environment, annotations and mounts of a container."""
 
     container_id: str
     args: Sequence[str]
@@ -40,9 +40,9 @@ class Wanted:
 
 
 class Engine(ABC):
-    """One engine on a private host, with a low-level runtime that a test may swap at any time.
+    """One engine on a private host. A test may replace the low-level runtime at any time.
 
-    The engine is configured with one path, a link: swapping the runtime restarts no daemon.
+    The engine is configured with one path, a link, so that no daemon needs a restart for that.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Engine(ABC):
         annotations: Mapping[str, str] | None = None,
         mounts: Sequence[tuple[str, str]] = (),
     ) -> Result:
-        """Create and start a container that goes on; the result is the engine's own."""
+        """Create and start a container; return the engine's result without waiting for its end."""
         return self._start(Wanted(container_id, args, env or {}, annotations or {}, mounts))
 
     @abstractmethod
@@ -134,12 +134,12 @@ class Engine(ABC):
 
     @abstractmethod
     def wait(self, container_id: str) -> int:
-        """The exit code of a started container, once it has ended."""
+        """Wait until a started container has ended; return its exit code."""
 
     @abstractmethod
     def logs(self, container_id: str) -> str:
-        """What a started container has written to its standard output."""
+        """Standard output of a started container."""
 
     @abstractmethod
     def delete(self, container_id: str) -> None:
-        """Remove a started container, running or not; nothing happens when it is gone."""
+        """Remove a started container, running or not. A removed container is no error."""

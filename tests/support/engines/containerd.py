@@ -39,10 +39,10 @@ SystemdCgroup = false
 """
 
 
-# ctr opens the FIFOs of a container's output as it starts it and, once the container has ended,
-# gives up on those that are not open yet: on a busy machine a short output is lost. This logger
-# of the shim is there before the process is, and ends when the output does: not by the signal
-# that the shim sends as it closes.
+# ctr opens the FIFOs of a container's output while it starts the container, and does not read those
+# that it has not opened when the container ends: on a busy machine a short output is lost. The shim
+# starts this logger before the process. The logger ignores the shim's signal and ends with the
+# output.
 LOGGER = """#!/bin/sh
 trap '' TERM
 cat <&3 >"{folder}/$2.out" 5>&- &
@@ -53,7 +53,7 @@ wait
 
 
 class Containerd(Engine):
-    """What both front ends share: the daemon, and the image in its namespace."""
+    """The daemon and the image, for both front ends."""
 
     programs = ("containerd", "ctr", "containerd-shim-runc-v2", "runc")
     namespace: str
@@ -83,7 +83,7 @@ class Containerd(Engine):
         wait_until(lambda: self.ctr("version").rc == 0, "containerd, see containerd.log")
 
     def restart(self) -> None:
-        """The daemon is killed and starts anew; its containers live on."""
+        """Kill the daemon and start it again; its containers continue to run."""
         with open(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children") as children:
             # A process that entered the private host waits for the daemon that it started there.
             pid = int((children.read().split() or [str(self._daemon.pid)])[0])
@@ -135,14 +135,14 @@ class Ctr(Containerd):
         return self._with_output(("task", "exec"), ["--exec-id=exec", container_id, *args])
 
     def _with_output(self, command: Sequence[str], words: Sequence[str]) -> Result:
-        """What ctr says, after what the process in the container wrote."""
+        """The container's output, followed by ctr's own."""
         serial = f"output-{next(self._serial)}"
         ctr = self.ctr(*command, f"--log-uri=binary://{self._logger}?to={serial}", *words)
         out, err = (self._taken(f"{serial}.{kind}") for kind in ("out", "err"))
         return Result(ctr.rc, out + ctr.stdout, err + ctr.stderr)
 
     def _taken(self, name: str) -> str:
-        """A file's text; empty where no process was started."""
+        """Read and remove a file; "" if no process was started."""
         try:
             text = self.host.read(name)
             os.unlink(self.host.path(name))

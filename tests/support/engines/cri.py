@@ -1,4 +1,4 @@
-"""containerd through CRI, with what the kubelet sends."""
+"""containerd through CRI, called as the kubelet does."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Pod:
     uid: str
     sandbox_id: str
     sandbox_config: Any  # cri.PodSandboxConfig
-    # By container name: the id of the newest container, and how many there have been.
+    # By container name: the id of the newest container.
     containers: dict[str, str]
     attempts: dict[str, int]
 
 
 class Cri(Containerd):
-    """A container of the common interface is container `main` of a pod of its own."""
+    """Each container of the common interface is container `main` of its own pod."""
 
     name = "containerd-cri"
     namespace = "k8s.io"
@@ -74,7 +74,7 @@ class Cri(Containerd):
         """
         uid = uid or str(uuid.uuid4())
         logs = self.host.path("pods", uid)
-        os.makedirs(logs, exist_ok=True)  # after a reboot it is the same pod
+        os.makedirs(logs, exist_ok=True)  # the folder exists for the same pod after a reboot
         host_network = cri.NamespaceOption(network=cri.NODE, pid=cri.CONTAINER, ipc=cri.POD)
         config = cri.PodSandboxConfig(
             metadata=cri.PodSandboxMetadata(name=name, uid=uid, namespace=NAMESPACE),
@@ -103,8 +103,11 @@ class Cri(Containerd):
         annotations: Mapping[str, str] | None = None,
         mounts: Sequence[tuple[str, str]] = (),
     ) -> str:
-        """Create and start; its CRI id is the answer. The same name again is a restart, as the
-        kubelet does it: a new container with a higher attempt, from the same Allocate answer."""
+        """Create and start a container; return its CRI id.
+
+        The same name again is a restart as by the kubelet: a new container with a higher attempt
+        and the same answer of Allocate.
+        """
         attempt = pod.attempts.get(name, -1) + 1
         pod.attempts[name] = attempt
         config = cri.ContainerConfig(
@@ -185,7 +188,7 @@ class Cri(Containerd):
         self.remove_sandbox(pod)
 
     def remove_sandbox(self, pod: Pod) -> None:
-        """The sandbox with all that runs in it, as a pod that is deleted by force goes."""
+        """Remove the sandbox with its running containers, as a forced deletion does."""
         stop = cri.StopPodSandboxRequest(pod_sandbox_id=pod.sandbox_id)
         self.runtime_service.StopPodSandbox(stop, timeout=SECONDS)
         remove = cri.RemovePodSandboxRequest(pod_sandbox_id=pod.sandbox_id)

@@ -33,7 +33,7 @@ class Docker(Engine):
         self.begin()
 
     def daemon(self, data: str, state: str) -> list[str]:
-        """dockerd's words, with its two folders; no layers over layers, no network of its own."""
+        """dockerd's command line with its two folders; without overlay and without a bridge."""
         return [
             "dockerd",
             f"--config-file={self.config()}",
@@ -48,7 +48,7 @@ class Docker(Engine):
         ]
 
     def begin(self) -> None:
-        """Once dockerd answers, with its image."""
+        """Wait for dockerd, then load the image."""
         wait_until(lambda: self.docker("version").rc == 0, "dockerd, see dockerd.log")
         self.host.check(self.command("import", self.files.layer, IMAGE))
 
@@ -72,7 +72,7 @@ class Docker(Engine):
         return [*options, self.image, *wanted.args]
 
     def takes_annotations(self) -> bool:
-        """Docker does from 24 on; an older one's user asks by env."""
+        """Whether Docker has annotations (24 and newer); users of older ones use env."""
         version = self.host.check(self.command("version", "--format={{.Client.Version}}"))
         return int(version.split(".")[0]) >= 24
 

@@ -34,13 +34,13 @@ class Podman(Engine):
         return self.host.run(self.command(*arguments))
 
     def _run(self, wanted: Wanted) -> Result:
-        """What the container wrote, by its log, of which nothing is lost; then Podman's own errors.
+        """The container's output from its log, then Podman's own errors.
 
-        Of one that is attached conmon may read a short output before it sees its reader.
+        An attached run may lose a short output, which conmon may read before its reader connects.
         """
         folder = self.host.path("outputs")
         os.makedirs(folder, exist_ok=True)
-        os.chmod(folder, 0o1777)  # Podman may be a user's
+        os.chmod(folder, 0o1777)  # Podman may run as another user
         log = f"{folder}/{next(self._serial)}"
         words = ["--rm", "--attach=stdin", f"--log-opt=path={log}", *self._options(wanted)]
         podman = self.podman("run", *words)
@@ -51,7 +51,7 @@ class Podman(Engine):
                     _, stream, whole, text = line.rstrip("\n").split(" ", 3)
                     written[stream] += text + "\n" * (whole == "F")
             os.unlink(log)
-        # On its own standard output Podman tells no more than the container's id.
+        # Podman's own standard output is only the container's id.
         return Result(podman.rc, written["stdout"], written["stderr"] + podman.stderr)
 
     def _start(self, wanted: Wanted) -> Result:
@@ -65,7 +65,7 @@ class Podman(Engine):
             f"--cgroup-parent={self.host.cgroup_parent}",
             # Podman gives no MKNOD by default, Docker and containerd do.
             "--cap-add=MKNOD",
-            # Without CAP_SYS_RESOURCE its own defaults, which are higher, fail the container.
+            # Without CAP_SYS_RESOURCE Podman's higher defaults make the container fail.
             "--ulimit=nofile=1024:1024",
             "--ulimit=nproc=1024:1024",
         ]

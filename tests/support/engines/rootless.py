@@ -11,7 +11,7 @@ UID = 1500
 
 
 class Rootless(Engine):
-    """What they share: a user who owns nothing but a folder, and the ids that root gave to it."""
+    """A user that owns one folder, with subordinate ids."""
 
     ids = f"{USER}:100000:65536"
 
@@ -20,7 +20,7 @@ class Rootless(Engine):
         script = f"echo {USER}:x:{UID}:{UID}::{home}:/bin/sh >>/etc/passwd"
         script += f"; echo '{self.ids}' | tee -a /etc/subuid /etc/subgid"
         script += f"; mkdir -m 700 {home} {home}/run; chown {UID}:{UID} {home} {home}/run"
-        # As run-vcuda.mount has it: else no user reaches a slice's pages.
+        # With the modes of run-vcuda.mount: users must reach a slice's pages.
         state = self.host.path("vcuda")
         script += f"; mkdir -m 755 {state}; mount --bind {state} {state}"
         script += f"; mount -o remount,bind,nosuid,nodev,noexec {state}"
@@ -43,7 +43,7 @@ class RootlessPodman(Rootless, Podman):
         self.host.check(self.command("import", self.files.layer, IMAGE))
 
     def _give_the_host_a_dev_of_its_own(self) -> None:
-        """Before Podman's first start: its pause process keeps the mounts that it finds."""
+        """Must run before Podman's first start, because its pause process retains the mounts."""
         made = self.host.path("covered/dev")
         script = f"""
           set -e
@@ -59,7 +59,7 @@ class RootlessPodman(Rootless, Podman):
     def command(self, *arguments: str) -> list[str]:
         return self.as_user(
             "podman",
-            # It warns where it has one id only.
+            # Podman warns if the user has only one id.
             "--log-level=fatal",
             f"--runtime={self.runtime}",
             "--storage-driver=vfs",
@@ -79,7 +79,7 @@ class RootlessPodmanOfOneId(RootlessPodman):
 
 
 class RootlessDocker(Rootless, Docker):
-    """As dockerd-rootless.sh starts it, in the host's network: a tunnel would be root's."""
+    """dockerd as dockerd-rootless.sh starts it, in the host's network: a tunnel would need root."""
 
     name = "docker-rootless"
     programs = (*Docker.programs, "setpriv", "newuidmap", "rootlesskit")
