@@ -38,7 +38,7 @@ def test_a_pod_without_room_waits_until_another_is_deleted(node: Node) -> None:
     }
 
 
-def test_a_restarted_kubelet_keeps_running_shares_and_gives_out_no_more(node: Node) -> None:
+def test_restarted_kubelet_retains_shares_and_allocates_no_excess(node: Node) -> None:
     for name in ("first", "second"):
         node.run(name, 70, 4)
         node.wait_running(name)

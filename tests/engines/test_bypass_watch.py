@@ -111,7 +111,7 @@ def watched(
 
 
 @pytest.mark.parametrize("name", ["runc-v1", "runc-v2"])
-def test_a_container_that_goes_round_the_shim_is_stopped_and_its_neighbour_runs_on(
+def test_container_that_bypasses_the_shim_is_stopped_and_its_neighbour_continues(
     watched: Any, container: str, name: str
 ) -> None:
     with watched(name, bypass="stop") as node:
@@ -130,9 +130,7 @@ def test_a_container_that_goes_round_the_shim_is_stopped_and_its_neighbour_runs_
             node.engine.delete(neighbour)
 
 
-def test_a_pod_that_goes_round_the_shim_is_reported_by_name_and_an_honest_one_never(
-    watched: Any, container: str
-) -> None:
+def test_only_a_pod_that_bypasses_the_shim_is_reported(watched: Any, container: str) -> None:
     with watched("containerd-cri", "--context-memory", "300MiB") as node:
         # One that is killed is started anew.
         os.kill(node.watch(), signal.SIGKILL)
@@ -161,7 +159,7 @@ def test_a_pod_that_goes_round_the_shim_is_reported_by_name_and_an_honest_one_ne
             node.engine.delete(honest)
 
 
-def test_a_container_that_shares_the_hosts_pids_and_forks_on_is_stopped_whole(
+def test_forking_container_in_the_hosts_pid_namespace_is_stopped_completely(
     start_engine: Callable[[str], Engine],
     product: Product,
     container: str,

@@ -94,7 +94,7 @@ def test_a_container_with_a_slice_and_more_is_refused(host: Host, devices: tuple
     assert line in result.stderr
 
 
-def test_a_slice_that_comes_after_the_same_gpu_holds(host: Host) -> None:
+def test_slice_listed_after_its_own_gpu_applies(host: Host) -> None:
     fill = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
     assert json.loads(run_with(host, ("0", "train"), *fill).stdout)["exact_bytes"] == LIMIT
 
@@ -146,7 +146,7 @@ def test_the_reason_of_a_refusal_under_crun_reaches_podmans_user(
     assert "vcuda-container-hook: env NVIDIA_REQUIRE_CUDA: 'cuda>=99.0'" in refused.stderr
 
 
-def test_an_image_that_names_a_file_for_what_hooks_write_gets_no_word_into_it(
+def test_image_cannot_redirect_hook_output_to_a_file(
     host_of_crun: Host, files: Files, scratch: str
 ) -> None:
     """Podman makes an image's annotations the container's, and crun opens the file as root."""

@@ -126,7 +126,7 @@ def test_the_daemonsets_pod_offers_gpus_and_has_metrics_of_their_containers(
 
 
 @pytest.mark.parametrize("chart_node", [False], indirect=True)
-def test_pod_that_finds_no_gpu_is_not_ready_and_says_why(chart_node: ChartNode) -> None:
+def test_pod_without_gpus_is_not_ready_and_logs_the_reason(chart_node: ChartNode) -> None:
     """The chart is not told that its driver root is a software GPU with a state that must be
     written."""
     state = chart_node.product.driver_root + "/softgpu.state"

@@ -164,7 +164,7 @@ def write(path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("served", SERVED[:1], indirect=True)
-def test_a_claim_server_that_may_start_no_process_goes_on_with_those_it_has(
+def test_claim_server_that_cannot_fork_uses_the_remaining_workers(
     served: Served, container: str
 ) -> None:
     before = served.server.workers()

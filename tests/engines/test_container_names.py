@@ -71,7 +71,7 @@ def test_a_pods_container_is_found_as_ps_shows_it_and_by_its_cri_id(
 
 
 @pytest.mark.parametrize("kind", ["runc-v2", "crun-v2"])
-def test_without_root_nothing_is_said_that_is_not_known(
+def test_doctor_without_root_reports_only_known_facts(
     start_engine: Callable[[str], Engine], product: Product, container: str, kind: str
 ) -> None:
     engine = start_engine(kind)

@@ -55,7 +55,7 @@ def start(engine: Engine, product: Product, container: str, script: str, program
     return str(id)
 
 
-def test_a_program_that_goes_round_the_shim_is_found_and_one_that_does_not_is_not(
+def test_only_a_program_that_bypasses_the_shim_is_found(
     sharing: Engine, product: Product, container: str
 ) -> None:
     keeps, goes_round = container + "-keeps", container + "-round"
@@ -103,7 +103,7 @@ def test_a_container_that_its_engine_has_lost_is_found(
     assert [(each["severity"], each["where"]) for each in dead] == [("warning", id)]
 
 
-def test_without_root_the_output_says_what_was_not_looked_at(
+def test_output_without_root_lists_skipped_checks(
     start_engine: Callable[[str], Engine], product: Product, container: str
 ) -> None:
     engine = start_engine("runc-v1")

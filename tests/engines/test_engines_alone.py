@@ -31,7 +31,7 @@ def test_a_container_says_hello(engine: Engine, container: str) -> None:
     assert engine.run(container, ["echo", "hello"]) == Result(0, "hello\n", "")
 
 
-def test_the_exit_code_of_a_container_comes_back(engine: Engine, container: str) -> None:
+def test_the_exit_code_of_a_container_is_returned(engine: Engine, container: str) -> None:
     assert engine.run(container, ["sh", "-c", "exit 7"]).rc == 7
 
 

@@ -19,7 +19,7 @@ FILL = ["vcuda-workload", "alloc", "--chunk", str(64 * MIB)]
 HOLD = ["vcuda-workload", "hold", "--bytes", str(256 * MIB), "--seconds", "100"]
 
 
-def test_its_container_keeps_its_share_and_goes_on_with_it_when_the_gpu_is_back(
+def test_container_retains_its_share_and_continues_when_the_gpu_is_restored(
     watched: Any, container: str, scratch: str
 ) -> None:
     def tool(*words: str) -> None:

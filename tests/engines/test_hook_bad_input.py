@@ -134,9 +134,7 @@ def test_a_process_that_has_ended_gets_nothing(
     assert traces.leftovers(before, after) == []
 
 
-def test_a_container_that_runs_already_is_left_as_it_is(
-    hooked: Hooked, container: str, scratch: str
-) -> None:
+def test_running_container_is_unchanged(hooked: Hooked, container: str, scratch: str) -> None:
     """Too late: its programs could be looking at what is mounted meanwhile."""
     assert hooked.run(hooked.with_share(container + "-first", "true"), "createRuntime").rc == 0
     started = hooked.engine._start(hooked.with_share(container, "sleep", "1000"))

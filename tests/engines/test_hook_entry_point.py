@@ -90,7 +90,7 @@ def test_three_hooks_and_the_wrapper_together_give_one_share(
         assert hooked.run(asked, *KINDS) == once
 
 
-def test_a_container_that_asks_for_nothing_is_left_alone(hooked: Hooked, container: str) -> None:
+def test_container_without_a_request_is_unchanged(hooked: Hooked, container: str) -> None:
     script = "ls /dev /usr/local; cat /proc/self/mountinfo | wc -l"
     wanted = Wanted(container, ["sh", "-c", script])
     assert hooked.run(wanted, *KINDS) == hooked.run(wanted)
@@ -129,9 +129,7 @@ def test_a_container_in_a_user_namespace_gets_its_share(hooked: Hooked, containe
     assert re.search(r"^/dev/nvidia1: ENOENT$", result.stdout, re.M)
 
 
-def test_a_config_that_gives_all_gpus_keeps_only_the_granted_one(
-    hooked: Hooked, container: str
-) -> None:
+def test_config_with_all_gpus_gets_only_the_granted_one(hooked: Hooked, container: str) -> None:
     def every_gpu(config: dict[str, Any], bundle: str) -> None:
         for minor in (0, 1):
             number = {"type": "c", "major": 195, "minor": minor}

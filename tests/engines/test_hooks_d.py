@@ -113,7 +113,7 @@ def test_a_container_that_asks_for_nothing_never_meets_the_hook(
     assert list(with_hook["hooks"]) == ["createRuntime"]  # poststop is Podman's own to run
 
 
-def test_a_container_keeps_its_share_while_it_is_there_and_gets_one_when_it_comes_back(
+def test_container_holds_its_share_until_removal_and_gets_one_on_restart(
     hooked: Hooked, container: str
 ) -> None:
     podman = hooked.podman

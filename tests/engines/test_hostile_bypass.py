@@ -55,7 +55,7 @@ WAYS = [by_the_private_copy, by_a_driver_of_its_own, by_pages_of_its_own]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_program_that_goes_round_the_shim_has_the_granted_gpu_and_no_other(
+def test_program_that_bypasses_the_shim_sees_only_the_granted_gpu(
     entry_point: EntryPoint, container: str, way: Any
 ) -> None:
     product = entry_point.product

@@ -29,7 +29,7 @@ PAGE = "/usr/local/vcuda/limits"
 pytestmark = pytest.mark.parametrize("entry_point", MAIN_ENTRY_POINTS, indirect=True)
 
 
-def test_beside_a_request_that_counts_an_images_words_change_nothing(
+def test_image_variables_do_not_change_an_explicit_request(
     entry_point: EntryPoint, container: str
 ) -> None:
     asked = entry_point.with_share(
@@ -98,7 +98,7 @@ def test_a_record_that_others_may_have_written_gives_no_share(
 
 
 @pytest.mark.parametrize("spoil", [as_a_link, open_to_all, of_another], ids=lambda do: do.__name__)
-def test_what_is_kept_of_the_host_is_not_believed_where_others_may_have_written_it(
+def test_host_cache_writable_by_others_is_ignored(
     entry_point: EntryPoint, container: str, scratch: str, spoil: Any
 ) -> None:
     """It names the files that containers get: here /etc/shadow in place of a library."""

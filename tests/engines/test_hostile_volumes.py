@@ -50,7 +50,7 @@ def bound(source: str, place: str) -> Change:
 
 
 @pytest.mark.parametrize("entry_point", HOOKS, indirect=True)
-def test_a_dev_that_is_the_hosts_keeps_its_nodes_and_gets_none(
+def test_host_dev_retains_its_nodes_and_gets_none(
     entry_point: EntryPoint, container: str, volume: str
 ) -> None:
     copy_nodes(entry_point.product.driver_root + "/dev", volume)

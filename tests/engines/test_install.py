@@ -32,7 +32,7 @@ def units(folder: str) -> list[str]:
     ]
 
 
-def test_the_units_that_are_asked_for_pass_systemds_own_look(scratch: str) -> None:
+def test_the_units_pass_systemd_analyze(scratch: str) -> None:
     if shutil.which("systemd-analyze") is None:
         skip_or_fail("systemd-analyze not installed")
     install(scratch, "", scratch + "/units")

@@ -83,7 +83,7 @@ def files_of(engine: Docker | Podman, image: str, container: str, scratch: str) 
         return {member.name for member in tar if not member.isdir()}
 
 
-def test_docker_commit_of_an_ended_container_keeps_no_mount_point(
+def test_docker_commit_of_an_ended_container_has_no_mount_point(
     docker: DockerOnOverlays, container: str, scratch: str
 ) -> None:
     words = ["run", f"--name={container}", "--runtime=vcuda", "--network=none"]
@@ -97,7 +97,7 @@ def test_docker_commit_of_an_ended_container_keeps_no_mount_point(
     assert committed(docker, container, scratch) == before
 
 
-def test_podman_commit_of_an_ended_container_keeps_no_mount_point(
+def test_podman_commit_of_an_ended_container_has_no_mount_point(
     podman: PodmanOnOverlays, container: str, scratch: str
 ) -> None:
     assert podman.start(container, ["true"]).rc == 0
@@ -115,7 +115,7 @@ def test_podman_commit_of_an_ended_container_keeps_no_mount_point(
     [("1", "/usr/bin/nvidia-smi"), ("train", "/usr/local/vcuda/limits")],
     ids=["whole GPU", "slice"],
 )
-def test_podman_commit_after_a_cdi_device_keeps_no_mount_point(
+def test_podman_commit_after_a_cdi_device_has_no_mount_point(
     podman: PodmanOnOverlays, product: Product, container: str, scratch: str, device: str, has: str
 ) -> None:
     host = Host(podman, product)
@@ -132,7 +132,7 @@ def test_podman_commit_after_a_cdi_device_keeps_no_mount_point(
         podman.host.run(["rm", "-f", "/var/run/cdi/vcuda.json"])
 
 
-def test_podman_build_step_has_a_share_and_keeps_no_mount_point(
+def test_podman_build_step_has_a_share_and_leaves_no_mount_point(
     podman: PodmanOnOverlays, product: Product, container: str, scratch: str
 ) -> None:
     image = f"localhost/{container}:1"
@@ -186,7 +186,7 @@ def layer_of_a_build_step(engine: LowLevel, step: str, devices: Sequence[str]) -
 
 
 @pytest.mark.parametrize("name", ["runc-v1", "runc-v2"])  # crun 1.8 has no `run --keep`
-def test_build_step_with_a_cdi_device_keeps_no_mount_point_in_its_layer(
+def test_build_step_with_a_cdi_device_leaves_no_mount_point_in_its_layer(
     name: str, start_engine: Callable[[str], Engine], product: Product, container: str
 ) -> None:
     engine = start_engine(name)
@@ -216,7 +216,7 @@ def test_the_end_of_one_container_leaves_the_mounts_of_another_in_the_same_folde
     assert seen.rc == 0, seen.stderr
 
 
-def test_podman_commit_after_a_hook_in_hooks_d_keeps_no_mount_point(
+def test_podman_commit_after_a_hook_in_hooks_d_has_no_mount_point(
     podman: PodmanOnOverlays, product: Product, container: str, scratch: str
 ) -> None:
     cover(podman)

@@ -81,7 +81,7 @@ def test_a_pod_deleted_by_force_leaves_neither_record_nor_share(
     assert len(cluster_node.product.allocations(cluster_node.cri)) == 1
 
 
-def test_while_the_api_is_away_what_was_decided_before_holds(
+def test_earlier_decisions_hold_during_an_api_outage(
     cluster_node: ClusterNode, container: str
 ) -> None:
     uid = cluster_node.schedule(container, cluster_node.decision_annotations(main=1))
@@ -94,7 +94,7 @@ def test_while_the_api_is_away_what_was_decided_before_holds(
     assert cluster_node.decision_uids() == {uid}
 
 
-def test_pod_bound_while_the_api_is_away_waits_and_gets_the_decided_gpu(
+def test_pod_bound_during_an_api_outage_gets_the_decided_gpu(
     cluster_node: ClusterNode, container: str
 ) -> None:
     cluster_node.api.stop()
@@ -160,7 +160,7 @@ def test_without_an_agent_alive_containers_have_what_was_decided(
     }
 
 
-def test_a_container_that_is_restarted_keeps_what_it_had_whatever_is_decided_since(
+def test_restarted_container_retains_its_share_despite_a_new_decision(
     cluster_node: ClusterNode, container: str
 ) -> None:
     uid = cluster_node.schedule(container, cluster_node.decision_annotations(main=1))
@@ -209,7 +209,7 @@ def test_an_author_who_rewrites_a_decision_takes_no_other_pods_gpu(
     }
 
 
-def test_an_engine_that_is_killed_and_back_starts_what_was_decided(
+def test_restarted_engine_starts_the_decided_share(
     cluster_node: ClusterNode, container: str
 ) -> None:
     uid = cluster_node.schedule(

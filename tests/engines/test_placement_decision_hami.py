@@ -86,7 +86,7 @@ def hami(cri: Cri, product: Product, tmp_path: Path) -> Iterator[HamiNode]:
             node.close()
 
 
-def test_containers_have_of_the_decided_gpu_what_their_pod_says_and_see_no_more(
+def test_containers_get_their_pods_amount_of_the_decided_gpu(
     hami: HamiNode, container: str
 ) -> None:
     assert len(hami.kubelet.healthy(GPU)) == 20
@@ -103,7 +103,7 @@ def test_containers_have_of_the_decided_gpu_what_their_pod_says_and_see_no_more(
     assert f'"total_bytes": {3000 * MIB}, ' in hami.cri.output(inside, "main")[0]
 
 
-def test_parts_of_several_gpus_are_of_as_many_gpus_and_whole_ones_are_not_shared(
+def test_several_parts_are_on_different_gpus_and_whole_ones_unshared(
     hami: HamiNode, container: str
 ) -> None:
     uid = hami.schedule_as_extender(container, main={GPU: 2, MEMORY: 1000, CORES: 20})
@@ -135,9 +135,7 @@ def test_without_the_pod_watch_no_container_is_given_a_gpu(hami: HamiNode, conta
     assert hami.product.allocations(hami.cri) == []
 
 
-def test_what_is_decided_for_other_amounts_or_forged_is_not_given(
-    hami: HamiNode, container: str
-) -> None:
+def test_decision_for_other_amounts_or_forged_is_refused(hami: HamiNode, container: str) -> None:
     uid = hami.schedule_as_extender(container, main=THIRD)
     decision = json.loads(
         hami.api.pods[uid]["metadata"]["annotations"]["vcuda.io/placement-decision"]
@@ -159,7 +157,7 @@ def test_what_is_decided_for_other_amounts_or_forged_is_not_given(
     assert hami.product.allocations(hami.cri) == []
 
 
-def test_a_container_that_is_restarted_keeps_its_part_whatever_is_known_of_its_pod_since(
+def test_restarted_container_retains_its_part_whatever_its_pod_says_now(
     hami: HamiNode, container: str
 ) -> None:
     uid = hami.known(container, main=THIRD)

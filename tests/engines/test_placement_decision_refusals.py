@@ -15,7 +15,7 @@ from support.watched_pods import CORE, MEMORY, decision_annotations
 DECISION = "vcuda.io/placement-decision"
 
 
-def test_a_container_that_comes_before_its_decision_waits_for_it(
+def test_container_created_before_its_decision_waits_for_it(
     cluster_node: ClusterNode, container: str
 ) -> None:
     uid = "01234567-89ab-4def-8123-456789abcdef"
@@ -51,7 +51,7 @@ def test_an_invalid_decision_leaves_the_placement_to_the_node_and_is_reported(
     assert line.endswith(f" (allocation pod-{uid}.main)")
 
 
-def test_a_decided_gpu_that_is_gone_or_full_or_of_another_amount_is_refused_and_no_other_taken(
+def test_lost_full_or_different_decided_gpu_is_refused_without_another(
     cluster_node: ClusterNode, container: str
 ) -> None:
     second = cluster_node.uuids[1]
@@ -81,7 +81,7 @@ def test_a_decided_gpu_that_is_gone_or_full_or_of_another_amount_is_refused_and_
     assert cluster_node.held() == {f"{container}.main": (1, 30, "fixed")}
 
 
-def test_a_word_of_a_pod_that_makes_no_sense_is_refused_in_one_line(
+def test_invalid_pod_annotation_is_refused_in_one_line(
     cluster_node: ClusterNode, container: str
 ) -> None:
     uid = cluster_node.schedule(container, {"vcuda.io/policy": "fastest\n" + "!" * 100_000})

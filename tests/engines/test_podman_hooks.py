@@ -53,7 +53,7 @@ def hooks(
         assert product.allocations(podman) == []
 
 
-def test_a_container_with_the_hook_alone_gets_its_share(hooks: Hooks, container: str) -> None:
+def test_container_with_only_the_hook_gets_its_share(hooks: Hooks, container: str) -> None:
     result = hooks.run(container)
     assert (result.rc, result.stderr) == (0, "")
     filled = json.loads(result.stdout[result.stdout.index("{") :])

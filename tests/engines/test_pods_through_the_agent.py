@@ -73,7 +73,7 @@ def test_a_container_has_what_its_pod_asked_for_whatever_the_engine_hands_on(
     assert [(s["core_percent"], s["memory_bytes"]) for s in record["shares"]] == [(30, 1024 * MIB)]
 
 
-def test_a_container_of_whole_gpus_has_them_alone(
+def test_whole_gpus_are_not_shared_with_other_containers(
     cri: Cri, product: Product, pod: Pod, kubelet: Kubelet
 ) -> None:
     output = seen(cri, pod, kubelet.admit(pod.uid, "main", {GPU: 2}), True, True)

@@ -27,7 +27,7 @@ input()
 """
 
 
-def test_what_is_written_to_the_folders_of_engines_stays_private() -> None:
+def test_writes_to_engine_folders_stay_private() -> None:
     host = PrivateHost()
     try:
         host.check(

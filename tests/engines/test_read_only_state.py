@@ -91,7 +91,7 @@ def test_the_hook_refuses_and_leaves_nothing(hooked: Hooked, container: str, scr
 
 
 @pytest.mark.parametrize("name", LOW_LEVEL)
-def test_a_share_that_cannot_be_given_back_is_swept_later(
+def test_share_that_cannot_be_released_is_swept_later(
     start_engine: Callable[[str], Engine], product: Product, container: str, name: str
 ) -> None:
     engine = start_engine(name)

@@ -65,7 +65,7 @@ def test_a_program_sees_one_gpu_of_the_size_of_its_slice(sharing: Engine, contai
     assert (device["total_bytes"], device["free_bytes"]) == (LIMIT, LIMIT)
 
 
-def test_a_policy_that_was_asked_for_stands_in_the_limits_page_inside(
+def test_requested_policy_is_in_the_containers_limits_page(
     sharing: Engine, product: Product, container: str
 ) -> None:
     asked = asking(sharing, core=30, policy="elastic", core_limit="60", priority="5")
@@ -81,7 +81,7 @@ def test_a_policy_that_was_asked_for_stands_in_the_limits_page_inside(
     assert page.rate_until_ns == 0
 
 
-def test_a_word_that_the_policy_does_not_take_fails_the_container_in_one_line(
+def test_parameter_of_another_policy_fails_the_container_in_one_line(
     sharing: Engine, container: str
 ) -> None:
     result = sharing.run(container, ["echo", "hello"], **asking(sharing, core=30, weight="5"))
@@ -113,7 +113,7 @@ def test_nvidia_smi_inside_shows_the_slice(sharing: Engine, container: str) -> N
 
 
 @pytest.mark.parametrize(("setting", "word"), [("no", 0), ("yes", 1)])
-def test_whether_copies_are_metered_stands_in_the_containers_limits(
+def test_limits_page_says_whether_copies_are_metered(
     engine: Engine, product: Product, container: str, setting: str, word: int
 ) -> None:
     (at,) = [at for name, at, _ in layout.offsets() if name == "limits.meter_copies"]
@@ -123,7 +123,7 @@ def test_whether_copies_are_metered_stands_in_the_containers_limits(
     assert (result.rc, result.stdout.split()) == (0, [str(word)])
 
 
-def test_a_container_that_asks_for_nothing_keeps_its_config_json(
+def test_container_without_a_request_has_an_unchanged_config_json(
     engine: Engine, product: Product, container: str, record: Callable[[str], Recorder]
 ) -> None:
     behind = record(engine.plain_runtime())

@@ -170,13 +170,13 @@ def test_volumes_and_variables_reach_the_container(vcuda: Command, scratch: str)
         assert file.read() == "a b\n"
 
 
-def test_a_signal_reaches_the_container_and_its_exit_code_comes_back(vcuda: Command) -> None:
+def test_signal_reaches_the_container_and_its_exit_code_is_returned(vcuda: Command) -> None:
     process, pid = vcuda.start("signalled", "--core", "10", *SLEEPS)
     vcuda.send("TERM", pid)
     assert process.wait(30) == 5
 
 
-def test_ps_and_inspect_show_it_and_release_leaves_it_alone(vcuda: Command) -> None:
+def test_ps_and_inspect_show_it_and_release_does_not_remove_it(vcuda: Command) -> None:
     process, pid = vcuda.start("shown", "--core", "30", "--memory", "2GiB", *SLEEPS)
     (entry,) = vcuda.json("ps")
     assert (entry["core_percent"], entry["memory_bytes"]) == (30, 2 * GIB)

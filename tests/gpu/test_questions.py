@@ -54,7 +54,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return json.loads(out.read_text())
 
 
-def test_every_question_is_answered_or_says_why_not(kept: Any) -> None:
+def test_every_question_has_an_answer_or_a_reason(kept: Any) -> None:
     names = [figure["name"] for figure in kept["figures"]]
     assert {q: sum(n.startswith(q) for n in names) for q in FIGURES} == FIGURES
     assert kept["unmeasured"] == {
@@ -64,7 +64,7 @@ def test_every_question_is_answered_or_says_why_not(kept: Any) -> None:
     assert set(FIGURES) == {question.name for question in report.QUESTIONS}
 
 
-def test_what_the_software_gpu_knows_exactly_comes_out_exactly(kept: Any) -> None:
+def test_exact_figures_of_the_software_gpu_are_measured_exactly(kept: Any) -> None:
     values = {figure["name"]: figure["value"] for figure in kept["figures"]}
     exact = {
         "memory.limit above": 0,
@@ -86,7 +86,7 @@ def test_figures_of_the_software_gpu_are_never_written_as_hardwares(tmp_path: Pa
     assert done.stderr.count("\n") == 1
 
 
-def test_without_a_driver_it_says_so_in_one_line(tmp_path: Path) -> None:
+def test_missing_driver_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").touch()  # what the loader finds first, whatever this machine has
     out = tmp_path / "gpu.json"
     done = ask({**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}, "--json-out", str(out))

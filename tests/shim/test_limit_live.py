@@ -81,7 +81,7 @@ def test_a_process_that_was_refused_gets_memory_when_the_share_has_grown_and_not
     assert allocate(1) == ["CUDA_SUCCESS", "0", str(1793 * MIB)]
 
 
-def test_the_page_inside_says_the_new_rate_as_soon_as_the_command_has_ended(node: Limited) -> None:
+def test_the_containers_page_has_the_new_rate_when_the_command_ends(node: Limited) -> None:
     guest = node.container(core="30")
     assert node.limit("c0", "--core", "55") == 0
     (gpu,) = limits_of(guest).gpus

@@ -40,7 +40,7 @@ def test_it_shows_what_the_driver_takes_on_every_gpu(new_host, tmp_path, mib):
     ]
 
 
-def test_nothing_is_measured_unless_asked_for(new_host, tmp_path):
+def test_no_measurement_runs_unless_requested(new_host, tmp_path):
     host = new_host("--context-memory", "17GiB")
     gpus = vcuda(host, tmp_path, "gpus", "--json")
     assert ["context_memory_bytes" in gpu for gpu in json.loads(gpus.stdout)] == [False, False]

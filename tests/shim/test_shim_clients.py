@@ -156,7 +156,7 @@ print(json.dumps([gpu.memory_total, gpu.memory_used, held]))
         holder.communicate()
 
 
-def test_two_gpus_in_another_order_keep_their_own_slices_in_cuda_and_nvml(host, new_guest):
+def test_reordered_gpus_have_their_own_shares_in_cuda_and_nvml(host, new_guest):
     code = (
         CALLS
         + """

@@ -86,7 +86,7 @@ def test_refused_launches_are_not_charged(host, new_guest, client, tmp_path):
     assert usage.launches == 100_020
 
 
-def test_threads_that_end_give_back_the_time_they_did_not_use(host, new_guest, client, tmp_path):
+def test_ending_threads_return_unused_time(host, new_guest, client, tmp_path):
     guest = new_guest(share(host.uuids[0], GIB, 10))
     guest.run(*Clock(tmp_path, 1).command(client("odd_launches"), "threads"))
     usage = guest.read_usage().gpus[0]

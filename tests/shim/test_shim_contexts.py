@@ -140,7 +140,7 @@ sys.stdin.readline()
     assert seen == [[GIB, GIB], ([0, 0], [3, 1]), ([0, 0], [2, 0]), None]
 
 
-def test_the_drivers_refusal_gives_the_charge_back(new_host, new_guest):
+def test_the_drivers_refusal_returns_the_charge(new_host, new_guest):
     host = new_host("--context-memory", "9GiB")
     guest = new_guest(share(host.uuids[0], 12 * GIB, context_bytes=2 * GIB), on=host)
     code = (
@@ -159,7 +159,7 @@ sys.stdin.readline()
     assert shown == {process.pid: ([2 * GIB, 0], [1, 0])}
 
 
-def test_a_program_that_closes_every_descriptor_keeps_its_contexts_counted(host, new_guest):
+def test_contexts_stay_charged_after_closing_every_descriptor(host, new_guest):
     code = (
         INITIALISED
         + """

@@ -115,9 +115,7 @@ say(codes=sorted({int(launch()[0]) for _ in range(200)}), wait=int(cuda.cuCtxSyn
     ) == {"codes": [0], "wait": 0}
 
 
-def test_a_container_sees_its_gpu_fall_off_the_bus_and_come_back(
-    host: DriverRoot, container: guest.Guest
-) -> None:
+def test_container_sees_its_gpu_lost_and_restored(host: DriverRoot, container: guest.Guest) -> None:
     client = container.start(
         guest.PYTHON,
         "-c",
@@ -174,7 +172,7 @@ say(errors=[pynvml.nvmlDeviceGetTotalEccErrors(device, kind, 0) for kind in (0, 
     assert found == [[0, 0], [3, 2]]
 
 
-def test_a_checkpointed_process_of_a_container_keeps_its_slice_and_goes_on_when_restored(
+def test_restored_process_continues_within_its_share(
     host: DriverRoot, container: guest.Guest
 ) -> None:
     """What it held is promised to it still: no other may take it meanwhile."""

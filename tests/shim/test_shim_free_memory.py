@@ -77,9 +77,7 @@ def test_what_another_container_takes_is_seen_at_once_after_a_wait_for_the_gpu(t
     assert answers(two[0], two[1], 10 * GIB, between=between) == (12 * GIB, [6 * GIB])
 
 
-def test_what_a_container_takes_and_gives_back_is_seen_at_once_where_the_gpu_itself_is_short(
-    two, answers
-):
+def test_free_memory_follows_neighbours_at_once_on_a_short_gpu(two, answers):
     # 6 GiB are left of the GPU then, half of what was promised.
     between = """
 ask(64)

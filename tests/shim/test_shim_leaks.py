@@ -36,7 +36,7 @@ ON_THE_MOCK = [
 
 
 @pytest.mark.parametrize("family", ON_THE_SOFTWARE_GPU)
-def test_two_of_three_pieces_fit_and_one_given_back_makes_room(host, new_guest, client, family):
+def test_two_of_three_pieces_fit_and_freeing_one_makes_room(host, new_guest, client, family):
     guest = new_guest(share(host.uuids[0], GIB))
     assert guest.json(client("leaks"), family, str(GIB)) == TWO_OF_THREE
 

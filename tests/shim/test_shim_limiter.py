@@ -76,7 +76,7 @@ CROWDS = [
 
 
 @pytest.mark.parametrize("percents", CROWDS, ids=len)
-def test_two_to_eight_containers_of_different_workloads_use_the_whole_gpu(
+def test_two_to_eight_different_containers_use_the_whole_gpu(
     host, new_guest, tmp_path, command, percents
 ):
     names = ["async 50 us", "sync 5 ms", "graph of 100 x 50 us", "kernels of one block"] * 2
@@ -85,7 +85,7 @@ def test_two_to_eight_containers_of_different_workloads_use_the_whole_gpu(
     assert sum(found) >= 0.97
 
 
-def test_the_same_course_of_events_comes_twice(new_host, tmp_path, command):
+def test_a_run_with_the_same_seed_repeats_its_events(new_host, tmp_path, command):
     """So a share that is missed is missed again, and can be looked into."""
     names = ["async 50 us", "sync 5 ms", "graph of 100 x 50 us"]
 

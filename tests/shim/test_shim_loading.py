@@ -65,7 +65,7 @@ def test_without_sound_pages_nothing_reaches_the_driver(host, new_guest, client,
     assert f"'{page}'" in err
 
 
-def test_without_pages_a_real_client_says_that_the_system_is_not_ready(host, new_guest):
+def test_client_without_pages_gets_system_not_ready(host, new_guest):
     guest = new_guest(share(host.uuids[0], GIB))
     damage(guest, "limits", "missing")
     process = guest.start(WORKLOAD, "info")

@@ -187,7 +187,7 @@ def test_a_forked_child_neither_owns_nor_frees_its_parents_share(host, new_guest
     assert answer == {"during": 768 * MIB, "after": 768 * MIB, "freed": GIB, "status": 0}
 
 
-def test_a_forked_child_that_lives_on_does_not_keep_its_dead_parents_share(host, new_guest, client):
+def test_surviving_child_does_not_hold_its_dead_parents_memory(host, new_guest, client):
     guest = new_guest(share(host.uuids[0], GIB))
     orphan = guest.start(client("orphan"), str(GIB))
     child = int(orphan.stdout.readline())
@@ -198,9 +198,7 @@ def test_a_forked_child_that_lives_on_does_not_keep_its_dead_parents_share(host,
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_cloned_child_that_executes_a_program_does_not_keep_its_dead_parents_share(
-    host, new_guest, client
-):
+def test_exec_in_a_cloned_child_releases_its_dead_parents_memory(host, new_guest, client):
     """Made by the system call: the shim's fork handler does not run in it."""
     guest = new_guest(share(host.uuids[0], GIB))
     orphan = guest.start(client("orphan"), str(GIB), "exec")
@@ -228,7 +226,7 @@ def test_a_dead_parents_share_is_free_when_its_cloned_child_ends(host, new_guest
         time.sleep(0.1)
 
 
-def test_a_program_that_closes_every_descriptor_keeps_its_share(host, new_guest):
+def test_memory_stays_charged_after_closing_every_descriptor(host, new_guest):
     code = (
         PRELUDE
         + """
@@ -249,7 +247,7 @@ print(json.dumps([refused, second, third]))
     assert guest.python(code, looks_on) == [full, "CUDA_SUCCESS", full]
 
 
-def test_a_program_that_closes_every_descriptor_can_give_back_first(host, new_guest):
+def test_program_can_free_memory_before_closing_every_descriptor(host, new_guest):
     code = (
         PRELUDE
         + """
@@ -278,7 +276,7 @@ def test_hostile_numbers_in_the_usage_page_raise_nothing():
         page_reader.read_usage(b"")
 
 
-def test_a_program_that_becomes_another_by_exec_gives_back_what_it_held(host, new_guest):
+def test_exec_releases_the_memory_of_the_old_program(host, new_guest):
     guest = new_guest(share(host.uuids[0], GIB))
     then = PRELUDE + "print(json.dumps(cu.cuMemAlloc(int(sys.argv[1]))[0].name))"
     now = (

@@ -133,7 +133,7 @@ print(json.dumps([*seen, free_now()]))
     ]
 
 
-def test_a_library_counts_once_in_each_context_that_looks_into_it(host, new_guest, images):
+def test_library_is_charged_once_in_each_context_that_uses_it(host, new_guest, images):
     code = (
         CALLS
         + """
@@ -246,9 +246,7 @@ def test_sections_of_any_size_are_added_up_or_refused(host, new_guest, tmp_path,
     assert guest.python(code, str(tmp_path / "image")) == [[answer] * 2, GIB]
 
 
-def test_a_program_that_closes_every_descriptor_keeps_its_modules_and_limits_counted(
-    host, new_guest, images
-):
+def test_modules_and_limits_stay_charged_after_closing_every_descriptor(host, new_guest, images):
     code = (
         CALLS
         + """

@@ -93,7 +93,7 @@ def test_without_managed_memory_the_second_gets_what_the_first_left(host, new_gu
     assert sum(counts) == 16
 
 
-def test_cuda_shows_the_slice_however_little_the_gpu_has_left(host, new_guest):
+def test_cuda_shows_the_share_even_on_a_nearly_full_gpu(host, new_guest):
     code = (
         PRELUDE
         + """
@@ -217,7 +217,7 @@ def test_what_stays_physical_ends_with_the_gpu_and_charges_nothing_then(host, ne
     assert guests[1].read_usage().gpus[0].refusals == 0
 
 
-def test_a_gpu_that_cannot_page_gives_nothing_and_says_so_once(new_host, new_guest):
+def test_gpu_without_paging_is_not_overcommitted_and_warns_once(new_host, new_guest):
     host = new_host("--no-managed")
     guest = new_guest(share(host.uuids[0], GIB, managed_memory=1), on=host)
     code = (

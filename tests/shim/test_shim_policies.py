@@ -244,7 +244,7 @@ def pair(node: PolicyNode) -> Iterator[tuple[Guest, Guest]]:
 
 
 @pytest.mark.alone
-def test_an_elastic_neighbour_has_given_back_when_one_wakes(
+def test_elastic_neighbour_returns_borrowed_time_to_a_waking_container(
     node: PolicyNode, pair: tuple[Guest, Guest]
 ) -> None:
     busy, sleeper = pair

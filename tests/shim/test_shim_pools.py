@@ -70,7 +70,7 @@ print(json.dumps([kept, json.loads(other.stdout), free_now()]))
     assert guest.python(code, other) == [424, FULL, 924]
 
 
-def test_pools_that_keep_everything_stay_within_the_slice(host, new_guest, on_the_gpu):
+def test_pools_that_retain_all_memory_stay_within_the_share(host, new_guest, on_the_gpu):
     code = (
         PRELUDE
         + """
@@ -97,7 +97,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("way", ASKED)
-def test_what_a_pool_keeps_goes_back_before_a_refusal(host, new_guest, way):
+def test_cached_pool_memory_is_freed_before_a_refusal(host, new_guest, way):
     code = (
         PRELUDE
         + f"""

@@ -244,9 +244,7 @@ def test_a_limits_page_under_the_hosts_pen_is_read_again(host, new_guest):
     assert process.communicate(timeout=60)[0] == f'"{OK}"\n'
 
 
-def test_threads_that_allocate_while_children_are_made_give_back_everything(
-    host, new_guest, client
-):
+def test_threads_that_allocate_during_forks_free_everything(host, new_guest, client):
     guest = new_guest(share(host.uuids[0], GIB))
     assert guest.json(client("threads"), str(GIB), "60") == GIB
 

@@ -83,7 +83,7 @@ def test_a_page_cut_short_behind_what_is_used_serves_running_processes_and_no_ne
     assert process.communicate() == ("", "")
 
 
-def test_a_process_that_keeps_cutting_its_page_gets_one_line_and_goes_on(host, new_guest):
+def test_process_that_truncates_its_page_repeatedly_gets_one_line(host, new_guest):
     guest = new_guest(share(host.uuids[0], GIB))
     process = holder(guest)
     answers = set()
@@ -95,7 +95,7 @@ def test_a_process_that_keeps_cutting_its_page_gets_one_line_and_goes_on(host, n
     assert process.communicate(timeout=60) == ("", SAID)
 
 
-def test_a_handler_of_the_programs_own_for_the_signal_is_left_alone(host, new_guest):
+def test_program_retains_its_own_signal_handler(host, new_guest):
     guest = new_guest(share(host.uuids[0], GIB))
     process = holder(guest, before="import faulthandler; faulthandler.enable()\n")
     os.truncate(guest.usage, 0)

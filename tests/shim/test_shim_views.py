@@ -134,7 +134,7 @@ print(json.dumps(answers))
 """
 
 
-def test_what_is_not_the_slices_is_answered_as_the_driver_answers(host, new_guest):
+def test_queries_outside_the_share_are_answered_by_the_driver(host, new_guest):
     inside = new_guest(share(host.uuids[1], GIB, 30)).python(QUESTIONS)
     bare = {"LD_LIBRARY_PATH": os.path.join(host.path, LIBRARIES), "SOFTGPU_ROOT": host.path}
     out = subprocess.run([PYTHON, "-c", QUESTIONS], env=bare, capture_output=True, check=True)

@@ -71,7 +71,7 @@ print(0)
     ]
 
 
-def test_no_process_runs_before_all_have_come(tmp_path: pathlib.Path) -> None:
+def test_no_process_runs_before_all_have_started(tmp_path: pathlib.Path) -> None:
     clock = Clock(tmp_path, 2)
     early = start(clock, f"open({str(tmp_path / 'ran')!r}, 'w'); print(0)")
     time.sleep(0.3)
@@ -82,7 +82,7 @@ def test_no_process_runs_before_all_have_come(tmp_path: pathlib.Path) -> None:
     assert (tmp_path / "ran").exists()
 
 
-def test_a_second_clock_goes_on_from_the_time_of_the_first(tmp_path: pathlib.Path) -> None:
+def test_second_clock_continues_from_the_firsts_time(tmp_path: pathlib.Path) -> None:
     code = "time.sleep(5); print(began)"
     printed = [answer(start(Clock(tmp_path, 1), code)) for _ in range(3)]
     assert printed == [pytest.approx(moment, abs=0.01) for moment in (1000, 1005, 1010)]
@@ -103,7 +103,7 @@ def test_the_threads_of_a_process_take_part(tmp_path: pathlib.Path, client) -> N
     ], done
 
 
-def test_a_loop_that_only_looks_at_the_clock_comes_to_an_end(tmp_path: pathlib.Path) -> None:
+def test_loop_that_only_reads_the_clock_ends(tmp_path: pathlib.Path) -> None:
     loop = "looks = 0\nwhile time.monotonic() < began + 0.01: looks += 1\nprint(looks)"
     assert answer(start(Clock(tmp_path, 1), loop)) == pytest.approx(100_000, rel=0.001)
 

@@ -72,7 +72,7 @@ def test_without_a_rate_they_take_none(tmp_path: Path) -> None:
     assert set(SoftGpu(tmp_path).virtual_client(MEASURE).values()) == {0}
 
 
-def test_a_copy_on_a_busy_stream_is_done_when_its_time_has_come(tmp_path: Path) -> None:
+def test_copy_on_a_busy_stream_is_done_at_its_end_time(tmp_path: Path) -> None:
     printed = SoftGpu(tmp_path, "--copy-rate", "10MiB/s").virtual_client("""
 start()
 left, right = ok(cuda.cuMemAlloc(1 << 20)), ok(cuda.cuMemAlloc(1 << 20))

@@ -184,9 +184,7 @@ def test_the_driver_root_describes_its_gpus_as_a_driver_does(gpu: SoftGpu) -> No
         (["create"], "usage: "),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_one_line(
-    tmp_path: Path, arguments: list[str], said: str
-) -> None:
+def test_invalid_request_is_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
     place = tmp_path / "none"
     command = [str(BUILT / "softgpu"), *(word.format(place) for word in arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -212,7 +210,7 @@ def test_create_replaces_the_gpus_of_a_root_only_by_force(gpu: SoftGpu) -> None:
     assert uuids()[0] not in before
 
 
-def test_destroy_takes_away_what_create_made(gpu: SoftGpu) -> None:
+def test_destroy_removes_all_files_of_create(gpu: SoftGpu) -> None:
     subprocess.run([BUILT / "softgpu", "destroy", gpu.root], check=True)
     assert not gpu.root.exists()
 

@@ -192,7 +192,7 @@ def test_an_error_of_an_unknown_name_is_refused_with_an_example(gpu: SoftGpu) ->
     )
 
 
-def test_events_of_a_gpu_come_in_order_and_healing_clears_the_counts(gpu: SoftGpu) -> None:
+def test_gpu_events_arrive_in_order_and_healing_clears_the_counts(gpu: SoftGpu) -> None:
     client = gpu.start_client(
         """
 import pynvml

@@ -47,7 +47,7 @@ def test_a_cgroups_processes_get_no_more_than_its_limit_and_others_the_rest(tmp_
     assert gpu.workload("alloc")["exact_bytes"] == 8 * GIB
 
 
-def test_a_limit_that_is_taken_away_or_changed_holds_no_more(tmp_path: Path) -> None:
+def test_removed_or_changed_limit_no_longer_applies(tmp_path: Path) -> None:
     gpu = SoftGpu(tmp_path, "--memory", "8GiB", "--driver-version", "615.10")
     first, second = (contained(gpu, tmp_path / name) for name in ("first", "second"))
     for name, hard in (("first", GIB), ("second", GIB), ("first", 2 * GIB), ("second", 2**64 - 1)):
@@ -58,7 +58,7 @@ def test_a_limit_that_is_taken_away_or_changed_holds_no_more(tmp_path: Path) -> 
     assert answer(second)["exact_bytes"] == 8 * GIB
 
 
-def test_what_cannot_be_set_says_why(tmp_path: Path) -> None:
+def test_rejected_memory_limit_names_the_reason(tmp_path: Path) -> None:
     gpu = SoftGpu(tmp_path, "--memory", "8GiB", "--driver-version", "615.10")
     inside = contained(gpu, tmp_path / "inside")
     own = tmp_path / "own"

@@ -31,7 +31,7 @@ def gpu(tmp_path: Path) -> SoftGpu:
     return SoftGpu(tmp_path, "--memory", "4GiB")
 
 
-def test_managed_memory_goes_beyond_the_gpu_and_keeps_every_byte(gpu: SoftGpu) -> None:
+def test_managed_memory_may_exceed_the_gpu_without_data_loss(gpu: SoftGpu) -> None:
     assert gpu.client(
         CALLS
         + """
@@ -75,7 +75,7 @@ say(views=[with_both, only_physical, view()], refused=refused)
     assert seen["refused"] == "CUDA_ERROR_OUT_OF_MEMORY"
 
 
-def test_processes_keep_the_same_part_of_their_managed_memory_on_the_gpu(gpu: SoftGpu) -> None:
+def test_processes_have_equal_parts_of_managed_memory_on_the_gpu(gpu: SoftGpu) -> None:
     other = gpu.start_client(
         CALLS + "start(); managed(6 << 30); say(done=True); sys.stdin.readline(); say(view=view())"
     )

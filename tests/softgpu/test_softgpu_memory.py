@@ -64,7 +64,7 @@ while True:
     assert gpu.workload("alloc", "--chunk", "1GiB")["exact_bytes"] == 4 * GIB
 
 
-def test_freed_memory_and_a_destroyed_contexts_memory_come_back(gpu: SoftGpu) -> None:
+def test_freed_memory_and_a_destroyed_contexts_memory_are_available_again(gpu: SoftGpu) -> None:
     free = gpu.client("""
 context = start()
 free = [ok(cuda.cuMemGetInfo())[0]]
@@ -103,7 +103,7 @@ say(done=True)
 """)
 
 
-def test_a_fork_of_an_initialised_process_must_start_anew_and_takes_nothing_along(
+def test_fork_of_an_initialised_process_must_initialise_and_inherits_nothing(
     gpu: SoftGpu,
 ) -> None:
     """A child that outlives its parent must not keep the parent's memory counted."""

@@ -87,7 +87,7 @@ say(done=True)
     )
 
 
-def test_a_library_that_is_loaded_without_a_context_has_its_variables_where_one_looks(
+def test_library_loaded_without_a_context_has_variables_in_each_using_context(
     gpu: SoftGpu,
 ) -> None:
     gpu.client(

@@ -66,7 +66,7 @@ def test_pynvml_sees_memory_and_load_by_process(gpu: SoftGpu) -> None:
     assert gpu.client(LOOK)["used"] == 0
 
 
-def test_what_is_not_supported_says_so(gpu: SoftGpu) -> None:
+def test_unsupported_call_returns_not_supported(gpu: SoftGpu) -> None:
     gpu.client("""
 import pynvml
 pynvml.nvmlInit()

@@ -82,7 +82,7 @@ say(done=True)
     )
 
 
-def test_a_destroyed_pool_keeps_nothing_but_what_is_still_in_use(gpu: SoftGpu) -> None:
+def test_destroyed_pool_retains_only_memory_in_use(gpu: SoftGpu) -> None:
     gpu.client(
         POOLS
         + """
@@ -123,7 +123,7 @@ say(done=True)
     )
 
 
-def test_a_pool_takes_granules_and_keeps_them_until_a_wait_of_any_kind(gpu: SoftGpu) -> None:
+def test_pool_retains_granules_until_any_synchronisation(gpu: SoftGpu) -> None:
     gpu.client(
         POOLS
         + """

@@ -231,7 +231,7 @@ say(done=True)
     )
 
 
-def test_a_pool_keeps_what_its_threshold_says_until_it_is_trimmed(gpu: SoftGpu) -> None:
+def test_pool_retains_its_release_threshold_until_trimmed(gpu: SoftGpu) -> None:
     gpu.client(
         SHARING
         + """

@@ -98,7 +98,7 @@ say(done=True)
     [(2, ()), (2, ("--async", "8")), (3, ("--async", "8"))],
     ids=["two that wait", "two that queue", "three that queue"],
 )
-def test_busy_processes_get_equal_parts_of_the_whole_device(
+def test_busy_processes_get_equal_parts_of_the_device(
     gpu: SoftGpu, tmp_path: Path, processes: int, queue: tuple[str, ...]
 ) -> None:
     printed = together(gpu, tmp_path, processes, "--kernel-us", "700", *queue)
@@ -212,7 +212,7 @@ say(seconds=time.monotonic() - began)
     assert printed["seconds"] > 0.07
 
 
-def test_a_lock_that_a_dead_process_left_behind_is_taken_over(gpu: SoftGpu) -> None:
+def test_stale_lock_of_a_dead_process_is_taken_over(gpu: SoftGpu) -> None:
     """As if slot 300's owner had been killed while it held the state file's lock."""
     lock_offset, owner = 32, 301
     state = gpu.root / "softgpu.state"

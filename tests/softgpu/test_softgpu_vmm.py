@@ -175,7 +175,7 @@ say(done=True)
     )
 
 
-def test_access_is_each_devices_own_and_can_be_taken_back(gpu_pair: SoftGpu) -> None:
+def test_access_is_per_device_and_revocable(gpu_pair: SoftGpu) -> None:
     gpu_pair.client(
         VMM
         + """

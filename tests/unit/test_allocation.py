@@ -77,7 +77,7 @@ def test_a_record_reads_by_eye() -> None:
     }
 
 
-def test_a_record_from_before_memory_could_be_managed_is_whole() -> None:
+def test_record_without_a_managed_memory_field_is_valid() -> None:
     assert allocation.parse(changed(shares=share())).shares == [
         GpuShare("GPU-0", 1, 1, managed=False)
     ]

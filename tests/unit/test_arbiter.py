@@ -127,7 +127,7 @@ def test_no_tenant_gets_more_than_its_ceiling(tenants: list[Tenant]) -> None:
 
 
 @given(gpus())
-def test_no_time_is_left_while_a_tenant_wants_more(tenants: list[Tenant]) -> None:
+def test_no_time_stays_unused_while_a_tenant_wants_more(tenants: list[Tenant]) -> None:
     granted = wanted(tenants)
     used = sum(min(t.used_ppm, ceiling(t)) for t in tenants if not t.wants)
     if any(ppm < ceiling(tenant) for tenant, ppm in granted):
@@ -135,7 +135,7 @@ def test_no_time_is_left_while_a_tenant_wants_more(tenants: list[Tenant]) -> Non
 
 
 @given(gpus())
-def test_what_is_left_over_goes_by_weight_among_those_with_room(tenants: list[Tenant]) -> None:
+def test_unused_time_is_shared_by_weight_below_the_ceilings(tenants: list[Tenant]) -> None:
     """No two of one priority differ in what they have beyond the guarantee for one of weight 1."""
     beyond = [
         (tenant.share.priority, (ppm - tenant.guarantee_ppm) / tenant.share.weight, tenant)
@@ -199,7 +199,7 @@ def test_the_grant_of_each_depends_on_no_order(tenants: list[Tenant], random: An
 
 
 @given(gpus())
-def test_a_container_content_with_its_grant_keeps_it(tenants: list[Tenant]) -> None:
+def test_a_satisfied_container_retains_its_grant(tenants: list[Tenant]) -> None:
     once = grants(tenants)
     again = [
         Tenant(t.share, False, ppm if t.wants else t.used_ppm) for t, ppm in zip(tenants, once)

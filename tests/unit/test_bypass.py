@@ -61,7 +61,7 @@ def test_memory_above_limit_and_contexts_is_reported_once() -> None:
     assert node.looks(50, *greedy) == []
 
 
-def test_a_look_that_differs_neither_makes_a_finding_nor_ends_one() -> None:
+def test_one_deviating_sample_neither_starts_nor_ends_a_finding() -> None:
     node = Node()
     for _ in range(5):
         assert node.looks(detection.REPORT_AFTER_POLLS - 1, process(9 * GIB)) == []
@@ -143,7 +143,7 @@ def test_a_process_within_its_limit_is_never_reported(looks: list[tuple[list[int
         assert node.look(*processes) == []
 
 
-def test_nothing_is_kept_of_a_container_that_is_gone() -> None:
+def test_removed_container_leaves_no_state() -> None:
     node = Node()
     node.looks(10, process(9 * GIB))
     holders, node.holders = node.holders, {}

@@ -56,7 +56,7 @@ def test_a_value_is_read_as_nvidia_reads_it(
         ),
     ],
 )
-def test_what_is_unknown_or_not_allowed_is_one_line(
+def test_unknown_or_forbidden_capability_is_one_line(
     value: str, allowed: list[str], message: str
 ) -> None:
     with pytest.raises(VcudaError) as refused:

@@ -133,7 +133,7 @@ def test_killing_the_fork_server_ends_all_children(
     )
 
 
-def test_a_child_with_a_missing_package_says_so_itself(
+def test_child_reports_its_missing_package(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async def end() -> int:

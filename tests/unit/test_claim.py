@@ -63,7 +63,7 @@ def test_two_halves_share_a_gpu_and_a_third_is_refused(claims: Claims) -> None:
     assert left_in(claims.ledger.state_dir) == before
 
 
-def test_what_the_dead_left_is_swept_when_nothing_fits(claims: Claims) -> None:
+def test_shares_of_dead_containers_are_swept_when_none_fits(claims: Claims) -> None:
     claims.runtime.set_state("a", "running")
     claims.claim("a")
     claims.claim("dead")
@@ -115,7 +115,7 @@ def test_a_restarted_container_gets_its_share_although_the_gpu_is_full(claims: C
     assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
 
 
-def test_a_container_that_comes_back_with_another_request_is_placed_anew(claims: Claims) -> None:
+def test_restarted_container_with_another_request_is_placed_again(claims: Claims) -> None:
     claims.runtime.set_state("sandbox1", "running")
     claims.claim(pod_owner("c1"))
     assert claims.claim(pod_owner("c2"), Request.of(100)) == (
@@ -126,7 +126,7 @@ def test_a_container_that_comes_back_with_another_request_is_placed_anew(claims:
     assert shares_of(claims.ledger) == {"pod-uid1.main": [GpuShare("GPU-0", GIB, 30)]}
 
 
-def test_a_container_on_a_gpu_that_left_the_machine_is_placed_anew(claims: Claims) -> None:
+def test_container_on_a_removed_gpu_is_placed_again(claims: Claims) -> None:
     claims.runtime.set_state("sandbox1", "running")
     claims.claim(pod_owner("c1"), Request.of(50, GIB, ("1",)), host(16, 16))
     lesser = host(16, 16)
@@ -144,7 +144,7 @@ def pages_of(claims: Claims, id: str) -> list[tuple[int, int, int]]:
     return [(gpu.memory_bytes, gpu.managed_memory, gpu.context_bytes) for gpu in limits.gpus]
 
 
-def test_what_was_promised_under_overcommit_stays_so_when_the_setting_goes(claims: Claims) -> None:
+def test_overcommitted_shares_stay_so_after_the_setting_is_removed(claims: Claims) -> None:
     request, managed = Request.of(30, 12 * GIB), [GpuShare("GPU-0", 12 * GIB, 30, managed=True)]
     for id in ("sandbox1", "other"):
         claims.runtime.set_state(id, "running")

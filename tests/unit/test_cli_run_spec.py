@@ -32,7 +32,7 @@ def test_a_plain_container_is_denied_every_device_and_has_the_hosts_network(
     assert ("/sys/fs/cgroup" in destinations) == is_v2
 
 
-def test_a_bundle_keeps_all_but_its_request_and_what_is_named_anew(tmp_path: Any) -> None:
+def test_bundle_retains_all_but_its_request_and_given_options(tmp_path: Any) -> None:
     config = {
         "root": {"path": "rootfs", "readonly": True},
         "process": {"args": ["old"], "env": ["A=a"], "cwd": "/x", "terminal": True},
@@ -54,7 +54,7 @@ def test_a_bundle_keeps_all_but_its_request_and_what_is_named_anew(tmp_path: Any
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"root": {"path": "x"}}', "{"])
-def test_what_is_no_bundle_is_refused_in_one_line(text: str, tmp_path: Any) -> None:
+def test_invalid_bundle_is_refused_in_one_line(text: str, tmp_path: Any) -> None:
     write(f"{tmp_path}/config.json", text)
     with pytest.raises(VcudaError) as refused:
         spec.from_bundle(str(tmp_path), "/root", [], [], [], False)

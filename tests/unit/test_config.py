@@ -68,7 +68,7 @@ def refusal(text: str) -> str:
     return str(refused.value)
 
 
-def test_no_file_an_empty_one_and_comments_alone_mean_the_defaults(tmp_path: Any) -> None:
+def test_missing_empty_or_commented_file_means_the_defaults(tmp_path: Any) -> None:
     assert parsed("") == parsed("# only this\n\n \t# and this") == DEFAULTS
     missing = settings_file.load(f"{tmp_path}/none.toml")
     assert vars(missing) == {**DEFAULTS, "path": f"{tmp_path}/none.toml"}
@@ -157,7 +157,7 @@ def test_the_documented_file_itself_changes_nothing() -> None:
     assert {**vars(settings_file.load(ROOT + "/packaging/config.toml")), "path": "/c"} == DEFAULTS
 
 
-def test_every_key_is_taken_at_its_word() -> None:
+def test_every_key_changes_its_setting() -> None:
     text = """
         runtime = '/opt/crun'  # a comment
         state-dir="/run/other"

@@ -40,7 +40,7 @@ def test_a_new_file_of_each_engine_says_what_the_engine_needs(conf: EngineConf) 
         assert conf.records() == []
 
 
-def test_what_is_asked_for_next_time_is_what_stands_there(conf: EngineConf) -> None:
+def test_second_run_replaces_the_settings(conf: EngineConf) -> None:
     before = '{\n\t"debug": true\n}'
     conf.write(before)
     assert conf.run("docker", "--default") == 0
@@ -91,7 +91,7 @@ def test_json_has_all_of_it(conf: EngineConf, capsys: Any) -> None:
     }
 
 
-def test_undo_of_what_was_never_done_says_so(conf: EngineConf, capsys: Any) -> None:
+def test_undo_without_a_record_prints_a_line(conf: EngineConf, capsys: Any) -> None:
     conf.write("{}")
     assert conf.run("docker", "--undo") == 0
     assert capsys.readouterr().out == f"nothing to undo: vcuda has not edited {conf.path}\n"
@@ -109,7 +109,7 @@ def test_undo_reports_what_it_leaves_and_exits_with_1(conf: EngineConf, capsys: 
     assert json.loads(conf.read()) == {"runtimes": {"vcuda": {"path": "/opt/other"}}}
 
 
-def test_the_record_is_for_root_alone(conf: EngineConf) -> None:
+def test_the_record_is_readable_by_root_only(conf: EngineConf) -> None:
     conf.write('{"http-proxy": "http://user:password@proxy"}', 0o600)
     assert conf.run("docker") == 0
     (name,) = conf.records()

@@ -40,7 +40,7 @@ def host(tmp_path: Any) -> Host:
     return Host(str(tmp_path))
 
 
-def test_all_that_was_written_goes_and_nothing_else(host: Host, capsys: Any) -> None:
+def test_undo_removes_all_our_settings_and_nothing_else(host: Host, capsys: Any) -> None:
     capsys.readouterr()
     assert host.run("all", "--undo") == 0
     assert host.texts() == ['{"debug": true}\n', "# as we like it\nversion = 2\n"]
@@ -50,9 +50,7 @@ def test_all_that_was_written_goes_and_nothing_else(host: Host, capsys: Any) -> 
     assert capsys.readouterr().out == "nothing to undo: vcuda has edited no engine's file\n"
 
 
-def test_what_was_edited_by_hand_since_stays_and_the_others_still_go(
-    host: Host, capsys: Any
-) -> None:
+def test_hand_edited_files_stay_and_the_others_are_undone(host: Host, capsys: Any) -> None:
     edited = host.texts()[0].replace(host.runtime, "/opt/mine")
     write(host.docker, edited)
     capsys.readouterr()
@@ -74,7 +72,7 @@ def test_a_record_that_is_damaged_stops_no_other(host: Host, capsys: Any) -> Non
 
 
 @pytest.mark.parametrize("words", [[], ["--undo", "--default"], ["--undo", "--hooks"]])
-def test_all_only_takes_back(host: Host, words: list[str], capsys: Any) -> None:
+def test_all_is_accepted_only_with_undo(host: Host, words: list[str], capsys: Any) -> None:
     before = host.texts()
     assert host.run("all", *words) == 1
     assert capsys.readouterr().err == (

@@ -48,7 +48,7 @@ def as_if_edited(done: Done) -> Done:
 
 @settings(max_examples=500)
 @given(TREES, INDENTS, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "  \n"]))
-def test_what_is_added_to_json_is_all_that_changes(
+def test_only_the_added_json_settings_change(
     tree: dict[str, Any], indent: Any, newline: str, end: str
 ) -> None:
     before = json.dumps(tree, indent=indent).replace("\n", newline) + end
@@ -69,7 +69,7 @@ def test_what_is_added_to_json_is_all_that_changes(
 
 @settings(max_examples=500)
 @given(DOCUMENTS)
-def test_what_is_added_to_toml_is_all_that_changes(before: str) -> None:
+def test_only_the_added_toml_settings_change(before: str) -> None:
     try:
         tree = toml_text.parse(before)
         after, done = done_to("toml", before, TOML)
@@ -139,7 +139,7 @@ def test_json_is_added_to_in_its_own_style() -> None:
     assert done.settings == DOCKER
 
 
-def test_what_was_written_by_hand_since_stays_when_ours_goes() -> None:
+def test_hand_written_settings_stay_when_ours_are_removed() -> None:
     _, done = done_to("json", JSON_BEFORE, DOCKER)
     assert removed(JSON_EDITED, done, "file") == (JSON_EDITED_UNDONE, [])
 
@@ -185,7 +185,7 @@ def test_toml_is_added_to_in_its_own_style() -> None:
     assert done_to("toml", TOML_BEFORE, TOML_SETTINGS)[0] == TOML_AFTER
 
 
-def test_a_table_changed_by_hand_is_left_and_reported() -> None:
+def test_hand_edited_table_is_retained_and_reported() -> None:
     _, done = done_to("toml", TOML_BEFORE, TOML_SETTINGS)
     edited = TOML_AFTER.replace('B = "/b"', 'B = "/other"').replace("info", "debug")
     text, left = removed(edited, done, "file")
@@ -196,7 +196,7 @@ def test_a_table_changed_by_hand_is_left_and_reported() -> None:
     )
 
 
-def test_a_file_that_another_tool_wrote_anew_loses_only_ours() -> None:
+def test_file_rewritten_by_another_tool_loses_only_our_settings() -> None:
     _, done = done_to("toml", TOML_BEFORE, TOML_SETTINGS)
     rewritten = """\
 [debug]

@@ -69,7 +69,7 @@ def test_a_container_is_known_by_its_name_in_the_path(path: str, lines: str) -> 
 
 @pytest.mark.parametrize("lines", [V1, V2], ids=["v1 and hybrid", "v2"])
 @pytest.mark.parametrize("path", NOBODYS.values(), ids=NOBODYS)
-def test_a_cgroup_that_only_looks_like_a_containers_is_none(path: str, lines: str) -> None:
+def test_similar_cgroup_name_is_no_container(path: str, lines: str) -> None:
     assert container_of_pid.by_name(cgroups(lines.format(path=path)), ID) == {}
 
 
@@ -79,7 +79,7 @@ def test_a_login_session_is_no_container_of_that_number() -> None:
 
 
 @pytest.mark.parametrize("lines", [V1, V2], ids=["v1 and hybrid", "v2"])
-def test_where_the_path_says_nothing_the_first_process_decides(lines: str) -> None:
+def test_first_process_decides_if_the_path_names_no_container(lines: str) -> None:
     own = cgroups(lines.format(path="/system.slice/vcuda-node-agent.service"))
     init = cgroups(lines.format(path="/batch/job-7"))
     folders = container_of_pid.folders_of(init, "training", own)

@@ -22,7 +22,7 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def test_a_pid_that_is_anothers_by_now_is_left_alone(sleepers: Any, tmp_path: Any) -> None:
+def test_reused_pid_is_not_signalled(sleepers: Any, tmp_path: Any) -> None:
     its, others, gone = sleepers
     gone.kill()
     gone.wait()
@@ -36,7 +36,7 @@ def test_a_pid_that_is_anothers_by_now_is_left_alone(sleepers: Any, tmp_path: An
     assert others.poll() is None
 
 
-def test_a_process_that_ends_during_a_look_stops_no_other(sleepers: Any, tmp_path: Any) -> None:
+def test_process_that_ends_during_a_poll_stops_no_other(sleepers: Any, tmp_path: Any) -> None:
     """Its pid may be given to the next process at any moment."""
     its, bystander, _ = sleepers
     held = Held(record("a"), str(tmp_path))

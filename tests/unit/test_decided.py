@@ -43,7 +43,7 @@ def test_what_the_scheduler_chose_by_the_nodes_own_rules_is_what_the_node_gives(
 
 
 @given(TAKEN, REQUESTS, st.permutations([gpu.uuid for gpu in NODE]))
-def test_any_decision_is_kept_to_the_gpu_or_refused(taken, request, order):
+def test_any_decision_is_followed_exactly_or_refused(taken, request, order):
     whole, fraction = divmod(request.core, 100)
     percents = [100] * whole + ([fraction] if fraction else [])
     memory = request.memory_bytes or GIB

@@ -41,7 +41,7 @@ def test_a_decision_is_read_as_it_was_written(made):
         '{"containers":{"a":[{"uuid":"%s","core_percent":1,"memory_bytes":1}]}}' % ("G" * 101),
     ],
 )
-def test_what_is_no_decision_is_refused(text):
+def test_invalid_decision_is_refused(text):
     with pytest.raises(ValueError):
         decision.parse(text)
 

@@ -114,7 +114,7 @@ def test_a_container_that_uses_all_that_others_leave_may_want_more() -> None:
     assert container.judged(others=50, rate=70) == (True, 50)
 
 
-def test_a_content_container_keeps_its_estimate_for_a_while_when_the_gpu_fills_up() -> None:
+def test_satisfied_container_retains_its_estimate_briefly_on_a_full_gpu() -> None:
     container = Container()
     settled(container, 25)
     assert container.judged(others=0, rate=70) == (False, 50)
@@ -209,7 +209,7 @@ HOSTILE = st.fixed_dictionaries(
 
 
 @given(st.lists(HOSTILE, max_size=8), st.integers(0, 15))
-def test_whatever_a_page_holds_it_says_at_most_that_its_container_wants(
+def test_any_page_content_affects_only_its_own_containers_demand(
     lies: list[dict[str, int]], gpu: int
 ) -> None:
     demand, now = Demand(), START

@@ -80,7 +80,7 @@ def named(tmp_path: Any) -> str:
         ("nvidia.com/gpu", "run 'nvidia-ctk cdi generate --output={}'"),
     ],
 )
-def test_a_specification_of_what_is_gone_is_found(
+def test_stale_specification_is_found(
     named: str, tmp_path: Any, form: str, kind: str, mend: str
 ) -> None:
     text = {

@@ -49,7 +49,7 @@ def test_the_limit_leaves_room_for_what_the_shim_does_not_count(
     assert hard_bytes(share, processes, 16 * GIB) == hard
 
 
-def test_a_limit_is_set_changed_and_taken_away_with_its_allocation(tmp_path: Path) -> None:
+def test_limit_is_set_changed_and_removed_with_its_allocation(tmp_path: Path) -> None:
     driver, place = Driver(), (str(tmp_path), "GPU-0")
     limits = DriverLimits(driver.set_limit)
     for hard in (GIB, GIB, 2 * GIB, NO_LIMIT, NO_LIMIT, GIB):
@@ -60,7 +60,7 @@ def test_a_limit_is_set_changed_and_taken_away_with_its_allocation(tmp_path: Pat
     assert driver.calls == [("GPU-0", str(tmp_path), hard) for hard in asked]
 
 
-def test_with_its_cgroup_a_limit_goes_by_itself(tmp_path: Path) -> None:
+def test_limit_is_removed_with_its_cgroup(tmp_path: Path) -> None:
     driver, folder = Driver(), tmp_path / "container"
     folder.mkdir()
     limits = DriverLimits(driver.set_limit)

@@ -233,7 +233,7 @@ def test_a_spec_that_can_be_read_but_not_written_is_one_line_and_stays(tmp_path:
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], {}, {"path": 5}, {"major": 195, "minor": 1}])
-def test_junk_in_the_lists_is_left_to_the_runtime(junk: Any) -> None:
+def test_malformed_list_entries_are_left_to_the_runtime(junk: Any) -> None:
     spec = {
         "linux": {"devices": [junk], "resources": {"devices": [junk]}},
         "mounts": [junk],

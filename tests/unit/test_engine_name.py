@@ -39,7 +39,7 @@ def mounted(*sources: Any) -> dict[str, Any]:
         ({}, {"nerdctl/name": "web", "io.podman.annotations.init": "FALSE"}, "/b", {}),
     ],
 )
-def test_where_a_name_is_kept_is_noted(
+def test_source_of_the_containers_name_is_recorded(
     spec: Any, annotations: dict[str, str], bundle: str, expected: dict[str, str]
 ) -> None:
     assert (

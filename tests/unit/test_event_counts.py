@@ -35,7 +35,7 @@ def test_what_happened_is_counted_by_kind_reason_and_time(tmp_path: Any) -> None
     assert counts.start_seconds == pytest.approx(60.054)
 
 
-def test_an_agent_that_starts_anew_counts_on(tmp_path: Any) -> None:
+def test_restarted_agent_continues_its_counters(tmp_path: Any) -> None:
     first = EventCounts(str(tmp_path))
     tell(tmp_path, "claimed")
     assert first.read().kinds == {"claimed": 1}
@@ -57,7 +57,7 @@ def test_a_file_that_was_turned_meanwhile_is_read_to_its_end(
     assert counts.read().kinds == {"claimed": 50}
 
 
-def test_half_a_line_counts_once_it_is_whole(tmp_path: Any) -> None:
+def test_partial_line_counts_once_it_is_complete(tmp_path: Any) -> None:
     counts = EventCounts(str(tmp_path))
     path = tmp_path / events.NAME
     path.write_bytes(b'{"kind": "claimed"}\nno event\n[]\n{"kind": "rel')
@@ -68,7 +68,7 @@ def test_half_a_line_counts_once_it_is_whole(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("kept", ["", "{}", '{"kinds": {"claimed": "x"}}', "[" * 9999])
-def test_a_spoilt_count_begins_anew_from_what_there_is(tmp_path: Any, kept: str) -> None:
+def test_corrupt_count_is_recomputed_from_current_use(tmp_path: Any, kept: str) -> None:
     tell(tmp_path, "claimed")
     (tmp_path / NAME).write_text(kept)
     assert EventCounts(str(tmp_path)).read().kinds == {"claimed": 1}
@@ -91,7 +91,7 @@ def test_kinds_are_bounded(tmp_path: Any) -> None:
         (Request.of(30, GIB, gpus=("9",)), "unknown-gpu"),
     ],
 )
-def test_placements_refusals_are_known_by_their_words(request_: Request, reason: str) -> None:
+def test_placement_refusals_are_recognised_by_their_text(request_: Request, reason: str) -> None:
     taken = [GpuShare("GPU-0", 4 * GIB, 30)]
     answer = choose(gpus(16, 0), taken, request_, settings_file.BINPACK)
     assert isinstance(answer, Refused)

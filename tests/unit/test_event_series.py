@@ -61,7 +61,7 @@ def test_a_thousand_events_at_once_are_sent_at_a_pace_in_order() -> None:
     assert series.lost == 0
 
 
-def test_the_kept_series_are_bounded_and_sent_ones_are_dropped_first() -> None:
+def test_stored_series_are_bounded_and_sent_ones_are_dropped_first() -> None:
     series = AllSeries(0.0)
     for number in range(event_series.MOST_SERIES):
         series.add(happened(number))
@@ -73,7 +73,7 @@ def test_the_kept_series_are_bounded_and_sent_ones_are_dropped_first() -> None:
     assert (series.lost, len(series._of)) == (1, event_series.MOST_SERIES)
 
 
-def test_the_time_of_the_last_sent_event_is_kept() -> None:
+def test_the_time_of_the_last_sent_event_is_stored() -> None:
     series = AllSeries(0.0)
     assert series.unsent_since == float("inf")
     for at in (1000.0, 1001.0):
@@ -100,7 +100,7 @@ def test_after_an_hour_of_silence_the_same_is_another_event() -> None:
     assert names[0][0] == names[1][0] != names[2][0]
 
 
-def test_an_event_says_what_it_is_about_as_the_api_wants_it() -> None:
+def test_event_names_its_object_as_the_api_requires() -> None:
     first, last = happened(times=2), happened(at=2000.0)
     tree = pod_event.created(first, last, 1 << 40, "node-1")
     name = tree["metadata"].pop("name")

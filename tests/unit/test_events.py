@@ -27,7 +27,7 @@ def test_events_of_many_processes_are_all_there_in_the_order_of_each(tmp_path):
     assert len(list(events.read(str(tmp_path)))) == 1200
 
 
-def test_the_file_is_bounded_and_the_newest_are_kept(tmp_path, monkeypatch):
+def test_the_file_is_bounded_and_retains_the_newest(tmp_path, monkeypatch):
     monkeypatch.setattr(events, "MOST_BYTES", 2000)
     for number in range(100):
         events.record(str(tmp_path), "p", "claimed", "x", str(number))

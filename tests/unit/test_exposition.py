@@ -153,7 +153,7 @@ def test_names_of_every_odd_character_stay_in_their_label(tenants: Tenants) -> N
     assert of(found, "container_gpu_memory_total", pod_name=shown, gpu_memory="total") == 0
 
 
-def test_a_pod_made_anew_under_its_name_is_one_series(tenants: Tenants) -> None:
+def test_recreated_pod_of_the_same_name_is_one_series(tenants: Tenants) -> None:
     """Prometheus drops a page that tells one series twice."""
     for uid, created in (("old", 1000.0), ("new", 2000.0)):
         shares = [GpuShare("GPU-0", GIB, 10 if uid == "old" else 20)]
@@ -165,7 +165,7 @@ def test_a_pod_made_anew_under_its_name_is_one_series(tenants: Tenants) -> None:
 
 
 @pytest.mark.parametrize("known", [None, NodeGpus([])], ids=["not known yet", "none"])
-def test_a_node_without_gpus_or_containers_has_a_whole_page(
+def test_node_without_gpus_or_containers_has_a_complete_page(
     tenants: Tenants, known: NodeGpus | None
 ) -> None:
     node = Node("node-1", tenants.state_dir)
@@ -175,7 +175,7 @@ def test_a_node_without_gpus_or_containers_has_a_whole_page(
     assert {name for name, _ in found if "container_" in name or "gpu_" in name} == set()
 
 
-def test_a_page_that_keeps_what_stayed_is_the_page_that_is_made_anew(tenants: Tenants) -> None:
+def test_incremental_page_equals_a_newly_built_one(tenants: Tenants) -> None:
     pages = exposition.Pages()
     for turn, names in enumerate((["a"], ["a", "b"], ["a", "b"], ["b"])):
         for id in ("a", "b"):

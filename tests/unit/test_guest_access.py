@@ -220,7 +220,7 @@ def test_safe_forms_need_no_entry(body: str) -> None:
 READS = "import os\nclass A:\n    def read(self, path):\n        return os.stat(path)\n"
 
 
-def test_an_entry_allows_its_names_in_its_functions_alone() -> None:
+def test_entry_allows_its_names_only_in_its_functions() -> None:
     assert found(READS, entry="A.read: os.stat") == []
     refused = ["os.stat in A.read of vcuda_oci.any"]
     assert found(READS, entry="A.read: os.lstat") == refused

@@ -74,7 +74,7 @@ def test_an_xid_counts_by_its_class(
     assert run([*looks, (float(seconds), {}, [])]) == expected
 
 
-def test_a_gpu_that_was_lost_and_is_back_was_reset() -> None:
+def test_lost_and_restored_gpu_counts_as_reset() -> None:
     looks = every_second((1, {}), (6, {"b": "GPU is lost"}), (8, {}))
     assert run([(0.0, {}, [("b", 79)]), *looks]) == {"b": "GPU is lost"}
     assert run([(0.0, {}, [("b", 79)]), *looks, (15.0, {}, [])]) == {}
@@ -83,7 +83,7 @@ def test_a_gpu_that_was_lost_and_is_back_was_reset() -> None:
     assert run([(0.0, {}, [("b", 79)]), *looks]) == {"b": "Xid 79"}
 
 
-def test_a_gpu_that_is_gone_and_comes_again_begins_anew() -> None:
+def test_removed_and_restored_gpu_is_healthy() -> None:
     health = Health([], [79])
     health.see(0, UUIDS, {}, [("a", 79), ("gone", 79)])
     health.see(1, ["b"], {})
@@ -92,7 +92,7 @@ def test_a_gpu_that_is_gone_and_comes_again_begins_anew() -> None:
     assert health.unhealthy(2) == {}
 
 
-def test_what_was_wrong_when_the_agent_ended_is_wrong_when_it_begins_again() -> None:
+def test_restarted_agent_restores_faults() -> None:
     health = Health([13], [48, 79])
     health.see(0, "abcd", {"c": "GPU is lost"}, [("a", 48), ("b", 94)])
     health.see(5, "abcd", {"c": "GPU is lost"})

@@ -69,7 +69,7 @@ def test_cri_o_names_itself_and_is_believed() -> None:
     assert identity.owner_of({**CRIO, "io.container.manager": "cri-o"}, "c1").fields() == POD
 
 
-def test_containerds_words_prove_nothing_under_crio() -> None:
+def test_containerds_annotations_prove_nothing_under_crio() -> None:
     """CRI-O adds a pod's annotations to its containers': the author may have written them."""
     forged = {**CONTAINERD, "io.kubernetes.cri.sandbox-uid": "uid-2"}
     seen = {**forged, **CRIO, "io.container.manager": "cri-o"}

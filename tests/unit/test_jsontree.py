@@ -83,6 +83,6 @@ def test_what_can_be_read_can_be_copied_however_deep() -> None:
     assert jsontree.dumps(jsontree.copy(jsontree.loads(text))) == text
 
 
-def test_what_is_no_json_value_is_not_written() -> None:
+def test_value_that_is_not_json_is_not_written() -> None:
     with pytest.raises(TypeError, match="set is not a JSON value"):
         jsontree.dumps({"a": {1}})

@@ -43,7 +43,7 @@ def test_updated_config_map_is_what_the_next_load_reads(
     assert runtime_of(volume) == runtime_of(volume) == "runc"
 
 
-def test_reader_sees_whole_settings_while_the_config_map_is_swapped(
+def test_reader_sees_complete_settings_during_a_config_map_update(
     volume: ConfigMapVolume,
 ) -> None:
     ended = threading.Event()

@@ -85,7 +85,7 @@ def test_watch_that_brings_not_even_a_bookmark_is_followed_by_a_list(
     assert (api.watched, api.lists) == (watched, lists)
 
 
-def test_watch_that_ends_early_without_an_event_goes_on_where_it_was(
+def test_watch_that_ends_early_continues_at_its_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(list_watch, "_SHORT_SECONDS", 0)

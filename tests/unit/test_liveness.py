@@ -66,7 +66,7 @@ def test_it_asks_for_the_state_of_that_container_below_that_root(tmp_path: Any) 
     assert (tmp_path / "asked").read_text() == f"--root {tmp_path}/root state c1\n1\n"
 
 
-def test_a_runtime_that_has_gone_proves_nothing_but_its_state_folder_does(tmp_path: Any) -> None:
+def test_missing_runtime_proves_no_end_but_its_state_folder_does(tmp_path: Any) -> None:
     words = [f"{tmp_path}/gone", "--root", f"{tmp_path}/root"]
     assert liveness.is_alive(record(runtime=words)) is DEAD
     os.makedirs(f"{tmp_path}/root/box")
@@ -80,7 +80,7 @@ def test_a_runtime_that_cannot_be_run_is_no_error(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("word", ["a\0b", "\ud800"])
-def test_words_that_no_program_can_be_given_prove_nothing(tmp_path: Any, word: str) -> None:
+def test_invalid_runtime_arguments_prove_no_end(tmp_path: Any, word: str) -> None:
     asked = FakeRuntime(tmp_path / "bin").words
     assert not liveness.is_alive(record(runtime=asked))
     assert liveness.is_alive(record(runtime=asked, container_id=word))
@@ -111,7 +111,7 @@ def test_a_zombie_has_ended() -> None:
 
 
 @pytest.mark.parametrize(("status", "expected"), [("running", ALIVE), ("stopped", DEAD)])
-def test_a_pods_sandbox_keeps_what_its_containers_had(
+def test_container_is_alive_while_its_sandbox_is(
     tmp_path: Any, status: str, expected: bool
 ) -> None:
     runtime = FakeRuntime(tmp_path / "runc")

@@ -86,7 +86,7 @@ def labelling(folder: Any, way: str = "auto") -> Labelling:
     return Labelling(settings_file.parse(f'labels = "{way}"', "config.toml"), str(folder))
 
 
-def test_where_feature_discovery_has_its_folder_a_file_says_it_and_goes_with_the_gpus(
+def test_feature_discovery_file_is_written_and_removed_with_the_gpus(
     tmp_path: Any,
 ) -> None:
     made = labelling(tmp_path)
@@ -96,7 +96,7 @@ def test_where_feature_discovery_has_its_folder_a_file_says_it_and_goes_with_the
     assert made.update(Inventory([])) == {} and os.listdir(tmp_path) == []
 
 
-def test_on_another_api_the_refusal_says_what_is_supported(tmp_path: Any) -> None:
+def test_refusal_of_another_api_names_the_supported_ones(tmp_path: Any) -> None:
     made = labelling(tmp_path / "none")
     assert made.update(SEEN) == SHARED
     assert made.update(Inventory([])) == dict.fromkeys(SHARED)

@@ -84,7 +84,7 @@ def test_a_request_is_refused_only_if_no_choice_holds_it(situation: Any) -> None
 
 
 @given(situations())
-def test_what_is_chosen_is_what_was_asked_and_no_gpu_is_overfull(situation: Any) -> None:
+def test_chosen_shares_equal_the_request_without_overfull_gpus(situation: Any) -> None:
     machine, taken, request, order = situation
     answer = choose(machine, taken, request, order)
     if isinstance(answer, Refused):
@@ -276,7 +276,7 @@ def test_a_text_that_begins_no_uuid_names_no_gpu(name: str) -> None:
     assert reason(NAMED, [], Request.of(30, GIB, (name,))).startswith(f"no GPU '{name}' here;")
 
 
-def test_a_requests_own_word_on_placement_comes_before_the_settings() -> None:
+def test_requests_placement_overrides_the_setting() -> None:
     taken = [GpuShare("GPU-0", GIB, 10)]
     for own, setting, uuid in [("spread", "binpack", "GPU-1"), ("binpack", "spread", "GPU-0")]:
         answer = choose(gpus(16, 16), taken, Request.of(30, placement=own), setting)

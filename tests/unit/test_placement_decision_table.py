@@ -31,7 +31,7 @@ def test_each_failure_is_survived_in_tests_that_are_there_and_assert(
         assert "assert" in ast.unparse(node), f"{name} asserts nothing"
 
 
-def test_every_engine_test_of_decisions_stands_in_a_row_or_is_about_a_setting() -> None:
+def test_every_engine_test_of_decisions_is_in_a_row() -> None:
     named = {name for _, tests in rows() for name in tests}
     for file in (
         "test_placement_decision.py",

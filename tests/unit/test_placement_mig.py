@@ -65,7 +65,7 @@ def test_a_mig_device_is_a_small_gpu_and_its_gpu_stands_for_them(
     assert [(uuid, core, round(gib, 6)) for uuid, core, gib in found] == shares
 
 
-def test_a_whole_one_is_a_mig_device_only_where_no_gpu_is_left() -> None:
+def test_whole_gpu_request_takes_a_mig_device_only_without_free_gpus() -> None:
     assert given(Request.of(100), GpuShare("GPU-1", GIB, 10)) == [FIRST]
 
 

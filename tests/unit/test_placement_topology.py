@@ -82,7 +82,7 @@ def every_choice(asked: Situation) -> list[tuple[int, tuple[int, ...], int | Non
 
 
 @given(situations())
-def test_what_is_chosen_is_as_near_as_can_be_and_no_gpu_is_overfull_or_unfit(
+def test_chosen_gpus_are_nearest_fit_and_not_overfull(
     asked: Situation,
 ) -> None:
     choices, answer = every_choice(asked), asked.answer()
@@ -107,7 +107,7 @@ def test_what_is_chosen_is_as_near_as_can_be_and_no_gpu_is_overfull_or_unfit(
 
 
 @given(situations())
-def test_a_share_goes_where_its_order_has_it_however_the_gpus_are_joined(asked: Situation) -> None:
+def test_share_follows_the_placement_order_on_any_topology(asked: Situation) -> None:
     asked.core %= 100
     if not asked.core:
         return
@@ -153,7 +153,7 @@ def taken_by(*positions: int, percent: int = 100) -> list[GpuShare]:
         *("as far as it fits", "and goes by index"),
     ],
 )
-def test_what_is_linked_stays_together(
+def test_linked_gpus_stay_together(
     taken: list[GpuShare], core: int, order: str, expected: str
 ) -> None:
     answer = choose(EIGHT, taken, Request.of(core), order, 1, islands())

@@ -118,7 +118,7 @@ def test_a_pods_author_who_writes_amounts_writes_none() -> None:
     assert found.decision.amounts == {"main": Amounts((Part(10, None, 100),))}
 
 
-def test_an_agent_in_a_cluster_without_a_client_says_what_to_install(
+def test_agent_without_a_kubernetes_client_names_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

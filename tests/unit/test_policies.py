@@ -125,11 +125,11 @@ RANGE = "annotations: {} cannot be '{}'; write a whole number from {} to {}"
         ),
     ],
 )
-def test_a_word_that_makes_no_sense_for_its_policy_is_one_line(spec: Any, message: str) -> None:
+def test_parameter_invalid_for_its_policy_is_one_line(spec: Any, message: str) -> None:
     assert refusal(spec) == message
 
 
-def test_the_limits_page_says_the_policy_and_grants_what_is_reserved() -> None:
+def test_the_limits_page_has_the_policy_and_grants_the_reserved_share() -> None:
     shares = [
         share(100),
         share(30, "elastic", 60, 30, 7),

@@ -143,7 +143,7 @@ def test_a_request_of_megabytes_is_refused_in_a_line_that_can_be_read(key: str) 
         {"annotations": [], "process": {"env": {}}},
     ],
 )
-def test_a_container_that_asks_for_nothing_is_left_alone(spec: Any) -> None:
+def test_container_without_a_request_is_unchanged(spec: Any) -> None:
     assert request.find(container_of(spec)) is None
 
 

@@ -74,7 +74,7 @@ def test_under_crio_only_the_containers_own_annotations_ask(own: str | None, exp
     assert (found.words if found else None) == expected
 
 
-def test_what_two_engines_are_said_to_have_made_asks_for_nothing() -> None:
+def test_container_claimed_by_two_engines_requests_nothing() -> None:
     """An image under Podman says CRI-O, or a pod's author under CRI-O says Podman."""
     annotations = {
         "io.container.manager": "cri-o",

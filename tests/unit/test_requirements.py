@@ -118,7 +118,7 @@ def test_the_check_can_be_switched_off(word: str) -> None:
     assert not holds({**demand, "NVIDIA_DISABLE_REQUIRE": "yes"})
 
 
-def test_a_refusal_says_what_is_missing_and_how_to_go_on() -> None:
+def test_refusal_names_the_shortage_and_a_hint() -> None:
     host = Host("/", "580.95.05", "/lib", [gpu()], "13.0")
     with pytest.raises(VcudaError) as refused:
         requirements.check({"NVIDIA_REQUIRE_CUDA": "cuda>=13.1"}, host, host.gpus)
@@ -131,7 +131,7 @@ def test_a_refusal_says_what_is_missing_and_how_to_go_on() -> None:
 
 @pytest.mark.parametrize("word", ["cuda", "cuda>=", ">=12", "cuda=>12", "cuda>=x", "cuda>=12.",
                                   "cuda==12", "brand>tesla", "cuda>=" + "9" * 500])  # fmt: skip
-def test_what_is_no_condition_is_one_line(word: str) -> None:
+def test_invalid_condition_is_one_line(word: str) -> None:
     host = Host("/", "580.95.05", "/lib", [gpu()], "13.0")
     with pytest.raises(VcudaError) as refused:
         requirements.check({"NVIDIA_REQUIRE_CUDA": word}, host, host.gpus)

@@ -22,7 +22,7 @@ def ids(**numbers: range) -> list[str]:
     return [f"{uuid}.{number}" for uuid, found in numbers.items() for number in found]
 
 
-def test_a_gpu_has_a_hundred_cores_whole_units_of_memory_and_one_whole() -> None:
+def test_gpu_offers_a_hundred_cores_its_memory_units_and_one_whole_gpu() -> None:
     there = [gpu("a", 0.9), gpu("b", 0.5)]
     numa = {"b": 1}
     cores = resources.devices(CORE, there, {"a"}, numa, 1)

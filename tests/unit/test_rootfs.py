@@ -131,7 +131,7 @@ def test_an_image_of_many_folders_and_links_is_walked_to_its_end(tmp_path: Any) 
     assert open_descriptors() == before
 
 
-def test_what_is_kept_of_a_path_is_the_same_as_what_is_looked_up(tmp_path: Any) -> None:
+def test_cached_path_equals_the_looked_up_one(tmp_path: Any) -> None:
     write(f"{tmp_path}/usr/lib/libcuda.so.1", "ours")
     os.symlink("usr/lib", tmp_path / "lib")
     os.symlink("../lib/libcuda.so.1", tmp_path / "usr/libcuda.so")

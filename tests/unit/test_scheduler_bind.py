@@ -96,7 +96,7 @@ def test_a_pod_that_is_bound_elsewhere_after_a_lost_answer_is_counted_there_only
     assert (held(cluster), list(cluster.nodes["m"].holds)) == ({}, ["uid-p"])
 
 
-def test_an_event_that_comes_before_the_answer_counts_the_pod_once() -> None:
+def test_event_received_before_the_answer_counts_the_pod_once() -> None:
     cluster = clusters.cluster(NODE, PENDING)
 
     class Telling(Server):
@@ -113,7 +113,7 @@ def test_an_event_that_comes_before_the_answer_counts_the_pod_once() -> None:
     assert (bind(cluster, server), server.sent) == ("", [])
 
 
-def test_a_line_for_each_container_says_what_it_gets_or_why_not_with_its_allocations_id(
+def test_each_container_logs_its_share_or_refusal_with_its_allocation(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -165,7 +165,7 @@ def test_what_the_scheduler_sends_without_asking_for_gpus_is_bound_as_it_is() ->
     assert server.sent[0]["metadata"]["annotations"] == {}
 
 
-def test_gpumanagers_words_name_the_gpus_of_each_container_by_index() -> None:
+def test_gpumanagers_annotations_name_each_containers_gpus_by_index() -> None:
     pod = clusters.pod(
         *("p", {"name": "a"}, container("b", core=50), container("c", core=100)),
         annotations={"vcuda.io/policy": "best-effort"},

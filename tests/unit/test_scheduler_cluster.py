@@ -53,7 +53,7 @@ def test_the_order_in_which_nodes_and_pods_arrive_makes_no_difference(order: Any
     assert free(clusters.cluster(*order)) == ([70, 50] if at_first else [100, 20])
 
 
-def test_a_pod_that_ends_or_goes_frees_its_gpu_and_does_not_come_back() -> None:
+def test_ended_or_deleted_pod_frees_its_gpu_for_good() -> None:
     cluster = clusters.cluster(NODE, *PODS)
     cluster.put_pod(facts(bound("b", 30, "GPU-n-1", phase="Succeeded")))
     cluster.end_pod("uid-a")
@@ -63,7 +63,7 @@ def test_a_pod_that_ends_or_goes_frees_its_gpu_and_does_not_come_back() -> None:
     assert free(cluster) == [100, 80]
 
 
-def test_a_node_that_comes_back_with_other_gpus_has_its_pods() -> None:
+def test_node_restored_with_other_gpus_has_its_pods() -> None:
     cluster = clusters.cluster(NODE, *PODS)
     cluster.drop_node("n")
     assert cluster.nodes == {}
@@ -84,7 +84,7 @@ def test_a_decision_by_index_holds_when_the_agent_publishes_uuids() -> None:
     assert free(cluster) == [100, 70]
 
 
-def test_what_a_node_says_of_other_things_changes_nothing_here() -> None:
+def test_unrelated_node_annotations_change_nothing() -> None:
     cluster = clusters.cluster(NODE, *PODS)
     before = cluster.nodes["n"].facts
     cluster.put_node(node_of({**NODE, "status": {"conditions": [{"type": "Ready"}]}}))

@@ -110,7 +110,7 @@ def reasons(*objects: dict[str, Any], asked: Any) -> tuple[list[str], dict[str, 
     return verdict.fitting, verdict.refused, verdict.never
 
 
-def test_each_node_that_is_refused_says_why() -> None:
+def test_each_refused_node_has_a_reason() -> None:
     unhealthy = gpus_of("ill", 16, unhealthy={"GPU-ill-0": "Xid 79"})
     found = reasons(
         node("roomy", gpus_of("roomy", 16)),
@@ -165,7 +165,7 @@ def test_many_refusing_nodes_share_one_reason_and_a_few_name_their_gpu() -> None
     assert {refused[name] for name in names[TOLD:]} == {"less is free than 30 %"}
 
 
-def test_a_node_without_the_agents_word_is_counted_by_its_capacity() -> None:
+def test_node_without_the_agents_annotation_counts_by_its_capacity() -> None:
     counted = {
         "metadata": {"name": "n", "labels": {"gaia.tencent.com/gpu-model": "T4"}},
         "status": {"capacity": {clusters.CORE: "200", clusters.MEMORY: "120"}},

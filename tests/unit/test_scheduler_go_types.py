@@ -38,7 +38,7 @@ POD, NODE = json.loads(go_samples.POD), json.loads(go_samples.NODE)
         (go_samples.NEITHER, [], []),
     ],
 )
-def test_candidates_come_by_name_or_whole_and_a_list_may_be_null(
+def test_candidates_are_names_or_objects_and_a_list_may_be_null(
     sent: bytes, names: list[str], nodes: Any
 ) -> None:
     assert extender_api.candidates(sent) == Candidates(POD, names, nodes)

@@ -59,9 +59,7 @@ async def ask(connection: Connection, seconds: float = 60) -> tuple[int, bytes]:
     ],
     ids=["a length", "a word before", "chunks", "no body"],
 )
-def test_an_answer_is_read_in_whatever_pieces_it_comes(
-    raw_answer: bytes, answer: tuple[int, bytes]
-) -> None:
+def test_answer_is_read_in_pieces_of_any_size(raw_answer: bytes, answer: tuple[int, bytes]) -> None:
     async def twice(server: Server, connection: Connection) -> list[Any]:
         first, again = await ask(connection), connection.serves(server)
         return [first, again, await ask(connection), connection.serves(server._replace(name="y"))]
@@ -83,9 +81,7 @@ def test_an_answer_is_read_in_whatever_pieces_it_comes(
     ],
     ids=["nothing", "half of it", "no HTTP", "another protocol", "40 MB"],
 )
-def test_what_is_no_whole_answer_is_an_error_and_the_connection_over(
-    answer: bytes, why: str
-) -> None:
+def test_incomplete_answer_is_an_error_and_ends_the_connection(answer: bytes, why: str) -> None:
     async def once(server: Server, connection: Connection) -> bool:
         with pytest.raises(ConnectionError, match=why):
             await ask(connection)
@@ -94,7 +90,7 @@ def test_what_is_no_whole_answer_is_an_error_and_the_connection_over(
     assert talk(answer, then=once) is False
 
 
-def test_a_server_that_says_nothing_is_waited_for_only_so_long() -> None:
+def test_silent_server_is_awaited_for_a_limited_time() -> None:
     async def once(server: Server, connection: Connection) -> bool:
         with pytest.raises(asyncio.TimeoutError):
             await ask(connection, 0.1)
@@ -143,7 +139,7 @@ def test_a_request_with_a_withheld_body_ends_without_it() -> None:
     [OK + OK, OK.replace(b"OK\r", b"OK\r\nConnection: close\r")],
     ids=["more", "the end"],
 )
-def test_a_connection_on_which_more_or_nothing_comes_is_asked_no_more(raw_answer: bytes) -> None:
+def test_connection_with_extra_or_no_data_is_not_reused(raw_answer: bytes) -> None:
     """The second answer would be taken for that to what is asked next."""
 
     async def once(server: Server, connection: Connection) -> tuple[Any, bool]:

@@ -65,7 +65,7 @@ class Group:
         return self.binds()
 
 
-def test_the_first_leads_and_a_standby_takes_over_when_it_is_gone() -> None:
+def test_the_first_leads_and_a_standby_takes_over_after_its_end() -> None:
     group = Group("one", "two")
     assert group.after(0, 0, 1) == ["one"]
     held = "standby: the lease vcuda-scheduler-extender is held by one"
@@ -106,7 +106,7 @@ def test_a_new_leader_binds_nothing_before_it_has_read_the_bindings() -> None:
     assert (group.after(1, 0), group.read) == (["one"], {"one": 1062.0 + HELD_SECONDS})
 
 
-def test_while_the_api_server_is_away_no_replica_takes_over_and_the_holder_goes_on_after() -> None:
+def test_leader_stays_during_an_api_outage_and_continues_after() -> None:
     group = Group("one", "two")
     group.after(0, 0, 1)
     group.answer = "away"

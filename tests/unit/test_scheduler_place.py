@@ -67,14 +67,14 @@ def test_virtual_gpus_of_one_container_are_on_different_gpus() -> None:
     assert isinstance(place(gpus(16), [], pod, "binpack"), Refused)
 
 
-def test_a_percent_of_memory_is_of_the_gpu_that_it_comes_to() -> None:
+def test_memory_percent_applies_to_the_chosen_gpu() -> None:
     pod = ask(container("main", gpu=1, percent=50, gpucores=10))
     assert found(place(gpus(16, 8), [], pod, "binpack")) == {"main": [("GPU-1", 10, 4)]}
     full = [GpuShare("GPU-1", 5 * GIB, 10)]
     assert found(place(gpus(16, 8), full, pod, "binpack")) == {"main": [("GPU-0", 10, 8)]}
 
 
-def test_a_decision_says_where_and_never_how_much() -> None:
+def test_decision_sets_the_gpu_and_never_the_amount() -> None:
     pod = ask(container("main", core=150, memory=16))
     machine = {gpu.uuid: gpu for gpu in gpus(16, 16)}
     expected = [GpuShare("GPU-1", 1, 100), GpuShare("GPU-0", 1, 50)]

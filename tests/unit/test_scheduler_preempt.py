@@ -108,7 +108,7 @@ def test_no_other_choice_is_lower_or_for_one_share_smaller(pods: Any, core: int)
         assert len(uids) == min(map(len, low))
 
 
-def test_the_schedulers_words_are_read_and_written_as_go_does() -> None:
+def test_scheduler_messages_are_read_and_written_as_by_go() -> None:
     pod = {"metadata": {"name": "p"}}
     meta = {"a": {"Pods": [{"UID": "x"}, {"UID": "y"}], "NumPDBViolations": 1}, "b": None}
     whole = {"a": {"Pods": [{"metadata": {"uid": "x"}}, {"metadata": {"uid": "y"}}]}}

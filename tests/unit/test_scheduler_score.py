@@ -64,7 +64,7 @@ def test_a_share_leaves_whole_gpus_to_requests_for_whole_ones() -> None:
     assert broken > whole
 
 
-def test_what_is_free_and_of_no_use_is_counted_over_the_likely_requests() -> None:
+def test_fragmentation_is_counted_over_the_likely_requests() -> None:
     chance = dict(SHAPES)
     assert sum(chance.values()) == pytest.approx(1)
     # A whole GPU serves all requests of up to one; of half a GPU, half is lost on those above it.

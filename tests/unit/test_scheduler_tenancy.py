@@ -74,7 +74,7 @@ def test_affinity_goes_to_its_own_or_to_an_empty_gpu() -> None:
     assert put(cluster, "e", 75) == "1"
 
 
-def test_anti_affinity_keeps_the_same_label_apart() -> None:
+def test_anti_affinity_separates_equal_labels() -> None:
     cluster = clusters.cluster(NODE)
     assert [put(cluster, name, anti="x") for name in "abc"] == ["0", "1", "2"]
     assert "labels exclude GPU-" in put(cluster, "d", anti="x")
@@ -110,7 +110,7 @@ def test_nodes_without_labels_are_chosen_as_the_arrays_say(pods: Any, core: int)
 
 
 @pytest.mark.parametrize("order", [0, 1])
-def test_an_extender_that_starts_anew_knows_the_labels(order: int) -> None:
+def test_restarted_extender_reads_the_labels(order: int) -> None:
     first = clusters.pod("p", container(core=10), node="n", annotations=labels(exclusion="x"))
     cluster = clusters.cluster(*[[NODE, first], [first, NODE]][order])
     assert put(cluster, "q", exclusion="x") == "0"

@@ -51,7 +51,7 @@ def test_each_attack_is_held_by_tests_that_are_there_and_assert(
         assert "assert" in ast.unparse(node), f"{name} asserts nothing"
 
 
-def test_every_attack_of_the_page_has_a_row_and_every_hostile_test_stands_in_one() -> None:
+def test_every_attack_has_tests_and_every_hostile_test_a_row() -> None:
     table = rows()
     assert len(table) >= 15
     named = {name for _, tests in table for name in tests}

@@ -60,7 +60,7 @@ def test_a_container_that_waits_half_of_a_minute_or_more_is_heavily_throttled() 
 
 
 @pytest.mark.parametrize("word", [0, 2**64 - 1])
-def test_a_page_that_is_scribbled_over_again_and_again_says_no_more_than_others(word: int) -> None:
+def test_page_overwritten_repeatedly_causes_few_reports(word: int) -> None:
     loop = ((5.0 * look, *((5, 100.0), (word, word / 1e9))[look % 2]) for look in range(720))
     found = [finding for _, finding in told(list(loop), before=5)]
     assert [finding.kind for finding in found].count("out-of-memory") <= 7
@@ -120,7 +120,7 @@ def test_events_of_before_the_agents_start_are_not_sent_and_later_ones_are(
     assert [event["allocation"] for event in watched.events()] == ["pod-v.main"]
 
 
-def test_a_container_that_is_started_anew_begins_at_nothing(tenants: Tenants) -> None:
+def test_restarted_container_starts_with_zero_usage(tenants: Tenants) -> None:
     holds(tenants)
     watched = Watched(tenants)
     assert watched.events() == []

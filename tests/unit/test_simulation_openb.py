@@ -24,7 +24,7 @@ host-3,96000,786432,4,V100M32
 """
 
 
-def test_a_pod_of_the_public_trace_comes_runs_and_asks_as_its_line_says() -> None:
+def test_pod_of_the_public_trace_follows_its_line() -> None:
     lines = [
         HEADING,
         "late,6000,12288,1,460,,LS,Running,50,150,60",

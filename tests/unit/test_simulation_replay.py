@@ -78,7 +78,7 @@ def test_pods_go_to_the_model_and_the_memory_that_they_name() -> None:
 
 
 @pytest.mark.parametrize("policy", ALL)
-def test_no_policy_gives_a_gpu_away_twice(policy: str) -> None:
+def test_no_policy_gives_a_gpu_twice(policy: str) -> None:
     pods = fgd_trace.filling(3, 40)
     by_name = {pod.name: pod for pod in pods}
     outcome = replayed(pods, "3x8:H100:80GiB", "2x2:T4:16GiB", policy=policy)
@@ -137,7 +137,7 @@ def test_fgd_keeps_what_the_next_pods_can_use_where_best_fit_does_not() -> None:
     assert where(replayed(pods, *groups, policy="fgd", mix=mix))["asked"] == ["1-0"]
 
 
-def test_linked_gpus_are_kept_together_by_topology_and_shown() -> None:
+def test_topology_places_linked_gpus_together_and_shows_it() -> None:
     pods = [
         TracePod("share", 0, core=50),
         *(TracePod(f"pair-{n}", 1 + n, count=2) for n in range(3)),
@@ -198,7 +198,7 @@ def test_without_the_reserve_a_share_opens_the_smaller_node_instead_of_going_bes
     assert where(replayed(pods, *groups, policy="no-reserve"))["asked"] == ["1-0"]
 
 
-def test_a_long_wait_names_how_many_have_come(monkeypatch: Any) -> None:
+def test_long_wait_names_the_number_of_arrived_processes(monkeypatch: Any) -> None:
     monkeypatch.setattr(replay, "TOLD_EVERY_SECONDS", 0)
     pods = [TracePod(f"p-{n}", n, duration=5) for n in range(3)]
     mix, told = Mix(pods), list[tuple[int, int]]()

@@ -110,7 +110,7 @@ def test_while_no_record_changes_none_is_read_again(host, monkeypatch):
     assert sweep.sweep(records) == ["new"]
 
 
-def test_only_the_gone_give_back_and_only_after_the_runtime_said_so(host):
+def test_only_ended_containers_release_after_the_runtime_confirms(host):
     host.add_record("gone")
     host.add_record("stopped")
     host.notes("stopped", RUNC, MINE[0], MINE[1] + 1)
@@ -125,7 +125,7 @@ def test_only_the_gone_give_back_and_only_after_the_runtime_said_so(host):
     assert sweep.sweep(Records(host.ledger.state_dir)) == []
 
 
-def test_where_the_runtimes_state_is_not_seen_no_container_counts_as_gone(host):
+def test_no_container_counts_as_ended_without_the_runtimes_state(host):
     """An agent in a pod, that was not given the folder; its image may have a runtime of its own."""
     host.add_record("elsewhere")
     assert not host.root.exists()
@@ -143,7 +143,7 @@ def test_notes_that_say_nothing_prove_nothing(host, notes):
     assert host.was_asked() == ["odd"]
 
 
-def test_a_page_that_its_container_has_made_longer_is_cut_back(host):
+def test_page_extended_by_its_container_is_truncated(host):
     assert sweep.sweep(Records(host.ledger.state_dir)) == []  # nothing was ever claimed
     host.add_record("box")
     page = host.ledger.containers + "/box/usage"

@@ -57,5 +57,5 @@ def test_container_that_does_not_run_since_the_boot_is_not_named(
     assert found(tmp_path, status) == []
 
 
-def test_pod_that_is_being_deleted_is_left_alone(tmp_path: Any) -> None:
+def test_pod_being_deleted_is_not_reported(tmp_path: Any) -> None:
     assert found(tmp_path, running(), deletionTimestamp=at(time.time())) == []

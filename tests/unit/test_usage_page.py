@@ -62,14 +62,14 @@ def test_a_gpu_shows_its_tenants_with_what_they_asked_for_and_use(tenants: Tenan
     ],
     ids=["just started", "no GPU", "no container", "unhealthy"],
 )
-def test_a_node_with_little_to_show_says_so(
+def test_node_with_little_to_show_prints_a_reason(
     tenants: Tenants, known: NodeGpus | None, words: str
 ) -> None:
     assert words in ParsedPage(usage_page.render(look(tenants, known))).text()
     assert ParsedPage(graph_page.render(look(tenants, known))).words
 
 
-def test_a_share_of_a_gpu_that_is_gone_and_a_broken_record_are_shown(tenants: Tenants) -> None:
+def test_share_of_a_removed_gpu_and_a_broken_record_are_shown(tenants: Tenants) -> None:
     tenants.add_record("box", shares=[GpuShare("GPU-7", GIB, 10)])
     write(f"{tenants.ledger.allocations}/half.json", "{")
     text = ParsedPage(usage_page.render(look(tenants, NodeGpus(gpus(16))))).text()
@@ -77,7 +77,7 @@ def test_a_share_of_a_gpu_that_is_gone_and_a_broken_record_are_shown(tenants: Te
     assert "half.json is not a whole record: what it holds is unknown." in text
 
 
-def test_the_graph_says_what_lies_between_gpus(tenants: Tenants) -> None:
+def test_the_graph_shows_the_link_between_gpus(tenants: Tenants) -> None:
     three = topology.distances(
         [[0, 4, 0], [4, 0, 0], [0, 0, 0]], [[0, 10, 50], [10, 0, 30], [50, 30, 0]]
     )
@@ -104,7 +104,7 @@ def test_figures_that_cannot_be_are_not_shown(tenants: Tenants) -> None:
 
 
 @pytest.mark.parametrize("render", [usage_page.render, graph_page.render])
-def test_a_name_is_text_wherever_it_stands(tenants: Tenants, render: Any) -> None:
+def test_name_is_escaped_in_every_place(tenants: Tenants, render: Any) -> None:
     calm, evil = (
         render(
             View(

@@ -164,7 +164,7 @@ def test_a_killed_http_server_restarts_without_disturbing_the_agent(node: AgentN
         assert any("not served; trying again in 5 s" in line for line in agent.log())
 
 
-def test_a_taken_address_is_reported_and_the_agent_goes_on(node: AgentNode) -> None:
+def test_address_in_use_is_reported_and_the_agent_continues(node: AgentNode) -> None:
     port = listening(node)
     line = (
         f"vcuda-node-agent: 127.0.0.1:{port}: cannot listen: Address already in use; "

@@ -30,7 +30,7 @@ def test_a_switched_off_watch_asks_no_api_server(node: AgentNode) -> None:
         agent.end()
 
 
-def test_a_kubeconfig_that_leads_nowhere_is_one_line_and_the_node_goes_on(node: AgentNode) -> None:
+def test_bad_kubeconfig_is_one_line_and_the_node_continues(node: AgentNode) -> None:
     agent = Agent([*_words(node), "--kubeconfig", "/nonexistent"])
     try:
         agent.await_ready()

@@ -126,7 +126,7 @@ def test_small_shares_fill_one_gpu_and_whole_ones_come_from_the_untouched(node: 
     assert (len(gpus_of("a")), len(gpus_of("c")), gpus_of("a") & gpus_of("c")) == (1, 1, set())
 
 
-def test_whole_gpus_are_offered_under_the_name_in_the_settings_and_what_is_off_is_not(
+def test_whole_gpus_are_offered_under_the_configured_name_unless_disabled(
     node: AgentNode,
 ) -> None:
     node.configure(core_resource="", memory_resource="example.org/blocks", gpu_resource=GPU)
@@ -190,7 +190,7 @@ def test_a_terminated_agent_removes_its_sockets_and_ends_its_children(
     assert "door.sock" not in os.listdir(node.state_dir)
 
 
-def test_systemd_hears_that_it_is_alive_more_often_than_it_must(node: AgentNode) -> None:
+def test_systemd_is_notified_more_often_than_required(node: AgentNode) -> None:
     with node.agent() as agent:
         assert [agent.next_notification() for _ in range(3)] == ["WATCHDOG=1"] * 3
 
@@ -272,7 +272,7 @@ def test_the_installed_unit_starts_the_installed_program(
     assert (result.returncode, result.stderr, "--kubelet-dir DIR" in result.stdout) == (0, "", True)
 
 
-def test_without_grpc_the_program_says_what_to_install(node: AgentNode) -> None:
+def test_program_without_grpc_names_the_package(node: AgentNode) -> None:
     without = "/usr/bin/python3"
     result = subprocess.run([without, "-ISB", node.program], capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (

@@ -91,7 +91,7 @@ def test_a_restarted_sender_sends_the_rest_and_nothing_twice(pods: Pods) -> None
     assert pods.event_counts() == {"a": 1, "b": 1}
 
 
-def test_an_event_that_the_api_has_forgotten_is_made_anew(pods: Pods) -> None:
+def test_event_deleted_by_the_api_is_created_again(pods: Pods) -> None:
     pods.follow()
     pods.refuse(text="once")
     pods.await_counts(once=1)

@@ -28,7 +28,7 @@ def uuids_there(node: AgentNode) -> list[str]:
     return sorted({id.partition(".")[0] for id in node.kubelet.devices(CORE)})
 
 
-def test_a_gpu_that_falls_off_the_bus_is_offered_no_more_and_again_when_it_is_back(
+def test_lost_gpu_is_withdrawn_and_offered_again_when_restored(
     node: AgentNode,
 ) -> None:
     first, second = uuids(node)
@@ -49,7 +49,7 @@ def test_a_gpu_that_falls_off_the_bus_is_offered_no_more_and_again_when_it_is_ba
         assert node.kubelet.registrations.count(CORE) == 1
 
 
-def test_nvml_that_hangs_hangs_no_call_of_the_kubelet_and_its_gpus_come_back(
+def test_hanging_nvml_blocks_no_kubelet_call_and_its_gpus_return(
     node: AgentNode,
 ) -> None:
     (first, _) = uuids(node)
@@ -66,7 +66,7 @@ def test_nvml_that_hangs_hangs_no_call_of_the_kubelet_and_its_gpus_come_back(
         until(lambda: len(gpus_offered(node)) == 2)
 
 
-def test_nvml_that_hangs_for_one_gpu_withdraws_that_one_alone_until_it_answers(
+def test_gpu_with_hanging_nvml_is_withdrawn_alone_until_it_answers(
     node: AgentNode,
 ) -> None:
     first, second = uuids(node)
@@ -101,7 +101,7 @@ def test_nvml_that_hangs_for_one_gpu_withdraws_that_one_alone_until_it_answers(
     ],
     ids=["lost", "silent", "hangs", "hangs in what is not vital"],
 )
-def test_a_gpu_that_fails_when_the_agent_first_looks_takes_no_other_with_it(
+def test_gpu_that_fails_at_the_first_poll_affects_no_other(
     node: AgentNode, order: list[str], why: str
 ) -> None:
     first, second = uuids(node)
@@ -132,7 +132,7 @@ def test_what_lasts_outlives_the_agent_until_its_file_is_removed(node: AgentNode
     assert not os.path.exists(kept)
 
 
-def test_a_probe_that_is_killed_is_started_anew_and_no_gpu_is_lost(node: AgentNode) -> None:
+def test_killed_probe_is_restarted_and_loses_no_gpu(node: AgentNode) -> None:
     with node.agent() as agent:
         offered(node, CORE)
         for _ in range(3):
@@ -178,7 +178,7 @@ def test_an_xid_counts_by_its_class_and_the_class_is_a_setting(node: AgentNode) 
         assert unhealthy.read(node.state_dir) == {second: unhealthy.GpuFault("", 13, None)}
 
 
-def test_a_node_without_a_driver_says_so_once_and_offers_its_gpus_when_it_has_one(
+def test_node_without_a_driver_warns_once_and_offers_gpus_later(
     node: AgentNode,
 ) -> None:
     root = f"{node.gpu.root}-later"
@@ -199,7 +199,7 @@ def test_a_node_without_a_driver_says_so_once_and_offers_its_gpus_when_it_has_on
         until(lambda: sum("no NVIDIA driver" in line for line in agent.log()) == 2)
 
 
-def test_a_gpu_that_is_added_is_offered_and_one_that_is_taken_away_is_not(node: AgentNode) -> None:
+def test_added_gpu_is_offered_and_a_removed_one_is_not(node: AgentNode) -> None:
     with node.agent():
         offered(node, CORE)
         before = uuids(node)

@@ -101,7 +101,7 @@ def test_a_page_from_elsewhere_does_not_read_a_loopback_address(served: Served) 
     assert served.get("/usage", Host="[::1]")[0] == 200
 
 
-def test_a_connection_is_kept_and_its_requests_are_answered_in_order(served: Served) -> None:
+def test_connection_stays_open_and_answers_requests_in_order(served: Served) -> None:
     with served.connect() as client:
         one = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
         client.sendall(one + one.replace(b"version", b"healthz"))

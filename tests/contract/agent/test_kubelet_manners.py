@@ -27,7 +27,7 @@ from vcuda_plugin.agent.kubelet.device_plugin import DevicePlugin
 BOTH = {CORE: 30, MEMORY: 20}
 
 
-def test_a_kubelet_that_starts_anew_is_registered_with_and_keeps_what_it_had_given(
+def test_restarted_kubelet_gets_a_registration_and_retains_its_allocations(
     node: AgentNode,
 ) -> None:
     with node.agent():
@@ -48,7 +48,7 @@ def test_a_kubelet_that_starts_anew_is_registered_with_and_keeps_what_it_had_giv
         assert again.registrations.count(CORE) == again.registrations.count(MEMORY) == 1
 
 
-def test_an_agent_that_was_killed_comes_back_to_the_same_devices(node: AgentNode) -> None:
+def test_killed_agent_restarts_with_the_same_devices(node: AgentNode) -> None:
     with node.agent() as agent:
         offered(node, CORE, MEMORY)
         before, children = node.kubelet.devices(CORE), agent.children()
@@ -65,7 +65,7 @@ def test_an_agent_that_was_killed_comes_back_to_the_same_devices(node: AgentNode
         assert node.kubelet.admit("b", "main", BOTH) == admitted
 
 
-def test_a_kubelet_that_turns_away_without_a_restart_is_registered_with_again(
+def test_agent_registers_again_when_the_kubelet_closes_the_stream(
     node: AgentNode,
 ) -> None:
     with node.agent():
@@ -85,7 +85,7 @@ def test_a_removed_socket_is_created_again(node: AgentNode) -> None:
         assert node.kubelet.admit("a", "main", {CORE: 1}).annotations
 
 
-def test_a_kubelet_that_comes_late_or_refuses_at_first_is_registered_with(node: AgentNode) -> None:
+def test_agent_registers_with_a_late_or_first_refusing_kubelet(node: AgentNode) -> None:
     node.kubelet.stop()
     until(lambda: not os.listdir(node.kubelet.folder))
     refusals: list[str] = []
@@ -111,7 +111,7 @@ def test_a_kubelet_that_comes_late_or_refuses_at_first_is_registered_with(node: 
         assert (len(refusals), agent.log().count(line)) == (4, 1)
 
 
-def test_a_kubelet_that_left_its_socket_behind_is_not_waited_for_when_the_next_comes(
+def test_stale_kubelet_socket_does_not_delay_the_next_registration(
     node: AgentNode,
 ) -> None:
     path = os.path.join(node.kubelet.folder, "kubelet.sock")
@@ -128,7 +128,7 @@ def test_a_kubelet_that_left_its_socket_behind_is_not_waited_for_when_the_next_c
         until(lambda: bool(again.healthy(CORE) and again.healthy(MEMORY)), seconds=8)
 
 
-def test_registration_that_began_before_the_kubelet_emptied_its_folder_is_made_anew(
+def test_registration_begun_before_the_kubelet_emptied_its_folder_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a node's boot: the previous kubelet's socket, which never answers, and then the next."""
@@ -167,9 +167,7 @@ def test_registration_that_began_before_the_kubelet_emptied_its_folder_is_made_a
         kubelet.stop()
 
 
-def test_agent_is_ready_when_it_can_register_though_the_api_is_away(
-    node: AgentNode, tmp_path: Path
-) -> None:
+def test_agent_is_ready_without_an_api_server(node: AgentNode, tmp_path: Path) -> None:
     """systemd starts the kubelet then, which rejects pods with a share until it is registered."""
     kubeconfig = KubeApi().kubeconfig(tmp_path / "kubeconfig")  # nothing listens there
     with node.agent(1, "--kubeconfig", kubeconfig) as agent:
@@ -265,9 +263,7 @@ def test_before_a_start_the_kubelet_has_to_ask_nothing_and_is_answered_at_once(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_hundred_pods_that_come_and_go_while_both_are_killed_lose_no_device(
-    node: AgentNode, seed: int
-) -> None:
+def test_killing_both_during_a_hundred_pods_loses_no_device(node: AgentNode, seed: int) -> None:
     """Each pod has the units that it asked for, no unit is given twice, and all come back."""
     kubelet = node.kubelet = Kubelet(node.kubelet.folder, seed)
     kubelet.start()

@@ -134,7 +134,7 @@ def test_on_a_phone_nothing_lies_beyond_the_edge_and_dark_is_as_readable_as_ligh
             assert (is_light, contrast >= 7) == (scheme == "light", True)
 
 
-def test_without_script_the_page_shows_what_there_is_and_then_what_comes(
+def test_page_without_script_shows_current_and_later_figures(
     tenants: Tenants, tmp_path: Path
 ) -> None:
     before = usage_page.render(busy_node(tenants))

@@ -16,7 +16,7 @@ MIRROR = "0123456789abcdef0123456789abcdef"
 ASKS = {"main": {CORE: 30, MEMORY: 4}}
 
 
-def test_each_pod_of_the_node_that_asks_has_a_record_of_what_was_decided_and_said(
+def test_each_requesting_pod_of_the_node_has_a_decision_file(
     pods: WatchedPods,
 ) -> None:
     annotations = {
@@ -80,7 +80,7 @@ def test_a_record_stays_as_bound_when_the_pods_author_rewrites_the_annotations(
     assert {key: pods.decisions()[key] for key in first} == first
 
 
-def test_a_record_goes_with_its_pod_deleted_ended_or_gone_unseen(
+def test_decision_file_is_removed_when_its_pod_ends_or_disappears(
     pods: WatchedPods,
 ) -> None:
     uids = [pods.api.create(f"pod-{number}", ASKS) for number in range(5)]
@@ -106,7 +106,7 @@ def test_a_pod_created_again_under_its_name_is_another_pod(pods: WatchedPods) ->
     assert pods.decisions() == {second: {"containers": {}}}
 
 
-def test_while_the_api_is_away_what_is_kept_stays_and_its_return_brings_the_rest(
+def test_decisions_stay_during_an_api_outage_and_the_rest_follow(
     pods: WatchedPods,
 ) -> None:
     kept, gone = pods.api.create("kept", ASKS), pods.api.create("gone", ASKS)
@@ -138,7 +138,7 @@ list_watch.time = types.SimpleNamespace(monotonic=time.monotonic, sleep=leap)
 """
 
 
-def test_an_api_that_is_away_fills_no_log_and_is_tried_every_two_seconds(
+def test_unreachable_api_fills_no_log_and_is_tried_every_two_seconds(
     pods: WatchedPods, tmp_path: Path
 ) -> None:
     kept, gone = pods.api.create("kept", ASKS), pods.api.create("gone", ASKS)
@@ -230,7 +230,7 @@ def test_an_invalid_annotation_decides_nothing_and_is_reported_once(
         assert "; it decides nothing here: delete the pod" in text
 
 
-def test_a_pod_without_sense_at_all_leaves_the_others_alone(pods: WatchedPods) -> None:
+def test_malformed_pod_does_not_affect_others(pods: WatchedPods) -> None:
     good = pods.api.create("good", ASKS)
     for number, containers in enumerate((1, {}, [1, {"resources": 5}], [{"resources": ASKS}])):
         metadata = {"uid": f"{number}-../../etc/passwd", "annotations": "none"}

@@ -46,7 +46,7 @@ def _certificate(path: str) -> tuple[str, str]:
     return files
 
 
-def test_the_node_object_says_what_is_written_to_it_again_when_the_api_was_away(
+def test_the_node_object_is_written_again_after_an_api_outage(
     pods: WatchedPods,
 ) -> None:
     pods.follow()

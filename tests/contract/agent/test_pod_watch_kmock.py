@@ -62,9 +62,7 @@ def kubeconfig(tmp_path: Path) -> Iterator[str]:
         yield str(path)
 
 
-def test_decisions_are_kept_as_pods_come_and_go_by_an_api_that_knows_less(
-    kubeconfig: str, pods: WatchedPods
-) -> None:
+def test_decisions_are_stored_with_a_minimal_api_server(kubeconfig: str, pods: WatchedPods) -> None:
     api = client.CoreV1Api(config.new_client_from_config(kubeconfig))
     api.create_namespaced_pod(
         "default", pod("first", FIRST, decision_annotations(main=("GPU-1", 30, 1 << 30)))
@@ -78,9 +76,7 @@ def test_decisions_are_kept_as_pods_come_and_go_by_an_api_that_knows_less(
     pods.await_decisions(LATER)
 
 
-def test_an_event_that_says_no_version_ends_the_watch_and_not_the_follower(
-    kubeconfig: str, pods: WatchedPods
-) -> None:
+def test_event_without_a_version_ends_only_the_watch(kubeconfig: str, pods: WatchedPods) -> None:
     api = client.CoreV1Api(config.new_client_from_config(kubeconfig))
     pods.kubeconfig = kubeconfig
     pods.follow()

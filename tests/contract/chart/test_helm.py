@@ -62,7 +62,7 @@ def typed(verb: str) -> str:
     return line
 
 
-def test_what_helm_installs_is_the_chart_and_goes_with_the_release(release: Release) -> None:
+def test_helm_installs_the_chart_and_removes_it_with_the_release(release: Release) -> None:
     before = dict(release.cluster.objects)
     release(typed("install"))
     rendered = rendering.objects({}, "1.32")
@@ -72,7 +72,7 @@ def test_what_helm_installs_is_the_chart_and_goes_with_the_release(release: Rele
     assert release.cluster.objects == before
 
 
-def test_an_upgrade_keeps_the_values_and_can_be_rolled_back(
+def test_upgrade_retains_the_values_and_can_be_rolled_back(
     release: Release,
 ) -> None:
     release(typed("install"))

@@ -69,7 +69,7 @@ def test_a_dry_run_takes_every_object_and_changes_nothing(kubectl: Kubectl) -> N
     assert kubectl.store.changes == []
 
 
-def test_what_is_applied_is_there_and_goes_with_its_deletion(kubectl: Kubectl) -> None:
+def test_applied_objects_exist_until_deleted(kubectl: Kubectl) -> None:
     before = dict(kubectl.store.objects)
     assert kubectl("apply", "-f", FOLDER) == sorted(f"{name} created" for name in named())
     pods = [path for path in kubectl.store.objects if "/vcuda/pods/" in path]
@@ -80,7 +80,7 @@ def test_what_is_applied_is_there_and_goes_with_its_deletion(kubectl: Kubectl) -
     assert kubectl.store.objects == before
 
 
-def test_the_pages_commands_mark_a_node_and_take_the_mark_away(kubectl: Kubectl) -> None:
+def test_the_pages_commands_mark_and_unmark_a_node(kubectl: Kubectl) -> None:
     def words_of(name: str) -> dict[str, str]:
         metadata = kubectl.store.objects[f"/api/v1/nodes/{name}"]["metadata"]
         return {**metadata.get("labels", {}), **metadata.get("annotations", {})}

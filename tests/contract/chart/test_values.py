@@ -159,7 +159,7 @@ def test_the_extenders_page_shows_the_entry_that_the_chart_writes() -> None:
     assert yaml.safe_load(block)["extenders"] == yaml.safe_load(text)["extenders"]
 
 
-def test_pods_start_anew_when_their_settings_change() -> None:
+def test_pods_restart_when_their_settings_change() -> None:
     def marks(values: Any) -> list[dict[str, str]]:
         found = rendering.objects(values)
         kinds = (("DaemonSet", AGENT), ("Deployment", EXTENDER))

@@ -265,7 +265,7 @@ def test_a_slice_that_cannot_be_leaves_everything_as_it_was(
     assert (node.read(), node.shares()) == (before, shares)
 
 
-def test_slices_come_and_go_by_halves_at_no_kill(node: Node) -> None:
+def test_slices_are_added_and_removed_completely_at_any_kill(node: Node) -> None:
     """A slice in the spec is always one of the ledger, and the next run makes both whole."""
     at = 1
     while True:
@@ -291,7 +291,7 @@ def test_slices_come_and_go_by_halves_at_no_kill(node: Node) -> None:
     assert at > 15
 
 
-def test_a_slice_of_a_gpu_that_is_gone_is_no_device_any_more(node: Node, tmp_path: Any) -> None:
+def test_slice_of_a_removed_gpu_is_no_longer_a_device(node: Node, tmp_path: Any) -> None:
     # In a child: a process keeps the NVML that it has loaded.
     assert not killed_at(0, lambda: node.cdi("generate", "--slice", "train=core:30,gpu:1"))
     assert "train" in node.devices()

@@ -102,7 +102,7 @@ def test_a_second_spec_of_a_kind_in_one_folder_is_refused(
 @pytest.mark.parametrize(
     "kind", ["gpu", "nvidia.com/", "/gpu", "a/b/c", "nvidia.com/gpu=0", "-a/b"]
 )
-def test_what_is_no_kind_is_refused(node: Node, capsys: Any, kind: str) -> None:
+def test_unknown_kind_is_refused(node: Node, capsys: Any, kind: str) -> None:
     with pytest.raises(SystemExit):
         node.cdi("generate", f"--kind={kind}")
     assert f"invalid kind '{kind}'; write VENDOR/CLASS" in capsys.readouterr().err

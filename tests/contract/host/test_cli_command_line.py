@@ -30,7 +30,7 @@ def test_help_of_everything_ends_with_an_example(verb: str, capsys: Any) -> None
     assert "example: vcuda " in capsys.readouterr().out
 
 
-def test_help_of_limit_says_that_what_is_left_out_stays(capsys: Any) -> None:
+def test_help_of_limit_says_that_omitted_values_stay(capsys: Any) -> None:
     assert main.main(["help", "limit"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "weighted or best-effort; default: unchanged" in shown
@@ -174,7 +174,7 @@ def test_run_refuses_in_one_line_before_anything_is_started(
     assert not os.path.exists(f"{tmp_path}/state")
 
 
-def test_run_without_root_says_so(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
+def test_run_without_root_is_refused(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     settings = write(f"{tmp_path}/config.toml", "")
     assert main.main(["--config", settings, "run", "--core", "30", "true"]) == 1
@@ -184,7 +184,7 @@ def test_run_without_root_says_so(tmp_path: Any, capsys: Any, monkeypatch: Any) 
 
 
 @pytest.mark.parametrize("dashes", [[], ["--"]], ids=["without --", "with --"])
-def test_what_follows_is_the_command_whatever_it_looks_like(
+def test_arguments_after_the_name_are_the_command(
     dashes: list[str], monkeypatch: Any, tmp_path: Any
 ) -> None:
     seen: list[Any] = []
@@ -195,7 +195,7 @@ def test_what_follows_is_the_command_whatever_it_looks_like(
     assert command.request_words(seen[0]) == {"core": "30", "gpu": "0,1"}
 
 
-def test_the_policys_options_become_the_requests_words(monkeypatch: Any, tmp_path: Any) -> None:
+def test_the_policys_options_become_request_parameters(monkeypatch: Any, tmp_path: Any) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(command, "run", lambda arguments, settings: seen.append(arguments) or 0)
     words = ["--policy", "elastic", "--core-limit", "60", "--weight", "", "--priority", "0"]

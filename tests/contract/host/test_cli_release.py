@@ -28,7 +28,7 @@ def test_release_refuses_a_living_container(node: Node, capsys: Any) -> None:
     assert ids(node) == ["dead"]
 
 
-def test_release_all_dead_sweeps_and_says_what(node: Node, capsys: Any) -> None:
+def test_release_all_dead_sweeps_and_lists_the_released(node: Node, capsys: Any) -> None:
     node.add_record(record("alive"))
     node.add_record(record("dead"), "stopped")
     node.add_record(record("gone"), "")

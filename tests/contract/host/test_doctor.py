@@ -156,7 +156,7 @@ def test_a_runtime_that_hangs_makes_its_checks_unknown_and_no_other(
     ]
 
 
-def test_a_runtime_that_says_nothing_of_a_living_container_is_not_well(
+def test_runtime_without_an_answer_for_a_live_container_is_reported(
     vcuda: Any, tmp_path: Any
 ) -> None:
     holds(tmp_path, "a")
@@ -200,7 +200,7 @@ def test_a_hostile_name_stays_on_its_line() -> None:
     assert str(found) == "b?[2J: process 1 (a?ok  all is well); mend it"
 
 
-def test_on_a_real_host_every_check_says_something_whole(
+def test_every_check_gives_a_complete_finding_on_a_real_host(
     root: str, tmp_path: Any, capfd: Any
 ) -> None:
     settings = write(

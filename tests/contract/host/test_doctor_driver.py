@@ -57,7 +57,7 @@ def all_is_well(root: str, nodes: int = 5) -> list[Finding]:
     ]
 
 
-def test_a_whole_driver_gives_no_finding(root: str, examined: Any) -> None:
+def test_complete_driver_gives_no_finding(root: str, examined: Any) -> None:
     assert examined(root, *DRIVER, *NVML) == [
         *all_is_well(root),
         Finding("nvml", OK, "counts 2 GPUs"),

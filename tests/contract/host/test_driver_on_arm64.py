@@ -45,7 +45,7 @@ def installed(path: Any, layout: Layout) -> DriverRoot:
 
 
 @pytest.mark.parametrize("name", ["x86_64", "aarch64"])
-def test_the_kernel_says_which_machine_it_is(name: str) -> None:
+def test_the_machine_is_taken_from_the_kernel(name: str) -> None:
     lines = [
         f"import os, sys; sys.path.insert(0, {ROOT + '/oci'!r})",
         f"os.uname = lambda: os.posix.uname_result(('Linux', 'n', '6.1', '#1', {name!r}))",
@@ -86,9 +86,7 @@ def test_a_driver_library_of_arm64_is_none_for_amd64(tmp_path: Any) -> None:
         host.load(root.path, root.path + "/state/host.json")
 
 
-def test_the_images_loader_looks_into_debians_folder_of_this_machine(
-    arm64: None, tmp_path: Any
-) -> None:
+def test_the_images_loader_reads_debians_folder_of_this_machine(arm64: None, tmp_path: Any) -> None:
     for folder in (AMD64S, ARM64S, "/usr/lib64"):
         os.makedirs(f"{tmp_path}/rootfs{folder}")
     spec = {"root": {"path": "rootfs"}}
@@ -97,7 +95,7 @@ def test_the_images_loader_looks_into_debians_folder_of_this_machine(
     assert rootfs.library_folder(container_of(spec, "", str(tmp_path))) == "/usr/lib64"
 
 
-def test_a_libcuda_of_the_image_is_found_where_its_loader_looks(arm64: None, tmp_path: Any) -> None:
+def test_image_libcuda_is_found_in_its_loaders_folders(arm64: None, tmp_path: Any) -> None:
     image = f"{tmp_path}/rootfs"
     spec = {"root": {"path": "rootfs"}, "process": {"env": []}}
     root = install(image + "/elsewhere", LAYOUTS["Ubuntu"])

@@ -130,7 +130,7 @@ def test_a_container_gets_the_driver_of_what_it_asks_for(tmp_path: Any, layout: 
 
 
 @LAYOUT
-def test_what_was_found_is_kept_until_the_driver_changes(tmp_path: Any, layout: Layout) -> None:
+def test_scan_result_is_reused_until_the_driver_changes(tmp_path: Any, layout: Layout) -> None:
     root = install(tmp_path, layout)
     first = given(root, "all")
     cache = root.path + "/state/host.json"

@@ -91,7 +91,7 @@ def end_container(ledger: Ledger, id: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["open", "mapped", "on its way"])
-def test_a_page_that_a_process_keeps_after_the_end_stops_no_other_container(
+def test_page_held_after_the_end_blocks_no_other_container(
     ledger: Ledger, gone: str, how: str
 ) -> None:
     words = [sys.executable, "-ISc", KEEP, gone, how]
@@ -115,14 +115,12 @@ def test_a_page_that_a_process_keeps_after_the_end_stops_no_other_container(
     assert os.listdir(ledger.ended) == []
 
 
-def test_a_page_that_no_process_keeps_is_removed_with_its_container(
-    ledger: Ledger, gone: str
-) -> None:
+def test_unused_page_is_removed_with_its_container(ledger: Ledger, gone: str) -> None:
     end_container(ledger, "gone")
     assert os.listdir(ledger.ended) == os.listdir(ledger.containers) == []
 
 
-def test_a_container_that_comes_back_leaves_no_page_of_before(ledger: Ledger, gone: str) -> None:
+def test_restarted_container_leaves_no_old_page(ledger: Ledger, gone: str) -> None:
     before = os.stat(gone).st_ino
     with ledger:
         ledger.write(record("gone"), limits.page_of(record("gone")))
@@ -195,7 +193,7 @@ def room_is_back(ledger: Ledger) -> bool:
     return os.statvfs(ledger.state_dir).f_bavail * 4096 > 3 << 20
 
 
-def test_where_a_page_cannot_be_recorded_it_keeps_its_name(ledger: Ledger, gone: str) -> None:
+def test_page_that_cannot_be_recorded_retains_its_name(ledger: Ledger, gone: str) -> None:
     with open(gone, "r+b"), ledger:
         os.unlink(ledger.allocations + "/gone.json")
         status = os.statvfs(ledger.state_dir)
@@ -281,6 +279,6 @@ def test_a_claim_without_room_cuts_a_frozen_page_without_a_name_that_was_written
         assert os.fstat(page.fileno()).st_blocks == 0
 
 
-def test_pages_of_ended_containers_are_where_root_alone_comes(ledger: Ledger, gone: str) -> None:
+def test_folder_of_ended_pages_is_open_to_root_only(ledger: Ledger, gone: str) -> None:
     assert os.stat(ledger.ended).st_mode & 0o777 == 0o700
     assert ended_pages.cut(ledger.ended, 0) is False

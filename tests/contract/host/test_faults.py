@@ -226,7 +226,7 @@ def test_a_lock_on_the_bundles_folder_holds_up_no_create(tmp_path: Any) -> None:
         assert json.load(file) == NEW
 
 
-def test_a_wrapper_that_is_killed_anywhere_leaves_a_whole_config_and_no_share(
+def test_wrapper_killed_anywhere_leaves_a_valid_config_and_no_share(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the cold cache on: host's facts, claim, edit."""

@@ -211,7 +211,7 @@ def test_where_pages_are_kept_open_a_leased_page_that_is_frozen_too_is_taken_bac
                 assert os.path.getsize(page) == layout.USAGE_SIZE
 
 
-def test_a_leased_page_of_an_ended_container_is_cut_back_until_no_process_has_it(
+def test_leased_page_of_an_ended_container_is_truncated_until_closed(
     node: LeasedNode,
 ) -> None:
     path = node.page("usage")
@@ -228,7 +228,7 @@ def test_a_leased_page_of_an_ended_container_is_cut_back_until_no_process_has_it
         wait_until(lambda: not os.listdir(node.ledger.ended))
 
 
-def test_the_agent_looks_at_every_other_container(node: LeasedNode, held: str) -> None:
+def test_the_agent_checks_every_other_container(node: LeasedNode, held: str) -> None:
     def look() -> None:
         records = Records(node.ledger.state_dir)
         assert sweep.sweep(records) == []
@@ -244,7 +244,7 @@ def test_the_agent_looks_at_every_other_container(node: LeasedNode, held: str) -
     in_time(look)
 
 
-def test_the_longer_page_of_a_neighbour_is_cut_back(node: LeasedNode, held: str) -> None:
+def test_extended_page_of_a_neighbour_is_truncated(node: LeasedNode, held: str) -> None:
     longer = node.ledger.containers + "/neighbour/usage"
     os.truncate(longer, 1 << 30)
     assert in_time(node.ledger.cut_back) == ["neighbour"]
@@ -272,7 +272,7 @@ def test_a_slices_page_that_is_leased_is_not_revoked_in_silence(node: LeasedNode
     assert node.ledger.get("cdi@team")
 
 
-def test_many_locks_on_a_page_cost_a_look_no_more_than_a_few_walks_through_them(
+def test_many_locks_on_a_page_cost_one_poll_a_few_walks(
     node: LeasedNode,
 ) -> None:
     """To ask for one lock the kernel goes through all; there are 256 slots to ask for."""

@@ -44,7 +44,7 @@ def test_gpus_are_arbitrated_each_by_itself(arbiter_node: ArbiterNode) -> None:
     assert arbiter_node.rates("a") == [100, 40]
 
 
-def test_a_container_that_comes_or_goes_is_followed(arbiter_node: ArbiterNode) -> None:
+def test_new_and_removed_containers_are_noticed(arbiter_node: ArbiterNode) -> None:
     arbiter_node.add_record("a", elastic(30))
     arbiter_node.poll()
     arbiter_node.poll("a")
@@ -59,7 +59,7 @@ def test_a_container_that_comes_or_goes_is_followed(arbiter_node: ArbiterNode) -
     assert arbiter_node.rates("a") == [100]
 
 
-def test_a_container_that_comes_in_the_same_moment_as_another_is_followed_too(
+def test_two_containers_added_within_one_clock_tick_are_both_followed(
     arbiter_node: ArbiterNode,
 ) -> None:
     """A file system's clock has its grain: the folder's time is the same after both."""
@@ -111,7 +111,9 @@ def test_a_fixed_containers_page_is_never_rewritten_for_neighbours(
     assert arbiter_node.limits("c").sequence > 0
 
 
-def test_a_grant_is_renewed_before_it_ends_and_not_at_every_look(arbiter_node: ArbiterNode) -> None:
+def test_grant_is_renewed_before_it_expires_but_not_at_every_poll(
+    arbiter_node: ArbiterNode,
+) -> None:
     arbiter_node.add_record("a", elastic(30))
     arbiter_node.poll()
     before = arbiter_node.limits("a").sequence
@@ -140,7 +142,7 @@ def test_an_orderly_end_gives_back_what_is_reserved(arbiter_node: ArbiterNode) -
     assert ([gpu.rate_ppm for gpu in page.gpus], page.rate_until_ns) == ([300_000, 200_000], 0)
 
 
-def test_the_arbiter_grants_until_its_block_ends_and_gives_back(arbiter_node: ArbiterNode) -> None:
+def test_the_arbiter_grants_until_its_block_ends_then_resets(arbiter_node: ArbiterNode) -> None:
     arbiter_node.add_record("a", elastic(30))
     seen = [arbiter_node.limits("a").rate_until_ns]
     with grants.Arbiter(arbiter_node.ledger.state_dir) as arbiter:
@@ -160,7 +162,7 @@ def test_a_terminated_arbiter_polls_once_and_no_more(arbiter_node: ArbiterNode) 
     assert over.locked()
 
 
-def test_what_is_reserved_is_given_back_after_an_error_too(arbiter_node: ArbiterNode) -> None:
+def test_reservation_is_returned_after_an_error(arbiter_node: ArbiterNode) -> None:
     arbiter_node.add_record("a", elastic(30))
     with pytest.raises(RuntimeError), grants.Arbiter(arbiter_node.ledger.state_dir) as arbiter:
         arbiter.look()

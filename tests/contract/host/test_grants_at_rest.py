@@ -55,7 +55,7 @@ def test_the_grants_equal_those_of_a_full_evaluation_each_time(looks):
             long.node.close()
 
 
-def test_at_rest_a_look_writes_nothing_until_a_grant_must_be_renewed(tmp_path):
+def test_idle_poll_writes_nothing_until_a_grant_needs_renewal(tmp_path):
     arbiter_node = Used(str(tmp_path), forgets=False)
     arbiter_node.passes({"a": (10, True)})
     for _ in range(10):

@@ -39,7 +39,7 @@ def test_an_idle_container_beside_a_busy_one_adds_little_to_a_sample(
     assert of_eight_more("0") < 2 * of_eight_more()
 
 
-def test_a_rate_that_changes_is_one_word_written(
+def test_rate_change_is_one_word_written_to_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arbiter_node = ArbiterNode(tmp_path)

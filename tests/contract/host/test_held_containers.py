@@ -65,7 +65,7 @@ def node(tmp_path: Any) -> Iterator[FakeNode]:
     process.wait()
 
 
-def test_a_process_is_its_containers_while_the_record_stands(node: FakeNode) -> None:
+def test_process_belongs_to_its_container_while_the_record_exists(node: FakeNode) -> None:
     assert node.owner() is None
     node.add_record("other")
     node.add_record("box")

@@ -45,7 +45,7 @@ def in_folder(folder: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("folder", [DEBIAN, RHEL, "/usr/lib", "/lib64"])
-def test_a_driver_root_is_read_whole(tmp_path: Any, folder: str) -> None:
+def test_all_files_of_a_driver_root_are_found(tmp_path: Any, folder: str) -> None:
     root = DriverRoot(tmp_path / "root", folder, count=2)
     write(root.folder + "/libssl.so.3", "")
     write(root.folder + "/libother.so.1", "")
@@ -77,7 +77,7 @@ def test_a_driver_root_is_read_whole(tmp_path: Any, folder: str) -> None:
     }
 
 
-def test_debians_own_packages_keep_the_driver_behind_alternatives(tmp_path: Any) -> None:
+def test_debians_packages_link_the_driver_through_alternatives(tmp_path: Any) -> None:
     """Over /etc/alternatives and nvidia/current/libcuda.so.1 to the versioned file there."""
     own = DEBIAN + "/nvidia/current"
     root = DriverRoot(tmp_path / "root", own)
@@ -257,7 +257,7 @@ def test_a_cache_that_stays_as_it_is_is_read_once_and_stays(
     assert third.files == first.files
 
 
-def test_a_cache_that_cannot_be_kept_costs_only_time(tmp_path: Any) -> None:
+def test_unwritable_cache_costs_only_time(tmp_path: Any) -> None:
     root = DriverRoot(tmp_path / "root")
     write(f"{tmp_path}/file", "")
     for _ in range(2):
@@ -265,7 +265,7 @@ def test_a_cache_that_cannot_be_kept_costs_only_time(tmp_path: Any) -> None:
     assert root.asked() == 2
 
 
-def test_what_is_no_device_node_is_not_given(tmp_path: Any) -> None:
+def test_file_that_is_no_device_node_is_not_given(tmp_path: Any) -> None:
     root = DriverRoot(tmp_path)
     os.unlink(root.path + "/dev/nvidia0")
     write(root.path + "/dev/nvidia0", "")

@@ -64,15 +64,13 @@ def test_an_image_without_a_driver_has_none(image: str, tmp_path: Any) -> None:
         "/usr/local/cuda-12.4/compat",
     ],
 )
-def test_a_libcuda_where_loaders_look_is_found_once(image: str, tmp_path: Any, folder: str) -> None:
+def test_libcuda_in_a_loader_folder_is_found_once(image: str, tmp_path: Any, folder: str) -> None:
     """Also where two names lead to one folder, as /lib and /usr/lib do."""
     path = library(image, folder)
     assert found(tmp_path) == {path: "libcuda.so.1"}
 
 
-def test_a_libcuda_and_what_stands_beside_it_are_found_by_every_way(
-    image: str, tmp_path: Any
-) -> None:
+def test_libcuda_and_its_neighbours_are_found_by_every_method(image: str, tmp_path: Any) -> None:
     compat = library(image, "/usr/local/cuda-12.4/compat")
     os.symlink("cuda-12.4", image + "/usr/local/cuda")
     jit = library(image, "/usr/local/cuda-12.4/compat", name="libnvidia-ptxjitcompiler")
@@ -136,7 +134,7 @@ def test_links_are_followed_inside_the_image_only(image: str, tmp_path: Any) -> 
     assert found(tmp_path) == {inside[len(image) :]: "libcuda.so.1"}
 
 
-def test_what_is_no_regular_file_is_neither_opened_nor_an_answer(image: str, tmp_path: Any) -> None:
+def test_irregular_file_is_neither_opened_nor_an_answer(image: str, tmp_path: Any) -> None:
     """Reading the pipes would wait for ever."""
     os.makedirs(image + "/etc/ld.so.conf.d")
     os.mkfifo(image + "/etc/ld.so.conf.d/a.conf")

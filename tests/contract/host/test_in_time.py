@@ -62,7 +62,7 @@ def test_what_a_question_has_started_ends_with_it(tmp_path: Any) -> None:
     assert not is_running(pid)
 
 
-def test_a_process_left_behind_holds_no_output_open(tmp_path: Any) -> None:
+def test_remaining_process_holds_no_output_open(tmp_path: Any) -> None:
     pid_file = f"{tmp_path}/pid"
     # One that leaves the process group outlives its question, as one that cannot be killed does.
     leave = ["setsid", "sh", "-c", f"echo $$ >{pid_file}; exec sleep 600"]
@@ -82,7 +82,7 @@ def test_output_of_a_question_is_discarded(capfd: Any) -> None:
     assert capfd.readouterr().out == ""
 
 
-def test_no_child_and_no_descriptor_is_left() -> None:
+def test_no_child_and_no_descriptor_remains() -> None:
     gc.collect()  # what other tests left open is closed now, and not in between
     before = len(os.listdir("/proc/self/fd")), children()
     in_time.ask([hang, lambda: 1, lambda: 2], 1)

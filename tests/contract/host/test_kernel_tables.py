@@ -114,7 +114,7 @@ def two_files(tmp_path: Path) -> Iterator[list[str]]:
         subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_many_mappings_of_anothers_file_of_the_same_number_cost_no_look_at_each(
+def test_mappings_of_another_file_with_the_same_inode_cost_no_check_each(
     two_files: list[str], mapper: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, own = (os.stat(path) for path in two_files)

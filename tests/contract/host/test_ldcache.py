@@ -51,7 +51,7 @@ def test_both_formats_that_hold_the_new_table_are_read(tmp_path: Any, format: st
     assert {os.path.dirname(path) for _, path in narrow} == {"/usr/lib/i386-linux-gnu"}
 
 
-def test_the_old_format_alone_is_no_cache(tmp_path: Any) -> None:
+def test_a_cache_of_only_the_old_format_is_ignored(tmp_path: Any) -> None:
     root = install(tmp_path, LAYOUTS["Ubuntu"])
     subprocess.run([LDCONFIG, "-c", "old", "-r", root.path], check=True, capture_output=True)
     assert ldcache.libraries(read(root.path + "/etc/ld.so.cache"), EVERY, X86_64) == []
@@ -65,7 +65,7 @@ def one_entry(key: int, value: int, count: int = 1, strings: bytes = STRINGS) ->
     return ldcache.MAGIC + b"".join(n.to_bytes(4, "little") for n in numbers) + strings
 
 
-def test_entries_that_point_anywhere_are_left_out() -> None:
+def test_cache_entries_outside_the_strings_are_ignored() -> None:
     assert len(one_entry(0, 0, strings=b"")) == 72
     right = [("libcuda.so.1", "/l")]
     assert ldcache.libraries(one_entry(72, 85), EVERY, X86_64) == right

@@ -43,7 +43,7 @@ def test_an_empty_place_is_an_empty_ledger(ledger: Ledger) -> None:
     assert not os.path.exists(ledger.state_dir)
 
 
-def test_a_record_stands_with_its_two_pages(ledger: Ledger) -> None:
+def test_record_is_stored_with_its_two_pages(ledger: Ledger) -> None:
     put(ledger, record())
     folder = ledger.state_dir + "/"
     assert left_in(ledger.state_dir) == [
@@ -119,9 +119,7 @@ def test_releasing_twice_is_once(ledger: Ledger) -> None:
     ],
     ids=["cut", "empty", "no text", "another's", "group", "others", "owner", "symlink", "folder"],
 )
-def test_a_record_that_is_not_whole_is_named_and_not_followed(
-    ledger: Ledger, spoil: Any, reason: str
-) -> None:
+def test_incomplete_record_is_named_and_ignored(ledger: Ledger, spoil: Any, reason: str) -> None:
     put(ledger, record())
     put(ledger, record("good"))
     path = ledger.allocations + "/box.json"
@@ -175,7 +173,7 @@ def test_the_lock_is_waited_for_and_is_free_again_after_a_kill(ledger: Ledger) -
     assert shares_of(ledger) == {"box": record().shares}
 
 
-def test_a_lock_that_never_comes_free_is_one_line(
+def test_lock_that_is_never_released_is_one_line(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledgers, "LOCK_SECONDS", 0.0)
@@ -229,7 +227,7 @@ def test_a_lock_is_not_handed_to_the_runtime_that_is_asked(ledger: Ledger, tmp_p
     assert ledger.state_dir not in (tmp_path / "fds").read_text()
 
 
-def test_a_page_that_its_container_has_made_longer_is_cut_back_where_room_is_asked_for(
+def test_extended_page_is_truncated_when_a_claim_needs_space(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(ledger, record("greedy"))
@@ -280,7 +278,7 @@ def test_room_behind_the_end_of_a_page_is_freed_though_no_size_shows_it() -> Non
             assert (os.path.getsize(page), os.stat(page).st_blocks <= own) == (size, True)
 
 
-def test_attributes_of_a_page_are_taken_back_and_where_they_are_too_many_its_length_is(
+def test_page_attributes_are_reset_and_too_many_reset_only_its_length(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(ledger, record())

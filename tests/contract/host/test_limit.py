@@ -178,7 +178,7 @@ AT_MOST = "box: at most 50 % and 10.0 GiB of GPU-0 can be its own; "
         ("--core 40 --gpu 1", "box: has no share of '1'; say --gpu GPU-0"),
     ],
 )
-def test_what_is_too_much_or_makes_no_sense_is_one_line_and_changes_nothing(
+def test_invalid_or_excessive_limit_is_one_line_and_changes_nothing(
     node: Node, capsys: Any, words: str, line: str
 ) -> None:
     old = node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30)).shares
@@ -200,7 +200,7 @@ def test_what_a_dead_container_holds_is_room_that_is_taken_only_when_it_is_neede
     assert (node.ledger.get("dead"), node.share("box").core_percent) == (None, 90)
 
 
-def test_a_container_that_is_gone_is_refused(node: Node, capsys: Any) -> None:
+def test_removed_container_is_refused(node: Node, capsys: Any) -> None:
     node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30), status="")
     assert node.vcuda("limit", "box", "--core", "50") == 1
     assert capsys.readouterr().err == "vcuda: box: its container is gone; see 'vcuda ps'\n"

@@ -124,7 +124,7 @@ def test_a_change_that_is_killed_anywhere_is_ended_by_the_agents_next_sweep(
     assert (ends, at > 15) == ({"under way", "new", "old"}, True)
 
 
-def test_a_container_that_restarts_amid_its_change_has_the_new(
+def test_container_restarted_during_a_change_gets_the_new_share(
     arbiter_node: ArbiterNode, tmp_path: Any
 ) -> None:
     runtime, node, wanted = FakeRuntime(tmp_path / "bin"), host(16), Request.of(30)
@@ -176,7 +176,7 @@ def test_a_page_that_is_none_is_refused_before_the_record_changes(
     assert left and (left.shares, left.becoming) == ([OLD], None)
 
 
-def test_the_arbiter_grants_by_the_new_share_from_the_next_looks_on(
+def test_the_arbiter_grants_by_the_new_share_from_the_next_poll(
     arbiter_node: ArbiterNode,
 ) -> None:
     arbiter_node.add_record("a", elastic(30, 60))
@@ -198,7 +198,7 @@ def test_the_arbiter_grants_by_the_new_share_from_the_next_looks_on(
     assert arbiter_node.limits("a").rate_until_ns == 0
 
 
-def test_an_arbiter_amid_a_look_writes_no_grant_of_the_share_of_before(
+def test_arbiter_during_a_poll_writes_no_grant_of_the_old_share(
     arbiter_node: ArbiterNode,
 ) -> None:
     """It has read the record and not yet written, when the share changes."""

@@ -67,7 +67,7 @@ def test_each_metric_has_both_and_their_sum(divided: Divided) -> None:
     assert by_gpu(view, f"{asked}_utilization", "req_of_gpu") == {"total": 0.7}
 
 
-def test_the_sum_includes_devices_that_are_gone(divided: Divided) -> None:
+def test_the_sum_includes_removed_devices(divided: Divided) -> None:
     gone = divided.view(known=False)
     assert by_gpu(gone, "container_gpu_memory_total", "gpu_memory") == {"total": 4096}
 

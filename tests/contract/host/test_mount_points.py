@@ -96,7 +96,7 @@ def left(folder: str, image: str, made: str, root: str = "root") -> list[str]:
         "a folder of a similar name",
     ],
 )
-def test_only_what_was_made_as_a_mount_point_is_removed(
+def test_only_files_made_as_mount_points_are_removed(
     tmp_path: str, image: str, made: str, stays: list[str]
 ) -> None:
     assert left(str(tmp_path), image, made) == [*stays, *HOST]

@@ -67,7 +67,7 @@ def freeze(request: pytest.FixtureRequest, ledger: Ledger) -> Callable[[], str]:
     return set_it
 
 
-def test_a_longer_page_that_is_frozen_is_cut_back_and_no_other_stays_as_it_is(
+def test_extended_pages_are_all_truncated_beside_a_frozen_one(
     ledger: Ledger, freeze: Callable[[], str]
 ) -> None:
     neighbour = f"{ledger.containers}/neighbour/usage"
@@ -80,7 +80,7 @@ def test_a_longer_page_that_is_frozen_is_cut_back_and_no_other_stays_as_it_is(
     assert ledger.cut_back() == []
 
 
-def test_a_container_with_a_frozen_page_comes_back_with_a_fresh_one(
+def test_restarted_container_replaces_its_frozen_page(
     ledger: Ledger, freeze: Callable[[], str]
 ) -> None:
     with open(f"{ledger.containers}/hostile/usage", "r+b") as file:
@@ -104,7 +104,7 @@ def test_a_frozen_page_is_released_and_swept(ledger: Ledger, freeze: Callable[[]
     assert left_in(ledger.state_dir) == []
 
 
-def test_mode_and_owner_of_a_page_are_put_back(ledger: Ledger) -> None:
+def test_mode_and_owner_of_a_page_are_restored(ledger: Ledger) -> None:
     page = f"{ledger.containers}/hostile/usage"
     before = os.stat(page)
     os.chmod(page, 0o4755)

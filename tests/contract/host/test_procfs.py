@@ -68,7 +68,7 @@ def test_only_the_granted_gpu_is_shown_and_no_node_is_made(kernel: str, tmp_path
     assert not os.path.exists(folder)
 
 
-def test_what_is_written_already_stays_where_it_is_mounted(kernel: str, tmp_path: Any) -> None:
+def test_unchanged_files_are_not_rewritten(kernel: str, tmp_path: Any) -> None:
     folder = f"{tmp_path}/box"
     procfs.write(kernel, folder, [gpu(1)])
     before = os.stat(folder + "/params").st_ino
@@ -119,9 +119,7 @@ def inside(pid: int, *command: str) -> str:
     return ran.stdout + ran.stderr
 
 
-def test_the_hook_covers_a_folder_of_proc_for_the_containers_process_alone(
-    process: int, tmp_path: Any
-) -> None:
+def test_the_hook_covers_a_proc_folder_only_for_the_container(process: int, tmp_path: Any) -> None:
     """Other texts that look like the pid stand before it, as a pod's author may write them."""
     source = os.path.dirname(write(f"{tmp_path}/source/params", "ModifyDeviceFiles: 0\n"))
     before = os.listdir("/proc/tty/driver")

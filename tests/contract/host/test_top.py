@@ -133,7 +133,7 @@ def test_a_signal_ends_it_and_the_terminal_is_as_it_was(node: Node, number: str)
     assert (-ended, terminal.is_as_before()) == (getattr(signal, number), True)
 
 
-def test_a_stopped_top_gives_the_terminal_back_until_it_goes_on(node: Node) -> None:
+def test_stopped_top_restores_the_terminal_until_continued(node: Node) -> None:
     terminal = node.top()
     terminal.until(lambda lines: "GPU 0" in lines[2])
     terminal.press("\x1a")
@@ -145,7 +145,7 @@ def test_a_stopped_top_gives_the_terminal_back_until_it_goes_on(node: Node) -> N
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
 
 
-def test_colour_is_for_terminals_without_no_color_and_says_nothing_by_itself(
+def test_colour_needs_a_terminal_without_no_color_and_adds_no_meaning(
     node: Node, monkeypatch: Any
 ) -> None:
     def looked_twice(lines: list[str]) -> bool:
@@ -172,7 +172,7 @@ def test_once_shows_the_agents_figures_as_text_and_json(node: Node) -> None:
     assert waited == [("box", 0), ("pod-u.main", 0)]
 
 
-def test_json_without_once_is_a_line_for_each_look(node: Node) -> None:
+def test_json_without_once_is_a_line_for_each_sample(node: Node) -> None:
     words = node.words("--json", "--interval", "0.1")
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout
@@ -181,7 +181,7 @@ def test_json_without_once_is_a_line_for_each_look(node: Node) -> None:
         assert (times, process.wait(30)) == (sorted(set(times)), -signal.SIGINT)
 
 
-def test_without_a_terminal_it_says_what_to_say(node: Node) -> None:
+def test_top_without_a_terminal_names_the_options_to_use(node: Node) -> None:
     result = subprocess.run(node.words(), capture_output=True, text=True)
     assert (result.returncode, result.stdout, result.stderr) == (
         *(1, ""),
@@ -197,7 +197,7 @@ def test_a_tenant_cannot_write_on_the_terminal(node: Node) -> None:
     assert text.replace("\n", "").isprintable() and len(text.splitlines()) == 13
 
 
-def test_a_record_that_is_broken_and_a_gpu_that_is_gone_are_shown(node: Node) -> None:
+def test_broken_record_and_removed_gpu_are_shown(node: Node) -> None:
     node.tenants.add_record("lost", shares=[GpuShare("GPU-7", GIB, 10)])
     write(f"{node.tenants.ledger.allocations}/half.json", "{")
     words = node.words("--once", "--interval", "0.1")

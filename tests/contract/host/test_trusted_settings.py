@@ -381,7 +381,7 @@ def test_settings_that_root_alone_could_have_changed_are_read(
     assert by_vcuda(installed) == ""
 
 
-def test_users_own_settings_are_read_for_that_user_alone(installed: Installed, etc: str) -> None:
+def test_users_own_settings_are_read_only_for_that_user(installed: Installed, etc: str) -> None:
     os.chown(etc, 1234, 1234)
     os.chown(etc + "/config.toml", 1234, 1234)
     os.chmod(etc + "/config.toml", 0o664)  # as umask 002 leaves it

@@ -23,7 +23,7 @@ def leave(state_dir: str, **faults: GpuFault) -> str:
     return unhealthy.path_in(state_dir)
 
 
-def test_what_is_written_is_read_whole_and_counts_for_its_time(tmp_path: Any) -> None:
+def test_written_faults_are_read_back_and_expire(tmp_path: Any) -> None:
     state, now = f"{tmp_path}/state", time.monotonic()
     faults = {
         "lost": GpuFault("GPU is lost", 79, None),
@@ -76,7 +76,7 @@ def test_a_file_that_is_not_the_agents_of_this_boot_is_ignored(tmp_path: Any, sp
 
 
 @pytest.mark.parametrize("spoil", ["others may write it", "another's", "a link"])
-def test_what_others_may_have_written_says_nothing(tmp_path: Any, spoil: str) -> None:
+def test_fault_file_writable_by_others_is_ignored(tmp_path: Any, spoil: str) -> None:
     path = leave(str(tmp_path), a=GpuFault("", 48, None))
     if spoil == "others may write it":
         os.chmod(path, 0o666)

@@ -15,9 +15,9 @@ from contract.runtime.test_claim_socket_poststop import (  # noqa: F401
     ended,
     test_a_state_that_no_packet_holds_is_read_by_python,
     test_an_invalid_state_is_one_line_and_no_failure,
-    test_another_instance_of_the_container_keeps_its_share,
+    test_another_instance_of_the_container_retains_its_share,
+    test_only_the_poststop_hook_asks_the_claim_socket,
     test_the_claim_server_releases_the_share_and_twice_is_once,
-    test_the_claim_socket_is_asked_for_poststop_alone,
     test_without_a_claim_server_python_does_it_with_the_same_state,
 )
 
@@ -28,7 +28,7 @@ from contract.runtime.test_delete import (  # noqa: F401
     test_a_delete_of_a_container_without_a_share_becomes_the_runtime,
     test_a_ledger_that_cannot_be_locked_is_one_line_and_no_failure,
     test_a_runtime_that_a_signal_ends_ends_the_launcher_alike,
-    test_after_a_delete_that_failed_the_runtime_says_whether_it_lives,
+    test_after_a_failed_delete_the_runtimes_state_decides,
     test_delete_releases_the_share_through_the_claim_socket,
 )
 from contract.runtime.test_launcher import (  # noqa: F401
@@ -38,7 +38,7 @@ from contract.runtime.test_launcher import (  # noqa: F401
     test_a_request_counts_however_much_stands_before_it,
     test_a_request_is_found_however_it_is_written,
     test_a_setting_is_read_as_the_toml_that_it_is,
-    test_everything_else_goes_to_the_runtime_as_it_came,
+    test_every_other_call_reaches_the_runtime_unchanged,
     test_without_settings_runc_is_the_runtime,
 )
 from contract.runtime.test_launcher_errors import (  # noqa: F401
@@ -91,7 +91,7 @@ def test_the_procfs_hook_ends_where_a_state_names_no_process(state: str) -> None
     assert procfs_hook(state) == (1, line)
 
 
-def test_the_procfs_hook_looks_for_the_given_process() -> None:
+def test_the_procfs_hook_fails_for_an_ended_process() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     place = f"/proc/{gone.pid}/ns/mnt"

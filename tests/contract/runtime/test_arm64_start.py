@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from contract.runtime.test_runtime import (  # noqa: F401
-    test_a_pod_is_known_by_its_engine_and_comes_back_to_its_share,
     test_a_request_becomes_a_record_and_an_edited_config,
     test_a_request_by_env_counts,
+    test_restarted_pod_gets_its_share_by_the_engines_identity,
 )
 from contract.runtime.test_runtime_driver import (  # noqa: F401
     test_a_libcuda_of_the_images_own_is_covered,
@@ -50,7 +50,7 @@ def node(installed: Installed, driver: DriverRoot, tmp_path: Any) -> Node:
     return Node(installed, driver, tmp_path)
 
 
-def test_the_shim_stands_where_the_images_loader_looks(node: Node) -> None:
+def test_the_shim_is_in_the_image_loaders_folder(node: Node) -> None:
     os.makedirs(f"{node.bundle}/rootfs{ARM64.multiarch}")
     assert node.create(asking()) == (0, "")
     assert shares_of(node.ledger) == {"box": HALF_SHARE}

@@ -188,7 +188,7 @@ def test_a_claim_socket_of_a_server_killed_while_it_opens_is_opened_by_the_next(
     assert left_in(node.ledger.state_dir) == ["host.json"]
 
 
-def test_a_claim_server_with_a_removed_socket_says_so_and_fails(node: Node) -> None:
+def test_claim_server_with_a_removed_socket_fails_with_an_error(node: Node) -> None:
     """Its supervisor starts it again then; one that was taken over ends with 0."""
     with node.installed.claim_server() as server:
         os.unlink(f"{node.ledger.state_dir}/{claim_socket.NAME}")
@@ -344,7 +344,7 @@ def test_a_refusal_is_the_callers_one_line_whatever_its_length(node: Node) -> No
     assert node.runtime.calls() == []
 
 
-def test_words_that_do_not_fit_into_a_packet_mean_python(node: Node) -> None:
+def test_arguments_too_long_for_a_packet_go_to_python(node: Node) -> None:
     with node.installed.claim_server():
         options = ["--log-level", "x" * 70_000]
         assert node.create(asking(), *options) == (0, "")

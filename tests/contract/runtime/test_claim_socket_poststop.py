@@ -67,7 +67,7 @@ def test_without_a_claim_server_python_does_it_with_the_same_state(ended: Ended)
     assert (ended.holders(), ended.python_starts()) == (["other"], 1)
 
 
-def test_another_instance_of_the_container_keeps_its_share(ended: Ended) -> None:
+def test_another_instance_of_the_container_retains_its_share(ended: Ended) -> None:
     state = json.dumps({**STOPPED, "id": "box2"}).encode()
     with ended.installed.claim_server():
         assert ended.hook("poststop", "box", state=state) == (0, "")
@@ -115,7 +115,7 @@ def test_a_caller_that_closed_a_stream_gets_what_python_makes_of_it(
 @pytest.mark.parametrize(
     ("kind", "fails"), [("createRuntime", True), ("cdi", False), ("poststart", True)]
 )
-def test_the_claim_socket_is_asked_for_poststop_alone(ended: Ended, kind: str, fails: bool) -> None:
+def test_only_the_poststop_hook_asks_the_claim_socket(ended: Ended, kind: str, fails: bool) -> None:
     with ended.installed.claim_server():
         status, _ = ended.hook(kind)
     assert (status != 0, ended.python_starts()) == (fails, 1)

@@ -129,7 +129,7 @@ def test_a_removed_state_folder_proves_the_end(
 
 
 @pytest.mark.parametrize("name", ["runc", "crun"])
-def test_a_new_claim_without_a_state_folder_keeps_its_share(
+def test_delete_spares_a_new_claim_without_a_state_folder(
     installed: Installed, tmp_path: Any, name: str
 ) -> None:
     """The next instance with the same id has claimed; its runtime has made no folder yet."""
@@ -225,7 +225,7 @@ def test_a_delete_of_a_container_without_a_share_becomes_the_runtime(
 
 
 @pytest.mark.parametrize("state, left", [(RUNS, ["box", "other"]), (GONE, ["other"])])
-def test_after_a_delete_that_failed_the_runtime_says_whether_it_lives(
+def test_after_a_failed_delete_the_runtimes_state_decides(
     node: Node, state: str, left: list[str]
 ) -> None:
     """runc has nothing to delete of a container that it gave up starting."""
@@ -235,7 +235,7 @@ def test_after_a_delete_that_failed_the_runtime_says_whether_it_lives(
 
 
 @pytest.mark.parametrize("state, left", [(RUNS, ["box", "other"]), (GONE, ["other"])])
-def test_the_next_instance_of_a_container_keeps_what_it_has_taken_over(
+def test_the_next_instance_of_a_container_retains_the_taken_over_share(
     node: Node, state: str, left: list[str]
 ) -> None:
     """The engine is quick, or the launcher is held up: its successor's record is another."""
@@ -255,7 +255,7 @@ def test_a_container_of_the_same_name_in_another_place_keeps_its_share(
     assert node.calls()[1:] == [f"--root {ROOT} state box"]
 
 
-def test_a_share_that_a_hook_gave_back_already_is_given_back(node: Node) -> None:
+def test_share_already_released_by_a_hook_is_released(node: Node) -> None:
     node.does(delete=f"rm -r {node.ledger.allocations}/box.json {node.ledger.containers}/box",
               state=GONE)  # fmt: skip
     assert node.delete() == (0, "")
@@ -332,7 +332,7 @@ def test_a_release_is_done_even_if_its_event_cannot_be_written(node: Node) -> No
     assert node.holders() == ["other"]
 
 
-def test_a_named_slice_is_no_containers_to_give_back(node: Node) -> None:
+def test_container_cannot_release_a_named_slice(node: Node) -> None:
     path = f"{node.ledger.allocations}/box.json"
     with open(path) as file:
         kept = json.load(file)

@@ -68,7 +68,7 @@ def test_a_stopped_containers_share_is_free_again_and_twice_is_once(hook: Hook) 
         assert shares_of(hook.ledger) == {"other": record().shares}
 
 
-def test_another_instance_of_the_container_keeps_its_share(hook: Hook) -> None:
+def test_another_instance_of_the_container_retains_its_share(hook: Hook) -> None:
     hook.add_record(record("pod-u.main", container_id="c2"))
     assert hook("poststop", "pod-u.main", state={"id": "c1"}) == (0, "")
     assert shares_of(hook.ledger) == {"pod-u.main": record().shares}
@@ -81,7 +81,7 @@ def test_poststop_finds_the_allocation_by_the_containers_own_name(hook: Hook) ->
     assert shares_of(hook.ledger) == {"other": record().shares}
 
 
-def test_a_pods_container_keeps_its_share_for_its_return(hook: Hook) -> None:
+def test_pods_container_retains_its_share_for_a_restart(hook: Hook) -> None:
     pod = {"uid": "u", "sandbox_id": "s1"}
     hook.add_record(record("pod-u.main", container_id="c1", pod=pod))
     assert hook("poststop", "pod-u.main", state={"id": "c1"}) == (0, "")
@@ -178,7 +178,7 @@ def test_a_broken_record_is_one_line_and_no_failure(hook: Hook) -> None:
     assert left_in(hook.ledger.state_dir) == ["allocations/box.json"]
 
 
-def test_a_state_dir_that_is_gone_or_a_bad_setting_is_no_failure(hook: Hook, tmp_path: Any) -> None:
+def test_missing_state_dir_or_bad_setting_is_no_failure(hook: Hook, tmp_path: Any) -> None:
     assert hook("poststop", "box", state={"id": "box"}) == (0, "")
     write(hook.config, "stat-dir = '/x'")
     assert hook("poststop", "box", state={"id": "box"}) == (

@@ -70,7 +70,7 @@ def test_a_creation_with_a_config_that_may_ask_goes_to_python(
 
 
 @pytest.mark.parametrize("line", PLAIN_LINES)
-def test_everything_else_goes_to_the_runtime_as_it_came(launcher: Launcher, line: str) -> None:
+def test_every_other_call_reaches_the_runtime_unchanged(launcher: Launcher, line: str) -> None:
     assert launcher.call(*line.split()) == launcher.to_runtime(*line.split())
 
 
@@ -139,7 +139,7 @@ def test_a_config_behind_a_symlink_is_looked_at_too(launcher: Launcher, tmp_path
     assert launcher.call(*line) == launcher.to_python(*line)
 
 
-def test_the_environment_goes_through_untouched(launcher: Launcher) -> None:
+def test_the_environment_is_passed_unchanged(launcher: Launcher) -> None:
     env = {"PATH": "/usr/bin", "LD_PRELOAD": "", "X": "a=b", "PYTHONPATH": "/evil", "LC_ALL": "C"}
     for line, called in (
         (["state", "id"], launcher.runtime),

@@ -53,7 +53,7 @@ def new_host(installed: Installed, tmp_path: Any) -> Iterator[Callable[..., Host
 
 @pytest.mark.parametrize("name", ["runc", "crun"])
 @pytest.mark.parametrize("line", LINES)
-def test_a_container_that_is_gone_already_is_deleted_by_force_without_the_runtime(
+def test_forced_delete_of_a_removed_container_skips_the_runtime(
     new_host: Callable[..., Host], name: str, line: str
 ) -> None:
     assert not new_host(name).starts_for(line)
@@ -61,7 +61,7 @@ def test_a_container_that_is_gone_already_is_deleted_by_force_without_the_runtim
 
 @pytest.mark.parametrize("name", ["runc", "crun"])
 @pytest.mark.parametrize("line", LINES)
-def test_the_runtime_would_have_said_the_same(name: str, line: str, tmp_path: Any) -> None:
+def test_the_error_equals_the_runtimes(name: str, line: str, tmp_path: Any) -> None:
     root = f"{tmp_path}/root"
     write(root + "/there/state.json", "{}")
     words = line.format(root=root, folder=tmp_path).split()
@@ -105,7 +105,7 @@ def test_another_runtime_is_always_asked(new_host: Callable[..., Host], name: st
     assert new_host(name).starts_for(LINES[0])
 
 
-def test_a_share_of_one_that_is_gone_is_given_back_after_its_runtime_was_asked(
+def test_share_of_an_ended_container_is_released_after_asking_its_runtime(
     new_host: Callable[..., Host],
 ) -> None:
     """As when `delete` went past the launcher, and only this one comes through it."""

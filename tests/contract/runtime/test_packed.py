@@ -98,7 +98,7 @@ except errors.VcudaError as error:
 """
 
 
-def test_packed_code_has_no_docstrings_and_keeps_its_lines(sources: Sources) -> None:
+def test_packed_code_has_no_docstrings_and_the_same_line_numbers(sources: Sources) -> None:
     sources.pack()
     path = sources.folder + "/vcuda_oci/system/settings_file.py"
     with open(path) as file:

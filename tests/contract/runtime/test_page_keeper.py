@@ -104,7 +104,7 @@ def test_settings_cannot_be_leased_nor_the_file_that_replaces_them(node: Node) -
             os.rename(target, settings)
 
 
-def test_a_keeper_without_free_descriptors_keeps_what_it_holds(node: Node) -> None:
+def test_keeper_without_free_descriptors_retains_its_pages(node: Node) -> None:
     assert node.create(asking()) == (0, "")
     with node.installed.claim_server("prlimit", "--nofile=120:120") as server:
         wait_until(lambda: not page_can_be_leased(node, "box"))

@@ -81,9 +81,7 @@ def test_process_that_serves_others_leaves_a_long_wait_to_its_caller(
 
 
 @pytest.mark.parametrize("uid", ["0123456789abcdef0123456789abcdef", "uid1"])
-def test_nothing_is_decided_for_static_pods_and_where_no_agent_follows_pods(
-    tmp_path: Any, uid: str
-) -> None:
+def test_static_pods_and_unwatched_nodes_have_no_decisions(tmp_path: Any, uid: str) -> None:
     if uid != "uid1":
         DecisionFolder(str(tmp_path))
     owner = Owner("key", "c1", uid, "default", "web", "main", "sandbox1")
@@ -105,7 +103,7 @@ def test_the_agent_is_asked_for_the_one_pod_with_a_missing_record(tmp_path: Any)
         answering.join()
 
 
-def test_a_record_that_comes_meanwhile_is_found_at_once(tmp_path: Any) -> None:
+def test_record_written_meanwhile_is_found_at_once(tmp_path: Any) -> None:
     folder = DecisionFolder(str(tmp_path))
     comes = threading.Timer(0.2, lambda: folder.put("uid1", NEW))
     comes.start()
@@ -113,7 +111,7 @@ def test_a_record_that_comes_meanwhile_is_found_at_once(tmp_path: Any) -> None:
     comes.join()
 
 
-def test_without_kept_decisions_or_a_pods_request_nothing_is_looked_up(tmp_path: Any) -> None:
+def test_no_lookup_without_decision_files_or_a_pods_request(tmp_path: Any) -> None:
     assert not apply_share.may_be_decided(POD, settings(tmp_path))
     DecisionFolder(str(tmp_path))
     assert apply_share.may_be_decided(POD, settings(tmp_path))

@@ -77,7 +77,7 @@ def test_the_copy_metering_setting_reaches_the_next_container(node: Node) -> Non
             assert read_limits(page.read()).meter_copies == metered
 
 
-def test_the_runtime_gets_the_callers_words_env_and_signals(node: Node) -> None:
+def test_the_runtime_gets_the_callers_arguments_env_and_signals(node: Node) -> None:
     """LC_ALL is unset: Python sets LC_CTYPE for itself then, and ignores SIGPIPE."""
     assert node.create(asking(), "--systemd-cgroup") == (0, "")
     words = ["--systemd-cgroup", "create", "--bundle", node.bundle, "box"]
@@ -88,7 +88,7 @@ def test_the_runtime_gets_the_callers_words_env_and_signals(node: Node) -> None:
     assert ignored & (1 << (signal.SIGXFSZ - 1)) == 0
 
 
-def test_no_file_of_ours_is_left_open_in_the_runtime(node: Node) -> None:
+def test_runtime_inherits_no_open_file(node: Node) -> None:
     script = write(node.folder + "/list", f"#!/bin/sh\nls /proc/$$/fd >{node.folder}/fds\n", 0o755)
     node.configure(runtime=script)
     assert node.create(asking()) == (0, "")
@@ -103,7 +103,7 @@ def test_a_request_by_env_counts(node: Node) -> None:
     assert shares_of(node.ledger) == {"box": HALF_SHARE}
 
 
-def test_a_pod_is_known_by_its_engine_and_comes_back_to_its_share(node: Node) -> None:
+def test_restarted_pod_gets_its_share_by_the_engines_identity(node: Node) -> None:
     for id in ("c1", "c2"):
         assert node.create(asking({**CONTAINERD, **HALF}), id=id) == (0, "")
         assert shares_of(node.ledger) == {"pod-uid1.main": HALF_SHARE}
@@ -119,7 +119,7 @@ def test_a_second_create_from_the_same_bundle_edits_once(node: Node) -> None:
     assert node.edited() == first
 
 
-def test_two_creates_at_once_from_one_bundle_both_leave_a_whole_config(node: Node) -> None:
+def test_two_concurrent_creates_of_one_bundle_leave_a_valid_config(node: Node) -> None:
     node.create(asking())
     expected = node.edited()
     words = [node.installed.launcher, "create", "--bundle", node.bundle, "box"]

@@ -45,7 +45,7 @@ def refusal(call: Any, *arguments: Any, **named: Any) -> int:
     return int(refused.value.status)
 
 
-def test_a_list_comes_in_pages_of_one_version_and_a_watch_goes_on_from_there(
+def test_list_pages_have_one_version_and_a_watch_continues_from_it(
     api: FakeApiServer, known: Any
 ) -> None:
     api.put(*[pod(f"p{number}", container()) for number in range(3)])
@@ -80,7 +80,7 @@ def test_a_watch_with_a_selector_shows_objects_that_enter_and_leave_it(
     assert events == [("DELETED", "ends"), ("ADDED", "waits")]
 
 
-def test_what_is_forgotten_is_410_to_a_watch_and_to_the_next_page(
+def test_compacted_version_is_410_for_a_watch_and_the_next_page(
     api: FakeApiServer, known: Any
 ) -> None:
     api.put(*[pod(f"p{number}", container()) for number in range(3)])
@@ -134,7 +134,7 @@ def test_a_binding_writes_node_and_annotations_at_once_and_only_on_that_pod(
     assert refusal(bind, "uid-p") == 404
 
 
-def test_a_merge_patch_sets_keeps_and_takes_away(api: FakeApiServer, known: Any) -> None:
+def test_merge_patch_sets_retains_and_removes_keys(api: FakeApiServer, known: Any) -> None:
     api.put(node("a", labels={"old": "1", "kept": "2"}))
 
     def patch(name: str, kind: str = "application/merge-patch+json") -> None:
@@ -204,9 +204,7 @@ def test_an_unknown_token_gets_401_and_an_unknown_path_404(api: FakeApiServer, k
     assert refusal(known.list_node) == 401
 
 
-def test_an_api_server_that_was_away_comes_back_with_its_objects(
-    api: FakeApiServer, known: Any
-) -> None:
+def test_restarted_api_server_has_its_objects(api: FakeApiServer, known: Any) -> None:
     api.put(node("a"))
     api.stop()
     with pytest.raises(Exception, match="Connection refused"):

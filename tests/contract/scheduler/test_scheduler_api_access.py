@@ -129,7 +129,7 @@ class Gate:
         self._there -= 1
 
 
-def test_answer_is_read_whole_up_to_the_bound_and_refused_above_it(
+def test_answer_up_to_the_bound_is_read_and_a_longer_one_refused(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api_server = FakeApiServer()

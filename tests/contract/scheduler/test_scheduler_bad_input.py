@@ -80,7 +80,7 @@ def test_malformed_objects_do_not_stop_the_extender(api: FakeApiServer, tmp_path
         assert len(never["FailedAndUnresolvableNodes"]) == 3
 
 
-def test_a_body_without_end_is_refused_and_not_kept(api: FakeApiServer, tmp_path: Any) -> None:
+def test_endless_body_is_refused_and_not_stored(api: FakeApiServer, tmp_path: Any) -> None:
     with ready(api, tmp_path) as running:
 
         def resident() -> int:

@@ -153,7 +153,7 @@ def test_the_certified_client_gets_every_verb(api: FakeApiServer, running: Exten
     assert len(bindings(api)) == 1
 
 
-def test_certificates_are_made_once_and_keys_are_their_owners_alone(tmp_path: Any) -> None:
+def test_certificates_are_made_once_and_keys_are_private(tmp_path: Any) -> None:
     folder = tmp_path / "made"
     assert (
         run_certificates(str(folder), "--name", "extender.vcuda", "--name", "::1").returncode == 0

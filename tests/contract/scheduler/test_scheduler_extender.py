@@ -170,7 +170,7 @@ def test_an_extender_that_is_killed_while_it_binds_leaves_what_the_next_one_make
         assert json.loads(bound["metadata"]["annotations"][names.ANNOTATION_DECISION])
 
 
-def test_a_pod_that_is_gone_or_another_one_is_not_bound(api: FakeApiServer, tmp_path: Any) -> None:
+def test_deleted_or_replaced_pod_is_not_bound(api: FakeApiServer, tmp_path: Any) -> None:
     with ready(api, tmp_path) as running:
         assert running.bind(ASKING, "a") == "pod default/asking is gone"
         another = ask(api, uid="another")
@@ -207,7 +207,7 @@ def test_a_watch_that_breaks_or_is_too_old_loses_no_pod(api: FakeApiServer, tmp_
         running.wait(lambda: running.inspect("b") is None)
 
 
-def test_while_the_api_server_is_away_what_is_known_serves_on(
+def test_known_objects_serve_requests_during_an_api_outage(
     api: FakeApiServer, tmp_path: Any
 ) -> None:
     with ready(api, tmp_path) as running:

@@ -108,7 +108,7 @@ def test_when_the_holder_is_killed_the_other_binds_after_the_lease_and_knows_wha
     ],
     ids=["before it asks the API server", "before it says what to bind"],
 )
-def test_a_holder_that_is_stopped_amid_a_binding_binds_nothing_when_it_goes_on_after_another(
+def test_stopped_leader_that_resumes_after_another_binds_no_pod(
     tmp_path: Any, looks: int, error: str, sent: list[str]
 ) -> None:
     """Real processes, the real clock: half a minute. Neither the GPU nor the quota has room for

@@ -31,7 +31,7 @@ def api_server() -> FakeApiServer:
     return api
 
 
-def test_what_the_page_promises_is_kept_whatever_is_sent(tmp_path: Any) -> None:
+def test_extender_answers_any_request_as_its_openapi_page_states(tmp_path: Any) -> None:
     api = api_server()
     with api.running(), extender.running(api, tmp_path) as running:
         running.wait_ready()

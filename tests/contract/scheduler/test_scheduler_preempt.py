@@ -11,7 +11,7 @@ from support.fake_api_server import FakeApiServer
 from vcuda_oci.model.allocation import GpuShare
 
 
-def test_a_pod_of_a_higher_priority_fits_once_its_victims_are_gone(tmp_path: Any) -> None:
+def test_pod_of_higher_priority_fits_after_its_victims_end(tmp_path: Any) -> None:
     api = FakeApiServer()
     api.add(node("a", gpus_of("a", 16, 16)))
     for name, gpu, core in (("p", 0, 60), ("q", 1, 30), ("r", 1, 30)):

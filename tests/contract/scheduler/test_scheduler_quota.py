@@ -68,7 +68,7 @@ def test_ten_pods_at_once_never_pass_a_quota_of_nine(api: FakeApiServer, tmp_pat
         assert (running.bind(last, "a"), running.bind(asking("more"), "a") != "") == ("", True)
 
 
-def test_a_quota_that_is_no_json_leaves_the_last_good_one_and_says_so(
+def test_invalid_quota_leaves_the_last_valid_one_with_a_warning(
     api: FakeApiServer, tmp_path: Any
 ) -> None:
     api.put(config_map(json.dumps(QUOTA)))

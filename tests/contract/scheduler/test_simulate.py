@@ -98,7 +98,7 @@ def test_a_bad_trace_is_one_line_and_no_table(tmp_path: Any) -> None:
     assert (result.stderr.startswith(line), result.stderr.count("\n")) == (True, 1)
 
 
-def test_where_the_extender_is_not_installed_that_is_said(tmp_path: Any) -> None:
+def test_missing_extender_is_reported(tmp_path: Any) -> None:
     result = simulate("--help", path=str(tmp_path))
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (

@@ -34,7 +34,7 @@ ALL = [command for page in pages() for command in of_page(page)]
 OURS = re.compile(r"^(vcuda|softgpu|docker|podman|kubectl|helm|make|systemctl) (?!.*\[)")
 
 
-def test_each_line_is_a_command_and_sudo_says_that_it_takes_root() -> None:
+def test_each_line_is_a_command_and_sudo_marks_root() -> None:
     block = Block("p", 7, "sh", ("sudo a \\", "    b  # why", "# a comment", "c && sudo d"))
     assert commands(block) == [
         Command("p", 7, "a b", True, ""),
@@ -67,11 +67,11 @@ def test_a_block_of_commands_can_be_pasted_whole() -> None:
         ("a\nc", "a\nb\nc", False),
     ],
 )
-def test_three_dots_stand_for_anything_in_whole_lines(shown: str, done: str, holds: bool) -> None:
+def test_ellipsis_matches_any_text_in_whole_lines(shown: str, done: str, holds: bool) -> None:
     assert shows(shown, done) is holds
 
 
-def test_every_command_of_a_page_stands_in_a_block_that_is_run() -> None:
+def test_every_command_of_a_page_is_in_a_tested_block() -> None:
     found = []
     for page in pages():
         for block in blocks(page, read(page)):

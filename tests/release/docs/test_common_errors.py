@@ -11,7 +11,7 @@ _FOLDERS = ("oci", "runtime_hook", "plugin", "libvcuda")
 _ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 
 
-def test_every_quoted_error_stands_in_the_sources() -> None:
+def test_every_quoted_error_is_in_the_sources() -> None:
     quoted = _ROW.findall(Path(REPOSITORY, "docs/errors.md").read_text())
     assert len(quoted) > 30
     files = (file for folder in _FOLDERS for file in Path(REPOSITORY, folder).rglob("*.[chp]*"))

@@ -95,7 +95,7 @@ def test_what_a_reader_replaces_makes_a_command_open(phrase: str, is_open: bool)
 @pytest.mark.parametrize(
     "phrase", [s for s in ALL if s.words[0] in OURS[1:]], ids=lambda s: f"{s.page} {s.text}"
 )
-def test_a_program_of_ours_has_what_the_text_says(phrase: Said) -> None:
+def test_our_program_has_the_described_verbs_and_options(phrase: Said) -> None:
     command, rest = named(phrase)
     body, has_verbs = OPTIONS[command], any(t.startswith(command + " ") for t in OPTIONS)
     flags = [
@@ -136,6 +136,6 @@ def test_a_whole_command_of_the_text_is_in_a_block_that_is_run() -> None:
     assert lost == []
 
 
-def test_what_is_listed_is_on_a_page_and_in_no_block() -> None:
+def test_listed_phrase_is_on_a_page_and_in_no_block() -> None:
     assert set(IN_PROSE) <= {phrase.text for phrase in ALL}
     assert set(IN_PROSE) & TYPED == set()

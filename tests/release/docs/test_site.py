@@ -40,7 +40,7 @@ class Fetched(HTMLParser):
             self.addresses.append(named.get(FETCHED[tag]) or "")
 
 
-def test_the_site_is_whole_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_is_complete_and_loads_no_external_files(tmp_path: Path) -> None:
     built = build(REPOSITORY, f"{tmp_path}/site")
     assert built.returncode == 0, built.stderr
     pages = glob.glob(f"{tmp_path}/site/**/*.html", recursive=True)

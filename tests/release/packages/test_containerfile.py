@@ -83,7 +83,7 @@ def test_an_image_keeps_nothing_of_its_making(builder: Machine, name: str) -> No
     ],
     ids=["every capability", "privileged"],
 )
-def test_only_a_privileged_pod_opens_the_nodes_of_gpus_that_come_later(
+def test_only_a_privileged_pod_opens_nodes_of_gpus_added_later(
     builder: Machine, rights: tuple[str, ...], answer: str
 ) -> None:
     """With the host's /dev mounted, as the chart does it."""

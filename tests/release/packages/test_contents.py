@@ -206,7 +206,7 @@ def walk(parser):
 """
 
 
-def test_zsh_finds_its_completions_where_each_distribution_looks() -> None:
+def test_zsh_completions_are_in_each_distributions_folder() -> None:
     for part, program in (("runtime", "vcuda"), ("node-agent", "vcuda-node-agent")):
         (deb,), (rpm,) = (built.files(form, built.folder(), part) for form in ("deb", "rpm"))
         listed = output("dpkg-deb", "--contents", deb)

@@ -47,7 +47,7 @@ def test_a_dpkg_that_was_killed_is_finished_by_the_next(plain: Machine) -> None:
     assert plain.run("vcuda", "ps").rc == 0
 
 
-def test_a_removal_without_a_python_that_runs_goes_on(plain: Machine) -> None:
+def test_removal_succeeds_without_a_working_python(plain: Machine) -> None:
     assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0
     plain.check("vcuda", "configure", "podman")
     plain.check("rm", "/usr/bin/python3")
@@ -63,7 +63,7 @@ def test_a_removal_without_a_python_that_runs_goes_on(plain: Machine) -> None:
     assert not plain.exists(PODMAN)
 
 
-def test_without_space_for_bytecode_it_is_installed_and_says_so(plain: Machine) -> None:
+def test_install_without_space_for_bytecode_succeeds_with_a_warning(plain: Machine) -> None:
     plain.check("mkdir", "-p", COMPILED)
     plain.check("mount", "-t", "tmpfs", "-o", "size=4k", "vcuda-tests", COMPILED)
     debs = built.files("deb", built.folder())
@@ -92,9 +92,7 @@ def test_a_disk_that_fills_up_meanwhile_is_dpkgs_error_and_the_next_run_finishes
     assert plain.check("vcuda", "--version") == f"vcuda {built.THIS}\n"
 
 
-def test_a_disk_that_fills_up_amid_an_upgrade_leaves_the_version_that_was_there(
-    plain: Machine, way: Way
-) -> None:
+def test_full_disk_during_an_upgrade_leaves_the_old_version(plain: Machine, way: Way) -> None:
     way.prepare(plain)
     assert way.install(plain, built.folder()).rc == 0
     node.make_gpus(plain)
@@ -114,7 +112,7 @@ def test_a_disk_that_fills_up_amid_an_upgrade_leaves_the_version_that_was_there(
     assert (container.status(), container.allocates()) == ("running", node.STOPPED_AT_1_GIB)
 
 
-def test_an_engines_file_is_whole_though_the_disk_fills_up_while_it_is_configured(
+def test_engines_file_is_complete_after_a_full_disk_during_configure(
     plain: Machine,
 ) -> None:
     assert node.install(plain, built.files("deb", built.folder(), "runtime")).rc == 0

@@ -33,7 +33,7 @@ def test_vcuda_run_starts_from_a_folder_that_was_removed(plain: Machine) -> None
     assert plain.check("sh", "-c", line) == "in /\n"
 
 
-def test_nothing_is_left_after_a_purge(plain: Machine) -> None:
+def test_purge_leaves_no_files(plain: Machine) -> None:
     before = plain.names()
     node.install(plain, built.files("deb", built.folder()))
     node.make_gpus(plain)

@@ -49,7 +49,7 @@ def test_services_follow_their_packages(booted: Machine, way: Way) -> None:
     assert booted.check("find", "/etc/systemd", "-name", "*vcuda*") == ""
 
 
-def test_a_service_that_cannot_start_is_reported_and_the_upgrade_goes_on(booted: Machine) -> None:
+def test_failed_service_start_is_reported_and_the_upgrade_continues(booted: Machine) -> None:
     assert node.install(booted, built.files("deb", built.folder())).rc == 0
     node.make_gpus(booted)
     booted.check("systemctl", "start", "vcuda-node-agent")
@@ -61,7 +61,7 @@ def test_a_service_that_cannot_start_is_reported_and_the_upgrade_goes_on(booted:
     assert status == f"install ok installed {built.NEXT}-1"
 
 
-def test_records_that_are_there_when_the_package_comes_are_not_hidden(booted: Machine) -> None:
+def test_records_from_before_the_installation_are_not_hidden(booted: Machine) -> None:
     """Of containers that run: `make install` was here before, or an older version."""
     record = "/run/vcuda/allocations/box.json"
     booted.check("mkdir", "-p", "/run/vcuda/allocations")

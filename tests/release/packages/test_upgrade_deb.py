@@ -19,7 +19,7 @@ def faults(machine: Machine) -> list[str]:
 
 
 @pytest.mark.parametrize("way", ["upgrade", "downgrade"])
-def test_a_container_that_runs_keeps_its_shim_and_its_limits(plain: Machine, way: str) -> None:
+def test_running_container_retains_its_shim_and_limits(plain: Machine, way: str) -> None:
     versions = {"upgrade": (built.folder(), built.next_version())}
     versions["downgrade"] = versions["upgrade"][::-1]
     old, new = (built.files("deb", folder) for folder in versions[way])

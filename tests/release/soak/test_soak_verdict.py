@@ -46,6 +46,6 @@ def test_a_changed_entry_point_is_a_fault(after: dict[int, Use]) -> None:
     assert fault == f"the claim server: {SERVER}, then {after}"
 
 
-def test_whatever_is_left_is_named() -> None:
+def test_every_leftover_is_named() -> None:
     left = ["+ mount /x", "- process 7 runc"]
     assert verdict.faults(dataclasses.replace(WELL, left=left)) == left
