@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Order of the test files, and fixtures for every test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the programs of a real Kubernetes are: a folder that the environment names."""
+"""Paths of a real Kubernetes' programs, in the folder that the environment names."""
 
 from __future__ import annotations
 

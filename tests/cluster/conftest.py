@@ -1,4 +1,4 @@
-"""One Kubernetes for all tests of this folder, of the programs that VCUDA_KUBERNETES names."""
+"""Fixtures: one Kubernetes for all tests of this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node: a real kubelet on a real containerd, the node agent, GPUs made of software."""
+"""A node: a real kubelet, real containerd, the node agent, software GPUs."""
 
 from __future__ import annotations
 

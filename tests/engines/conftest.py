@@ -1,4 +1,4 @@
-"""Engines are started when a test first asks for one, and live until the session ends."""
+"""Fixtures: engines, which start when a test first needs them and live until the session ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers that get GPUs and named slices of them by CDI, with no runtime of ours in between."""
+"""Containers that get GPUs and named slices by CDI, with a plain low-level runtime."""
 
 from __future__ import annotations
 

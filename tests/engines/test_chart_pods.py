@@ -1,4 +1,4 @@
-"""The chart's DaemonSet on a node: real containerd runs its pod as the manifest says."""
+"""The chart's DaemonSet on a node: real containerd runs its pod from the manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 of `vcuda serve`, and limits that kill it: containers start, each with one share."""
+"""SIGKILL of `vcuda serve`: containers still start, each with one share."""
 
 from __future__ import annotations
 

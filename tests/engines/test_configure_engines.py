@@ -1,4 +1,4 @@
-"""Engines on the configuration that `vcuda configure` wrote start containers with a share."""
+"""Engines configured by `vcuda configure` start containers with a share."""
 
 from __future__ import annotations
 

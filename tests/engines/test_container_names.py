@@ -1,4 +1,4 @@
-"""Containers by the names that people gave them, on the engines that keep one beside an id."""
+"""Containers by their user-given names, on the engines that store one beside an id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A share is given back by the engine's own `delete`, through the launcher or past it."""
+"""A share is released by the engine's own `delete`, through the launcher or without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`docker restart` gives a container its share again: the engine's hooks run in between."""
+"""`docker restart` gives a container its share again; the engine runs hooks in between."""
 
 from __future__ import annotations
 

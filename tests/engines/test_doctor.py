@@ -1,4 +1,4 @@
-"""`vcuda doctor` beside real containers: one that keeps to the shim, one that goes round it."""
+"""`vcuda doctor` beside real containers: one uses the shim, one bypasses it."""
 
 from __future__ import annotations
 

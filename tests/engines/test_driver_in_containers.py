@@ -1,4 +1,4 @@
-"""What a container gets of the driver, as its processes find it."""
+"""The driver files in a container, as its processes find them."""
 
 from __future__ import annotations
 

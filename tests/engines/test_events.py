@@ -1,4 +1,4 @@
-"""`vcuda events` on hosts with real engines: a container's whole life, in order."""
+"""`vcuda events` on hosts with real engines: a container's events in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GPU that falls off the bus under containers that run: those beside it go on as before."""
+"""A lost GPU under running containers: containers on other GPUs continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hook that is called at a wrong moment, or of what is gone: one line, and nothing stays."""
+"""A hook called at a wrong moment or for an ended container prints one line and leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container with only our hooks in its config.json ends as one through the wrapper."""
+"""A container with hooks in its config.json gets the same edits as one of the wrapper."""
 
 from __future__ import annotations
 

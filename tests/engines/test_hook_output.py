@@ -1,4 +1,4 @@
-"""crun opens the file that an annotation names for what hooks write: ours write nothing into it."""
+"""Hooks write nothing into the file that an annotation names for hook output under crun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an image, a pod's author or a user of the host may write, and believe that it counts."""
+"""Forged annotations and variables of images, pod authors and host users have no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an image or a broken neighbour can do to hooks: to ours, and to those that stand beside."""
+"""Hostile images and broken neighbours do not affect vcuda's hooks or other hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container can get hold of that is ours: descriptors, variables, programs."""
+"""Descriptors, variables and programs that a container could get from vcuda."""
 
 from __future__ import annotations
 

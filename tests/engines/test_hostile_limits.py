@@ -1,4 +1,4 @@
-"""Containers with little of anything, a host with no room: a share comes whole or not at all."""
+"""Containers and hosts short of resources: a share is given completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes of the host where the hook makes things: the host's files stay as they are."""
+"""Host volumes at the hook's mount points: the host's files stay unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container gets the driver in the folder where its image's loader looks, whatever the layout."""
+"""A container gets the driver in its image loader's folder, for any layout."""
 
 from __future__ import annotations
 

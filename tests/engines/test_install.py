@@ -1,4 +1,4 @@
-"""`make install` lays out a product that runs, and a unit that systemd takes."""
+"""`make install` installs working programs and a valid systemd unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda limit` on containers that run: what the next program in them gets."""
+"""`vcuda limit` on running containers: the share of the next program in them."""
 
 from __future__ import annotations
 

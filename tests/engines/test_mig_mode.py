@@ -1,4 +1,4 @@
-"""MIG devices are offered, shared and taken whole as GPUs are; the GPU that is divided is not."""
+"""MIG devices are offered, shared and given whole as GPUs are; their parent GPU is not."""
 
 from __future__ import annotations
 

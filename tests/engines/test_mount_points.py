@@ -1,4 +1,4 @@
-"""The mount points of our mounts in images that are made of containers, and in shared folders."""
+"""vcuda's mount points in images made of containers, and in shared folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pod through the extender, the agent and the wrapper: the same id in the lines of each."""
+"""The log lines of extender, agent and wrapper for one pod have the same allocation id."""
 
 from __future__ import annotations
 

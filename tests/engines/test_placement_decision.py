@@ -1,4 +1,4 @@
-"""What a scheduler decides is what the containers of a pod get, whichever program restarts."""
+"""A pod's containers get the scheduler's decision, whichever program restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What befalls a pod's share is told on the pod, and `vcuda events` shows it across programs."""
+"""Events about a pod's share are on the pod, and `vcuda events` shows all programs' events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thousand pods of one size at once, from 32 workers, with deaths of every kind in between."""
+"""A thousand equal pods from 32 workers, with processes killed in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Podman with our hooks in its hooks folder: alone, and with the wrapper as its runtime too."""
+"""Podman with vcuda's hooks in its hooks folder, without and with the wrapper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods: their containers have shares of their own and keep them from one restart to the next."""
+"""Containers of pods have shares of their own and retain them over restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods as a node has them: the kubelet asks the agent, containerd is told, the wrapper claims."""
+"""Pods on a node: the kubelet calls the agent, containerd gets its answer, the wrapper claims."""
 
 from __future__ import annotations
 

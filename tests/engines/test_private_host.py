@@ -1,4 +1,4 @@
-"""What the tests do to a host stays in the private one, even when they are killed."""
+"""Changes that the tests make to a host stay in the private host, even after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container with a share starts and ends on every Python that is promised."""
+"""A container with a share starts and ends on every supported Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state-dir on a file system that is read-only: no container starts without its limits."""
+"""With a read-only state-dir no container starts without its limits."""
 
 from __future__ import annotations
 

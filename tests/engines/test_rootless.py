@@ -1,4 +1,4 @@
-"""Rootless Podman and Docker: what a user without root gets of the GPUs, and which errors."""
+"""Rootless Podman and Docker: available GPUs, and error lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container that asks for a share of a GPU gets it, and no more, whatever engine starts it."""
+"""A container gets exactly its requested share on every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hundreds of starts leave a host as it was, and the claim server as small: a short `make soak`."""
+"""Hundreds of starts leave nothing on the host and do not grow the claim server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda run`: a container on a slice of a GPU with no daemon, on both cgroup worlds."""
+"""`vcuda run`: a container with a share and no daemon, on cgroup v1 and v2."""
 
 from __future__ import annotations
 

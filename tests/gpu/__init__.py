@@ -1,1 +1,1 @@
-"""What only hardware can answer: `make gpu` asks it and writes bench/hardware.md."""
+"""Questions that only hardware can answer; `make gpu` runs them and writes bench/hardware.md."""

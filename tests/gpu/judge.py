@@ -1,4 +1,4 @@
-"""Whether the driver answers misuse as the software GPU does: the tests' own table, asked here."""
+"""Compare the driver's answers to misuse with the software GPU's, by the tests' table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bench/hardware.md: each question, what is expected, and what was measured where."""
+"""bench/hardware.md: each question, the expected answer, and the measured one."""
 
 from __future__ import annotations
 

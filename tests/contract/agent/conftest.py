@@ -1,4 +1,4 @@
-"""The node agent before a fake kubelet and a fake API server."""
+"""Fixtures: the node agent with a fake kubelet and a fake API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The installed agent over HTTP: read by a real Prometheus, and unharmed by a flood of clients."""
+"""The installed agent's HTTP service, read by a real Prometheus and flooded by clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent asks no API where there is none to ask, and says what it lacks."""
+"""An agent outside of a cluster calls no API; an agent without a client names what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's processes have in common what they import, and none is left when one of them dies."""
+"""The agent's processes share their imports, and all end when one of them dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs ask of the API is what the chart lets them; what its probes see."""
+"""The programs' API calls are allowed by the chart's roles, and its probes work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dashboards and alerts, asked of a real Prometheus that scrapes the agent and the extender."""
+"""Dashboards and alerts, evaluated by a real Prometheus that scrapes the agent and the extender."""
 
 from __future__ import annotations
 

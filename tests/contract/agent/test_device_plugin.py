@@ -1,4 +1,4 @@
-"""The kubelet is offered this node's GPUs, and told what a container asks for."""
+"""The device plugin offers this node's GPUs to the kubelet and answers Allocate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GPU that is not fit for new containers is not offered, and is again once it is fit."""
+"""An unhealthy GPU is withdrawn, and offered again once it is healthy."""
 
 from __future__ import annotations
 

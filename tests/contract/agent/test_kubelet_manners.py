@@ -1,4 +1,4 @@
-"""Whatever the kubelet and the agent do to each other, the one that is left goes on."""
+"""The agent continues through restarts, refusals and hangs of the kubelet, and the reverse."""
 
 from __future__ import annotations
 

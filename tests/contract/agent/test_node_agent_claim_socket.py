@@ -1,4 +1,4 @@
-"""The agent opens the claim socket for the runtime wrapper, and takes over one that is open."""
+"""The agent opens the claim socket for the wrapper, or takes over an open one."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def test_a_claim_server_that_dies_is_started_again(
     agent = new_agent()
     path = box.ledger.state_dir + "/door.sock"
     before = os.stat(path).st_ino
-    door = agent.child("claim_socket")
-    os.kill(door, 9)
+    server = agent.child("claim_socket")
+    os.kill(server, 9)
     until(lambda: os.path.exists(path) and os.stat(path).st_ino != before)
     assert box.create(asking()) == (0, "")
     assert (set(shares_of(box.ledger)), python_starts(box)) == ({"box"}, 0)

@@ -1,4 +1,4 @@
-"""The pages in a real browser: kept fresh, quiet about hostile names, allowed nothing else."""
+"""The agent's pages in a real browser: live updates, escaped names, no external requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scheduler decides for a node's pods is on the node, and goes with the pod."""
+"""A scheduler's decisions for a node's pods are stored on the node until the pod ends."""
 
 from __future__ import annotations
 

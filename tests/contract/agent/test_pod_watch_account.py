@@ -1,4 +1,4 @@
-"""The account by which the node uses the API, and what it writes there."""
+"""The service account by which a node calls the API, and the fields that the node writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a machine of two NVLink islands, whole GPUs are given and advised by island."""
+"""On a machine with two NVLink islands, whole GPUs are placed and preferred by island."""
 
 from __future__ import annotations
 

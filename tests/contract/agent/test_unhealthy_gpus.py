@@ -1,4 +1,4 @@
-"""No new container gets a GPU that the node agent knows to be unhealthy, whatever places it."""
+"""No entry point gives a new container a GPU that the agent reports as unhealthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kinds of objects the fake API server has, as kubectl and Helm ask it."""
+"""The kinds of objects that the fake API server offers to kubectl and Helm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""As much of an API server as kubectl and Helm need: kinds, a store, what it refuses."""
+"""An API server for kubectl and Helm: kinds, stored objects, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What GPUManager's gpu-manager.yaml brings, object by object: what the chart has in its place."""
+"""For each object of GPUManager's gpu-manager.yaml, the chart's replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart, by Helm itself, in a cluster that is api_server."""
+"""Install, upgrade and remove the chart with Helm on a fake API server."""
 
 from __future__ import annotations
 

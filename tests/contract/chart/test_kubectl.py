@@ -1,4 +1,4 @@
-"""The plain manifests and the pages' commands, by kubectl itself."""
+"""Apply the plain manifests and the pages' commands with kubectl."""
 
 from __future__ import annotations
 

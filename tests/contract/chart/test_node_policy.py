@@ -1,4 +1,4 @@
-"""The admission policies, their expressions evaluated: an agent tells of its own node alone."""
+"""The admission policies' expressions, evaluated: an agent may write only about its own node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chart renders is what Kubernetes takes, of every version, and hangs together."""
+"""The chart's objects are valid in every supported version of Kubernetes and consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain manifests are the chart, rendered."""
+"""The plain manifests equal the rendered chart."""
 
 from __future__ import annotations
 

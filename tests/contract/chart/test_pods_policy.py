@@ -1,4 +1,4 @@
-"""The admission policy for pods, its expressions evaluated: a share needs the RuntimeClass."""
+"""The admission policy for pods, evaluated: a share needs the RuntimeClass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs may do in a cluster, and what their pods may do on a node."""
+"""Rights of the programs in a cluster, and of their pods on a node."""
 
 from __future__ import annotations
 

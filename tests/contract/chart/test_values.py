@@ -1,4 +1,4 @@
-"""Values: what they come to, and what is refused before a cluster sees it."""
+"""The chart's values: their effects, and invalid ones refused before the install."""
 
 from __future__ import annotations
 

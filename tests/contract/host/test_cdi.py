@@ -1,4 +1,4 @@
-"""The CDI spec: whole, valid, the same device rules and mounts as the wrapper's; named slices."""
+"""The CDI spec is valid and has the wrapper's device rules and mounts; named slices."""
 
 from __future__ import annotations
 

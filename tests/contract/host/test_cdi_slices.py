@@ -1,4 +1,4 @@
-"""Named slices: claimed by the same rules as containers' shares, in specs of any kind."""
+"""Named slices are claimed by the same rules as containers' shares, in specs of any kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims at the same moment: of one share one container gets it."""
+"""Of several claims on one share at the same moment, one succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of `vcuda`: what it takes, what it refuses, how it ends."""
+"""The command line of `vcuda`: accepted and refused arguments, exit codes."""
 
 from __future__ import annotations
 

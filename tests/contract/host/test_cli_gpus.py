@@ -1,4 +1,4 @@
-"""`vcuda gpus`: what is free, what is promised more than once."""
+"""`vcuda gpus`: free and overcommitted amounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda ps` and `inspect` over a ledger with tenants of every kind."""
+"""`vcuda ps` and `inspect` on a ledger with every kind of tenant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda release` over a ledger with tenants of every kind."""
+"""`vcuda release` on a ledger with every kind of tenant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shells complete of each program, asked of the shells."""
+"""Completions of each program, computed by the real shells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda configure containerd`: its handler, beside what the file and its imports have."""
+"""The handler that `vcuda configure containerd` writes beside the file's and its imports' own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda doctor` as a command: what it prints, how it ends, and what its documentation promises."""
+"""`vcuda doctor` as a command: output, exit codes, and its documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda doctor` on drivers in all their states: GPUs made of software, and a stand-in for NVML."""
+"""`vcuda doctor` on drivers in every state: software GPUs, and a fake of NVML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda doctor` on the host: denials in its logs, and its cgroups."""
+"""`vcuda doctor` on the host's logs of denials and its cgroups."""
 
 from __future__ import annotations
 

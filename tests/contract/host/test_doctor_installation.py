@@ -1,4 +1,4 @@
-"""`vcuda doctor` on what was installed: programs, the shim's version, the low-level runtime's."""
+"""`vcuda doctor` on the installation: programs, versions of the shim and the low-level runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor's findings on processes that make it hard to see which libcuda they have."""
+"""`vcuda doctor` on processes that hide which libcuda they have loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a fake machine of arm64 containers get its driver as those of amd64 get theirs."""
+"""Containers on a fake arm64 machine get its driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On every distribution's layout a container gets the same driver, by what it asks for."""
+"""Containers get the same driver files on every distribution's layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A usage page that a process keeps after its container's end takes no other container's room."""
+"""A usage page held by a process after its container's end takes no room from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 at every single change: nothing is lost, nothing is left."""
+"""SIGKILL at every single change loses nothing and leaves nothing."""
 
 from __future__ import annotations
 

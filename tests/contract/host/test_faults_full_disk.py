@@ -1,4 +1,4 @@
-"""A disk that is full at every single change: one line, and nothing is left."""
+"""A full disk at every single change causes one error line and leaves nothing."""
 
 from __future__ import annotations
 

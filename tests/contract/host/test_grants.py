@@ -1,4 +1,4 @@
-"""The arbiter on a node grants, follows the ledger, and gives back."""
+"""The arbiter on a node: grants, follows the ledger, resets the grants at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An arbiter that is killed, pages that cannot be written, and pages that lie."""
+"""A killed arbiter, pages that cannot be written, and pages with false figures."""
 
 from __future__ import annotations
 

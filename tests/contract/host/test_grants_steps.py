@@ -1,4 +1,4 @@
-"""What a look costs beside many containers, in steps and in writes: time would tell the machine."""
+"""The cost of a poll beside many containers, in executed lines and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a process of the host is one that a container's usage page knows."""
+"""Whether a host process is listed in a container's usage page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which container a process of this host is of, as records, runtimes and pages say."""
+"""The container of a host process, by records, runtimes and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host has is found below a driver root, whatever the distribution's layout."""
+"""GPUs, device nodes and libraries are found below a driver root of any distribution's layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the filter of the agent's HTTP process leaves of sockets and signals."""
+"""The seccomp filter of the agent's HTTP process, tried with sockets and signals."""
 
 from __future__ import annotations
 

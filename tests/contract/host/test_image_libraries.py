@@ -1,4 +1,4 @@
-"""What of a driver an image holds is found as its own loader would find it, and nowhere else."""
+"""Driver files in an image are found in the folders of the image's own loader only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that hang, crash or raise take neither the asker nor the other questions along."""
+"""A call that hangs, crashes or raises in its child process affects no other call."""
 
 from __future__ import annotations
 

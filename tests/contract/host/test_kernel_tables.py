@@ -1,4 +1,4 @@
-"""Names that users choose stand raw in the kernel's tables: they are no rows, and end no reader."""
+"""Names chosen by users in the kernel's tables add no rows and break no reader."""
 
 from __future__ import annotations
 

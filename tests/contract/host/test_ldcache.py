@@ -1,4 +1,4 @@
-"""ld.so.cache is read as ldconfig prints it, and anything else is no cache."""
+"""ld.so.cache is read as ldconfig prints it; any other content is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: one lock, whole records only, and no other files."""
+"""The ledger: one lock, complete records only, and no other files."""
 
 from __future__ import annotations
 

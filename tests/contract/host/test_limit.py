@@ -1,4 +1,4 @@
-"""`vcuda limit` on a node: what a share becomes, and what is refused."""
+"""`vcuda limit` on a node: new shares and refusals."""
 
 from __future__ import annotations
 

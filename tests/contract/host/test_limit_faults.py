@@ -1,4 +1,4 @@
-"""A share that changes while it is killed, while the disk is full, and while an arbiter grants."""
+"""A change of a share with kills, a full disk and a concurrent arbiter."""
 
 from __future__ import annotations
 

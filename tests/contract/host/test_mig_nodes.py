@@ -1,4 +1,4 @@
-"""Of a GPU in MIG mode each container has the nodes and the files of its own MIG device only."""
+"""A container on a GPU in MIG mode gets the nodes and files of its own MIG device only."""
 
 from __future__ import annotations
 

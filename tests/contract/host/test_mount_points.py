@@ -1,4 +1,4 @@
-"""What is removed from an ended container's root: the empty files made for our mounts alone."""
+"""Only the empty files that were made for mounts are removed from an ended container's root."""
 
 from __future__ import annotations
 

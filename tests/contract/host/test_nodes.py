@@ -1,4 +1,4 @@
-"""Device nodes: a GPU's own for its holder, the settings' for all, and nothing else."""
+"""Device nodes: those of a container's own GPUs, and those that the settings give to all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container's root does to its usage page is taken back, and stops nothing."""
+"""Changes that a container's root makes to its usage page are reverted and block no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/proc/driver/nvidia of a container: its own GPUs, and a driver that makes no nodes."""
+"""/proc/driver/nvidia of a container shows its own GPUs only."""
 
 from __future__ import annotations
 

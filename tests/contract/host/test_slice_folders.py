@@ -1,4 +1,4 @@
-"""Which users of the host reach the pages of a share."""
+"""Host users that can open the pages of a share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda top` on a real terminal: what is seen, and that the terminal is as it was afterwards."""
+"""`vcuda top` on a real terminal: the screen, and the terminal's state afterwards."""
 
 from __future__ import annotations
 

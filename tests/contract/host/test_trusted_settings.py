@@ -1,4 +1,4 @@
-"""Settings that another user could have changed: refused alike by the launcher and by Python."""
+"""Settings that another user could have changed are refused by the launcher and by Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's file of unhealthy GPUs, and which writers of it are trusted."""
+"""The agent's file of unhealthy GPUs, and the writers of it that are trusted."""
 
 from __future__ import annotations
 

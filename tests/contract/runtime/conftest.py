@@ -1,4 +1,4 @@
-"""The installed wrapper of the tests that create through it, and its launcher alone."""
+"""Fixtures: the installed wrapper, and its launcher alone."""
 
 from __future__ import annotations
 

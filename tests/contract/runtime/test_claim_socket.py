@@ -1,4 +1,4 @@
-"""The claim socket: an answer, or Python; never two shares, never none where one was promised."""
+"""The claim socket answers or Python does; no claim succeeds twice or is lost."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_only_root_is_answered(node: Node) -> None:
 
 
 class FakeClaimServer:
-    """A door that answers as `answer` does, which gets the words and the caller's pid."""
+    """A claim socket that answers with `answer(words, pid of the caller)`."""
 
     def __init__(self, node: Node, answer: Callable[[list[str]], bytes]) -> None:
         os.makedirs(node.ledger.state_dir, exist_ok=True)
@@ -313,19 +313,19 @@ LATE = """
 import os, socket, sys
 sys.path.insert(0, sys.argv[1])
 from vcuda_oci.container import bundle
-from vcuda_oci.start import claim_socket as door
+from vcuda_oci.start import claim_socket as server
 from vcuda_oci.model.errors import VcudaError
-front_door, here = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+launcher, here = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 def fail(*_):
-    front_door.close()
+    launcher.close()
     print("claimed", flush=True)
     sys.stdin.readline()
     raise VcudaError("fails", "there", "mend it")
 
 bundle.replace_config = fail
-front_door.send(b"".join(os.fsencode(word) + b"\\0" for word in sys.argv[2:]))
-print(door._answer(here))
+launcher.send(b"".join(os.fsencode(word) + b"\\0" for word in sys.argv[2:]))
+print(server._answer(here))
 """
 
 

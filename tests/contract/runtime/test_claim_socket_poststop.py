@@ -1,4 +1,4 @@
-"""A container that ends where the claim socket is open gives its share back without a Python."""
+"""The claim socket releases an ended container's share without starting Python."""
 
 from __future__ import annotations
 

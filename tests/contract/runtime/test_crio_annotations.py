@@ -1,4 +1,4 @@
-"""A pod's author adds annotations under CRI-O: none of them takes a granted share away."""
+"""Annotations of a pod's author under CRI-O cannot take a granted share away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda doctor` on the folder of the records: its file system, its records, its door."""
+"""`vcuda doctor` on the state folder: file system, records, claim socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""poststop releases what the stopped container held and never fails; no hook trusts its input."""
+"""poststop releases an ended container's share and never fails; no hook trusts its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The native launcher: which program it calls, with which arguments, for which command line."""
+"""The launcher: the program that it executes, and with which arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start has in place of `os` is as good as the real module."""
+"""The start path's replacement of `os` behaves as the real module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which low-level runtime the wrapper and `vcuda` take: runc, or crun where there is only crun."""
+"""The low-level runtime that the wrapper and `vcuda` choose: runc, or crun if runc is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The start path's own tests, on every Python that is promised and that these do not run on."""
+"""The start path's tests on every other supported version of Python."""
 
 from __future__ import annotations
 

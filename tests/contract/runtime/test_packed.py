@@ -1,4 +1,4 @@
-"""The packed start path is what its sources are, on every Python, or it is not believed."""
+"""The packed start path equals its sources on every Python, or is ignored."""
 
 from __future__ import annotations
 

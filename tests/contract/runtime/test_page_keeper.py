@@ -1,4 +1,4 @@
-"""`vcuda serve` keeps files open that containers see, so that no process can lease them."""
+"""`vcuda serve` holds containers' files open, so that no process can lease them."""
 
 from __future__ import annotations
 

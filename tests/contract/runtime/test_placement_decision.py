@@ -1,4 +1,4 @@
-"""The node's side of the handoff: records that a kill cannot cut, waits that end, costs nothing."""
+"""Decision files on the node: kills, bounded waits, and the cost for other containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the wrapper refuses: one line, and nothing left behind."""
+"""The wrapper refuses bad input with one line and leaves nothing."""
 
 from __future__ import annotations
 

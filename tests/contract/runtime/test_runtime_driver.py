@@ -1,4 +1,4 @@
-"""The wrapper gives what of the driver a container asks for, and refuses what it cannot give."""
+"""The wrapper gives the requested driver capabilities and refuses missing ones."""
 
 from __future__ import annotations
 

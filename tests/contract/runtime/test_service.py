@@ -1,4 +1,4 @@
-"""The systemd unit: the claim socket that it opens answers, with the rights that it leaves it."""
+"""The systemd unit: its claim socket answers under the unit's restrictions."""
 
 from __future__ import annotations
 

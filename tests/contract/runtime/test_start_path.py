@@ -1,4 +1,4 @@
-"""The start path imports next to nothing, and runs on every Python from 3.9 to 3.13."""
+"""The start path imports almost no modules and runs on Python 3.9 to 3.13."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the extender reaches the API server: what it trusts, what it presents, by which way."""
+"""The extender's access to the API server: CA, credentials, proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of the extender that send nonsense, too much, or have no certificate."""
+"""The extender with clients that send malformed or oversized data or have no certificate."""
 
 from __future__ import annotations
 

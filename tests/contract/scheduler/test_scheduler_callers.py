@@ -1,4 +1,4 @@
-"""The scheduler extender answers the client that its authority has certified, and no other."""
+"""The extender answers only a client with a certificate of its authority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that are held without a whole request do not shut kube-scheduler out."""
+"""Connections with incomplete requests do not block kube-scheduler."""
 
 from __future__ import annotations
 

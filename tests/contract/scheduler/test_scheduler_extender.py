@@ -1,4 +1,4 @@
-"""The extender as a process: called as kube-scheduler calls it, over an API server that fails."""
+"""The extender as a process, called as by kube-scheduler, with a failing API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two extenders over one API server: one binds, and the other takes over."""
+"""Two extenders on one API server: one binds, and the other takes over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extender keeps to its OpenAPI page, whatever is sent to it."""
+"""The extender follows its OpenAPI page for any request."""
 
 from __future__ import annotations
 

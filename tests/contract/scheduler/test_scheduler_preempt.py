@@ -1,4 +1,4 @@
-"""A pod that matters more gets its GPU, as kube-scheduler goes about it."""
+"""A pod of higher priority preempts others, with kube-scheduler's calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas as a cluster sees them: pods at once, a ConfigMap that changes, goes, or means nothing."""
+"""Quotas in a cluster: concurrent pods, and a ConfigMap that is changed, deleted or invalid."""
 
 from __future__ import annotations
 

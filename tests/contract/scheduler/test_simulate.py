@@ -1,4 +1,4 @@
-"""`vcuda simulate` as it is called: two programs, of which the first becomes the second."""
+"""`vcuda simulate` as a command, which executes the extender's program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each page's commands are run, and which are not.
+"""How each page's commands are run, and the commands that are not run.
 
 A command is named by its text, without its comment and its spaces narrowed to one. An entry that no
 page has fails its test.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from release.docs.ground import CHECKOUT, IMAGE, PACKAGES, REGISTRY
+from release.docs.page_machine import CHECKOUT, IMAGE, PACKAGES, REGISTRY
 
 
 @dataclass(frozen=True)
 class Page:
-    """needs: see ground.prepared. folder: where its reader is. elsewhere: the test that runs it."""
+    """needs: see page_machine.prepared. folder: the working directory. elsewhere: the test that runs the page."""
 
     needs: tuple[str, ...] = ()
     folder: str = CHECKOUT

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from release.docs import ground
+from release.docs import page_machine
 from release.docs.commands import (
     REPOSITORY,
     Block,
@@ -114,7 +114,7 @@ def swept() -> Iterator[None]:
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.needs])
 def test_the_commands_of_a_page_do_what_it_says(name: str, swept: None) -> None:
     page = PAGES[name]
-    with machine.machine(boots=True, size="4G") as made, ground.prepared(made, page.needs):
+    with machine.machine(boots=True, size="4G") as made, page_machine.prepared(made, page.needs):
         wrong = [
             reason
             for command in of_page(name)
@@ -126,16 +126,16 @@ def test_the_commands_of_a_page_do_what_it_says(name: str, swept: None) -> None:
 
 def follow(made: machine.Machine, page: Page, command: Command, how: How) -> list[str]:
     """What is wrong with it. A user's own machine is not the node, and has the checkout."""
-    folder = page.folder if command.is_root else ground.CHECKOUT
+    folder = page.folder if command.is_root else page_machine.CHECKOUT
     if how.before:
-        before = ground.run(made, how.before, command.is_root, folder)
+        before = page_machine.run(made, how.before, command.is_root, folder)
         assert before.rc == 0, f"{command.place}: before: {before.stdout}"
     text = how.instead or command.text
     for word, meant in WORDS.items():
         text = re.sub(rf"\b{word}\b", meant, text)
     if how.goes_on:
         text = f"timeout --signal=INT 2 script --quiet --return --command {text!r} /dev/null"
-    done = ground.run(made, text, command.is_root or how.by_root, folder)
+    done = page_machine.run(made, text, command.is_root or how.by_root, folder)
     failure = f"{command.place}: {command.text}: exit {done.rc}\n{done.stdout}"
     if done.rc != (124 if how.goes_on else how.exit):
         return [failure]

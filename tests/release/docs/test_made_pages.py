@@ -1,4 +1,4 @@
-"""The pages that are made of the code say what the code does now."""
+"""The generated pages equal the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site: whole, every link leads somewhere, and it needs nothing but itself."""
+"""The site is complete, every link has a target, and pages load no external files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What starts a container: config.json, the runtime's arguments, the claim packet, config.toml."""
+"""Fuzzers of a start's input: config.json, arguments, the claim packet, config.toml."""
 
 from __future__ import annotations
 

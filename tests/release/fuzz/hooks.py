@@ -1,4 +1,4 @@
-"""The state that a hook gets on standard input."""
+"""Fuzzer of the state that a hook gets on standard input."""
 
 from __future__ import annotations
 

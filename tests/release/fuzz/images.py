@@ -1,4 +1,4 @@
-"""What an image brings: variables that ask, and files that its loader would read."""
+"""Fuzzers of an image's content: variables, and the files of its loader."""
 
 from __future__ import annotations
 

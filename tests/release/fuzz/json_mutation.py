@@ -1,4 +1,4 @@
-"""Mutations of a JSON text that a mutator of bytes seldom finds: another value at some place."""
+"""Mutate values of a JSON text, which a mutator of bytes seldom does."""
 
 from __future__ import annotations
 

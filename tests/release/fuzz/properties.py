@@ -1,4 +1,4 @@
-"""What holds for every answer to untrusted bytes."""
+"""Checks for every answer to untrusted bytes."""
 
 from __future__ import annotations
 

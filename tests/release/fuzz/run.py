@@ -1,4 +1,4 @@
-"""Starts one fuzzer in a process and a folder of its own."""
+"""Start one fuzzer in its own process and folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in the state folder: records, what is known of the driver, and a container's page."""
+"""Fuzzers of the state folder's files: records, the driver cache, a usage page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packages of this checkout, and those of the version after it."""
+"""The packages of this checkout, and packages of a later version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine for each test; a killed session's are swept by the next."""
+"""Fixtures: a machine for each test; the next session removes those of a killed one."""
 
 from __future__ import annotations
 

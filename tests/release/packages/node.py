@@ -1,4 +1,4 @@
-"""A machine as an operator has it: the packages, two GPUs of software, and containers."""
+"""A machine with the packages, two software GPUs, and containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images, as Podman builds them of the Containerfile, and what their pods would start."""
+"""Podman builds the images of the Containerfile; their programs start."""
 
 from __future__ import annotations
 

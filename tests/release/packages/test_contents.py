@@ -1,4 +1,4 @@
-"""What the packages hold: what `make install` lays out, for old C libraries too, with manuals."""
+"""The packages contain what `make install` installs, with manuals, built for old C libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages where something is wrong: what was not done is told, and done the next time."""
+"""Packages on damaged hosts: a failed step is reported, and repeated the next time."""
 
 from __future__ import annotations
 

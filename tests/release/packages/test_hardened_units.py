@@ -1,4 +1,4 @@
-"""The services run under the restrictions of their units, and do their work under them."""
+"""The services work under the restrictions of their units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The debs on a fresh Debian 12: containers get their slices, and what is taken away is gone."""
+"""The debs on a fresh Debian 12: containers get shares, and removal leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpkg and rpm, killed anywhere on their way: the same command again finishes."""
+"""dpkg and rpm, killed at any step: the same command again finishes."""
 
 from __future__ import annotations
 

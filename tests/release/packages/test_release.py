@@ -1,4 +1,4 @@
-"""`packaging/release`: what is published of a version tells what it holds."""
+"""`packaging/release` publishes files that describe their content."""
 
 from __future__ import annotations
 

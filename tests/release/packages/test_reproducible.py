@@ -1,4 +1,4 @@
-"""The same commit, elsewhere and later, is the same packages."""
+"""The same commit builds the same packages in another place and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packages' services on a machine that systemd runs on."""
+"""The packages' services on a machine with systemd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine's shim deletes once more, by force, costs no start of the runtime."""
+"""The launcher skips the runtime when a shim deletes a container a second time by force."""
 
 from __future__ import annotations
 

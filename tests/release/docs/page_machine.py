@@ -1,4 +1,4 @@
-"""What a page's reader begins with: a machine with Debian 12, and what was done to it before."""
+"""Prepare the machine on which a page's commands run: Debian 12, packages, engines."""
 
 from __future__ import annotations
 

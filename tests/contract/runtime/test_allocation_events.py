@@ -1,4 +1,4 @@
-"""What the programs tell of an allocation's life."""
+"""The events that the programs record in an allocation's life."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def node(
         yield made
 
 
-def told(state_dir: str, allocation: str = "") -> list[tuple[str, str, str]]:
+def events_of(state_dir: str, allocation: str = "") -> list[tuple[str, str, str]]:
     found = events.read(state_dir, allocation)
     return [(event["from"], event["kind"], event["text"]) for event in found]
 
@@ -65,7 +65,7 @@ def test_each_step_of_a_containers_life_is_one_event(node: Node) -> None:
     assert node.create(asking()) == (0, "")
     poststop(node, "box", "box")
     poststop(node, "box", "box")
-    assert told(node.ledger.state_dir, "box") == [
+    assert events_of(node.ledger.state_dir, "box") == [
         (WRAPPER, "claimed", HALF),
         (HOOK, "released", "its container has stopped"),
     ]
@@ -96,7 +96,7 @@ def test_a_pods_container_is_taken_over_by_its_next_instance_and_swept_at_the_en
         poststop(node, id, "pod-uid1.main")
     with node.ledger:
         node.ledger.sweep(lambda _: False)
-    assert told(node.ledger.state_dir, "pod-uid1.main") == [
+    assert events_of(node.ledger.state_dir, "pod-uid1.main") == [
         (WRAPPER, "claimed", HALF),
         (HOOK, "stopped", "its pod keeps the share"),
         (WRAPPER, "taken-over", HALF),
@@ -144,7 +144,7 @@ def test_a_failure_after_the_claim_is_reported_as_refused(node: Node) -> None:
     spec = asking(asking()["annotations"], "NVIDIA_REQUIRE_CUDA=cuda>=99")
     assert node.create(spec)[0] == 1
     os.chmod(node.config, 0o640)
-    assert [kind for _, kind, _ in told(node.ledger.state_dir)] == ["refused"]
+    assert [kind for _, kind, _ in events_of(node.ledger.state_dir)] == ["refused"]
 
 
 def test_changes_by_hand_are_events(tmp_path: Any) -> None:

@@ -1,4 +1,4 @@
-"""Command lines: both halves of the launcher read them alike, and as the runtime does."""
+"""The launcher's C and Python halves parse command lines alike, and as the runtime does."""
 
 from __future__ import annotations
 
