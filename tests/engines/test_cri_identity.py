@@ -42,7 +42,9 @@ def test_a_pod_author_cannot_write_our_annotations(
             cri.wait_for(cri.start_container(pod, ["true"]))
         finally:
             cri.remove_pod(pod)
-    for config in recorder.configs():
+    configs = recorder.configs()
+    assert configs
+    for config in configs:
         assert not forged.keys() & config["annotations"].keys()
 
 

@@ -1,4 +1,4 @@
-"""What `make bench` and the soaks do, made short: each gets to its end, and tells what it found."""
+"""`make bench` and the soaks, shortened: each finishes and prints its results."""
 
 from __future__ import annotations
 

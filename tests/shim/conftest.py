@@ -1,4 +1,4 @@
-"""A software GPU of its own for every test, and guests on it."""
+"""Fixtures: a software GPU for every test, and guests on it."""
 
 from __future__ import annotations
 

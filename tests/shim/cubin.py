@@ -1,4 +1,4 @@
-"""Compiled code as ptxas lays it out: an ELF file of sections, some of which take device memory."""
+"""Build a cubin as ptxas lays it out: an ELF file with sections, some of them in device memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python programs in a guest begin with: cuda-bindings as `cu`."""
+"""The prelude of Python programs in a guest: cuda-bindings as `cu`."""
 
 from __future__ import annotations
 

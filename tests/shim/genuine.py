@@ -1,4 +1,4 @@
-"""NVIDIA's own libraries and nvidia-smi, which packaging/genuine-driver brings below build/."""
+"""NVIDIA's own libraries and nvidia-smi, fetched by packaging/genuine-driver into build/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two pages mean the same in C and in Python."""
+"""The layouts of the two pages are equal in C and in Python."""
 
 from __future__ import annotations
 

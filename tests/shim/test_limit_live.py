@@ -1,4 +1,4 @@
-"""`vcuda limit` as a program sees it that runs on, and as it measures it."""
+"""`vcuda limit`, as a running program sees and measures it."""
 
 from __future__ import annotations
 

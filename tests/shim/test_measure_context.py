@@ -1,4 +1,4 @@
-"""`vcuda gpus --measure-context` tells what one context takes of each GPU."""
+"""`vcuda gpus --measure-context` measures a context's memory on each GPU."""
 
 from __future__ import annotations
 

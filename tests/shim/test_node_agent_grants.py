@@ -1,4 +1,4 @@
-"""The node agent runs the arbiter: what containers get while it runs, and after it was killed."""
+"""The agent's arbiter: containers' rates while it runs, and after it was killed."""
 
 from __future__ import annotations
 

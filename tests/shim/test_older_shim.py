@@ -1,4 +1,4 @@
-"""A container that was started before the host was upgraded: an older shim, today's host files."""
+"""Containers from before an upgrade: an older shim with the current host files."""
 
 from __future__ import annotations
 

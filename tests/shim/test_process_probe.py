@@ -1,4 +1,4 @@
-"""What the agent asks NVML of the processes on each GPU, on the software GPU."""
+"""The agent's NVML queries about processes, on the software GPU."""
 
 from __future__ import annotations
 

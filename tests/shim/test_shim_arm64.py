@@ -1,4 +1,4 @@
-"""The shim for arm64, by a cross compiler: in emulation it answers as the one for amd64 does."""
+"""The shim for arm64, cross-compiled and run in the emulator, behaves as the one for amd64."""
 
 from __future__ import annotations
 

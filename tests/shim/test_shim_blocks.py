@@ -1,4 +1,4 @@
-"""What a cycle of cuMemCreate, cuMemMap, cuMemUnmap and cuMemRelease costs."""
+"""The cost of a cycle of cuMemCreate, cuMemMap, cuMemUnmap and cuMemRelease."""
 
 from __future__ import annotations
 

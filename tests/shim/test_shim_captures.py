@@ -1,4 +1,4 @@
-"""Stream capture under the shim: what the shim asks the driver for spoils no capture."""
+"""The shim's own driver calls invalidate no stream capture."""
 
 from __future__ import annotations
 

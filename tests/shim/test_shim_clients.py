@@ -1,4 +1,4 @@
-"""What cuda-bindings, pynvml and nvitop show inside a container."""
+"""Output of cuda-bindings, pynvml and nvitop inside a container."""
 
 from __future__ import annotations
 

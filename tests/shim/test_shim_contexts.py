@@ -1,4 +1,4 @@
-"""Contexts are counted always, and charged where the host says what one takes."""
+"""Contexts are always counted, and charged if the host configures their size."""
 
 from __future__ import annotations
 

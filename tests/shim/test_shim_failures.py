@@ -1,4 +1,4 @@
-"""What a container sees of a GPU that fails, and what its slice is charged for it."""
+"""A failing GPU, as a container sees it, and the effect on its charge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs do with their share is what the agent tells of them."""
+"""The agent's figures equal what programs do with their share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each entry point that launches a kernel is paced, not only the one that programs mostly use."""
+"""Every entry point that launches a kernel is paced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to get device memory meets the same limit."""
+"""Every way to allocate device memory is limited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a context's limits take of a GPU is charged to the slice."""
+"""Device memory of a context's limits is charged to the share."""
 
 from __future__ import annotations
 

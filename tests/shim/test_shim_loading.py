@@ -1,4 +1,4 @@
-"""Which library a program gets, whatever order it opens them in; and what happens without pages."""
+"""The library that a program gets, for any order of loading; and loading without pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever way a program looks functions up, it gets what the driver alone would give it."""
+"""Every way to look up a function gives the driver's answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory limit, as programs in the container meet it."""
+"""The memory limit, as programs in a container meet it."""
 
 from __future__ import annotations
 

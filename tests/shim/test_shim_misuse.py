@@ -1,4 +1,4 @@
-"""A misuse in a container is answered as the driver answers it, and costs none of the slice."""
+"""Misuse in a container gets the driver's answer and is not charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What modules and libraries take of a GPU is charged to the slice."""
+"""Device memory of modules and libraries is charged to the share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No function of NVML shows a container another container's processes."""
+"""No NVML function shows a container the processes of another."""
 
 from __future__ import annotations
 

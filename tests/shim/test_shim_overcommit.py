@@ -1,4 +1,4 @@
-"""Slices that add up to more than the GPU: each is there in full, and no more than that."""
+"""Overcommitted shares: each is fully usable and no larger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory pools keep is charged, and goes back before anything is refused."""
+"""Memory cached in pools is charged, and freed before an allocation is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rate in `limits` is all that counts, and a new one counts at once: in virtual time."""
+"""The rate in `limits` is the only limit, and a new one applies at once, in virtual time."""
 
 from __future__ import annotations
 

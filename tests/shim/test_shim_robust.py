@@ -1,4 +1,4 @@
-"""Bad pages, killed processes and numbers out of range: the limit holds, and nothing crashes."""
+"""Invalid pages, killed processes and numbers out of range: the limit holds without a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container that cuts its own usage page short, in the middle of its use."""
+"""A container that truncates its own usage page while it is in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the monitoring tools show in a container that has some of the host's GPUs."""
+"""Output of monitoring tools in a container that has some of the host's GPUs."""
 
 from __future__ import annotations
 

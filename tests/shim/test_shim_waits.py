@@ -1,4 +1,4 @@
-"""Waits for what is no work of the GPU's are not charged as its time. In virtual time."""
+"""Waits that are no GPU work are not charged, in virtual time."""
 
 from __future__ import annotations
 

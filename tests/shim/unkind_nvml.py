@@ -1,4 +1,4 @@
-"""An NVML that answers each question about processes with a neighbour, and a client that asks all.
+"""An NVML that lists a neighbour's process in every answer, and a client that calls everything.
 
 Both are C, made of nvml.h. Where a function names, lists or counts processes, the driver writes
 NEIGHBOUR into whatever its caller hands it, and the client looks for NEIGHBOUR there.

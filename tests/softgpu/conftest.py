@@ -1,4 +1,4 @@
-"""The software GPU's tests compile their clients as the shim's do."""
+"""Fixtures: clients, compiled as for the shim's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For each parameter of cuda.h's functions a value that the driver takes, and how to spoil one."""
+"""A valid value for each parameter of cuda.h's functions, and ways to spoil it."""
 
 from __future__ import annotations
 

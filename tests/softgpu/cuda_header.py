@@ -1,4 +1,4 @@
-"""What cuda.h says of each function: its parameters, and the errors that it lists."""
+"""The functions of cuda.h: parameters, and documented errors."""
 
 from __future__ import annotations
 

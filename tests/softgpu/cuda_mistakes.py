@@ -1,4 +1,4 @@
-"""What programs get wrong in more than one call: order, states, things of another place."""
+"""Misuse across several calls: order, state, objects of another context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Misuses of arrays that get their memory later, and what cuda.h answers them with."""
+"""Misuses of sparse and deferred arrays, with the answers of cuda.h."""
 
 from __future__ import annotations
 

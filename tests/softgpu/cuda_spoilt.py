@@ -1,4 +1,4 @@
-"""What a program can get wrong with a parameter, by its type."""
+"""Invalid values of a parameter, by its type."""
 
 from __future__ import annotations
 

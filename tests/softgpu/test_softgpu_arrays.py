@@ -1,4 +1,4 @@
-"""The software GPU's arrays, and copies of rectangles and boxes."""
+"""Arrays of the software GPU, and copies of rectangles and boxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies with attributes, in batches, between contexts and into captures: what they move."""
+"""Copies with attributes, in batches, between contexts and in captures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies within the software GPU and sets take time where it was made so, in the stream's order."""
+"""Copies and sets on the software GPU take the configured time, in stream order."""
 
 from __future__ import annotations
 

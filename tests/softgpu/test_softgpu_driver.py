@@ -1,4 +1,4 @@
-"""The software GPU's libcuda as its clients meet it: look-up, modules, contexts, devices."""
+"""The software GPU's libcuda: look-up, modules, contexts, devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The software GPU's failures on order."""
+"""Failures that a test orders from the software GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's own limit of a cgroup's memory, which the software GPU has from driver 615 on."""
+"""The driver's memory limit by cgroup, which the software GPU has from driver 615 on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The software GPU's managed memory, which may be more than the GPU has, and what contexts take."""
+"""Managed memory of the software GPU beyond its size, and memory of contexts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The software GPU's memory: counted to the byte for every process, and given back at its end."""
+"""Memory of the software GPU is counted exactly by process and freed at the process's end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The software GPU's multicast objects, and how long memory that is bound to them counts."""
+"""Multicast objects of the software GPU, and how long bound memory is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The software GPU's NVML, through the clients that people use."""
+"""The software GPU's NVML, through its usual clients."""
 
 from __future__ import annotations
 

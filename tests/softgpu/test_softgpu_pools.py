@@ -1,4 +1,4 @@
-"""The software GPU's pools: which one an asynchronous allocation comes from, and what it keeps."""
+"""The software GPU's memory pools: the pool of an asynchronous allocation, and cached memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The software GPU's sparse arrays: their tiles, and how long memory that they map counts."""
+"""Sparse arrays of the software GPU: tiles, and how long mapped memory is counted."""
 
 from __future__ import annotations
 

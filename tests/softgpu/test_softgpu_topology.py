@@ -1,4 +1,4 @@
-"""How the software GPU's devices are joined, as real NVML calls tell it."""
+"""The links between the software GPU's devices, as NVML reports them."""
 
 from __future__ import annotations
 

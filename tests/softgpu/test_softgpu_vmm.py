@@ -1,4 +1,4 @@
-"""The software GPU's virtual memory management: handles, addresses, and what they count."""
+"""Virtual memory management of the software GPU: handles, addresses, and memory charged."""
 
 from __future__ import annotations
 

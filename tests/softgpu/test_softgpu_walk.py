@@ -1,4 +1,4 @@
-"""Every function that the software GPU has, misused in every argument, answers as cuda.h says."""
+"""Every function of the software GPU, with each argument spoilt, answers as cuda.h documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watchdog hears of the agent for as long as all that must not stand still goes on."""
+"""The agent notifies the watchdog while its loop and its arbiter run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record survives the way to disk and back, and nothing that is not whole passes for one."""
+"""A record is written and read back unchanged; an incomplete record is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One GPU's time between its containers: what every policy promises, on any mixture of them."""
+"""The arbiter's division of a GPU's time: each policy's guarantees, for any set of containers."""
 
 from __future__ import annotations
 

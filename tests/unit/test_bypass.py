@@ -1,4 +1,4 @@
-"""Which processes are found to bypass the shim, and which never are."""
+"""Which processes are found to bypass the shim."""
 
 from __future__ import annotations
 

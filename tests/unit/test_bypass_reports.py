@@ -1,4 +1,4 @@
-"""The agent's end of the watch: what its process says is logged, however it ends."""
+"""The agent logs the findings of the watch process, however that process ends."""
 
 from __future__ import annotations
 

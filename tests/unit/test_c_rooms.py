@@ -1,4 +1,4 @@
-"""The check that keeps the includes of a C tree on their way down."""
+"""The check that C includes go only to lower rooms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA_DRIVER_CAPABILITIES means what it means to NVIDIA's toolkit."""
+"""NVIDIA_DRIVER_CAPABILITIES is read as by NVIDIA's toolkit."""
 
 from __future__ import annotations
 

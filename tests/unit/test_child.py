@@ -1,4 +1,4 @@
-"""A child of the agent ends as a program of its own would, and each of its ends is seen."""
+"""A forked child of the agent ends like a separate program, and the agent sees each kind of end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A claim: a container that comes back gets what it had, a new one gets what is free."""
+"""Claims: a restarted container gets its share again, a new one gets a free share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda events`: which events it shows, and how it follows."""
+"""`vcuda events`: the selected events, and following new ones."""
 
 from __future__ import annotations
 

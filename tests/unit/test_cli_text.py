@@ -1,4 +1,4 @@
-"""What people read: sizes, ages, colours; and when the demo calls itself a success."""
+"""Texts for people: sizes, ages, colours; and the demo's verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""config.toml: every key is documented as it works, and no file means two things."""
+"""config.toml: every key works as documented, and TOML parsers agree on every file."""
 
 from __future__ import annotations
 

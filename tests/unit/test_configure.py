@@ -1,4 +1,4 @@
-"""`vcuda configure`: what it writes for each engine, what it refuses, how it goes back."""
+"""`vcuda configure`: the settings for each engine, refusals, undo."""
 
 from __future__ import annotations
 

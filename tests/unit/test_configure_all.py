@@ -1,4 +1,4 @@
-"""`vcuda configure all --undo`: every engine's file as it was."""
+"""`vcuda configure all --undo`: every engine's file is as before."""
 
 from __future__ import annotations
 

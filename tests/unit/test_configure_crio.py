@@ -1,4 +1,4 @@
-"""`vcuda configure crio`: a handler that CRI-O can start with, made like its default one."""
+"""`vcuda configure crio`: a valid handler, made like CRI-O's default one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda configure podman|crio --hooks`: the file in hooks.d, and how it goes back."""
+"""`vcuda configure podman|crio --hooks`: the file in hooks.d, and undo."""
 
 from __future__ import annotations
 

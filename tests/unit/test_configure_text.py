@@ -1,4 +1,4 @@
-"""Settings go into a text and out of it again, and nothing else in it moves."""
+"""Settings are added to a text and removed again without other changes."""
 
 from __future__ import annotations
 

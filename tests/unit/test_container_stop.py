@@ -1,4 +1,4 @@
-"""Which processes SIGKILL meets when a container is stopped, and which it does not."""
+"""The processes that get SIGKILL when a container is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The alerts fire when they should, and what dashboards ask for is what our programs tell."""
+"""Alerts fire when they should, and dashboards query only metrics that the programs have."""
 
 from __future__ import annotations
 

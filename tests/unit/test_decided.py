@@ -1,4 +1,4 @@
-"""Where a scheduler decided is where it is placed, with what it asks for, or nowhere."""
+"""A decided share is placed exactly as decided and requested, or refused."""
 
 from __future__ import annotations
 

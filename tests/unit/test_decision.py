@@ -1,4 +1,4 @@
-"""What crosses from the scheduler to the node and back, in annotations that others may write."""
+"""Annotations between scheduler and node, written and read; malformed ones are refused."""
 
 from __future__ import annotations
 

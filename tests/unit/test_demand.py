@@ -1,4 +1,4 @@
-"""What a usage page says of its container's wants, told look by look, and what it can't say."""
+"""A container's demand, derived from samples of its usage page; false pages included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device rules of a container that exists already: what needs no cgroup."""
+"""Device rules of an existing container, where no cgroup is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda doctor` on CDI specifications that were written before something changed."""
+"""`vcuda doctor` on stale CDI specifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcuda doctor` on containerd's configuration: which annotations reach the runtime."""
+"""`vcuda doctor` on containerd's configuration: the annotations that reach the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver is told to hold, and when it is told."""
+"""The memory limits that are set in the driver, and when they are set."""
 
 from __future__ import annotations
 

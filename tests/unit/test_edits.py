@@ -1,4 +1,4 @@
-"""Edits: pure, whole, and twice is once."""
+"""Edits are pure, complete and idempotent."""
 
 from __future__ import annotations
 

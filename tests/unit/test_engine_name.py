@@ -1,4 +1,4 @@
-"""Where an engine keeps a container's name, by what it wrote into the bundle."""
+"""The source of a container's name in an engine's bundle."""
 
 from __future__ import annotations
 

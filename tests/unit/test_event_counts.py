@@ -1,4 +1,4 @@
-"""Events become counters that only grow, whatever starts anew."""
+"""Counters of events only grow, also over restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to pods, counted and paced: a flood is a few Events, and nothing of it is lost."""
+"""Events about pods are counted and rate-limited without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file that tells what happened: whole lines, bounded, and never in a program's way."""
+"""The event log: complete lines, a bounded size, and never an error for the program."""
 
 from __future__ import annotations
 

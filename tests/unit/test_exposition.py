@@ -1,4 +1,4 @@
-"""The page of metrics, read by Prometheus's own client library and checked by promtool."""
+"""The page of metrics, parsed by Prometheus' client library and checked by promtool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A native program of the runtime that writes past a buffer is ended before it goes on."""
+"""A native program that writes past a buffer is aborted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check that refuses unsafe access to what a container can reach: what it finds, and where."""
+"""The check that refuses unsafe access to files of a container."""
 
 from __future__ import annotations
 

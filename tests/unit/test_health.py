@@ -1,4 +1,4 @@
-"""A GPU is unhealthy neither for a hiccup nor for longer than it is."""
+"""A GPU is unhealthy only for lasting faults, and only while they last."""
 
 from __future__ import annotations
 

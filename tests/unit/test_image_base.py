@@ -1,4 +1,4 @@
-"""The images are built on bases that a digest names, so no tag can replace them."""
+"""The images' bases are pinned by digest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one look through an image may cost in bytes and in time."""
+"""Bounds on bytes and time of a search through an image."""
 
 from __future__ import annotations
 

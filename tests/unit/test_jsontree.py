@@ -1,4 +1,4 @@
-"""JSON without the json package reads and writes what json does."""
+"""The start path's JSON reader and writer behave as json does."""
 
 from __future__ import annotations
 

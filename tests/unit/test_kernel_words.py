@@ -1,4 +1,4 @@
-"""What Python tells the kernel by number and layout is as the headers of both machines say."""
+"""Constants and layouts of system calls equal the kernel's headers on both machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the official client no more is imported than what a kubeconfig needs."""
+"""Only the parts of the official client that a kubeconfig needs are imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When objects are listed again, and where a watch begins."""
+"""When objects are listed again, and the version from which a watch starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program lacks it names, with the command of the distribution that brings it."""
+"""A program names a missing package, with the distribution's command to install it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the labels of a node say of its GPUs."""
+"""The GPU labels of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP process answers others while it reads what containers use."""
+"""The HTTP process serves other clients while it reads the containers' usage."""
 
 from __future__ import annotations
 

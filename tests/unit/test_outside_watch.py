@@ -1,4 +1,4 @@
-"""What the watch does with what NVML says, on real records and pages, and processes of the host."""
+"""The watch from outside, with a fake of NVML and real records and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of several GPUs: each of another, as the scheduler and the node both place them."""
+"""Several parts are placed on different GPUs, by the scheduler and by the node."""
 
 from __future__ import annotations
 

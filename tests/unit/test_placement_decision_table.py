@@ -1,4 +1,4 @@
-"""docs/handoff.md names, for each failure, the tests that show it survived: they are there."""
+"""Each test that docs/handoff.md names for a failure exists."""
 
 from __future__ import annotations
 

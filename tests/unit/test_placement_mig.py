@@ -1,4 +1,4 @@
-"""MIG devices are placed as small GPUs are, and the GPU that is divided into them is not."""
+"""MIG devices are placed as small GPUs; their parent GPU is not placed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory promised more than once: up to the factor in all, and to none more than is there."""
+"""Overcommitted memory: the factor limits the sum, and the GPU's size each share."""
 
 from __future__ import annotations
 

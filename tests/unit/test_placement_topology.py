@@ -1,4 +1,4 @@
-"""Placement where some GPUs are nearer to each other than others, and where some are not fit."""
+"""Placement on GPUs with different distances, where some are unhealthy."""
 
 from __future__ import annotations
 

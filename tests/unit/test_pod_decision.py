@@ -1,4 +1,4 @@
-"""A pod as the API tells it, whatever its author made of it."""
+"""The decision in a pod's object, whatever its author wrote there."""
 
 from __future__ import annotations
 

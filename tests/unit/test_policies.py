@@ -1,4 +1,4 @@
-"""The words of a policy: what each takes, what it means for a share, and what makes no sense."""
+"""The parameters of each policy, their meaning, and refused ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change of a build file compiles again."""
+"""A change of a build file recompiles what depends on it."""
 
 from __future__ import annotations
 

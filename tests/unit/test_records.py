@@ -1,4 +1,4 @@
-"""Repeated looks at the records read each change, and nothing twice."""
+"""Repeated polls of the records read each change once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container asks for: every way to say it, and every way to say it wrong."""
+"""A container's request: every valid form, and every invalid one."""
 
 from __future__ import annotations
 

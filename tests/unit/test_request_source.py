@@ -1,4 +1,4 @@
-"""What may ask: variables, annotations and mounts count only from where they can be trusted."""
+"""Variables, annotations and mounts count as a request only from trusted sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kubelet counts: which IDs there are, and which it is advised to take."""
+"""The device ids that the kubelet counts, and the preferred ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A link put into a container's root at the wrong moment leads no program out of it."""
+"""A link swapped into a container's root at any moment leads no program out of the root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image is looked at and never followed."""
+"""An image is searched without following its links out of the root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a probe of the agent is told."""
+"""The answers to probes of the agent."""
 
 from __future__ import annotations
 

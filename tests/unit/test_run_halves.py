@@ -1,4 +1,4 @@
-"""`make test` runs both halves of the tests, whatever the first one came to."""
+"""`make test` runs both halves of the tests, whatever the first one's result."""
 
 from __future__ import annotations
 

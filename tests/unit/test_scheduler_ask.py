@@ -1,4 +1,4 @@
-"""What a pod's author can write, and what is understood of it."""
+"""The request that the extender reads from a pod, whatever its author wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A binding, against an API server that knows more than the events have told yet."""
+"""Bindings on an API server that has changes not yet received as events."""
 
 from __future__ import annotations
 

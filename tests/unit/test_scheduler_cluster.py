@@ -1,4 +1,4 @@
-"""What the cluster holds, after any events in any order."""
+"""The extender's state of the cluster, after any events in any order."""
 
 from __future__ import annotations
 

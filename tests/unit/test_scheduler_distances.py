@@ -1,4 +1,4 @@
-"""Whole GPUs of one pod are the nearest ones that it may have, whatever is cordoned or taken."""
+"""Whole GPUs of one pod are the nearest available ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fast answer for all nodes at once is the slow one of each node, whatever the cluster is."""
+"""The fast check of all nodes equals the slow check of each node, for any cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kube-scheduler's words are read as its Go types write them, and answered as they read them."""
+"""kube-scheduler's messages are read and answered in the JSON of its Go types."""
 
 from __future__ import annotations
 

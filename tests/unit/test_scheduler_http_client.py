@@ -1,4 +1,4 @@
-"""HTTP as a client: what a server may say, in which pieces, and when it says nothing."""
+"""The HTTP client with servers that answer in pieces, wrongly, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of several extenders one binds, whatever stops, sleeps, or is not answered."""
+"""One of several extenders binds, through stops, pauses and lost answers."""
 
 from __future__ import annotations
 

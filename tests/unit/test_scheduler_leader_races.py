@@ -1,4 +1,4 @@
-"""Several extenders pass no quota and promise no GPU twice, whatever stops for how long."""
+"""Several extenders exceed no quota and give no GPU twice, with pauses of any length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the extender tells of quotas is what it decides by."""
+"""The extender's quota metrics equal the figures that it decides by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the containers of one pod go on one node."""
+"""The placement of one pod's containers on one node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods must go so that a pod fits: the fewest pods, of the lowest priority."""
+"""The pods to evict so that a pod fits: the fewest, of the lowest priority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas: what a namespace may use of each model of GPU, and of which pools."""
+"""Quotas: a namespace's limits by GPU model and pool."""
 
 from __future__ import annotations
 

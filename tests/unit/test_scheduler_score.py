@@ -1,4 +1,4 @@
-"""Which of the nodes that fit the scheduler is told to prefer."""
+"""The scores of the nodes that fit."""
 
 from __future__ import annotations
 

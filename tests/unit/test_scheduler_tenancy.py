@@ -1,4 +1,4 @@
-"""Which pods may share a GPU, by labels."""
+"""Labels that decide which pods may share a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/security.md names, for each attack, the tests that hold it: they are there, and they run."""
+"""Each test that docs/security.md names for an attack exists and runs."""
 
 from __future__ import annotations
 

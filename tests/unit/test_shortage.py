@@ -1,4 +1,4 @@
-"""Refused memory and long waits for GPU time are reported, and not too often."""
+"""Refused memory and long waits for GPU time are reported, at a limited rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public trace's own files: what is read of them, and what of a line that is none of theirs."""
+"""The public trace's own files: the fields read, and refused lines."""
 
 from __future__ import annotations
 

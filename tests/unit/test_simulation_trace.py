@@ -1,4 +1,4 @@
-"""Traces of pods: what is read, and what is told of one that makes no sense."""
+"""Traces of pods: the fields read, and refused lines."""
 
 from __future__ import annotations
 

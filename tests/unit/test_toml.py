@@ -1,4 +1,4 @@
-"""Our TOML reader against `tomllib`: the same trees, the same refusals."""
+"""vcuda's TOML reader compared with `tomllib`: the same trees, the same refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which GPUs are nearest, against a brute force over every set of them."""
+"""The nearest GPUs, compared with a brute force over every set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers that run without the share that their pod asks for are found by the pod's status."""
+"""Containers that run without their pod's requested share are found by the pod's status."""
 
 from __future__ import annotations
 

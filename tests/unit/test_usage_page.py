@@ -1,4 +1,4 @@
-"""What a person sees of the node: every figure in its place, and no name that becomes markup."""
+"""The node's page for people: every figure in its place, and escaped names."""
 
 from __future__ import annotations
 

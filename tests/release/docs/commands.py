@@ -1,4 +1,4 @@
-"""The commands of the documentation, and what it shows of their output.
+"""The commands of the documentation, and the expected output.
 
 Commands stand in fenced blocks of the language `sh`, without prompts, so that a reader can paste a
 block whole. One that takes root begins with `sudo`; a line that ends with a backslash goes on in

@@ -1,4 +1,4 @@
-"""Every fuzzer of Python's parsers by its name; imported where coverage is counted already."""
+"""Every fuzzer of Python's parsers, by name."""
 
 from __future__ import annotations
 

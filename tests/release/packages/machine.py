@@ -1,4 +1,4 @@
-"""A machine with a fresh Debian 12, or another tree, in namespaces, to install packages on."""
+"""A machine with a fresh Debian 12, or another root, in namespaces, to install packages on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Process 1 of a machine that packages are installed on; machine.py says what it is.
+"""Process 1 of the machine of machine.py.
 
 Run as a script: `python -I -S machine_init.py FOLDER TREE SIZE [CGROUP]`. The root is TREE with a
 layer over it that holds SIZE and is gone with the namespaces. With CGROUP systemd is started in a

@@ -1,4 +1,4 @@
-"""A root like RHEL 9's: its layout of /usr and Python 3.9, of this host's files and C library."""
+"""A root with RHEL 9's layout of /usr and Python 3.9, made of this host's files."""
 
 from __future__ import annotations
 

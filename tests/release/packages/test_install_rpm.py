@@ -1,4 +1,4 @@
-"""The rpms, by rpm itself, on roots that have what they need.
+"""Install the rpms with rpm on roots that have their requirements.
 
 Whether a distribution's own packages satisfy what they require is not asked: all are Debian's.
 """

@@ -1,4 +1,4 @@
-"""Another version of the debs under containers that run, and back."""
+"""Upgrade and downgrade the debs under running containers."""
 
 from __future__ import annotations
 

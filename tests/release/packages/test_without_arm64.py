@@ -1,4 +1,4 @@
-"""A host that cannot bring what arm64's programs are linked with has the packages of amd64."""
+"""Without the arm64 cross compiler's libraries only the packages of amd64 are built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host that no systemd runs on: what the packages leave to its own init, they say."""
+"""On a host without systemd the packages print which services to start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two ways in which packages come to a host, as the pages say it, on Debian's files."""
+"""The documented ways to install packages, run on Debian's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``make soak``: exit code 0 only if nothing is left and no start got slower."""
+"""``make soak``: exit code 0 if no start left anything and none got slower."""
 
 from __future__ import annotations
 

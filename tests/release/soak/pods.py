@@ -1,4 +1,4 @@
-"""``make soak-pods``: 10,000 pod lives through CRI; the agent stays as large as it was.
+"""``make soak-pods``: 10,000 pods through CRI; the agent's memory does not grow.
 
 Exit code 0 only if no pod saw anything but its share, nothing is left, and neither memory nor
 descriptors of the agent's processes have grown in the second half. In the first its bounded tables

@@ -1,4 +1,4 @@
-"""What `make soak` calls a fault."""
+"""The faults that `make soak` reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What starting containers could leave on a host, and what of it was not there before."""
+"""Traces that containers could leave on a host, compared before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether starts left something, slowed down, or made the claim server grow."""
+"""Whether starts left traces, slowed down, or made the claim server grow."""
 
 from __future__ import annotations
 
