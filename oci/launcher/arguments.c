@@ -19,8 +19,8 @@ static const char *const create_values[]
         "empty-ns", "status-fd",      "lsm-profile", "lsm-mount-context", "page-server",
         NULL };
 
-/* The option of `with_value` that `word` is or abbreviates, as crun takes --bundl; else NULL.
- *value: what follows its '=', or NULL.  */
+/* Returns the option of `with_value` that `word` is or abbreviates (crun accepts --bundl); NULL:
+   none. *value gets the text after '='; NULL: there is no '='.  */
 static const char *
 option_name (const char *word, const char *const *with_value, const char **value)
 {
@@ -39,7 +39,7 @@ option_name (const char *word, const char *const *with_value, const char **value
   return abbreviated;
 }
 
-/* The same for letters behind one dash, as crun takes -db DIR and -bDIR.  */
+/* The same for letters after a single dash: crun accepts -db DIR and -bDIR.  */
 static const char *
 letter_option (const char *word, const char **value)
 {
@@ -67,7 +67,7 @@ read_global_options (char **words, struct global_options *options)
       else if (name && strcmp (name, "root") == 0)
         options->root = value ? value : "";
       else if (name || strcmp (*words, "--systemd-cgroup") != 0)
-        options->says_more = true;
+        options->has_others = true;
     }
   return words;
 }
@@ -97,7 +97,7 @@ creates_from (char **words, char path[PATH_MAX])
       else if (strcmp (name, "config") == 0 || strcmp (name, "f") == 0)
         file = value ? value : "";
     }
-  /* crun reads any other file from where it was called, not from the bundle.  */
+  /* crun looks for a file of another name in its working directory, not in the bundle.  */
   if (strcmp (file, "config.json") != 0)
     return snprintf (path, PATH_MAX, "%s", file) < PATH_MAX;
   return snprintf (path, PATH_MAX, "%s/%s", folder, file) < PATH_MAX;

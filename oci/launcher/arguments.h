@@ -6,12 +6,12 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* Options before the verb; NULL where one is missing. says_more: an option changes what the runtime
-   does or prints.  */
+/* Options before the verb; NULL where one is missing. has_others: there is one more, which may
+   change what the runtime does or prints.  */
 struct global_options
 {
   const char *root, *log, *format;
-  bool says_more;
+  bool has_others;
 };
 
 /* Reads the global options; returns the words after them, at the verb if there is one.  */

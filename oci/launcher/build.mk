@@ -26,9 +26,9 @@ PROCFS_HOOK := $(OUT)/lib/vcuda-procfs-hook
 
 RUNTIME_TARGETS += $(LAUNCHER) $(HOOK) $(PROCFS_HOOK)
 
-# This host has no package of that machine's musl. Debian's own is 4 MB, links by the compiler that the
-# shim takes, and is the version that amd64's programs have; another compiler with a musl of its own is a
-# hundred, and static glibc costs what is said above.
+# No package installs arm64's musl on this host. Debian's package for arm64 is 4 MB, works with the
+# compiler that builds the shim, and has the version that the programs for amd64 have. A cross compiler
+# with its own musl is 100 MB.
 ifeq ($(VCUDA_ARCH),arm64)
 $(LAUNCHER) $(HOOK) $(PROCFS_HOOK): $(OUT)/musl/version
 endif

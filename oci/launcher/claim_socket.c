@@ -1,5 +1,6 @@
-/* The claim socket: a process that already runs edits the bundle in a tenth of the time that Python
-   takes to start. It runs the same function (oci/vcuda_oci/start/claim_socket.py).  */
+/* Asks the claim socket: the agent or `vcuda serve`, which already runs, edits the bundle in a
+   tenth of the time that Python takes to start. It runs the same function
+   (oci/vcuda_oci/start/claim_socket.py).  */
 
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -12,22 +13,23 @@
 #include "claim_socket.h"
 
 #define SOCKET_NAME "door.sock"
-/* A late answer does no harm: making a claim twice has the effect of one.  */
+/* After this time Python makes the claim. A late answer does no harm: a second claim changes
+   nothing.  */
 #define SOCKET_TIMEOUT_S 5
 
 static int
 connect_claim_socket (const char *state_dir)
 {
   struct sockaddr_un address = { .sun_family = AF_UNIX };
-  struct timeval patience = { .tv_sec = SOCKET_TIMEOUT_S };
+  struct timeval timeout = { .tv_sec = SOCKET_TIMEOUT_S };
   int length = snprintf (address.sun_path, sizeof address.sun_path, "%s/" SOCKET_NAME, state_dir);
   if (length < 0 || (size_t) length >= sizeof address.sun_path)
     return -1;
   int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0)
     return -1;
-  if (setsockopt (fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0
-      && setsockopt (fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0
+  if (setsockopt (fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) == 0
+      && setsockopt (fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) == 0
       && connect (fd, (struct sockaddr *) &address, sizeof address) == 0)
     return fd;
   close (fd);

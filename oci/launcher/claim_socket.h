@@ -1,4 +1,4 @@
-/* Asks the agent or `vcuda serve`, so that no Python has to start.  */
+/* Asks the claim socket of the agent or of `vcuda serve`, so that no Python has to start.  */
 
 #ifndef VCUDA_CLAIM_SOCKET_H
 #define VCUDA_CLAIM_SOCKET_H
@@ -22,8 +22,9 @@ size_t pack_words (const char *const *words, char packet[PACKET_BYTES]);
    allocation's id, each ended by a NUL and empty where it was not sent.  */
 enum socket_answer ask_connected (int fd, const char *packet, size_t size, char answer[PATH_MAX]);
 
-/* Connects to the claim socket in `state_dir` and asks it with one packet of `words`: config.toml's
-   path, the low-level runtime, and what it is to do.  */
+/* Connects to the claim socket in `state_dir` and sends `words` as one packet: config.toml's path,
+   the low-level runtime, and the runtime's arguments. An empty runtime marks a request that is not
+   a runtime's command line.  */
 enum socket_answer ask_claim_socket (const char *state_dir, const char *const *words,
                                      char answer[PATH_MAX]);
 

@@ -1,5 +1,5 @@
-/* Searches the raw text of a config.json for words of a request. Python decides whether it is one.
- */
+/* Searches the raw text of a config.json for words that a request contains. Python decides whether
+   it is one.  */
 
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -24,7 +24,7 @@ read_whole (const char *path, char room[ROOM_BYTES])
   return fd < 0 ? none : read_open (fd, room);
 }
 
-/* Whether a letter or digit is written as \u00XX. No engine does that, and it could hide a word. */
+/* Whether a letter or digit is written as \u00XX, which could hide a word. No engine does that.  */
 static bool
 hides_ascii (const char *text, size_t size)
 {
@@ -50,8 +50,8 @@ may_hold_request (const char *text, size_t size)
   return may;
 }
 
-/* Whether the config.json at `path` may hold a request. A missing file holds none, and the runtime
-   reports it; a file that was read in part may.  */
+/* A missing file holds no request, and the runtime reports it. A file that could be read only in
+   part may hold one.  */
 bool
 file_may_hold_request (const char *path)
 {

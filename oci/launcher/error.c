@@ -57,7 +57,7 @@ write_log (const char *path, const char *format, const char *line)
   strftime (now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime (&seconds));
   size_t size = log_entry (format, now, line, entry);
   int fd = open (path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  /* The error is on stderr already, so one of the log is ignored.  */
+  /* The error is already on stderr, so a failure to log it is ignored.  */
   if (fd >= 0 && write (fd, entry, size) == (ssize_t) size)
     close (fd);
 }

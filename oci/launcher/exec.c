@@ -23,10 +23,10 @@
   "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/libexec/crio"
 
 static bool
-is_ourselves (const char *path)
+is_this_program (const char *path)
 {
   struct stat ours, theirs;
-  /* AT_EXECFN saves procfs the work of creating a folder for this process.  */
+  /* AT_EXECFN first: the use of procfs creates a folder for this process in it.  */
   const char *called = (const char *) getauxval (AT_EXECFN);
   return ((called && stat (called, &ours) == 0) || stat ("/proc/self/exe", &ours) == 0)
          && stat (path, &theirs) == 0 && ours.st_dev == theirs.st_dev
@@ -53,8 +53,8 @@ find_program (const char *name, char found[PATH_MAX])
   return find_in (getenv ("PATH"), name, found) || find_in (DEFAULT_PATH, name, found);
 }
 
-/* The full path of the runtime that config.toml names. runc, the default, stands for crun on a host
-   that has only crun. runtime_hook/vcuda_hook/live/low_level.py finds the same.  */
+/* On a host that has only crun, crun is used where config.toml names runc, the default.
+   runtime_hook/vcuda_hook/live/low_level.py finds the same runtime.  */
 const char *
 low_level_runtime (const struct file_text *config)
 {
@@ -65,7 +65,7 @@ low_level_runtime (const struct file_text *config)
   else if (!find_program (name, path)
            && (strcmp (name, "runc") != 0 || !find_program ("crun", path)))
     die (name, "no such runtime in PATH", "install runc or crun, or set runtime in config.toml");
-  if (is_ourselves (path))
+  if (is_this_program (path))
     die (path, "the low-level runtime is this wrapper itself", "set runtime in " VCUDA_CONFIG);
   return path;
 }
@@ -83,7 +83,7 @@ become (const char *runtime, char **argv)
 int
 run_to_end (const char *program, char **argv)
 {
-  /* The kernel keeps no status of a child while SIGCHLD is ignored.  */
+  /* While SIGCHLD is ignored, the kernel keeps no exit status of a child.  */
   void (*before) (int) = signal (SIGCHLD, SIG_DFL);
   pid_t ours = getpid (), child = fork ();
   if (child == 0)

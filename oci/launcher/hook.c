@@ -1,8 +1,9 @@
-/* vcuda-container-hook, in front of runtime_hook/vcuda_hook/hooks/main.py.
+/* vcuda-container-hook: starts Python for an OCI hook (runtime_hook/vcuda_hook/hooks/main.py).
 
-   runc hands a hook without an env of its own the image's variables. Static, so that no LD_PRELOAD
-   of an image is loaded here, and with an environment of its own for Python. Each container with a
-   share ends with poststop, so where the claim socket answers that hook starts no Python.  */
+   runc passes the image's environment variables to a hook that has no env of its own. So this
+   program is linked statically, which keeps the image's LD_PRELOAD out, and gives Python a fixed
+   environment. Each container with a share ends with the poststop hook: where the claim socket
+   answers, that hook starts no Python.  */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,8 +32,8 @@
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \
   "from vcuda_hook.hooks.main import main; main()"
 
-/* Puts a file in the place of standard input, so that it can be read twice. The size of what it
-   holds; -1: nothing was touched, or not all of it came.  */
+/* Replaces standard input by a file with the same content, so that it can be read twice. Returns
+   its size; -1: standard input was left alone, or could not be read to its end.  */
 static ssize_t
 buffer_input (void)
 {
@@ -40,7 +41,7 @@ buffer_input (void)
   ssize_t got, size = 0;
   for (int stream = 0; stream <= 2; stream++)
     if (fcntl (stream, F_GETFD) < 0)
-      return -1; /* or what we open would stand there */
+      return -1; /* the file would get this number */
   int file = isatty (0) ? -1 : memfd_create ("state", MFD_CLOEXEC);
   if (file < 0)
     return -1;
@@ -52,18 +53,18 @@ buffer_input (void)
   return -1;
 }
 
-/* Whether the claim socket released the container's share, or said why it cannot.  */
+/* Asks the claim socket to release the container's share. False: Python has to do it.  */
 static bool
 release_by_socket (const char *config, const char *allocation)
 {
   static char state[PACKET_BYTES], answer[PATH_MAX], folder[PATH_MAX];
   static struct distrust why;
   const struct file_text *settings = settings_at (config, &why);
-  ssize_t size = settings ? buffer_input () : -1; /* Python refuses them in one line */
+  ssize_t size = settings ? buffer_input () : -1; /* Python reports bad settings */
   if (size <= 0 || (size_t) size >= sizeof state || pread (0, state, (size_t) size, 0) != size
       || memchr (state, 0, (size_t) size))
     return false;
-  /* No low-level runtime has an empty name: this is a hook's request.  */
+  /* An empty runtime: this is a hook's request.  */
   const char *const words[] = { config, "", "poststop", allocation, state, NULL };
   const char *state_dir = setting (settings, "state-dir", DEFAULT_STATE_DIR, folder);
   enum socket_answer reply = ask_claim_socket (state_dir, words, answer);
@@ -105,7 +106,7 @@ main (int argc, char **argv)
       config = words[1];
       words += 2;
     }
-  /* For vcuda_oci/guest/mount_points.py: the note is on standard input.  */
+  /* Called by vcuda_oci/guest/mount_points.py, with the note on standard input.  */
   if (words[0] && strcmp (words[0], "removeMountPoints") == 0 && (!words[1] || !words[2]))
     {
       int pidfd = -1;

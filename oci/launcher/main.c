@@ -1,12 +1,13 @@
 /* vcuda-container-runtime, the launcher.
 
    Engines call an OCI runtime about eleven times in a container's life, and most containers ask for
-   no GPU: all of these calls are passed on to runc or crun by one exec. Only a create, run or
-   restore that may hold a request in config.json needs Python (oci/vcuda_oci/start/main.py). The
-   launcher only searches the raw text (config_json.c); Python decides. At the delete of a container
-   that has an allocation record, the launcher waits for the runtime and then has Python release the
-   share (oci/vcuda_oci/start/after_delete.py). Both calls go to the claim socket first, so that no
-   Python has to start.
+   no GPU: the launcher passes all of these calls on to runc or crun by one exec.
+
+   Two calls need Python. A create, run or restore may have a request in config.json: the launcher
+   searches the raw text for it (config_json.c), and Python decides (oci/vcuda_oci/start/main.py).
+   At the delete of a container that has an allocation record, the launcher waits for the runtime,
+   and then Python releases the share (oci/vcuda_oci/start/after_delete.py). For both the launcher
+   asks the claim socket first, and starts Python only where it does not answer.
 
    The paths are compiled in, so that no environment variable decides what runs as root:
    VCUDA_CONFIG, VCUDA_PYTHON, VCUDA_PYTHON_PATH.  */
@@ -45,12 +46,12 @@ has_record (const char *state_dir, const char *id)
          && access (path, F_OK) == 0;
 }
 
-/* Has the share released unless the container lives on.  */
+/* Releases the share, unless the container still exists.  */
 static void
 release_share (const char *state_dir, const char *id)
 {
   static char answer[PATH_MAX];
-  /* No low-level runtime has an empty name: this is no command line of a runtime.  */
+  /* An empty runtime: this is not a runtime's command line.  */
   const char *const words[] = { VCUDA_CONFIG, "", "delete", id, NULL };
   const char *const python[] = { VCUDA_PYTHON, "-I", "-S", "-B", "-c", START ("start.after_delete"),
                                  VCUDA_CONFIG, id,   NULL };
@@ -123,12 +124,12 @@ main (int argc, char **argv)
   if (!config)
     die_with (why.line);
   const char *runtime = low_level_runtime (config);
-  bool asks = argc > 0 && creates_from (argv + 1, path) && file_may_hold_request (path);
-  const char *deleted = argc > 0 && !asks ? deleted_container (argv + 1) : "";
-  if (!asks && !*deleted)
+  bool may_request = argc > 0 && creates_from (argv + 1, path) && file_may_hold_request (path);
+  const char *deleted = argc > 0 && !may_request ? deleted_container (argv + 1) : "";
+  if (!may_request && !*deleted)
     become (runtime, argv);
   const char *state_dir = setting (config, "state-dir", DEFAULT_STATE_DIR, value);
-  if (asks)
+  if (may_request)
     share_and_become (runtime, argc, argv, state_dir);
   if (has_record (state_dir, deleted))
     delete_and_release (runtime, argv, state_dir, deleted);

@@ -1,7 +1,7 @@
 /* Answers `delete --force` of a container that is already deleted. containerd's shim calls it at
    the end of each container, after a successful `delete`: the runtime finds no folder of that name
-   below its root and exits with 0 and no output. Without the runtime a short container's life is a
-   twentieth shorter.  */
+   below its root and exits with 0 and no output. Not starting the runtime for this saves 5 % of a
+   short container's life.  */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,7 +16,7 @@
 /* The characters that both runtimes allow in a container's id.  */
 #define ID "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+.-"
 
-/* Another runtime may do more at a delete.  */
+/* Whether the runtime is runc or crun: another one may do more at a delete.  */
 static bool
 is_known_runtime (const char *path)
 {
@@ -31,7 +31,7 @@ deletes_missing_container (char **words, const char *runtime)
   struct stat there;
   char folder[PATH_MAX];
   words = read_global_options (words, &options);
-  if (!is_known_runtime (runtime) || options.says_more || !options.root || options.root[0] != '/')
+  if (!is_known_runtime (runtime) || options.has_others || !options.root || options.root[0] != '/')
     return false;
   if (!words[0] || strcmp (words[0], "delete") != 0 || !words[1]
       || strcmp (words[1], "--force") != 0 || !words[2] || words[3])

@@ -111,7 +111,7 @@ remove_mount_point (int root, char *place, const struct stat *note)
   if (fstatat (folder, name, &file, AT_SYMLINK_NOFOLLOW) == 0 && is_empty_since (&file, note))
     unlinkat (folder, name, 0);
   close (folder);
-  /* The image has nothing in OWN_FOLDER: the runtime made it and the folders in it.  */
+  /* OWN_FOLDER is not in the image: the runtime made it and the folders in it.  */
   while (strncmp (place, OWN_FOLDER, OWN_LENGTH) == 0
          && (place[OWN_LENGTH] == '/' || !place[OWN_LENGTH]))
     {
@@ -141,8 +141,6 @@ wait_in_child (int pidfd)
     ;
 }
 
-/* Removes the mount points that a note names. note: its descriptor, at any position. pidfd: of the
-   container's first process, to wait for its end; -1: it has ended.  */
 void
 remove_mount_points (int note, int pidfd)
 {

@@ -1,10 +1,11 @@
-/* A createRuntime hook: puts a folder of the host's over a folder of the container's /proc.
+/* A createRuntime hook: mounts a folder of the host over a folder of the container's /proc.
 
      vcuda-procfs-hook ROOTFS SOURCE PLACE          ROOTFS/proc/PLACE shows SOURCE, read-only
 
-   runc refuses bind mounts below /proc in config.json, so it takes a hook. The container's state is
-   on stdin. This runs outside of the container's cgroup and root, enters its mount namespace alone,
-   and opens nothing of the image: a step that is a symlink, or no procfs, ends it.  */
+   runc refuses bind mounts below /proc in config.json, so a hook makes them. The container's state
+   is on stdin. The hook runs outside the container's cgroup and root, and enters only its mount
+   namespace. It opens nothing of the image: it fails where a part of PLACE is a symlink, or where
+   the folder is not of procfs.  */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -35,9 +36,9 @@ die (const char *where, const char *what)
   exit (1);
 }
 
-/* The number that the outermost object's "pid" is, 0 if it is none: an annotation may hold the same
-   text deeper down, or inside of a string. Of a key that is there twice the last counts, as in
-   other readers of JSON.  */
+/* Returns the number "pid" of the outermost object; 0: it is missing or not an integer. Annotations
+   may contain the same text in an inner object or in a string. Of duplicate keys the last counts,
+   as in other JSON parsers.  */
 static long
 pid_of (const char *state)
 {
@@ -86,7 +87,7 @@ enter_container (void)
   close (fd);
 }
 
-/* ROOTFS/proc/PLACE: procfs, or what an earlier call has laid over it.  */
+/* Opens ROOTFS/proc/PLACE: a folder of procfs, or what an earlier call mounted over it.  */
 static int
 open_place (const char *rootfs, const char *place)
 {
@@ -133,7 +134,7 @@ main (int argc, char **argv)
     die (argv[2], strerror (errno));
   snprintf (source, sizeof source, "/proc/self/fd/%d", from);
   int covered = open_place (rootfs, place);
-  if (same_folder (covered, from)) /* another entry point has mounted it */
+  if (same_folder (covered, from)) /* another entry point mounted it */
     return 0;
   struct statfs status;
   if (fstatfs (covered, &status) != 0 || status.f_type != PROC_MAGIC)
@@ -141,7 +142,7 @@ main (int argc, char **argv)
   snprintf (target, sizeof target, "/proc/self/fd/%d", covered);
   if (mount (source, target, NULL, MS_BIND, NULL) != 0)
     die (place, strerror (errno));
-  /* The descriptor above is of what is covered now; only a new one is of the mount.  */
+  /* `covered` refers to the folder below the mount; only a new descriptor refers to the mount.  */
   snprintf (target, sizeof target, "/proc/self/fd/%d", open_place (rootfs, place));
   unsigned long options = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
   if (mount (NULL, target, NULL, options, NULL) != 0)

@@ -1,5 +1,5 @@
-/* What the native programs need of config.toml. Python reads the whole file
-   (oci/vcuda_oci/system/settings_file.py) and names mistakes.  */
+/* Reads the settings that the native programs need from config.toml. Python reads the whole file
+   (oci/vcuda_oci/system/settings_file.py) and reports mistakes.  */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #define MOST_BYTES (64 << 20)
 
-/* The TOML string that the line `text` begins with; false: none, or an empty one, or too long for a
-   path.  */
+/* Reads the TOML string at the start of `text`. False: there is none, it is empty, or it is too
+   long for a path.  */
 static bool
 string_value (const char *text, char value[PATH_MAX])
 {
@@ -34,8 +34,6 @@ string_value (const char *text, char value[PATH_MAX])
   return *text == quote && length;
 }
 
-/* The value of `key = "…"` in config.toml, or `otherwise`. A line of any other form is left to
-   Python, which reads the whole file and names mistakes.  */
 const char *
 setting (const struct file_text *config, const char *key, const char *otherwise,
          char value[PATH_MAX])
@@ -57,7 +55,7 @@ setting (const struct file_text *config, const char *key, const char *otherwise,
 }
 
 /* Whether FD, the file PATH, can hold settings. oci/vcuda_oci/system/files.py makes the same
- * checks.  */
+   checks.  */
 static bool
 can_hold_settings (const char *path, int fd, struct distrust *why)
 {
@@ -70,8 +68,6 @@ can_hold_settings (const char *path, int fd, struct distrust *why)
   return status.st_size <= MOST_BYTES || unreadable (why, path);
 }
 
-/* config.toml, whole; empty where there is none, so each setting has its default. NULL: another
-   user could have changed it, or it cannot be read.  */
 const struct file_text *
 settings_at (const char *path, struct distrust *why)
 {

@@ -10,8 +10,8 @@
 
 #define DEFAULT_STATE_DIR "/run/vcuda"
 
-/* The value of `key = "…"` in config.toml, or `otherwise`. Only Python reads the whole file and
-   reports mistakes.  */
+/* Returns the value of `key = "…"` in config.toml, or `otherwise`. A line of any other form is
+   ignored here: Python reports mistakes.  */
 const char *setting (const struct file_text *config, const char *key, const char *otherwise,
                      char value[PATH_MAX]);
 

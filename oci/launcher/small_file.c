@@ -1,5 +1,4 @@
-/* Reads a small file with one call of read. Most starts pass through here, and each page and each
-   system call counts.  */
+/* Reads a small file with one system call, because it is part of every start of a container.  */
 
 #define _GNU_SOURCE
 #include "small_file.h"
@@ -9,8 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads FD and closes it. The text lies in `room` if it fits there; it is empty if FD is not a
-   regular file.  */
 struct file_text
 read_open (int fd, char room[ROOM_BYTES])
 {
@@ -20,7 +17,7 @@ read_open (int fd, char room[ROOM_BYTES])
     {
       size_t size = (size_t) status.st_size;
       char *text = size < ROOM_BYTES ? room : malloc (size + 1);
-      /* One read gives 2 GiB at most.  */
+      /* A single read returns at most 2 GiB.  */
       ssize_t got = text ? read (fd, text, size) : -1;
       file.is_whole = got == status.st_size;
       if (got > 0)

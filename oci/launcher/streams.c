@@ -1,7 +1,9 @@
-/* What a hook may write to. crun opens the file that the annotation run.oci.hooks.stdout or .stderr
-   names, as root on the host, for the hooks of that container; Podman makes an image's annotations
-   the container's. So an image's author may have chosen the file, and error lines quote the image.
- */
+/* Keeps hooks from writing to files of the host.
+
+   crun opens the files that the annotations run.oci.hooks.stdout and .stderr name, as root on the
+   host, as output of the container's hooks. Podman copies an image's annotations to the container,
+   so the image's author may choose the file and, because error lines quote the image, its
+   content.  */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -26,9 +28,6 @@ is_file_of_host (int stream)
   return !S_ISSOCK (status.st_mode) && !isatty (stream);
 }
 
-/* Redirects standard output and error to /dev/null unless they are a pipe, a socket or a terminal.
-   True: they are redirected; the runtime's own standard error gets the line then
-   (created_container.py).  */
 bool
 leave_files_of_host (void)
 {

@@ -34,8 +34,7 @@ not_regular (struct distrust *why, const char *path)
   return distrusted (why, path, "is not a regular file", "make it a readable UTF-8 file", "");
 }
 
-/* Reports, by errno, that PATH cannot be read. oci/vcuda_oci/system/settings_file.py has the same
- * line.  */
+/* oci/vcuda_oci/system/settings_file.py has the same lines.  */
 bool
 unreadable (struct distrust *why, const char *path)
 {
@@ -61,7 +60,7 @@ broken (struct distrust *why, const char *path)
                      "");
 }
 
-/* Whether each uid of the host is mapped here, as outside of user namespaces.  */
+/* Whether every uid of the host has a uid here, as it has outside of user namespaces.  */
 static bool
 maps_all_users (void)
 {
@@ -85,7 +84,7 @@ has_trusted_owner (const char *place, const struct stat *status, struct distrust
   return distrusted (why, place, what, "chown root ", place);
 }
 
-/* Whether PLACE has no access control list. FD: PLACE, open, or -1. On an error: false.  */
+/* Whether PLACE has no access control list; false on an error. FD: PLACE's descriptor, or -1.  */
 static bool
 is_plain (const char *place, int fd)
 {
@@ -126,7 +125,8 @@ cut_last_name (char *path)
     *slash = '\0';
 }
 
-/* Follows the link PATH to PLACE by entries that no other user could have exchanged.  */
+/* Follows the link PATH, as far as no other user could have replaced a step of it. PLACE gets the
+   path of its target.  */
 static bool
 follow_trusted (const char *path, char place[PATH_MAX], struct distrust *why)
 {
@@ -175,7 +175,7 @@ follow_trusted (const char *path, char place[PATH_MAX], struct distrust *why)
   return has_trusted_mode (place, -1, &status, why);
 }
 
-/* Follows the link PATH as above and opens its target; -1: it must not be read.  */
+/* Opens the target of the link PATH; -1: it must not be read.  */
 static int
 open_behind_link (const char *path, struct distrust *why)
 {
@@ -194,7 +194,7 @@ open_behind_link (const char *path, struct distrust *why)
   return fd;
 }
 
-/* Reports a folder of the missing file PATH that is a link to nothing.  */
+/* The file PATH is missing: reports a folder of PATH that is a dangling link.  */
 static void
 check_missing (const char *path, struct distrust *why)
 {
@@ -209,9 +209,8 @@ check_missing (const char *path, struct distrust *why)
                 "");
 }
 
-/* Opens the settings file PATH. -1: there is none, or WHY says why it must not be read. Only ENOENT
-   means that there is none: a container can cause other errors, as by a lease. The file is checked
-   by its descriptor, because another user may replace a folder further up.  */
+/* Only ENOENT means that there is no file: a container can cause other errors, such as by a lease.
+   The file is checked by its descriptor, because another user may replace a folder above it.  */
 int
 open_trusted (const char *path, struct distrust *why)
 {

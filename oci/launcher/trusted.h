@@ -13,8 +13,8 @@ struct distrust
   bool is_broken_link;
 };
 
-/* Puts a reason into WHY and returns false: PATH is not a regular file; errno says why PATH cannot
-   be read.  */
+/* Both store a reason in WHY and return false: PATH is not a regular file; PATH cannot be read, for
+   the reason in errno.  */
 bool not_regular (struct distrust *why, const char *path);
 bool unreadable (struct distrust *why, const char *path);
 
