@@ -30,9 +30,8 @@
 #define VCUDA_GUEST_DIR "/usr/local/vcuda"
 #define VCUDA_GUEST_LIMITS VCUDA_GUEST_DIR "/limits"
 #define VCUDA_GUEST_USAGE VCUDA_GUEST_DIR "/usage"
-#define VCUDA_GUEST_DRIVER VCUDA_GUEST_DIR "/driver"
-/* The driver's libraries in that folder. No loader, ldconfig or LD_LIBRARY_PATH finds them by these
-   names, so none bypasses the shim.  */
+/* The driver's libraries in the folder driver_dir. No loader, ldconfig or LD_LIBRARY_PATH finds
+   them by these names, so none bypasses the shim.  */
 #define VCUDA_DRIVER_CUDA "cuda"
 #define VCUDA_DRIVER_NVML "nvml"
 
@@ -102,10 +101,10 @@ enum vcuda_policy
   F (uint64_t, overrun_ns)    /* the deepest debt ever: one batch took so much beyond its share */ \
   A (uint8_t, reserved, 32)
 
-/* One process. Its life is an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file: the
-   kernel drops it when the process dies, and the process that takes it next clears the slot. No
-   total is stored anywhere, so a kill between two writes leaves nothing to repair: the container's
-   use of a GPU is the sum of held_bytes over live slots.  */
+/* One process. It holds an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file. The
+   kernel drops the lock when the process dies, and the process that takes it next clears the slot.
+   The container's use of a GPU is the sum of held_bytes over live slots: no total is stored, so a
+   kill between two writes leaves nothing to repair.  */
 #define VCUDA_USAGE_SLOT_FIELDS(F, A)                                                              \
   F (uint32_t, pid)        /* in the container's pid namespace; 0 is free */                       \
   F (uint32_t, generation) /* grows each time the slot is taken */                                 \

@@ -1,3 +1,5 @@
+/* The memory of a CUDA array.  */
+
 #ifndef VCUDA_ARRAY_SIZE_H
 #define VCUDA_ARRAY_SIZE_H
 

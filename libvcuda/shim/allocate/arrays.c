@@ -36,9 +36,9 @@ settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, vo
     {
       struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
       if (is_plain)
-        VCUDA_WITHIN (real.cuArrayDestroy (array));
+        VCUDA_CALL_DRIVER (real.cuArrayDestroy (array));
       else
-        VCUDA_WITHIN (real.cuMipmappedArrayDestroy (array));
+        VCUDA_CALL_DRIVER (real.cuMipmappedArrayDestroy (array));
       vcuda_own_calls_end (mode);
       rc = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -54,7 +54,7 @@ settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, vo
       CUresult rc = vcuda_charge_current (&charge, bytes);                                         \
       if (rc != CUDA_SUCCESS)                                                                      \
         return rc;                                                                                 \
-      rc = VCUDA_WITHIN (call);                                                                    \
+      rc = VCUDA_CALL_DRIVER (call);                                                               \
       return settle_array (&charge, rc, kind, rc == CUDA_SUCCESS ? *array : NULL);                 \
     }                                                                                              \
   while (0)

@@ -9,7 +9,7 @@
     {                                                                                              \
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
       if (rc == CUDA_SUCCESS && !vcuda_thread ()->in_driver)                                       \
         vcuda_graph_memory_instantiated (*exec, graph);                                            \
       return rc;                                                                                   \
@@ -72,7 +72,7 @@ vcuda_cuGraphExecDestroy (CUgraphExec exec)
   VCUDA_PASS_ON (real.cuGraphExecDestroy (exec));
   /* Removed first: after the call the driver may give the same handle to another thread.  */
   vcuda_graph_memory_destroyed (exec);
-  CUresult rc = VCUDA_WITHIN (real.cuGraphExecDestroy (exec));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuGraphExecDestroy (exec));
   vcuda_graph_memory_settle ();
   return rc;
 }
@@ -82,7 +82,7 @@ vcuda_cuDeviceGraphMemTrim (CUdevice device)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  CUresult rc = VCUDA_WITHIN (real.cuDeviceGraphMemTrim (device));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuDeviceGraphMemTrim (device));
   vcuda_graph_memory_settle ();
   return rc;
 }

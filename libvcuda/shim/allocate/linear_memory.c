@@ -21,8 +21,8 @@ vcuda_cuMemAlloc_v2 (CUdeviceptr *dptr, size_t bytes)
   CUresult rc = vcuda_charge_current (&charge, bytes);
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_WITHIN (vcuda_managed (charge.gpu) ? vcuda_alloc_managed (dptr, bytes)
-                                                : real.cuMemAlloc_v2 (dptr, bytes));
+  rc = VCUDA_CALL_DRIVER (vcuda_managed (charge.gpu) ? vcuda_alloc_managed (dptr, bytes)
+                                                     : real.cuMemAlloc_v2 (dptr, bytes));
   return vcuda_settle (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0, VCUDA_OF_CONTEXT);
 }
 
@@ -43,7 +43,7 @@ settle_pitch (struct vcuda_charge *charge, CUresult rc, uint64_t key, uint64_t p
       && vcuda_charge_more (charge, pitch * height - charge->bytes) != CUDA_SUCCESS)
     {
       struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
-      VCUDA_WITHIN (real.cuMemFree_v2 (key));
+      VCUDA_CALL_DRIVER (real.cuMemFree_v2 (key));
       vcuda_own_calls_end (mode);
       rc = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -60,7 +60,7 @@ vcuda_cuMemAllocPitch (CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int w
   CUresult rc = vcuda_charge_current (&charge, (uint64_t) width * height);
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_WITHIN (real.cuMemAllocPitch (dptr, pitch, width, height, element));
+  rc = VCUDA_CALL_DRIVER (real.cuMemAllocPitch (dptr, pitch, width, height, element));
   return settle_pitch (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0, rc == CUDA_SUCCESS ? *pitch : 0,
                        height);
 }
@@ -78,9 +78,9 @@ vcuda_cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t
   CUresult rc = vcuda_charge_current (&charge, bytes);
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_WITHIN (vcuda_managed (charge.gpu)
-                         ? vcuda_alloc_managed_pitch (dptr, pitch, width, height, element)
-                         : real.cuMemAllocPitch_v2 (dptr, pitch, width, height, element));
+  rc = VCUDA_CALL_DRIVER (vcuda_managed (charge.gpu)
+                              ? vcuda_alloc_managed_pitch (dptr, pitch, width, height, element)
+                              : real.cuMemAllocPitch_v2 (dptr, pitch, width, height, element));
   return settle_pitch (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0, rc == CUDA_SUCCESS ? *pitch : 0,
                        height);
 }

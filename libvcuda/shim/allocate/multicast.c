@@ -13,7 +13,7 @@
     {                                                                                              \
       VCUDA_PASS_ON (call);                                                                        \
       vcuda_blocks_lock ();                                                                        \
-      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
       if (rc == CUDA_SUCCESS)                                                                      \
         note;                                                                                      \
       vcuda_blocks_unlock ();                                                                      \
@@ -95,7 +95,7 @@ bind (CUmemGenericAllocationHandle object, struct vcuda_binding *list)
       struct vcuda_block *used = vcuda_block_use (object);                                         \
       struct vcuda_binding *list = bindings;                                                       \
       vcuda_blocks_unlock ();                                                                      \
-      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
       vcuda_blocks_lock ();                                                                        \
       if (rc == CUDA_SUCCESS)                                                                      \
         bind (object, list);                                                                       \

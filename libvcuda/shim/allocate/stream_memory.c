@@ -41,18 +41,18 @@ find_pool (struct vcuda_pool_charge *charge, CUmemoryPool handle, bool named, CU
     {                                                                                              \
       struct vcuda_pool_charge charge;                                                             \
       if (vcuda_thread ()->in_driver || is_captured (stream))                                      \
-        return VCUDA_WITHIN (call);                                                                \
+        return VCUDA_CALL_DRIVER (call);                                                           \
       CUresult rc = find_pool (&charge, handle, named, stream, bytes);                             \
       if (rc != CUDA_SUCCESS)                                                                      \
         return rc;                                                                                 \
       if (charge.pool->on_host)                                                                    \
-        return VCUDA_WITHIN (call);                                                                \
+        return VCUDA_CALL_DRIVER (call);                                                           \
       for (bool trimmed = false;; trimmed = true)                                                  \
         {                                                                                          \
           rc = vcuda_pool_begin (&charge);                                                         \
           if (rc == CUDA_SUCCESS)                                                                  \
             {                                                                                      \
-              rc = VCUDA_WITHIN (call);                                                            \
+              rc = VCUDA_CALL_DRIVER (call);                                                       \
               rc = vcuda_pool_end (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0);                   \
             }                                                                                      \
           if (rc != CUDA_ERROR_OUT_OF_MEMORY || trimmed || !vcuda_pools_trim (charge.pool->gpu))   \

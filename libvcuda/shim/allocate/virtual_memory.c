@@ -28,7 +28,7 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
     return rc;
   struct vcuda_block *block = vcuda_block_new ();
   vcuda_blocks_lock ();
-  rc = block ? VCUDA_WITHIN (real.cuMemCreate (handle, bytes, prop, flags))
+  rc = block ? VCUDA_CALL_DRIVER (real.cuMemCreate (handle, bytes, prop, flags))
              : CUDA_ERROR_OUT_OF_MEMORY;
   if (rc == CUDA_SUCCESS)
     vcuda_block_add (block, *handle, bytes, gpu);
@@ -45,7 +45,7 @@ vcuda_cuMemRelease (CUmemGenericAllocationHandle handle)
 {
   VCUDA_PASS_ON (real.cuMemRelease (handle));
   vcuda_blocks_lock ();
-  CUresult rc = VCUDA_WITHIN (real.cuMemRelease (handle));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemRelease (handle));
   if (rc == CUDA_SUCCESS)
     vcuda_block_release (handle);
   vcuda_blocks_unlock ();
@@ -58,7 +58,7 @@ vcuda_cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void
 {
   VCUDA_PASS_ON (real.cuMemImportFromShareableHandle (handle, shareable, type));
   vcuda_blocks_lock ();
-  CUresult rc = VCUDA_WITHIN (real.cuMemImportFromShareableHandle (handle, shareable, type));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemImportFromShareableHandle (handle, shareable, type));
   if (rc == CUDA_SUCCESS)
     vcuda_block_enter (*handle);
   vcuda_blocks_unlock ();
@@ -70,7 +70,7 @@ vcuda_cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *a
 {
   VCUDA_PASS_ON (real.cuMemRetainAllocationHandle (handle, address));
   vcuda_blocks_lock ();
-  CUresult rc = VCUDA_WITHIN (real.cuMemRetainAllocationHandle (handle, address));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemRetainAllocationHandle (handle, address));
   if (rc == CUDA_SUCCESS)
     vcuda_block_retain (*handle);
   vcuda_blocks_unlock ();
@@ -92,7 +92,7 @@ vcuda_cuMemMap (CUdeviceptr start, size_t bytes, size_t offset, CUmemGenericAllo
   bool may_wait = block && vcuda_block_gpu (block) < 0;
   if (may_wait)
     vcuda_blocks_unlock ();
-  CUresult rc = VCUDA_WITHIN (real.cuMemMap (start, bytes, offset, handle, flags));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemMap (start, bytes, offset, handle, flags));
   if (may_wait)
     vcuda_blocks_lock ();
   *mapping = (struct vcuda_mapping){ start, bytes, block };
@@ -111,7 +111,7 @@ vcuda_cuMemUnmap (CUdeviceptr start, size_t bytes)
 {
   VCUDA_PASS_ON (real.cuMemUnmap (start, bytes));
   vcuda_blocks_lock ();
-  CUresult rc = VCUDA_WITHIN (real.cuMemUnmap (start, bytes));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemUnmap (start, bytes));
   if (rc == CUDA_SUCCESS)
     vcuda_mappings_remove (start, bytes);
   vcuda_blocks_unlock ();

@@ -1,5 +1,5 @@
-/* A thread that ends gives its remaining credit back; a thread that is killed loses at most a
-   portion and a half, about 1.5 ms of GPU time.  */
+/* Takes, saves and gives back the credit of threads. A thread that ends gives its remaining credit
+   back; a thread that is killed loses at most a portion and a half, about 1.5 ms of GPU time.  */
 
 #include "compute/credit.h"
 
@@ -14,8 +14,7 @@
 int vcuda_sampling;
 int vcuda_credit_threads;
 
-/* In glibc before 2.34 these are libpthread's, which a program without threads may not have. The
-   old version keeps the shim loadable there.  */
+/* Before glibc 2.34 these are in libpthread, which a program without threads may not load.  */
 VCUDA_OLD_GLIBC (pthread_key_create);
 VCUDA_OLD_GLIBC (pthread_setspecific);
 #pragma weak pthread_key_create

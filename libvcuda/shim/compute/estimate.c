@@ -1,3 +1,6 @@
+/* Learns the cost of each function's launches from measured ones. The table has a fixed size: where
+   a bucket is full, a new function replaces a known one.  */
+
 #include "compute/estimate.h"
 
 #include <stdbool.h>

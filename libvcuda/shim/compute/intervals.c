@@ -1,3 +1,5 @@
+/* A set of disjoint intervals, in the order of time.  */
+
 #include "compute/intervals.h"
 
 #include <string.h>

@@ -143,7 +143,7 @@ vcuda_cuGraphLaunch_ptsz (CUgraphExec graph, CUstream stream)
     {                                                                                              \
       VCUDA_PASS_ON (call);                                                                        \
       uint64_t began = vcuda_wait_begin ();                                                        \
-      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
       vcuda_wait_end (began);                                                                      \
       return rc;                                                                                   \
     }                                                                                              \

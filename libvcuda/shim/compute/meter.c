@@ -1,8 +1,9 @@
-/* An event before and one after a launch, on its own stream; their distance is the GPU time.
+/* Measures launches: an event before and one after the launch, on its own stream, give its GPU
+   time.
 
-   On hardware that several processes share, the driver time-slices, and the interval of an event
-   pair holds the other processes' time slices too. There this charges too much while others run,
-   and nothing corrects it.  */
+   On a real GPU that several processes share, the driver time-slices, and the time between two
+   events includes the other processes' time slices. So a container is charged too much while others
+   run, and nothing corrects that.  */
 
 #include "compute/meter.h"
 
@@ -11,7 +12,7 @@
 #include "thread/own_calls.h"
 
 #define NEW_ANCHOR_MS 200.0
-/* With several streams the first may be the last to end.  */
+/* With several streams, the launch that began first may end last.  */
 #define MOST_MISSES 4
 
 static bool

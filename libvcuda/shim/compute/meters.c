@@ -1,5 +1,5 @@
-/* The meter of each context. Few contexts live at a time, so a short list is enough. The meter of
-   an ended context is used for the next one, so a program may create and destroy any number.  */
+/* The list of meters. Few contexts live at a time, so a short list is enough. A new context reuses
+   the meter of an ended one, so a program may create and destroy any number.  */
 
 #include "compute/meters.h"
 

@@ -1,15 +1,17 @@
+/* The calls that queue work which does not use the GPU.  */
+
 #include "compute/non_gpu_work.h"
 
 #include "compute/credit.h"
 #include "memory/alloc_map.h"
 #include "thread/clock.h"
 
-/* A bus moves at least a byte in a nanosecond: what takes longer is charged.  */
+/* A bus moves at least a byte in a nanosecond: a wait beyond that time is charged.  */
 #define COPY(bytes) (uint64_t) (bytes)
 #define UNKNOWN VCUDA_OFF_GPU_UNKNOWN_NS
 
 static uint64_t busy_until;
-static bool others_events; /* whether an event of another process was opened */
+static bool foreign_events; /* whether an event of another process was opened */
 
 void
 vcuda_off_gpu_queued (uint64_t ns)
@@ -104,8 +106,8 @@ vcuda_cuIpcOpenEventHandle (CUevent *event, CUipcEventHandle handle)
   if (rc != CUDA_SUCCESS)
     return rc;
   vcuda_map_put (&(struct vcuda_allocation){
-      .key = VCUDA_KEY (VCUDA_OTHERS_EVENT, *event), .gpu = -1, .owner = VCUDA_OF_DEVICE });
-  __atomic_store_n (&others_events, true, __ATOMIC_RELAXED);
+      .key = VCUDA_KEY (VCUDA_FOREIGN_EVENT, *event), .gpu = -1, .owner = VCUDA_OF_DEVICE });
+  __atomic_store_n (&foreign_events, true, __ATOMIC_RELAXED);
   return rc;
 }
 
@@ -113,8 +115,8 @@ void
 vcuda_off_gpu_event (CUevent event)
 {
   struct vcuda_allocation entry;
-  if (__atomic_load_n (&others_events, __ATOMIC_RELAXED)
-      && vcuda_map_find (VCUDA_KEY (VCUDA_OTHERS_EVENT, event), &entry))
+  if (__atomic_load_n (&foreign_events, __ATOMIC_RELAXED)
+      && vcuda_map_find (VCUDA_KEY (VCUDA_FOREIGN_EVENT, event), &entry))
     vcuda_off_gpu_queued (UNKNOWN);
 }
 
@@ -122,8 +124,8 @@ vcuda_off_gpu_event (CUevent event)
   CUresult vcuda_##name (CUevent event)                                                            \
   {                                                                                                \
     struct vcuda_allocation entry;                                                                 \
-    if (__atomic_load_n (&others_events, __ATOMIC_RELAXED))                                        \
-      vcuda_map_take (VCUDA_KEY (VCUDA_OTHERS_EVENT, event), &entry);                              \
+    if (__atomic_load_n (&foreign_events, __ATOMIC_RELAXED))                                       \
+      vcuda_map_take (VCUDA_KEY (VCUDA_FOREIGN_EVENT, event), &entry);                             \
     return real.name (event);                                                                      \
   }
 

@@ -1,8 +1,8 @@
 /* Work in streams that does not use the GPU: copies over the bus, host functions, waits for other
    processes.
 
-   A wait that takes far longer than its charged launches is charged itself (waits.c). So the shim
-   notes until when such other work may go on; a wait until then is not charged.  */
+   A wait that takes far longer than the charged launches is charged itself (waits.c). A wait for
+   the work here is not: the shim records until when such work may last.  */
 
 #ifndef VCUDA_NON_GPU_WORK_H
 #define VCUDA_NON_GPU_WORK_H

@@ -1,11 +1,12 @@
 /* Which launches are measured, and which wait.
 
-   A thread's credit is the distance to its next sample. Each launch takes the average cost of its
-   function from the credit, and the launch that the credit does not cover is measured. So a launch
-   is sampled with the probability COST / VCUDA_SAMPLE_NS, and what a sample took beyond COST is
-   charged as often as there are such launches to one sample. In the long run exactly what runs is
-   paid, whatever COST is; a launch that runs nothing (into a capture, refused by the driver) is a
-   sample that took 0. Long, erratic and new functions are measured at each launch.  */
+   A thread's credit is the GPU time until its next sample. Each launch takes the average cost of
+   its function, COST, from the credit, and the launch that the credit does not cover is measured.
+   So a launch is sampled with the probability COST / VCUDA_SAMPLE_NS. A sample stands for
+   VCUDA_SAMPLE_NS / COST launches: what it took beyond COST is charged that many times. In the long
+   run the charge equals the time that the launches took, even if COST is wrong. A launch that runs
+   nothing (into a capture, or refused by the driver) is a sample that took 0. Long, erratic and new
+   functions are measured at each launch.  */
 
 #include "compute/sampling.h"
 
@@ -85,7 +86,7 @@ publish_long_work (int gpu, uint64_t under_way)
                     __ATOMIC_RELAXED);
 }
 
-/* Opens the entry of a launch that stands for itself only.  */
+/* Opens the entry of a launch that is measured for itself, not as a sample of others.  */
 static struct entry *
 begin_whole (struct meter *meter, CUstream stream, const void *function)
 {
@@ -104,8 +105,8 @@ begin_whole (struct meter *meter, CUstream stream, const void *function)
   return entry;
 }
 
-/* Marks the start. Launches of other threads that are already on their way into the driver shall
-   come before it: recording twice lets them pass.  */
+/* Records the start. Other threads may already be in a launch: the first record lets these launches
+   pass, so that they come before the second one.  */
 static bool
 mark_start (struct vcuda_launch *launch)
 {
@@ -225,15 +226,15 @@ vcuda_launch_end (struct vcuda_launch *launch, CUresult rc)
                   && real.cuEventRecord (entry->end, launch->stream) == CUDA_SUCCESS;
   unmark (launch);
   vcuda_lock (&meter->mutex);
-  /* Not open: another thread has destroyed the context meanwhile.  */
-  bool there = entry->state == OPEN;
-  if (there && measured)
+  /* Otherwise another thread has destroyed the context meanwhile.  */
+  bool still_open = entry->state == OPEN;
+  if (still_open && measured)
     {
       if (launch->contended)
         entry->foreign_ns = __atomic_load_n (&foreign_ns, __ATOMIC_RELAXED) - launch->foreign_ns;
       entry->state = IN_FLIGHT;
     }
-  else if (there)
+  else if (still_open)
     {
       if (rc != CUDA_SUCCESS)
         refund (launch);

@@ -1,4 +1,4 @@
-/* A thread without GPU time sleeps; it never spins.  */
+/* Waits for GPU time. A waiting thread sleeps; it never spins.  */
 
 #include "compute/throttle.h"
 
@@ -9,7 +9,7 @@
 
 /* Without a bound an asynchronous program queues seconds of work before the first end is found.  */
 #define MOST_IN_FLIGHT_NS 20000000ull
-/* A kernel may wait for a later one, which must not be held back endlessly.  */
+/* A kernel may wait for one that is launched later: never hold a launch back for longer.  */
 #define PATIENCE_NS 200000000ull
 #define CAP_NS 10000000ull
 #define LONGEST_CAP_NS 1000000000ull
@@ -45,7 +45,7 @@ vcuda_wait_for_share (struct meter *meter, uint64_t estimate)
       vcuda_unlock (&meter->mutex);
       vcuda_sleep_ns (pause);
       vcuda_lock (&meter->mutex);
-      /* At each pause: the host reads from it which containers want more than they have.  */
+      /* Updated at each pause: the host sees from it which containers want more than they have.  */
       __atomic_fetch_add (&vcuda_pages.usage->gpu[meter->gpu].throttled_ns, vcuda_now () - now,
                           __ATOMIC_RELAXED);
     }

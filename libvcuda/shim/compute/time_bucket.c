@@ -1,5 +1,5 @@
-/* Every change is one atomic operation on the usage page, so a process that is killed at any point
-   leaves at worst a few nanoseconds unaccounted.  */
+/* The bucket of GPU time in the usage page. Every change is one atomic operation, so a process that
+   is killed at any point leaves at worst a few nanoseconds unaccounted.  */
 
 #include "compute/time_bucket.h"
 
@@ -17,7 +17,7 @@
 #define MOST_SAVED_NS 1000000000ll
 
 /* A grant that is not renewed ends: without a live arbiter each container gets its reserved rate.
-   The difference wraps if the time is over.  */
+   After `until` the difference wraps, which makes it large.  */
 static uint32_t
 rate_ppm (int gpu, uint64_t now)
 {
@@ -45,8 +45,8 @@ vcuda_balance (int gpu, uint64_t cap_ns)
   struct vcuda_usage_gpu *bucket = &vcuda_pages.usage->gpu[gpu];
   uint64_t now = vcuda_now ();
   uint64_t last = __atomic_load_n (&bucket->refilled_ns, __ATOMIC_ACQUIRE);
-  /* The thread that moves the time forward adds the income of that time; the others add nothing. A
-     time well ahead of now was written over by a program, and would stop the clock.  */
+  /* The thread that moves refilled_ns forward adds the income of that time; others add nothing. A
+     program may have overwritten refilled_ns: a value well ahead of now would stop the income.  */
   if ((now > last || last - now > FAR_AHEAD_NS)
       && __atomic_compare_exchange_n (&bucket->refilled_ns, &last, now, false, __ATOMIC_ACQ_REL,
                                       __ATOMIC_ACQUIRE))
@@ -79,7 +79,7 @@ vcuda_spend (int gpu, int64_t ns)
   if (left >= 0)
     return;
   uint64_t debt = 0 - (uint64_t) left;
-  /* Of two threads at once the lesser value may stay: the number is for people to read.  */
+  /* If two threads store at once, the lower value may stay: the number is only displayed.  */
   if (debt > __atomic_load_n (&bucket->overrun_ns, __ATOMIC_RELAXED))
     __atomic_store_n (&bucket->overrun_ns, debt, __ATOMIC_RELAXED);
 }
@@ -115,7 +115,7 @@ sample (struct vcuda_usage_gpu *bucket, uint64_t now)
 void
 vcuda_count_busy (int gpu, int64_t ns)
 {
-  /* The counters only grow: what was counted too much is taken off the next amount.  */
+  /* The counters must not shrink: an excess is subtracted from the next amounts.  */
   static int64_t overdrawn[VCUDA_MAX_GPUS];
   int64_t owed = __atomic_exchange_n (&overdrawn[gpu], 0, __ATOMIC_RELAXED);
   if (ns <= owed)

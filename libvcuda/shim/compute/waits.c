@@ -1,4 +1,4 @@
-/* Calls that wait for the GPU, and the end of contexts: what has ended is charged.  */
+/* Charges the work that has ended: after calls that wait for the GPU, and before a context ends. */
 
 #include "compute/waits.h"
 
@@ -26,7 +26,7 @@
 #define MOST_SUSPECTS 4096
 #define SUSPICION_ENDS_NS 60000000000ull
 
-/* True: every measured launch is charged.  */
+/* Charges the measured launches of CONTEXT that have ended. True: none is left.  */
 static bool
 reap (CUcontext context)
 {
@@ -40,8 +40,7 @@ reap (CUcontext context)
   return all;
 }
 
-/* The destruction waits for the context's work anyway, so wait here and charge that work as
-   well.  */
+/* The destruction of a context waits for its work anyway: wait here, so that it is charged.  */
 void
 vcuda_meter_settle (CUcontext context)
 {
@@ -87,10 +86,10 @@ busy_of_process (int gpu)
   return slot ? __atomic_load_n (&slot->busy_ns[gpu], __ATOMIC_RELAXED) : 0;
 }
 
-/* Much work has ended now: charging it at once keeps the statistics fresh. A wait that took far
-   longer than the charge hints at a kernel that was more expensive than expected and not measured;
-   so the next launches are measured, which may include it again. Only a very long wait is charged
-   itself, because a wait also contains other tenants' turns.  */
+/* Charges what has ended, which keeps the statistics fresh. A wait that took far longer than the
+   charge points to a kernel that was not measured and took longer than expected: so the next
+   launches, which may include it again, are measured. Only a very long wait is charged itself,
+   because a wait also contains other tenants' turns.  */
 void
 vcuda_wait_end (uint64_t began)
 {
@@ -117,8 +116,8 @@ vcuda_wait_end (uint64_t began)
     return;
   bool all = reap (context);
   uint64_t busy = busy_of_process (credit->gpu);
-  int64_t beyond = (int64_t) (now - began - (busy - credit->paid)) - off_gpu; /* BUSY is read from
-                                                                                 the page */
+  /* BUSY comes from the usage page, which a program may overwrite: the difference may wrap.  */
+  int64_t beyond = (int64_t) (now - began - (busy - credit->paid)) - off_gpu;
   if (very_long && all && beyond > 0)
     {
       vcuda_charge_time (credit->gpu, beyond);

@@ -1,7 +1,7 @@
-/* Limits of a context. The stack of each thread that the GPU can run at a time, the buffer of
-   printf and the heap of malloc in kernels take device memory. What is set above the initial limit
-   is charged when it is set; the initial limit is part of what a context takes. A driver may take
-   the heap and the buffer later, with the first kernel that needs them.  */
+/* cuCtxSetLimit. Three limits of a context take device memory: the stack, for each thread that the
+   GPU can run at a time; the buffer of printf; the heap of malloc in kernels. What exceeds the
+   initial limit is charged when it is set; the initial limit is part of the charge of a context. A
+   driver may allocate heap and buffer only with the first kernel that needs them.  */
 
 #include "context/context_limits.h"
 
@@ -123,7 +123,7 @@ settle (struct limit *limit, size_t was, uint64_t reserved, CUresult *rc)
   uint64_t now = bytes_for (limit, actual);
   if (now <= reserved || vcuda_reserve (limit->held.gpu, now - reserved) == CUDA_SUCCESS)
     return now;
-  VCUDA_WITHIN (real.cuCtxSetLimit (limit->limit, was));
+  VCUDA_CALL_DRIVER (real.cuCtxSetLimit (limit->limit, was));
   *rc = CUDA_ERROR_OUT_OF_MEMORY;
   return before;
 }
@@ -140,7 +140,7 @@ set (struct limit *limit, size_t value)
     rc = vcuda_reserve (gpu, reserved - before);
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_WITHIN (real.cuCtxSetLimit (limit->limit, value));
+  rc = VCUDA_CALL_DRIVER (real.cuCtxSetLimit (limit->limit, value));
   uint64_t now = settle (limit, was, reserved, &rc);
   record (limit, now);
   if (now < reserved)

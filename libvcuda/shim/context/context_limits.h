@@ -1,3 +1,5 @@
+/* The charge for a context's limits (cuCtxSetLimit).  */
+
 #ifndef VCUDA_CONTEXT_LIMITS_H
 #define VCUDA_CONTEXT_LIMITS_H
 

@@ -47,7 +47,7 @@ give_back_context (CUcontext context, bool with_pools)
     CUresult rc = vcuda_context_begin (&charge, device);                                           \
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
-    rc = VCUDA_WITHIN (real.name arguments);                                                       \
+    rc = VCUDA_CALL_DRIVER (real.name arguments);                                                  \
     vcuda_current_forget ();                                                                       \
     return vcuda_context_begun (&charge, rc,                                                       \
                                 rc == CUDA_SUCCESS ? VCUDA_KEY (VCUDA_CONTEXT, *context) : 0);     \
@@ -74,7 +74,7 @@ CREATE (cuCtxCreate_v4,
       VCUDA_PASS_ON (call);                                                                        \
       vcuda_meter_settle (context);                                                                \
       bool known = vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &entry);                    \
-      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
       if (known)                                                                                   \
         vcuda_context_ended (&entry, rc);                                                          \
       if (rc == CUDA_SUCCESS)                                                                      \
@@ -141,7 +141,7 @@ retain (struct primary *primary, CUcontext *context, CUdevice device)
   CUresult rc = begins ? vcuda_context_begin (&charge, device) : CUDA_SUCCESS;
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_WITHIN (real.cuDevicePrimaryCtxRetain (context, device));
+  rc = VCUDA_CALL_DRIVER (real.cuDevicePrimaryCtxRetain (context, device));
   if (begins)
     vcuda_context_begun (&charge, rc, VCUDA_KEY (VCUDA_PRIMARY_CONTEXT, device + 1));
   if (rc == CUDA_SUCCESS)
@@ -198,7 +198,7 @@ after_primary (struct primary *primary, CUdevice device, bool reset)
       /* Before its end, which waits for its work anyway.  */                                      \
       if (reset && primary->handle)                                                                \
         vcuda_meter_settle (primary->handle);                                                      \
-      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
       if (rc == CUDA_SUCCESS)                                                                      \
         after_primary (primary, device, reset);                                                    \
       pthread_mutex_unlock (&primary->mutex);                                                      \

@@ -1,3 +1,5 @@
+/* The calls that create and destroy contexts.  */
+
 #ifndef VCUDA_CONTEXTS_H
 #define VCUDA_CONTEXTS_H
 

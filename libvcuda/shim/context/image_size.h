@@ -1,3 +1,5 @@
+/* The device memory that a module's or library's image takes.  */
+
 #ifndef VCUDA_IMAGE_SIZE_H
 #define VCUDA_IMAGE_SIZE_H
 

@@ -59,7 +59,7 @@ entered (CUlibrary library, const struct vcuda_charge *charge, CUresult rc)
   ({                                                                                               \
     struct vcuda_charge charge;                                                                    \
     CUresult enter_rc = enter (library, &charge);                                                  \
-    enter_rc == CUDA_SUCCESS ? entered (library, &charge, VCUDA_WITHIN (call)) : enter_rc;         \
+    enter_rc == CUDA_SUCCESS ? entered (library, &charge, VCUDA_CALL_DRIVER (call)) : enter_rc;    \
   })
 
 CUresult
@@ -77,7 +77,7 @@ vcuda_cuLibraryGetGlobal (CUdeviceptr *start, size_t *bytes, CUlibrary library, 
   CUdeviceptr where;
   size_t size;
   if (rc == CUDA_SUCCESS && vcuda_image_size_unknown (library)
-      && VCUDA_WITHIN (real.cuLibraryGetGlobal (&where, &size, library, name)) == CUDA_SUCCESS)
+      && VCUDA_CALL_DRIVER (real.cuLibraryGetGlobal (&where, &size, library, name)) == CUDA_SUCCESS)
     vcuda_variable_named (library, where, size);
   return rc;
 }

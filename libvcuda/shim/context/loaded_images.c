@@ -1,3 +1,5 @@
+/* A hash table of images by handle. Each image has a list of the contexts that it is in.  */
+
 #include "context/loaded_images.h"
 
 #include <stdlib.h>

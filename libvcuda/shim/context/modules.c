@@ -77,7 +77,7 @@ loaded (const struct vcuda_charge *charge, CUresult rc, const void *handle,
     CUresult rc = vcuda_image_reserve (&charge, size.bytes);                                       \
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
-    rc = VCUDA_WITHIN (real.name arguments);                                                       \
+    rc = VCUDA_CALL_DRIVER (real.name arguments);                                                  \
     return loaded (&charge, rc, rc == CUDA_SUCCESS ? *out : NULL, &size, library);                 \
   }
 
@@ -109,7 +109,7 @@ LOAD (cuLibraryLoadFromFile,
     {                                                                                              \
       VCUDA_PASS_ON (call);                                                                        \
       struct vcuda_image *image = vcuda_image_take (handle);                                       \
-      CUresult rc = VCUDA_WITHIN (call);                                                           \
+      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
       if (image && rc == CUDA_SUCCESS)                                                             \
         forget (image);                                                                            \
       else if (image)                                                                              \
@@ -136,11 +136,11 @@ vcuda_cuModuleGetGlobal (CUdeviceptr_v1 *start, unsigned int *bytes, CUmodule mo
                          const char *name)
 {
   VCUDA_PASS_ON (real.cuModuleGetGlobal (start, bytes, module, name));
-  CUresult rc = VCUDA_WITHIN (real.cuModuleGetGlobal (start, bytes, module, name));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuModuleGetGlobal (start, bytes, module, name));
   CUdeviceptr_v1 where;
   unsigned int size;
   if (rc == CUDA_SUCCESS && vcuda_image_size_unknown (module)
-      && VCUDA_WITHIN (real.cuModuleGetGlobal (&where, &size, module, name)) == CUDA_SUCCESS)
+      && VCUDA_CALL_DRIVER (real.cuModuleGetGlobal (&where, &size, module, name)) == CUDA_SUCCESS)
     vcuda_variable_named (module, where, size);
   return rc;
 }
@@ -149,11 +149,12 @@ CUresult
 vcuda_cuModuleGetGlobal_v2 (CUdeviceptr *start, size_t *bytes, CUmodule module, const char *name)
 {
   VCUDA_PASS_ON (real.cuModuleGetGlobal_v2 (start, bytes, module, name));
-  CUresult rc = VCUDA_WITHIN (real.cuModuleGetGlobal_v2 (start, bytes, module, name));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuModuleGetGlobal_v2 (start, bytes, module, name));
   CUdeviceptr where;
   size_t size;
   if (rc == CUDA_SUCCESS && vcuda_image_size_unknown (module)
-      && VCUDA_WITHIN (real.cuModuleGetGlobal_v2 (&where, &size, module, name)) == CUDA_SUCCESS)
+      && VCUDA_CALL_DRIVER (real.cuModuleGetGlobal_v2 (&where, &size, module, name))
+             == CUDA_SUCCESS)
     vcuda_variable_named (module, where, size);
   return rc;
 }

@@ -1,3 +1,5 @@
+/* The charge for modules and libraries.  */
+
 #ifndef VCUDA_MODULES_H
 #define VCUDA_MODULES_H
 

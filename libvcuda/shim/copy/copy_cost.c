@@ -1,8 +1,10 @@
+/* Which copies stay within one GPU's memory.  */
+
 #include "copy/copy_cost.h"
 
 const char vcuda_copy_keys[VCUDA_COPY_KINDS][65];
 
-/* The driver does not know host memory that was not registered.  */
+/* An error of the driver means host memory: it knows only what was registered.  */
 static bool
 on_device (struct vcuda_end end)
 {

@@ -80,7 +80,7 @@ vcuda_copy_on_device (CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
       return real.name arguments;                                                                  \
     if (!vcuda_launch_at_once_of (thread, copy_key, copy_stream))                                  \
       return name##_slow_path arguments;                                                           \
-    return VCUDA_WITHIN_OF (thread, real.name arguments);                                          \
+    return VCUDA_CALL_DRIVER_OF (thread, real.name arguments);                                     \
   }                                                                                                \
   CUresult vcuda_##name parameters                                                                 \
   {                                                                                                \

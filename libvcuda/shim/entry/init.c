@@ -41,7 +41,8 @@ in_child (void)
   vcuda_meters_forget ();
 }
 
-/* Sums up what is held, so that an allocation has no second number to update.  */
+/* Sums up what this process holds. No running total is kept: each allocation would have to update
+   it.  */
 static void
 enter_held (struct vcuda_usage_slot *slot)
 {

@@ -1,5 +1,5 @@
-/* cuGetProcAddress: the driver answers, and its answer is mapped to the shim's function. So the
-   rules of versions and per-thread streams are the driver's own.  */
+/* cuGetProcAddress asks the driver, and maps the answer to the shim's function. So the driver's own
+   rules for versions and per-thread streams apply.  */
 
 #include <errno.h>
 #include <stdint.h>
@@ -110,8 +110,8 @@ rank (unsigned index, const char *symbol, cuuint64_t flags)
   return version + (wanted == per_thread ? 16 : 0);
 }
 
-/* Matches by name, for a driver that answers with something else than its own export: passing that
-   on would bypass the shim. Takes the newest version; of cuGetProcAddress the one for VERSION.  */
+/* Matches by name, for a driver whose answer is not its own export: passing it on would bypass the
+   shim. Returns the newest version; for cuGetProcAddress the one that VERSION asks for.  */
 static void *
 by_name (const char *symbol, int version, cuuint64_t flags)
 {

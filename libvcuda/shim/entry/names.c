@@ -1,5 +1,5 @@
-/* A table of names, made at the first question. Most questions are for names that are passed on, so
-   one look-up must identify them.  */
+/* A hash table of base names, made at the first look-up. Most look-ups are for names that are
+   passed on, so one probe must identify them.  */
 
 #include "entry/names.h"
 

@@ -1,4 +1,4 @@
-/* The base names of the driver's functions: what cuGetProcAddress is asked for.  */
+/* The base names of the driver's functions, which programs pass to cuGetProcAddress.  */
 
 #ifndef VCUDA_NAMES_H
 #define VCUDA_NAMES_H

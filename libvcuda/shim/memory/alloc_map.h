@@ -19,8 +19,8 @@ enum vcuda_kind
   VCUDA_STACK,           /* a limit of a context, like the next two */
   VCUDA_PRINTF_FIFO,
   VCUDA_MALLOC_HEAP,
-  VCUDA_MEMORY_POOL,  /* a name only, holds no memory */
-  VCUDA_OTHERS_EVENT, /* a name only: an event of another process */
+  VCUDA_MEMORY_POOL,   /* a name only, holds no memory */
+  VCUDA_FOREIGN_EVENT, /* a name only: an event of another process */
 };
 
 #define VCUDA_KEY(kind, handle) ((uint64_t) (handle) ^ (uint64_t) (kind) << 60)

@@ -1,6 +1,6 @@
-/* A holder is an array or a multicast object, and has its bindings in a tree by place. An operation
-   that covers only a part of a binding leaves it: memory is charged too long rather than not long
-   enough.  */
+/* Holders, which are arrays and multicast objects, with their bindings in a tree by place. An
+   operation that covers only a part of a binding does not end it: memory may be charged for longer
+   than it is bound, never for less.  */
 
 #include "memory/bindings.h"
 

@@ -1,3 +1,5 @@
+/* Blocks and mappings, each kind in a balanced tree.  */
+
 #include "memory/blocks.h"
 
 #include <pthread.h>

@@ -1,10 +1,14 @@
-/* The limit on memory over all processes of the container, without a stored total.
+/* Enforces the memory limit of the container over all its processes. No total is stored: the sum of
+   the slots counts.
 
-   A process adds the bytes to its own slot and then sums all slots. Two processes that do so at the
-   same time both see both amounts, so granted bytes never exceed the limit; but both may see too
-   much where one of them would have fitted. So this sum alone refuses nothing: a process that it
-   does not let pass takes its bytes off again and decides alone, under a lock, on a sum in which no
-   other slot changed.  */
+   Reservation: a process adds the bytes to its own slot and then sums all slots. If the sum is
+   within the limit, the bytes are granted. Two processes that do this at the same time both see
+   both amounts, so the granted bytes never exceed the limit. But both may see too much although one
+   of them would fit, so this sum refuses nothing.
+
+   Refusal: a process whose bytes did not fit takes them off again. It takes the lock for refusals
+   and tries again until it fits, or until no other slot had a decision during a try (decisions.h):
+   then the refusal is right.  */
 
 #include "memory/charge.h"
 
@@ -17,8 +21,8 @@
 #include "thread/clock.h"
 #include "thread/in_driver.h"
 
-/* A process that is stopped while it decides would block the others for ever: after this time its
-   bytes count as held.  */
+/* A process that is stopped while it decides must not block the others for ever: after this time
+   its bytes count as held.  */
 #define PATIENCE_NS 1000000000ull
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

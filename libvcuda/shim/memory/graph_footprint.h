@@ -1,3 +1,5 @@
+/* The device memory that a graph's memory nodes allocate.  */
+
 #ifndef VCUDA_GRAPH_FOOTPRINT_H
 #define VCUDA_GRAPH_FOOTPRINT_H
 

@@ -1,3 +1,5 @@
+/* Managed memory in place of cuMemAlloc and cuMemAllocPitch.  */
+
 #include "memory/managed.h"
 
 #include "thread/message.h"
@@ -28,8 +30,8 @@ report_unable (void)
 CUresult
 vcuda_alloc_managed (CUdeviceptr *dptr, size_t bytes)
 {
-  /* Before Pascal, and where the kernel driver is built without it, managed memory exists only as
-     far as the GPU has room: the promise could not be kept.  */
+  /* Before Pascal, and with some kernel drivers, managed memory is never larger than the GPU's:
+     more than that cannot be given out.  */
   if (!attribute (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS))
     {
       report_unable ();

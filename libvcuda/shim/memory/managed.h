@@ -1,5 +1,5 @@
-/* Managed memory for a GPU of which the host promised more memory than it has: the driver moves its
-   pages between GPU and host.  */
+/* Managed memory, for a GPU whose shares add up to more memory than it has: the driver moves pages
+   between GPU and host.  */
 
 #ifndef VCUDA_MANAGED_H
 #define VCUDA_MANAGED_H

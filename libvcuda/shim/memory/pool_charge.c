@@ -1,3 +1,5 @@
+/* Reserves for an allocation from a pool, and settles the pool's charge after it.  */
+
 #include "memory/pool_charge.h"
 
 #include "memory/alloc_map.h"
@@ -7,8 +9,8 @@
 
 bool vcuda_pools_keep;
 
-/* With the pool's mutex held. A driver before CUDA 11.3 does not report what a pool has reserved,
-   and no driver reports it for a destroyed pool: then it is what is allocated.  */
+/* Called with the pool's mutex held. Drivers before CUDA 11.3 do not report what a pool has
+   reserved, and no driver reports it for a destroyed pool: then the allocated bytes count.  */
 static uint64_t
 reserved_by (struct vcuda_pool *pool)
 {
@@ -21,8 +23,8 @@ reserved_by (struct vcuda_pool *pool)
   return reports_reserved ? bytes : __atomic_load_n (&pool->used, __ATOMIC_RELAXED);
 }
 
-/* With the pool's mutex held. Stored before the slot changes: a process that lost its slot enters
-   this number.  */
+/* Called with the pool's mutex held. The pool's number changes before the slot: a process that has
+   lost its slot enters this number.  */
 static void
 set_charge (struct vcuda_pool *pool, uint64_t bytes)
 {
@@ -55,9 +57,9 @@ vcuda_pool_begin (struct vcuda_pool_charge *charge)
   uint64_t need;
   vcuda_lock (&pool->mutex);
   charge->before = pool->charged;
-  bool absurd = __builtin_add_overflow (__atomic_load_n (&pool->used, __ATOMIC_RELAXED),
-                                        charge->bytes, &need);
-  charge->refused = absurd || pool->gpu < 0 || !grow_charge (pool, need);
+  bool overflow = __builtin_add_overflow (__atomic_load_n (&pool->used, __ATOMIC_RELAXED),
+                                          charge->bytes, &need);
+  charge->refused = overflow || pool->gpu < 0 || !grow_charge (pool, need);
   if (!charge->refused)
     return CUDA_SUCCESS;
   vcuda_unlock (&pool->mutex);
@@ -89,8 +91,8 @@ vcuda_pool_end (struct vcuda_pool_charge *charge, CUresult rc, CUdeviceptr point
     {
       /* The driver took more than expected: it rounds up, or could not use what it kept.  */
       struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
-      VCUDA_WITHIN (real.cuMemFreeAsync (pointer, charge->stream));
-      VCUDA_WITHIN (real.cuMemPoolTrimTo (pool->handle, 0));
+      VCUDA_CALL_DRIVER (real.cuMemFreeAsync (pointer, charge->stream));
+      VCUDA_CALL_DRIVER (real.cuMemPoolTrimTo (pool->handle, 0));
       vcuda_own_calls_end (mode);
       __atomic_fetch_sub (&pool->used, charge->bytes, __ATOMIC_RELAXED);
       __atomic_store_n (&vcuda_pools_keep, true, __ATOMIC_RELAXED);

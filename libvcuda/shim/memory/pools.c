@@ -201,7 +201,7 @@ vcuda_cuMemPoolDestroy (CUmemoryPool handle)
   /* Taken out first: after the call the driver may give the same handle to another thread.  */
   struct vcuda_allocation name;
   bool known = vcuda_map_take (VCUDA_KEY (VCUDA_MEMORY_POOL, handle), &name);
-  CUresult rc = VCUDA_WITHIN (real.cuMemPoolDestroy (handle));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemPoolDestroy (handle));
   if (known && rc != CUDA_SUCCESS)
     vcuda_map_put (&name);
   else if (known)
@@ -223,7 +223,7 @@ vcuda_cuMemPoolTrimTo (CUmemoryPool handle, size_t keep)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  CUresult rc = VCUDA_WITHIN (real.cuMemPoolTrimTo (handle, keep));
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemPoolTrimTo (handle, keep));
   if (rc != CUDA_SUCCESS || vcuda_thread ()->in_driver)
     return rc;
   struct vcuda_pool *pool = find (handle);

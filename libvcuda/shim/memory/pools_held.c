@@ -1,3 +1,5 @@
+/* Settles, trims and sums the charges of all memory pools.  */
+
 #include "memory/pools_held.h"
 
 #include "memory/pools.h"

@@ -1,3 +1,5 @@
+/* Reserves device memory; before a refusal it makes the driver give back what it keeps.  */
+
 #include "memory/reserve.h"
 
 #include "memory/charge.h"
@@ -5,7 +7,7 @@
 #include "memory/stream_unmaps.h"
 
 static __attribute__ ((noinline)) CUresult
-reserve_what_pools_keep (int gpu, uint64_t bytes)
+trim_and_reserve (int gpu, uint64_t bytes)
 {
   CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
   if (gpu >= 0 && bytes <= vcuda_memory_limit (gpu))
@@ -23,5 +25,5 @@ CUresult
 vcuda_reserve (int gpu, uint64_t bytes)
 {
   CUresult rc = vcuda_try_reserve (gpu, bytes);
-  return rc == CUDA_ERROR_OUT_OF_MEMORY ? reserve_what_pools_keep (gpu, bytes) : rc;
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? trim_and_reserve (gpu, bytes) : rc;
 }

@@ -1,3 +1,5 @@
+/* Reserves for an allocation, and keeps or returns the charge after the driver's call.  */
+
 #include "memory/settle.h"
 
 #include "memory/charge.h"
@@ -36,8 +38,7 @@ vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t key, enum
   if (rc != CUDA_SUCCESS)
     vcuda_give_back (charge->gpu, charge->bytes);
   else
-    /* Without host memory for the entry the charge stays until the process ends: too much rather
-       than too little.  */
+    /* If host memory for the entry is missing, the charge stays until the process ends.  */
     vcuda_map_put (&allocation);
   return rc;
 }

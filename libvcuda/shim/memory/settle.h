@@ -1,4 +1,12 @@
-/* The body of a charged call: reserve, call the driver, settle.  */
+/* The bodies of calls that allocate and free.
+
+   A call that allocates has three steps. It reserves the bytes against the share, which may refuse
+   them; it calls the driver; and it settles: after a success the charge is kept in the map under
+   the pointer or handle, after a failure it is given back. So two threads cannot both pass the
+   limit.
+
+   A call that frees takes the entry out of the map, calls the driver, and then gives the bytes
+   back, or puts the entry back if the driver failed.  */
 
 #ifndef VCUDA_SETTLE_H
 #define VCUDA_SETTLE_H
@@ -38,7 +46,7 @@ CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t 
       CUresult rc = take;                                                                          \
       if (rc != CUDA_SUCCESS)                                                                      \
         return rc;                                                                                 \
-      rc = VCUDA_WITHIN_OF (thread, call);                                                         \
+      rc = VCUDA_CALL_DRIVER_OF (thread, call);                                                    \
       return vcuda_settle (&charge, rc, rc == CUDA_SUCCESS ? (key) : 0, owner);                    \
     }                                                                                              \
   while (0)
@@ -55,7 +63,7 @@ CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t 
       if (!vcuda_ready ())                                                                         \
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
       bool known = vcuda_map_take (key, &allocation);                                              \
-      CUresult rc = VCUDA_WITHIN_OF (thread, call);                                                \
+      CUresult rc = VCUDA_CALL_DRIVER_OF (thread, call);                                           \
       if (known)                                                                                   \
         vcuda_settle_free (&allocation, rc);                                                       \
       else                                                                                         \

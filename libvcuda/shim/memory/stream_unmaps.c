@@ -1,3 +1,5 @@
+/* A list of unmap operations, each with the event that ends it.  */
+
 #include "memory/stream_unmaps.h"
 
 #include <stdlib.h>

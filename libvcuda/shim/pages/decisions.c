@@ -1,3 +1,5 @@
+/* Reads and clears the marks of threads that decide a reservation.  */
+
 #include "pages/decisions.h"
 
 #include <string.h>

@@ -1,10 +1,12 @@
 /* Which threads of the container are deciding a reservation right now.
 
-   A refusal must rest on a sum that holds no bytes which another thread is about to take off again.
-   So each thread marks its process's slot while it decides, and counts its decisions: between two
-   equal readings in which no thread was deciding, nothing happened. The first threads of a process
-   have a word each for this mark, which costs them no locked instruction; the other threads share
-   one word.  */
+   A thread that decides a reservation adds its bytes to the slot, and takes them off again if they
+   do not fit (memory/charge.c). A refusal must not rest on a sum with such bytes of another thread.
+   So each thread marks its process's slot while it decides, and counts its decisions. Two equal
+   readings of these counts without a mark prove that no decision fell between them.
+
+   The first VCUDA_ASKING_THREADS threads of a process have a word each for mark and count, which
+   they change without a locked instruction; the other threads share one word.  */
 
 #ifndef VCUDA_DECISIONS_H
 #define VCUDA_DECISIONS_H
@@ -14,16 +16,17 @@
 #include "pages/pages.h"
 #include "thread/thread.h"
 
-/* The shared word: its low half counts decisions under way, its high half those that ended.  */
+/* Added to the shared word, whose low half counts decisions under way and whose high half those
+   that ended.  */
 #define VCUDA_DECISION_BEGIN 1u
 #define VCUDA_DECISION_END ((1u << 16) - 1u)
 
-/* Gives the thread the next word. The thread keeps it until the process ends, so that the end of a
-   thread needs no work.  */
+/* Assigns the next word to the thread. It is never assigned again, so the end of a thread needs no
+   work.  */
 void vcuda_thread_slot_take (struct vcuda_thread *thread);
 
-/* Marks a decision. Returns the word that vcuda_decision_end needs: NULL is the shared one. An odd
-   word is under way; a thread that finds its own word odd was interrupted while it decided.  */
+/* Marks a decision. Returns the thread's own word, which is odd now; NULL: the shared word is used.
+   A thread that finds its own word odd is in a signal handler that interrupted a decision.  */
 static inline uint32_t *
 vcuda_decision_begin (struct vcuda_usage_slot *slot)
 {
@@ -34,7 +37,7 @@ vcuda_decision_begin (struct vcuda_usage_slot *slot)
   if (at < VCUDA_ASKING_THREADS && !(slot->thread_asking[at] & 1))
     {
       uint32_t *own = &slot->thread_asking[at];
-      /* Other processors see it before they see the bytes: a locked instruction adds those.  */
+      /* Other processors see the mark before the bytes, which a locked instruction adds.  */
       __atomic_store_n (own, *own + 1, __ATOMIC_RELEASE);
       return own;
     }
@@ -51,7 +54,7 @@ vcuda_decision_end (struct vcuda_usage_slot *slot, uint32_t *own)
     __atomic_fetch_add (&slot->asking, VCUDA_DECISION_END, __ATOMIC_SEQ_CST);
 }
 
-/* Decisions so far in each slot, and whether one is under way in any.  */
+/* The count of decisions in each slot, and whether any slot has one under way.  */
 struct vcuda_decisions
 {
   uint32_t ended[VCUDA_MAX_PROCESSES];
@@ -60,7 +63,7 @@ struct vcuda_decisions
 
 void vcuda_decisions_read (struct vcuda_decisions *decisions);
 
-/* Whether no slot changed between the two readings, except for one decision in OWN.  */
+/* Whether between the two readings there was no decision except one in the slot OWN.  */
 bool vcuda_decisions_unchanged (const struct vcuda_decisions *before,
                                 const struct vcuda_decisions *after,
                                 const struct vcuda_usage_slot *own);

@@ -1,4 +1,4 @@
-/* Devices are matched by UUID: their indexes differ between processes that set
+/* Finds the limits page's entry of a device by its UUID: device indexes depend on
    CUDA_VISIBLE_DEVICES.  */
 
 #include "pages/device.h"
@@ -11,7 +11,7 @@
 
 #define CACHED_DEVICES 64
 
-/* Index + 1; 0: not known yet. A device's UUID never changes.  */
+/* By device: index in the limits page + 1; 0: not known yet. A device's UUID never changes.  */
 static int8_t cache[CACHED_DEVICES];
 
 static int
@@ -30,8 +30,8 @@ find_uuid (const char *text)
 int
 vcuda_gpu_of_uuid (const char *text)
 {
-  /* The host may be writing the page: the number is odd, or differs after the search. The wait is
-     bounded, because the host may have died while it wrote.  */
+  /* While the host writes the page, its sequence number is odd, and it differs after the search.
+     The wait is bounded, because the host may have died while it wrote.  */
   for (int tries = 0;; tries++)
     {
       uint64_t before = __atomic_load_n (&vcuda_pages.limits->sequence, __ATOMIC_ACQUIRE);

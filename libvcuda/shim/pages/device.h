@@ -9,7 +9,7 @@
 /* Index of the limits page; -1: this container has no share of that device.  */
 int vcuda_gpu_of_device (CUdevice device);
 
-/* Slow path of vcuda_gpu_current: asks the driver, and remembers the answer.  */
+/* The slow path of vcuda_gpu_current: asks the driver, and stores the answer for the thread.  */
 CUresult vcuda_gpu_ask_current (int *gpu, CUcontext *context);
 
 /* The GPU and handle of the current context. On failure the driver's own error.  */

@@ -1,6 +1,8 @@
-/* A process that may write a file may also cut it short; reading a page beyond the file's end then
-   raises SIGBUS. The handler makes the file long again. The new part is zeros, which are handled as
-   any wrong content: each process takes a slot again and enters what it holds at its next call.
+/* A SIGBUS handler that repairs the usage page.
+
+   A process that may write a file may also truncate it; an access beyond the file's end then raises
+   SIGBUS. The handler extends the file again. The new part is zeros: at its next call each process
+   finds its slot lost, takes another and enters what it holds.
 
    Everything here runs in a signal handler, and nothing in it touches the page.  */
 
@@ -16,7 +18,7 @@
 
 #include "thread/message.h"
 
-/* After this many repairs of a page that another process keeps cutting, map a private page.  */
+/* Another process may truncate the file again and again: then map a private page.  */
 #define MOST_REPAIRS 1000
 
 static struct vcuda_usage *page;

@@ -1,4 +1,4 @@
-/* Repairs a usage page that is cut short while it is mapped.  */
+/* Repairs a usage page that is truncated while it is mapped.  */
 
 #ifndef VCUDA_PAGE_FAULT_H
 #define VCUDA_PAGE_FAULT_H

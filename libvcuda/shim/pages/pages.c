@@ -1,4 +1,4 @@
-/* Maps `limits` and `usage`; without both of them every call is refused.  */
+/* Maps the limits page and the usage page. Without both of them every call is refused.  */
 
 #include "pages/pages.h"
 
@@ -67,8 +67,8 @@ vcuda_pages_map (void)
   else if (!usage_sound (usage))
     wrong = VCUDA_LINE (VCUDA_GUEST_DIR, "'usage' is malformed", NO_CALL);
 
-  /* No lock: this may run under the loader's lock, where waiting for a thread that itself waits for
-     the loader would never end. Several threads may map; one of them wins and the others unmap.  */
+  /* No lock: this may run under the loader's lock, and a thread that holds a lock of the shim may
+     wait for the loader. Several threads may map the pages; one wins and the others unmap.  */
   int expected = 0;
   bool won = __atomic_compare_exchange_n (&claimed, &expected, 1, false, __ATOMIC_ACQ_REL,
                                           __ATOMIC_ACQUIRE);

@@ -26,7 +26,7 @@ enum vcuda_readiness
 extern int vcuda_readiness;
 bool vcuda_pages_map (void);
 
-/* True once both pages are mapped and sound. Without them nothing may reach the driver.  */
+/* Whether both pages are mapped and valid. Without them no call may reach the driver.  */
 static inline bool
 vcuda_ready (void)
 {

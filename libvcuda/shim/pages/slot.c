@@ -1,6 +1,14 @@
-/* A slot's life is an OFD lock on one byte of the page's file. The kernel drops the lock when the
-   last copy of the descriptor is closed, so a lock that can be taken proves that the slot's process
-   is dead: no pids, namespaces or watcher are needed.  */
+/* Takes, clears and reclaims slots of the usage page.
+
+   A process holds its slot by an OFD lock on one byte of the page's file. The kernel drops the lock
+   when the last copy of the descriptor is closed. So a process that can take the lock of another
+   slot knows that the slot's process is dead, without pids, namespaces or a watcher. It clears the
+   slot, which gives back the bytes that the dead process held.
+
+   To take a slot a process locks the byte, clears the slot, increments its generation, sets its pid
+   and raises slots_used. Then it enters what it already holds, because a program that closes every
+   descriptor loses the lock: another process may then take the slot, and the first one finds a pid
+   or generation that is not its own and takes another slot.  */
 
 #include "pages/slot.h"
 
@@ -21,8 +29,8 @@ struct vcuda_own_slot vcuda_own_slot;
 vcuda_enter_held *vcuda_slot_enter_held;
 static uint64_t last_reclaim_ns;
 
-/* With the byte's lock held. A kill that leaves the slot half cleared does no harm: the next
-   process that takes it clears it again.  */
+/* Called with the byte's lock held. If the process is killed here, the next one that takes the lock
+   clears the slot again.  */
 static void
 clear_slot (struct vcuda_usage_slot *slot)
 {
@@ -39,7 +47,7 @@ clear_slot (struct vcuda_usage_slot *slot)
 static bool
 is_clear (const struct vcuda_usage_slot *slot)
 {
-  /* Numbers without a pid: a program wrote over the page.  */
+  /* A slot without a pid may hold numbers if a program has overwritten the page.  */
   uint64_t any = __atomic_load_n (&slot->pid, __ATOMIC_SEQ_CST);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     any |= __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_SEQ_CST)
@@ -67,7 +75,7 @@ reclaim_locked (void)
     }
 }
 
-/* Reported once: the caller's error code can't name the limit.  */
+/* Reported once, because the caller's error code cannot name the limit.  */
 static void
 report_full (void)
 {
@@ -89,7 +97,7 @@ take_locked (void)
   int fd = vcuda_usage_descriptor ();
   if (fd < 0)
     return NULL;
-  /* This process may still hold its lock, and it need not be the first free slot.  */
+  /* This process may still hold the lock of its former slot.  */
   if (lost)
     vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + (lost - usage->slot), F_UNLCK);
   for (unsigned i = 0; i < VCUDA_MAX_PROCESSES; i++)
@@ -103,7 +111,7 @@ take_locked (void)
                         __ATOMIC_RELAXED);
       __atomic_store_n (&slot->start_time, vcuda_start_time (), __ATOMIC_RELAXED);
       __atomic_store_n (&slot->pid, (uint32_t) getpid (), __ATOMIC_SEQ_CST);
-      /* Before the first byte is held, or a sum could miss it.  */
+      /* Before the slot holds a byte, so that no sum misses it.  */
       unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
       while (used < i + 1
              && !__atomic_compare_exchange_n (&usage->slots_used, &used, i + 1, false,
@@ -152,8 +160,7 @@ vcuda_slots_reclaim_sometimes (void)
     vcuda_slots_reclaim ();
 }
 
-/* One thread at a time uses the descriptor: two threads that opened it anew would leak one of them,
-   with its locks.  */
+/* Under the mutex: if two threads opened the file again, a descriptor and its locks would leak.  */
 static bool
 lock_refusal (short type)
 {

@@ -7,7 +7,7 @@
 
 #include "pages/pages.h"
 
-/* Used by the functions below only.  */
+/* Only the functions below use it.  */
 struct vcuda_own_slot
 {
   struct vcuda_usage_slot *slot;
@@ -36,7 +36,7 @@ vcuda_slot (void)
 
 /* Writes what this process holds into a slot that it has just taken. A program that closes every
    descriptor loses its slot and takes another. entry/init.c sets this function when the shim is
-   loaded, because the books are kept in rooms above this one.  */
+   loaded, because what is held is known in rooms above this one.  */
 typedef void vcuda_enter_held (struct vcuda_usage_slot *slot);
 extern vcuda_enter_held *vcuda_slot_enter_held;
 
@@ -65,8 +65,8 @@ vcuda_held_bytes (int gpu)
   return sum;
 }
 
-/* The lock that one process of the container holds at a time, tried until DEADLINE_NS of
-   CLOCK_MONOTONIC. False: not taken.  */
+/* Takes the lock that a process needs to refuse an allocation. Only one process of the container
+   has it at a time. False: another one had it until DEADLINE_NS of CLOCK_MONOTONIC.  */
 bool vcuda_refuse_lock (uint64_t deadline_ns);
 void vcuda_refuse_unlock (void);
 

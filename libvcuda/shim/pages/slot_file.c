@@ -1,3 +1,5 @@
+/* Opens the usage page's file, locks bytes of it, and reads this process's start time.  */
+
 #include "pages/slot_file.h"
 
 #include <errno.h>

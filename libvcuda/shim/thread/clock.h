@@ -1,3 +1,5 @@
+/* Time and sleep, on CLOCK_MONOTONIC.  */
+
 #ifndef VCUDA_CLOCK_H
 #define VCUDA_CLOCK_H
 

@@ -1,4 +1,4 @@
-/* Calls that may change a thread's current context. They pass on, and drop what is remembered.  */
+/* Calls that may change a thread's current context: they clear the thread's remembered context.  */
 
 #include "thread/current_context.h"
 

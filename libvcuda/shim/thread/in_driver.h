@@ -10,18 +10,18 @@
 #include "thread/thread.h"
 
 /* Makes CALL for THREAD, marked as in the driver.  */
-#define VCUDA_WITHIN_OF(thread, call)                                                              \
+#define VCUDA_CALL_DRIVER_OF(thread, call)                                                         \
   ({                                                                                               \
     (thread)->in_driver++;                                                                         \
-    CUresult within_rc = call;                                                                     \
+    CUresult driver_rc = call;                                                                     \
     (thread)->in_driver--;                                                                         \
-    within_rc;                                                                                     \
+    driver_rc;                                                                                     \
   })
 
-#define VCUDA_WITHIN(call)                                                                         \
+#define VCUDA_CALL_DRIVER(call)                                                                    \
   ({                                                                                               \
-    struct vcuda_thread *within = vcuda_thread ();                                                 \
-    VCUDA_WITHIN_OF (within, call);                                                                \
+    struct vcuda_thread *caller = vcuda_thread ();                                                 \
+    VCUDA_CALL_DRIVER_OF (caller, call);                                                           \
   })
 
 /* Locks that a launch or a query of memory may take. A signal handler that launches while its own

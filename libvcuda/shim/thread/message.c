@@ -1,3 +1,5 @@
+/* Writes a line to standard error.  */
+
 #include "thread/message.h"
 
 #include <string.h>

@@ -39,17 +39,18 @@ struct vcuda_view
 struct vcuda_credit
 {
   int64_t ns;
-  CUcontext context;     /* current at the last launch, and */
-  CUstream stream;       /* its stream: the credit belongs to these two */
-  int64_t counted;       /* `ns` when its use was last counted as busy time, and */
-  int64_t sampled;       /* when a launch was last measured; both move with what is added */
-  int64_t waited;        /* when a wait last ended; moves with what is added */
-  uint64_t paid;         /* by the process, in all, when a wait last ended */
+  CUcontext context; /* the current context at the last launch */
+  CUstream stream;   /* the stream of the last launch */
+  /* The value of `ns` at an earlier moment, plus what was added since.  */
+  int64_t counted;       /* when its use was last counted as busy time */
+  int64_t sampled;       /* when a launch was last measured */
+  int64_t waited;        /* when a wait last ended */
+  uint64_t paid;         /* busy time of the process when a wait last ended */
   uint64_t suspected_ns; /* CLOCK_MONOTONIC of the last wait that took too long */
   uint32_t launches;     /* not counted yet */
   uint32_t random;
   int16_t gpu;
-  uint16_t suspects; /* how many launches that makes suspect */
+  uint16_t suspects; /* how many launches were measured after that wait */
   uint16_t measure;  /* how many of the next launches are measured, whatever is known of them */
   bool joined;       /* counted in vcuda_credit_threads */
   bool waits;        /* took a portion, and waits for the share before the next launch */
