@@ -62,7 +62,7 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
                     until(lambda node=node: _is_granted(node))
                     say("the same, all at work")
                     usage = glob.glob(f"{Ledger(node.state_dir).containers}/*/usage")
-                    # At each of the agent's looks there is more.
+                    # More usage at each of the agent's polls.
                     with always_busy(usage, 0.05, 1_000_000):
                         figures += _cost(agent, f"all {policy} and at work")
             if policy == ELASTIC:

@@ -40,7 +40,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def write(figures: Sequence[Figure], path: str) -> None:
-    """Keep them as a JSON list of objects."""
+    """Store them as a JSON list of objects."""
     rows = [{**dataclasses.asdict(figure), "met": figure.met} for figure in figures]
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with open(path, "w") as file:

@@ -37,7 +37,7 @@ SIZES = (
 LEASED = 1_000, 10_000
 FILTERS, WARMING = 400, 40
 PAIRS, WARMING_PAIRS = 2_000, 100
-# As many as kube-scheduler looks at for one pod in a large cluster.
+# The number of nodes that kube-scheduler checks for one pod in a large cluster.
 CANDIDATES = 100
 GPUS = 8
 BLOCKS = 320  # units of 256 MiB: a GPU has 80 GiB
@@ -118,7 +118,7 @@ def _pairs(
     new = [clusters.pod(f"new-{n}", container(core=5, memory=4)) for n in range(PAIRS)]
     chosen = [dice.sample(names, min(len(names), CANDIDATES)) for _ in new]
     api.put(*new)
-    # Else some are not known yet, and asked of the API server one by one.
+    # Otherwise some pods are still unknown and are read from the API server one by one.
     running.wait(lambda: b"vcuda_extender_pods %d.0" % (pods + PAIRS) in _page(running), 60)
     first = new[:WARMING_PAIRS], chosen[:WARMING_PAIRS]
     caller.submit(scheduler_calls.pairs, running.port, *first).result()

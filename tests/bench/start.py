@@ -123,7 +123,7 @@ class _Bench:
         return str(json.loads(done.stdout)["status"])
 
     def _call(self, runtime: str, *words: str) -> None:
-        # The container keeps what it inherits: a pipe would not end before the container does.
+        # The container inherits the output: a pipe would stay open until the container ends.
         with open(self.folder + "/errors", "w+") as errors:
             done = subprocess.run(
                 [runtime, "--root", self.folder + "/runc", *words],

@@ -182,7 +182,10 @@ def product_of_proc_driver(files: Files, session_folder: str) -> Product:
     assert changed != text
     with open(path, "w") as file:
         file.write(changed)
-    for bytecode in ("__pycache__", "model/__pycache__"):  # used without a look at the source
+    for bytecode in (
+        "__pycache__",
+        "model/__pycache__",
+    ):  # it would be used without checking the source
         shutil.rmtree(os.path.join(folder, bytecode))
     return product
 

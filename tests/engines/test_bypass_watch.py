@@ -132,7 +132,7 @@ def test_container_that_bypasses_the_shim_is_stopped_and_its_neighbour_continues
 
 def test_only_a_pod_that_bypasses_the_shim_is_reported(watched: Any, container: str) -> None:
     with watched("containerd-cri", "--context-memory", "300MiB") as node:
-        # One that is killed is started anew.
+        # A killed watch is restarted.
         os.kill(node.watch(), signal.SIGKILL)
         honest = node.start(f"{container}-honest", FULL)
         until(lambda: node.says(honest))
@@ -148,7 +148,7 @@ def test_only_a_pod_that_bypasses_the_shim_is_reported(watched: Any, container: 
             assert "(vcuda-workload)" in event["text"]
             assert (event["used"], event["limit"]) == (TAKEN + 300 * MIB, LIMIT)
             node.await_found("shim")
-            # Some more looks, of which none says a word.
+            # More polls without a report.
             time.sleep(5)
             assert len(node.found()) == 2
             assert node.engine.exec(greedy, ["true"]).rc == 0

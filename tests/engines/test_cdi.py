@@ -94,7 +94,7 @@ def test_a_named_slice_holds_its_limits_in_every_container_together(host: Host) 
     assert re.search(r"/ *1024 ?MiB", host.run("nvidia-smi", device="train").stdout)
     share = json.loads(host.run(*KERNELS, device="train").stdout)["share"]
     assert share == pytest.approx(0.30, abs=0.03)
-    # What one container holds, another of the same slice does not get.
+    # Memory held by one container is not available to another of the same slice.
     podman = host.podman
     hold = ["vcuda-workload", "hold", "--bytes", str(LIMIT // 2), "--seconds", "100"]
     started = podman.podman(

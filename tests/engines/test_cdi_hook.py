@@ -127,7 +127,7 @@ FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
 
 
 def test_a_slice_holds_under_crun_in_a_user_namespace(host_of_crun: Host) -> None:
-    """crun tells its hooks "/" as the bundle there."""
+    """There crun passes "/" as the bundle to its hooks."""
     assert host_of_crun.vcuda("cdi", "generate", "--slice=train=core:30,memory:64MiB").rc == 0
     podman = host_of_crun.podman
     result = podman.podman("run", "--rm", *USER_NAMESPACE, *options(podman, "train"), IMAGE, *FILL)

@@ -35,7 +35,7 @@ class Served:
         self.server = ClaimServer(engine.host, product, self.state_dir)
 
     def start(self, name: str) -> str:
-        """What the runtime said; nothing where the container started."""
+        """The runtime's error; "" if the container started."""
         asked = asking(self.engine, core=1, memory_bytes=64 * MIB)
         started = self.engine.start(name, ["sleep", "1000"], **asked)
         return "" if started.rc == 0 else started.stderr or f"exit {started.rc}"

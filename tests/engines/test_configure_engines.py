@@ -29,13 +29,13 @@ CRI = 'plugins."io.containerd.grpc.v1.cri"'
 
 
 def configure(engine: Engine, product: Product, *words: str) -> str:
-    """Run `vcuda configure` on the engine's own host; what it says."""
+    """Run `vcuda configure` on the engine's host; return its result."""
     product.configure(engine)
     return engine.host.check([f"{product.prefix}/bin/vcuda", "configure", *words])
 
 
 class PlainDocker(Docker):
-    """Its settings are in the place where it looks by itself, and name no runtime of ours."""
+    """dockerd with the default settings file, which names no vcuda runtime."""
 
     def config(self) -> str:
         path = "/etc/docker/daemon.json"
@@ -120,7 +120,7 @@ def test_docker_takes_the_runtime_at_a_reload(
         assert result.endswith("then run: systemctl restart docker\n")
 
 
-# As Debian's package has it, and what `containerd config default` prints.
+# Debian's file, and the output of `containerd config default`.
 FILES = {
     "debian": f"""version = 2
 root = "FOLDER/root"

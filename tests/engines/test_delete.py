@@ -17,7 +17,7 @@ from support.runtime_recorder import Recorder
 
 LIMIT = 1024 * MIB
 LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]
-# A pod's container keeps its share until the pod is gone.
+# A pod's container holds its share until the pod is deleted.
 NO_PODS = [name for name, engine in ENGINES.items() if not issubclass(engine, Cri)]
 # Engines with a containerd shim for each container.
 SHIMS = ["containerd-ctr", "containerd-ctr-v2", "docker", "containerd-cri"]
@@ -122,7 +122,7 @@ def test_what_a_shim_deletes_once_more_by_force_starts_no_runtime(
     wait_until(lambda: "delete --force" in _deletes(plainly), "the shim's last word")
     expected = [word for word in _deletes(plainly) if "--force" not in word]
     with product.on(engine, runtime=behind.path):
-        # When the second has ended, the last word for the first has been said.
+        # When the second has ended, all events of the first are recorded.
         for name in (container + "-1", container + "-2"):
             assert engine.run(name, ["true"]).rc == 0
         wait_until(lambda: len(_deletes(behind)) >= 2 * len(expected), "the second's delete")

@@ -23,7 +23,7 @@ def sharing(engine: Engine, product: Product) -> Iterator[Engine]:
 
 
 def doctor(product: Product, engine: Engine, *before: str) -> tuple[int, list[dict[str, str]]]:
-    """Its exit code and findings; `before` stands before the command."""
+    """Return exit code and findings. before: a command prefix."""
     words = [product.prefix + "/bin/vcuda", "--config", product.config, "doctor", "--json"]
     result = engine.host.run([*before, *words], env=getattr(engine, "environment", dict)())
     assert result.stderr == ""

@@ -74,7 +74,7 @@ def test_a_pods_containers_life_under_containerd(
             cri.remove_container(second)
             third = cri.start_container(pod, ["vcuda-workload", "info"], name="worker", **asked)
             assert cri.wait_for(third) == 0
-            # Kept from one instance to the next, though the pod asks for what it always did.
+            # The new limit stays over a restart, although the pod's request is unchanged.
             assert f'"total_bytes": {2 * LIMIT}' in cri.output(pod, "worker")[0]
             refused: dict[str, Any] = dict(
                 asked, annotations={**asked["annotations"], "vcuda.io/weight": "5"}

@@ -35,7 +35,7 @@ def test_container_retains_its_share_and_continues_when_the_gpu_is_restored(
             tool("fail", "--lost", "0")
             until(lambda: "GPU is lost" in unhealthy.reasons(node.state_dir).values())
             assert list(unhealthy.reasons(node.state_dir)) == [before[sick]["shares"][0]["uuid"]]
-            # A program of the one is told by the driver's own code, one of the other nothing.
+            # Programs on the lost GPU get the driver's error, programs on the other none.
             assert node.engine.exec(sick, FILL).rc != 0
             assert most(node, well) == LIMIT - 256 * MIB
             granted = until_ns(node, well)

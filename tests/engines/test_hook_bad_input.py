@@ -32,7 +32,7 @@ LOOK = """
   open-node /tmp/0 /tmp/1 /tmp/255
   rm /tmp/0 /tmp/1 /tmp/255
 """
-# Stands before our hook, and kills the container's first process a little later.
+# Runs before vcuda's hook, and kills the container's first process a little later.
 KILLER = """
   pid=$(sed 's/.*"pid": *\\([0-9]*\\).*/\\1/')
   [ "$pid" -gt 1 ] || pid=$PPID
@@ -135,7 +135,7 @@ def test_a_process_that_has_ended_gets_nothing(
 
 
 def test_running_container_is_unchanged(hooked: Hooked, container: str, scratch: str) -> None:
-    """Too late: its programs could be looking at what is mounted meanwhile."""
+    """It is too late: running programs could see the mounts change."""
     assert hooked.run(hooked.with_share(container + "-first", "true"), "createRuntime").rc == 0
     started = hooked.engine._start(hooked.with_share(container, "sleep", "1000"))
     try:

@@ -32,7 +32,7 @@ class Hooked:
         return self.podman.host.check(command)
 
     def files(self) -> str:
-        """What is below the engines' shared folder, and what it says."""
+        """Files below the engines' shared folder, with their content."""
         look = f"cd {FOLDER} && find . -type d && find . -type f | sort | xargs md5sum"
         return self.podman.host.check(["sh", "-c", look])
 

@@ -224,7 +224,7 @@ def test_a_proc_that_is_the_images_own_is_covered_by_nothing(
     result = entry_point.run(Wanted(container, ["cat", "/proc/driver/secret"]), without_procfs)
     assert result.rc != 0
     assert SECRET not in result.stdout + result.stderr
-    if entry_point.engine.low_level == "runc":  # crun shows nothing of what a hook says
+    if entry_point.engine.low_level == "runc":  # crun does not print a hook's output
         reason = "Not a directory" if image == "a link" else "is not the container's procfs"
         assert f"vcuda-procfs-hook: driver: {reason}" in result.stderr
     assert trap.changed() == []

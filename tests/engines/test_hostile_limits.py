@@ -174,7 +174,7 @@ def shipped_file_system(entry_point: EntryPoint) -> Iterator[None]:
 
 
 def free(entry_point: EntryPoint, what: str) -> int:
-    """Blocks (%a) or inodes (%d) that are left of the state folder's file system."""
+    """Free blocks (%a) or inodes (%d) of the state folder's file system."""
     state = entry_point.product.state_dir(entry_point.engine)
     return int(entry_point.engine.host.check(["stat", "-f", "-c", what, state]))
 

@@ -87,7 +87,7 @@ def test_a_hook_too_refuses_within_bounds(entry_point: EntryPoint, container: st
 
 
 def refusal(entry_point: EntryPoint, container: str, large: Change) -> str:
-    """What is printed where no container starts and nothing is left."""
+    """The error of a container that is refused and leaves nothing."""
     wanted = entry_point.with_share(container, *FILL)
     result = entry_point.run(wanted, large, leak=BOUNDED)
     entry_point.sweep()

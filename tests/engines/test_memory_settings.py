@@ -55,7 +55,7 @@ def test_two_containers_fill_slices_of_one_gpu_that_add_up_to_more_than_it_has(
             third = runc.run(f"{container}-c", ["true"], **asked)
             assert third.rc != 0
             assert "largest free share is 40 % and 0.0 GiB on GPU-" in third.stderr
-            # What was promised stays so, and is told, when the setting goes.
+            # Overcommitted shares stay so, and are reported, after the setting is removed.
             product.configure(runc)
             figures = ("promised_memory_bytes", "free_memory_bytes", "memory_overcommit")
             assert [gpus(product, runc)[0][key] for key in figures] == [24 * GIB, 0, 1]

@@ -79,7 +79,7 @@ def test_each_slice_is_offered_as_a_gpu_and_running_processes_see_a_new_layout(
         node.order("fail", "--event", "1", "--xid", "95")  # of the whole GPU
         until(lambda: offers(CORE) == dict.fromkeys((first, third), 100))
         assert shown()["1:0"]["unhealthy"] == "Xid 95"
-        time.sleep(3)  # some more looks, of which none says it again
+        time.sleep(3)  # more polls, without a second report
         printed = [(event["kind"], event.get("gpu")) for event in events.read(node.state_dir)]
         whole = gpus["1"]["uuid"]
         assert sorted(printed[1:]) == sorted(("gpu-unhealthy", uuid) for uuid in (whole, other))
@@ -87,7 +87,7 @@ def test_each_slice_is_offered_as_a_gpu_and_running_processes_see_a_new_layout(
 
 @pytest.fixture
 def machine(scratch: str) -> Product:
-    """The product before two GPUs, of which the second is divided."""
+    """The product with two GPUs; the second is in MIG mode."""
     return Product(scratch + "/product", 2, *MACHINE)
 
 

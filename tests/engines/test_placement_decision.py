@@ -88,7 +88,7 @@ def test_earlier_decisions_hold_during_an_api_outage(
     cluster_node.api.stop()
     cluster_node.start(cluster_node.run_pod(container, uid))
     assert cluster_node.held() == {f"{container}.main": (1, 30, "fixed")}
-    # Nor does an agent forget that starts meanwhile.
+    # An agent restarted meanwhile has the decision too.
     cluster_node.end_agent()
     cluster_node.start_agent()
     assert cluster_node.decision_uids() == {uid}
@@ -170,7 +170,7 @@ def test_restarted_container_retains_its_share_despite_a_new_decision(
         uid, {**cluster_node.decision_annotations(main=0), "vcuda.io/policy": "nonsense"}
     )
     assert cluster_node.seen(pod) == ["nvidia1"]
-    # Nor when the kubelet starts anew, and with it the device plugin's answers.
+    # Nor when the kubelet restarts and calls the device plugin again.
     cluster_node.kubelet.stop()
     cluster_node.kubelet.start()
     until(
@@ -179,7 +179,7 @@ def test_restarted_container_retains_its_share_despite_a_new_decision(
         )
     )
     assert cluster_node.seen(pod) == ["nvidia1"]
-    # Nor when the pod's object is gone while the pod itself still ends.
+    # Nor when the pod's object is deleted before the pod has ended.
     cluster_node.api.delete(uid)
     until(lambda: cluster_node.decision_uids() == set())
     assert cluster_node.seen(pod) == ["nvidia1"]

@@ -45,7 +45,7 @@ class HamiNode(ClusterNode):
         return uid
 
     def known(self, name: str, **containers: dict[str, int]) -> str:
-        """A pod without a decision; its UID, once the node knows of it."""
+        """Create a pod without a decision; return its UID once the node knows it."""
         uid = self.api.create(name, containers)
         until(lambda: uid in self.decision_uids())
         return uid
@@ -125,7 +125,7 @@ def test_without_the_pod_watch_no_container_is_given_a_gpu(hami: HamiNode, conta
     began = time.monotonic()
     assert hami.refusal(pod, asks={GPU: 1}).startswith(unknown)
     assert time.monotonic() - began > 1  # the agent may be behind the kubelet
-    # Nor where no agent ever followed, or an agent that did is gone with what it kept.
+    # Nor without an agent, or after the agent and its decision files were removed.
     shutil.rmtree(hami.state_dir + "/decisions")
     assert hami.refusal(pod, asks={GPU: 1}) == (
         f"pod default/{container}: GPU amount of container main is unknown: "
@@ -140,7 +140,7 @@ def test_decision_for_other_amounts_or_forged_is_refused(hami: HamiNode, contain
     decision = json.loads(
         hami.api.pods[uid]["metadata"]["annotations"]["vcuda.io/placement-decision"]
     )
-    # A user who may write the pod's annotations says that it asks for more.
+    # A user with write access to the pod's annotations raises its amounts.
     share = decision["containers"]["main"][0]
     share["core_percent"], share["memory_bytes"] = 100, 16 << 30
     decision["amounts"] = {"main": {"parts": [[100, None, None]], "any_core": False}}
@@ -150,7 +150,7 @@ def test_decision_for_other_amounts_or_forged_is_refused(hami: HamiNode, contain
         f"decision for pod default/{container}: 100 % was decided; 30 % is asked; "
         "delete the pod if it stays so, and it is scheduled anew"
     )
-    # Nor is what the kubelet counts and the pod does not say.
+    # Nor is a resource that the kubelet counts and the pod's object lacks.
     assert hami.refusal(pod, asks={GPU: 1}, name="stranger").startswith(
         f"pod default/{container}: GPU amount of container stranger is unknown"
     )

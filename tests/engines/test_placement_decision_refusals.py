@@ -75,7 +75,7 @@ def test_lost_full_or_different_decided_gpu_is_refused_without_another(
     line = cluster_node.refusal(pod)
     assert line.startswith(f"{where}{second} was decided; largest free share is 20 % and ")
     assert line.endswith(f"on {second}; 30 % and 1.0 GiB asked{hint}")
-    # The kubelet tries again, and meanwhile there may be room.
+    # The kubelet tries again later, when there may be room.
     cluster_node.remove_pod(filler)
     cluster_node.start(pod)
     assert cluster_node.held() == {f"{container}.main": (1, 30, "fixed")}

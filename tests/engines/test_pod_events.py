@@ -101,7 +101,7 @@ def cluster_node(
 
 def test_a_pod_gets_events_about_its_share(cluster_node: ClusterNode) -> None:
     node = cluster_node
-    # The one that takes longest to tell begins first.
+    # The container with the slowest report starts first.
     busy = node.pod("busy")
     waits = node.start(busy, "vcuda-workload", "busy", "--seconds", "200", "--kernel-us", "5000")
     large = node.pod("large")

@@ -27,5 +27,5 @@ def test_each_of_a_thousand_pods_sees_its_own_share_and_none_is_lost_or_doubled(
         assert set(lives.deaths) == set(DEATHS)
         assert lives.killed > PODS // 50
         assert lives.most_at_once > WORKERS // 2
-        # What pods kept for a restart, and what killed hooks left, the agent sweeps.
+        # The agent sweeps shares retained for restarts and those that killed hooks left.
         until(lambda: lives.leftovers() == [], 60)

@@ -28,7 +28,7 @@ def test_a_restarted_container_gets_its_allocation_again(
     first = cri.start_container(pod, show, name="worker", **asked)
     assert cri.wait_for(first) == 1
     before, seen = product.allocations(cri), cri.output(pod, "worker")
-    # While it is down another container of 60 % comes; only the other GPU has room for it.
+    # While it is stopped another container of 60 % starts; only the other GPU has room.
     other = cri.start_container(pod, ["sleep", "100"], name="other", **asked)
     cri.remove_container(first)
     second = cri.start_container(pod, show, name="worker", **asked)

@@ -42,7 +42,7 @@ def kubelet(cri: Cri, product: Product, pod: Pod, tmp_path: Path) -> Iterator[Ku
 
 
 def seen(cri: Cri, pod: Pod, admitted: Admitted, annotations: bool, mounts: bool) -> str:
-    """What the container says that it has, started by an engine that hands on so much."""
+    """The container's output, with an engine that passes these annotations and mounts."""
     started = cri.start_container(
         pod,
         SHOW,

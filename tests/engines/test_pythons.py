@@ -28,7 +28,7 @@ def test_a_container_gets_its_share_on_this_python(
     path = python(version)
     monkeypatch.setenv("LAUNCHER_PYTHON", path)
     product, engine = Product(scratch), start_engine("runc-v1")
-    # No other is left to be started by mistake: the path is compiled in.
+    # No other Python can be started by mistake: the path is compiled in.
     for program in ("vcuda-container-runtime", "vcuda-container-hook"):
         with open(os.path.join(product.prefix, "bin", program), "rb") as file:
             assert path.encode() in file.read()

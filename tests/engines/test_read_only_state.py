@@ -103,7 +103,7 @@ def test_share_that_cannot_be_released_is_swept_later(
         engine.delete(container)
         assert held(engine, product) == [container]
         mount("rw")
-        # Both GPUs, whole: there is room only when the dead container's share is gone.
+        # Two whole GPUs fit only after the dead container's share is released.
         again = engine.run(container + "-next", ["echo", "hello"], **asking(engine, core=200))
         assert again == Result(0, "hello\n", "")
         assert held(engine, product) == []

@@ -25,7 +25,7 @@ def sharing(engine: Engine, product: Product) -> Iterator[Engine]:
     """The engine with the product in front of its low-level runtime, and an empty ledger."""
     with product.on(engine):
         yield engine
-    # A pod keeps its share for the next restart until its sandbox is gone; then a sweep takes it.
+    # A pod retains its share for a restart until its sandbox is removed; then a sweep releases it.
     if not isinstance(engine, Cri):
         assert product.allocations(engine) == []
 
@@ -73,7 +73,7 @@ def test_requested_policy_is_in_the_containers_limits_page(
     assert result.rc == 0, result.stderr
     page = page_reader.read_limits(bytes.fromhex(result.stdout))
     (gpu,) = page.gpus
-    # Until an arbiter grants, the rate is what is reserved.
+    # Until an arbiter grants, the rate is the reserved one.
     assert (gpu.policy, gpu.core_percent, gpu.core_ceiling_percent, gpu.weight, gpu.rate_ppm) == (
         *(layout.POLICY_ELASTIC, 30, 60, 30),
         300_000,
@@ -104,7 +104,7 @@ def test_nvidia_smi_inside_shows_the_slice(sharing: Engine, container: str) -> N
     asked = asking(sharing, core=30, memory_bytes=LIMIT)
     result = sharing.run(container, ["sh", "-c", script], **asked)
     assert result.rc == 0, result.stderr
-    # One GPU: what is used of it, and the limit in place of its size.
+    # One GPU: the memory in use, and the limit in place of its size.
     # Also by NVIDIA's own programs, where packaging/genuine-driver could fetch them.
     shown = result.stdout.count("NVIDIA-SMI")
     memory = re.findall(r"(\d+) ?(?:MiB)? */ *(\d+) ?MiB", result.stdout)
@@ -134,7 +134,7 @@ def test_container_without_a_request_has_an_unchanged_config_json(
     assert before.config_bytes() == behind.config_bytes() != []
     calls = before.calls()
     deleted = [id for *_, verb, id in calls if verb == "delete"]
-    # What a shim says once more of such a one ends at the launcher.
+    # A shim's second delete of such a container ends at the launcher.
     again = [["delete", "--force", id] for id in deleted]
     assert behind.calls() == [call for call in calls if call[-3:] not in again]
 

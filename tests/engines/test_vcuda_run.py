@@ -86,7 +86,7 @@ class Command:
         self.host.check(["busybox", "kill", f"-{signal}", str(pid)])
 
     def leftovers(self) -> list[str]:
-        """What is there of containers: records, pages, the runtime's state, cgroups."""
+        """Leftovers of containers: records, pages, the runtime's state, cgroups."""
         found = []
         runtime = os.path.basename(self.engine.plain_runtime())
         for name in ("allocations", "containers", "run", runtime):

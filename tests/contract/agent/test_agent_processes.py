@@ -40,7 +40,7 @@ def test_a_fork_server_has_nothing_open_but_what_leads_to_the_agent(node: AgentN
         folder = f"/proc/{agent.fork_server()}/fd"
         open_ones = {int(fd): os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)}
         beyond = sorted(what.partition(":")[0] for fd, what in open_ones.items() if fd > 2)
-        # By a pipe for each child it tells of its end.
+        # A pipe for each child reports the child's end.
         assert beyond == [*("pipe" for _ in agent.children()), "socket"]
 
 

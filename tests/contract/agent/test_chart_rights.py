@@ -94,7 +94,7 @@ def test_the_extender_asks_for_all_that_it_is_granted_and_no_more(
     api_server.put(asking)
     with extender.running(api_server, tmp_path) as running:
         running.wait_ready()
-        # What it looks at where a binding seems to be there already.
+        # Read where a binding seems to exist already.
         there = status(409, "already assigned")
         api_server.before = lambda method, *_: there if method == "POST" else None
         assert "already assigned" in running.bind(asking, "a")

@@ -37,7 +37,7 @@ def test_each_hundredth_of_a_gpu_and_each_256_mib_are_offered_with_numa_on_the_c
     node: AgentNode,
 ) -> None:
     first, second = uuids(node)
-    # What the kernel says of the first GPU's place; of the second it says nothing.
+    # The kernel gives a NUMA node for the first GPU only.
     (bus_id, _) = sorted(os.listdir(node.gpu.root / "proc/driver/nvidia/gpus"))
     place = node.gpu.root / "sys/bus/pci/devices" / bus_id.lower()
     place.mkdir(parents=True)
@@ -200,7 +200,7 @@ def test_a_systemd_that_does_not_read_delays_nothing(node: AgentNode) -> None:
     agent = Agent(command, watchdog_seconds=0.03)
     try:
         offered(node, CORE)
-        # Its socket takes some ten words; a hundred have not been read by now.
+        # The socket buffers some ten messages; a hundred are unread by now.
         time.sleep(1)
         assert node.kubelet.admit("pod", "main", {CORE: 1}).annotations
     finally:
@@ -260,7 +260,7 @@ def test_the_installed_unit_starts_the_installed_program(
 ) -> None:
     lines = Path(agent_prefix, "units/vcuda-node-agent.service").read_text()
     unit = dict(line.split("=", 1) for line in lines.splitlines() if line[:1].isalpha())
-    # READY=1 and WATCHDOG=1 come, as the tests above hear.
+    # READY=1 and WATCHDOG=1 are tested above.
     assert (unit["Type"], int(unit["WatchdogSec"]) > 0, unit["Restart"]) == (
         "notify",
         True,

@@ -24,7 +24,7 @@ class Pods(WatchedPods):
         events.record(self.state_dir, "vcuda-container-runtime", "refused", id, text, **about)
 
     def event_counts(self) -> dict[str, int]:
-        """How often, by message without its allocation; each stands once."""
+        """Counts by message, without its allocation. Fails if a message has two Events."""
         counts = [(one["message"], one["count"]) for one in list(self.api.recorded_events.values())]
         assert len(dict(counts)) == len(counts), counts
         return {message.partition(": ")[2]: count for message, count in counts}
@@ -82,7 +82,7 @@ def test_a_restarted_sender_sends_the_rest_and_nothing_twice(pods: Pods) -> None
     pods.follow()
     pods.refuse("a", text="a")
     pods.await_counts(a=1)
-    time.sleep(1.5)  # it is known how far all is told
+    time.sleep(1.5)  # the position of the last sent event is stored
     pods.kill()
     pods.refuse("b", text="b")
     pods.follow()

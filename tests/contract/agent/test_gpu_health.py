@@ -75,7 +75,7 @@ def test_gpu_with_hanging_nvml_is_withdrawn_alone_until_it_answers(
         children = agent.children()
         node.order("fail", "--call", "nvmlDeviceGetMemoryInfo", "--gpu", "1", "--hang")
         until(lambda: gpus_offered(node) == gpus_offered(node, MEMORY) == [first])
-        # The others are asked on, and hear of what happens to them.
+        # The other GPUs are polled on, and their events arrive.
         node.order("fail", "--event", "0", "--xid", "94")
         until(lambda: gpus_offered(node) == [])
         node.order("heal")
@@ -194,7 +194,7 @@ def test_node_without_a_driver_warns_once_and_offers_gpus_later(
         ]
         os.symlink(node.gpu.root, root)
         offered(node, CORE, MEMORY)
-        # Another time it is told again.
+        # A second occurrence is reported again.
         os.unlink(root)
         until(lambda: sum("no NVIDIA driver" in line for line in agent.log()) == 2)
 

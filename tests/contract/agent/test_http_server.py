@@ -44,7 +44,7 @@ def served(tenants: Tenants) -> Iterator[Served]:
 
 
 def received(client: socket.socket) -> bytes:
-    """All that comes until the other side ends the connection."""
+    """All bytes until the other side closes the connection."""
     found = b""
     try:
         while part := client.recv(1 << 16):

@@ -55,7 +55,7 @@ def test_killed_agent_restarts_with_the_same_devices(node: AgentNode) -> None:
         admitted = node.kubelet.admit("a", "main", BOTH)
         agent.kill()
         until(lambda: not node.kubelet.healthy(CORE) and not node.kubelet.healthy(MEMORY))
-        # What it has left is no hindrance, and none of its processes is left.
+        # Its leftover files do no harm, and none of its processes remains.
         assert "vcuda-core.sock" in os.listdir(node.kubelet.folder)
         until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in children))
     with node.agent():
@@ -106,7 +106,7 @@ def test_agent_registers_with_a_late_or_first_refusing_kubelet(node: AgentNode) 
         node.kubelet = Reluctant(node.kubelet.folder)
         node.kubelet.start()
         offered(node, CORE, MEMORY)
-        # A trouble is told once, however often it comes.
+        # A repeated problem is logged once.
         line = "vcuda-node-agent: vcuda-core.sock: cannot register: not yet; trying again"
         assert (len(refusals), agent.log().count(line)) == (4, 1)
 
@@ -208,7 +208,7 @@ def test_kubelets_that_vanish_during_calls_delay_no_other_call(node: AgentNode) 
             thread.join()
         assert node.kubelet.admit("b", "main", {CORE: 30}).annotations
         assert node.kubelet.registrations.count(CORE) == 1
-        # Of forty connections none is kept; grpc opens some descriptors of its own when it likes.
+        # None of forty connections stays open; grpc opens some descriptors of its own at any time.
         until(lambda: len(os.listdir(f"/proc/{agent.process.pid}/fd")) < files + 5)
 
 

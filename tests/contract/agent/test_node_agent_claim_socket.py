@@ -88,7 +88,7 @@ def test_the_agent_takes_the_claim_socket_over_and_leaves_it_to_a_later_agent(
             time.sleep(7)
             assert os.stat(box.ledger.state_dir + "/door.sock").st_ino == taken
             assert (later.poll(), agent.process.poll()) == (None, None)
-        # The later one has gone: the claim socket is the agent's again.
+        # The later server has ended: the agent opens the claim socket again.
         until(lambda: os.path.exists(box.ledger.state_dir + "/door.sock"))
         assert box.create(asking(), id="third") == (0, "")
     assert (set(shares_of(box.ledger)), python_starts(box)) == ({"first", "second", "third"}, 0)

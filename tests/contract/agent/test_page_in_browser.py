@@ -78,7 +78,7 @@ def test_the_page_follows_what_happens_and_runs_no_name(tenants: Tenants, tmp_pa
     pod = {"uid": "u", "namespace": "ml", "name": EVIL, "container": "latecomer"}
     tenants.add_record("pod-u.main", pod=pod)
     after = page()
-    # As if a name had got through unescaped: what is left is the policy.
+    # As if a name were not escaped: only the content security policy is left.
     through = after.replace(b"<main>", b"<main>" + EVIL.encode())
     with serving([before, through]) as (address, asked):
         dom = shown(address, tmp_path)

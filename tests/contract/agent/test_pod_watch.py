@@ -74,7 +74,7 @@ def test_a_record_stays_as_bound_when_the_pods_author_rewrites_the_annotations(
     last = pods.api.create("last", ASKS)
     pods.await_decisions(uid, undecided, last)
     assert {key: pods.decisions()[key] for key in first} == first
-    # Nor does an agent that starts anew believe them.
+    # A restarted agent ignores them too.
     pods.kill()
     pods.follow()
     assert {key: pods.decisions()[key] for key in first} == first

@@ -32,7 +32,7 @@ def test_containers_get_gpus_that_are_linked_and_leave_linked_ones_free(tmp_path
 
     assert gets("one", 100) == [0]
     assert gets("four", 400) == [4, 5, 6, 7]
-    # What is left alone is begun first, and then filled.
+    # The GPU without a partner is used first.
     assert gets("share", 30, "topology") == [1]
     assert gets("another", 30, "topology") == [1]
     assert gets("half", 150) == [2, 3]

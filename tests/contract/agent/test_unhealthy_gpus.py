@@ -43,7 +43,7 @@ class Host:
         subprocess.run([BUILT / "softgpu", command, self.gpu.root, *arguments], check=True)
 
     def gets(self, id: str, core: int = 30, **words: str) -> str:
-        """The GPUs that a new container gets, or what it is told, without its id."""
+        """The GPUs that a new container gets, or its error without the id."""
         annotations = {"vcuda.io/" + key: value for key, value in words.items()}
         spec = asking({"vcuda.io/core": str(core), **annotations})
         status, errors = self.node.create(spec, id=id)
@@ -77,7 +77,7 @@ def test_a_gpu_with_a_lasting_xid_gets_no_container_until_it_is_healthy(
     assert host.gets("before") == host.first
     host.order("fail", "--event", "0", "--xid", "95")
     until(lambda: os.path.exists(host.file))
-    # A container that comes back keeps what it had: the Xid may be its own.
+    # A restarted container retains its GPU: it may have caused the Xid itself.
     assert host.gets("before") == host.first
     assert host.gets("whole", 200) == none_left
     assert host.gets("named", gpu="0") == f"placement: {why}; {hint}"

@@ -138,7 +138,7 @@ class ObjectStore:
         raise Refused(404, "NotFound")
 
     def delete(self, key: str) -> Object:
-        """It, and what is in it."""
+        """Delete an object and the objects in it."""
         gone = self.objects.pop(key)
         if gone["kind"] == "Namespace":
             inside = f"/namespaces/{gone['metadata']['name']}/"

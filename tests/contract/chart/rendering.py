@@ -53,7 +53,7 @@ def _rendered(values: str, version: str) -> str:
 
 
 def refusal(values: Object) -> str:
-    """What is said in place of manifests."""
+    """Helm's error in place of manifests."""
     done = helm("template", "vcuda", CHART, values=values)
     assert (done.returncode, done.stdout) == (1, ""), done.stdout
     return done.stderr

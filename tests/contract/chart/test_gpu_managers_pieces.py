@@ -76,7 +76,7 @@ def test_deployment_gpu_quota_admission_runs_near_the_control_plane_and_is_not_p
     assert {**CONTROL_PLANE, "effect": "NoSchedule"} in spec["tolerations"]
     (near,) = spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert near["preference"]["matchExpressions"] == [CONTROL_PLANE]
-    # No container that has more rights goes before it.
+    # No init container with more rights precedes it.
     rights = {json.dumps(each["securityContext"]) for each in spec.get("initContainers", ())}
     assert rights <= {json.dumps(spec["containers"][0]["securityContext"])}
 

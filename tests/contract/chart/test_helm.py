@@ -34,7 +34,7 @@ class Release:
         return done.stdout
 
     def objects(self) -> set[tuple[str, str]]:
-        """Kind and name of what is there of the chart's."""
+        """Kind and name of the chart's objects in the cluster."""
         release = "meta.helm.sh/release-name"
         metadata = [(e["kind"], e["metadata"]) for e in self.cluster.objects.values()]
         return {(k, m["name"]) for k, m in metadata if release in m.get("annotations", {})}

@@ -46,7 +46,7 @@ def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
 
 
 def typed(verb: str) -> list[list[str]]:
-    """The commands of that verb on the documentation's pages, as they stand there."""
+    """The documentation's commands with that verb, verbatim."""
     lines = {command.text: None for page in pages() for command in of_page(page)}
     found = [line for line in lines if line.startswith(f"kubectl {verb} ")]
     return [shlex.split(line.replace("NODE", "node-1"))[1:] for line in found if "|" not in line]

@@ -83,7 +83,7 @@ def of(each: dict[str, Any], name: str) -> bool:
 
 
 def named_by(each: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Kind and name of what must be in the namespace, or the cluster, for this object to work."""
+    """Kind and name of each object that this object needs."""
     if "roleRef" in each:
         role = (each["roleRef"]["kind"], each["roleRef"]["name"])
         if each["metadata"].get("namespace") != "kube-system" and "system:" not in role[1]:

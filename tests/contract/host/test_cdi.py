@@ -30,7 +30,7 @@ READ_WRITE = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
 
 
 class Node:
-    """A driver root, settings of our own, and where the spec goes."""
+    """A driver root, a config.toml, and the folder of the spec."""
 
     def __init__(
         self, folder: str, count: int, driver: DriverRoot | None = None, more: str = ""
@@ -205,7 +205,7 @@ def test_standard_output_takes_the_spec_and_no_file_is_made(node: Node, capsys: 
 def test_a_slice_stays_when_it_is_not_named_again_and_dead_ones_are_swept(
     node: Node, capsys: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:
-    # No runtime is asked after it, least of all a program of the folder that we are in.
+    # No runtime is called, in particular no program of the current folder.
     script(f"{tmp_path}/here/state", "#!/bin/sh\necho container does not exist >&2\nexit 1\n")
     monkeypatch.chdir(f"{tmp_path}/here")
     # In a child: the claiming process has ended long since.

@@ -22,7 +22,7 @@ def claims(tmp_path: Any) -> Claims:
 
 
 class Racer:
-    """A process that claims 60 % each time it is told to, and lives on as a runtime does."""
+    """A process that claims 60 % on each command, and continues to live as a runtime does."""
 
     def __init__(self, claims: Claims, id: str) -> None:
         start, self.start = os.pipe()

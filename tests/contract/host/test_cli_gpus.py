@@ -73,7 +73,7 @@ def test_gpus_and_ps_show_what_is_promised_more_than_once(node: Node, capsys: An
 
 
 def test_what_an_ended_container_held_is_free(node: Node, capsys: Any) -> None:
-    """A claim takes it; a pod's container keeps its share until the pod's sandbox has ended."""
+    """A claim may take it; a pod's container holds its share until the sandbox has ended."""
     node.add_record(record("gone"), "")
     node.add_record(record("stopped"), "stopped")
     pod = {"uid": "u", "namespace": "ml", "name": "train", "container": "main"}

@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 class Node:
-    """A state folder, its settings file, and a runtime that knows what it is told."""
+    """A state folder, its settings file, and a fake runtime."""
 
     def __init__(self, folder: str) -> None:
         self.ledger = Ledger(folder + "/state")
@@ -302,7 +302,7 @@ A, B = "a" * 64, "b" * 64
 
 def test_a_name_finds_its_container_and_never_anothers(node: Node, capsys: Any) -> None:
     named(node, A, "web")
-    named(node, B, "b" * 12)  # what its user chose looks like an id
+    named(node, B, "b" * 12)  # a user-given name that looks like an id
     named(node, "web-2", "train")
     named(node, "run-1", "web-2")  # another's id
     named(node, "twin-1", "twin")

@@ -211,7 +211,7 @@ def test_every_check_gives_a_complete_finding_on_a_real_host(
     assert list(dict.fromkeys(each["name"] for each in printed)) == list(report.CHECKS)
     assert {tuple(each) for each in printed} == {("name", "severity", "what", "where", "mend")}
     assert {each["severity"] for each in printed} <= set(SEVERITIES)
-    # Whatever is wrong has a mend.
+    # Every problem has a hint.
     assert [e for e in printed if e["severity"] in (ERROR, WARNING, INFO) and not e["mend"]] == []
     assert code == finding.exit_code([Finding(**each) for each in printed])
     assert not os.path.exists(f"{tmp_path}/state")

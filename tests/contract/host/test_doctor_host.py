@@ -149,7 +149,7 @@ def test_logs_that_show_only_their_own_lines_to_others_than_root_prove_nothing(
     )
 
 
-# What is found of the cgroups, in namespaces where a script may mount first.
+# Findings about cgroups, in namespaces where a script may mount first.
 LOOK = f"""
 import json, sys
 sys.path[:0] = ["{ROOT}/oci", "{ROOT}/runtime_hook"]
@@ -158,7 +158,7 @@ print(json.dumps([found.__dict__ for found in doctor_cgroups.examine(None)]))
 """
 NO_CGROUPS = "umount -l -R /sys/fs/cgroup; "
 VERSION_2 = NO_CGROUPS + "mount -t cgroup2 none /sys/fs/cgroup; "
-# It comes to the checkout wherever that lies, and may do no more than others.
+# CAP_DAC_READ_SEARCH reaches the checkout anywhere and grants no more.
 NOT_ROOT = "--reuid 65534 --inh-caps +dac_read_search --ambient-caps +dac_read_search"
 NO_BPF = "setpriv --bounding-set -sys_admin,-bpf --inh-caps -sys_admin,-bpf "
 BOOT = "boot a kernel with CONFIG_CGROUP_BPF, not locked down, or with cgroup v1"

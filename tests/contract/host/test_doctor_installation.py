@@ -68,7 +68,7 @@ def driver(tmp_path: Any) -> str:
 
 
 def judged(runtime: str, driver: str, dev: str) -> list[Finding]:
-    """What is found of the low-level runtime `runtime` and of its version."""
+    """The findings about the low-level runtime `runtime` and its version."""
     settings = settings_file.parse(
         f'runtime = "{runtime}"\ndriver-root = "{driver}"', "config.toml"
     )

@@ -108,7 +108,7 @@ def test_image_libcuda_is_found_in_its_loaders_folders(arm64: None, tmp_path: An
             file.write(library)
     expected = dict.fromkeys(places, "libcuda.so.1")
     assert image_libraries.find(container_of(spec, "", str(tmp_path)), ["libcuda.so.1"]) == expected
-    # The folder is named to ldconfig alone: now the cache tells, of this machine's entries.
+    # Only ldconfig knows the folder: the driver is found by the cache's entries for this machine.
     write(image + "/etc/ld.so.conf", "/hidden\n")
     subprocess.run([LDCONFIG, "-r", image], check=True, capture_output=True)
     write(image + "/etc/ld.so.conf", "")

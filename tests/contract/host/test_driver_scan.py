@@ -177,7 +177,7 @@ def test_the_kernels_version_is_taken_of_two_installed_ones(tmp_path: Any) -> No
     assert driver_scan.find(root.path).version == "550.1"
     write(root.path + version, kernel.format(VERSION))
     assert driver_scan.find(root.path).version == VERSION
-    # None of the kernel's version: NVML itself will say what does not match.
+    # No file of the kernel's version: NVML itself reports the mismatch.
     write(root.path + version, kernel.format("999.1"))
     assert driver_scan.find(root.path).version == VERSION
     for text in ("no version\n", kernel.format("9.\0x")):
@@ -186,7 +186,7 @@ def test_the_kernels_version_is_taken_of_two_installed_ones(tmp_path: Any) -> No
 
 
 def test_the_cache_is_dropped_when_another_driver_is_loaded(tmp_path: Any) -> None:
-    """The files are both there before and after: only the kernel's word changes."""
+    """Both versions' files exist before and after: only the kernel's version changes."""
     root = install(tmp_path, LAYOUTS["Ubuntu"])
     other = DriverRoot(tmp_path / "other", DEBIAN)
     for name in ("libcuda", "libnvidia-ml"):

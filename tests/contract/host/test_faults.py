@@ -218,7 +218,7 @@ def test_several_that_replace_one_config_take_turns(tmp_path: Any) -> None:
 
 
 def test_a_lock_on_the_bundles_folder_holds_up_no_create(tmp_path: Any) -> None:
-    """Any user who may open a folder can lock it."""
+    """Any user with read access to a folder can lock it."""
     path = write(f"{tmp_path}/bundle/config.json", OLD)
     with holding("flock", os.path.dirname(path)):
         bundle.replace_config(path, NEW)

@@ -49,7 +49,7 @@ def test_a_claim_without_space_is_one_line_and_nothing_stays(ledgers: Ledgers) -
             ledgers.sweep()
             assert left_in(ledgers.ledger.state_dir) == []
 
-    # The last ones are of the release, which goes on without: None.
+    # The last changes are those of the release, which continues without them: None.
     answers = without_space_at_every_change(act)
     assert_one_line([answer for answer in answers if answer is not None], 8)
 

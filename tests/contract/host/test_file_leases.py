@@ -108,7 +108,7 @@ def node(tmp_path: Any) -> LeasedNode:
 
 @pytest.fixture(params=HELD, ids=[f"{kind} on {name}" for name, kind in HELD])
 def held(request: pytest.FixtureRequest, node: LeasedNode) -> Iterator[str]:
-    """The page that the container holds."""
+    """The page on which the container holds leases or locks."""
     name, kind = request.param
     with holding(kind, node.page(name)):
         yield name

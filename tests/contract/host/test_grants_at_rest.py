@@ -12,7 +12,7 @@ from support.arbiter_node import MS, ArbiterNode, elastic, fixed
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 IDS = ["a", "b", "c"]
-# What each container does between two looks, in ms: it uses, and it waits; or none does anything.
+# Use and waiting of each container between two polls, in ms; {} if all are idle.
 DOES = st.dictionaries(st.sampled_from(IDS), st.tuples(st.integers(0, 50), st.booleans()))
 LOOKS = st.lists(st.one_of(st.just({}), DOES), min_size=1, max_size=60)
 

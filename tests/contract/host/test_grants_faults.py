@@ -66,7 +66,7 @@ def test_an_arbiter_killed_at_any_write_leaves_a_page_that_ends_and_that_the_nex
         killed = killed_at(at, acts.get(moment, arbiter_node.node.close))
         page = arbiter_node.limits("a")
         if killed:
-            # Whatever rate stands there, it is what is reserved, or it ends.
+            # Any rate on the page is the reserved one, or expires.
             ends = START < page.rate_until_ns <= arbiter_node.now + 2 * LEASE_NS
             assert page.gpus[0].rate_ppm == 300_000 or ends
         arbiter_node.node = arbiter_node.new_node()
@@ -82,7 +82,7 @@ def test_an_arbiter_killed_at_any_write_leaves_a_page_that_ends_and_that_the_nex
 def test_a_restarted_arbiter_raises_no_rate_beside_busy_containers(
     arbiter_node: ArbiterNode, away_ns: int
 ) -> None:
-    """Each has what is reserved for it, or what it had: neither more than that nor less."""
+    """Each has the reserved rate or its last one, and no other."""
 
     def works(*ids: str) -> None:
         for id in ids:
@@ -116,7 +116,7 @@ def test_a_restarted_arbiter_takes_back_lent_time(
         arbiter_node.uses(id, 10 * MS)
     for _ in range(3):
         arbiter_node.poll("a", "b")
-        # As much as is reserved, so that nothing differs from what the record says.
+        # The reserved rate, so that the page equals the record.
         assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([50], [50])
 
 

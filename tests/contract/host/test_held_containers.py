@@ -137,7 +137,7 @@ def test_a_forged_slot_makes_no_process_a_slices(node: FakeNode) -> None:
 
 @pytest.fixture
 def group() -> Iterator[str]:
-    """A cgroup's folder, with a name that says nothing of any container."""
+    """A cgroup's folder with a name that identifies no container."""
     name = f"/vcuda-it-{os.getpid()}-batch"
     if os.geteuid() != 0:
         skip_or_fail("making cgroups takes root")

@@ -10,7 +10,7 @@ import pytest
 
 from support.files import ROOT
 
-# The signal is 0, so that a process that may send it lives on and says so.
+# Signal 0, so that a process that may send it survives and prints the result.
 TRY = """
 import ctypes, os, socket, sys
 sys.path[:0] = sys.argv[2].split(":")

@@ -196,7 +196,7 @@ def links_of_many_steps(image: str) -> None:
 def test_an_image_past_the_bounds_is_refused(
     image: str, tmp_path: Any, large: Callable[[str], None], expected: str
 ) -> None:
-    """Cut off there, a driver that it hides behind them would be left."""
+    """If the search stopped there, a driver hidden behind the bounds would stay uncovered."""
     large(image)
     with pytest.raises(VcudaError) as raised:
         found(tmp_path)

@@ -55,7 +55,7 @@ def test_what_a_question_has_started_ends_with_it(tmp_path: Any) -> None:
     assert outcome(answer) == ("unanswered", "no answer in 5 s")
     with open(pid_file) as file:
         pid = int(file.read())
-    # It was sent a signal; when it dies is the scheduler's to say.
+    # A signal was sent; the process dies when it is next scheduled.
     deadline = time.monotonic() + 30
     while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -83,7 +83,7 @@ def test_output_of_a_question_is_discarded(capfd: Any) -> None:
 
 
 def test_no_child_and_no_descriptor_remains() -> None:
-    gc.collect()  # what other tests left open is closed now, and not in between
+    gc.collect()  # close files of other tests now, so that the count is stable
     before = len(os.listdir("/proc/self/fd")), children()
     in_time.ask([hang, lambda: 1, lambda: 2], 1)
     assert (len(os.listdir("/proc/self/fd")), children()) == before

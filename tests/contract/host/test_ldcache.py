@@ -19,7 +19,7 @@ X86_64 = (ldcache.X86_64,)
 
 
 def printed(root: str = "/") -> list[tuple[str, str]]:
-    """What ldconfig itself says that a cache holds for x86-64."""
+    """ldconfig's own list of a cache's entries for x86-64."""
     text = subprocess.run([LDCONFIG, "-r", root, "-p"], check=True, capture_output=True, text=True)
     lines = [line.strip().split(" => ") for line in text.stdout.splitlines()]
     pairs = [line for line in lines if len(line) == 2 and "x86-64" in line[0]]
@@ -69,7 +69,7 @@ def test_cache_entries_outside_the_strings_are_ignored() -> None:
     assert len(one_entry(0, 0, strings=b"")) == 72
     right = [("libcuda.so.1", "/l")]
     assert ldcache.libraries(one_entry(72, 85), EVERY, X86_64) == right
-    # As many entries as a number can say: no more than fit are looked at.
+    # The largest possible count: only entries inside the file are read.
     assert ldcache.libraries(one_entry(72, 85, 0xFFFFFFFF), EVERY, X86_64) == right
     for key, value in ((72, 0xFFFFFFFF), (0xFFFFFFFF, 85), (72, 72), (85, 85), (72, 86)):
         assert ldcache.libraries(one_entry(key, value), EVERY, X86_64) == []

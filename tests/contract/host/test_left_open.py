@@ -16,7 +16,7 @@ import pytest
 from support.files import ROOT, write
 from support.needed import skip_or_fail
 
-# How often root looks while the other process swaps: more in `make soak-races`.
+# Number of root's sweeps while the other process swaps files; more in `make soak-races`.
 SWEEPS = int(os.environ.get("VCUDA_SOAK", "1000"))
 VICTIM = b"the host's own\n" * 1000
 
@@ -99,7 +99,7 @@ print(claimed if what == "claims" else bool(cut))
 
 @pytest.fixture
 def folder() -> Iterator[str]:
-    """Where any user may look."""
+    """A folder that any user may read."""
     if os.geteuid() != 0:
         skip_or_fail("namespaces and mounts take root")
     with tempfile.TemporaryDirectory() as path:
@@ -108,7 +108,7 @@ def folder() -> Iterator[str]:
 
 
 def race(folder: str, what: str, rounds: int) -> tuple[str, bytes]:
-    """What root had of it, and what the victim's file holds in the end."""
+    """Root's output, and the victim file's content afterwards."""
     state, victim = folder + "/state", folder + "/victim"
     os.mkdir(state)
     write(victim, VICTIM)

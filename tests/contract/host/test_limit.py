@@ -47,7 +47,7 @@ class Node:
         return allocation
 
     def uses(self, id: str, held_bytes: int) -> Any:
-        """A process of the container that holds so much; it lives until the answer is closed."""
+        """A process that holds `held_bytes`; it lives until the result is closed."""
         usage = open(f"{self.ledger.containers}/{id}/usage", "r+b")  # noqa: SIM115
         at = {name: at for name, at, _ in layout.offsets()}
         slot = at["usage.slot"]
@@ -67,7 +67,7 @@ class Node:
         return main.main(["--config", self.config, *words])
 
     def share(self, id: str, at: int = 0) -> GpuShare:
-        """By the record and by the page, which say the same."""
+        """The share in the record, which must equal that of the page."""
         allocation = self.ledger.get(id)
         assert allocation
         assert allocation.becoming is None

@@ -83,7 +83,7 @@ def test_a_change_that_is_killed_anywhere_promises_nothing_twice_and_is_ended_by
         memory, core, *_ = page_of(arbiter_node, "box")
         assert (held.memory_bytes >= memory, held.core_percent >= core) == (True, True)
         ends.add("under way" if left.becoming else "new" if left.shares == [NEW] else "old")
-        # Room for this there is in no case: of the core 70 or 30 is left.
+        # There is never room for this: 70 or 30 percent of the GPU is free.
         asked, me = Request.of(71, GIB), Owner("me", "me")
         with pytest.raises(VcudaError, match="largest free share"):
             wanted = claim.Claim(me, asked, runtime.words, os.getpid())
@@ -99,7 +99,7 @@ def test_a_change_that_is_killed_anywhere_promises_nothing_twice_and_is_ended_by
 def test_a_change_that_is_killed_anywhere_is_ended_by_the_agents_next_sweep(
     arbiter_node: ArbiterNode,
 ) -> None:
-    """And told as that; the container lives, so nothing is given back."""
+    """The event says so; the container lives, so its share is not released."""
     ends: set[str] = set()
     at, killed = 0, True
     while killed:
@@ -185,7 +185,7 @@ def test_the_arbiter_grants_by_the_new_share_from_the_next_poll(
         arbiter_node.poll("a", "b")
     assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([50], [50])
     becomes(arbiter_node.ledger, "a", elastic(60, 80))
-    # At once it has what is reserved, and nothing that was granted before.
+    # The page has the reserved rate at once, without the earlier grant.
     assert (arbiter_node.rates("a"), arbiter_node.limits("a").rate_until_ns) == ([60], 0)
     for _ in range(3):
         arbiter_node.poll("a", "b")
@@ -249,5 +249,5 @@ def test_changes_beside_a_busy_arbiter_end_as_they_were_asked(arbiter_node: Arbi
         thread.join()
     for _ in range(3):
         arbiter_node.poll("a", "b")
-    # 30 + 20 are reserved, and what is left goes by core.
+    # 30 + 20 are reserved; the rest is divided by core.
     assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([40], [60])

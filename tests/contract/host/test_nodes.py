@@ -122,7 +122,7 @@ def test_a_setting_gives_what_it_names_to_every_share(
     assert {(source, inside) for source, inside, _ in changed.mounts if inside not in before} == {
         (root.path + path, path) for path in mounts
     }
-    # What the host lacks is left out.
+    # Nodes that the host lacks are omitted.
     bare = DriverRoot(root.path + "/bare", count=2)
     assert given(bare, 1, "", setting) == given(bare, 1, "")
 

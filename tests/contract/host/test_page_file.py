@@ -22,7 +22,7 @@ FLAGS = {"immutable": 0x10, "append only": 0x20}
 
 
 def flags_of(path: str, flags: int | None = None) -> int:
-    """Those of a file, after they were set to `flags` if that is said."""
+    """The inode flags of a file, after setting them to `flags` if given."""
     fd = os.open(path, os.O_RDONLY)
     try:
         if flags is not None:

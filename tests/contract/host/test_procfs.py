@@ -182,7 +182,7 @@ NOBODY = 1 << 40
     "state",
     [
         *("", "{}", "[", '{"pid', '{"pid": 1}', '{"pid": "x"}', '{"a": {"pid": 5}}', '"\\'),
-        # Part of a number, or the first of two. No process has it, so it has no namespace.
+        # A prefix of the number, or the first of two numbers: no process has that pid.
         *(f'{{"pid": {NOBODY}.5}}', f'{{"pid": {NOBODY}e3}}', f'{{"pid": {NOBODY}'),
         f'{{"pid": {NOBODY}, "pid": 1}}',
     ],

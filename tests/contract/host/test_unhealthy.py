@@ -96,7 +96,7 @@ def test_a_claim_takes_healthy_gpus_and_a_restart_keeps_its_own(tmp_path: Any) -
     leave(claims.ledger.state_dir, **{"GPU-0": GpuFault("", 79, None)})
     assert claims.claim("late", share, node) == (second, True)
     assert claims.claim("early", share, node) == (first, False)
-    # What it asks anew is placed anew.
+    # A changed request is placed again.
     assert claims.claim("early", Request.of(40, GIB), node)[0] == [GpuShare("GPU-1", GIB, 40)]
     assert claims.refusal("whole", both, node) == (
         "placement: 1 of 2 GPUs are wholly free; 2 asked (GPU-0 is unhealthy: Xid 79); "

@@ -17,7 +17,7 @@ from support.wrapper_node import Node
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Its Python tells by a line in `started` that the launcher had to start it."""
+    """Its Python writes a line to `started` at each start by the launcher."""
     prefix = str(tmp_path_factory.mktemp("prefix"))
     python = prefix + "/python"
     source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/support/recording_python.c"]

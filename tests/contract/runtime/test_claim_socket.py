@@ -127,7 +127,7 @@ def test_a_claim_server_that_hangs_is_given_up_after_a_while(node: Node) -> None
                 os.kill(pid, signal.SIGCONT)
         assert python_starts(node) == 1
         assert node.create(asking(), id="second") == (0, "")
-        # Once awake it finds the caller gone, and nothing of it is claimed.
+        # Once continued, the server finds that the caller has ended, and claims nothing.
         assert set(shares_of(node.ledger)) == {"box", "second"}
         assert python_starts(node) == 1
 

@@ -116,7 +116,7 @@ def test_delete_releases_the_share_through_python_without_a_claim_socket(node: N
 def test_a_removed_state_folder_proves_the_end(
     installed: Installed, tmp_path: Any, name: str, is_open: bool
 ) -> None:
-    """The runtime is not asked for the state; its folder and the claimant are looked at."""
+    """The runtime's folder and the claiming process are checked; the runtime is not called."""
     node, root = Node(installed, str(tmp_path), name), f"{tmp_path}/root"
     node.hold("box", root)
     write(f"{root}/box/state.json", "{}")

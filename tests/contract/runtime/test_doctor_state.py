@@ -34,7 +34,7 @@ OPEN_IT = "run 'vcuda serve' as a service for faster starts"
 
 
 def mounted(folder: str, options: str, user: int = 0) -> Finding:
-    """What is found of `folder`/state below a tmpfs with these options."""
+    """The findings about `folder`/state on a tmpfs with these options."""
     mount = f'mount -t tmpfs -o {options} none "$1" && mkdir -p "$1/state"'
     if "ro" in options.split(","):
         mount = 'mount -t tmpfs none "$1" && mkdir "$1/state" && mount -o remount,ro "$1"'

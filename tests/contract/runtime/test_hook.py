@@ -136,7 +136,7 @@ def test_a_hostile_state_is_one_line_and_touches_nothing(hook: Hook, state: obje
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
 def test_a_caller_that_closed_a_stream_harms_nothing(hook: Hook, closed: str) -> None:
-    """The first files that a program opens would otherwise stand where its messages go."""
+    """Otherwise the first opened file would get the number of standard error."""
     hook.add_record(record("box"))
     before = left_in(hook.ledger.state_dir)
     for kind, expected in (("createRuntime", 1), ("poststop", 0)):

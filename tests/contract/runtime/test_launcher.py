@@ -128,7 +128,7 @@ def test_a_config_that_is_no_file_is_left_to_the_runtime(
 
 
 def test_a_config_that_was_not_read_whole_goes_to_python(launcher: Launcher) -> None:
-    """sysfs says that a file has a page, and gives a line."""
+    """A sysfs file has the size of a page and gives one line."""
     line = ["create", "-f", "/sys/devices/system/cpu/online", "-b", "../plain", "id"]
     assert launcher.call(*line) == launcher.to_python(*line)
 

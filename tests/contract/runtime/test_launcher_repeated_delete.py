@@ -16,7 +16,7 @@ from support.samples import record
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.pages import limits
 
-# As containerd's shim says it, and Docker's.
+# The command lines of containerd's and Docker's shims.
 LINES = [
     "--root {root} --log {folder}/log --log-format json delete --force gone",
     "--root={root} --log {folder}/log --log-format=json --systemd-cgroup delete --force gone",
@@ -36,7 +36,7 @@ class Host:
         installed.configure(runtime=self.runtime, state_dir=self.ledger.state_dir)
 
     def starts_for(self, line: str) -> bool:
-        """Whether the runtime is started; either ends well and says nothing."""
+        """Whether the runtime is started; the launcher exits with 0 and prints nothing."""
         words = line.format(root=self.root, folder=self.folder).split()
         ran = self.installed.call(*words, cwd=self.folder)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
@@ -108,7 +108,7 @@ def test_another_runtime_is_always_asked(new_host: Callable[..., Host], name: st
 def test_share_of_an_ended_container_is_released_after_asking_its_runtime(
     new_host: Callable[..., Host],
 ) -> None:
-    """As when `delete` went past the launcher, and only this one comes through it."""
+    """The first `delete` did not go through the launcher, only this one does."""
     host = new_host()
     allocation = record("gone")
     allocation.runtime = [host.runtime, "--root", host.root]

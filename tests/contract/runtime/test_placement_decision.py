@@ -154,7 +154,7 @@ def test_init_containers_that_have_ended_leave_their_shares_to_the_others(tmp_pa
     runtime.set_state("c-init", "stopped")
     assert claimed("next", share) == claimed("main", share) == share
     assert shares_of(ledger) == {"pod-uid1.main": share}
-    # A container that is no init one keeps its own until the pod is gone.
+    # A container that is no init container holds its share until the pod is deleted.
     with pytest.raises(VcudaError):
         claimed("other", share)
 

@@ -38,7 +38,7 @@ FORBIDDEN = {
     "tomllib",
     "typing",
 }
-# What is loaded at the moment of the exec.
+# Modules loaded at the time of the exec.
 SHOW = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -88,7 +88,7 @@ def test_compacted_version_is_410_for_a_watch_and_the_next_page(
     api.forget()
     more = first.metadata._continue
     assert refusal(known.list_pod_for_all_namespaces, limit=2, _continue=more) == 410
-    # By itself the client's Watch would begin anew.
+    # Otherwise the client's Watch would start again.
     query: Any = {"watch": True, "timeout_seconds": 1}
     query["resource_version"] = first.metadata.resource_version
     raw = known.list_pod_for_all_namespaces(**query, _preload_content=False)

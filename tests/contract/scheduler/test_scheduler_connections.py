@@ -52,7 +52,7 @@ def test_silent_connections_do_not_shut_the_scheduler_out(started: Extender, fir
             with contextlib.suppress(ConnectionError):  # closed by now
                 client.send(first)
         assert started.call("GET", "/healthz")[0] == 200
-        # The one that has asked something is kept, the silent ones beyond the bound are not.
+        # The connection with a request stays open, silent ones beyond the bound are closed.
         earlier.request("GET", "/healthz")
         assert earlier.getresponse().read() == b"ok\n"
         for client in clients[: SILENT - MOST_CONNECTIONS]:

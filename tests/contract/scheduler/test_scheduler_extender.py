@@ -177,7 +177,7 @@ def test_deleted_or_replaced_pod_is_not_bound(api: FakeApiServer, tmp_path: Any)
         running.wait(lambda: free(running, "a") == [100, 100])
         line = "pod default/asking is another one now: UID another, and uid-asking was to be bound"
         assert running.bind(ASKING, "a") == line
-        # The watch lags: only the API server knows that the pod was made anew.
+        # The watch lags: only the API server knows that the pod was recreated.
         api.before = lambda method, path, body: status(409, "UID") if path == BINDING else None
         assert running.bind(another, "a") == "the API server: 409 UID"
         assert free(running, "a") == [100, 100]

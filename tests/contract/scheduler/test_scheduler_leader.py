@@ -50,7 +50,7 @@ def test_one_of_two_extenders_binds_and_when_it_ends_the_other_does(tmp_path: An
         refused = second.bind(pods[0], "a")
         assert refused.startswith("standby: the lease extender is held by ")
         assert first.bind(pods[0], "a") == ""
-        # It is warm: it knows what the other has bound, and answers what changes nothing.
+        # The standby is warm: it knows the other's bindings and answers read-only calls.
         second.wait(lambda: second.filter(pods[1], "a")["NodeNames"] == [])
         assert b"vcuda_extender_leader 0.0" in second.call("GET", "/metrics")[1]
         first.process.terminate()
@@ -86,10 +86,10 @@ def test_when_the_holder_is_killed_the_other_binds_after_the_lease_and_knows_wha
         second.wait(lambda: any(path == BINDING for _, path, _ in api.requests))
         first.process.kill()
         first.process.wait()
-        time.sleep(1)  # what it sent has come
+        time.sleep(1)  # its request has arrived
         last = len(writes)
         killed.set()
-        # Until then no replica binds, and what the holder asked for last is known.
+        # Until then no replica binds, and the leader's last binding is known.
         second.wait(lambda: second.filter(pods[1], "a")["NodeNames"] == [])
         assert second.bind(pods[1], "a").startswith("standby: the lease extender is held by ")
         second.wait_ready(120)
@@ -134,10 +134,10 @@ def test_stopped_leader_that_resumes_after_another_binds_no_pod(
         assert [bound_to(api, name) for name in ("p", "q")] == [("", False), ("a", True)]
         over = "ExceedsGPUQuota: namespace default uses 0.6 of 1 cards of M40; 0.6 asked"
         assert second.bind(pods[0], "b") == over
-        # It is a standby like any other: it knows what the other has bound, and binds nothing.
+        # It is now a standby: it knows the other's bindings and binds nothing.
         first.wait(lambda: first.filter(pods[0], "b")["FailedNodes"] == {"b": over})
         assert first.bind(pods[0], "b").startswith("standby: the lease extender is held by ")
-        # Nor has it kept the place, when it holds the lease again.
+        # Nor does it still reserve that share when it leads again.
         second.process.terminate()
         assert second.process.wait(30) == 0
         first.wait_ready()
@@ -183,7 +183,7 @@ def test_a_holder_that_ends_before_its_binding_does_leaves_the_lease_to_time(
 
     def before(method: str, path: str, _: Any) -> Any:
         if path == BINDING.removesuffix("/binding"):
-            api.put(asking)  # else it is known without being asked for
+            api.put(asking)  # otherwise the pod is known without a call
         return asyncio.sleep(3) if "/pods/p" in path else None
 
     with api.running(), two(api, tmp_path) as (first, second), ThreadPoolExecutor(1) as threads:

@@ -32,7 +32,7 @@ CLUSTER = ("--nodes", "1x1:H100:80GiB")
 
 
 def simulate(*words: str, path: str = "") -> subprocess.CompletedProcess[str]:
-    """path: where the extender's program is looked for; "": where this Python's programs are."""
+    """path: PATH for the extender's program; "": the folder of this Python's programs."""
     environment = {**os.environ, "PATH": path or os.path.dirname(sys.executable)}
     command = [sys.executable, "-c", VCUDA, "simulate", *words]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
