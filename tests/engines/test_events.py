@@ -23,7 +23,7 @@ def vcuda(engine: Engine, product: Product, *words: str) -> str:
     return engine.host.check(command)
 
 
-def told(engine: Engine, product: Product, name: str) -> list[tuple[str, str]]:
+def recorded(engine: Engine, product: Product, name: str) -> list[tuple[str, str]]:
     found = json.loads(vcuda(engine, product, "events", name, "--json"))
     assert {event["allocation"] for event in found} == {found[0]["allocation"]}
     return [(event["kind"], event["from"]) for event in found]
@@ -43,7 +43,9 @@ def test_a_containers_life_by_a_low_level_runtime(
         assert started.rc == 0, started.stderr
         vcuda(engine, product, "limit", container, "--core", "40")
         engine.delete(container)
-        assert told(engine, product, container + "-no") == [("refused", "vcuda-container-runtime")]
+        assert recorded(engine, product, container + "-no") == [
+            ("refused", "vcuda-container-runtime")
+        ]
         table = vcuda(engine, product, "events")
         assert "placement: largest free share is " in table.splitlines()[1]
         # The refused one's name begins with this one's.
@@ -86,7 +88,7 @@ def test_a_pods_containers_life_under_containerd(
         vcuda(cri, product, "release", "--all-dead")
         runtime, hook = "vcuda-container-runtime", "vcuda-container-hook"
         for name in (record["id"], first, f"default/{pod.name}/worker"):
-            assert told(cri, product, name) == [
+            assert recorded(cri, product, name) == [
                 ("claimed", runtime),
                 ("stopped", hook),
                 ("taken-over", runtime),
@@ -96,7 +98,7 @@ def test_a_pods_containers_life_under_containerd(
                 ("stopped", hook),
                 ("released", "vcuda"),
             ]
-        assert told(cri, product, f"pod-{pod.uid}.other") == [("refused", runtime)]
+        assert recorded(cri, product, f"pod-{pod.uid}.other") == [("refused", runtime)]
 
 
 def test_the_agent_has_metrics_of_itself_and_of_gpus(new_node: Callable[..., AgentNode]) -> None:

@@ -24,7 +24,7 @@ from vcuda_oci.ledger import claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.pages import page_reader
 
-# The processor's time is real whatever the clock: on a virtual one its looks take none.
+# The arbiter's processor time is real; on a virtual clock its polls take no time.
 ARBITER = """
 import signal, sys, time
 if "virtual" in sys.argv:
@@ -99,7 +99,7 @@ class PolicyNode:
         return [share_of(process) for process in started]
 
     def clock(self, processes: int) -> Clock:
-        """Of virtual time, which goes on from one clock of this node to the next."""
+        """A virtual clock that continues at the time of the node's last one."""
         return Clock(pathlib.Path(self.folder), processes)
 
     def shares_on(
@@ -137,7 +137,7 @@ class PolicyNode:
         )
         try:
             assert process.stdout is not None
-            # On a clock it does not begin before all have come.
+            # On a virtual clock no process begins before all have started.
             if not clock:
                 assert process.stdout.readline() == "ready\n", process.communicate()[1]
             yield process

@@ -25,13 +25,13 @@ def fields(text: str) -> dict[str, tuple[int, int]]:
 
 
 def test_no_field_of_version_1_has_moved(built):
-    """Running containers keep the shim that they started with, whatever the host becomes."""
+    """Running containers retain the shim that they started with over upgrades of the host."""
     with open(os.path.join(os.path.dirname(__file__), "abi_v1.txt"), encoding="utf-8") as frozen:
         then = fields(frozen.read())
     now = {name: (offset, size) for name, offset, size in layout.offsets()}
     named = {name: place for name, place in then.items() if not name.endswith(".reserved")}
     assert {name: now.get(name) for name in named} == named
-    # What is new lies in what was reserved.
+    # New fields are in formerly reserved space.
     for name, (offset, size) in now.items():
         if name not in then:
             start, room = then[name.split(".")[0] + ".reserved"]

@@ -50,7 +50,7 @@ def test_every_undeclared_export_is_one_of_a_driver() -> None:
 
 @pytest.fixture
 def genuine_guest(genuine: Genuine, tmp_path: Path) -> Guest:
-    """A guest on NVIDIA's libraries. This machine has no GPU of theirs: only look-ups work."""
+    """A guest on NVIDIA's libraries. Without an NVIDIA GPU only look-ups work."""
     libraries = tmp_path / "root" / LIBRARIES
     libraries.mkdir(parents=True)
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
@@ -100,7 +100,7 @@ def host_options() -> list[str]:
 def shared(
     host: DriverRoot, new_guest: Callable[..., Guest]
 ) -> Iterator[tuple[Guest, int, set[int]]]:
-    """A container with 3 GiB that holds one, beside two busy neighbours; its pid and theirs."""
+    """A container that holds 1 of its 3 GiB beside two busy neighbours; the pids."""
     uuid = host.uuids[0]
     guest, neighbour = new_guest(share(uuid, 3 * GIB, 30)), new_guest(share(uuid, 5 * GIB))
     hold = guest.start(WORKLOAD, "hold", "--bytes", str(GIB), "--seconds", "120")

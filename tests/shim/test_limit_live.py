@@ -16,7 +16,7 @@ from support.guest import GIB, MIB, PYTHON, Guest
 from support.virtual_time import Clock, answer
 from vcuda_hook.cli import main
 
-# Allocates as much as each line says, and answers with what the driver and the slice say.
+# Allocates the size on each line; prints the driver's result and the container's free memory.
 ASKS = """
 import sys
 from cuda.bindings import driver as cu
@@ -137,6 +137,6 @@ def test_beside_elastic_neighbours_a_share_that_grows_is_had_and_what_it_gives_u
         changes = start_changes(node, clock, "20 60 30", 0.5, guest, other)
         node.shares_on(clock, [guest, other], 6)
         shares = answer(changes)
-    # What is lent comes back, and goes out, with the arbiter's next looks.
+    # Lent time is returned, and lent again, in the arbiter's next polls.
     expected = ([0.2, 0.8], [0.6, 0.4], [0.3, 0.7])
     assert shares == [pytest.approx(pair, abs=0.05) for pair in expected]

@@ -65,11 +65,11 @@ def test_containers_have_what_others_leave_while_the_agent_runs_and_their_own_wh
         assert lent(node.shares(guests, 5))
         agent.kill()
         assert all(until_ns())
-        # A second after its last word its grants are void.
+        # One second after the arbiter's last poll its grants have expired.
         time.sleep(1.1)
         assert reserved(node.shares(guests, 3))
     with running_agent(program, node):
         assert lent(node.shares(guests, 5))
-    # Told to end, it has given back what is reserved.
+    # A terminated arbiter has restored the reserved rates.
     assert until_ns() == [0, 0]
     assert reserved(node.shares(guests, 3))

@@ -99,7 +99,7 @@ def test_todays_arbiter_grants_it_and_its_static_limit_holds_when_that_is_killed
         arbiter.send_signal(signal.SIGKILL)
         arbiter.wait(10)
     assert all(limits_of(guest).rate_until_ns for guest in guests)
-    # A second after its last word its grants are void.
+    # One second after the arbiter's last poll its grants have expired.
     subprocess.run(node.clock(1).command("sleep", "1.1"), check=True)
     assert node.shares_on(node.clock(2), guests, 10) == reserved
     assert node.granted_shares(guests, 10) == lent

@@ -69,7 +69,7 @@ print(json.dumps([[[p.pid, p.usedGpuMemory] for p in call(handle)] for call in c
 
 @pytest.mark.alone
 def test_utilisation_is_of_the_share_and_falls_to_zero_when_idle(host, new_guest):
-    """On two GPUs, of which each has a container of its own."""
+    """On two GPUs with one container each."""
     code = NVML + "print(json.dumps(nv.nvmlDeviceGetUtilizationRates(handle).gpu))"
     busy = [WORKLOAD, "busy", "--seconds", "4", "--kernel-us", "1000", "--async", "16"]
     guests = [new_guest(share(uuid, GIB, percent)) for uuid, percent in zip(host.uuids, (30, 50))]
@@ -78,7 +78,7 @@ def test_utilisation_is_of_the_share_and_falls_to_zero_when_idle(host, new_guest
     during = [guest.python(code) for guest in guests]
     for worker in workers:
         worker.communicate(timeout=60)
-    # The window is kept from before the end of the work: two looks further it is gone.
+    # The window still includes work; two polls later it does not.
     for _ in range(3):
         for guest in guests:
             guest.python(code)
@@ -197,7 +197,7 @@ print(json.dumps(seen))
         2 * GIB,
         GIB,
     ]
-    # Renumbered by the program: the slice goes with the GPU.
+    # The program renumbers the GPUs: each share stays with its GPU.
     swapped = guest.python(
         code.replace("for ordinal in (0, 1, 0):", "for ordinal in ():"),
         env={"CUDA_VISIBLE_DEVICES": "1,0"},

@@ -24,7 +24,7 @@ INITIALISED = CALLS + "must(cu.cuInit(0))\n"
 
 
 def by_process(guest) -> dict[int, tuple[list[int], list[int]]]:
-    """Of each live process: bytes and contexts on both GPUs, as the usage page says."""
+    """For each live process: bytes and contexts on both GPUs, from the usage page."""
     with open(guest.usage, "rb") as usage:
         live = page_reader.live_slots(usage.fileno())
         found = page_reader.read_usage(usage.read(), live)
@@ -173,7 +173,7 @@ sys.stdin.readline()
 """
     )
     guest = new_guest(share(host.uuids[0], GIB, context_bytes=CONTEXT))
-    # Another process that asks for too much clears the slots that no process holds.
+    # A refused allocation of another process clears the slots of dead processes.
     other = PRELUDE + "assert cu.cuMemAlloc(1 << 31)[0] != 0"
     process = guest.start(PYTHON, "-c", code, other, stdin=-1)
     line = process.stdout.readline()
@@ -211,7 +211,7 @@ def test_a_forked_child_has_no_context_of_its_parents_and_waits_for_none(host, n
     try:
         line = parent.stdout.readline()
         assert line, parent.communicate()[1]
-        # The child took a slot to ask for room; what stands there is its own.
+        # The child took a slot for its allocation; the slot's content is the child's own.
         shown = by_process(guest)
         assert set(shown) == {int(line)}
         assert shown[int(line)][1] in ([1, 0], [2, 0])

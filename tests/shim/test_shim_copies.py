@@ -187,13 +187,13 @@ def test_copies_into_a_capture_are_nodes_and_cost_nothing_until_their_graph_runs
 ):
     guest = new_guest(share(host.uuids[0], GIB, 50), meter_copies=True)
     assert python(tmp_path, guest, CAPTURED % 0) == [300, [0], 0, 0]
-    # The two sets before the capture; what is in it would be 250 of them.
+    # The two sets before the capture count; 250 captured ones do not.
     assert 0 < busy_seconds(guest) < 10 * MIB_SECONDS
     assert python(tmp_path, guest, CAPTURED % 1) == [300, [0], 9, 7]
     assert busy_seconds(guest) == pytest.approx((4 + 250) * MIB_SECONDS, rel=0.05)
 
 
-# As the host does it, after a second: keeps what was used until then, and writes the page in place.
+# As the host does after a second: read the use until then, and write the page in place.
 OPERATOR = """
 import os, shutil, sys, time
 time.sleep(1)

@@ -20,7 +20,7 @@ SEND_THEM_HOME = "\n"
 
 
 def answers(crowd: subprocess.Popen[str]) -> dict[str, int]:
-    """How many of a crowd that still stands there were granted their piece, and how many not."""
+    """The numbers of granted and of refused processes of a waiting crowd."""
     line = ""
     assert crowd.stdout
     while not line.endswith("}"):
@@ -29,7 +29,7 @@ def answers(crowd: subprocess.Popen[str]) -> dict[str, int]:
 
 
 def ends(crowd: subprocess.Popen[str]) -> tuple[int, list[str]]:
-    """Sends a crowd home: how many did not end as they should, and what was said on stderr."""
+    """End a crowd; return the number of failed processes, and stderr."""
     out, err = crowd.communicate(SEND_THEM_HOME, timeout=120)
     return json.loads(out.split('"ended badly":')[1].rstrip("}\n")), err.splitlines()
 

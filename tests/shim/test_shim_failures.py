@@ -175,7 +175,7 @@ say(errors=[pynvml.nvmlDeviceGetTotalEccErrors(device, kind, 0) for kind in (0, 
 def test_restored_process_continues_within_its_share(
     host: DriverRoot, container: guest.Guest
 ) -> None:
-    """What it held is promised to it still: no other may take it meanwhile."""
+    """The checkpointed process's memory stays charged, so no other process can take it."""
     client = container.start(
         guest.PYTHON,
         "-c",

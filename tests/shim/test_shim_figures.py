@@ -31,8 +31,8 @@ def served(node: PolicyNode) -> Iterator[Served]:
     assert process.end() == 0
 
 
-def told(served: Served) -> dict[str, dict[str, Any]]:
-    """By container, a second after the look before."""
+def figures_of(served: Served) -> dict[str, dict[str, Any]]:
+    """The figures by container, one second after the last poll."""
     time.sleep(1.1)
     return {entry["id"]: entry for entry in served.tree("/usage")["tenants"]}
 
@@ -48,7 +48,7 @@ def test_a_program_held_at_its_share_and_one_refused_at_its_limit_are_reported(
     time.sleep(1)
     late = node.container(core="10")
     late.run(WORKLOAD, "busy", "--seconds", "0.1", "--kernel-us", "300000")
-    first, second = told(served), told(served)
+    first, second = figures_of(served), figures_of(served)
     ends = [process.communicate(timeout=60) for process in (holding, running)]
     assert [process.returncode for process in (holding, running)] == [0, 0], ends
     assert 20 < second["c0"]["core_used_percent"] < 36
@@ -56,7 +56,7 @@ def test_a_program_held_at_its_share_and_one_refused_at_its_limit_are_reported(
         assert first["c0"][figure] < second["c0"][figure], figure
     assert second["c1"]["memory_used_bytes"] == 128 * MIB
     assert second["c1"]["refusals"] > 0 == second["c0"]["refusals"]
-    # One kernel of 0.3 s, of which nothing was known before.
+    # One kernel of 0.3 s, without an earlier estimate.
     assert 0.1 < second["c2"]["overrun_seconds"] < 1
-    assert told(served)["c1"]["memory_used_bytes"] == 0
+    assert figures_of(served)["c1"]["memory_used_bytes"] == 0
     assert served.tree("/usage")["gpus"][0]["promised_memory_bytes"] == GIB * 3 // 4

@@ -78,7 +78,7 @@ def test_what_another_container_takes_is_seen_at_once_after_a_wait_for_the_gpu(t
 
 
 def test_free_memory_follows_neighbours_at_once_on_a_short_gpu(two, answers):
-    # 6 GiB are left of the GPU then, half of what was promised.
+    # 6 GiB of the GPU are free then, half of the share.
     between = """
 ask(64)
 memory = must(cu.cuMemAlloc(2 << 30))

@@ -7,7 +7,7 @@ import pytest
 from support.guest import GIB, Guest, share
 from support.virtual_time import together
 
-# Alone nothing but the limiter's own error is left; neighbours don't all end at the same moment.
+# Alone only the limiter's own error remains; neighbours do not all end at the same time.
 ALONE = 0.005
 POINTS = 0.02
 SECONDS = "10"
@@ -40,7 +40,7 @@ def test_whatever_a_container_runs_it_gets_its_percent(
     guest = new_guest(share(host.uuids[0], GIB, percent))
     (result,) = together(tmp_path, (guest, command(name)))
     assert result["share"] == pytest.approx(percent / 100, abs=ALONE)
-    # What is charged is what the GPU did, what is under way at the end included.
+    # The charge equals the GPU's work, including work in progress at the end.
     charged = guest.read_usage().gpus[0].busy_ns / 1e9
     assert charged == pytest.approx(result["gpu_seconds"], abs=0.025)
 
@@ -86,7 +86,7 @@ def test_two_to_eight_different_containers_use_the_whole_gpu(
 
 
 def test_a_run_with_the_same_seed_repeats_its_events(new_host, tmp_path, command):
-    """So a share that is missed is missed again, and can be looked into."""
+    """So a missed share can be reproduced and debugged."""
     names = ["async 50 us", "sync 5 ms", "graph of 100 x 50 us"]
 
     def course(folder):

@@ -22,7 +22,7 @@ HOOKED = {rule.pattern for rule in POLICIES if rule.kind in policy.HOOKED}
 
 @pytest.fixture
 def names(built, tmp_path) -> str:
-    """A file with every export of libcuda, each base name too: what cuGetProcAddress is asked."""
+    """A file with every export of libcuda and every base name, for cuGetProcAddress."""
     listing = subprocess.run(
         ["nm", "-D", "--defined-only", SHIM], capture_output=True, text=True, check=True
     ).stdout

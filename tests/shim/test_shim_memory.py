@@ -143,7 +143,7 @@ print(json.dumps([during, after, free_now()]))
 def test_processes_and_threads_at_once_get_exactly_the_slice(
     host, new_guest, client, processes, threads
 ):
-    """Of a process's threads some have a word of their own to ask in, and some share one."""
+    """Some threads of a process have a reservation word of their own, others share one."""
     guest = new_guest(share(host.uuids[0], GIB))
     granted = guest.json(client("storm"), str(processes), str(threads), str(128 * MIB), "1000")
     assert granted == [8] * 1000
@@ -175,7 +175,7 @@ def test_kills_at_any_moment_leak_nothing(host, new_guest, client):
             churn.communicate()
         granted = guest.json(client("storm"), "1", "1", str(GIB), "1")
         assert granted == [1], f"round {round_number}"
-    # storm's own process has ended: its slot still stands, and the next look clears it.
+    # storm's own process has ended: its slot remains until the next poll clears it.
     guest.python(PRELUDE + "must(cu.cuMemAlloc(1)); print(1)")
     alive = [sum(process.held_bytes) for process in guest.read_usage().processes]
     assert sum(alive) <= 1
@@ -259,7 +259,7 @@ must(cu.cuMemFree(first))
 print(json.dumps([free_now(), cu.cuMemAlloc(600 << 20)[0].name]))
 """
     )
-    # Another process that asks for too much clears the slots that no process holds.
+    # A refused allocation of another process clears the slots of dead processes.
     other = PRELUDE + "assert cu.cuMemAlloc(1 << 31)[0] != 0"
     guest = new_guest(share(host.uuids[0], GIB))
     assert guest.python(code, other) == [924 * MIB, "CUDA_SUCCESS"]

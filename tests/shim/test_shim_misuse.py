@@ -15,13 +15,13 @@ from support.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
 FOLDER = REPOSITORY / "tests" / "softgpu"
 
-# Where the shim looks before the driver does: at the context, then whether the slice has room.
+# Calls where the shim checks before the driver: the context, then the free memory of the share.
 ITS_OWN = {
     "rows times height overflow": "OUT_OF_MEMORY",
     "physical memory is made on no device": "OUT_OF_MEMORY",  # a GPU without a slice
     "an array is wider than any": "OUT_OF_MEMORY",
 }
-DESTROYED = "context-destroyed"  # the driver says CONTEXT_IS_DESTROYED or INVALID_CONTEXT as well
+DESTROYED = "context-destroyed"  # the driver also returns CONTEXT_IS_DESTROYED or INVALID_CONTEXT
 
 
 class Sides(NamedTuple):

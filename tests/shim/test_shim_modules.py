@@ -259,7 +259,7 @@ must(cu.cuModuleUnload(must(cu.cuModuleLoadData(image))))
 print(json.dumps(free_now()))
 """
     )
-    # Another process that asks for too much clears the slots that no process holds.
+    # A refused allocation of another process clears the slots of dead processes.
     other = PRELUDE + "assert cu.cuMemAlloc(1 << 31)[0] != 0"
     left = GIB - 100 * MIB - taken(1000, code=999)
     assert new_guest(share(host.uuids[0], GIB)).python(code, images[0], other) == left

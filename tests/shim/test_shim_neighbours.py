@@ -14,7 +14,7 @@ from support.guest import GIB, SHIM, WORKLOAD, Guest, share
 
 UUID = "GPU-01010101-0101-0101-0101-010101010101"
 
-# They tell a setting of the GPU, and what the container's own /proc says of a pid.
+# They return a setting of the GPU, or a pid's data in the container's own /proc.
 HARMLESS = {
     "nvmlDeviceGetAccountingMode",
     "nvmlDeviceGetAccountingBufferSize",

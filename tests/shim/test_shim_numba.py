@@ -72,5 +72,5 @@ def test_numba_sees_the_slice_meets_its_limit_and_is_paced(host, new_guest):
     usage = guest.read_usage().gpus[0]
     assert usage.launches == 15
     assert usage.busy_ns == pytest.approx(300_000_000, rel=0.05)
-    # At half of the GPU's time: all but what is saved up and the last kernel was waited for.
+    # At half of the GPU's time: all work but the saved credit and the last kernel waited.
     assert usage.throttled_ns > 200_000_000

@@ -50,7 +50,7 @@ sys.stdin.readline()
 
 
 def on_the_gpu(root: str) -> int:
-    """Bytes that NVML says lie on GPU 0, of all its processes."""
+    """Bytes of all processes on GPU 0, from NVML."""
     return sum(ledger(root).values())
 
 
@@ -74,7 +74,7 @@ def test_two_containers_fill_slices_that_the_gpu_has_not_and_compute(host, new_g
     finally:
         both[0].send_signal(signal.SIGKILL)
         both[0].communicate()
-    # Killed, it holds nothing: its neighbour's pages are on the GPU, and its slice is free again.
+    # A killed process holds nothing: the neighbour's pages are on the GPU, the share is free.
     assert on_the_gpu(host.path) == SLICE
     again = guests[0].start(PYTHON, "-c", FILL, stdin=-1)
     assert json.loads(again.stdout.readline()) == [12, FULL, FULL, 0, SLICE]
@@ -212,7 +212,7 @@ def test_what_stays_physical_ends_with_the_gpu_and_charges_nothing_then(host, ne
     second = guests[1].start(PYTHON, "-c", PHYSICAL, way)
     out, err = second.communicate(timeout=60)
     holder.communicate("")
-    # 4 GiB are left: the driver's own refusal, which is no refusal of the slice.
+    # 4 GiB are free: the driver refuses, not the share's limit.
     assert [json.loads(line) for line in out.splitlines()] == [[FULL, 12, 0], [OK, 8]], err
     assert guests[1].read_usage().gpus[0].refusals == 0
 

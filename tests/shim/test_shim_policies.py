@@ -50,7 +50,7 @@ def best_effort(core: int) -> dict[str, str]:
 
 
 def check(shares: Sequence[float], expected: Sequence[float], error: float = POINTS) -> None:
-    """Each share is what the policy says, in percent, and next to nothing of the GPU is lost."""
+    """Each share, in percent, is the policy's, and almost no GPU time is lost."""
     assert list(shares) == [pytest.approx(percent / 100, abs=error) for percent in expected]
     assert sum(shares) >= min(1, sum(expected) / 100) - LOST
 
@@ -107,7 +107,7 @@ def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: P
     ]
     guests = [node.container(**said) for said in words]
     shares = node.granted_shares(guests, SECONDS, **SHAPES["async 1 ms"])
-    # 18 are left over beyond the guarantees and the floors, for weights of 20, 20 and 40.
+    # 18 remain beyond the guarantees and the floors, for weights of 20, 20 and 40.
     check(shares, [20, 10, 24.5, 10, 14.5, 19, 1, 1])
 
 
@@ -163,7 +163,7 @@ def test_time_that_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path
         share_of(process)
         bursts.kill()
         bursts.communicate()
-    # Its kernels take turns with the other's now, so it comes to fewer of them.
+    # Its kernels alternate with the other's now, so fewer of them run.
     assert 0.1 < used <= alone < 0.22
     # The neighbour may be tried for a tenth of a second; its free time is not granted then.
     assert share + used >= 1 - LOST - 0.1 / 4
@@ -290,11 +290,11 @@ with open(sys.argv[1], "r+b", buffering=0) as usage:
 def test_a_container_that_scribbles_on_its_usage_page_takes_nothing_from_another(
     node: PolicyNode,
 ) -> None:
-    """It may say that it wants, and gets what a container that wants would get."""
+    """It may claim demand, and gets no more than a container with real demand."""
     honest, liar = node.container(**elastic(60)), node.container(**elastic(20))
     clock = node.clock(3)
     with node.arbiter(clock), node.program(LIAR, liar.usage, clock=clock) as lies:
         (share,) = node.shares_on(clock, [honest], SECONDS)
         lies.kill()
-    # Of the 20 that are left over the liar may have a quarter.
+    # The forging container may get a quarter of the 20 unreserved percent.
     assert share > 0.75 - POINTS

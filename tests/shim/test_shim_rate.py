@@ -15,7 +15,7 @@ POINTS = 0.02 + 1e-9  # 18 kernels for 20 are within two points, though not as f
 # Of the client `launches`, for 10 s.
 ASYNC_50_US = ["10", "1", "0", "64", "periodic", "50", "50", "1"]
 
-# Kernels of 1 ms, so many launched ahead, for 4 s; says when each was seen to end.
+# Kernels of 1 ms for 4 s, with a number of them queued; prints each one's end.
 PROGRAM = (
     PRELUDE
     + """

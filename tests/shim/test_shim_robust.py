@@ -26,7 +26,7 @@ OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
 
 
 def ledger(root: str) -> dict[int, int]:
-    """What the software GPU itself says that each process holds on GPU 0."""
+    """Memory of each process on GPU 0, from the software GPU itself."""
     code = (
         "import json, pynvml as nv; nv.nvmlInit();"
         "handle = nv.nvmlDeviceGetHandleByIndex(0);"
@@ -93,7 +93,7 @@ def test_sixty_four_processes_killed_at_random_leave_the_drivers_own_ledger(
             worker.kill()
             worker.communicate()
     assert held_by_process(guest) == {}
-    # The next look clears what they left, without a live process to help.
+    # The next poll clears the dead processes' slots without help of a live process.
     code = PRELUDE + "print(json.dumps([free_now(), cu.cuMemAlloc(4 << 30)[0].name]))"
     assert guest.python(code) == [4 * GIB, OK]
 
@@ -209,7 +209,7 @@ def test_a_limits_page_of_random_bytes_behind_its_head_grants_nothing_and_crashe
     chance = random.Random(seed)
     with open(guest.limits, "r+b") as limits:
         limits.seek(12)
-        # driver_dir stays: it says where the library is, and without it nothing is asked of us.
+        # driver_dir stays valid: it locates the library, without which no call reaches the shim.
         limits.write(chance.randbytes(12))
         limits.seek(128)
         limits.write(chance.randbytes(layout.LIMITS_SIZE - 128))

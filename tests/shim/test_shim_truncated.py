@@ -14,7 +14,7 @@ from shim.test_shim_robust import FULL, OK, held_by_process, ledger
 from support.guest import GIB, MIB, PYTHON, share
 from vcuda_oci.pages import layout, page_reader
 
-# Holds a MiB; then asks for as many bytes more as each line says, and tells the answer.
+# Holds 1 MiB; then allocates the size on each line and prints the result.
 HOLDS = (
     PRELUDE
     + """
@@ -47,14 +47,14 @@ def test_a_page_cut_short_in_use_costs_no_process_its_life_nor_the_container_its
     first.kill()
     first.communicate()
     os.truncate(cut.usage, 0)
-    # Each enters what it holds with its next call, then the sum is right again.
+    # Each process writes its memory again with its next call; then the sum is right.
     assert [asks(each, MIB) for each in (second, third)] == [OK, OK]
     assert [asks(each, GIB - 4 * MIB + 1) for each in (second, third)] == [FULL] * 2
     assert asks(second, GIB - 4 * MIB) == OK
     held = {second.pid: GIB - 2 * MIB, third.pid: 2 * MIB}
     assert held_by_process(cut) == held
     assert ledger(host.path) == {**held, beside.pid: MIB}
-    # No process keeps the lock of a slot that it has lost.
+    # No process holds the lock of a slot that it has lost.
     with open(cut.usage, "rb") as usage:
         assert page_reader.live_slots(usage.fileno()) == {0, 1}
     # A process that starts now reads a valid page.
@@ -127,7 +127,7 @@ def test_the_signal_ends_a_process_as_ever_where_the_page_is_not_its_cause(host,
 
 
 def test_a_hole_in_the_page_costs_a_container_no_call_and_no_limit(host, new_guest):
-    """What is cut and made long again, or punched, reads as zeros: as any scribble."""
+    """A truncated and extended page, or a punched one, reads as zeros, like any forged content."""
     guest = new_guest(share(host.uuids[0], GIB))
     process = holder(guest)
     with open(guest.usage, "r+b") as usage:

@@ -112,7 +112,7 @@ def test_every_tool_shows_the_slices_their_use_and_the_containers_own_processes(
     }
 
 
-# Every question about one GPU that pynvml can ask; what the slice answers itself is left out.
+# Every pynvml call about one GPU, without those that the shim answers itself.
 QUESTIONS = """
 import json
 import pynvml as nv

@@ -33,7 +33,7 @@ static void tell (const void *out)
 { for (int i = 0; out && i < 4; i++) ((unsigned *) out)[i] = NEIGHBOUR; }
 """
 
-# The words before a buffer's pointers: a version or the room for a list, the room or a mode, room.
+# Fields before a buffer's pointers: a version or a list's size, the size or a mode, the size.
 CLIENT = """
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>

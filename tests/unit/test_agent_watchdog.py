@@ -13,8 +13,8 @@ from vcuda_oci.system import systemd
 from vcuda_plugin.agent import main as agent
 
 
-def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
-    """In three periods of the watchdog, beside an arbiter that looked so many seconds ago."""
+def notifications(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
+    """Notifications in three watchdog periods; the arbiter polled `looked_before` seconds ago."""
     lines: list[str] = []
     periods: list[float] = []
 
@@ -35,8 +35,8 @@ def told(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
 
 
 def test_an_agent_with_a_running_arbiter_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, 0.3) == ["READY=1", *["WATCHDOG=1"] * 3]
+    assert notifications(monkeypatch, 0.3) == ["READY=1", *["WATCHDOG=1"] * 3]
 
 
 def test_an_agent_with_a_stalled_arbiter_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, 60) == ["READY=1"]
+    assert notifications(monkeypatch, 60) == ["READY=1"]

@@ -47,10 +47,10 @@ def best_effort(core: int, used: int | None = None) -> Tenant:
         ([elastic(30)], [100]),
         ([elastic(30, ceiling=60)], [60]),
         ([elastic(30), elastic(30)], [50, 50]),
-        # What is left over goes by core, and what one has no room for to the other.
+        # Unused time is divided by core; time above a ceiling goes to the other.
         ([elastic(10), elastic(30)], [25, 75]),
         ([elastic(10), elastic(30, ceiling=40)], [60, 40]),
-        # Of 60 left over a quarter and three quarters.
+        # A quarter and three quarters of the unreserved 60.
         ([weighted(20, 100), weighted(20, 300)], [35, 65]),
         ([elastic(25), weighted(25, 75)], [37.5, 62.5]),
         # The idle one's time is lent, its rate is not touched.
@@ -58,14 +58,14 @@ def best_effort(core: int, used: int | None = None) -> Tenant:
         ([elastic(30), fixed(70, used=50)], [50, 70]),
         ([elastic(30), elastic(30, used=60)], [50, 50]),
         ([elastic(30), elastic(30, used=40)], [60, 50]),
-        # A higher priority takes all that is left over.
+        # The higher priority takes all unused time.
         ([elastic(20, priority=1), elastic(20)], [80, 20]),
         ([elastic(20, priority=1, ceiling=50), weighted(20, 1), fixed(10)], [50, 40, 10]),
         # Best-effort is below all, and of several each gets its part.
         ([best_effort(50), fixed(30)], [70, 30]),
         ([best_effort(50), fixed(30), elastic(20)], [1, 30, 69]),
         ([best_effort(20), best_effort(10), fixed(10)], [1 + 88 * 2 / 3, 1 + 88 / 3, 10]),
-        # None wants: the rate of each is what it may take at once.
+        # All are idle: each rate is what the container may take at once.
         ([elastic(30, used=0), best_effort(20, used=0), fixed(20, used=10)], [90, 90, 20]),
     ],
 )

@@ -29,7 +29,7 @@ class Node:
         return self.watch.update(self.now, self.holders, seen)
 
     def looks(self, count: int, *processes: Process, uuid: str = "GPU-0") -> list[str]:
-        """Why it is found anew, look by look."""
+        """The reasons of new findings, one poll after the other."""
         return [
             finding.why
             for _ in range(count)
@@ -56,7 +56,7 @@ def test_memory_above_limit_and_contexts_is_reported_once() -> None:
             True,
         )
     ]
-    # It stands, and is not told again.
+    # The finding persists, and is not reported again.
     assert [(finding.why, finding.is_new) for finding in node.look(*greedy)] == [("memory", False)]
     assert node.looks(50, *greedy) == []
 
@@ -134,7 +134,7 @@ def test_one_huge_kernel_that_is_paid_for_afterwards_is_no_bypass() -> None:
 def test_a_process_within_its_limit_is_never_reported(looks: list[tuple[list[int], int]]) -> None:
     node = Node()
     for held, busy in looks:
-        # The shim keeps the sum of allocations; each process has a context beside.
+        # The shim limits the sum of allocations; each process has a context in addition.
         room, processes = SHARE.memory_bytes, []
         for pid, wish in enumerate(held):
             allocated = min(wish, room)

@@ -51,7 +51,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def followed(watches: Watches, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the last of them has said all that it says."""
+    """Follow the processes until the last one has written all its lines."""
     monkeypatch.setattr(child, "running", watches.running)
 
     async def follow() -> None:

@@ -22,7 +22,7 @@ def forked() -> Iterator[None]:
 
 
 def ends(how: str) -> tuple[int, bytes]:
-    """How one ends that is to end like this, and what it said."""
+    """Run a child that ends in this way; return its status and output."""
 
     async def end() -> tuple[int, bytes]:
         async with child.running(MODULE, how) as (process, said):

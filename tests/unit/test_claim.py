@@ -138,7 +138,7 @@ def test_container_on_a_removed_gpu_is_placed_again(claims: Claims) -> None:
 
 
 def pages_of(claims: Claims, id: str) -> list[tuple[int, int, int]]:
-    """(memory, managed or not, bytes a context) of each GPU, as the shim is told."""
+    """(memory, managed or not, bytes of a context) of each GPU, from the limits page."""
     with open(f"{claims.ledger.containers}/{id}/limits", "rb") as page:
         limits = page_reader.read_limits(page.read())
     return [(gpu.memory_bytes, gpu.managed_memory, gpu.context_bytes) for gpu in limits.gpus]

@@ -19,7 +19,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import parse_bytes
 from vcuda_oci.system import files, settings_file
 
-# The standard library's is what that package became.
+# tomli became the standard library's tomllib.
 tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 DEFAULTS = {
     "path": "/c",

@@ -186,7 +186,7 @@ def test_a_kill_at_any_change_leaves_the_old_file_or_the_new_one(
         while True:
             killed = killed_at(at, lambda: conf.run(engine, *words))  # noqa: B023
             assert conf.read() in ends
-            # CRI-O would take whatever else lay in the folder for configuration.
+            # CRI-O reads every file in the folder as configuration.
             assert engine == "docker" or os.listdir(f"{conf.folder}/engine") == ["file"]
             if not killed:
                 break
@@ -200,7 +200,7 @@ def test_a_kill_at_any_change_leaves_the_old_file_or_the_new_one(
 
 
 def test_without_space_nothing_changes_and_it_is_one_line(conf: EngineConf, capsys: Any) -> None:
-    """The folder's own fsync comes when all is done, and its failure fails nothing."""
+    """The folder's own fsync is the last step, and its failure is ignored."""
     at = 1
     while True:
         refused, answer = without_space(at, lambda: conf.run("docker"))

@@ -13,7 +13,7 @@ from vcuda_hook.cli import main
 
 
 class Host:
-    """Files of three engines, of which two and a hook were told of vcuda."""
+    """Files of three engines; two and a hook are configured for vcuda."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self.settings = folder, write(f"{folder}/vcuda/config.toml", "")

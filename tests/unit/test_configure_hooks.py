@@ -13,7 +13,7 @@ from support.files import mode_of, script, write
 from vcuda_hook.cli import main
 from vcuda_oci.start import apply_share
 
-# What oci-hooks(5) says of its version 1.0.0.
+# Version 1.0.0 of oci-hooks(5).
 STAGES = ("precreate", "prestart", "createRuntime", "createContainer", "startContainer")
 TEXTS = {"type": "array", "items": {"type": "string"}}
 HOOK = {

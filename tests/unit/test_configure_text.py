@@ -55,7 +55,7 @@ def test_only_the_added_json_settings_change(
     try:
         after, done = done_to("json", before, DOCKER)
     except VcudaError:
-        # What stands there cannot take ours, or is another's.
+        # The existing value is no table, or another tool's.
         known = tree.get("runtimes", {})
         assert not isinstance(known, dict) or "vcuda" in known or tree["default-runtime"] != "vcuda"
         return

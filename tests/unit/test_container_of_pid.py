@@ -122,6 +122,6 @@ def test_a_process_is_its_outer_containers() -> None:
 
 
 def test_one_hierarchy_alone_makes_no_process_a_member() -> None:
-    """A user who may write to one hierarchy of v1 gets no other container's name by it."""
+    """A user with write access to one v1 hierarchy cannot take another container's name."""
     index = Index({"it": {"2memory": "/docker/a", "12pids": "/docker/a"}})
     assert index.of({"2memory": "/docker/a", "12pids": "/docker/b"}) is None

@@ -21,7 +21,7 @@ LAST_WORD_ENDS = EVERY_GPU - layout.USAGE_GPU_SIZE + TOLD_FROM + TOLD_SIZE
 
 
 class Sign(NamedTuple):
-    """What one look showed."""
+    """The result of one poll."""
 
     wants: bool
     hides_work: bool
@@ -37,7 +37,7 @@ def seen(demand: Demand, new: Reading | None) -> Sign:
 
 
 class Container:
-    """Looked at every 50 ms; `passes` is one look later, with so many ms of use and of waiting."""
+    """Polled every 50 ms; `passes` adds use and waiting, in ms, and polls."""
 
     def __init__(self) -> None:
         self.demand = Demand()
@@ -62,13 +62,13 @@ class Container:
 
 
 def settled(container: Container, used: float) -> Sign:
-    """What is seen once it has used so many ms of every 50 for a while."""
+    """The result after a while of `used` ms in every 50."""
     signs = [container.passes(used=used) for _ in range(8)]
     return signs[-1]
 
 
 def using_25_of_50(container: Container, looks: int) -> list[tuple[bool, int]]:
-    """What is answered at each look while it uses half of the GPU and others the other half."""
+    """The judgement at each poll while it uses half of the GPU and others the other half."""
     answers = []
     for _ in range(looks):
         container.passes(used=25)
@@ -121,7 +121,7 @@ def test_satisfied_container_retains_its_estimate_briefly_on_a_full_gpu() -> Non
     answers = using_25_of_50(container, 30)
     # A second, and then it is tried.
     assert answers == [(False, 50)] * 19 + [(True, 50)] * 11
-    # The trial gives it what is its due; it uses no more, and is believed for longer.
+    # The trial grants its guarantee; it uses no more, so its estimate is retained for longer.
     container.passes(used=25)
     assert container.judged(others=30, rate=70) == (False, 50)
     answers = using_25_of_50(container, 60)
@@ -174,7 +174,7 @@ def told_by(page: bytes) -> bytes:
 
 
 def page_of(**fields: int) -> bytes:
-    """A usage page that says the same of every GPU."""
+    """A usage page with the same figures for every GPU."""
     page = bytearray(layout.empty_usage_page().ljust(EVERY_GPU, b"\0"))
     for name, at, size in layout.offsets():
         table, _, field = name.partition(".")
@@ -198,7 +198,7 @@ def test_a_truncated_page_has_no_figures(size: int) -> None:
     container = Container()
     settled(container, 40)
     assert seen(container.demand, None) == IDLE
-    # And the next whole one is a first look, at one that may be busy.
+    # The next complete page counts as a first sample, of a container that may be busy.
     assert container.passes(used=40) == Sign(True, False, 0)
 
 

@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class Driver:
-    """Keeps what it is told, unless it has a reason to refuse."""
+    """A fake driver that records its calls, or refuses them with a reason."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, int]] = []

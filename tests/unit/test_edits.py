@@ -243,7 +243,7 @@ def test_malformed_list_entries_are_left_to_the_runtime(junk: Any) -> None:
     assert edited["linux"]["devices"] == [junk, *DEVICES]
     assert edited["linux"]["resources"]["devices"] == [junk, *RULES]
     assert edited["mounts"] == [junk, *MOUNTS]
-    # First: a hook that fails keeps those behind it from running.
+    # The first hook: after a failing hook the later ones do not run.
     assert edited["hooks"]["poststop"] == [HOOK, junk]
 
 

@@ -29,7 +29,7 @@ def happened(number: int = 0, at: float = 1000.0, times: int = 1) -> Happened:
 
 
 def tell(series: AllSeries, now: float) -> list[tuple[str, int]]:
-    """All that may be told now, as the API takes it: of which container, and how often by then."""
+    """Send all Events that are due; return the container and the count of each."""
     sent = []
     while one := series.next(now):
         series.tried()

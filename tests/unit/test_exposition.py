@@ -154,7 +154,7 @@ def test_names_of_every_odd_character_stay_in_their_label(tenants: Tenants) -> N
 
 
 def test_recreated_pod_of_the_same_name_is_one_series(tenants: Tenants) -> None:
-    """Prometheus drops a page that tells one series twice."""
+    """Prometheus drops a page with a duplicate series."""
     for uid, created in (("old", 1000.0), ("new", 2000.0)):
         shares = [GpuShare("GPU-0", GIB, 10 if uid == "old" else 20)]
         tenants.add_record(

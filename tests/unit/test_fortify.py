@@ -42,7 +42,7 @@ CALLS = {
 
 @functools.cache
 def compiler() -> list[str]:
-    """The words by which build.mk compiles and links the launcher, its sources aside."""
+    """The launcher's compiler command in build.mk, without the sources."""
     words = "$(MUSL_CC) $(CFLAGS_COMMON) $(MUSL_HARDENING) $(MUSL_LIBRARY)/crtn.o"
     asked = subprocess.run(
         ["make", "-s", "--eval", f"compiler: ; @echo {shlex.quote(words)}", "compiler"],

@@ -15,7 +15,7 @@ LOST = {"a": "GPU is lost"}
 
 
 def run(looks: Sequence[tuple[float, dict[str, str], list[tuple[str, int]]]]) -> dict[str, str]:
-    """What is unhealthy after the last of (time, failing, xids)."""
+    """The unhealthy GPUs after the last of (time, failing, xids)."""
     health, now = Health(ignored=[13, 31], lasting=[48, 79]), 0.0
     for now, failing, xids in looks:
         health.see(now, UUIDS, failing, xids)
@@ -23,7 +23,7 @@ def run(looks: Sequence[tuple[float, dict[str, str], list[tuple[str, int]]]]) ->
 
 
 def every_second(*spans: tuple[int, dict[str, str]]) -> list[tuple[float, dict[str, str], list]]:
-    """A look each second: so many in a row that show so much failing."""
+    """Samples, one a second."""
     failing = [what for seconds, what in spans for _ in range(seconds)]
     return [(float(at), what, []) for at, what in enumerate(failing)]
 
@@ -110,7 +110,7 @@ def test_restarted_agent_restores_faults() -> None:
     assert health.unhealthy(18) == {"a": "Xid 48", "b": "Xid 94"}
     health.see(60, "abcd", {})
     assert health.unhealthy(60) == {"a": "Xid 48"}
-    # The settings of today say which Xids last.
+    # The current settings decide which Xids last.
     health = Health([], [79], {"a": GpuFault("", 48, None)})
     health.see(61, "abcd", {})
     assert health.unhealthy(61) == {}

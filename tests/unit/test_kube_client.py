@@ -58,6 +58,6 @@ def test_a_kubeconfig_that_needs_more_of_the_client_gets_it(python: str, tmp_pat
     gcp = KUBECONFIG % "{auth-provider: {name: gcp}}"
     before, error = said(python, gcp, tmp_path)
     assert before == ""
-    # As that package itself says it, or that it is not installed.
+    # The package's own version, or a line that it is not installed.
     assert "leads to no cluster: " in error
     assert "determine credentials" in error or "'google' has no attribute 'auth'" in error

@@ -14,7 +14,7 @@ PATH = "/api/v1/pods"
 
 
 class Ended(BaseException):
-    """Ends a follower, which otherwise goes on for good."""
+    """Raised to end a follower, which otherwise runs for ever."""
 
 
 class FakeApi:

@@ -103,7 +103,7 @@ def test_what_is_asked_of_each_gpu_is_kept_by_container_and_nonsense_of_one_is_o
         "percent": Amounts((Part(1, None, 50),), any_core=True),
         "whole": Amounts((Part(300),)),
     }
-    # Of resources that the kubelet counts itself it says nothing.
+    # It omits resources that the kubelet counts itself.
     parsed = of_pod(pod, "n", {GPU})
     assert parsed is not None and parsed.decision.amounts == {}
 

@@ -36,7 +36,7 @@ def test_a_broken_record_that_is_repaired_in_place_is_read(tmp_path: Any) -> Non
     tenants = Tenants(str(tmp_path))
     tenants.add_record("box")
     path = f"{tenants.ledger.allocations}/box.json"
-    os.chmod(path, 0o666)  # a user who may write a record could take a GPU
+    os.chmod(path, 0o666)  # a user with write access to a record could take a GPU
     records = Records(tenants.state_dir)
     time.sleep(0.2)
     assert [found for found, _ in records.read()[1]] == [path]

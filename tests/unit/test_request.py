@@ -18,7 +18,7 @@ ANNOTATION = {
     **{"terms": {"policy": "fixed"}, "placement": "", "source": "annotation"},
     "is_counted": False,
 }
-# The pod object says how much of each GPU.
+# The amount of each GPU is in the pod's object.
 VIRTUAL = {**ANNOTATION, "is_counted": True}
 ENV = {**ANNOTATION, "source": "env"}
 
@@ -120,7 +120,7 @@ def test_a_request_of_megabytes_is_refused_in_a_line_that_can_be_read(key: str) 
     error = refusal(annotated(**{"core": "30", key: "x" * 1_000_000 + ","}))
     where, _, rest = error.partition(": ")
     assert where == "annotations"
-    assert "..." in rest and "; " in rest  # what is cut, and the mend behind it
+    assert "..." in rest and "; " in rest  # the shortened value, followed by the hint
     assert len(error) < 3100
 
 

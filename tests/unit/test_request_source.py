@@ -62,7 +62,7 @@ def test_under_crio_only_the_containers_own_annotations_ask(own: str | None, exp
     annotations = {
         "io.container.manager": "cri-o",
         "io.kubernetes.pod.uid": "uid-1",
-        # The author may say that this is containerd.
+        # The pod's author may forge containerd's annotations.
         "io.kubernetes.cri.sandbox-uid": "uid-1",
         "vcuda.io/request.vcuda-core": "30",
         "vcuda.io/core": "100",
@@ -75,7 +75,7 @@ def test_under_crio_only_the_containers_own_annotations_ask(own: str | None, exp
 
 
 def test_container_claimed_by_two_engines_requests_nothing() -> None:
-    """An image under Podman says CRI-O, or a pod's author under CRI-O says Podman."""
+    """An image under Podman forges CRI-O's annotations, or a pod's author under CRI-O Podman's."""
     annotations = {
         "io.container.manager": "cri-o",
         "io.podman.annotations.init": "FALSE",

@@ -104,7 +104,7 @@ def test_advice_is_as_placement_would_choose(
 def test_advice_on_whole_gpus_is_the_nearest_ones(
     kind: str, available: str, size: int, expected: str
 ) -> None:
-    """As the node agent is asked; the kubelet has no word for what lies between GPUs."""
+    """By GetPreferredAllocation: the kubelet knows no links between GPUs."""
     there = [Gpu(str(number), number, number, 16 * GIB, "") for number in range(8)]
     ids = [
         id

@@ -24,7 +24,7 @@ PENDING = clusters.pod("p", container(core=30, memory=16))
 
 
 class Server:
-    """One pod, as the API server has it; and what it was sent."""
+    """A fake API server with one pod; records its requests."""
 
     def __init__(self, pod: dict[str, Any] | None, code: int = 201) -> None:
         self.pod, self.code, self.sent = pod, code, list[Any]()

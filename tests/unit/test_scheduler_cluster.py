@@ -47,7 +47,7 @@ PODS = [
 
 @given(st.permutations([NODE, *PODS, bound("a", 30, "GPU-n-1")]))
 def test_the_order_in_which_nodes_and_pods_arrive_makes_no_difference(order: Any) -> None:
-    # What a pod was bound with stands, whatever its annotations say later.
+    # A pod's share at its binding stays, whatever its annotations become.
     first = next(each for each in order if each["metadata"].get("uid") == "uid-a")
     at_first = "GPU-n-0" in first["metadata"]["annotations"][names.ANNOTATION_DECISION]
     assert free(clusters.cluster(*order)) == ([70, 50] if at_first else [100, 20])
@@ -141,7 +141,7 @@ def test_a_binding_that_is_known_counts_until_a_list_that_was_begun_later_has_it
 
 
 class Server:
-    """Answers bindings as told; everything that was bound is kept."""
+    """A fake API server: answers bindings as set, and stores the bound pods."""
 
     def __init__(self, answers: list[str]) -> None:
         self.answers, self.bound = answers, list[Any]()
@@ -184,7 +184,7 @@ def test_bindings_at_once_over_commit_no_gpu_whatever_the_server_answers(
         core = cores[int(each["metadata"]["name"][1:])]
         bound_pod = clusters.pod(each["metadata"]["name"], container(core=core), node="n")
         bound_pod["metadata"]["annotations"] = each["metadata"]["annotations"]
-        # The event comes: what it says is what was counted.
+        # The event arrives, and equals what was counted.
         cluster.put_pod(facts(bound_pod))
         for share in cluster.nodes["n"].holds[bound_pod["metadata"]["uid"]]:
             taken[share.uuid] = taken.get(share.uuid, 0) + share.core_percent

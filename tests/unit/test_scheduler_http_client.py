@@ -107,7 +107,7 @@ def test_silent_server_is_awaited_for_a_limited_time() -> None:
 def test_the_rest_of_a_request_is_sent_when_the_server_asks_for_it(
     answer: tuple[bytes, ...], asked_for: int, goes_on: bool
 ) -> None:
-    """A server that never asked does not know where the next request begins."""
+    """A server that did not ask for the body would read it as the next request."""
     given = []
 
     def rest() -> bytes:
@@ -140,7 +140,7 @@ def test_a_request_with_a_withheld_body_ends_without_it() -> None:
     ids=["more", "the end"],
 )
 def test_connection_with_extra_or_no_data_is_not_reused(raw_answer: bytes) -> None:
-    """The second answer would be taken for that to what is asked next."""
+    """The extra answer would be read as that of the next request."""
 
     async def once(server: Server, connection: Connection) -> tuple[Any, bool]:
         answer = await ask(connection)

@@ -74,7 +74,7 @@ def test_the_first_leads_and_a_standby_takes_over_after_its_end() -> None:
     assert group.after(0.1, 1) == []
     assert group.after(LEASE_SECONDS - HELD_SECONDS, 1) == []
     assert group.after(0.1, 1) == ["two"]
-    # A replica that slept meanwhile does not lead when it wakes up.
+    # A replica that was suspended does not lead when it resumes.
     assert group.after(0, 0, 1) == ["two"]
     spec = group.api.leases[PATH]["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("two", 1)
@@ -96,7 +96,7 @@ def test_a_new_leader_binds_nothing_before_it_has_read_the_bindings() -> None:
     assert group.leaders[0].why_not() == taken
     group.unread = False
     assert group.after(0, 0) == ["one"]
-    # One that kept it does not read again, one that lost and took it does.
+    # A leader that retained the lease does not read again, one that regained it does.
     group.after(HELD_SECONDS, 0)
     assert group.read == {"one": 1060.0}
     group.api.leases[PATH]["spec"]["holderIdentity"] = ""
@@ -172,7 +172,7 @@ class Elections(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(0, 25))
     def wait(self, seconds: float) -> None:
-        """Second by second, so that no replica holds it unseen."""
+        """Wait second by second, so that no replica holds the lease unnoticed."""
         while seconds > 0:
             self.group.after(min(1, seconds))
             seconds -= 1
@@ -185,7 +185,7 @@ class Elections(RuleBasedStateMachine):
         for name in binds:
             self.last[name] = self.group.now
             others = [at for other, at in self.last.items() if other != name]
-            # What another sent had ended before it was read what is bound.
+            # The other's requests had ended before the bound pods were read.
             assert all(self.group.read[name] >= at + 2 * CALL_SECONDS for at in others)
 
 

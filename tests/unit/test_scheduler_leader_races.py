@@ -115,7 +115,7 @@ class LeaderRaces(Promises):
 
 
 class Extender:
-    """waiting: its bindings that something holds up."""
+    """waiting: its bindings that are delayed."""
 
     def __init__(self, races: LeaderRaces, name: str) -> None:
         self._races = races

@@ -63,7 +63,7 @@ def test_a_namespace_gets_its_models_in_its_pools_up_to_its_cards() -> None:
     assert asked(cluster, container(core=80)) == Verdict([], over | unknown, elsewhere)
     never = {"a": f"{refusal} uses 1.3 of 2 cards of M40; 3 asked"}
     assert asked(cluster, container(core=300)) == Verdict([], unknown, never | elsewhere)
-    # What does not fit into the quota here is told so, also where no GPU is free either.
+    # The quota is named as the reason even if no GPU is free either.
     cluster.put_pod(facts(held("more", 200, namespace="others")))
     assert asked(cluster, container(core=100)).refused["a"].startswith(refusal)
 

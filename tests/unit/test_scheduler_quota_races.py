@@ -77,7 +77,7 @@ class Promises(RuleBasedStateMachine):
 
 
 class QuotaRaces(Promises):
-    """The API server's events are told late, and in any order."""
+    """The API server's events arrive late and in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class QuotaRaces(Promises):
 
     @rule(answer=st.sampled_from(ANSWERS))
     def expire(self, answer: str) -> None:
-        """Two minutes in which every answer and every event has come."""
+        """Let two minutes pass; every answer and every event has arrived."""
         self.answer_all(answer)
         for name in [f"p{n}" for n in range(12)]:
             self.tell(name)
@@ -180,7 +180,7 @@ class QuotaRaces(Promises):
 
 
 class Answer:
-    """What the API server says, as soon as the test says it."""
+    """An answer of the API server, given when the test sets it."""
 
     def __await__(self) -> Generator[str, str, str]:
         return (yield "")

@@ -70,7 +70,7 @@ def test_affinity_goes_to_its_own_or_to_an_empty_gpu() -> None:
     assert put(cluster, "b", affinity="red") == "1"
     assert put(cluster, "c", affinity="blue") == "2"
     assert "labels exclude GPU-n-0, GPU-n-1, GPU-n-2" in put(cluster, "d", affinity="green")
-    # A pod without labels may come to it.
+    # A pod without labels may share its GPU.
     assert put(cluster, "e", 75) == "1"
 
 
@@ -89,7 +89,7 @@ def test_exclusion_shares_a_gpu_with_its_own_label_only() -> None:
     assert put(cluster, "d", exclusion="yours", prefix="kubeshare/") == "2"
     assert put(cluster, "e") == "1"
     assert put(cluster, "f", 90).startswith("node n: ")
-    # Another namespace's label is another one, whatever it says.
+    # The same label in another namespace is different.
     assert "labels exclude GPU-" in put(cluster, "g", namespace="spy", exclusion="mine")
     cluster.end_pod("d")
     assert put(cluster, "h", 90) == "2"

@@ -209,5 +209,5 @@ def test_long_wait_names_the_number_of_arrived_processes(monkeypatch: Any) -> No
         mix,
         say=lambda come, waiting: told.append((come, waiting)),
     ).run(pods)
-    # As each comes, and as each ends.
+    # At each start and each end.
     assert told == [(1, 0), (2, 1), (3, 2), (3, 1), (3, 0), (3, 0)]
