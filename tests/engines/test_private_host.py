@@ -14,7 +14,6 @@ from support.private_host import PrivateHost, wait_until
 
 pytestmark = pytest.mark.usefixtures("files")
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-IN_A_PID_NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 ABANDON = """
 from support import cgroups
 from support.private_host import PrivateHost

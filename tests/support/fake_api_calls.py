@@ -10,7 +10,7 @@ JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
 
 class FakeApiCalls(FakeApiObjects):
-    """told: Kubernetes Events by their path. leases: likewise."""
+    """recorded_events: Kubernetes Events by path. leases: Leases by path."""
 
     def __init__(self) -> None:
         super().__init__()

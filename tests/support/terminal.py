@@ -18,12 +18,12 @@ _PATIENCE_SECONDS = 30
 
 
 class Terminal:
-    """The program leads its own session. said: every byte that the program wrote."""
+    """The program leads its own session. output: every byte that the program wrote."""
 
     def __init__(self, command: Sequence[str], width: int = 80, height: int = 24) -> None:
         self._screen = pyte.Screen(width, height)
         self._stream = pyte.ByteStream(self._screen)
-        self.said = b""
+        self.output = b""
         # This end stays open, so that the terminal settings after the program's end can be read.
         self._fd, self.line = pty.openpty()
         self.resize(width, height)
@@ -68,8 +68,8 @@ class Terminal:
 
     def is_as_before(self) -> bool:
         """Whether settings, cursor and screen are as before the program."""
-        shown = [self.said.rfind(word) for word in (b"\x1b[?25h", b"\x1b[?1049l")]
-        hidden = [self.said.rfind(word) for word in (b"\x1b[?25l", b"\x1b[?1049h")]
+        shown = [self.output.rfind(word) for word in (b"\x1b[?25h", b"\x1b[?1049l")]
+        hidden = [self.output.rfind(word) for word in (b"\x1b[?25l", b"\x1b[?1049h")]
         is_shown = all(at > before for at, before in zip(shown, hidden))
         return is_shown and termios.tcgetattr(self.line) == self.before
 
@@ -80,6 +80,6 @@ class Terminal:
     def _read(self, seconds: float) -> None:
         while select.select([self._fd], [], [], seconds)[0]:
             part = os.read(self._fd, 1 << 16)
-            self.said += part
+            self.output += part
             self._stream.feed(part)
             seconds = 0

@@ -21,7 +21,6 @@ NODE: dict[str, Any] = {
     "spec": {"podCIDR": "10.0.0.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}]},
 }
 BARE = {"metadata": {"name": MINE}, "spec": {}}
-MAPS = cel.Type.DYN
 
 
 def denied(

@@ -154,12 +154,12 @@ def test_colour_needs_a_terminal_without_no_color_and_adds_no_meaning(
     coloured = node.top()
     lines = coloured.until(looked_twice)
     coloured.press("q")
-    assert coloured.end() == 0 and b"\x1b[7;38;5;" in coloured.said
+    assert coloured.end() == 0 and b"\x1b[7;38;5;" in coloured.output
     monkeypatch.setenv("NO_COLOR", "1")
     plain = node.top()
     assert plain.until(looked_twice)[2:8] == lines[2:8]
     plain.press("q")
-    assert plain.end() == 0 and not re.search(rb"\x1b\[[0-9;]*m", plain.said)
+    assert plain.end() == 0 and not re.search(rb"\x1b\[[0-9;]*m", plain.output)
 
 
 def test_once_shows_the_agents_figures_as_text_and_json(node: Node) -> None:

@@ -107,12 +107,6 @@ def test_a_pods_container_is_taken_over_by_its_next_instance_and_swept_at_the_en
     assert about == [(id, "team/web/main") for id in ("c1", "c1", "c2", "c2", "c2")]
 
 
-NO_ROOM = (
-    "placement: largest free share is 100 % and 16.0 GiB on GPU-0; 50 % and 99.0 GiB asked; "
-    "ask for less, or free a share"
-)
-
-
 @pytest.mark.parametrize("log_format", ["json", "text"])
 @pytest.mark.parametrize(
     ("identity", "allocation", "pod"),
