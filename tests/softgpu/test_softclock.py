@@ -146,8 +146,8 @@ print(json.dumps([time.monotonic(), float(os.read(read, 99)),
 
 
 STUCK = {
-    "one waits for what is not time": (2, "os.read(os.pipe()[0], 1)", "waits for something else"),
-    "one never comes": (3, "print(0)", "not all processes have come"),
+    "one waits for what is not time": (2, "os.read(os.pipe()[0], 1)", "waits for something other"),
+    "one never comes": (3, "print(0)", "not all processes have joined"),
 }
 
 

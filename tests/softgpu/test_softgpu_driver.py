@@ -202,7 +202,7 @@ def test_create_replaces_the_gpus_of_a_root_only_by_force(gpu: SoftGpu) -> None:
     assert (refused.returncode, refused.stderr) == (
         1,
         f"softgpu: {gpu.root}: a software GPU is there already, and containers may use it; run "
-        "'softgpu destroy' on it first, or say --force to make its GPUs anew\n",
+        "'softgpu destroy' on it first, or give --force to create its GPUs again\n",
     )
     assert uuids() == before
     subprocess.run([*command, "--force", "--gpus", "1"], check=True)

@@ -1,4 +1,4 @@
-/* CUDA arrays: what they take and what they are.  */
+/* CUDA arrays: creation, size and properties.  */
 
 #include "array/array.h"
 #include "graph/graph.h"
@@ -21,7 +21,7 @@ format_bytes (CUarray_format format)
     case CU_AD_FORMAT_FLOAT:
       return 4;
     default:
-      return 0; /* the video and block formats are not here */
+      return 0; /* video and block formats are not supported */
     }
 }
 
@@ -37,7 +37,7 @@ softgpu_measure_array (struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *
   REQUIRE (channels == 1 || channels == 2 || channels == 4, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (element, CUDA_ERROR_INVALID_VALUE);
   bool layered = flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
-  /* Only layers may lie behind single rows.  */
+  /* An array without a height has a depth only if it is layered.  */
   REQUIRE (shape->Height || !shape->Depth || layered, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (!layered || shape->Depth, CUDA_ERROR_INVALID_VALUE);
   if (flags & CUDA_ARRAY3D_CUBEMAP)
@@ -82,7 +82,7 @@ softgpu_unback_array (uintptr_t start, struct tiles *tiles)
 CUresult
 softgpu_end_array (CUcontext context, uintptr_t start, struct tiles *tiles)
 {
-  /* A destroyed context has taken the memory along.  */
+  /* The memory of a destroyed context is freed already.  */
   bool lives = valid_context (context);
   if (lives)
     softgpu_drain (context->device);
@@ -171,8 +171,8 @@ softgpu_array_requirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, const struct 
   return CUDA_SUCCESS;
 }
 
-/* cuda.h promises an answer for arrays with deferred mapping alone; here every array that has
-   memory of its own has one too.  */
+/* cuda.h promises an answer only for arrays with deferred mapping. Here every array with memory of
+   its own has one.  */
 CUresult
 cuArrayGetMemoryRequirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray array, CUdevice device)
 {

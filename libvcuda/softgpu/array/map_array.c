@@ -1,9 +1,9 @@
 /* cuMemMapArrayAsync: memory of tile pools is mapped into arrays, and unmapped, in a stream's
    order.
 
-   An operation that maps holds its memory from the call on. One that unmaps, or maps over
-   something, releases what was there when its stream has reached it: map_arrays is called
-   wherever that shows, at waits and queries and before memory is counted.  */
+   An operation that maps holds its memory from the call on. One that unmaps, or replaces a mapping,
+   releases the old memory when its stream has reached it. map_arrays carries out the operations
+   that are due; it is called at waits, at queries and before memory is counted.  */
 
 #include <stdlib.h>
 
@@ -152,7 +152,7 @@ new_operation (const CUarrayMapInfo *info, CUdevice device, struct operation **m
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Puts LIST behind what STREAM has to do.  */
+/* Queues LIST after what STREAM has to do.  */
 static void
 submit (struct operation *list, CUstream stream, CUdevice device)
 {

@@ -1,4 +1,4 @@
-/* Arrays that get their memory later: which tiles they have, and what is mapped there.
+/* The tiles of arrays that get their memory later, and what is mapped at each.
 
    The extents of a tile are those of the standard block shapes that graphics APIs share.  */
 

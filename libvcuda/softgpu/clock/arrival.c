@@ -10,7 +10,7 @@
 
 #define PATIENCE_S 30
 
-/* A forked child has no slot, and must not hold the lock of its parent's.  */
+/* A forked child has no slot, and must not hold the lock of its parent's slot.  */
 static void
 leave_in_child (void)
 {

@@ -21,7 +21,7 @@
 
 #include "clock/slots.h"
 
-/* Not 0, which programs take for "never".  */
+/* Not 0, because programs use 0 for "never".  */
 #define FIRST_MOMENT_NS 1000000000000ull
 /* A reading of the clock takes this long, so that a loop which only reads it ends.  */
 #define READ_NS 100

@@ -65,9 +65,9 @@ softclock_keep_patience (struct patience *patience)
   if (!patience->since_ns || patience->owner != owner || patience->now_ns != virtual_now)
     *patience = (struct patience){ .since_ns = now, .now_ns = virtual_now, .owner = owner };
   else if (now - patience->since_ns > patience_ns)
-    softclock_fail (owner ? "one thread has run for too long: it waits for something else than"
-                            " time, or never looks at the clock"
-                          : "not all processes have come");
+    softclock_fail (owner ? "one thread has run for too long: it waits for something other than"
+                            " time, or never reads the clock"
+                          : "not all processes have joined");
 }
 
 void

@@ -53,8 +53,8 @@ bool softclock_lock_slot (uint32_t number);
 bool softclock_mine (uint32_t number);
 bool softclock_alive (uint32_t number);
 
-/* Ends the process with one line when owner and time have been the same for too long, in real time.
-   The caller polls it, with PATIENCE all zeros at first.  */
+/* Ends the process with one line if owner and time have not changed for too long, in real time. The
+   caller polls it, with PATIENCE all zeros at first.  */
 struct patience
 {
   uint64_t since_ns, now_ns;

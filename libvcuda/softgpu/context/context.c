@@ -1,4 +1,4 @@
-/* Contexts: primary ones and made ones.  */
+/* Contexts: primary ones, and those of cuCtxCreate.  */
 
 #include <stdlib.h>
 
@@ -8,8 +8,8 @@
 
 static _Atomic uint64_t next_id = 1000;
 
-/* NVML lists a process on a GPU while it has a context there. False where the GPU has not what a
-   context takes. With the shared lock held.  */
+/* Counts a context: NVML lists a process on a GPU while it has one there. False: the GPU has too
+   little memory for it. Called with the shared lock held.  */
 static bool
 begin_context (CUdevice device)
 {

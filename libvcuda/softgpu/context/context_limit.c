@@ -1,5 +1,5 @@
-/* Limits of a context. What is set above the usual takes device memory at once: a stack for each
-   thread that the device can have at a time, the buffer of printf, the heap of malloc.  */
+/* Limits of a context. A value above the default takes device memory at once: a stack for each
+   thread that the device can run at a time, the buffer of printf, the heap of malloc.  */
 
 #include "context/context.h"
 #include "memory/allocations.h"

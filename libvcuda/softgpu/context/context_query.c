@@ -1,4 +1,4 @@
-/* What a context says of itself, and the settings that it keeps without effect.  */
+/* Queries of a context, and its settings that are stored without effect.  */
 
 #include "graph/capture.h"
 #include "memory/allocations.h"

@@ -1,6 +1,6 @@
-/* Copies: every form ends here, as one box from one side to the other. They move bytes at once,
-   after the work before them: no kernel here reads or writes memory, so an asynchronous one may
-   move its bytes when submitted. The time that it takes, if any, comes in the stream's order.  */
+/* Copies: every form becomes one box here. A copy moves its bytes as soon as the work before it is
+   done. An asynchronous copy moves them when it is submitted, because no kernel here reads or
+   writes memory. The time that a copy takes, if any, comes in the stream's order.  */
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct side
   size_t slice;
 };
 
-/* Bytes from the box's first to its last.  */
+/* The number of bytes from the first of the box to the last.  */
 static bool
 span (size_t width, size_t height, size_t depth, const struct side *side, size_t *bytes)
 {
@@ -30,7 +30,7 @@ span (size_t width, size_t height, size_t depth, const struct side *side, size_t
          && !__builtin_add_overflow (*bytes, width, bytes);
 }
 
-/* Graphs' memory has its addresses before it is there: a captured copy may name them.  */
+/* A captured copy may name addresses of graph memory that is not allocated yet.  */
 static bool
 may_touch (uintptr_t start, size_t bytes, bool host_too, bool captured)
 {

@@ -124,8 +124,8 @@ cuMemcpy3DWithAttributesAsync (CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long fl
   return rc == CUDA_SUCCESS ? softgpu_queue_copy (&copy, stream) : rc;
 }
 
-/* The COUNT copies of which NTH gives each from LIST, or none of them. Where FAILED is not NULL it
-   is told which of them can't be made.  */
+/* The COUNT copies of which NTH gives each from LIST, or none of them. *FAILED, if
+   it is not NULL, gets the index of the one that can't be made.  */
 static CUresult
 batch (CUresult (*nth) (CUDA_MEMCPY3D *copy, const void *list, size_t i), const void *list,
        size_t count, size_t *failed, CUstream stream)

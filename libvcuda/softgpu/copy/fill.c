@@ -7,7 +7,7 @@
 #include "copy/fill.h"
 #include "graph/graph.h"
 
-/* Twice as much at each step: the host must be done before the device's time is.  */
+/* Doubles the filled part at each step: the host must finish before the device's time is over.  */
 static void
 fill_row (char *row, size_t bytes, const CUDA_MEMSET_NODE_PARAMS *set)
 {

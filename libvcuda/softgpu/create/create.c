@@ -1,5 +1,4 @@
-/* softgpu: makes and removes a driver root, which looks as a host with its driver in a container
-   does.  */
+/* softgpu: creates and removes a driver root, which has the layout of a driver container's root. */
 
 #include <errno.h>
 #include <ftw.h>
@@ -124,7 +123,7 @@ destroy (const char *root)
   path_in (path, "%s/softgpu.state", root);
   if (access (path, F_OK) != 0)
     fail (1, root, "no driver root of a software GPU", "name the folder that create was given");
-  /* Only what create makes: a folder that holds something else stays, and says so.  */
+  /* Removes only what create makes. A folder with other files stays, and is an error.  */
   static const char *const parts[] = { "dev", "usr", "proc/driver", "sys/bus/pci/devices" };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     {
@@ -136,7 +135,7 @@ destroy (const char *root)
   for (size_t i = 0; i < sizeof above / sizeof *above; i++)
     rmdir (path_in (path, "%s/%s", root, above[i]));
   if (rmdir (root) != 0)
-    fail (1, root, strerror (errno), "move away what else lies there");
+    fail (1, root, strerror (errno), "remove the other files there");
 }
 
 int
@@ -216,7 +215,7 @@ main (int argc, char **argv)
         break;
       case 'i':
         if (request.migs == SOFTGPU_MAX_GPUS)
-          fail (2, "--mig", optarg, "say it once for each GPU");
+          fail (2, "--mig", optarg, "give it once for each GPU");
         request.mig[request.migs++] = optarg;
         break;
       case 'f':
@@ -245,7 +244,7 @@ main (int argc, char **argv)
   char path[4096];
   if (!force && access (path_in (path, "%s/softgpu.state", request.root), F_OK) == 0)
     fail (1, request.root, "a software GPU is there already, and containers may use it",
-          "run 'softgpu destroy' on it first, or say --force to make its GPUs anew");
+          "run 'softgpu destroy' on it first, or give --force to create its GPUs again");
   make_folders (request.root);
   make_nodes (&request);
   install (&request);

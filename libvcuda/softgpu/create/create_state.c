@@ -12,7 +12,7 @@
 #include "create/files.h"
 #include "create/request.h"
 
-/* A small mixing function, so that a seed gives the same UUIDs on every machine.  */
+/* A small hash function, so that a seed gives the same UUIDs on every machine.  */
 static uint64_t
 mix (uint64_t *seed)
 {

@@ -18,7 +18,7 @@ enum
 
 #define HINT "give a GPU and profiles that fit into it, such as 1=1g.4gb,2g.8gb"
 
-/* Where a GPU instance of so many slices begins to be numbered, as drivers do.  */
+/* The first number of a GPU instance with so many slices, as drivers number them.  */
 static unsigned
 first_instance (unsigned slices)
 {

@@ -1,4 +1,4 @@
-/* Making a driver root's files.  */
+/* Writes the files of a driver root.  */
 
 #include "create/files.h"
 

@@ -1,4 +1,4 @@
-/* Making a driver root's files.  */
+/* Writes the files of a driver root.  */
 
 #ifndef SOFTGPU_FILES_H
 #define SOFTGPU_FILES_H

@@ -1,3 +1,5 @@
+/* Parses the numbers, sizes and times of softgpu's options.  */
+
 #include "create/option_value.h"
 
 #include <errno.h>

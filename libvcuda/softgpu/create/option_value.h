@@ -1,4 +1,5 @@
-/* What softgpu's options take: each is read whole, or it fails and says what OPTION wants.  */
+/* Values of softgpu's options. Each function parses all of TEXT, or fails with an error line that
+   names OPTION and what it takes.  */
 
 #ifndef SOFTGPU_OPTION_VALUE_H
 #define SOFTGPU_OPTION_VALUE_H

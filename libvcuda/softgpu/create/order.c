@@ -48,7 +48,7 @@ error_code (const char *text)
   return (int) option_number ("--error", text, 0, 999);
 }
 
-/* Has every process look at its orders, now and from its next start on.  */
+/* Makes every process check for ordered failures, now and whenever it starts.  */
 static void
 call_attention (struct softgpu_state *state)
 {

@@ -1,5 +1,5 @@
-/* Device attributes: a compute capability 9.0 device of 132 multiprocessors. What is not named here
-   is a feature that the software GPU lacks, and answers 0.  */
+/* Device attributes: a compute capability 9.0 device of 132 multiprocessors. An
+   attribute that is not named here is a feature that the software GPU lacks, and is 0.  */
 
 #include "driver/driver.h"
 

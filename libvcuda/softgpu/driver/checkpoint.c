@@ -1,8 +1,8 @@
 /* Checkpoint and restore of another process, or of this one.
 
-   Device memory is memory of the process here, so its bytes are on the host already: what a
-   checkpoint moves is the account. While it is checkpointed the process holds nothing of any GPU,
-   and a restore needs as much to be free as it held.  */
+   Device memory is the process's own memory here, so a checkpoint moves no bytes: it changes only
+   what is counted. A checkpointed process holds no memory of any GPU, and a restore needs as much
+   free memory as the process held.  */
 
 #include <string.h>
 #include <time.h>

@@ -64,7 +64,7 @@ cuCtxSetCurrent (CUcontext context)
 {
   REQUIRE_DRIVER ();
   REQUIRE (!context || valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
-  /* Replaces the top of the stack; NULL takes it away.  */
+  /* Replaces the top of the stack; NULL removes it.  */
   if (depth)
     depth--;
   if (context)

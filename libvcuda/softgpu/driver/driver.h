@@ -1,4 +1,4 @@
-/* What the parts of the software libcuda.so.1 know of each other.  */
+/* Types and functions that all parts of the software libcuda.so.1 share.  */
 
 #ifndef SOFTGPU_DRIVER_H
 #define SOFTGPU_DRIVER_H
@@ -42,7 +42,7 @@ struct CUctx_st
   unsigned retained; /* primary: how often; 0 is inactive */
   bool primary;
   uint64_t id;
-  uint64_t lives; /* how often all that it held has ended */
+  uint64_t lives; /* how often it was destroyed or reset */
   struct
   {
     size_t value;   /* 0: the usual one */

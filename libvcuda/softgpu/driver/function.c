@@ -1,4 +1,4 @@
-/* What a launch of a kernel asks for.  */
+/* The grid, the shared memory and the time of a kernel's launch.  */
 
 #include "driver/function.h"
 

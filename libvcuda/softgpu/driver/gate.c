@@ -1,12 +1,12 @@
-/* What a call meets before it does anything, once its process's attention word says so: a lock by
-   cuCheckpointProcessLock, an ordered failure, a GPU that is lost.  */
+/* Checks before a call, while the process's attention word is set: a lock by
+   cuCheckpointProcessLock, an ordered failure, a lost GPU.  */
 
 #include <string.h>
 #include <time.h>
 
 #include "driver/gate.h"
 
-/* These answer without the GPU.  */
+/* Calls that do not need the GPU.  */
 static bool
 needs_no_gpu (const char *name)
 {

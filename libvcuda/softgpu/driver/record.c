@@ -1,5 +1,5 @@
-/* Records behind handles. A retired one is never returned to the heap: a handle that is used after
-   its destruction then reads a record that says so, and not whatever the heap put there.  */
+/* Records behind handles. A retired record is never returned to the heap: a handle that is used
+   after its destruction then points to a record of kind 0, not to other data.  */
 
 #include <stdlib.h>
 #include <string.h>

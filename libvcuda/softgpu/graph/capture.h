@@ -1,18 +1,18 @@
-/* Between the parts of stream capture.  */
+/* Functions that the parts of stream capture share.  */
 
 #ifndef SOFTGPU_CAPTURE_H
 #define SOFTGPU_CAPTURE_H
 
 #include "graph/graph.h"
 
-/* Returns from the calling function when STREAM's capture has gone wrong.  */
+/* Returns from the calling function if STREAM's capture is invalidated.  */
 #define REQUIRE_CAPTURE(stream)                                                                    \
   REQUIRE (!(stream)->capture->invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
 
-/* Makes NODES what the stream's next captured node depends on, alone or besides what it has.  */
+/* Makes the stream's next captured node depend on NODES; ADD: and on what it depends on already. */
 bool softgpu_set_frontier (CUstream stream, const CUgraphNode *nodes, size_t count, bool add);
 
-/* Whether all that the other streams captured comes before what the origin waits for.  */
+/* Whether the origin stream waits for everything that the other streams captured.  */
 bool softgpu_joined (const struct capture *capture);
 
 void softgpu_join_capture (CUstream stream, struct capture *capture);

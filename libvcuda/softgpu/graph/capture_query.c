@@ -1,4 +1,4 @@
-/* Stream capture: what a program asks of one, and the dependencies that it sets itself.  */
+/* Stream capture: queries, and dependencies that a program sets.  */
 
 #include "graph/capture.h"
 

@@ -2,8 +2,7 @@
 
 #include "graph/graph.h"
 
-/* A kernel's parameters are read when its node is made, as the one that this driver understands:
-   how long it takes.  */
+/* A kernel's parameters are read when its node is made. This driver needs only its time.  */
 static CUresult
 fill_kernel (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 {

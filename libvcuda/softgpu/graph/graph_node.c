@@ -1,4 +1,4 @@
-/* Graphs: making nodes, and what they hold.  */
+/* Graphs: nodes and their parameters.  */
 
 #include "graph/graph.h"
 

@@ -1,4 +1,4 @@
-/* Graphs: what their nodes and edges are.  */
+/* Graphs: queries of nodes and edges.  */
 
 #include <string.h>
 

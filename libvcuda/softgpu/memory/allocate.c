@@ -1,4 +1,4 @@
-/* Making blocks of memory, and their exact account.
+/* Allocates blocks of memory, and counts them to the byte.
 
    Device memory is memory of the process, which the kernel fills on first touch, so that any size
    up to the GPU's is cheap; a device pointer is its address. What a GPU's memory holds is counted
@@ -172,7 +172,7 @@ softgpu_discard (struct block *block)
     give_back (block->device, block->where, block->bytes);
   softgpu_pool_return (block->pool, block->bytes);
   if (block->where == OF_GRAPH)
-    softgpu_graph_memory_gone (block->owner);
+    softgpu_graph_memory_freed (block->owner);
   if (block->where != OF_GRAPH && block->where != WINDOW && block->where != REGISTERED
       && !block->mapped)
     {

@@ -1,4 +1,4 @@
-/* What this process has allocated.  */
+/* The blocks and pools that this process has allocated.  */
 
 #ifndef SOFTGPU_MEMORY_H
 #define SOFTGPU_MEMORY_H

@@ -1,4 +1,4 @@
-/* Which blocks of memory this process has, by address.  */
+/* The blocks of memory of this process, by address.  */
 
 #include <search.h>
 #include <stdlib.h>

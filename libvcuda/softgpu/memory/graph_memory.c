@@ -56,7 +56,7 @@ softgpu_begin_graph_memory (struct graph_memory *memory)
 }
 
 void
-softgpu_graph_memory_gone (struct graph_memory *memory)
+softgpu_graph_memory_freed (struct graph_memory *memory)
 {
   pthread_mutex_lock (&guard);
   memory->live = false;

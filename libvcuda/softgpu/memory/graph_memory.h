@@ -1,4 +1,4 @@
-/* Memory that graphs allocate, on the device's account.  */
+/* Memory that graphs allocate, as counted on the device.  */
 
 #ifndef SOFTGPU_GRAPH_MEMORY_H
 #define SOFTGPU_GRAPH_MEMORY_H
@@ -11,6 +11,6 @@ CUresult softgpu_begin_graph_memory (struct graph_memory *memory);
 CUresult softgpu_end_graph_memory (uintptr_t address);
 
 /* An allocation that a graph made was freed: its memory is the graphs' again.  */
-void softgpu_graph_memory_gone (struct graph_memory *memory);
+void softgpu_graph_memory_freed (struct graph_memory *memory);
 
 #endif

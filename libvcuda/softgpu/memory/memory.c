@@ -1,4 +1,4 @@
-/* Memory: the calls that allocate, free and ask. What they do stands in block.c.  */
+/* The calls that allocate, free and query memory. Their work is done in allocate.c and block.c.  */
 
 #include "graph/graph.h"
 #include "memory/window.h"

@@ -1,4 +1,4 @@
-/* What a pointer is: blocks around addresses, host registration, pointer attributes.  */
+/* Pointer attributes, the block around an address, and host registration.  */
 
 #include "memory/allocations.h"
 

@@ -1,4 +1,4 @@
-/* What a kernel says of itself.  */
+/* Attributes of kernels.  */
 
 #include "module/module.h"
 

@@ -1,4 +1,4 @@
-/* Occupancy: threads are the only thing that a kernel here takes up.  */
+/* Occupancy: only a kernel's threads limit it here.  */
 
 #include "module/module.h"
 

@@ -1,4 +1,4 @@
-/* What the parts of the software libnvidia-ml.so.1 know of each other.  */
+/* Types and functions that all parts of the software libnvidia-ml.so.1 share.  */
 
 #ifndef SOFTGPU_MONITOR_H
 #define SOFTGPU_MONITOR_H

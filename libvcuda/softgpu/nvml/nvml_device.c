@@ -1,4 +1,4 @@
-/* NVML: which devices there are and what they are.  */
+/* NVML: the devices and their properties.  */
 
 #include <stdio.h>
 #include <string.h>

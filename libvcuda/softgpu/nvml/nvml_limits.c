@@ -47,7 +47,7 @@ lives (uint64_t namespace)
   return found;
 }
 
-/* A limit goes with its cgroup; the number of a namespace that is gone comes again.  */
+/* Removes the limits of ended namespaces: inode numbers are reused.  */
 static void
 forget_the_dead (struct attachment *tie)
 {

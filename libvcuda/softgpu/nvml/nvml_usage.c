@@ -1,5 +1,5 @@
-/* NVML: what a device is doing, and the sensors that a device in software can only pretend to: they
-   follow its load, between the figures of an idle and of a busy card.  */
+/* NVML: utilisation and sensors. The sensors' values are computed from the load: they lie between
+   those of an idle card and of a busy one.  */
 
 #include <string.h>
 #include <time.h>

@@ -43,7 +43,7 @@ start (void)
   nvmlReturn_t rc = nvml.init ();
   if (rc != NVML_SUCCESS)
     fprintf (stderr, "nvidia-smi: NVML: %s; run it where a GPU is granted\n",
-             nvml.errorString ? nvml.errorString (rc) : "it does not start");
+             nvml.errorString ? nvml.errorString (rc) : "it cannot be initialised");
   return rc;
 }
 

@@ -1,3 +1,5 @@
+/* Sums up what processes hold of a GPU's memory.  */
+
 #include "state/account.h"
 
 struct softgpu_account

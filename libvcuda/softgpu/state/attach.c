@@ -1,4 +1,4 @@
-/* Taking a slot of the state file, keeping it, and clearing those of the dead.  */
+/* Takes and holds a slot of the state file, and clears the slots of dead processes.  */
 
 #include "state/attach.h"
 

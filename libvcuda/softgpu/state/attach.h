@@ -1,4 +1,4 @@
-/* A process's tie to the state file: the mapping, its slot, and the lock that all share.  */
+/* A process's attachment to the state file: the mapping, its slot, and the shared lock.  */
 
 #ifndef SOFTGPU_ATTACH_H
 #define SOFTGPU_ATTACH_H

@@ -1,10 +1,10 @@
 /* The device's time.
 
-   Nothing runs in the background. Each process's queue on a GPU is a backlog of GPU time, and what
-   the device did is decided afterwards, by the next process that looks: turns of slice_ns go round
-   the processes that have a backlog, one that empties its queue gives the rest of its turn away.
-   The outcome depends on when work was submitted and never on when a thread woke, so throughput
-   is exact on a machine that is late, and a killed process holds up no other.
+   Nothing runs in the background. Each process's queue on a GPU is a backlog of GPU time. What the
+   device did is computed afterwards, by the next process that looks: processes with a backlog get
+   turns of slice_ns, round robin, and a process whose queue is empty gives up the rest of its turn.
+   The outcome depends on when work was submitted, never on when a thread woke. So throughput is
+   exact on a slow machine, and a killed process blocks no other.
 
    Within a process commands run in the order in which they were submitted, whatever their stream:
    that satisfies every order which streams and events may ask for.  */
@@ -147,7 +147,7 @@ softgpu_advance (struct softgpu_state *state, unsigned gpu, uint64_t now)
       uint64_t ran = now - device->clock_ns;
       if (ran > mine)
         ran = mine;
-      /* A turn ends only for someone else's sake.  */
+      /* A turn ends only if another process has work.  */
       if (ran > device->slice_left_ns && next_in_turn (device->backlogged, slot) != slot)
         ran = device->slice_left_ns;
       serve (state, gpu, slot, ran);
@@ -200,7 +200,7 @@ expected_at (struct attachment *tie, unsigned gpu, uint64_t target_ns)
       remaining[slot] -= run;
       do
         slot = next_in_turn (device->backlogged, slot);
-      while (!remaining[slot]); /* ends: our own need is still to be served */
+      while (!remaining[slot]); /* ends: this process's own work remains */
       left = tie->state->slice_ns;
     }
   return horizon;

@@ -1,4 +1,4 @@
-/* Where the software GPU is, as this process sees it.  */
+/* Finds the software GPU's files, as this process sees them.  */
 
 #include <dlfcn.h>
 #include <errno.h>

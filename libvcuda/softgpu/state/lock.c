@@ -1,9 +1,10 @@
 /* The one lock of the state file.
 
-   It is a futex that holds its holder's slot and the slot's generation. A robust pthread mutex
-   would hold a thread id, which means someone else in another pid namespace. Here a waiter that
-   has slept for a while asks the kernel whether the holder's slot still lives, and takes the lock
-   over from a dead one. It is never held across a sleep, so a few microseconds are the rule.  */
+   It is a futex that contains its holder's slot and the slot's generation. A robust pthread mutex
+   would contain a thread id, which names another thread in another pid namespace. Here a waiter
+   that has slept for a while asks the kernel whether the holder's slot is still locked, and takes
+   the lock over from a dead holder. No holder sleeps, so the lock is mostly held for a few
+   microseconds.  */
 
 #include <errno.h>
 #include <fcntl.h>

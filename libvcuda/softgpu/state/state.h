@@ -1,9 +1,9 @@
 /* The software GPU's state file: what the processes and containers of a host share.
 
-   Every process that uses a GPU maps this file and holds one slot of it. A slot's life is an OFD
-   lock on byte SOFTGPU_LOCK_BASE + slot of the file, so the kernel itself says which died, across
-   pid namespaces. Nothing is stored as a total: memory in use is the sum over live slots, so a
-   process killed between any two writes leaks nothing.  */
+   Every process that uses a GPU maps this file and holds one slot of it. It holds an OFD
+   lock on byte SOFTGPU_LOCK_BASE + slot of the file, which the kernel drops when the process dies,
+   in any pid namespace. No total is stored: memory in use is the sum over live slots, so a process
+   that is killed between two writes leaks nothing.  */
 
 #ifndef SOFTGPU_STATE_H
 #define SOFTGPU_STATE_H
@@ -35,7 +35,7 @@ enum softgpu_slot_kind
 {
   SOFTGPU_FREE = 0,
   SOFTGPU_CUDA = 1,
-  SOFTGPU_NVML = 2, /* looks on; never listed as a process of a GPU */
+  SOFTGPU_NVML = 2, /* only queries; never listed as a process of a GPU */
 };
 
 struct softgpu_period
@@ -74,7 +74,7 @@ enum softgpu_attention
   SOFTGPU_CHECKPOINT = 2, /* this process is locked, or checkpointed */
 };
 
-/* A call that shall fail, or not return before heal (error SOFTGPU_HANGS).  */
+/* An order: a call must fail, or must not return before heal (error SOFTGPU_HANGS).  */
 #define SOFTGPU_HANGS (-1)
 struct softgpu_order
 {

@@ -1,5 +1,5 @@
-/* Functions of the program's that a stream calls. The thread that submits one waits for the work
-   before it; another thread calls it.  */
+/* Host functions, which a stream calls. The submitting thread waits for the work before the call; a
+   new thread makes the call.  */
 
 #include <stdlib.h>
 

@@ -27,7 +27,7 @@ softgpu_recorded_elsewhere (CUevent event)
              || shared->generation != softgpu_own_slot (&driver.tie)->generation);
 }
 
-/* A process that is gone has nothing left to do.  */
+/* The work of a dead process counts as done.  */
 bool
 softgpu_done_elsewhere (CUevent event)
 {

@@ -1,3 +1,5 @@
+/* Copies over the bus, and host functions, which a thread calls.  */
+
 #include "stream/side_work.h"
 #include "stream/streams.h"
 

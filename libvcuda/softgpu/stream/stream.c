@@ -1,5 +1,5 @@
-/* Streams. A process's work on one GPU runs in the order of its submission, so a stream is only a
-   note of how far that work must have come.  */
+/* Streams. A process's work on one GPU runs in the order of its submission, so a stream only
+   records how far that work must have come.  */
 
 #include "graph/graph.h"
 #include "memory/allocations.h"
@@ -71,7 +71,7 @@ cuStreamCreate (CUstream *pstream, unsigned int flags)
   return cuStreamCreateWithPriority (pstream, flags, LEAST_PRIORITY);
 }
 
-/* What is still queued runs on; only the note of it goes.  */
+/* Queued work still runs; only its record is removed.  */
 CUresult
 cuStreamDestroy_v2 (CUstream stream)
 {

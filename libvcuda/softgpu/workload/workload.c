@@ -22,7 +22,7 @@ static const char help[]
 static void __attribute__ ((noreturn))
 refuse (const char *option, const char *value, const char *hint)
 {
-  fprintf (stderr, "vcuda-workload: %s: %s makes no sense; %s\n", option, value, hint);
+  fprintf (stderr, "vcuda-workload: %s: invalid value '%s'; %s\n", option, value, hint);
   exit (2);
 }
 

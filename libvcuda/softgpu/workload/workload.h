@@ -1,4 +1,4 @@
-/* What the workload's commands and its GPU know of each other.  */
+/* Functions that the workload's commands share.  */
 
 #ifndef WORKLOAD_H
 #define WORKLOAD_H
