@@ -1,4 +1,4 @@
-/* A low-level runtime, or a Python, that writes down how it was called and ends.
+/* Stands for a low-level runtime or Python: records how it was called, and exits.
 
    Beside itself it leaves `called.N` for its N-th call: argc, argv, the ignored signals and
    environ, each ended by NUL. `state` answers as runc does for a container that it does not know,

@@ -1,4 +1,4 @@
-/* Python, and a line in STARTED that tells of its start. Nothing of the environment changes.  */
+/* Adds a line to STARTED and runs Python, with the same environment.  */
 
 #include <fcntl.h>
 #include <unistd.h>

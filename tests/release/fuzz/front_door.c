@@ -1,4 +1,6 @@
-/* Its `die` and `main` are its own.  */
+/* Runs the launcher's and the hooks' parsers on one input (front_door.h).  */
+
+/* The hook defines a `die` and a `main` of its own.  */
 #define main procfs_main
 #define die procfs_die
 #include "../../../oci/launcher/procfs_hook.c"
@@ -19,7 +21,7 @@
 
 #define NOW "2000-01-01T00:00:00Z"
 
-/* A copy that ends where the input does, so that one byte too far is seen.  */
+/* A copy without spare room, so that the sanitizer finds a read past its end.  */
 static char *
 copy_of (const char *input, size_t size, bool ended)
 {
@@ -54,12 +56,12 @@ answer_words (const char *input, size_t size, char *out)
   struct global_options said = { 0 };
   char **words = calloc (size + 2, sizeof *words);
   size_t count = 0;
-  /* Each word in a block of its own, as a word that is read past its end must be seen.  */
+  /* Each word in a block of its own, so that the sanitizer finds a read past its end.  */
   for (char *at = text; at < text + size; at += strlen (at) + 1)
     words[count++] = strdup (at);
   size_t used = put (out, 0, creates_from (words, path) ? path : "");
   read_global_options (words, &said);
-  deletes_missing_container (words, "/usr/bin/runc"); /* what it says depends on the host's files */
+  deletes_missing_container (words, "/usr/bin/runc"); /* the answer depends on the host's files */
   deleted_container (words);
   const char *log = said.log ? said.log : "", *format = said.format ? said.format : "text";
   used = put (out, used, strlen (log) < PATH_MAX ? log : "");

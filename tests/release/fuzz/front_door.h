@@ -1,4 +1,4 @@
-/* The native parsers, asked for an answer: what both the fuzzer and its Python twin look at.  */
+/* Runs a native parser on an input; the fuzzer and the comparison with Python's parsers use it.  */
 
 #ifndef VCUDA_FUZZ_FRONT_DOOR_H
 #define VCUDA_FUZZ_FRONT_DOOR_H

@@ -1,5 +1,5 @@
-/* Answers the inputs on stdin, each behind its size in four bytes, in the same form on stdout, so
-   that Python's reading of the same bytes can be compared with ours.  */
+/* Reads inputs from stdin, each after its size in four bytes, and writes the parsers' answers to
+   stdout in the same form, to be compared with Python's.  */
 
 #include "front_door.h"
 

@@ -1,4 +1,4 @@
-/* libFuzzer's way in: memory errors and undefined behaviour are what it looks for.  */
+/* libFuzzer's entry point. The sanitizers report memory errors and undefined behaviour.  */
 
 #include "front_door.h"
 

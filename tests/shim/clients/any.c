@@ -1,6 +1,6 @@
-/* any MOST SEED [ROUNDS]: random calls that take and give back memory, in every family, each piece
-   at most MOST bytes; on SIGUSR1 says "still" and waits. With ROUNDS it ends after so many. Calls
-   may be refused, and nothing else.  */
+/* any MOST SEED [ROUNDS]: random calls of every family that allocate and free memory, each piece at
+   most MOST bytes. On SIGUSR1 it prints "still" and waits; with ROUNDS it ends after so many. A
+   call may be refused; any other error fails.  */
 
 #include <signal.h>
 #include <unistd.h>
@@ -67,8 +67,8 @@ give_back (int at)
   held[at].family = NONE;
 }
 
-/* A graph that allocates, and on the way allocates and frees once more. What it leaves allocated
-   outlives it.  */
+/* A graph that allocates one piece, and allocates and frees another. The first outlives the graph.
+ */
 static CUresult
 run_graph (CUdeviceptr *pointer, size_t bytes)
 {

@@ -1,5 +1,5 @@
 /* bears SECONDS: calls again and again while the pages are overwritten. Prints how long the
-   slowest took in milliseconds, and how many were made. What they answer does not matter.  */
+   slowest took in milliseconds, and how many were made. Their results are ignored.  */
 
 #include <nvml.h>
 #include <time.h>

@@ -27,7 +27,7 @@ static CUmipmappedArray mipmapped;
 static CUmemGenericAllocationHandle object;
 static const char *before = "{";
 
-/* The driver's own NVML, which the shim does not stand before.  */
+/* The driver's own NVML, not the shim's.  */
 static nvmlReturn_t (*memory_info) (nvmlDevice_t, nvmlMemory_t *);
 static nvmlDevice_t gpu;
 

@@ -1,6 +1,7 @@
-/* contexts SEED: random calls that begin and end contexts on both GPUs, with memory in them, and
-   forks with children that meddle with the parent's contexts; on SIGUSR1 says how many contexts it
-   has on each GPU, and waits. A context may be refused for want of memory, and nothing else.  */
+/* contexts SEED: random calls that create and destroy contexts on both GPUs, with memory in them,
+   and forks with children that use the parent's contexts. On SIGUSR1 it prints how many contexts it
+   has on each GPU, and waits. A context may be refused for lack of memory; any other error fails.
+ */
 
 #include <signal.h>
 #include <string.h>
@@ -23,7 +24,7 @@ on_signal (int number)
   asked = number;
 }
 
-/* CUDA cannot be used in a forked child; what it tries must not touch what the parent has.  */
+/* CUDA cannot be used in a forked child: its calls must not change what the parent holds.  */
 static void
 meddle (void)
 {

@@ -18,7 +18,7 @@
 
 static int answers[2], gate[2];
 
-/* In a process of its own, which knows of CUDA what its program does.  */
+/* Runs in a process of its own.  */
 static void
 be_one (const char *bytes, int answer_to, int wait_for)
 {

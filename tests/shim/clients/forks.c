@@ -1,5 +1,5 @@
-/* forks PIECE: holds one piece, forks, and says how much of the slice is free as the parent sees
-   it while the child lives, and after the child has allocated and gone.  */
+/* forks PIECE: holds one piece and forks. Prints how much of the share is free in the parent while
+   the child lives, and after the child has allocated and ended.  */
 
 #include <sys/wait.h>
 #include <unistd.h>

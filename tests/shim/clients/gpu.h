@@ -1,4 +1,4 @@
-/* What the small clients share. They are linked with -lcuda, as programs are.  */
+/* Macros that the clients share. The clients are linked with -lcuda, as programs are.  */
 
 #ifndef GPU_H
 #define GPU_H

@@ -1,5 +1,5 @@
-/* A driver that does nothing, quickly: for what the software GPU lacks, and to measure the shim
-   alone. Made as libcuda.so.1. Its functions call one another by their exported names, as a driver
+/* A driver that does nothing, as libcuda.so.1: for what the software GPU lacks, and to measure the
+   shim alone. Its functions call one another by their exported names, as a driver
    linked without -Bsymbolic does.  */
 
 #define __CUDA_API_VERSION_INTERNAL 1
@@ -155,7 +155,7 @@ cuLaunchKernel (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
   return f ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* Its answer is not its own export: what is handed out must be the shim's all the same.  */
+/* The answer is not the driver's export: the shim must return its own function even so.  */
 static CUresult
 hidden_alloc (CUdeviceptr *dptr, size_t bytes)
 {

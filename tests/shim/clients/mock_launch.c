@@ -1,5 +1,5 @@
 /* The mock driver's modules, graphs and events: launches are accepted and take no time. Every graph
-   has one node, which allocates a page; how much graphs hold this driver doesn't tell.  */
+   has one node, which allocates a page; this driver does not report how much graphs hold.  */
 
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>

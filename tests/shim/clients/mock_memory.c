@@ -1,4 +1,4 @@
-/* The mock driver's arrays, imports and copies: nothing is behind them.  */
+/* The mock driver's arrays, imports and copies, which do nothing.  */
 
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>

@@ -1,7 +1,7 @@
 /* modules ROUNDS SEED CUBIN...: random calls that load and unload modules and libraries, look into
-   them, and change limits, in contexts of both GPUs that come and go, with forks with children that
-   meddle. Ends after so many; with 0 it goes on until SIGUSR1, says "still" and waits. A call may
-   be refused for want of memory, and nothing else.  */
+   them, and change limits, in contexts of both GPUs that are created and destroyed, with forks with
+   children that do the same. Ends after ROUNDS; with 0 it goes on until SIGUSR1, prints "still" and
+   waits. A call may be refused for lack of memory; any other error fails.  */
 
 #include <signal.h>
 #include <stdbool.h>
@@ -55,7 +55,7 @@ contents (const char *path)
   return image;
 }
 
-/* Some context, or with OR_NONE perhaps none, is current; answers which, or -1.  */
+/* Makes a random context current, or with OR_NONE perhaps none. Returns its index, or -1.  */
 static int
 go_somewhere (bool or_none)
 {
@@ -152,7 +152,7 @@ set_limit (void)
   had_room (cuCtxSetLimit (limits[which], (size_t) rand () % (which ? 200 << 20 : 3000)));
 }
 
-/* CUDA cannot be used in a forked child; what it tries must not touch what the parent has.  */
+/* CUDA cannot be used in a forked child: its calls must not change what the parent holds.  */
 static void
 meddle (void)
 {

@@ -1,4 +1,4 @@
-/* odd_launches WHAT: launches of a 50 us kernel that is well known by then.
+/* odd_launches WHAT: launches of a 50 us kernel whose cost the shim has learnt.
    refused    100000 launches that the driver refuses
    threads    100 threads, one after the other, that launch once
    destroyed  10 contexts that are destroyed over a kernel of 30 ms

@@ -1,6 +1,6 @@
 /* retains CHILDREN: forks so many children, one after another, while a thread retains and releases
-   the primary context; each child tries it too, and is told that CUDA is not initialised there. The
-   last one stays and the process says "still".  */
+   the primary context. Each child tries it too and gets CUDA_ERROR_NOT_INITIALIZED. The last one
+   stays, and the process prints "still".  */
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -20,7 +20,7 @@ churn (void *unused)
   return unused;
 }
 
-/* Without the driver there is nothing to count; and no lock of the parent's may be met.  */
+/* The driver refuses every call here, and no lock that the parent held may block.  */
 static int
 in_child (void)
 {

@@ -18,7 +18,7 @@ static CUgraphExec graph;
 static CUresult
 launch (unsigned number)
 {
-  /* To the mock driver any handle is a function; what is new to the shim is measured.  */
+  /* The mock driver accepts any handle as a function; the shim measures new functions.  */
   CUfunction function = (CUfunction) ((size_t) (number % FUNCTIONS + 1) * 64);
   CUresult rc = cuLaunchKernel (function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
   return rc == CUDA_SUCCESS ? cuGraphLaunch (graph, NULL) : rc;

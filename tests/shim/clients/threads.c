@@ -21,8 +21,8 @@ static void *
 work (void *argument)
 {
   unsigned seed = (unsigned) (size_t) argument;
-  /* None ends while children are made: to TSan a child of a process with ended threads,
-     but were not joined, is at war with the dead.  */
+  /* No thread ends while children are made: in a child, TSan reports races with threads that had
+     ended and were not joined.  */
   for (int i = 0; i < ROUNDS || !__atomic_load_n (&children_made, __ATOMIC_ACQUIRE); i++)
     {
       CUdeviceptr pointer[4];

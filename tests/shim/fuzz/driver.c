@@ -1,9 +1,11 @@
+/* The fuzz target's driver: device, context and memory, counted to the byte.  */
+
 #include <stdio.h>
 #include <string.h>
 
 #include "fuzz.h"
 
-/* Beyond the table in which the shim remembers devices: the page is asked each time.  */
+/* Too high for the shim's table of devices, so each look-up reads the page.  */
 #define DEVICE 100
 
 uint64_t driver_held;
@@ -106,7 +108,7 @@ mem_free (CUdeviceptr pointer)
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Nothing is ever current but DRIVER_CONTEXT.  */
+/* The current context is always DRIVER_CONTEXT.  */
 static CUresult
 ctx_create (CUcontext *made, unsigned flags, CUdevice device)
 {

@@ -1,4 +1,4 @@
-/* The driver's kernels, sets and events, and the clock of it all.  */
+/* The driver's kernels, sets and events, and the virtual clock.  */
 
 #include <stdio.h>
 #include <stdlib.h>

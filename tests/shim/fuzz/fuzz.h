@@ -1,5 +1,5 @@
-/* What the fuzz target's parts know of each other: a host with two pages, a driver that keeps exact
-   books, and a clock that only moves when a thread sleeps.  */
+/* What the fuzz target's parts share: a host with two pages, a driver that counts to the byte, and
+   a clock that advances only when a thread sleeps.  */
 
 #ifndef FUZZ_H
 #define FUZZ_H
@@ -24,7 +24,7 @@ void driver_install_time (void);
 /* The events of the one context end with it.  */
 void driver_forget_events (void);
 
-/* How much device memory the driver has granted and not got back.  */
+/* How many bytes of device memory are allocated.  */
 extern uint64_t driver_held;
 
 /* The context that is current.  */

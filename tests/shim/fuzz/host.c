@@ -1,3 +1,5 @@
+/* The fuzz target's host: the two pages, in a mount namespace.  */
+
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>

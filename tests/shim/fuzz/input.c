@@ -1,3 +1,5 @@
+/* Reads numbers from the fuzz input.  */
+
 #include "fuzz.h"
 
 const uint8_t *input;

@@ -135,7 +135,7 @@ set_memory (void)
   vcuda_cuMemsetD8Async (1 << 20, 0, number (), NULL);
 }
 
-/* As many as a program has at a time; what they count is the page's word.  */
+/* Creates a context, or destroys it. A program has few at a time; the count is in the page.  */
 static void
 begin_or_end_context (void)
 {
@@ -252,7 +252,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   neighbour = open (VCUDA_GUEST_USAGE, O_RDWR | O_CLOEXEC);
   MUST_HOLD (!pthread_create (&thread, NULL, run, NULL) && !pthread_join (thread, NULL));
   close (neighbour);
-  /* As a process that has not looked at its pages yet.  */
+  /* The state of a process that has not mapped its pages yet.  */
   vcuda_slot_forget ();
   vcuda_current_forget_all ();
   if (vcuda_readiness == VCUDA_READY)
