@@ -110,8 +110,9 @@ rank (unsigned index, const char *symbol, cuuint64_t flags)
   return version + (wanted == per_thread ? 16 : 0);
 }
 
-/* Matches by name, for a driver whose answer is not its own export: passing it on would bypass the
-   shim. Returns the newest version; for cuGetProcAddress the one that VERSION asks for.  */
+/* Matches by name, for a driver with an answer that is not its own export: passing it on would
+   bypass the shim. Returns the newest version; for cuGetProcAddress the one that VERSION asks for.
+ */
 static void *
 by_name (const char *symbol, int version, cuuint64_t flags)
 {

@@ -6,9 +6,9 @@
    both amounts, so the granted bytes never exceed the limit. But both may see too much although one
    of them would fit, so this sum refuses nothing.
 
-   Refusal: a process whose bytes did not fit takes them off again. It takes the lock for refusals
-   and tries again until it fits, or until no other slot had a decision during a try (decisions.h):
-   then the refusal is right.  */
+   Refusal: if the bytes do not fit, the process takes them off again. It takes the lock for
+   refusals and tries again until it fits, or until no other slot had a decision during a try
+   (decisions.h): then the refusal is right.  */
 
 #include "memory/charge.h"
 

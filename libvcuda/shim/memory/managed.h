@@ -1,4 +1,4 @@
-/* Managed memory, for a GPU whose shares add up to more memory than it has: the driver moves pages
+/* Managed memory, for a GPU with shares of more memory in all than it has: the driver moves pages
    between GPU and host.  */
 
 #ifndef VCUDA_MANAGED_H

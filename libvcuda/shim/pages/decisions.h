@@ -16,8 +16,8 @@
 #include "pages/pages.h"
 #include "thread/thread.h"
 
-/* Added to the shared word, whose low half counts decisions under way and whose high half those
-   that ended.  */
+/* Added to the shared word. Its low half counts decisions under way, its high half those that
+   ended.  */
 #define VCUDA_DECISION_BEGIN 1u
 #define VCUDA_DECISION_END ((1u << 16) - 1u)
 

@@ -2,7 +2,7 @@
 
    Nothing runs in the background. Each process's queue on a GPU is a backlog of GPU time. What the
    device did is computed afterwards, by the next process that looks: processes with a backlog get
-   turns of slice_ns, round robin, and a process whose queue is empty gives up the rest of its turn.
+   turns of slice_ns, round robin, and a process with an empty queue gives up the rest of its turn.
    The outcome depends on when work was submitted, never on when a thread woke. So throughput is
    exact on a slow machine, and a killed process blocks no other.
 

@@ -1,4 +1,4 @@
-/* odd_launches WHAT: launches of a 50 us kernel whose cost the shim has learnt.
+/* odd_launches WHAT: launches of a 50 us kernel of known cost.
    refused    100000 launches that the driver refuses
    threads    100 threads, one after the other, that launch once
    destroyed  10 contexts that are destroyed over a kernel of 30 ms
