@@ -32,7 +32,7 @@ _OS_RELEASE = "/etc/os-release"
 
 
 def end_without(error: ModuleNotFoundError, program: str) -> NoReturn:
-    """End a program that lacks what others make, and say how to mend that.
+    """End a program that lacks what others make, and say how to fix that.
 
     Raises ModuleNotFoundError: it is one of ours that is not there.
     """

@@ -74,14 +74,14 @@ def named(tmp_path: Any) -> str:
 
 @pytest.mark.parametrize("form", ["yaml", "json", "compact json"])
 @pytest.mark.parametrize(
-    ("kind", "mend"),
+    ("kind", "hint"),
     [
         ("vcuda.io/gpu", "run 'vcuda cdi generate'"),
         ("nvidia.com/gpu", "run 'nvidia-ctk cdi generate --output={}'"),
     ],
 )
 def test_stale_specification_is_found(
-    named: str, tmp_path: Any, form: str, kind: str, mend: str
+    named: str, tmp_path: Any, form: str, kind: str, hint: str
 ) -> None:
     text = {
         "yaml": yaml_of(kind, named),
@@ -99,10 +99,10 @@ def test_stale_specification_is_found(
     ]
     os.unlink(f"{named}/libcuda.so.580.95.05")
     what = f"is stale: this host has no {named}/libcuda.so.580.95.05"
-    assert found() == [Finding("cdi", WARNING, what, path, mend.format(path))]
+    assert found() == [Finding("cdi", WARNING, what, path, hint.format(path))]
     os.unlink(f"{named}/dev/nvidia0")
     what = f"is stale: this host has no {named}/dev/nvidia0 and 1 more"
-    assert found() == [Finding("cdi", WARNING, what, path, mend.format(path))]
+    assert found() == [Finding("cdi", WARNING, what, path, hint.format(path))]
 
 
 def test_a_hosts_without_specifications_is_well(tmp_path: Any) -> None:

@@ -84,7 +84,7 @@ def test_a_hook_is_found_where_systemd_replaces_its_rules(found: Any, tmp_path: 
     assert (findings.severity, findings.what.split(",")[0]) == (WARNING, what)
     assert findings.where == f"{tmp_path}{hooks}"
     assert (
-        findings.mend == "run 'vcuda configure podman --hooks --undo' and 'vcuda configure podman'"
+        findings.hint == "run 'vcuda configure podman --hooks --undo' and 'vcuda configure podman'"
     )
 
 
@@ -98,7 +98,7 @@ def test_an_engine_that_does_not_know_the_runtime_is_reported(found: Any, tmp_pa
                 "engine-runtimes",
                 INFO,
                 f"{engine} does not know vcuda's runtime",
-                mend=f"run 'vcuda configure {engine}' to share GPUs there",
+                hint=f"run 'vcuda configure {engine}' to share GPUs there",
             )
             for engine in ("docker", "containerd")
         ),
@@ -137,9 +137,9 @@ def test_a_file_that_an_engine_cannot_read_is_found(
     found: Any, tmp_path: Any, path: str, text: str, reason: str | None
 ) -> None:
     first, *others = found({path: text})
-    assert (first.name, first.severity, first.where, first.mend) == (
+    assert (first.name, first.severity, first.where, first.hint) == (
         *("engine-settings", ERROR, f"{tmp_path}{path}"),
-        "mend it, or remove it",
+        "correct it, or remove it",
     )
     assert first.what == f"cannot be read: {reason}" if reason else first.what
     assert [each.severity for each in others] == [OK, OK, OK, OK, OK]

@@ -41,7 +41,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _READY = (decision_file, liveness, nvml, page_file)
 
 
-class Door:
+class ClaimServer:
     """A listening socket at `<state-dir>/door.sock` that only root can open.
 
     A process that opens it later takes it over: the earlier one sees that and ends. Raises

@@ -65,12 +65,12 @@ def stale(specifications: Sequence[Specification]) -> list[Finding]:
             what = f"is stale: this host has no {first}{others}"
             ours = os.path.basename(each.path).startswith("vcuda")
             if each.kind.startswith("nvidia.com/") and not ours:
-                mend = f"run 'nvidia-ctk cdi generate --output={each.path}'"
+                hint = f"run 'nvidia-ctk cdi generate --output={each.path}'"
             elif each.kind == names.CDI_KIND:
-                mend = "run 'vcuda cdi generate'"
+                hint = "run 'vcuda cdi generate'"
             else:
-                mend = f"run 'vcuda cdi generate --kind {each.kind}'"
-            found.append(Finding(STALE, WARNING, what, each.path, mend))
+                hint = f"run 'vcuda cdi generate --kind {each.kind}'"
+            found.append(Finding(STALE, WARNING, what, each.path, hint))
     kinds = ", ".join(each.kind for each in specifications)
     said = f"{kinds}; whole GPUs that engines give by it have no record" if kinds else _NONE
     return found or [Finding(STALE, OK, said)]

@@ -50,15 +50,15 @@ def look() -> Cgroups:
 def rules(cgroups: Cgroups, is_root: bool) -> Finding:
     if cgroups.version == 0:
         what = "no cgroup judges devices: none can be denied to a container"
-        mend = "mount cgroup v1's devices controller, or boot with cgroup v2"
-        return Finding(RULES, ERROR, what, "/sys/fs/cgroup", mend)
+        hint = "mount cgroup v1's devices controller, or boot with cgroup v2"
+        return Finding(RULES, ERROR, what, "/sys/fs/cgroup", hint)
     if cgroups.version == 1:
         return Finding(RULES, OK, "cgroup v1 with its devices controller")
     if not cgroups.refused:
         return Finding(RULES, OK, "cgroup v2, and the kernel loads device programs")
     reason = os.strerror(cgroups.refused)
     if cgroups.refused in (errno.EPERM, errno.EACCES) and not is_root:
-        return Finding(RULES, UNKNOWN, f"not looked at: {reason}", mend="run it as root")
+        return Finding(RULES, UNKNOWN, f"not looked at: {reason}", hint="run it as root")
     what = f"cgroup v2, and the kernel loads no device program: {reason}"
-    mend = "boot a kernel with CONFIG_CGROUP_BPF, not locked down, or with cgroup v1"
-    return Finding(RULES, ERROR, what, "bpf(2)", mend)
+    hint = "boot a kernel with CONFIG_CGROUP_BPF, not locked down, or with cgroup v1"
+    return Finding(RULES, ERROR, what, "bpf(2)", hint)

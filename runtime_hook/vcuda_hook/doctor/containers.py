@@ -36,7 +36,7 @@ class Container:
 
 def examine(settings: Config) -> list[Finding]:
     if os.geteuid() != 0:
-        return [Finding(name, UNKNOWN, "not looked at", mend="run it as root") for name in CHECKS]
+        return [Finding(name, UNKNOWN, "not looked at", hint="run it as root") for name in CHECKS]
     whole, _ = Ledger(settings.state_dir).read()
     containers = [look(allocation) for allocation in whole]
     return [dead(containers), *shim_not_loaded(containers)]
@@ -73,8 +73,8 @@ def dead(containers: Sequence[Container]) -> Finding:
     if not gone:
         return Finding(DEAD, OK, "none holds a share")
     what = "dead, and its share not released" if len(gone) == 1 else "dead, and shares not released"
-    mend = "run 'vcuda release --all-dead'; the next claim that needs the room does it too"
-    return Finding(DEAD, WARNING, what, ", ".join(gone), mend)
+    hint = "run 'vcuda release --all-dead'; the next claim that needs the room does it too"
+    return Finding(DEAD, WARNING, what, ", ".join(gone), hint)
 
 
 def shim_not_loaded(containers: Sequence[Container]) -> list[Finding]:
@@ -85,10 +85,10 @@ def shim_not_loaded(containers: Sequence[Container]) -> list[Finding]:
                 f"process {process.pid} ({process.name}) has {process.foreign} and not the shim: "
                 "nothing limits it"
             )
-            mend = "let it load libcuda.so.1 from the loader's own folders"
-            found.append(Finding(UNSHIMMED, ERROR, what, container.id, mend))
+            hint = "let it load libcuda.so.1 from the loader's own folders"
+            found.append(Finding(UNSHIMMED, ERROR, what, container.id, hint))
         if container.hidden:
             what = "its processes cannot be looked at"
-            mend = "run it as root on the host, where its runtime answers"
-            found.append(Finding(UNSHIMMED, UNKNOWN, what, container.id, mend))
+            hint = "run it as root on the host, where its runtime answers"
+            found.append(Finding(UNSHIMMED, UNKNOWN, what, container.id, hint))
     return found or [Finding(UNSHIMMED, OK, "no program in a container goes round the shim")]

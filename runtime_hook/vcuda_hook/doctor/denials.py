@@ -92,14 +92,14 @@ def denials(denied: Sequence[Denied], reasons: Sequence[str]) -> list[Finding]:
         )
         others = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
         what = f"{module} denies {', '.join(paths[:_MOST_PATHS])}{others} to {subject}"
-        found.append(Finding(DENIALS, WARNING, what, mend=_mend(module, subject, paths)))
+        found.append(Finding(DENIALS, WARNING, what, hint=_hint(module, subject, paths)))
     if not found and reasons:
-        mend = "run it as root, on the host itself"
-        return [Finding(DENIALS, UNKNOWN, f"a log cannot be read: {', '.join(reasons)}", mend=mend)]
+        hint = "run it as root, on the host itself"
+        return [Finding(DENIALS, UNKNOWN, f"a log cannot be read: {', '.join(reasons)}", hint=hint)]
     return found or [Finding(DENIALS, OK, "none in the logs")]
 
 
-def _mend(module: str, subject: str, paths: Sequence[str]) -> str:
+def _hint(module: str, subject: str, paths: Sequence[str]) -> str:
     if module == "AppArmor":
         return f"allow it in the profile {subject}, or give the container another profile"
     if any("nvidia" in os.path.basename(path) for path in paths):

@@ -66,8 +66,8 @@ def loaded(driver: Driver) -> Finding:
         return Finding(LOADED, ERROR, error.what, error.where, error.hint)
     if not driver.kernel:
         where = f"{driver.root}/proc/driver/nvidia/version"
-        mend = "run 'modprobe nvidia'; where that fails, 'dmesg' says why"
-        return Finding(LOADED, ERROR, "the kernel's driver is not loaded", where, mend)
+        hint = "run 'modprobe nvidia'; where that fails, 'dmesg' says why"
+        return Finding(LOADED, ERROR, "the kernel's driver is not loaded", where, hint)
     return Finding(LOADED, OK, f"version {driver.kernel}", driver.root or "/")
 
 
@@ -100,8 +100,8 @@ def nodes(driver: Driver) -> Finding:
     uvm = driver.numbers[_UVM]
     if uvm and driver.uvm_major is not None and uvm[0] != driver.uvm_major:
         what = f"has major {uvm[0]}, and the kernel's module {driver.uvm_major}"
-        mend = "remove it, then " + _make_nodes(driver)
-        return Finding(NODES, ERROR, what, f"{driver.root}/dev/{_UVM}", mend)
+        hint = "remove it, then " + _make_nodes(driver)
+        return Finding(NODES, ERROR, what, f"{driver.root}/dev/{_UVM}", hint)
     return Finding(NODES, OK, f"all {len(driver.numbers)} are there")
 
 
@@ -111,7 +111,7 @@ def _make_nodes(driver: Driver) -> str:
 
 
 def _not_judged(name: str) -> Finding:
-    return Finding(name, UNKNOWN, "not looked at: there is no driver", mend="mend that first")
+    return Finding(name, UNKNOWN, "not looked at: there is no driver", hint="fix that first")
 
 
 def _minors(root: str) -> list[int]:

@@ -62,7 +62,7 @@ def readable(engines: Sequence[Engine]) -> list[Finding]:
             if isinstance(error, PermissionError):
                 broken.append(Finding(SETTINGS, UNKNOWN, what, path, "run it as root"))
             else:
-                broken.append(Finding(SETTINGS, ERROR, what, path, "mend it, or remove it"))
+                broken.append(Finding(SETTINGS, ERROR, what, path, "correct it, or remove it"))
     there = ", ".join(engine.name for engine in engines) or "no engine is here"
     return broken or [Finding(SETTINGS, OK, there)]
 
@@ -75,13 +75,13 @@ def runtimes(engines: Sequence[Engine]) -> list[Finding]:
         for handler in ours:
             if not os.access(handler.path, os.X_OK) or os.path.isdir(handler.path):
                 what = f"{engine.name}'s runtime '{handler.name}' is {handler.path}, no program"
-                mend = "write the wrapper's path: " + _then(engine)
-                found.append(Finding(RUNTIMES, ERROR, what, handler.file, mend))
+                hint = "write the wrapper's path: " + _then(engine)
+                found.append(Finding(RUNTIMES, ERROR, what, handler.file, hint))
         found += _outside_their_pods(engine, ours)
         if not ours and not engine.hooks and not engine.broken:
             what = f"{engine.name} does not know vcuda's runtime"
-            mend = f"run 'vcuda configure {engine.name}' to share GPUs there"
-            found.append(Finding(RUNTIMES, INFO, what, mend=mend))
+            hint = f"run 'vcuda configure {engine.name}' to share GPUs there"
+            found.append(Finding(RUNTIMES, INFO, what, hint=hint))
     knowing = ", ".join(engine.name for engine in engines) or "no engine is here"
     return found or [Finding(RUNTIMES, OK, knowing)]
 
@@ -96,8 +96,8 @@ def _outside_their_pods(engine: Engine, ours: Sequence[Handler]) -> list[Finding
                 f"{engine.name}'s runtime '{handler.name}' has no SystemdCgroup = true, and 'runc' "
                 "has: its containers run outside their pods' cgroups, without the pods' limits"
             )
-            mend = f"run 'vcuda configure {engine.name}', then {_RESTART[engine.name]}"
-            found.append(Finding(RUNTIMES, ERROR, what, handler.file, mend))
+            hint = f"run 'vcuda configure {engine.name}', then {_RESTART[engine.name]}"
+            found.append(Finding(RUNTIMES, ERROR, what, handler.file, hint))
     return found
 
 
@@ -112,8 +112,8 @@ def nvidia_default(engines: Sequence[Engine], hooks: Sequence[str]) -> list[Find
                 f"NVIDIA's runtime is {engine.name}'s default: a container that names no runtime "
                 "gets whole GPUs, past every share"
             )
-            mend = f"make runc the default: {_then(engine)}"
-            found.append(Finding(NVIDIA, WARNING, what, engine.default_file, mend))
+            hint = f"make runc the default: {_then(engine)}"
+            found.append(Finding(NVIDIA, WARNING, what, engine.default_file, hint))
     return found or [Finding(NVIDIA, OK, "NVIDIA's runtime is no engine's default")]
 
 
@@ -125,8 +125,8 @@ def dropped_annotations(engines: Sequence[Engine]) -> list[Finding]:
         if dropped:
             what = f"containerd drops {' and '.join(dropped)} before '{handler.name}' sees it"
             wanted = f'container_annotations = ["{names.ANNOTATION_PREFIX}*"]'
-            mend = f"set {wanted}: {_then(engine)}"
-            found.append(Finding(DROPPED, ERROR, what, handler.file, mend))
+            hint = f"set {wanted}: {_then(engine)}"
+            found.append(Finding(DROPPED, ERROR, what, handler.file, hint))
     return found or [Finding(DROPPED, OK, "no handler of vcuda's drops a request")]
 
 
@@ -145,8 +145,8 @@ def pod_annotations(engines: Sequence[Engine]) -> list[Finding]:
                 f"'{handler.name}' lets a pod's author ask past the device plugin, by "
                 f"pod_annotations {', '.join(patterns)}"
             )
-            mend = f"take it out of pod_annotations: {_then(engine)}"
-            found.append(Finding(OPEN, WARNING, what, handler.file, mend))
+            hint = f"take it out of pod_annotations: {_then(engine)}"
+            found.append(Finding(OPEN, WARNING, what, handler.file, hint))
     return found or [Finding(OPEN, OK, "no pod's author can ask past the device plugin")]
 
 
@@ -159,11 +159,11 @@ def hook_rules(engines: Sequence[Engine], is_systemd_v2: bool) -> list[Finding]:
             f"'systemctl daemon-reload' takes the GPU from containers that {engine.name}'s hook "
             "serves, unless it makes cgroups without systemd"
         )
-        mend = (
+        hint = (
             f"run 'vcuda configure {engine.name} --hooks --undo' and "
             f"'vcuda configure {engine.name}'"
         )
-        found.append(Finding(HOOK_RULES, WARNING, what, engine.hooks[0], mend))
+        found.append(Finding(HOOK_RULES, WARNING, what, engine.hooks[0], hint))
     return found or [Finding(HOOK_RULES, OK, "no hook's device rules that systemd replaces")]
 
 

@@ -1,6 +1,8 @@
-"""What a check of `vcuda doctor` found: one line that says where, what, and how to mend it."""
+"""What a check of `vcuda doctor` found: one line that says where, what, and a hint."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from vcuda_oci.model.errors import VcudaError
 
@@ -13,26 +15,28 @@ SEVERITIES = (OK, INFO, UNKNOWN, WARNING, ERROR)  # from the least
 _EXIT_CODES = {OK: 0, INFO: 0, UNKNOWN: 1, WARNING: 1, ERROR: 2}
 
 
+@dataclass
 class Finding:
-    """name: the check's. unknown: the check could not look. where, mend: "" if there is none."""
+    """name: the check's. unknown: the check could not look. where, hint: "" if there is none."""
 
-    def __init__(
-        self, name: str, severity: str, what: str, where: str = "", mend: str = ""
-    ) -> None:
-        self.name, self.severity, self.what = name, severity, what
-        self.where, self.mend = where, mend
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Finding) and self.__dict__ == other.__dict__
-
-    def __repr__(self) -> str:
-        return f"Finding({', '.join(map(repr, self.__dict__.values()))})"
+    name: str
+    severity: str
+    what: str
+    where: str = ""
+    hint: str = ""
 
     def __str__(self) -> str:
         line = f"{self.where}: {self.what}" if self.where else self.what
-        line = f"{line}; {self.mend}" if self.mend else line
+        line = f"{line}; {self.hint}" if self.hint else line
         # A name from a hostile file must not break the line in two.
         return "".join(c if c.isprintable() else "?" for c in line)
+
+
+def as_json(finding: Finding) -> dict[str, str]:
+    """`mend` is the hint's name in the JSON of every version."""
+    fields = dict(vars(finding))
+    fields["mend"] = fields.pop("hint")
+    return fields
 
 
 def of_error(name: str, error: VcudaError) -> Finding:

@@ -96,8 +96,8 @@ def shim(installation: Installation) -> Finding:
 
 def low_level_runtime(runtime: LowLevel) -> Finding:
     if runtime.path is None:
-        mend = "install runc or crun, or set runtime in config.toml"
-        return Finding(RUNTIME, ERROR, "no such runtime in PATH", runtime.name, mend)
+        hint = "install runc or crun, or set runtime in config.toml"
+        return Finding(RUNTIME, ERROR, "no such runtime in PATH", runtime.name, hint)
     if os.path.basename(os.path.realpath(runtime.path)) == names.PROGRAM:
         what = "is vcuda's own wrapper: it would call itself"
         return Finding(RUNTIME, ERROR, what, runtime.path, "set runtime in config.toml to runc")
@@ -109,7 +109,7 @@ def low_level_runtime(runtime: LowLevel) -> Finding:
 
 def runc_version(runtime: LowLevel) -> Finding:
     if runtime.path is None or not runtime.says:
-        return Finding(RUNC, UNKNOWN, "not looked at: no runtime was found", mend="fix that first")
+        return Finding(RUNC, UNKNOWN, "not looked at: no runtime was found", hint="fix that first")
     name, _, version = runtime.says.partition(" version ")
     if name != "runc":
         return Finding(RUNC, OK, "the low-level runtime is not runc")
@@ -117,12 +117,12 @@ def runc_version(runtime: LowLevel) -> Finding:
     if not least <= _numbers(version) <= most:
         return Finding(RUNC, OK, version)
     what = f"runc {version} takes devices away from containers at 'systemctl daemon-reload'"
-    mend = "upgrade runc to 1.1.7 or later"
+    hint = "upgrade runc to 1.1.7 or later"
     if runtime.unlinked:
         nodes = ", ".join(runtime.unlinked)
         what += f", as /dev/char has no link for {nodes}"
-        return Finding(RUNC, WARNING, what, runtime.path, mend)
-    return Finding(RUNC, INFO, what + "; /dev/char has links for the GPU's", runtime.path, mend)
+        return Finding(RUNC, WARNING, what, runtime.path, hint)
+    return Finding(RUNC, INFO, what + "; /dev/char has links for the GPU's", runtime.path, hint)
 
 
 def _version(path: str) -> str:

@@ -37,8 +37,8 @@ def examine(settings: Config) -> list[Finding]:
 
 def unanswered(reason: str) -> list[Finding]:
     """What it means that `examine` gave no answer."""
-    mend = "look for Xid and NVRM lines in 'dmesg'; reset the GPU, or reboot"
-    found = Finding(ANSWERS, ERROR, reason, "libnvidia-ml.so.1", mend)
+    hint = "look for Xid and NVRM lines in 'dmesg'; reset the GPU, or reboot"
+    found = Finding(ANSWERS, ERROR, reason, "libnvidia-ml.so.1", hint)
     return [found, _not_looked_at()]
 
 
@@ -58,8 +58,8 @@ def look(root: str) -> list[Gpu]:
 
 def answers(gpus: Sequence[Gpu]) -> Finding:
     if not gpus:
-        mend = "look for NVRM lines in 'dmesg', and for the GPU in 'lspci -d 10de:'"
-        return Finding(ANSWERS, ERROR, "NVML counts no GPU", "nvmlDeviceGetCount", mend)
+        hint = "look for NVRM lines in 'dmesg', and for the GPU in 'lspci -d 10de:'"
+        return Finding(ANSWERS, ERROR, "NVML counts no GPU", "nvmlDeviceGetCount", hint)
     return Finding(ANSWERS, OK, f"counts {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}")
 
 
@@ -70,8 +70,8 @@ def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
             "persistence mode is off: while no program runs the driver lets the GPU go, and the "
             "next start waits for it"
         )
-        mend = "run 'systemctl enable --now nvidia-persistenced', or 'nvidia-smi -pm 1'"
-        return [Finding(PERSISTENCE, WARNING, what, ", ".join(off), mend)]
+        hint = "run 'systemctl enable --now nvidia-persistenced', or 'nvidia-smi -pm 1'"
+        return [Finding(PERSISTENCE, WARNING, what, ", ".join(off), hint)]
     if not gpus or any(gpu.persists is None for gpu in gpus):
         return [_unknown("the driver gives no answer")]
     return [Finding(PERSISTENCE, OK, "on")]
@@ -79,11 +79,11 @@ def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
 
 def _not_looked_at() -> Finding:
     what = "not looked at: NVML does not answer"
-    return Finding(PERSISTENCE, UNKNOWN, what, mend="mend that first")
+    return Finding(PERSISTENCE, UNKNOWN, what, hint="fix that first")
 
 
 def _unknown(what: str) -> Finding:
-    return Finding(PERSISTENCE, UNKNOWN, what, mend="look at 'nvidia-smi -q -d PERFORMANCE'")
+    return Finding(PERSISTENCE, UNKNOWN, what, hint="look at 'nvidia-smi -q -d PERFORMANCE'")
 
 
 def _persists(library: ctypes.CDLL, uuid: str) -> bool | None:

@@ -1,4 +1,4 @@
-"""``vcuda doctor``: looks for what keeps GPUs from being shared, and says how to mend it.
+"""``vcuda doctor``: find faults of this host that affect GPU sharing, each with a hint.
 
 It changes nothing. Each group of checks runs in a process of its own: what hangs is given up.
 """
@@ -54,10 +54,10 @@ _COLOURS = {OK: "green", INFO: "bold", UNKNOWN: "yellow", WARNING: "yellow", ERR
 
 
 def doctor(arguments: argparse.Namespace, config_path: str) -> int:
-    """0: nothing to mend. 1: warnings, or a check could not look. 2: errors."""
+    """0: no fault. 1: warnings, or a check could not look. 2: errors."""
     findings = examine(config_path, SECONDS)
     if arguments.json:
-        table.print_json([found.__dict__ for found in findings])
+        table.print_json(list(map(finding.as_json, findings)))
     else:
         for found in findings:
             severity = table.coloured(found.severity.ljust(7), _COLOURS[found.severity])
@@ -94,7 +94,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 
 def _answer(group: Any, settings: Config) -> list[dict[str, str]]:
-    return [found.__dict__ for found in group.examine(settings)]
+    return [vars(found) for found in group.examine(settings)]
 
 
 def _settings(path: str) -> tuple[Config, Finding]:

@@ -15,8 +15,8 @@ from vcuda_oci.system.settings_file import Config
 from . import finding
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
-STATE_DIR, RECORDS, DOOR = "state-dir", "records", "door"
-CHECKS = (STATE_DIR, RECORDS, DOOR)
+STATE_DIR, RECORDS, CLAIM_SOCKET = "state-dir", "records", "door"
+CHECKS = (STATE_DIR, RECORDS, CLAIM_SOCKET)
 DOOR_SECONDS = 2.0
 # What one more container takes: its pages, its record and the folders around them.
 _LEAST_BYTES, _LEAST_FILES = layout.USAGE_SIZE + (64 << 10), 16
@@ -66,8 +66,8 @@ def look(path: str, process: str = "/proc/self") -> Place:
 
 
 def state_folder(place: Place) -> Finding:
-    def found(severity: str, what: str, mend: str, where: str = place.there) -> Finding:
-        return Finding(STATE_DIR, severity, what, where, mend)
+    def found(severity: str, what: str, hint: str, where: str = place.there) -> Finding:
+        return Finding(STATE_DIR, severity, what, where, hint)
 
     if not place.is_folder:
         return found(ERROR, "is no folder", "remove it, or set state-dir in config.toml")
@@ -82,18 +82,18 @@ def state_folder(place: Place) -> Finding:
         return found(ERROR, "is full: no room for another container's pages", "free space there")
     if place.kind not in _IN_MEMORY:
         what = f"is on {place.kind or 'an unknown file system'}: records outlive a reboot that "
-        mend = "mount a tmpfs there, as run-vcuda.mount does, or set state-dir to a folder of one"
-        return found(WARNING, what + "ends every container", mend, place.path)
+        hint = "mount a tmpfs there, as run-vcuda.mount does, or set state-dir to a folder of one"
+        return found(WARNING, what + "ends every container", hint, place.path)
     if not place.is_apart:
         what = (
             f"shares its {place.kind} with others: a container without a memory limit can fill it"
         )
-        mend = "mount a tmpfs there while no container has a share, as run-vcuda.mount does"
-        return found(WARNING, what, mend, place.path)
+        hint = "mount a tmpfs there while no container has a share, as run-vcuda.mount does"
+        return found(WARNING, what, hint, place.path)
     if place.missing:
         what = f"is mounted without {','.join(place.missing)}: containers write files there"
-        mend = "mount it with nosuid,nodev,noexec, as run-vcuda.mount does"
-        return found(WARNING, what, mend, place.path)
+        hint = "mount it with nosuid,nodev,noexec, as run-vcuda.mount does"
+        return found(WARNING, what, hint, place.path)
     return Finding(STATE_DIR, OK, f"a {place.kind} of its own", place.path)
 
 
@@ -125,14 +125,14 @@ def knock(state_dir: str) -> str:
 
 def door_answers(reason: str) -> Finding:
     if reason == "closed":
-        mend = "run 'vcuda serve' as a service for faster starts"
-        return Finding(DOOR, INFO, "not open: each container's start runs Python", mend=mend)
+        hint = "run 'vcuda serve' as a service for faster starts"
+        return Finding(CLAIM_SOCKET, INFO, "not open: each container's start runs Python", hint=hint)
     if reason == "silent":
         what = f"gave no answer in {DOOR_SECONDS:g} s: each start waits for it"
-        return Finding(DOOR, WARNING, what, mend="restart 'vcuda serve'")
+        return Finding(CLAIM_SOCKET, WARNING, what, hint="restart 'vcuda serve'")
     if reason == "forbidden":
-        return Finding(DOOR, UNKNOWN, "only root may ask", mend="run it as root")
-    return Finding(DOOR, OK, "'vcuda serve' answers")
+        return Finding(CLAIM_SOCKET, UNKNOWN, "only root may ask", hint="run it as root")
+    return Finding(CLAIM_SOCKET, OK, "'vcuda serve' answers")
 
 
 def _file_system(path: str, process: str) -> tuple[str, str]:

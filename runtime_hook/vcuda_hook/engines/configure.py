@@ -14,9 +14,9 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import table
 from . import containerd, crio, docker, engine_file, hooks_d, podman, undo_record
+from .plan import EVERY, Options
 from .text_edit import Done, added, digest, parse, removed
 from .undo_record import Record
-from .wanted import EVERY, Options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,15 +129,15 @@ def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outco
         if left:
             where = f"{path}: {left[0].where}"
             raise VcudaError(
-                left[0].what, where, "run it with --undo, mend the file, run this again"
+                left[0].what, where, "run it with --undo, correct the file, run this again"
             )
         text = base or ""
         if not text.strip() or (engine.FORM == "toml" and not parse("toml", text, path)):
             text = engine.NEW + text.lstrip()  # comments may be all that it has
-        wanted = engine.wish(parse(engine.FORM, text, path), options)
-        after, fresh = added(engine.FORM, text, wanted.settings, path)
+        planned = engine.plan(parse(engine.FORM, text, path), options)
+        after, fresh = added(engine.FORM, text, planned.settings, path)
         outcome = Outcome(path, current, after if fresh else current)
-        outcome.notes = wanted.notes if outcome.after != current else []
+        outcome.notes = planned.notes if outcome.after != current else []
         outcome.then_run = engine.AFTER_REMOVAL if record else engine.AFTER
         if outcome.after != current and not dry_run:
             folders = engine_file.missing_folders(path) or (record.folders if record else [])
@@ -145,7 +145,7 @@ def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outco
             undo_record.save(record_path, path, Record(done, folders))
             engine_file.replace(path, after, _staging(engine, path))
             try:
-                engine.check(parse(engine.FORM, after, path), wanted, options)
+                engine.check(parse(engine.FORM, after, path), planned, options)
             except BaseException:
                 engine_file.replace(path, current, _staging(engine, path))
                 if record:

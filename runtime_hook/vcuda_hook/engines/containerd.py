@@ -16,10 +16,10 @@ from vcuda_oci.model.errors import VcudaError
 
 from . import containerd_files
 from .containerd_files import PLUGINS, View
+from .plan import NAME, Options, Plan
 from .text_edit import MISSING, at
 from .texts.toml_document import Path
 from .texts.toml_values import written_key
-from .wanted import NAME, Options, Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ _NOT_CARRIED_OPTIONS = ("BinaryName",)
 _DEFAULTS = {"sandboxer": "podsandbox"}  # as the merged configuration of containerd 2 has it
 
 
-def wish(tree: dict[str, Any], options: Options) -> Wish:
+def plan(tree: dict[str, Any], options: Options) -> Plan:
     """Raises VcudaError: the handler would not count, or a pod's author could ask through it."""
     written = containerd_files.view(options.path, tree)
-    return wish_in(tree, written, containerd_files.dumped(options.path) or written, options)
+    return plan_in(tree, written, containerd_files.dumped(options.path) or written, options)
 
 
-def wish_in(tree: dict[str, Any], written: View, merged: View, options: Options) -> Wish:
+def plan_in(tree: dict[str, Any], written: View, merged: View, options: Options) -> Plan:
     """written: what the files say. merged: what counts, containerd's defaults included."""
     path = options.path
     plugin = containerd_files.plugin_of(tree)
@@ -58,19 +58,19 @@ def wish_in(tree: dict[str, Any], written: View, merged: View, options: Options)
     default = at(merged.cri, ("containerd", "default_runtime_name"))
     default = default if isinstance(default, str) and default else "runc"
     model = _model(handlers, default)
-    wanted = Wish([])
+    planned = Plan([])
     if not _handlers(written):
-        wanted.settings.append(((*containerd, "runtimes", default), {"runtime_type": _RUNC}))
-    wanted.settings.append(((*containerd, "runtimes", NAME), _handler(model, options.program)))
+        planned.settings.append(((*containerd, "runtimes", default), {"runtime_type": _RUNC}))
+    planned.settings.append(((*containerd, "runtimes", NAME), _handler(model, options.program)))
     if options.default:
-        wanted.settings.append(((*containerd, "default_runtime_name"), NAME))
+        planned.settings.append(((*containerd, "default_runtime_name"), NAME))
     binary = at(model, ("options", "BinaryName"))
     if isinstance(binary, str) and binary not in ("", "runc", options.program):
-        wanted.notes.append(f"the low-level runtime is config.toml's 'runtime', not {binary}")
-    return wanted
+        planned.notes.append(f"the low-level runtime is config.toml's 'runtime', not {binary}")
+    return planned
 
 
-def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
     """Whether what was written counts, now that it stands in the file.
 
     Raises VcudaError: containerd does not see it, or an imported file says something else.
@@ -80,7 +80,7 @@ def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
         if containerd_files.plugin_of(tree) != PLUGINS[3]:
             _refuse_replaced_section(tree, options)
         merged = containerd_files.view(options.path, tree)
-    for path, value in wanted.settings:
+    for path, value in planned.settings:
         key = path[2:]  # below the CRI plugin: its name differs from file to file
         if not _says(merged.at(key), value):
             raise _hidden(tree, key, value, options)

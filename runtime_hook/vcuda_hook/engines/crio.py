@@ -15,9 +15,9 @@ from vcuda_oci.system import settings_file
 
 from ..live import low_level
 from . import crio_files
+from .plan import NAME, Options, Plan
 from .text_edit import MISSING, at
 from .texts.toml_values import written_key
-from .wanted import NAME, Options, Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _OCI = (None, "", "oci")  # runtime_type of a handler that calls runc or crun
 _MONITORS = "/usr/libexec/crio:/usr/libexec/podman:/usr/lib/podman"
 
 
-def wish(tree: dict[str, Any], options: Options) -> Wish:
+def plan(tree: dict[str, Any], options: Options) -> Plan:
     """Raises VcudaError: CRI-O, or the wrapper, would not find a program that it needs."""
     seen = crio_files.read(options.path)
     default, model = _model(seen)
@@ -52,17 +52,17 @@ def wish(tree: dict[str, Any], options: Options) -> Wish:
     monitor = at(seen, ("crio", "runtime", "conmon"))
     monitor = handler.get("monitor_path") if monitor in (MISSING, "") else monitor
     handler.update(_monitor(monitor, options))
-    wanted = Wish([((*_RUNTIMES, NAME), handler)])
+    planned = Plan([((*_RUNTIMES, NAME), handler)])
     if options.default:
-        wanted.settings.append((_DEFAULT, NAME))
+        planned.settings.append((_DEFAULT, NAME))
     ours = _low_level_runtime(model.get("runtime_path") or low_level.find(default), options)
     theirs = model.get("runtime_path")
     if theirs and os.path.realpath(theirs) != os.path.realpath(ours):
-        wanted.notes.append(f"the low-level runtime is config.toml's 'runtime', not {theirs}")
-    return wanted
+        planned.notes.append(f"the low-level runtime is config.toml's 'runtime', not {theirs}")
+    return planned
 
 
-def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
     """Whether what was written counts. Raises VcudaError: CRI-O refuses it or does not see it."""
     answer = crio_files.asked(options.path, "config")
     if answer is not None and answer.returncode != 0:
@@ -72,7 +72,7 @@ def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
     files = crio_files.files(options.path)
     later = files[[path for path, _ in files].index(options.path) + 1 :]
     for path, other in later:
-        for key, value in wanted.settings:
+        for key, value in planned.settings:
             if at(other, key) not in (MISSING, value):
                 what = (
                     f"{path} sets {written_key(key)} to another value, and counts after this file"

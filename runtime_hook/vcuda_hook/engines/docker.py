@@ -5,7 +5,7 @@ Source: docs.docker.com, "dockerd", "Daemon configuration file".
 
 from __future__ import annotations
 
-from .wanted import NAME, Options, Wish
+from .plan import NAME, Options, Plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ AFTER = "systemctl reload docker"
 AFTER_REMOVAL = "systemctl restart docker"
 
 
-def wish(tree: dict[str, Any], options: Options) -> Wish:
-    wanted = Wish([(("runtimes", NAME), {"path": options.program})])
+def plan(tree: dict[str, Any], options: Options) -> Plan:
+    planned = Plan([(("runtimes", NAME), {"path": options.program})])
     if options.default:
-        wanted.settings.append((("default-runtime",), NAME))
-    return wanted
+        planned.settings.append((("default-runtime",), NAME))
+    return planned
 
 
-def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
     """Nothing in other files can take this away."""

@@ -10,7 +10,7 @@ from vcuda_oci.edits import edits
 from vcuda_oci.model import names
 
 from ..hooks.main import BY_STATUS
-from .wanted import Options, Wish
+from .plan import Options, Plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ AFTER = AFTER_REMOVAL = ""  # both see the folder change
 _ASKED = "^" + names.ANNOTATION_PREFIX.replace(".", "\\.")
 
 
-def wish(tree: dict[str, Any], options: Options) -> Wish:
+def plan(tree: dict[str, Any], options: Options) -> Plan:
     called = edits.as_hook([options.program, "--config", options.settings, BY_STATUS])
     when = {"always": True} if options.always else {"annotations": {_ASKED: ".*"}}
-    wanted = Wish(
+    planned = Plan(
         [
             (("version",), "1.0.0"),
             (("hook",), called),
@@ -39,13 +39,13 @@ def wish(tree: dict[str, Any], options: Options) -> Wish:
             (("stages",), ["createRuntime", "poststop"]),
         ]
     )
-    wanted.notes.append("an engine that sets hooks_dir looks only there: say --config")
-    wanted.notes.append(
+    planned.notes.append("an engine that sets hooks_dir looks only there: say --config")
+    planned.notes.append(
         "with systemd on cgroup v2, 'systemctl daemon-reload' takes the GPU from every container "
         "that the hook serves; the runtime ('vcuda configure' without --hooks) keeps it"
     )
-    return wanted
+    return planned
 
 
-def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
     """One file of its own: nothing in other files can take it away."""

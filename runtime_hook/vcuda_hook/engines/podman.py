@@ -5,7 +5,7 @@ Source: containers.conf(5), "ENGINE.RUNTIMES TABLE".
 
 from __future__ import annotations
 
-from .wanted import NAME, Options, Wish
+from .plan import NAME, Options, Plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,15 +18,15 @@ NEW = ""
 AFTER = AFTER_REMOVAL = ""  # Podman reads it at each start
 
 
-def wish(tree: dict[str, Any], options: Options) -> Wish:
-    wanted = Wish([(("engine", "runtimes", NAME), [options.program])])
+def plan(tree: dict[str, Any], options: Options) -> Plan:
+    planned = Plan([(("engine", "runtimes", NAME), [options.program])])
     if options.default:
-        wanted.settings.append((("engine", "runtime"), NAME))
-    wanted.notes.append(
+        planned.settings.append((("engine", "runtime"), NAME))
+    planned.notes.append(
         "containers made with it can be stopped and removed only while it is configured"
     )
-    return wanted
+    return planned
 
 
-def check(tree: dict[str, Any], wanted: Wish, options: Options) -> None:
+def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
     """Nothing in other files can take this away."""

@@ -42,13 +42,13 @@ def parse(form: str, text: str, where: str) -> dict[str, Any]:
         tree = _FORMATS[form].parse(text)
     except TomlError as error:
         where = f"{where}:{toml_text.line_of(text, error)}"
-        raise VcudaError(f"is not TOML: {error.what}", where, "mend that line first") from None
+        raise VcudaError(f"is not TOML: {error.what}", where, "correct that line first") from None
     except ValueError as error:  # JSON's, or its nesting
         where = f"{where}:{getattr(error, 'lineno', 1)}"
         what = f"is not JSON: {getattr(error, 'msg', error)}"
-        raise VcudaError(what, where, "mend that line first") from None
+        raise VcudaError(what, where, "correct that line first") from None
     except RecursionError:
-        raise VcudaError("is nested too deeply", where, "mend it first") from None
+        raise VcudaError("is nested too deeply", where, "correct it first") from None
     if not isinstance(tree, dict):
         raise VcudaError("is not an object", where, "put it in { and }")
     return tree

@@ -110,8 +110,8 @@ def test_json_is_the_same_findings(vcuda: Any, root: str, tmp_path: Any, capfd: 
     ]
 
 
-def entry(name: str, severity: str, what: str, where: str = "", mend: str = "") -> dict[str, str]:
-    return {"name": name, "severity": severity, "what": what, "where": where, "mend": mend}
+def entry(name: str, severity: str, what: str, where: str = "", hint: str = "") -> dict[str, str]:
+    return {"name": name, "severity": severity, "what": what, "where": where, "mend": hint}
 
 
 def test_settings_that_make_no_sense_are_a_finding_and_no_end(
@@ -213,7 +213,9 @@ def test_every_check_gives_a_complete_finding_on_a_real_host(
     assert {each["severity"] for each in printed} <= set(SEVERITIES)
     # Every problem has a hint.
     assert [e for e in printed if e["severity"] in (ERROR, WARNING, INFO) and not e["mend"]] == []
-    assert code == finding.exit_code([Finding(**each) for each in printed])
+    assert code == finding.exit_code(
+        [Finding(e["name"], e["severity"], e["what"]) for e in printed]
+    )
     assert not os.path.exists(f"{tmp_path}/state")
 
 

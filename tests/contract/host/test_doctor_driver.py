@@ -67,7 +67,7 @@ def test_complete_driver_gives_no_finding(root: str, examined: Any) -> None:
 
 def test_a_kernel_without_the_driver_is_found(root: str, examined: Any) -> None:
     os.unlink(root + "/proc/driver/nvidia/version")
-    not_looked_at = ("not looked at: there is no driver", "", "mend that first")
+    not_looked_at = ("not looked at: there is no driver", "", "fix that first")
     assert examined(root, *DRIVER) == [
         Finding(
             "driver",
@@ -88,14 +88,14 @@ def test_a_host_without_a_driver_is_found(tmp_path: Any, examined: Any) -> None:
         f"{tmp_path}/empty",
         "install the driver, or set driver-root in config.toml to the folder that holds it",
     )
-    not_looked_at = ("not looked at: there is no driver", "", "mend that first")
+    not_looked_at = ("not looked at: there is no driver", "", "fix that first")
     assert examined(f"{tmp_path}/empty", *DRIVER, *NVML) == [
         Finding("driver", ERROR, *reason),
         Finding("driver-versions", UNKNOWN, *not_looked_at),
         Finding("device-nodes", UNKNOWN, *not_looked_at),
         Finding("nvml", ERROR, *reason),
         Finding(
-            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "mend that first"
+            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "fix that first"
         ),
     ]
 
@@ -171,11 +171,11 @@ def test_an_nvml_that_answers_an_error_is_found(root: str, examined: Any) -> Non
     order = ["--call", "nvmlDeviceGetCount_v2", "--error", "NVML_ERROR_GPU_IS_LOST"]
     subprocess.run([SOFTGPU, "fail", root, *order], check=True, capture_output=True)
     library = f"{root}/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{VERSION}"
-    mend = "check the driver with nvidia-smi"
+    hint = "check the driver with nvidia-smi"
     assert examined(root, *NVML) == [
-        Finding("nvml", ERROR, "nvmlDeviceGetCount_v2: GPU is lost", library, mend),
+        Finding("nvml", ERROR, "nvmlDeviceGetCount_v2: GPU is lost", library, hint),
         Finding(
-            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "mend that first"
+            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "fix that first"
         ),
     ]
     subprocess.run([SOFTGPU, "heal", root], check=True, capture_output=True)
@@ -192,7 +192,7 @@ def test_an_nvml_that_hangs_is_found_and_holds_nothing_else_up(
         *all_is_well(root, nodes=4),
         Finding("nvml", ERROR, "no answer in 10 s", "libnvidia-ml.so.1", LOOK_IN_DMESG),
         Finding(
-            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "mend that first"
+            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "fix that first"
         ),
     ]
 

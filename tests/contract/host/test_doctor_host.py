@@ -75,7 +75,7 @@ def kernel_log(tmp_path: Any, monkeypatch: Any, *lines: str, program: str = "dme
 
 
 @pytest.mark.parametrize(
-    ("lines", "what", "mend"),
+    ("lines", "what", "hint"),
     [
         (
             [APPARMOR, APPARMOR, APPARMOR_NODE],
@@ -93,9 +93,9 @@ def kernel_log(tmp_path: Any, monkeypatch: Any, *lines: str, program: str = "dme
     ids=["AppArmor", "SELinux, a node", "SELinux, a file", "many"],
 )
 def test_denials_are_found_in_the_kernels_log_and_in_auditds(
-    tmp_path: Any, monkeypatch: Any, lines: list[str], what: str, mend: str
+    tmp_path: Any, monkeypatch: Any, lines: list[str], what: str, hint: str
 ) -> None:
-    expected = [Finding("denials", WARNING, what, mend=mend)]
+    expected = [Finding("denials", WARNING, what, hint=hint)]
     kernel_log(tmp_path, monkeypatch, *NOT_OURS)
     assert found_in(tmp_path, [*NOT_OURS, *lines]) == expected
     kernel_log(tmp_path, monkeypatch, *lines)
@@ -124,11 +124,11 @@ def test_a_log_that_cannot_be_read_is_no_log_without_denials(
     script(f"{tmp_path}/bin/dmesg", f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin")
     assert found_in(tmp_path, []) == [
-        Finding("denials", UNKNOWN, f"a log cannot be read: {complaint}", mend=AS_ROOT_ON_THE_HOST)
+        Finding("denials", UNKNOWN, f"a log cannot be read: {complaint}", hint=AS_ROOT_ON_THE_HOST)
     ]
     os.unlink(f"{tmp_path}/bin/dmesg")
     what = "a log cannot be read: dmesg: No such file or directory"
-    assert found_in(tmp_path, []) == [Finding("denials", UNKNOWN, what, mend=AS_ROOT_ON_THE_HOST)]
+    assert found_in(tmp_path, []) == [Finding("denials", UNKNOWN, what, hint=AS_ROOT_ON_THE_HOST)]
 
 
 def test_logs_that_show_only_their_own_lines_to_others_than_root_prove_nothing(
@@ -145,7 +145,7 @@ def test_logs_that_show_only_their_own_lines_to_others_than_root_prove_nothing(
         "denials",
         UNKNOWN,
         "a log cannot be read: journalctl and dmesg may answer root only",
-        mend=AS_ROOT_ON_THE_HOST,
+        hint=AS_ROOT_ON_THE_HOST,
     )
 
 
@@ -197,7 +197,7 @@ BOOT = "boot a kernel with CONFIG_CGROUP_BPF, not locked down, or with cgroup v1
                 "device-rules",
                 UNKNOWN,
                 "not looked at: Operation not permitted",
-                mend="run it as root",
+                hint="run it as root",
             ),
         ),
     ],

@@ -136,7 +136,7 @@ def test_a_runtime_that_is_missing_silent_or_ourselves_is_found(
     runtime: Any, driver: str, tmp_path: Any
 ) -> None:
     not_told = Finding(
-        "runc-version", UNKNOWN, "not looked at: no runtime was found", mend="fix that first"
+        "runc-version", UNKNOWN, "not looked at: no runtime was found", hint="fix that first"
     )
     set_it = "install runc or crun, or set runtime in config.toml"
     assert judged("no-such-runc", driver, "/dev") == [

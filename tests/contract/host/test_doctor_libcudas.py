@@ -68,8 +68,8 @@ def found(folder: Path, files: list[Path], maps: int = 1) -> Iterator[tuple[int,
 def goes_round(pid: int, file: Path) -> Finding:
     name = os.path.basename(sys.executable)[:15]
     what = f"process {pid} ({name}) has {file} and not the shim: nothing limits it"
-    mend = "let it load libcuda.so.1 from the loader's own folders"
-    return Finding("shim-not-loaded", ERROR, what, "box", mend)
+    hint = "let it load libcuda.so.1 from the loader's own folders"
+    return Finding("shim-not-loaded", ERROR, what, "box", hint)
 
 
 def test_a_lease_on_its_own_libcuda_hides_no_process(tmp_path: Path) -> None:

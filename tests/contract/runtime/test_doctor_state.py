@@ -69,9 +69,9 @@ def test_a_shared_tmpfs_is_reported_and_an_own_one_is_not(place: str, below: str
         check=True,
     )
     what = "shares its tmpfs with others: a container without a memory limit can fill it"
-    mend = "mount a tmpfs there while no container has a share, as run-vcuda.mount does"
+    hint = "mount a tmpfs there while no container has a share, as run-vcuda.mount does"
     assert Finding(**json.loads(answer.stdout)) == (
-        Finding("state-dir", WARNING, what, place + below, mend)
+        Finding("state-dir", WARNING, what, place + below, hint)
         if below
         else Finding("state-dir", OK, "a tmpfs of its own", place)
     )
@@ -83,12 +83,12 @@ def test_a_tmpfs_where_containers_could_leave_setuid_programs_is_found(place: st
     words = ["unshare", "-m", "sh", "-c", line, "sh", place, sys.executable, LOOK]
     answer = subprocess.run(words, stdout=subprocess.PIPE, check=True)
     what = "is mounted without nosuid,noexec: containers write files there"
-    mend = "mount it with nosuid,nodev,noexec, as run-vcuda.mount does"
-    assert Finding(**json.loads(answer.stdout)) == Finding("state-dir", WARNING, what, place, mend)
+    hint = "mount it with nosuid,nodev,noexec, as run-vcuda.mount does"
+    assert Finding(**json.loads(answer.stdout)) == Finding("state-dir", WARNING, what, place, hint)
 
 
 @pytest.mark.parametrize(
-    ("options", "user", "severity", "what", "mend"),
+    ("options", "user", "severity", "what", "hint"),
     [
         (
             "size=128k",
@@ -116,10 +116,10 @@ def test_a_tmpfs_where_containers_could_leave_setuid_programs_is_found(place: st
     ids=["no space", "no inodes", "read-only", "not root"],
 )
 def test_a_folder_that_takes_no_record_is_found(
-    place: str, options: str, user: int, severity: str, what: str, mend: str
+    place: str, options: str, user: int, severity: str, what: str, hint: str
 ) -> None:
     assert mounted(place, options, user) == Finding(
-        "state-dir", severity, what, place + "/state", mend
+        "state-dir", severity, what, place + "/state", hint
     )
 
 
@@ -182,7 +182,7 @@ def test_a_broken_record_is_found(ledger: Ledger) -> None:
     assert state.records(ledger.state_dir) == [Finding("records", OK, "1 whole, none broken")]
     path = write(ledger.allocations + "/torn.json", '{"version": 1, "id": "to')
     (found,) = state.records(ledger.state_dir)
-    assert (found.severity, found.where, found.mend) == (
+    assert (found.severity, found.where, found.hint) == (
         *(ERROR, path),
         "run 'vcuda release torn' if its container is gone",
     )
@@ -277,7 +277,7 @@ def test_a_closed_claim_socket_is_distinguished_from_an_answering_one(
     installed: Installed, tmp_path: Any, capfd: Any
 ) -> None:
     state_dir = f"{tmp_path}/state"
-    closed = Finding("door", INFO, "not open: each container's start runs Python", mend=OPEN_IT)
+    closed = Finding("door", INFO, "not open: each container's start runs Python", hint=OPEN_IT)
     assert state.door_answers(state.knock(state_dir)) == closed
     with installed.claim_server():
         for _ in range(5):  # none of its workers minds
@@ -297,5 +297,5 @@ def test_an_unanswered_claim_socket_is_reported(tmp_path: Any, monkeypatch: Any)
             "door",
             WARNING,
             "gave no answer in 0.3 s: each start waits for it",
-            mend="restart 'vcuda serve'",
+            hint="restart 'vcuda serve'",
         )

@@ -1,4 +1,4 @@
-"""What one engine's file should say, as its module answers."""
+"""The settings that `vcuda configure` adds to an engine's file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Options:
     """path: the engine's file. program: vcuda's runtime, or hook, by its full path.
 
     settings: vcuda's own settings file. default: make it the engine's default runtime. always: call
-    the hook for each container, not only where an annotation asks.
+    the hook for each container, not only for those with an annotation of a request.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class Options:
         self.default, self.always = default, always
 
 
-class Wish:
-    """settings: in the order to be added. notes: what the operator should know."""
+class Plan:
+    """settings: to add, in this order. notes: for the operator."""
 
     def __init__(self, settings: list[Setting]) -> None:
         self.settings = settings
