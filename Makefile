@@ -114,7 +114,7 @@ soak: prepare build ## thousands of starts leave nothing and do not slow down; S
 	  $(if $(STARTS),--starts $(STARTS)) $(if $(ENGINES),--engines $(ENGINES))
 
 .PHONY: fuzz
-fuzz: prepare-fuzz build $(if $(ONLY),$(if $(filter pages,$(ONLY)),fuzz-pages,fuzz-door),fuzz-door fuzz-pages) ## feed every parser untrusted bytes; SECONDS=60 each, ONLY=… one of them
+fuzz: prepare-fuzz build $(if $(ONLY),$(if $(filter pages,$(ONLY)),fuzz-pages,fuzz-launcher),fuzz-launcher fuzz-pages) ## feed every parser untrusted bytes; SECONDS=60 each, ONLY=… one of them
 
 .PHONY: fuzz-pages
 fuzz-pages: build/fuzz/pages

@@ -55,24 +55,24 @@ $(PROCFS_HOOK): oci/launcher/procfs_hook.c $(LAUNCHER_FILES)
 	@echo "link      $@"
 	@$(MUSL_LINK)
 
-# The launcher's parsers, for libFuzzer (front-door) and for a comparison with Python's
-# (front-door-answers). clang, because gcc has no libFuzzer.
-DOOR_FUZZ := tests/release/fuzz/front_door.c tests/release/fuzz/front_door.h $(wildcard oci/launcher/*.[ch])
-DOOR_FUZZ_CFLAGS = $(CFLAGS_COMMON) -fno-omit-frame-pointer -fno-sanitize-recover=all \
+# The launcher's parsers, for libFuzzer (launcher) and for a comparison with Python's
+# (launcher-answers). clang, because gcc has no libFuzzer.
+LAUNCHER_FUZZ := tests/release/fuzz/launcher_parsers.c tests/release/fuzz/launcher_parsers.h $(wildcard oci/launcher/*.[ch])
+LAUNCHER_FUZZ_CFLAGS = $(CFLAGS_COMMON) -fno-omit-frame-pointer -fno-sanitize-recover=all \
                    $(LAUNCHER_PATHS)
 
-build/fuzz/front-door: tests/release/fuzz/front_door_fuzzer.c $(DOOR_FUZZ)
+build/fuzz/launcher: tests/release/fuzz/launcher_fuzzer.c $(LAUNCHER_FUZZ)
 	@mkdir -p $(@D)
 	@echo "link      $@"
-	@clang $(DOOR_FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $< tests/release/fuzz/front_door.c \
+	@clang $(LAUNCHER_FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $< tests/release/fuzz/launcher_parsers.c \
 	  $(LAUNCHER_PARTS)
 
-build/fuzz/front-door-answers: tests/release/fuzz/front_door_answers.c $(DOOR_FUZZ)
+build/fuzz/launcher-answers: tests/release/fuzz/launcher_answers.c $(LAUNCHER_FUZZ)
 	@mkdir -p $(@D)
 	@echo "link      $@"
-	@clang $(DOOR_FUZZ_CFLAGS) -fsanitize=address,undefined -o $@ $< tests/release/fuzz/front_door.c \
+	@clang $(LAUNCHER_FUZZ_CFLAGS) -fsanitize=address,undefined -o $@ $< tests/release/fuzz/launcher_parsers.c \
 	  $(LAUNCHER_PARTS)
 
-.PHONY: fuzz-door
-fuzz-door: build/fuzz/front-door build/fuzz/front-door-answers
+.PHONY: fuzz-launcher
+fuzz-launcher: build/fuzz/launcher build/fuzz/launcher-answers
 	@$(VENV)/bin/python -m tests.release.fuzz --seconds $(or $(SECONDS),60) $(ONLY)

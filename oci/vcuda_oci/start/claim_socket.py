@@ -1,12 +1,14 @@
-"""The agent's door: what the wrapper does, done by a process that is awake already.
+"""The claim socket: the wrapper's work, done by processes that are already running.
 
-The native front door connects, sends one packet (settings, low-level runtime, the runtime's own
-words, each ended by NUL) and gets one back: "+" the bundle is as it has to be; "-" and the line
-that refuses it; behind either NUL and the allocation's id, for the log; "?" or nothing: start
-Python. The poststop hook asks likewise: in place of the runtime "", then its name, the allocation's
-id and the container's state. A few processes wait for connections, so a slow claim holds up no
-other: to fork for each would cost twice what a claim does. One more process keeps containers' pages
-open (page_keeper), for as long as the socket is.
+The launcher sends one packet: the settings' path, the low-level runtime, and the runtime's
+arguments, each ended by NUL. The reply is one packet: "+" the bundle is ready; "-" and the error
+line; "?" (or no reply): the launcher starts Python. After "+" and the line come NUL and the
+allocation's id, for the log. The launcher at a delete, and the poststop hook, send "" as the
+runtime, then "delete" and the id, or "poststop", the id and the container's state.
+
+Several worker processes accept connections, so that a slow claim delays no other; a fork for each
+connection would cost twice as much as a claim. One more process, the page keeper, keeps
+containers' pages open while the socket is open.
 """
 
 from __future__ import annotations
@@ -42,18 +44,18 @@ _READY = (decision_file, liveness, nvml, page_file)
 
 
 class ClaimServer:
-    """A listening socket at `<state-dir>/door.sock` that only root can open.
+    """A listening socket at `<state-dir>/door.sock` that only root can open, and its processes.
 
-    A process that opens it later takes it over: the earlier one sees that and ends. Raises
-    VcudaError: it cannot listen, or no process can be started.
+    A later server takes the path over; the earlier one notices and ends. Raises VcudaError: cannot
+    listen, or no process can be started.
     """
 
     def __init__(
         self, state_dir: str, settings: str, limit_keeper: Callable[[], None] = lambda: None
     ) -> None:
-        """settings: the path of config.toml, which the page keeper holds too.
+        """settings: path of config.toml, which the page keeper keeps open too.
 
-        limit_keeper: called in the page keeper before it begins.
+        limit_keeper: called in the page keeper's process before it begins.
         """
         self._settings, self._limit_keeper = settings, limit_keeper
         self.path = f"{state_dir}/{NAME}"
@@ -65,9 +67,9 @@ class ClaimServer:
                 self.path,
                 "run it as root, with a state-dir of less than 95 letters",
             ) from error
-        # Blocked and waited for, so that none can come at a wrong moment.
+        # Blocked, and received by sigtimedwait only.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        gc.freeze()  # what is here now is shared with the workers for good
+        gc.freeze()  # the workers share today's objects unchanged
         self._workers: set[int] = set()
         self._keeper, self._keeper_due = 0, 0.0
         try:
@@ -77,13 +79,13 @@ class ClaimServer:
             raise
 
     def serve(self) -> None:
-        """Keep it open until another takes over, or SIGTERM or SIGINT comes.
+        """Serve until another server takes over, or SIGTERM or SIGINT arrives.
 
-        Raises VcudaError: it was removed, or no process of it is left and none can be started.
+        Raises VcudaError: the socket was removed, or no worker is left and none can be started.
         """
         while self._is_ours():
             came = signal.sigtimedwait(_SIGNALS, _LOOK_AROUND_S)
-            # After a stop and a continue CPython may answer with a signal that never came.
+            # After SIGSTOP and SIGCONT CPython may return a signal that was not sent.
             if came and came.si_signo in (signal.SIGTERM, signal.SIGINT):
                 return
             self._fill_up()
@@ -105,11 +107,11 @@ class ClaimServer:
         os.makedirs(state_dir, 0o755, exist_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         beside = self.path + ".new"
-        # Two that open it at once take turns.
+        # Two servers that open it at the same time take turns.
         lock = own_lock.acquire(f"{state_dir}/lock", LOCK_SECONDS)
         before = os.umask(0o177)
         try:
-            files.remove(beside)  # of one that was killed here
+            files.remove(beside)  # left by a server that was killed here
             self._socket.bind(beside)
             self._socket.listen(_BACKLOG)
             self._socket.settimeout(_LOOK_AROUND_S)
@@ -142,7 +144,7 @@ class ClaimServer:
     def _keep_pages(self) -> None:
         if self._keeper and os.waitpid(self._keeper, os.WNOHANG)[0]:
             self._keeper = 0
-        # One that fails at once is not started again and again.
+        # Do not restart a failing keeper in a loop.
         if self._keeper or time.monotonic() < self._keeper_due:
             return
         self._keeper_due = time.monotonic() + _LOOK_AROUND_S
@@ -152,15 +154,15 @@ class ClaimServer:
             pass  # tried again at the next check
 
     def _keep_until_closed(self, server: int) -> None:
-        from .page_keeper import PageKeeper  # threads and more, which no claim needs
+        from .page_keeper import PageKeeper  # late: a claim needs none of its imports
 
         self._socket.close()
         self._limit_keeper()
         PageKeeper(os.path.dirname(self.path), self._settings).keep(server)
 
     def _serve_callers(self, server: int) -> None:
-        decision_file.may_hold = False  # other containers need this worker
-        gc.disable()  # no caller waits for a collection: see _answer_next
+        decision_file.may_hold = False  # do not wait in a worker
+        gc.disable()  # collect after the reply: see _answer_next
         while os.getppid() == server:
             self._answer_next()
 
@@ -173,12 +175,12 @@ class ClaimServer:
             try:
                 connection.sendall(_answer(connection))
             except (BrokenPipeError, ConnectionResetError):
-                pass  # the caller has ended; a sweep returns what it claimed
+                pass  # the caller has ended; a sweep releases its claim
             except Exception:
-                # The caller starts Python, which fails alike if this was not by chance.
+                # The caller starts Python, which repeats a fault that was not accidental.
                 traceback.print_exc()
             finally:
-                os.chdir("/")  # not to hold a file system that the caller wants to unmount
+                os.chdir("/")  # do not keep the caller's file system busy
         gc.collect()  # it skips frozen objects
 
 
@@ -203,9 +205,9 @@ def _answer(connection: socket.socket) -> bytes:
     words = [os.fsdecode(word) for word in connection.recv(MOST_BYTES).split(b"\0")[:-1]]
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     pid, user, _ = struct.unpack("iII", credentials)
-    # Another mount namespace has other files under the same names. A pid that is not seen from
-    # here could not prove the claim.
-    if user != os.geteuid() or pid == 0 or len(words) < 2 or not _go_where(pid, connection):
+    # Paths mean other files in another mount namespace. Pid 0, a process outside of this pid
+    # namespace, cannot be the claimant.
+    if user != os.geteuid() or pid == 0 or len(words) < 2 or not _enter_folder(pid, connection):
         return CLOSED
     allocation = ""
     try:
@@ -225,7 +227,7 @@ def _answer(connection: socket.socket) -> bytes:
         else:
             return CLOSED
     except NotKnownYetError:
-        return CLOSED  # Python waits on in a process of its own
+        return CLOSED  # a Python process of the caller's own waits
     except VcudaError as error:
         id = error.allocation or allocation
         return REFUSED + f"{error}\0{id}".encode(errors="replace")
@@ -233,8 +235,8 @@ def _answer(connection: socket.socket) -> bytes:
 
 
 def _has_left(connection: socket.socket) -> bool:
-    """Whether the front door's patience is over, or itself."""
-    connection.setblocking(False)  # else Python waits until it is readable
+    """Whether the launcher has given up or ended."""
+    connection.setblocking(False)  # with a timeout Python would wait for data
     try:
         return not connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
@@ -245,15 +247,16 @@ def _has_left(connection: socket.socket) -> bool:
         connection.settimeout(_LOOK_AROUND_S)
 
 
-def _go_where(pid: int, connection: socket.socket) -> bool:
-    """Into the working folder of the process that asks; whether it sees our files and still asks.
+def _enter_folder(pid: int, connection: socket.socket) -> bool:
+    """Change to the caller's working folder. Return False if the caller sees other files, or ended.
 
-    While it asks, its pid is its own; had it ended before, another could have the pid.
+    The caller is checked after its /proc folder is open: until it ends, no other process can have
+    its pid.
     """
     try:
         process = guest_process.open_folder(pid)
     except FileNotFoundError:
-        return False  # it has ended
+        return False  # the caller has ended
     try:
         if _has_left(connection) or not guest_process.sees_our_files(process):
             return False

@@ -294,7 +294,7 @@ async def _notify_systemd(
     Ready means that the claim socket is open and the GPUs are known: the kubelet starts after that.
     """
     for event, what in (
-        (opened, "the door does not open"),
+        (opened, "the claim socket cannot be opened"),
         (gpus_known, "NVML has not answered yet"),
     ):
         try:

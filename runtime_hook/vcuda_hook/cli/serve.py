@@ -1,4 +1,4 @@
-"""``vcuda serve``: the agent's door, where no node agent runs."""
+"""``vcuda serve``: the claim socket, on hosts without a node agent."""
 
 from __future__ import annotations
 

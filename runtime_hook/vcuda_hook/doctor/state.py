@@ -17,7 +17,7 @@ from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
 STATE_DIR, RECORDS, CLAIM_SOCKET = "state-dir", "records", "door"
 CHECKS = (STATE_DIR, RECORDS, CLAIM_SOCKET)
-DOOR_SECONDS = 2.0
+SOCKET_SECONDS = 2.0
 # What one more container takes: its pages, its record and the folders around them.
 _LEAST_BYTES, _LEAST_FILES = layout.USAGE_SIZE + (64 << 10), 16
 _IN_MEMORY = ("tmpfs", "ramfs")
@@ -44,7 +44,7 @@ class Place:
 
 def examine(settings: Config) -> list[Finding]:
     state_dir = settings.state_dir
-    return [state_folder(look(state_dir)), *records(state_dir), door_answers(knock(state_dir))]
+    return [state_folder(look(state_dir)), *records(state_dir), socket_answers(knock(state_dir))]
 
 
 def look(path: str, process: str = "/proc/self") -> Place:
@@ -110,7 +110,7 @@ def records(state_dir: str) -> list[Finding]:
 def knock(state_dir: str) -> str:
     """ "": the claim socket answered; else "closed", "silent" or "forbidden"."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
-        asking.settimeout(DOOR_SECONDS)
+        asking.settimeout(SOCKET_SECONDS)
         try:
             asking.connect(f"{state_dir}/{claim_socket.NAME}")
             asking.send(b"\0", socket.MSG_NOSIGNAL)  # no command line: it answers, and does nothing
@@ -123,12 +123,14 @@ def knock(state_dir: str) -> str:
             return "closed"
 
 
-def door_answers(reason: str) -> Finding:
+def socket_answers(reason: str) -> Finding:
     if reason == "closed":
         hint = "run 'vcuda serve' as a service for faster starts"
-        return Finding(CLAIM_SOCKET, INFO, "not open: each container's start runs Python", hint=hint)
+        return Finding(
+            CLAIM_SOCKET, INFO, "not open: each container's start runs Python", hint=hint
+        )
     if reason == "silent":
-        what = f"gave no answer in {DOOR_SECONDS:g} s: each start waits for it"
+        what = f"gave no answer in {SOCKET_SECONDS:g} s: each start waits for it"
         return Finding(CLAIM_SOCKET, WARNING, what, hint="restart 'vcuda serve'")
     if reason == "forbidden":
         return Finding(CLAIM_SOCKET, UNKNOWN, "only root may ask", hint="run it as root")

@@ -99,7 +99,7 @@ def _undo_all(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def _named(name: str, record: str) -> Any:
-    """Raises VcudaError: no door of ours has this name."""
+    """Raises VcudaError: not a runtime or hook of vcuda's."""
     if name == hooks_d.NAME:
         return hooks_d
     if name not in _ENGINES:
@@ -199,7 +199,7 @@ def _complain(outcome: Outcome) -> int:
 
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
-    """Raises VcudaError: options of the other door, or of an engine that has none."""
+    """Raises VcudaError: an option of the other entry point, or the engine has no such option."""
     if arguments.engine == EVERY:
         for option in ("default", "hooks", "always", "engine_config", "runtime_path"):
             if getattr(arguments, option) or not arguments.undo:

@@ -1,9 +1,9 @@
-"""``vcuda run``: a container on a slice of a GPU, with runc or crun and no daemon.
+"""``vcuda run``: run a container with a share of a GPU, by runc or crun and without a daemon.
 
-This process becomes the low-level runtime, as the OCI runtime wrapper does: signals, terminal and
-exit code are the runtime's own work, and what the container sees is what any engine's would. The
-wrapper's own function edits the config; its native front door is left out, because that one has its
-config.toml and its runtime compiled in, while here the command line chooses both.
+This process execs the low-level runtime, as the wrapper does, so signals, terminal and exit code are
+the runtime's, and the container sees the same as under an engine. The wrapper's own function edits
+the config. The launcher is left out: its path of config.toml is compiled in, and here the command
+line chooses settings and runtime.
 """
 
 from __future__ import annotations

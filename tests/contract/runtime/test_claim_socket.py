@@ -176,7 +176,9 @@ def test_a_user_who_locks_all_that_may_be_opened_holds_up_no_start(node: Node) -
 def test_a_claim_socket_of_a_server_killed_while_it_opens_is_opened_by_the_next(node: Node) -> None:
     os.makedirs(node.ledger.state_dir)
     path, at, left = f"{node.ledger.state_dir}/{claim_socket.NAME}", 1, set()
-    while killed_at(at, lambda: claim_socket.ClaimServer(node.ledger.state_dir, node.installed.settings)):
+    while killed_at(
+        at, lambda: claim_socket.ClaimServer(node.ledger.state_dir, node.installed.settings)
+    ):
         left |= set(left_in(node.ledger.state_dir))
         with node.installed.claim_server():
             assert node.create(asking(), id=f"box{at}") == (0, "")

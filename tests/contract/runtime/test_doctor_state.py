@@ -278,13 +278,13 @@ def test_a_closed_claim_socket_is_distinguished_from_an_answering_one(
 ) -> None:
     state_dir = f"{tmp_path}/state"
     closed = Finding("door", INFO, "not open: each container's start runs Python", hint=OPEN_IT)
-    assert state.door_answers(state.knock(state_dir)) == closed
+    assert state.socket_answers(state.knock(state_dir)) == closed
     with installed.claim_server():
         for _ in range(5):  # none of its workers minds
-            assert state.door_answers(state.knock(state_dir)) == Finding(
+            assert state.socket_answers(state.knock(state_dir)) == Finding(
                 "door", OK, "'vcuda serve' answers"
             )
-    assert state.door_answers(state.knock(state_dir)) == closed
+    assert state.socket_answers(state.knock(state_dir)) == closed
     assert capfd.readouterr().err == ""
 
 
@@ -293,7 +293,7 @@ def test_an_unanswered_claim_socket_is_reported(tmp_path: Any, monkeypatch: Any)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hung:
         hung.bind(f"{tmp_path}/door.sock")
         hung.listen(1)
-        assert state.door_answers(state.knock(str(tmp_path))) == Finding(
+        assert state.socket_answers(state.knock(str(tmp_path))) == Finding(
             "door",
             WARNING,
             "gave no answer in 0.3 s: each start waits for it",

@@ -8,7 +8,7 @@ import re
 import shutil
 import socket
 
-from release.fuzz.front_door import LauncherParser
+from release.fuzz.launcher_parsers import LauncherParser
 from release.fuzz.properties import check_line, check_same
 from support.driver_root import DriverRoot
 from support.files import write

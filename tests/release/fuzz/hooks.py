@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from release.fuzz.front_door import LauncherParser
+from release.fuzz.launcher_parsers import LauncherParser
 from release.fuzz.properties import MOST_LINE, check_same
 from support.files import write
 from support.samples import left_in, record

@@ -11,8 +11,8 @@ from support.files import ROOT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILT = ROOT + "/build/fuzz"
-FRONT_DOOR = "front-door"
-NAMES = (FRONT_DOOR, *sorted(set(os.listdir(HERE + "/corpus")) - {FRONT_DOOR}))
+LAUNCHER = "launcher"
+NAMES = (LAUNCHER, *sorted(set(os.listdir(HERE + "/corpus")) - {LAUNCHER}))
 # Above what any input here needs: for a loop that does not end, and for memory without bounds.
 _BOUNDS = ("-timeout=60", "-rss_limit_mb=2048", "-max_len=200000")
 # In memory, because each run of some syncs a file; a driver root's libraries are loaded from there.
@@ -30,7 +30,7 @@ def fuzz(name: str, options: list[str], artifacts: str = BUILT) -> tuple[int, st
         worker = [sys.executable, HERE + "/worker.py", name, folder]
         ran = subprocess.run(
             [
-                *([f"{BUILT}/{name}"] if name == FRONT_DOOR else worker),
+                *([f"{BUILT}/{name}"] if name == LAUNCHER else worker),
                 *_BOUNDS,
                 f"-artifact_prefix={artifacts}/{name}-",
                 *options,

@@ -22,12 +22,12 @@ RUNS = 500
 
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
-    programs = [f"build/fuzz/{name}" for name in ("front-door", "front-door-answers", "pages")]
+    programs = [f"build/fuzz/{name}" for name in ("launcher", "launcher-answers", "pages")]
     make(*programs)
 
 
 def test_every_fuzzer_has_inputs_to_begin_with() -> None:
-    assert set(run.NAMES) == {run.FRONT_DOOR, *TARGETS}
+    assert set(run.NAMES) == {run.LAUNCHER, *TARGETS}
     assert all(os.listdir(run.corpus(name)) for name in run.NAMES)
 
 
@@ -35,7 +35,7 @@ def test_every_fuzzer_has_inputs_to_begin_with() -> None:
 def test_a_short_run_finds_nothing(name: str, tmp_path: Any) -> None:
     found = tmp_path / "found"
     found.mkdir()
-    options = [f"-runs={RUNS * 50 if name == run.FRONT_DOOR else RUNS}", "-seed=1", str(found)]
+    options = [f"-runs={RUNS * 50 if name == run.LAUNCHER else RUNS}", "-seed=1", str(found)]
     status, output = run.fuzz(name, [*options, run.corpus(name)], str(tmp_path))
     assert status == 0, output
     # It went further than what it was given.

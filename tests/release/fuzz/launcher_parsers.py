@@ -8,11 +8,11 @@ from typing import IO
 
 from support.files import ROOT
 
-PROGRAM = ROOT + "/build/fuzz/front-door-answers"
+PROGRAM = ROOT + "/build/fuzz/launcher-answers"
 
 
 class LauncherParser:
-    """What front_door.h says, in Python. Raises ParserDied with what the sanitizer wrote."""
+    """What launcher_parsers.h says, in Python. Raises ParserDied with what the sanitizer wrote."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

@@ -1,7 +1,7 @@
 /* Reads inputs from stdin, each after its size in four bytes, and writes the parsers' answers to
    stdout in the same form, to be compared with Python's.  */
 
-#include "front_door.h"
+#include "launcher_parsers.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* libFuzzer's entry point. The sanitizers report memory errors and undefined behaviour.  */
 
-#include "front_door.h"
+#include "launcher_parsers.h"
 
 #include <stdint.h>
 

@@ -14,7 +14,7 @@
 #include "../../../oci/launcher/missing_container.h"
 #include "../../../oci/launcher/settings.h"
 
-#include "front_door.h"
+#include "launcher_parsers.h"
 
 #include <stdint.h>
 #include <sys/socket.h>

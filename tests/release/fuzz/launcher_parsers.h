@@ -1,7 +1,7 @@
 /* Runs a native parser on an input; the fuzzer and the comparison with Python's parsers use it.  */
 
-#ifndef VCUDA_FUZZ_FRONT_DOOR_H
-#define VCUDA_FUZZ_FRONT_DOOR_H
+#ifndef VCUDA_FUZZ_LAUNCHER_PARSERS_H
+#define VCUDA_FUZZ_LAUNCHER_PARSERS_H
 
 #include <stddef.h>
 
