@@ -21,6 +21,7 @@ import pytest
 from support import cgroups, rootfs, spec
 from support.engines.base import Engine, Files, Result, wait_until
 from support.engines.low_level import LowLevel
+from support.files import write
 from support.product import Product
 from vcuda_hook.live import table
 
@@ -230,6 +231,29 @@ def test_cgroups_that_the_runtime_could_not_remove_are_removed(vcuda: Command) -
     vcuda.send("KILL", pid)
     process.wait(30)
     wait_until(lambda: os.path.exists(runtime + ".deleted"), "the runtime to delete the container")
+    _all_gone(vcuda.leftovers)
+
+
+FORGETS_THE_CONTAINER = """#!/bin/sh
+if [ -e "$0.forget" ]; then
+  echo "container does not exist" >&2
+  exit 1
+fi
+exec "{runtime}" "$@"
+"""
+
+
+def test_processes_that_the_runtime_does_not_know_are_ended(vcuda: Command) -> None:
+    """A runtime that was killed before it wrote its state does not know the container."""
+    name = os.path.basename(vcuda.engine.plain_runtime())
+    runtime = f"{os.path.dirname(vcuda.config)}/{name}"
+    with open(runtime, "w") as file:
+        file.write(FORGETS_THE_CONTAINER.format(runtime=shutil.which(name)))
+    os.chmod(runtime, 0o755)
+    process, pid = vcuda.start("unknown", "--runtime", runtime, "--core", "30", *SLEEPS)
+    write(runtime + ".forget", "")
+    vcuda.send("KILL", pid)
+    process.wait(30)
     _all_gone(vcuda.leftovers)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from vcuda_oci.model.errors import VcudaError
 
@@ -34,7 +34,7 @@ class Finding:
 
 def as_json(finding: Finding) -> dict[str, str]:
     """`mend` is the hint's name in the JSON of every version."""
-    fields = dict(vars(finding))
+    fields = asdict(finding)
     fields["mend"] = fields.pop("hint")
     return fields
 

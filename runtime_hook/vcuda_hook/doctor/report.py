@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
@@ -94,7 +95,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 
 def _answer(group: Any, settings: Config) -> list[dict[str, str]]:
-    return [vars(found) for found in group.examine(settings)]
+    return [asdict(found) for found in group.examine(settings)]
 
 
 def _settings(path: str) -> tuple[Config, Finding]:

@@ -1,9 +1,9 @@
 """``vcuda run``: run a container with a share of a GPU, by runc or crun and without a daemon.
 
-This process execs the low-level runtime, as the wrapper does, so signals, terminal and exit code are
-the runtime's, and the container sees the same as under an engine. The wrapper's own function edits
-the config. The launcher is left out: its path of config.toml is compiled in, and here the command
-line chooses settings and runtime.
+This process execs the low-level runtime, as the wrapper does, so signals, terminal and exit code
+are the runtime's, and the container sees the same as under an engine. The wrapper's own function
+edits the config. The launcher is left out: its path of config.toml is compiled in, and here the
+command line chooses settings and runtime.
 """
 
 from __future__ import annotations

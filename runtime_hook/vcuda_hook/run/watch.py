@@ -6,6 +6,7 @@ import errno
 import os
 import select
 import shutil
+import signal
 import subprocess
 import time
 
@@ -15,6 +16,10 @@ from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.system import kernel_tables
 
 from . import spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 GRACE_SECONDS = 30
 
@@ -47,20 +52,26 @@ def watch_this_process(
             if int(name) > 2 and int(name) != waiting_for:
                 _close(int(name))
         select.select([waiting_for], [], [])
+        groups = _cgroups(spec.cgroup_of(container_id, claimant))
         try:
-            clean_up_after(Ledger(state_dir), claimant, runtime_root, container_id)
+            clean_up_after(Ledger(state_dir), claimant, runtime_root, container_id, groups)
         finally:
-            _remove_cgroups(spec.cgroup_of(container_id, claimant))
+            _remove_cgroups(groups)
     finally:
         os._exit(0)
 
 
 def clean_up_after(
-    ledger: Ledger, claimant: list[int], runtime_root: str, container_id: str
+    ledger: Ledger,
+    claimant: list[int],
+    runtime_root: str,
+    container_id: str,
+    cgroups: Sequence[str] = (),
 ) -> None:
     """End and release the container that the dead process `claimant` had claimed for.
 
     By claimant and not by id: an id that was refused because it is in use is another's container.
+    cgroups: the container's own, in each hierarchy.
     """
     left = _claimed_by(ledger, claimant)
     if left is None:
@@ -79,7 +90,11 @@ def clean_up_after(
     )
     # After the release touch nothing: a caller that waits for it may remove all these folders, and
     # asking the runtime would create its folder again.
-    if _claimed_by(ledger, claimant) is None or liveness.is_alive(left):
+    if _claimed_by(ledger, claimant) is None:
+        return
+    # A runtime that was killed before it wrote its state does not know the container's processes.
+    _end_processes(cgroups)
+    if liveness.is_alive(left):
         return
     # A runtime that was killed before it wrote its state does not know this folder.
     shutil.rmtree(f"{runtime_root}/{container_id}", ignore_errors=True)
@@ -101,17 +116,61 @@ def _claimed_by(ledger: Ledger, claimant: list[int]) -> Allocation | None:
     return next((found for found in whole if found.claimant == claimant), None)
 
 
-def _remove_cgroups(group: str) -> None:
-    """Remove the container's cgroup in every hierarchy, with the empty ones below.
+def _cgroups(group: str) -> list[str]:
+    """The folders of the cgroup, one in each hierarchy. No later container gets this cgroup."""
+    kinds = ("cgroup", "cgroup2")
+    return [mount.point + group for mount in kernel_tables.mounts() if mount.kind in kinds]
+
+
+def _end_processes(folders: Iterable[str]) -> None:
+    deadline = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < deadline:
+        pids = {pid for folder in folders for pid in _pids(folder)}
+        if not pids:
+            return
+        for pid in pids:
+            _kill(pid, folders)
+        time.sleep(0.02)
+
+
+def _kill(pid: int, folders: Iterable[str]) -> None:
+    """Kill the process if it is still in one of the cgroups: another may have its pid by now."""
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:
+        return  # it has ended
+    try:
+        if any(pid in _pids(folder) for folder in folders):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(process)
+
+
+def _pids(folder: str) -> set[int]:
+    """The processes of the cgroup and of those below; not those outside of this pid namespace."""
+    found: set[int] = set()
+    for below, _, _ in os.walk(folder):
+        try:
+            with open(f"{below}/cgroup.procs") as file:
+                found.update(map(int, file.read().split()))
+        except OSError:
+            pass  # removed meanwhile
+    return found - {0}
+
+
+def _remove_cgroups(folders: Iterable[str]) -> None:
+    """Remove the container's cgroups with those below, and end what is left in them.
 
     A runtime that was killed before it wrote its state does not know the cgroup. crun releases the
     container even where it could not remove the cgroup, because a process took long to end.
     """
-    kinds = ("cgroup", "cgroup2")
-    folders = {mount.point + group for mount in kernel_tables.mounts() if mount.kind in kinds}
+    left = set(folders)
     deadline = time.monotonic() + GRACE_SECONDS
-    while folders and time.monotonic() < deadline:
-        folders = {folder for folder in folders if not _remove_cgroup(folder)}
+    while left and time.monotonic() < deadline:
+        _end_processes(left)
+        left = {folder for folder in left if not _remove_cgroup(folder)}
         time.sleep(0.02)
 
 

@@ -43,7 +43,7 @@ def test_the_page_leads_through_the_life_of_the_debs(booted: Machine) -> None:
     follow(booted, expected["Install"])
     follow(booted, expected["Debian 12, Ubuntu 22.04 and later"])
     node.join_cluster(booted)
-    follow(booted, expected["Then"])
+    follow(booted, expected["After the installation"])
     assert node.allocates(booted) == node.STOPPED_AT_1_GIB
     for title in ("Upgrade", "Remove"):
         follow(booted, [line for line in expected[title] if not line.startswith("rpm ")])
@@ -58,10 +58,10 @@ def test_the_page_leads_through_the_life_of_the_rpms(plain: Machine) -> None:
     before = plain.names()
     node.bring(plain, glob.glob(built.folder() + "/*"))
     expected = commands()
-    follow(plain, expected["RHEL 9 and its kin"])
+    follow(plain, expected["RHEL 9 and derivatives"])
     # No systemd runs here: what its unit does.
     plain.check("softgpu", "create", "/run/softgpu", "--gpus", "2")
-    follow(plain, [line for line in expected["Then"] if "systemctl" not in line])
+    follow(plain, [line for line in expected["After the installation"] if "systemctl" not in line])
     assert node.allocates(plain) == node.STOPPED_AT_1_GIB
     follow(plain, expected["When something fails"])
     for title in ("Upgrade", "Remove"):
