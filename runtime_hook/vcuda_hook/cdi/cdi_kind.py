@@ -27,19 +27,19 @@ def is_kind(text: str) -> bool:
 
 
 def output_of(kind: str | None) -> str:
-    """The file of a spec of this kind, where none is named."""
+    """The default file of a spec of this kind."""
     if kind in (None, names.CDI_KIND):
         return names.CDI_SPEC
     return f"{_FOLDER}/vcuda-{str(kind).replace('/', '-')}.json"
 
 
 def written() -> list[str]:
-    """vcuda's specs in the folder where engines look."""
+    """vcuda's specs in the folder that engines read."""
     return sorted({names.CDI_SPEC, *glob.glob(f"{_FOLDER}/vcuda-*.json")})
 
 
 def of_file(path: str) -> str:
-    """The kind of the spec that stands there; vcuda's own where none does."""
+    """The kind of the spec in this file; vcuda's default kind if there is no such file."""
     try:
         kind = json.loads(files.read(path, follow=True))["kind"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,7 +1,6 @@
-"""Keep a CDI spec true while the driver, the GPUs or the slices change.
+"""Write a CDI spec again when the driver, the GPUs or the named slices change.
 
-Everything is read again each time: that takes a few milliseconds, and /proc and /dev give no
-notice of changes.
+Each check reads everything again, which takes a few milliseconds: /proc and /dev report no changes.
 """
 
 from __future__ import annotations
@@ -23,10 +22,11 @@ if TYPE_CHECKING:
 
 
 def watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float) -> NoReturn:
-    """Until SIGTERM or SIGINT: one line for each time the spec was written anew.
+    """Run until SIGTERM or SIGINT; print one line for each time the spec was written.
 
-    A failure, such as a driver that is being replaced, is reported once on stderr and tried
-    again. The spec stays as it is; a container does not start while its files are missing.
+    A failure, for example during an update of the driver, is reported once on stderr and tried
+    again. Until then the spec stays unchanged; a container does not start while its files are
+    missing.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))

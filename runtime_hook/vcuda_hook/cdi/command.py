@@ -1,4 +1,4 @@
-"""``vcuda cdi``: a CDI spec of this host's GPUs and of named slices of them."""
+"""``vcuda cdi``: write CDI specs of this host's GPUs and of named slices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def generate(arguments: argparse.Namespace, settings: Config) -> int:
-    """Claim the slices that are new and write the spec; all or nothing."""
+    """Claim the new slices and write the spec; on an error release them again."""
     wanted = dict(slices.parse(text) for text in arguments.slice)
     output = arguments.output or cdi_kind.output_of(arguments.kind)
     kind = arguments.kind or cdi_kind.of_file(output)
@@ -65,9 +65,10 @@ def generate(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def remove(arguments: argparse.Namespace, settings: Config) -> int:
-    """Take the slices out of the specs, then release them.
+    """Remove the slices from the specs, then release them.
 
-    All are looked at before the first goes. Raises VcudaError: no such slice, or a process uses it.
+    Checks all of them before it removes any. Raises VcudaError: no such slice, or a process uses
+    it.
     """
     ledger = Ledger(settings.state_dir)
     with ledger:

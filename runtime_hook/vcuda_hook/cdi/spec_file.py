@@ -1,4 +1,4 @@
-"""The CDI spec of this host's GPUs and slices: its text, and the file that holds it."""
+"""The CDI spec of this host's GPUs and named slices, and its file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(
     kind: str,
     without: Collection[str] = (),
 ) -> tuple[bool, list[str]]:
-    """Replace the spec where it says something else; whether it did, and the devices' names.
+    """Write the spec if it has changed. Return whether it had, and the devices' names.
 
     Needs the ledger's lock. Raises VcudaError: it cannot be written.
     """
@@ -50,7 +50,7 @@ def write(
 
 
 def _devices(ledger: Ledger, facts: Host) -> list[list[Gpu]]:
-    """The GPUs of each device."""
+    """The GPUs of each device, by the device's name."""
     uuids = [{share.uuid for share in held.shares} for held in slices.all_of(ledger)]
     of_slices = [[gpu for gpu in facts.gpus if gpu.uuid in held] for held in uuids]
     usable = [gpu for gpu in facts.gpus if not gpu.divided]
@@ -60,7 +60,7 @@ def _devices(ledger: Ledger, facts: Host) -> list[list[Gpu]]:
 def spec_text(
     ledger: Ledger, facts: Host, settings: Config, kind: str, without: Collection[str] = ()
 ) -> tuple[str, list[str]]:
-    """The spec as JSON, and its devices' names. A slice of a missing GPU is left out."""
+    """The spec as JSON, and its devices' names. A slice of a missing GPU is omitted."""
     apply_share.check_shim()
     held = {
         slices.name_of(allocation): (allocation, f"{ledger.containers}/{allocation.id}")
@@ -68,7 +68,7 @@ def spec_text(
         if slices.name_of(allocation) not in without
         and all(facts.gpu(share.uuid) for share in allocation.shares)
     }
-    # The shim by its own name: the link will lead to the next version's.
+    # Name the shim's own file: the link may lead to another version later.
     shim = os.path.realpath(apply_share.SHIM)
     command = [apply_share.HOOK, "--config", settings.path, CDI]
     paths = edits.Paths(shim, "", command, settings.extra_mounts)

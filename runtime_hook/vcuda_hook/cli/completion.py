@@ -1,4 +1,4 @@
-"""Verbs and options of a program for the shells, read off its parser: ``vcuda completion``."""
+"""``vcuda completion``: shell completion of verbs and options, from a program's parser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vcuda_oci.model import policies
 from vcuda_oci.system import settings_file
 
 SHELLS = ("bash", "zsh", "fish")
-# Values of options that argparse does not check: the request does.
+# Values of options that argparse does not check; the request's parser does.
 VALUES = {
     "--policy": tuple(policies.WORDS),
     "--placement": settings_file.PLACEMENTS,
@@ -33,8 +33,8 @@ _{name}_words() {{
 }}
 complete -o default -F _{name}_words {program}
 """
-# zsh reads bash's by its own compatibility layer. As a file of fpath it is the body of a function
-# of that file's name that the first Tab calls, and then it has to answer too.
+# zsh reads bash's completion through bashcompinit. A file in fpath is the body of the function that
+# the first Tab calls, so it must also answer that call.
 _ZSH = """\
 #compdef {program}
 autoload -U +X bashcompinit && bashcompinit
@@ -43,7 +43,7 @@ autoload -U +X bashcompinit && bashcompinit
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """A script to be sourced by `shell`."""
+    """A completion script for `shell`."""
     program, parsers = parser.prog, verbs(parser)
     name = program.replace("-", "_")
     if shell == "fish":
@@ -71,7 +71,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parsers of its verbs, by name."""
+    """The parsers of the verbs, by name."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
@@ -79,7 +79,7 @@ def verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]
 
 
 def _words(parser: argparse.ArgumentParser) -> list[str]:
-    """What can follow a verb: names to choose from, and options."""
+    """The words that can follow a verb: choices and options."""
     names = [
         str(name)
         for action in parser._actions
@@ -90,14 +90,13 @@ def _words(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Its options, those of the verbs below it included."""
+    """The parser's options, with those of its sub-parsers."""
     below = [name for verb in verbs(parser).values() for name in _own(verb)]
     return list(dict.fromkeys([*_own(parser), *below]))
 
 
 def _values(parser: argparse.ArgumentParser) -> list[str]:
-    """What can follow each of its options that takes a value, as cases of bash; what may be
-    anything is left to bash, which offers files."""
+    """A bash case for the values of each option with a value; bash offers files for free ones."""
     found = []
     for of in (parser, *verbs(parser).values()):
         for action in of._actions:

@@ -1,4 +1,4 @@
-"""``vcuda limit``: a live container's share grows or shrinks."""
+"""``vcuda limit``: change the share of a running container."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority")
 
 
 def limit(arguments: argparse.Namespace, settings: Config) -> int:
-    """Change what is named, or with --dry-run show what would change. Raises VcudaError: refused.
+    """Change the named figures; with --dry-run only show the change. Raises VcudaError: refused.
 
-    Unless --force is said, no less memory than its processes hold: they would keep it, and another
-    could be promised the same.
+    Without --force refuses a memory limit below what the container's processes use: they keep that
+    memory, and another container could be promised the same.
     """
     said = {key: getattr(arguments, key.replace("-", "_")) for key in WORDS}
     words = {key: value for key, value in said.items() if value is not None}
@@ -33,7 +33,7 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
         raise VcudaError("nothing to change", "vcuda limit", "say --core, --memory or --policy")
     facts = apply_share.host_of(settings)
     ledger = Ledger(settings.state_dir)
-    # A container can make its page slow to read, so nothing waits for this.
+    # A container can make its page slow to read; do not wait for it.
     page = (
         usage.look(ledger, container_names.find_record(ledger, arguments.id))
         if "memory" in words
@@ -64,7 +64,9 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def _which(allocation: Allocation, name: str | None, facts: Host) -> int:
-    """The share that is meant, by the GPU's index, UUID or its beginning. Raises VcudaError."""
+    """The share to change, by the GPU's index, UUID or the UUID's first characters. Raises
+    VcudaError.
+    """
     uuids = [share.uuid for share in allocation.shares]
     if name is None and len(uuids) == 1:
         return 0

@@ -71,7 +71,7 @@ def events_options(events: argparse.ArgumentParser) -> None:
 
 
 def _age(text: str) -> float:
-    """In seconds."""
+    """Parse an age; return seconds."""
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if not text[:-1].isdigit() or text[-1:] not in seconds:
         raise argparse.ArgumentTypeError(f"no such age '{text}'; write it like 90s, 10m, 3h or 2d")
@@ -79,7 +79,7 @@ def _age(text: str) -> float:
 
 
 def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:
-    """live: the container has a policy, and keeps what the command line does not name."""
+    """live: the container exists, and options that are not given keep its values."""
     add, kept = parser.add_argument, "default: unchanged, or " if live else "default "
     policy = "default: unchanged" if live else "default fixed"
     add(

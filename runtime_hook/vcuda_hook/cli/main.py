@@ -1,8 +1,8 @@
-"""The ``vcuda`` command: its verbs, its options, its exit codes.
+"""The ``vcuda`` command: verbs, options, exit codes.
 
-0: done. 1: refused or failed, with one line on stderr. 2: the command line makes no sense. `run`
-ends with the container's own exit code, or 126 or 127 where its program cannot be started, `doctor`
-with 1 for warnings and 2 for errors.
+0: done. 1: refused or failed, with one line on stderr. 2: invalid command line. `run` returns the
+container's exit code, or 126 or 127 if its program cannot be started; `doctor` returns 1 for
+warnings and 2 for errors.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def _main(argv: Sequence[str] | None) -> int:
         _help(parser, arguments.of)
         return 0
     if arguments.verb == "doctor":
-        from ..doctor.report import doctor  # settings that make no sense are one of its findings
+        from ..doctor.report import doctor  # doctor reports invalid settings itself
 
         _end_quietly_with_the_reader()
         return doctor(arguments, os.path.abspath(arguments.config))
     if arguments.verb == "run" and arguments.command[:1] == ["--"]:
-        del arguments.command[0]  # argparse hands it on with what follows
+        del arguments.command[0]  # argparse passes it on with the words after it
     try:
         settings = settings_file.load_named(os.path.abspath(arguments.config))
         return _verb(arguments.verb)(arguments, settings)
@@ -75,7 +75,7 @@ def _help(parser: argparse.ArgumentParser, verb: str | None) -> None:
 
 
 def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int]:
-    """The verb's function; only its own module is imported."""
+    """The verb's function; imports only the verb's module."""
     if name == "run":
         from ..run.command import run
 
@@ -121,7 +121,7 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
 
 
 def _simulate(words: Sequence[str]) -> int:
-    """Its options are another program's."""
+    """`vcuda simulate` has its own option parser."""
     from .simulate import simulate
 
     try:
@@ -132,7 +132,7 @@ def _simulate(words: Sequence[str]) -> int:
 
 
 def _end_quietly_with_the_reader() -> None:
-    """When it has seen enough, as `head` has."""
+    """End without a message when the reader closes the pipe, as `head` does."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 

@@ -1,4 +1,4 @@
-"""Standard output that cannot be written: one line and exit code 1, not Python's message."""
+"""Errors of standard output: one line and exit code 1 instead of Python's message."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
 def is_of_output(error: OSError) -> bool:
-    """Whether it came from writing to an open file, as printing does."""
+    """Whether the error came from a write to an open file, as from printing."""
     return error.filename is None and error.errno in _FULL
 
 
 def flushed(exit_code: int) -> int:
-    """Write what was printed; the exit code."""
+    """Flush standard output; return the exit code."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -24,12 +24,12 @@ def flushed(exit_code: int) -> int:
 
 
 def failed(error: OSError) -> int:
-    """Say so; the exit code."""
+    """Report the error; return the exit code."""
     sys.stderr.write(
         f"vcuda: standard output: cannot be written: {error.strerror}; "
         "free space there, or write elsewhere\n"
     )
-    # Python flushes once more at its end.
+    # Python flushes again when it ends.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""``vcuda release``: give back what a container no longer needs."""
+"""``vcuda release``: release containers' shares."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def release(arguments: argparse.Namespace, settings: Config) -> int:
-    """Release by id, or what dead containers left behind.
+    """Release the named shares, or those of ended containers.
 
-    All ids are looked at before the first is released. Raises VcudaError: no such id, or its
-    container lives and --force is not given.
+    Checks all ids before it releases any. Raises VcudaError: no such id, or its container runs and
+    --force is not given.
     """
     if not arguments.id and not arguments.all_dead:
         raise VcudaError("nothing to release", "vcuda release", "name an id, or say --all-dead")
@@ -51,7 +51,7 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def _resolve(ledger: Ledger, prefix: str, force: bool) -> tuple[str, Allocation | None]:
-    """The id to release, and its record; None: it is broken."""
+    """The id to release, and its record; None: the record is broken."""
     _, broken = ledger.read()
     broken_ids = [os.path.basename(path)[: -len(".json")] for path, _ in broken]
     # A broken record has no readable names: only its whole id is accepted.

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def serve(arguments: argparse.Namespace, settings: Config) -> int:
-    """Answers until it is stopped or another takes over. Raises VcudaError: it cannot listen."""
+    """Serve until a signal, or until another server takes over. Raises VcudaError: it cannot
+    listen.
+    """
     opened = claim_socket.ClaimServer(settings.state_dir, settings.path)
     try:
         systemd.notify("READY=1")

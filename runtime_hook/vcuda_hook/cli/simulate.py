@@ -1,4 +1,4 @@
-"""``vcuda simulate``: executes the scheduler extender's program, which has the code."""
+"""``vcuda simulate``: exec the scheduler extender's program, which has the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROGRAM = "vcuda-scheduler-extender"
 
 
 def simulate(words: Sequence[str]) -> NoReturn:
-    """words: what follows the verb. Raises VcudaError."""
+    """words: the arguments after the verb. Raises VcudaError."""
     beside = os.path.dirname(os.path.realpath(sys.argv[0]))
     path = shutil.which(_PROGRAM, path=beside) or shutil.which(_PROGRAM)
     if not path:

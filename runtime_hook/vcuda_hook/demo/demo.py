@@ -1,4 +1,4 @@
-"""``vcuda demo``: two containers on one GPU, each held to its slice, and a third is refused."""
+"""``vcuda demo``: run two containers on one GPU, measure their shares, and refuse a third."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ LEAST_SECONDS = 4
 
 
 def demo(arguments: argparse.Namespace, settings: Config) -> int:
-    """0 when every promise held, 1 when not. Nothing stays, however it ends."""
+    """Return 0 if all promises held, else 1. Leaves nothing behind, however it ends."""
     if arguments.seconds < LEAST_SECONDS:
         raise VcudaError(
             f"{arguments.seconds:g} seconds show nothing",
             "--seconds",
             f"say at least {LEAST_SECONDS}",
         )
-    # Now, so that a demo that is killed leaves no older one's success behind.
+    # Remove the old result first: a killed demo must not leave an earlier success.
     _write(arguments.json_out, {"ok": False, "failures": ["the demo did not end"]})
     try:
         result = _show_and_clean_up(arguments, settings)
@@ -52,7 +52,7 @@ def demo(arguments: argparse.Namespace, settings: Config) -> int:
     except KeyboardInterrupt:
         _say("stopped")
         return 130
-    except BrokenPipeError:  # the reader has gone away
+    except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     _write(arguments.json_out, result)
@@ -75,7 +75,7 @@ def _show_and_clean_up(arguments: argparse.Namespace, settings: Config) -> dict[
         device = demo_device.open_device(folder, settings, arguments.softgpu_dir)
         return _show(device, low_level, workload, arguments.seconds, containers)
     finally:
-        # From here on nothing may interrupt: what is half removed would stay.
+        # Ignore further signals: an interrupted removal would leave parts behind.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         for container in containers:
@@ -92,7 +92,7 @@ def _show(
     _say(f"{device.kind} GPU: {gpu.model}, {table.size(gpu.memory_bytes)}, {gpu.uuid}")
     _say(f"engine: {engine}")
     vcuda = [os.path.realpath(sys.argv[0]), "--config", device.config_path]
-    # A quarter and a half of the memory where the GPU is smaller than 16 GiB.
+    # On GPUs below 16 GiB: a quarter and a half of the memory.
     a = Container("A", 30, min(4 * GIB, gpu.memory_bytes // 4), 0, allocates_during=True)
     b = Container("B", 70, min(8 * GIB, gpu.memory_bytes // 2), GIB, allocates_during=False)
     shared = device.folder + "/shared"
@@ -151,7 +151,7 @@ def _show(
 
 
 def judge(result: dict[str, Any]) -> list[str]:
-    """What did not hold, one line each."""
+    """The promises that did not hold, one line each."""
     failures = []
     for entry in result["containers"]:
         name, asked = entry["name"], entry["core_asked_percent"]
@@ -183,7 +183,7 @@ def _measured(container: Container) -> dict[str, Any]:
 
 
 def _refused(vcuda: list[str], gpu_uuid: str) -> str:
-    """The one line that a third container is refused with; "" where it is not refused."""
+    """The error line that refuses a third container; "": it was not refused."""
     tried = subprocess.run(
         [*request(vcuda, 30, 4 * GIB, gpu_uuid), "--", "true"],
         stdin=subprocess.DEVNULL,
@@ -216,12 +216,12 @@ def _workload(softgpu_dir: str | None) -> str:
 
 
 def _wait_until_released(ledger: Ledger, runtime: str) -> None:
-    """Until the watchers of killed containers have deleted and released them."""
+    """Wait until the watchers of killed containers have released their shares."""
     deadline = time.monotonic() + SPARE_SECONDS
     while time.monotonic() < deadline:
         known = f"{ledger.state_dir}/{runtime}"
         if ledger.read() == ([], []) and not (os.path.isdir(known) and os.listdir(known)):
-            with ledger:  # a release records its event under the lock, after it removed the record
+            with ledger:  # a release holds it until its event is written
                 return
         time.sleep(0.05)
 

@@ -1,4 +1,4 @@
-"""One container of ``vcuda demo``: what runs in it, and what it reports."""
+"""One container of ``vcuda demo``: its workload and its report."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ GUEST_WORKLOAD = "/usr/local/bin/vcuda-workload"
 KERNEL_US = 2000
 START_SECONDS = 30
 
-# Busy from the moment that `go` appears. In the middle of it nvidia-smi looks, with what `alloc`
-# could get still in its hands; B asks for all its memory only when it has been measured, so that
-# it has something to lose while A hits its limit. Four kernels are under way at once: one that is
-# waited for each time would leave the GPU idle while the host wakes up.
+# The workload begins when `go` appears. nvidia-smi runs in the middle, while `alloc` still holds
+# its memory. B allocates all its memory only after the measurement, so that it has something to
+# lose while A hits its limit. Four kernels are in flight at once: waiting for each would leave the
+# GPU idle while the host wakes up.
 _SCRIPT = f"""
 cd {GUEST_FOLDER}/$1 || exit
 vcuda-workload busy --seconds $2 --kernel-us {KERNEL_US} --async 4 \\
@@ -107,7 +107,9 @@ class Container:
             )
 
     def wait_for(self, name: str, seconds: float) -> str:
-        """The content of a file that the container writes. Raises VcudaError: it ended before."""
+        """The content of a file that the container writes. Raises VcudaError: the container ended
+        before.
+        """
         path = f"{self.folder}/{name}"
         deadline = time.monotonic() + seconds
         while not os.path.exists(path):
@@ -119,7 +121,7 @@ class Container:
         return _read(path)
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end. Raises VcudaError: not 0, or not in time."""
+        """Wait for the container's end. Raises VcudaError: a non-zero exit code, or a timeout."""
         assert self._process is not None  # noqa: S101
         try:
             status = self._process.wait(seconds)
@@ -129,14 +131,14 @@ class Container:
             raise self._failed(f"ended with {status}")
 
     def report(self, name: str) -> Any:
-        """What the workload said, as JSON. Raises VcudaError: it said nothing."""
+        """The workload's output, as JSON. Raises VcudaError: there is none."""
         try:
             return json.loads(_read(f"{self.folder}/{name}"))
         except (OSError, ValueError) as error:
             raise self._failed(f"no report in '{name}': {error}") from error
 
     def kill(self) -> None:
-        """End it if it runs; the watcher of its `vcuda run` ends what is in it."""
+        """End the container if it runs; the watcher of its `vcuda run` ends its processes."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
@@ -158,5 +160,5 @@ def _read(path: str) -> str:
 
 
 def _die_with_parent() -> None:
-    """A demo that is killed takes its containers along."""
+    """Have the kernel kill this process when the demo ends."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

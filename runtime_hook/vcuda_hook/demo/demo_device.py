@@ -1,4 +1,4 @@
-"""The GPU that ``vcuda demo`` runs on: the host's own, or one made of software for the demo."""
+"""The GPU that ``vcuda demo`` uses: the host's, or a software GPU made for the demo."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ CREATE_SECONDS = 60
 
 
 class Device:
-    """A GPU, and settings of the demo's own: its containers and the host's never meet.
+    """A GPU, with settings of the demo's own: its ledger is not the host's.
 
-    folder: holds all that the demo writes. kind: "real" or "software". root: the driver root.
+    folder: holds everything that the demo writes. kind: "real" or "software". root: the driver
+    root.
     """
 
     def __init__(self, folder: str, kind: str, root: str, extra_mounts: list[str]) -> None:
@@ -40,7 +41,7 @@ class Device:
         self.settings = settings_file.load(self.config_path)
 
     def gpu(self) -> Gpu:
-        """The first one. Raises VcudaError: the driver does not answer, or has none."""
+        """The first GPU. Raises VcudaError: the driver does not answer, or has no GPU."""
         facts = host.load(self.settings.driver_root, self.settings.state_dir + "/host.json")
         usable = [gpu for gpu in facts.gpus if not gpu.divided]
         if not usable:
@@ -49,15 +50,17 @@ class Device:
 
 
 def private_folder() -> str:
-    """A folder that carries this process's pid and start time, so that it can be known as dead."""
+    """A folder named after this process's pid and start time, so that a killed demo's folder can be
+    told from a running one's.
+    """
     pid = os.getpid()
     return tempfile.mkdtemp(prefix=f"{PREFIX}{pid}.{liveness.start_time(pid)}.")
 
 
 def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Device:
-    """The host's GPU where it has a driver with a device node, else a software GPU in `folder`.
+    """The host's GPU if it has a driver with a device node, else a software GPU in `folder`.
 
-    Raises VcudaError: there is neither.
+    Raises VcudaError: neither exists.
     """
     real = f"{settings.driver_root.rstrip('/')}/dev/nvidia0"
     if os.path.exists(real):
@@ -89,7 +92,7 @@ def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Devic
 
 
 def sweep() -> None:
-    """Remove the folders of demos that were killed; their containers ended with them."""
+    """Remove the folders of killed demos; their containers ended with them."""
     parent = tempfile.gettempdir()
     for name in os.listdir(parent):
         pid, _, rest = name[len(PREFIX) :].partition(".")

@@ -1,4 +1,4 @@
-"""CDI specifications: does this host still have what they give to containers?"""
+"""Check CDI specifications: do the files and nodes that they name still exist?"""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NONE = "no specification for GPUs"
 # Source: the CDI specification, "Directories".
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _KIND = re.compile(r"\bkind\"?\s*:\s*\"?((?:vcuda\.io|nvidia\.com)/[\w.-]+)")
-# A specification is JSON or YAML. In both, a path of this host stands behind its key, on one line.
+# A specification is JSON or YAML. In both, a path of this host follows its key on the same line.
 _PATH = re.compile(r"\b(hostPath|path)\"?\s*:\s*[\"']?(/[^\"',}\n]+?)[\"']?\s*(?=[,}\n]|$)")
 
 
 class Specification:
-    """missing: the host's files and device nodes that it names and that are not there.
+    """missing: the host's files and device nodes that it names and that do not exist.
 
-    kind: "" for another vendor's. unreadable: why, or "".
+    kind: "" for another vendor's. unreadable: the reason, or "".
     """
 
     def __init__(self, path: str, kind: str, missing: Sequence[str], unreadable: str = "") -> None:
@@ -81,8 +81,8 @@ def _specification(path: str, text: str) -> Specification:
     if not kind:
         return Specification(path, "", [])
     host_paths = [value for key, value in _PATH.findall(text) if key == "hostPath"]
-    # A node's `path` is the container's; it is the host's too unless a hostPath says otherwise. A
-    # hook's is the host's.
+    # A node's `path` is the container's, and also the host's unless a hostPath is given. A hook's
+    # is the host's.
     paths = [
         value
         for key, value in _PATH.findall(text)

@@ -1,4 +1,4 @@
-"""Can the kernel deny devices to a container, by its cgroup?"""
+"""Check whether the kernel can deny devices to a container by its cgroup."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CHECKS = (RULES,)
 
 
 class Cgroups:
-    """version: of the hierarchy that judges devices; 0: none does.
+    """version: of the hierarchy that checks devices; 0: none does.
 
-    refused: of version 2, why the kernel loads no device program, as an errno; 0: it does.
+    refused: errno with which the kernel refuses a device program of version 2; 0: it loads one.
     """
 
     def __init__(self, version: int, refused: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The containers that hold shares: do they live, and is the shim in their programs?"""
+"""Check the containers with shares: do they run, and have their programs loaded the shim?"""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CHECKS = (DEAD, UNSHIMMED)
 
 
 class Container:
-    """is_alive: as a claim judges it. processes: those with a libcuda and without the shim.
+    """is_alive: as a claim judges it. processes: those with a libcuda but without the shim.
 
-    hidden: whether some, or all of them, could not be looked at.
+    hidden: some of its processes could not be examined.
     """
 
     def __init__(self, id: str, is_alive: bool) -> None:
@@ -45,14 +45,14 @@ def examine(settings: Config) -> list[Finding]:
 def look(allocation: Allocation) -> Container:
     runs = liveness.container_lives(allocation)
     container = Container(allocation.id, runs or liveness.is_alive(allocation))
-    # A pod's container between two starts is alive all the same, and a named slice has none.
+    # A pod's container keeps its share between two starts; a named slice has no container.
     if not runs or allocation.is_named_slice:
         return container
     try:
         init = container_processes.init_of(allocation.runtime, allocation.container_id)
         pids = container_processes.of(init) if init else []
     except (OSError, ValueError, KeyError, TypeError):
-        # While it is being created the runtime does not know it yet.
+        # The runtime does not know a container that is being created.
         pid, started = allocation.claimant
         container.hidden = liveness.start_time(pid) != started
         return container

@@ -1,4 +1,4 @@
-"""Denials by SELinux or AppArmor of what a share needs, from this host's logs."""
+"""Find denials by SELinux or AppArmor, in this host's logs, of what a share needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OURS = re.compile(r"vcuda|nvidia|libcuda")
 
 
 class Denied:
-    """module: "AppArmor" or "SELinux". subject: the profile, or the type, that may not."""
+    """module: "AppArmor" or "SELinux". subject: the profile or type that was denied."""
 
     def __init__(self, module: str, subject: str, path: str) -> None:
         self.module, self.subject, self.path = module, subject, path
@@ -44,14 +44,14 @@ def examine(settings: Config) -> list[Finding]:
 def look(
     audit_log: str = AUDIT_LOG, journals: Sequence[str] = JOURNALS
 ) -> tuple[list[str], list[str]]:
-    """The logs' lines, and why there are none of a log that may hold some."""
+    """The logs' lines, and the reason for each log that could not be read."""
     lines, reasons = [], []
     try:
         with open(audit_log, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
             lines += file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
-        pass  # without auditd such lines go to the kernel's log
+        pass  # without auditd these lines are in the kernel's log
     except OSError as error:
         reasons.append(f"{audit_log}: {error.strerror}")
     has_journal = any(os.path.isdir(folder) and os.listdir(folder) for folder in journals)
@@ -71,7 +71,9 @@ def look(
 
 
 def parse(line: str) -> list[Denied]:
-    """What the line says was denied of ours; nothing where it was only complained about."""
+    """Parse a denial of something of ours; None for other lines, and for ones that were only
+    logged.
+    """
     if found := _APPARMOR.search(line):
         denied = Denied("AppArmor", found[1], found[2])
     elif (found := _SELINUX.search(line)) and "permissive=1" not in line:

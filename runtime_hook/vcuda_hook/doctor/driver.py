@@ -1,4 +1,4 @@
-"""The driver's files, the kernel's module and the device nodes: are they there, and of one kind?"""
+"""Check the driver's files, the kernel module and the device nodes: present, and of one version?"""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _UVM = "nvidia-uvm"
 
 
 class Driver:
-    """root: "" for the host's own. no_library: why there is none, a VcudaError's words.
+    """root: "" for the host's own. no_library: the error if no library was found.
 
-    versions: of the libraries by soname; "" for one that is not there. kernel: the module's
-    version; "" while it is not loaded. numbers: of the device nodes, None for one that is not there
-    or no character device. uvm_major: what the kernel gave nvidia-uvm; None: unknown.
+    versions: of the libraries, by soname; "" if missing. kernel: the module's version; "": not
+    loaded. numbers: of the device nodes; None: missing, or not a character device. uvm_major: the
+    kernel's number for nvidia-uvm; None: unknown.
     """
 
     def __init__(self, root: str, no_library: VcudaError | None = None) -> None:
@@ -115,7 +115,7 @@ def _not_judged(name: str) -> Finding:
 
 
 def _minors(root: str) -> list[int]:
-    """Of the GPUs that the kernel's driver drives. Source: its README, "The /proc interface"."""
+    """The minor numbers of the kernel driver's GPUs. Source: its README, "The /proc interface"."""
     folder = f"{root}/proc/driver/nvidia/gpus"
     try:
         gpus = sorted(os.listdir(folder))

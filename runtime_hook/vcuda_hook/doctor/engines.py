@@ -1,4 +1,4 @@
-"""The engines' configuration: do they know vcuda's runtime, and hand its requests on?"""
+"""Check the engines' configuration: is vcuda's runtime there, and do requests reach it?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DROPPED, OPEN = "dropped-annotations", "pod-annotations"
 HOOK_RULES = "hook-and-systemd"
 CHECKS = (SETTINGS, RUNTIMES, NVIDIA, DROPPED, OPEN, HOOK_RULES)
 _REQUESTS = (names.ANNOTATION_CORE_UNITS, names.ANNOTATION_MEMORY_UNITS)
-_NVIDIA = "nvidia-container-runtime"  # its variants go on: .cdi, .legacy, .experimental
+_NVIDIA = "nvidia-container-runtime"  # variants have suffixes: .cdi, .legacy, .experimental
 _RESTART = {
     DOCKER: "restart docker",
     CONTAINERD: "restart containerd",
@@ -36,7 +36,7 @@ def examine(settings: Config) -> list[Finding]:
 
 
 def systemd_rules_devices(root: str = "") -> bool:
-    """Whether systemd runs on cgroup v2: it then writes device rules anew at each daemon-reload."""
+    """Whether systemd runs on cgroup v2: each daemon-reload then writes the device rules again."""
     v2 = f"{root}/sys/fs/cgroup/cgroup.controllers"
     return os.path.isdir(f"{root}/run/systemd/system") and os.path.exists(v2)
 
@@ -68,7 +68,7 @@ def readable(engines: Sequence[Engine]) -> list[Finding]:
 
 
 def runtimes(engines: Sequence[Engine]) -> list[Finding]:
-    """Each engine has a handler that leads to the wrapper, which is there, or calls the hook."""
+    """Each engine needs a handler with an existing wrapper, or the hook."""
     found = []
     for engine in engines:
         ours = _ours(engine)
@@ -87,7 +87,7 @@ def runtimes(engines: Sequence[Engine]) -> list[Finding]:
 
 
 def _outside_their_pods(engine: Engine, ours: Sequence[Handler]) -> list[Finding]:
-    """containerd's handlers of vcuda's with another cgroup driver than runc's has."""
+    """containerd's handlers of vcuda whose cgroup driver differs from runc's."""
     runc = engine.handlers.get("runc")
     found = []
     for handler in ours:
@@ -118,7 +118,7 @@ def nvidia_default(engines: Sequence[Engine], hooks: Sequence[str]) -> list[Find
 
 
 def dropped_annotations(engines: Sequence[Engine]) -> list[Finding]:
-    """containerd hands on only what a handler lists."""
+    """Find handlers of containerd that drop vcuda's annotations: it passes only listed ones."""
     found = []
     for engine, handler in _containerd_handlers(engines):
         dropped = [key for key in _REQUESTS if not _lists(handler.container_annotations, key)]
@@ -151,7 +151,7 @@ def pod_annotations(engines: Sequence[Engine]) -> list[Finding]:
 
 
 def hook_rules(engines: Sequence[Engine], is_systemd_v2: bool) -> list[Finding]:
-    """The hook's device rules are none of the unit's: systemd replaces them."""
+    """Report that systemd replaces the device rules that the hook has set."""
     hooked = [engine for engine in engines if engine.hooks] if is_systemd_v2 else []
     found = []
     for engine in hooked:
@@ -185,7 +185,9 @@ def _containerd_handlers(engines: Sequence[Engine]) -> list[tuple[Engine, Handle
 
 
 def _lists(patterns: Sequence[str], key: str) -> bool:
-    """Source: Go's path.Match, by which containerd compares: no `*` crosses a slash."""
+    """Whether a pattern matches. Source: Go's path.Match, which containerd uses: `*` matches no
+    slash.
+    """
     parts = key.split("/")
     return any(
         len(pattern.split("/")) == len(parts)

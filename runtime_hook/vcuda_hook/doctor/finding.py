@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OK, INFO, UNKNOWN, WARNING, ERROR = "ok", "info", "unknown", "warning", "error"
-SEVERITIES = (OK, INFO, UNKNOWN, WARNING, ERROR)  # from the least
+SEVERITIES = (OK, INFO, UNKNOWN, WARNING, ERROR)  # in order of severity
 _EXIT_CODES = {OK: 0, INFO: 0, UNKNOWN: 1, WARNING: 1, ERROR: 2}
 
 
@@ -28,12 +28,12 @@ class Finding:
     def __str__(self) -> str:
         line = f"{self.where}: {self.what}" if self.where else self.what
         line = f"{line}; {self.hint}" if self.hint else line
-        # A name from a hostile file must not break the line in two.
+        # A name from a hostile file must not break the line.
         return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def as_json(finding: Finding) -> dict[str, str]:
-    """`mend` is the hint's name in the JSON of every version."""
+    """A finding for JSON, where the hint's key is `mend` in all versions."""
     fields = asdict(finding)
     fields["mend"] = fields.pop("hint")
     return fields
@@ -44,5 +44,5 @@ def of_error(name: str, error: VcudaError) -> Finding:
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """0: nothing to do. 1: warnings, or a check that could not look. 2: errors."""
+    """0: no fault. 1: warnings, or a check that could not run. 2: errors."""
     return max((_EXIT_CODES[finding.severity] for finding in findings), default=0)

@@ -1,4 +1,4 @@
-"""What was installed: the programs, the shim, and the low-level runtime that does the work."""
+"""Check the installation: programs, shim, low-level runtime."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LOSES_DEVICES = ((1, 1, 3), (1, 1, 6))
 
 
 class Installation:
-    """missing: of the programs `expected`, those that are not there or not executable.
+    """missing: those of `expected` that do not exist or are not executable.
 
-    shim: what its file says of itself, "" for none of ours; None where it cannot be read.
+    shim: its version; "": not vcuda's; None: it cannot be read.
     """
 
     def __init__(self, expected: Sequence[str], shim_path: str) -> None:
@@ -38,8 +38,7 @@ class Installation:
 
 
 class LowLevel:
-    """name: as set. path: None where it is not found. says: its first line of --version, "" for
-    nothing.
+    """name: as set. path: None: not found. says: the first line of its --version, or "".
 
     unlinked: device nodes without a link to their number in /dev/char.
     """
@@ -135,12 +134,12 @@ def _version(path: str) -> str:
             check=False,
         )
     except OSError:
-        return ""  # no program after all
+        return ""  # not a program
     return done.stdout.decode(errors="replace").partition("\n")[0]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """ "1.1.5+ds1" and "1.1.5-rc.1" are 1.1.5."""
+    """The numbers of a version: "1.1.5+ds1" and "1.1.5-rc.1" give 1.1.5."""
     plain = version.replace("+", "-").partition("-")[0]
     return tuple(int(part) for part in plain.split(".") if part.isdigit())
 

@@ -1,4 +1,4 @@
-"""Does NVML answer, and does the driver stay up between programs?"""
+"""Check whether NVML answers, and whether the driver stays loaded between programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHECKS = (ANSWERS, PERSISTENCE)
 
 
 class Gpu:
-    """persists: whether its persistence mode is on; None: unknown."""
+    """persists: whether persistence mode is on; None: unknown."""
 
     def __init__(self, index: int, uuid: str, persists: bool | None) -> None:
         self.index, self.uuid, self.persists = index, uuid, persists
@@ -36,14 +36,14 @@ def examine(settings: Config) -> list[Finding]:
 
 
 def unanswered(reason: str) -> list[Finding]:
-    """What it means that `examine` gave no answer."""
+    """The findings if `examine` did not answer in time."""
     hint = "look for Xid and NVRM lines in 'dmesg'; reset the GPU, or reboot"
     found = Finding(ANSWERS, ERROR, reason, "libnvidia-ml.so.1", hint)
     return [found, _not_looked_at()]
 
 
 def look(root: str) -> list[Gpu]:
-    """Raises VcudaError: no NVML, or it does not answer. May hang as the driver does."""
+    """Ask NVML. Raises VcudaError: no NVML, or an error. May hang as the driver does."""
     found = driver_scan.find(root)
     default = f"{found.folder}/libnvidia-ml.so.{found.version}"
     path = found.libraries.get("libnvidia-ml.so.1", default)
@@ -87,7 +87,9 @@ def _unknown(what: str) -> Finding:
 
 
 def _persists(library: ctypes.CDLL, uuid: str) -> bool | None:
-    """Source: nvml.h, nvmlDeviceGetPersistenceMode; nvmlEnableState_t."""
+    """Whether persistence mode is on. Source: nvml.h, nvmlDeviceGetPersistenceMode;
+    nvmlEnableState_t.
+    """
     device, mode = ctypes.c_void_p(), ctypes.c_uint()
     try:
         failed = library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device))

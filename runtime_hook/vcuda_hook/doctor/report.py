@@ -1,6 +1,6 @@
 """``vcuda doctor``: find faults of this host that affect GPU sharing, each with a hint.
 
-It changes nothing. Each group of checks runs in a process of its own: what hangs is given up.
+It changes nothing. Each group of checks runs in its own process, which is abandoned if it hangs.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 SETTINGS = "settings"
 SECONDS = 10.0
-# Each has CHECKS, their names, and examine(settings); unanswered(reason) where silence shows
-# something.
+# Each has CHECKS, the names, and examine(settings); unanswered(reason) if a hang itself is a
+# finding.
 GROUPS: tuple[Any, ...] = (
     driver,
     nvml_answers,
@@ -68,7 +68,7 @@ def doctor(arguments: argparse.Namespace, config_path: str) -> int:
 
 
 def examine(config_path: str, seconds: float) -> list[Finding]:
-    """At least one finding of each check, in the order of CHECKS."""
+    """At least one finding for each check, in the order of CHECKS."""
     settings, first = _settings(config_path)
     questions = [lambda group=group: _answer(group, settings) for group in GROUPS]
     found = [first]
@@ -99,7 +99,7 @@ def _answer(group: Any, settings: Config) -> list[dict[str, str]]:
 
 
 def _settings(path: str) -> tuple[Config, Finding]:
-    """The settings; the defaults where the file is wrong."""
+    """The settings, or the defaults if the file is invalid."""
     try:
         settings = settings_file.load_named(path)
     except VcudaError as error:

@@ -18,7 +18,7 @@ from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 STATE_DIR, RECORDS, CLAIM_SOCKET = "state-dir", "records", "door"
 CHECKS = (STATE_DIR, RECORDS, CLAIM_SOCKET)
 SOCKET_SECONDS = 2.0
-# What one more container takes: its pages, its record and the folders around them.
+# Bytes that one more container needs: pages, record and folders.
 _LEAST_BYTES, _LEAST_FILES = layout.USAGE_SIZE + (64 << 10), 16
 _IN_MEMORY = ("tmpfs", "ramfs")
 # A container may write a program into its usage page and make it setuid.
@@ -26,11 +26,11 @@ _OPTIONS = {"nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV, "noexec": os.ST_NOEXEC
 
 
 class Place:
-    """A folder, or the nearest above it that is there. kind: its file system, as mounted.
+    """A folder, or its nearest parent that exists. kind: its file system, as mounted.
 
-    is_apart: nothing but the folder is on that file system. missing: mount options that it lacks.
-    is_folder: it is one. is_ours: it belongs to root or to this process's user, and no other
-    user may write it. free_files: None where the file system does not count them.
+    is_apart: the file system holds only this folder. missing: mount options that it lacks.
+    is_folder: it is a folder. is_ours: root or this process's user owns it, and no other user may
+    write to it. free_files: None if the file system does not count them.
     """
 
     def __init__(self, path: str, there: str) -> None:
@@ -48,7 +48,7 @@ def examine(settings: Config) -> list[Finding]:
 
 
 def look(path: str, process: str = "/proc/self") -> Place:
-    """process: the folder in /proc of the process that has the mounts."""
+    """Examine the state folder. process: folder in /proc of the process whose mounts count."""
     there = path
     while not os.path.lexists(there):
         there = os.path.dirname(there)
@@ -108,12 +108,12 @@ def records(state_dir: str) -> list[Finding]:
 
 
 def knock(state_dir: str) -> str:
-    """ "": the claim socket answered; else "closed", "silent" or "forbidden"."""
+    """Ask the claim socket. Returns "": it answered; else "closed", "silent" or "forbidden"."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         asking.settimeout(SOCKET_SECONDS)
         try:
             asking.connect(f"{state_dir}/{claim_socket.NAME}")
-            asking.send(b"\0", socket.MSG_NOSIGNAL)  # no command line: it answers, and does nothing
+            asking.send(b"\0", socket.MSG_NOSIGNAL)  # not a request: only answered
             return "" if asking.recv(64) else "closed"
         except PermissionError:
             return "forbidden"
@@ -138,7 +138,7 @@ def socket_answers(reason: str) -> Finding:
 
 
 def _file_system(path: str, process: str) -> tuple[str, str]:
-    """What `path` is on: where that is mounted, and its type."""
+    """The mount point and type of the file system that has `path`."""
     nearest, kind = "", ""
     for mount in kernel_tables.mounts(process):
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")

@@ -1,4 +1,4 @@
-"""``vcuda configure``: enter vcuda in an engine's own settings, and undo that."""
+"""``vcuda configure``: add vcuda to an engine's configuration, and undo that."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _ENGINES: dict[str, Any] = {
 
 
 class Outcome:
-    """before, after: the file's text, None where there is none. left: what undo left, with why."""
+    """before, after: the file's text; None: no file. left: what undo could not remove, with the
+    reason.
+    """
 
     def __init__(self, path: str, before: str | None, after: str | None) -> None:
         self.path, self.before, self.after = path, before, after
@@ -50,7 +52,7 @@ class Outcome:
 
 
 def configure(arguments: argparse.Namespace, settings: Config) -> int:
-    """0: done, or nothing to do. 1: --undo left something, reported on stderr."""
+    """Return 0: done, or nothing to do. 1: --undo left something, reported on stderr."""
     _refuse_what_does_not_fit(arguments)
     if arguments.engine == EVERY:
         return _undo_all(arguments, settings)
@@ -77,7 +79,7 @@ def configure(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def _undo_all(arguments: argparse.Namespace, settings: Config) -> int:
-    """Every edit that there is a record of; one that cannot be taken back stops no other."""
+    """Undo every recorded edit; one that fails does not stop the others."""
     failed, outcomes = False, []
     for name, record in undo_record.all_of(settings.path):
         try:
@@ -99,7 +101,7 @@ def _undo_all(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def _named(name: str, record: str) -> Any:
-    """Raises VcudaError: not a runtime or hook of vcuda's."""
+    """The engine's module. Raises VcudaError: unknown name."""
     if name == hooks_d.NAME:
         return hooks_d
     if name not in _ENGINES:
@@ -133,7 +135,7 @@ def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outco
             )
         text = base or ""
         if not text.strip() or (engine.FORM == "toml" and not parse("toml", text, path)):
-            text = engine.NEW + text.lstrip()  # comments may be all that it has
+            text = engine.NEW + text.lstrip()  # the file may hold only comments
         planned = engine.plan(parse(engine.FORM, text, path), options)
         after, fresh = added(engine.FORM, text, planned.settings, path)
         outcome = Outcome(path, current, after if fresh else current)
@@ -192,14 +194,14 @@ def _print(outcome: Outcome, dry_run: bool) -> None:
 
 
 def _complain(outcome: Outcome) -> int:
-    """Of what was left; the exit code."""
+    """Report what undo left; return the exit code."""
     for line in outcome.left:
         sys.stderr.write(f"vcuda: {outcome.path}: {line}\n")
     return 1 if outcome.left else 0
 
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
-    """Raises VcudaError: an option of the other entry point, or the engine has no such option."""
+    """Raises VcudaError: an option that the entry point or the engine does not have."""
     if arguments.engine == EVERY:
         for option in ("default", "hooks", "always", "engine_config", "runtime_path"):
             if getattr(arguments, option) or not arguments.undo:
@@ -219,7 +221,7 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
 
 
 def _program(path: str) -> str:
-    """`path` in full. Raises VcudaError: it is not there."""
+    """The absolute path of the program. Raises VcudaError: it does not exist."""
     found = os.path.abspath(path)
     if not os.access(found, os.X_OK) or os.path.isdir(found):
         raise VcudaError("is no program", found, "install vcuda, or name it by --runtime-path")
@@ -227,13 +229,15 @@ def _program(path: str) -> str:
 
 
 def _staging(engine: Any, path: str) -> str:
-    # CRI-O takes every file of its folder, whatever its name, for configuration.
+    # CRI-O reads every file of its folder as configuration, whatever its name.
     folder = os.path.dirname(path)
     return os.path.dirname(folder) if engine is crio else folder
 
 
 class _Lock:
-    """One at a time for all records: read, decide and write belong together."""
+    """A lock on all records: no other process reads or writes between reading, deciding and
+    writing.
+    """
 
     def __init__(self, record_path: str, dry_run: bool) -> None:
         self._folder = "" if dry_run else os.path.dirname(os.path.dirname(record_path))

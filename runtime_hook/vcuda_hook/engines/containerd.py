@@ -1,7 +1,7 @@
 """containerd's config.toml: a runtime handler of the CRI plugin, for Kubernetes and crictl.
 
-The handler is made like the default one of the merged configuration, imported files included: so
-its containers land in the same cgroups. Where the files name no handler, the default one is written
+The handler is a copy of the default one in the merged configuration, imported files included, so
+that its containers get the same cgroups. If the files name no handler, the default one is written
 too: containerd 1.x drops its built-in runc as soon as one is named. Seen with 1.6.20 and 2.3.4.
 Source: containerd docs/cri/config.md.
 """
@@ -33,21 +33,22 @@ AFTER = AFTER_REMOVAL = "systemctl restart containerd"
 
 _RUNC = "io.containerd.runc.v2"
 _ANNOTATIONS = names.ANNOTATION_PREFIX + "*"
-# Of the handler that ours is made like. What names another program or lets annotations in is not
-# carried over.
+# Keys of the copied handler that are dropped: they name another program, or pass annotations.
 _NOT_CARRIED = ("container_annotations", "pod_annotations", "runtime_path", "runtime_engine")
 _NOT_CARRIED_OPTIONS = ("BinaryName",)
 _DEFAULTS = {"sandboxer": "podsandbox"}  # as the merged configuration of containerd 2 has it
 
 
 def plan(tree: dict[str, Any], options: Options) -> Plan:
-    """Raises VcudaError: the handler would not count, or a pod's author could ask through it."""
+    """Raises VcudaError: the handler would have no effect, or would let a pod's author request a
+    share.
+    """
     written = containerd_files.view(options.path, tree)
     return plan_in(tree, written, containerd_files.dumped(options.path) or written, options)
 
 
 def plan_in(tree: dict[str, Any], written: View, merged: View, options: Options) -> Plan:
-    """written: what the files say. merged: what counts, containerd's defaults included."""
+    """written: the files' content. merged: with containerd's defaults."""
     path = options.path
     plugin = containerd_files.plugin_of(tree)
     if merged.cri_is_disabled or written.cri_is_disabled:
@@ -71,9 +72,9 @@ def plan_in(tree: dict[str, Any], written: View, merged: View, options: Options)
 
 
 def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
-    """Whether what was written counts, now that it stands in the file.
+    """Check that the written settings are in effect.
 
-    Raises VcudaError: containerd does not see it, or an imported file says something else.
+    Raises VcudaError: containerd does not see them, or an imported file overrides them.
     """
     merged = containerd_files.dumped(options.path)
     if merged is None:
@@ -81,13 +82,13 @@ def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
             _refuse_replaced_section(tree, options)
         merged = containerd_files.view(options.path, tree)
     for path, value in planned.settings:
-        key = path[2:]  # below the CRI plugin: its name differs from file to file
+        key = path[2:]  # below the CRI plugin, whose name depends on the file's version
         if not _says(merged.at(key), value):
             raise _hidden(tree, key, value, options)
 
 
 def _hidden(tree: dict[str, Any], key: Path, value: Any, options: Options) -> VcudaError:
-    """The error that names the file which takes away our setting."""
+    """The error that names the file which overrides our setting."""
     where = os.path.realpath(options.path)
     files = containerd_files.files(options.path, tree)
     later = files[[path for path, _ in files].index(where) + 1 :]
@@ -109,7 +110,9 @@ def _hidden(tree: dict[str, Any], key: Path, value: Any, options: Options) -> Vc
 
 
 def _refuse_replaced_section(tree: dict[str, Any], options: Options) -> None:
-    """Raises VcudaError: an imported file has a section for the CRI, as containerd 1 reads it."""
+    """Raises VcudaError: an imported file has a section for the CRI, which replaces ours in
+    containerd 1.
+    """
     plugin, where = containerd_files.plugin_of(tree), os.path.realpath(options.path)
     files = containerd_files.files(options.path, tree)
     for path, other in files[[path for path, _ in files].index(where) + 1 :]:
@@ -119,13 +122,13 @@ def _refuse_replaced_section(tree: dict[str, Any], options: Options) -> None:
 
 
 def _after(path: str) -> str:
-    """A file of our own in the same folder that counts after `path`."""
+    """A file in the same folder that is read after `path`."""
     folder, name = os.path.split(path)
     return f"{folder}/{'99-vcuda.toml' if name < '99-vcuda.toml' else 'zz-vcuda.toml'}"
 
 
 def _says(known: Any, value: Any) -> bool:
-    """Whether `known` is `value`, or a table that has all of it."""
+    """Whether `known` equals `value`, or is a table that contains it."""
     if isinstance(value, dict):
         return isinstance(known, dict) and all(
             _says(known.get(name, MISSING), item) for name, item in value.items()
@@ -139,7 +142,7 @@ def _handlers(view: View) -> dict[str, Any]:
 
 
 def _model(handlers: dict[str, Any], default: str) -> dict[str, Any]:
-    """The handler that ours is made like: the default one, or runc where that is none of runc's."""
+    """The handler to copy: the default one, or runc if the default is of another kind."""
     for name in (default, "runc"):
         model = handlers.get(name)
         if name == NAME or not isinstance(model, dict):
@@ -151,7 +154,7 @@ def _model(handlers: dict[str, Any], default: str) -> dict[str, Any]:
 
 
 def _handler(model: dict[str, Any], runtime: str) -> dict[str, Any]:
-    """Ours, with what the model sets to other than nothing."""
+    """The handler for vcuda, with the model's non-empty values."""
     carried = {
         key: value
         for key, value in model.items()
@@ -199,6 +202,8 @@ def _refuse_pod_annotations(handlers: dict[str, Any], options: Options) -> None:
 
 
 def _lets_ours_through(pattern: str) -> bool:
-    """Source: Go's path.Match, by which containerd compares: no `*` crosses a slash."""
+    """Whether our annotations match. Source: Go's path.Match, which containerd uses: `*` matches no
+    slash.
+    """
     domain, slash, _ = pattern.partition("/")
     return bool(slash) and fnmatch.fnmatchcase(names.ANNOTATION_PREFIX[:-1], domain)

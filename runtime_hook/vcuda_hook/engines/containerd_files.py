@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 FILE = "/etc/containerd/config.toml"
-# The CRI plugin's name by the file's version; from 3 on it stays.
+# The CRI plugin's name by the file's version; the last also for later versions.
 PLUGINS = {1: "cri", 2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
-# The CRI does not start without any one of these.
+# The CRI plugin needs all of these to start.
 _NEEDED = {*PLUGINS.values(), "io.containerd.cri.v1.images"}
 _DUMP_SECONDS = 60
 
@@ -41,9 +41,9 @@ class View:
 
 
 def view(path: str, tree: dict[str, Any]) -> View:
-    """The configuration with `tree` as the content of `path`, a main file or an imported one.
+    """The merged configuration if `path`, a main or an imported file, had the content `tree`.
 
-    As containerd 2 merges it, without the defaults.
+    Merged as containerd 2 does, without defaults.
     """
     return _merged([each for _, each in files(path, tree)])
 
@@ -60,10 +60,9 @@ def _merged(trees: list[dict[str, Any]]) -> View:
 
 
 def dumped(path: str) -> View | None:
-    """The configuration as containerd sees it, `path` being a main file or an imported one.
+    """The configuration as containerd prints it, with `path` as the main file or an imported one.
 
-    None: containerd is not in PATH, is of a version that does not know such files, or cannot read
-    them.
+    None: containerd is not in PATH, its version does not know such files, or it cannot read them.
     """
     main = main_file(path)
     try:
@@ -72,7 +71,7 @@ def dumped(path: str) -> View | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd="/",  # as its service: containerd 1 looks for relative patterns from there
+            cwd="/",  # like its service: containerd 1 resolves relative patterns from there
             timeout=_DUMP_SECONDS,
             check=True,
         )
@@ -81,14 +80,14 @@ def dumped(path: str) -> View | None:
         return None
     newer = plugin_of(_read(main)) == PLUGINS[3]
     if newer and section(tree, PLUGINS[2]).get("containerd"):
-        return None  # containerd 1 ignores the plugin of a newer file
+        return None  # containerd 1 ignores a newer file's plugin
     return _merged([tree])
 
 
 def files(path: str, tree: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Each file that counts, with its content, in the order in which containerd merges them.
+    """Each file in effect, with its content, in the order in which containerd merges them.
 
-    tree: the content of `path`, which need not exist yet.
+    tree: the content of `path`, which may not exist yet.
     """
     path = os.path.realpath(path)
     found: dict[str, dict[str, Any]] = {}
@@ -105,7 +104,7 @@ def files(path: str, tree: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def main_file(path: str) -> str:
-    """The main file that imports `path`; `path` itself where none does."""
+    """The main file that imports `path`, or `path` itself."""
     for candidate in (f"{os.path.dirname(os.path.dirname(path))}/config.toml", FILE):
         if os.path.isfile(candidate) and candidate != path:
             imported = patterns(_read(candidate), candidate)
@@ -115,14 +114,14 @@ def main_file(path: str) -> str:
 
 
 def patterns(tree: dict[str, Any], path: str) -> list[str]:
-    """What `tree`, the content of `path`, imports, as full paths."""
+    """The files that `tree`, the content of `path`, imports, as absolute patterns."""
     said = tree.get("imports")
     folder = os.path.dirname(path)
     return [os.path.join(folder, str(each)) for each in said] if isinstance(said, list) else []
 
 
 def plugin_of(tree: dict[str, Any]) -> str:
-    """The CRI plugin's name in this file. An imported file may have no version."""
+    """The CRI plugin's name in this file. An imported file may lack a version."""
     present = at(tree, ("plugins",))
     version = tree.get("version", 0)
     if "version" not in tree and isinstance(present, dict):

@@ -1,8 +1,8 @@
-"""CRI-O: a drop-in of its own in /etc/crio/crio.conf.d, with a runtime handler.
+"""CRI-O: a drop-in in /etc/crio/crio.conf.d with a runtime handler.
 
-The handler is made like CRI-O's default one: CRI-O ends at its start where the monitor (conmon) of
-any handler is not found. Source: crio.conf(5), "CRIO.RUNTIME.RUNTIMES TABLE"; crio.conf.d(5);
-CRI-O pkg/config, TranslateMonitorFields and ValidateRuntimes; seen with 1.36.3.
+The handler is a copy of CRI-O's default one: CRI-O does not start if any handler's monitor (conmon)
+is missing. Source: crio.conf(5), "CRIO.RUNTIME.RUNTIMES TABLE"; crio.conf.d(5); CRI-O pkg/config,
+TranslateMonitorFields and ValidateRuntimes; seen with 1.36.3.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ AFTER = AFTER_REMOVAL = "systemctl restart crio"
 
 _RUNTIMES = ("crio", "runtime", "runtimes")
 _DEFAULT = ("crio", "runtime", "default_runtime")
-# Of the handler that ours is made like. What names another program is not carried over.
+# Keys of the copied handler that are dropped, because they name another program.
 _NOT_CARRIED = ("runtime_path", "runtime_config_path", "inherit_default_runtime")
 # CRI-O's own default since 1.31, and the one before.
 _DEFAULT_NAMES = ("crun", "runc")
 _OCI = (None, "", "oci")  # runtime_type of a handler that calls runc or crun
-# Where packages keep the monitor when it is not in PATH.
+# Where packages install the monitor if it is not in PATH.
 _MONITORS = "/usr/libexec/crio:/usr/libexec/podman:/usr/lib/podman"
 
 
 def plan(tree: dict[str, Any], options: Options) -> Plan:
-    """Raises VcudaError: CRI-O, or the wrapper, would not find a program that it needs."""
+    """Raises VcudaError: CRI-O or the wrapper would not find a program that it needs."""
     seen = crio_files.read(options.path)
     default, model = _model(seen)
     handler: dict[str, Any] = {"runtime_path": options.program, "runtime_type": "oci"}
     for key, value in model.items():
         if value and key not in handler and key not in _NOT_CARRIED and crio_files.is_plain(value):
             handler[key] = value
-    # CRI-O's old setting `conmon` counts for every handler.
+    # CRI-O's old setting `conmon` applies to every handler.
     monitor = at(seen, ("crio", "runtime", "conmon"))
     monitor = handler.get("monitor_path") if monitor in (MISSING, "") else monitor
     handler.update(_monitor(monitor, options))
@@ -63,7 +63,9 @@ def plan(tree: dict[str, Any], options: Options) -> Plan:
 
 
 def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
-    """Whether what was written counts. Raises VcudaError: CRI-O refuses it or does not see it."""
+    """Check that the written settings are in effect. Raises VcudaError: CRI-O refuses or ignores
+    them.
+    """
     answer = crio_files.asked(options.path, "config")
     if answer is not None and answer.returncode != 0:
         lines = answer.stderr.decode(errors="replace").strip().split("\n")
@@ -82,7 +84,7 @@ def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
 
 
 def _model(seen: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """CRI-O's default handler and its name, or the next that runs containers as runc does."""
+    """CRI-O's default handler and its name, or the next one that runs containers as runc does."""
     handlers = at(seen, _RUNTIMES)
     handlers = handlers if isinstance(handlers, dict) else {}
     default = at(seen, _DEFAULT)
@@ -95,9 +97,9 @@ def _model(seen: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _monitor(path: Any, options: Options) -> dict[str, str]:
-    """The field that names the monitor, where CRI-O does not find it by itself.
+    """The setting that names the monitor, if CRI-O does not find it by itself.
 
-    path: as CRI-O's files name it. Raises VcudaError: it is not on this host.
+    path: as in CRI-O's files. Raises VcudaError: not on this host.
     """
     if isinstance(path, str) and path:
         if not os.access(path, os.X_OK):
@@ -114,7 +116,7 @@ def _monitor(path: Any, options: Options) -> dict[str, str]:
 
 
 def _low_level_runtime(theirs: str | None, options: Options) -> str:
-    """The runtime that the wrapper will run. Raises VcudaError: the wrapper does not find it."""
+    """The runtime that the wrapper will run. Raises VcudaError: the wrapper would not find it."""
     name = settings_file.load(options.settings).runtime
     found = low_level.find(name)
     if not found:

@@ -1,7 +1,8 @@
-"""CRI-O's configuration: crio.conf, the files of crio.conf.d, and what a running CRI-O says.
+"""CRI-O's configuration: crio.conf, the files of crio.conf.d, and the running CRI-O's answer.
 
-Every file of the folder counts, in the order of their names; a handler in a later file replaces one
-of the same name whole. Source: CRI-O pkg/config, UpdateFromPath; crio.conf.d(5); seen with 1.36.3.
+All files of the folder are read in the order of their names; a handler in a later file replaces one
+of the same name completely. Source: CRI-O pkg/config, UpdateFromPath; crio.conf.d(5); seen with
+1.36.3.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SECONDS = 60
 
 
 def files(path: str) -> list[tuple[str, dict[str, Any]]]:
-    """crio.conf and each file beside `path`, a file of crio.conf.d, in the order that counts."""
+    """crio.conf and each file beside `path`, a file of crio.conf.d, in the order of reading."""
     found = [main_file(path)]
     for folder, folders, names in os.walk(os.path.dirname(path)):
         folders.sort()
@@ -39,9 +40,9 @@ def main_file(path: str) -> str:
 
 
 def read(path: str) -> dict[str, Any]:
-    """The configuration with the files as they are now.
+    """The configuration by the files.
 
-    What a running CRI-O says fills in what no file does: it has looked up its programs.
+    Values that no file sets come from the running CRI-O, which has looked up its programs.
     """
     merged: dict[str, Any] = {}
     for _, tree in files(path):
@@ -56,7 +57,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def asked(path: str, *words: str) -> subprocess.CompletedProcess[bytes] | None:
-    """What `crio` answers with the files at `path` as its configuration; None: it is not here."""
+    """The answer of `crio` with the files at `path` as its configuration; None: not installed."""
     folder = ["--config-dir", os.path.dirname(path)]
     main = main_file(path)
     named = ["--config", main if os.path.exists(main) else ""]
@@ -70,7 +71,7 @@ def is_plain(value: Any) -> bool:
 
 
 def _running() -> dict[str, Any]:
-    """The configuration of the CRI-O that runs; empty: none does."""
+    """The running CRI-O's configuration; {}: none runs."""
     answer = _crio("status", "config")
     try:
         if answer is None or answer.returncode != 0:

@@ -1,4 +1,4 @@
-"""Docker's /etc/docker/daemon.json: a runtime, and perhaps the default one.
+"""Docker's /etc/docker/daemon.json: a runtime, optionally the default one.
 
 Source: docs.docker.com, "dockerd", "Daemon configuration file".
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FILE = "/etc/docker/daemon.json"
 FORM = "json"
 NEW = "{}\n"
-# A reload adds runtimes, and no container notices; it takes none away. Seen with 20.10.24.
+# A reload adds runtimes without a restart of containers; it removes none. Seen with 20.10.24.
 AFTER = "systemctl reload docker"
 AFTER_REMOVAL = "systemctl restart docker"
 
@@ -28,4 +28,4 @@ def plan(tree: dict[str, Any], options: Options) -> Plan:
 
 
 def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
-    """Nothing in other files can take this away."""
+    """Docker reads no other file."""

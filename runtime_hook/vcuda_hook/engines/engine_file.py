@@ -1,4 +1,4 @@
-"""An engine's configuration file: read whole, replaced whole, its mode and owner kept."""
+"""An engine's configuration file: read and replaced as a whole; mode and owner stay."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from vcuda_oci.system import files
 
 
 def real(path: str) -> str:
-    """The file that `path` stands for: a link stays one, what it leads to is edited."""
+    """The file that `path` resolves to: a symlink stays, its target is edited."""
     return os.path.realpath(path)
 
 
 def read(path: str) -> str | None:
-    """The text; None: there is no such file. Raises VcudaError: it cannot be read."""
+    """The text; None: no such file. Raises VcudaError: it cannot be read."""
     try:
         return files.read(path).decode()
     except FileNotFoundError:
@@ -25,11 +25,10 @@ def read(path: str) -> str | None:
 
 
 def replace(path: str, text: str | None, staging: str = "") -> None:
-    """The old file or the new one, whole, whatever happens; None: no file.
+    """Replace the file atomically; None: remove it.
 
-    staging: a folder of the same file system that the engine does not read, for the half-written
-    file that a kill leaves; default: the file's own. Raises VcudaError; then nothing has
-    changed.
+    staging: a folder on the same file system that the engine does not read, for the partly written
+    file that a kill leaves; default: the file's own folder. Raises VcudaError with nothing changed.
     """
     try:
         if text is None:
@@ -54,7 +53,7 @@ def replace(path: str, text: str | None, staging: str = "") -> None:
 
 
 def missing_folders(path: str) -> list[str]:
-    """The folders above `path` that are not there, the lowest first."""
+    """The missing folders above `path`, the lowest first."""
     missing = []
     folder = os.path.dirname(path)
     while not os.path.isdir(folder):
@@ -64,18 +63,18 @@ def missing_folders(path: str) -> list[str]:
 
 
 def remove_folders(folders: list[str]) -> None:
-    """Those that are empty, up to the first that is not; the lowest comes first."""
+    """Remove empty folders, lowest first, up to the first that is not empty."""
     for folder in folders:
         try:
             os.rmdir(folder)
         except FileNotFoundError:
             continue
         except OSError:
-            return  # no longer empty
+            return  # not empty
 
 
 def _as_before(path: str, beside: str) -> None:
-    """Owner, mode and SELinux label of the file that goes; 0644 for a new one."""
+    """Copy owner, mode and SELinux label of the replaced file; a new file gets 0644."""
     try:
         old = os.stat(path)
     except FileNotFoundError:
@@ -94,6 +93,6 @@ def _sync_folder(folder: str) -> None:
     try:
         os.fsync(fd)
     except OSError:
-        pass  # the new file is there; a power loss now may bring the old one back
+        pass  # the new file is in place; a power loss now may restore the old one
     finally:
         os.close(fd)

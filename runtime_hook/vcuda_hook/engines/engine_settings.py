@@ -1,4 +1,4 @@
-"""What the engines' own configuration files say of low-level runtimes; only read here.
+"""Read the low-level runtimes from the engines' own configuration files.
 
 Source: dockerd's daemon.json; containerd docs/cri/config.md; crio.conf(5), crio.conf.d(5);
 containers.conf(5).
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DOCKER, CONTAINERD, CRIO, PODMAN = "docker", "containerd", "crio", "podman"
 _PROGRAMS = {DOCKER: "dockerd", CONTAINERD: "containerd", CRIO: "crio", PODMAN: "podman"}
-# Later ones count over earlier ones.
+# Later files override earlier ones.
 _FILES = {
     DOCKER: ("/etc/docker/daemon.json",),
     CONTAINERD: ("/etc/containerd/config.toml",),
@@ -31,31 +31,31 @@ _FILES = {
         "/etc/containers/containers.conf.d/*.conf",
     ),
 }
-# Of Podman and CRI-O. Source: oci-hooks(5).
+# For Podman and CRI-O. Source: oci-hooks(5).
 _HOOKS = ("/usr/share/containers/oci/hooks.d/*.json", "/etc/containers/oci/hooks.d/*.json")
 _HOOK = "vcuda-container-hook"
 _NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-# The CRI plugin's name in containerd's files of version 3, 2 and 1.
+# The CRI plugin's name in files of containerd's versions 3, 2 and 1.
 _CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 
 
 class Handler:
-    """A low-level runtime as an engine names it. path: "" for the engine's own choice."""
+    """A low-level runtime by the engine's name for it. path: "": the engine chooses."""
 
     def __init__(self, name: str, path: str, file: str) -> None:
         self.name, self.path, self.file = name, path, file
-        # containerd's only
+        # of containerd only
         self.container_annotations: list[str] = []
         self.pod_annotations: list[str] = []
         self.systemd_cgroup = False
 
 
 class Engine:
-    """default: the handler of containers that name none, "" for the engine's own. default_file: the
-    file that names it.
+    """default: the handler of containers that name none; "": the engine's own. default_file: the
+    file that sets it.
 
-    broken: (file, error) of each that cannot be read or is not what it should be. hooks: files in
-    hooks.d that call vcuda's hook.
+    broken: (file, error) of each that cannot be read or parsed. hooks: files in hooks.d that call
+    vcuda's hook.
     """
 
     def __init__(self, name: str) -> None:
@@ -68,7 +68,7 @@ class Engine:
 
 
 def read(etc: str = "") -> list[Engine]:
-    """The engines of this host: those with a program or file there. etc: before each file."""
+    """The engines that have a program or a file on this host. etc: prefix of each file's path."""
     engines = []
     for name, patterns in _FILES.items():
         engine = Engine(name)
@@ -83,12 +83,12 @@ def read(etc: str = "") -> list[Engine]:
 
 
 def nvidia_hooks(etc: str = "") -> list[str]:
-    """The files by which Podman and CRI-O run NVIDIA's own hook."""
+    """The files by which Podman and CRI-O call NVIDIA's hook."""
     return _hooks(_NVIDIA_HOOKS, etc)
 
 
 def _hooks(programs: Sequence[str], etc: str) -> list[str]:
-    """Files in hooks.d that name one of the programs; one that is unreadable names none."""
+    """The files in hooks.d that name one of the programs; unreadable files are skipped."""
     found = []
     for path in sorted(path for pattern in _HOOKS for path in glob.glob(etc + pattern)):
         try:
@@ -125,7 +125,7 @@ def _add_containerd(engine: Engine, tree: Any, path: str) -> None:
     for plugin in _CRI_PLUGINS:
         containerd = _table(tree, "plugins", plugin, "containerd")
         for name, table in _table(containerd, "runtimes").items():
-            # An imported file adds to the handler, as containerd 2 merges them.
+            # An imported file adds to the handler, because containerd 2 merges them.
             handler = engine.handlers.setdefault(name, Handler(name, "", path))
             options = _table(table, "options")
             if _text(options, "BinaryName"):
@@ -152,7 +152,7 @@ def _add_crio(engine: Engine, tree: Any, path: str) -> None:
 def _add_podman(engine: Engine, tree: Any, path: str) -> None:
     runtimes = _table(tree, "engine", "runtimes")
     for name in runtimes:
-        # The first that is there counts.
+        # The first existing one is used.
         places = _texts(runtimes, name)
         there = [place for place in places if os.path.exists(place)] or places
         engine.handlers[name] = Handler(name, there[0] if there else "", path)
@@ -173,7 +173,7 @@ def _set_default(engine: Engine, name: str, path: str) -> None:
 
 
 def _table(tree: Any, *names: str) -> dict[str, Any]:
-    """The table at this path; an empty one where there is something else."""
+    """The table at this path; {} if the value is of another type."""
     for name in names:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree if isinstance(tree, dict) else {}

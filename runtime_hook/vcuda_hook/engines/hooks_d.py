@@ -1,6 +1,6 @@
-"""hooks.d: the hook for Podman and CRI-O, in place of a runtime of ours.
+"""hooks.d: the hook for Podman and CRI-O, an alternative to vcuda's runtime.
 
-One file, read by every engine that looks in the folder; so its record names no engine. Source:
+Every engine that uses the folder reads the one file, so its undo record names no engine. Source:
 oci-hooks(5), "1.0.0 Hook Schema".
 """
 
@@ -23,7 +23,7 @@ NAME = "hooks"
 FILE = "/usr/share/containers/oci/hooks.d/vcuda.json"
 FORM = "json"
 NEW = "{}\n"
-AFTER = AFTER_REMOVAL = ""  # both see the folder change
+AFTER = AFTER_REMOVAL = ""  # both notice changes of the folder
 
 _ASKED = "^" + names.ANNOTATION_PREFIX.replace(".", "\\.")
 
@@ -48,4 +48,4 @@ def plan(tree: dict[str, Any], options: Options) -> Plan:
 
 
 def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
-    """One file of its own: nothing in other files can take it away."""
+    """No other file can override this one."""

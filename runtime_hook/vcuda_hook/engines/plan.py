@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .text_edit import Setting
 
-# What `vcuda configure` takes; EVERY with --undo only.
+# Engines of `vcuda configure`; EVERY with --undo only.
 ENGINES = ("docker", "containerd", "crio", "podman")
 EVERY = "all"
 # The runtime's name in every engine, as in `docker run --runtime=vcuda`.

@@ -1,4 +1,4 @@
-"""Podman: a drop-in of its own in /etc/containers/containers.conf.d, with a runtime.
+"""Podman: a drop-in in /etc/containers/containers.conf.d with a runtime.
 
 Source: containers.conf(5), "ENGINE.RUNTIMES TABLE".
 """
@@ -29,4 +29,4 @@ def plan(tree: dict[str, Any], options: Options) -> Plan:
 
 
 def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
-    """Nothing in other files can take this away."""
+    """No other file can override the handler."""

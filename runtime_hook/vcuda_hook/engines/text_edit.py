@@ -1,4 +1,4 @@
-"""What `vcuda configure` does to a text, and back: pure.
+"""Add settings to a configuration text, and remove them again: pure.
 
 A setting is (path, value). A form, "json" or "toml", is a module with parse, put, take and raw.
 """
@@ -24,10 +24,10 @@ _FORMATS: dict[str, Any] = {"json": json_text, "toml": toml_text}
 
 
 class Done:
-    """What was done to one file, enough to take it back.
+    """An edit of one file, with all that undo needs.
 
-    before: the text without our settings; None: there was no file. states: digests of the texts
-    that `before` stands for, byte for byte. settings: those that `before` had not.
+    before: the text without our settings; None: there was no file. states: digests of the texts for
+    which undo restores `before` byte for byte. settings: those that `before` lacked.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class Done:
 
 
 def parse(form: str, text: str, where: str) -> dict[str, Any]:
-    """The tree. Raises VcudaError: it does not parse, with the line."""
+    """Parse the text. Raises VcudaError: invalid, with the line."""
     try:
         tree = _FORMATS[form].parse(text)
     except TomlError as error:
         where = f"{where}:{toml_text.line_of(text, error)}"
         raise VcudaError(f"is not TOML: {error.what}", where, "correct that line first") from None
-    except ValueError as error:  # JSON's, or its nesting
+    except ValueError as error:  # JSON's parser, or too deep nesting
         where = f"{where}:{getattr(error, 'lineno', 1)}"
         what = f"is not JSON: {getattr(error, 'msg', error)}"
         raise VcudaError(what, where, "correct that line first") from None
@@ -64,9 +64,9 @@ def at(tree: Any, path: Path) -> Any:
 
 
 def added(form: str, text: str, settings: list[Setting], where: str) -> tuple[str, list[Setting]]:
-    """The text with all settings in it, and those that were not there before.
+    """The text with all settings, and those that it lacked.
 
-    Raises VcudaError: another value than ours stands there, or the text can't be added to.
+    Raises VcudaError: another value exists there, or the text's form does not allow an addition.
     """
     fresh = []
     for path, value in settings:
@@ -92,10 +92,10 @@ def added(form: str, text: str, settings: list[Setting], where: str) -> tuple[st
 
 
 def removed(current: str | None, done: Done, where: str) -> tuple[str | None, list[VcudaError]]:
-    """The text without what was done, None for no file, and what was left as it is, with why.
+    """The text without the edit, None for no file; and what could not be removed, with the reason.
 
-    A text of `states` goes back byte for byte. From any other, edited since, each
-    setting goes that is still as it was set; what stood there before comes back.
+    A text of `states` is restored byte for byte. If it was edited since, each unchanged setting is
+    removed, and the value before it is restored.
     """
     if current is None or current == done.before or digest(current) in done.states:
         return (None if current is None else done.before), []
@@ -122,7 +122,7 @@ def digest(text: str | None) -> str:
 
 
 def _pruned(done: Done, text: str, path: Path) -> str:
-    """Without the empty parents that our setting brought."""
+    """Remove empty parents that our setting has added."""
     form = _FORMATS[done.form]
     before = form.parse(done.before) if (done.before or "").strip() else {}
     for end in range(len(path) - 1, 0, -1):
@@ -132,7 +132,7 @@ def _pruned(done: Done, text: str, path: Path) -> str:
 
 
 def _has_only(form: str, text: str, tree: dict[str, Any], path: Path, value: Any) -> bool:
-    """Whether `text` says what `tree` says and, besides, `value` at `path`."""
+    """Whether `text` has the content of `tree` and also `value` at `path`."""
     try:
         return bool(_FORMATS[form].parse(text) == _with(tree, path, value))
     except ValueError:

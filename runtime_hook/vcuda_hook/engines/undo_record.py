@@ -1,7 +1,7 @@
-"""What `--undo` needs: one record for each file that `vcuda configure` has edited.
+"""The records of `vcuda configure`: one for each file that it has edited, for `--undo`.
 
-It lies beside vcuda's own settings, for root's eyes only: what it repeats of an engine's file may
-hold a password.
+They are beside vcuda's settings and readable for root only, because an engine's file may contain a
+password.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VERSION = 1
 
 
 class Record:
-    """done: what was done to the file. folders: made for it, the lowest first."""
+    """done: the edit. folders: created for the file, the lowest first."""
 
     def __init__(self, done: Done, folders: list[str]) -> None:
         self.done, self.folders = done, folders
@@ -50,7 +50,7 @@ def load(path: str) -> Record | None:
 
 
 def all_of(settings: str) -> list[tuple[str, str]]:
-    """The engine's name and the path of each record there is, in order."""
+    """The engine's name and the path of each record, sorted."""
     folder = f"{os.path.dirname(settings)}/configured"
     try:
         found = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
@@ -62,7 +62,7 @@ def all_of(settings: str) -> list[tuple[str, str]]:
 
 
 def edited(path: str) -> str:
-    """Which file the record is about. Raises VcudaError: the record is not whole."""
+    """The file that the record is about. Raises VcudaError: the record is not whole."""
     load(path)
     return str(json.loads(files.read(path))["edited"])
 

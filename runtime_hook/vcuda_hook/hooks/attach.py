@@ -1,7 +1,7 @@
-"""Edits for a container that is being created: mounts, nodes and rules laid into it from outside.
+"""Apply edits to a container that is being created: mounts, nodes and device rules, from outside.
 
-The runtime has made the container's namespaces and mounted its root, and has not entered it yet:
-no process of its image runs, but what its volumes hold may change under our eyes.
+The runtime has made the container's namespaces and mounted its root, but has not entered it: no
+process of the image runs yet, but other containers may change its volumes meanwhile.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _MEND = "use the runtime wrapper instead of the hook"
 def attach(
     edits: Edits, container: Container, root: str, driver_root: str, again: Collection[str] = ()
 ) -> None:
-    """Give a container its mounts, nodes and device rules; twice is once.
+    """Give a container its mounts, nodes and device rules; a second call changes nothing.
 
     root: the container's root as its mount namespace shows it before pivot_root. driver_root: where
-    the nodes are on the host. again: places of mounts that are laid over the same file too, as the
-    engine gave it other options.
+    the nodes are on the host. again: destinations to mount once more over the same file, because
+    the engine used other options.
 
-    Raises VcudaError; the runtime then gives the container up, with all that was mounted in it.
+    Raises VcudaError; the runtime then removes the container with its mounts.
     """
     process = container.process
     inner, home = _mount_namespace(process), _mount_namespace(_open_folder("/proc/self"))
@@ -61,14 +61,14 @@ def attach(
         device_rules.change(process, id, edits.devices, edits.not_granted, majors)
     except (OSError, NotImplementedError) as error:
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _MEND) from error
-    # The host's ids of the container's root.
+    # The container's root user and group as ids of the host.
     user, group = (kernel_tables.outside_id(process, name) for name in ("uid_map", "gid_map"))
     host_devices = root_paths.host_devices()
     shared = root_paths.shared_mounts(process)
     syscalls.setns(inner)
     try:
         inside = Root(_open_folder(root), host_devices, shared)
-        # New files in a user namespace's file systems need an owner that it maps.
+        # In a user namespace new files need an owner that the namespace maps.
         syscalls.set_file_ids(user, group)
         for mount, place in mounts:
             _lay(inside, place, mount, place in again)
@@ -84,8 +84,7 @@ def attach(
 def run_hooks(edits: Edits, kind: str, pid: int) -> None:
     """Run the edits' hooks of this kind, as the runtime would.
 
-    pid: the container's first process.
-    Raises VcudaError with what the hook said.
+    pid: the container's first process. Raises VcudaError with the hook's output.
     """
     for command in [hook["args"] for name, hook in edits.hooks if name == kind]:
         state = json.dumps({"pid": pid})
@@ -124,7 +123,7 @@ def _source(path: str, options: list[str]) -> int:
 
 
 def _node_mount(driver_root: str, node: DeviceNode, process: int) -> int | None:
-    """In a user namespace no node can be made; there the host's own is mounted, as runc does."""
+    """A mount of the host's node, as runc does in a user namespace, where mknod is not possible."""
     theirs, ours = os.stat("ns/user", dir_fd=process), os.stat("/proc/self/ns/user")
     if os.path.samestat(theirs, ours):
         return None
@@ -134,7 +133,7 @@ def _node_mount(driver_root: str, node: DeviceNode, process: int) -> int | None:
 def _lay(root: Root, place: str, mount: int, again: bool = False) -> None:
     try:
         target = root.make_target(place, mount)
-        # The wrapper or an earlier hook of the same container was here.
+        # The wrapper or an earlier hook of the same container has made it.
         if again or not root_paths.same_file(target, mount):
             if root.is_shared(target):
                 raise OSError(errno.EXDEV, "it is in a volume that shares its mounts with the host")
@@ -178,7 +177,7 @@ def _make_node_in(folder: int, node: DeviceNode) -> None:
 
 
 def _remove_node(root: Root, node: DeviceNode) -> None:
-    """An engine that gives every GPU may have made it; the rules deny it in any case."""
+    """Remove a node that an engine made for another GPU; the device rules deny it in any case."""
     folder = root.open_path(os.path.dirname(node.path))
     if folder is None:
         return

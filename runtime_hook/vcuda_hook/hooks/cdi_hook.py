@@ -1,8 +1,8 @@
-"""The hook of our CDI spec: what a spec cannot say, since it knows neither container nor image.
+"""The hook of our CDI spec: for what depends on the container or its image.
 
-The engine has injected devices and mounts by then. For a slice, the shim is mounted over the
-image's own libcuda. /proc/driver/nvidia shows the container's GPUs only. NVIDIA_REQUIRE_* of the
-image are checked.
+The engine has injected devices and mounts before. For a named slice the hook mounts the shim over
+the image's own libcuda. It also limits /proc/driver/nvidia to the container's GPUs and checks the
+image's NVIDIA_REQUIRE_*.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from . import created_container
 
 
 def finish(config_path: str, state: State) -> None:
-    """Raises VcudaError: the image demands what is not here, or something cannot be mounted."""
+    """Raises VcudaError: the image's requirements are not met, or a mount failed."""
     container = container_of(hook_state.config_of(state), state.id, state.bundle)
     try:
         settings = settings_file.load(config_path)
@@ -70,7 +70,7 @@ def _finish(container: Container, settings: Config, state: State) -> None:
         more.hooks.append(edits.procfs_hook(edits.Paths("", "", [], [], command)))
     if not more.mounts and not more.hooks and not more.not_granted:
         return
-    from . import attach  # ctypes: only where there is something to mount
+    from . import attach  # late: ctypes, only if there is something to mount
 
     created = created_container.find("createRuntime", state)
     again = [place for _, place, _ in writable]
@@ -79,7 +79,7 @@ def _finish(container: Container, settings: Config, state: State) -> None:
 
 
 def gpus_of(container: Container, facts: Host) -> list[Gpu]:
-    """The GPUs of the device nodes that the container is given."""
+    """The GPUs whose device nodes the container has."""
     given = set(container.devices)
 
     def is_given(gpu: Gpu) -> bool:
@@ -92,7 +92,7 @@ def gpus_of(container: Container, facts: Host) -> list[Gpu]:
 def _opened_by_a_wide_rule(
     container: Container, facts: Host, gpus: Sequence[Gpu]
 ) -> list[DeviceNode]:
-    """The nodes of other GPUs, if a rule of the container's opens them beside its slice."""
+    """The nodes of other GPUs that a device rule of the container allows beside its slice."""
     mine = {f"nvidia{gpu.minor}" for gpu in gpus}
     mine.update(name for gpu in gpus for name in facts.gpu_nodes.get(gpu.uuid, ()))
     of_gpus = {name for owned in facts.gpu_nodes.values() for name in owned}
@@ -107,7 +107,7 @@ def _opened_by_a_wide_rule(
 
 
 def mounts_of(container: Container) -> dict[str, str]:
-    """Sources by destination; of two on one place the last counts."""
+    """Sources by destination; the last mount on a destination counts."""
     return {mount.destination: mount.source for mount in container.mounts}
 
 
@@ -116,9 +116,8 @@ def _writable_again(
 ) -> list[tuple[str, str, list[str]]]:
     """Our mounts that the engine made read-only.
 
-    Docker 29 does so with every mount that is no user's volume, where the root is read-only.
-
-    A bind mount of another source stays as it is.
+    Docker 29 does this to all mounts but users' volumes if the root is read-only. A bind mount of
+    another source stays unchanged.
     """
     ours = {names.SOFTWARE_GPU_STATE: facts.software_state}
     ours.update({place: source for source, place in settings.extra_mounts})
@@ -137,7 +136,7 @@ def _writable_again(
 def _refuse_more_than_the_slice(
     limits: str, mounts: dict[str, str], gpus: Sequence[Gpu], facts: Host
 ) -> None:
-    """Raises VcudaError: a GPU is no part of the slice, or has come as a whole beside it."""
+    """Raises VcudaError: the container has a GPU outside the slice, or a whole one beside it."""
     try:
         page = page_reader.read_limits(page_file.read_page(limits, layout.LIMITS_SIZE))
         inside = {gpu.uuid for gpu in page.gpus}
@@ -155,7 +154,7 @@ def _refuse_more_than_the_slice(
 
 
 def write_procfs(settings: Config, gpus: Sequence[Gpu]) -> None:
-    """Write what a container with these GPUs sees: a hook without root finds it there."""
+    """Write /proc/driver/nvidia for a container with these GPUs, for hooks without root."""
     kernel = "/proc/" + names.KERNEL_DRIVER
     if os.path.isdir(kernel):
         procfs.write(kernel, _procfs_folder(settings, gpus), gpus)
@@ -169,6 +168,6 @@ def _procfs_hook(root: str, settings: Config, gpus: Sequence[Gpu]) -> list[str]:
 
 
 def _procfs_folder(settings: Config, gpus: Sequence[Gpu]) -> str:
-    # Of a MIG device the instances too: the same GPU may be divided anew.
+    # For a MIG device also its instances: the GPU may be divided again.
     parts = [".".join(map(str, (gpu.minor, *(gpu.mig or ())))) for gpu in gpus]
     return f"{settings.state_dir}/procfs/{'-'.join(parts) or 'none'}"

@@ -1,4 +1,4 @@
-"""The end of a container that had our CDI devices: their mount points leave its root."""
+"""Remove the mount points of our CDI devices from a container's root at its end."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from . import cdi_hook
 def clean_up(config_path: str, state: State) -> None:
     """Remove the empty files that the runtime made for our mounts; raises VcudaError, OSError."""
     if state.bundle == "/":
-        return  # crun in a user namespace: what is there is not the bundle
+        return  # crun in a user namespace shows another folder as the bundle
     if not os.path.lexists(_config_of(state)):
-        return  # BuildKit deletes a container after its bundle: clean_up_at_end has done it
+        return  # BuildKit deletes the bundle first; see clean_up_at_end
     root, places = _root_and_places(config_path, state)
     if root:
         mount_points.remove_since(_config_of(state), root, places)
 
 
 def clean_up_at_end(config_path: str, state: State) -> None:
-    """Have the same done at the end of a container that is being created; raises as clean_up does.
+    """Have clean_up done at the end of a container that is being created; raises as it does.
 
     For engines that unmount the root before they delete the container and its poststop hook runs.
     """
@@ -37,12 +37,12 @@ def clean_up_at_end(config_path: str, state: State) -> None:
 
 
 def _config_of(state: State) -> str:
-    # The engine wrote it when it created the container: what is older is the image's.
+    # The engine wrote it when it created the container: older files are the image's.
     return os.path.join(state.bundle, "config.json")
 
 
 def _root_and_places(config_path: str, state: State) -> tuple[str, list[str]]:
-    """The container's root on the host, and where our mounts are in it."""
+    """The container's root on the host, and the paths of our mounts in it."""
     settings = settings_file.load(config_path)
     container = container_of(hook_state.config_of(state), state.id, state.bundle)
     facts = apply_share.host_of(settings)

@@ -1,4 +1,4 @@
-"""The hook: give a container that is being created its share, from outside of it."""
+"""The hook: give a container that is being created its share, from outside."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from . import created_container
 
 
 def create(kind: str, config_path: str, state: State) -> None:
-    """Give the container in `state` what its config.json asks for; raises VcudaError.
+    """Give the container in `state` the share that its config.json requests; raises VcudaError.
 
-    Nothing happens to one that asks for nothing, or that the wrapper has edited already.
+    Changes nothing without a request, or if the wrapper has edited the container already.
     """
     container = container_of(hook_state.config_of(state), state.id, state.bundle)
     raw = request.find(container)
@@ -42,11 +42,11 @@ def _create(
     creation = apply_share.Creation(created.runtime, created.pid, names.HOOK_PROGRAM)
 
     def give(granted: apply_share.Grant) -> None:
-        from . import attach  # ctypes: only for a container with a share
+        from . import attach  # late: ctypes, only for a container with a share
 
         try:
             attach.attach(granted.edits, created, container.rootfs, granted.driver_root)
-            # The runtime has read its list of hooks already.
+            # The runtime has read its list of hooks before.
             attach.run_hooks(granted.edits, "createRuntime", created.pid)
         except OSError as error:
             raise VcudaError(
@@ -59,13 +59,13 @@ def _create(
 
 
 def _has_its_share(state_dir: str, container: Container) -> bool:
-    """Whether this very creation has claimed already, by the wrapper or in another hook: for the
-    process that becomes the runtime, which waits for this hook, or for the container's first one.
+    """Whether this creation has claimed before, by the wrapper or another hook: for the process
+    that becomes the runtime and waits for this hook, or for the container's first process.
     """
     try:
         known = Ledger(state_dir).get(owner_of(container.annotations, container.id).key)
     except VcudaError:
-        return False  # for the claim to report, if the request counts
+        return False  # the claim reports it, if the request counts
     return (
         known is not None and known.container_id == container.id and liveness.claimant_lives(known)
     )

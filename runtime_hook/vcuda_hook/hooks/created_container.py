@@ -1,4 +1,4 @@
-"""The container that a hook is called for, found in /proc."""
+"""Find the container that a hook is called for, in /proc."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MOST_ANCESTORS = 16
 
 
 class Container:
-    """A container between its namespaces and pivot_root.
+    """A container between the creation of its namespaces and pivot_root.
 
-    pid: its first process, and `process` a descriptor of its /proc folder. runtime: the command
-    line that asks the low-level runtime for a container's state, up to the verb.
+    pid: its first process; `process`: a descriptor of its /proc folder. runtime: the low-level
+    runtime's command line for a query of state, up to the verb.
     """
 
     def __init__(self, state: State, pid: int, runtime: list[str]) -> None:
@@ -35,8 +35,8 @@ class Container:
 def report_to_engine(line: str, allocation: str) -> None:
     """Write the line where the runtime that called this hook writes its own errors.
 
-    That is its log, and, where it throws away what hooks write (crun), its standard error: Podman
-    shows that one if the log holds more than one error.
+    That is its log and, if the runtime discards hooks' output (crun), its standard error: Podman
+    shows that if the log has more than one error.
     """
     try:
         pid, _, command = _runtime_above(int(os.readlink("/proc/self")))
@@ -44,7 +44,7 @@ def report_to_engine(line: str, allocation: str) -> None:
         if _is_null(2):
             _write_to_stderr_of(pid, line)
     except (OSError, ValueError):
-        pass  # called by hand: there is no log
+        pass  # called by hand: no log
 
 
 def _is_null(descriptor: int) -> bool:
@@ -53,12 +53,12 @@ def _is_null(descriptor: int) -> bool:
 
 
 def _write_to_stderr_of(pid: int, line: str) -> None:
-    """Raises OSError: it has none, or is not ours to look into."""
+    """Raises OSError: it has no standard error, or may not be examined."""
     descriptor = syscalls.descriptor_of(pid, 2)
     try:
         ready = select.poll()
         ready.register(descriptor, select.POLLOUT)
-        if ready.poll(0):  # a full pipe must not hold the container up
+        if ready.poll(0):  # do not wait for a full pipe
             os.write(descriptor, (line + "\n").encode(errors="replace")[: select.PIPE_BUF])
     finally:
         os.close(descriptor)
@@ -67,8 +67,8 @@ def _write_to_stderr_of(pid: int, line: str) -> None:
 def bundle_of(state: State) -> str:
     """The container's bundle.
 
-    crun names "/" where the container has a user namespace of its own: it has changed its working
-    folder by then. Then the runtime's own command line shows it, if it is about this container.
+    crun gives "/" if the container has a user namespace: it has changed its working folder by then.
+    In that case the runtime's own command line has the bundle, if it is about this container.
     """
     if state.bundle != "/":
         return state.bundle
@@ -90,12 +90,11 @@ def is_kept() -> bool:
 
 
 def find(kind: str, state: State) -> Container:
-    """The container that a hook of this kind is called for. Raises VcudaError.
+    """Find the container that a hook of this kind is called for. Raises VcudaError.
 
-    A createContainer hook runs in the container's namespaces and cgroup, and the pid that it
-    gets is
-    0 or 1. It goes back to those of the runtime first, or the container's limits and device rules
-    would be its own; /proc is still the host's there. Source: runc 1.1, crun 1.8.
+    A createContainer hook runs in the container's namespaces and cgroup, and gets pid 0 or 1. It
+    first moves to those of the runtime, because the container's limits and device rules would apply
+    to it; /proc is still the host's. Source: runc 1.1, crun 1.8.
     """
     try:
         if kind == CREATE_CONTAINER:
@@ -120,7 +119,7 @@ def find(kind: str, state: State) -> Container:
 def _runtime_above(pid: int) -> tuple[int, list[str], bundle.Command]:
     """The nearest ancestor that is creating a container.
 
-    Its pid, the command line that asks it for states up to the verb, and what it was called with.
+    Returns its pid, its command line for a query of state up to the verb, and its own command line.
     """
     for _ in range(_MOST_ANCESTORS):
         pid = _parent(pid)
@@ -135,7 +134,7 @@ def _runtime_above(pid: int) -> tuple[int, list[str], bundle.Command]:
 
 
 def _program(pid: int, called: str) -> str:
-    """The runtime's file. crun may run a copy of itself, which has no path ("/")."""
+    """The runtime's program. crun may run a copy of itself, which has no path ("/")."""
     path = os.readlink(f"/proc/{pid}/exe")
     return path if os.path.isfile(path) else called
 

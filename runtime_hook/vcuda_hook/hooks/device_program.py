@@ -1,7 +1,7 @@
-"""cgroup v2's device rules: the BPF program that the runtime attached, with our nodes before it.
+"""cgroup v2's device rules: put ours before those of the BPF program that the runtime attached.
 
-Programs of one cgroup AND together, so a second one could only take away. Each one that is there
-is replaced by itself with a few instructions in front, which let our nodes through.
+All programs of a cgroup must allow an access, so an additional program could only deny. Each
+attached program is replaced by a copy with a few instructions before it that allow our nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_PROGRAMS = 64
 _LOG_BYTES = 1 << 16
 
 # Offsets in struct bpf_cgroup_dev_ctx. The low half of the first is the device's type, the high
-# half what is asked: 1 mknod, 2 read, 4 write.
+# half the access: 1 mknod, 2 read, 4 write.
 _ACCESS_TYPE, _MAJOR, _MINOR = 0, 4, 8
 _TYPE_CHAR, _MKNOD = 2, 1
 
@@ -89,9 +89,10 @@ class _Load(ctypes.Structure):
 
 
 def prologue(granted: list[Number], denied: list[Number]) -> bytes:
-    """Instructions that let the character devices `granted` be read and written, `denied` not.
+    """Instructions that allow reading and writing the character devices `granted` and deny
+    `denied`.
 
-    What they do not answer for falls through to the program behind, with the context still in R1.
+    Other accesses continue with the program that follows, with the context still in R1.
     """
     code = b""
     for major, minor in granted + denied:
@@ -110,16 +111,16 @@ def prologue(granted: list[Number], denied: list[Number]) -> bytes:
             (_EXIT, 0, 0, 0, 0),
         ]
         for at, (operation, to, source, offset, value) in enumerate(steps, 1):
-            # A jump counts from the instruction behind it.
+            # A jump counts from the instruction after it.
             offset = len(steps) - at if offset is _NEXT_NODE else offset
             code += struct.pack("=BBhi", operation, to | source << 4, offset, value)
     return code
 
 
 def change(cgroup: str, granted: list[Number], denied: list[Number]) -> None:
-    """Put these rules before those of the cgroup at this path; twice is once.
+    """Put these rules before those of the cgroup at this path; a second call changes nothing.
 
-    A cgroup without a program denies nothing of itself. Raises OSError.
+    A cgroup without a program denies nothing. Raises OSError.
     """
     folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -137,7 +138,7 @@ def change(cgroup: str, granted: list[Number], denied: list[Number]) -> None:
 
 
 def try_to_load() -> None:
-    """Load a program that allows all, and drop it: no cgroup meets it.
+    """Load a program that allows everything, and drop it without attaching it.
 
     Raises OSError: this kernel has no device rules on cgroup v2, or refuses them.
     """
@@ -158,7 +159,9 @@ def _by_id(program_id: int) -> int:
 
 
 def _instructions(program: int) -> bytes:
-    """As the verifier left them: of this kind of program it rewrites nothing that counts."""
+    """The program's instructions as the kernel returns them: for this type of program the verifier
+    rewrites only unused parts.
+    """
     info = _Info()
     call = _InfoCall(program, ctypes.sizeof(info), ctypes.addressof(info))
     syscalls.bpf(_OBJ_GET_INFO, call)
@@ -169,7 +172,8 @@ def _instructions(program: int) -> bytes:
     if not info.xlated:
         raise PermissionError(1, "the kernel hides what BPF programs do")
     instructions = code.raw[: info.xlated_size]
-    # A call or a map's address is not what was loaded any more, and no runtime needs them here.
+    # A call or a map's address is returned in another form than it was loaded; no runtime uses them
+    # here.
     if any(step in (_CALL, _LOAD_64) for step in instructions[::8]):
         raise NotImplementedError("a device program with calls or maps is attached")
     return instructions
@@ -193,7 +197,7 @@ def _load(instructions: bytes) -> int:
 
 
 def _replace(folder: int, old: int, new: int) -> None:
-    """Under the flags of the one that is there: a runtime attaches with ALLOW_MULTI."""
+    """Replace a program with the flags of the attached one: runtimes attach with ALLOW_MULTI."""
     try:
         flags = _ALLOW_MULTI | _REPLACE
         syscalls.bpf(_PROG_ATTACH, _Attach(folder, new, _CGROUP_DEVICE, flags, old))

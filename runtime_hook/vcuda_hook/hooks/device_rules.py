@@ -1,4 +1,4 @@
-"""Device rules of a container that exists already, in cgroup v1 and v2."""
+"""Change the device rules of an existing container, in cgroup v1 and v2."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ def change(
     denied: list[DeviceNode],
     majors: Collection[int] = (),
 ) -> None:
-    """Let a container read and write the nodes `granted`, and not `denied`; twice is once.
+    """Allow a container to read and write the nodes `granted`, and deny `denied`; a second call
+    changes nothing.
 
-    process: a descriptor of /proc/<pid> of one of its processes. majors: of these no rule for all
-    minors stays, by which `denied` could be opened. Raises OSError: the kernel
-    refuses, no hierarchy has device rules, or these would be others' too.
+    process: a descriptor of /proc/<pid> of one of its processes. majors: rules for all minors of
+    these are removed, because they could allow `denied`. Raises OSError: the kernel refuses, no
+    hierarchy has device rules, or the rules would apply to other containers.
     """
     if not granted and not denied:
         return
@@ -43,13 +44,14 @@ def change(
 
 
 def _allows_all(folder: str) -> bool:
-    """Whether this cgroup v1 has no list of what is allowed, as a privileged container's has."""
+    """Whether this cgroup v1 allows all devices, as a privileged container's does."""
     with open(f"{folder}/devices.list") as rules:
         return rules.readline().startswith("a *:* ")
 
 
 def _write(path: str, rule: str) -> None:
-    # One rule a write. cgroupspy would do no more, and is not where the runtime part runs.
+    # One rule for each write. cgroupspy would do the same, and is not installed with the runtime
+    # part.
     with open(path, "w") as rules:
         rules.write(rule)
 
@@ -59,10 +61,11 @@ def _numbers(nodes: list[DeviceNode]) -> list[tuple[int, int]]:
 
 
 def own_cgroup(process: int) -> tuple[str, bool]:
-    """The folder of the cgroup that judges a container's devices, and whether it is of v2.
+    """The folder of the cgroup that checks a container's devices, and whether it is of v2.
 
-    process: as of `change`. Raises OSError: it has none of its own, so that its rules would be the
-    host's, or the runtime's. One that has ended is in v1's root: cgroups(7), "/proc/pid/cgroup".
+    process: as of `change`. Raises OSError: the container has no cgroup of its own, so the rules
+    would be the host's or the runtime's. An ended process is in v1's root: cgroups(7),
+    "/proc/pid/cgroup".
     """
     path, folder, is_v2 = device_cgroup(process)
     if ".." in path.split("/"):
@@ -73,7 +76,7 @@ def own_cgroup(process: int) -> tuple[str, bool]:
 
 
 def own_folder() -> str:
-    """The folder of the cgroup that judges this process's devices. Raises OSError."""
+    """The folder of the cgroup that checks this process's devices. Raises OSError."""
     process = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return device_cgroup(process)[1]
@@ -84,11 +87,11 @@ def own_folder() -> str:
 def up_to_scope(folder: str, container_id: str, ours: str) -> list[str]:
     """The container's cgroup, and those above it up to the systemd scope made for it, if any.
 
-    crun runs the container in a cgroup below its scope; since it gives systemd the device rules,
-    it leaves the device program to systemd, which attaches it to the scope. A device has to pass
-    the programs of both. Seen with crun 1.21.
+    crun runs the container in a cgroup below its scope. It gives systemd the device rules, and
+    systemd attaches the device program to the scope. An access must pass the programs of both. Seen
+    with crun 1.21.
 
-    ours: the folder of this hook's cgroup; its rules, and those above it, hold for others too.
+    ours: the folder of this hook's cgroup, whose rules, like those above it, apply to others too.
     """
     found = [folder]
     while len(above := os.path.dirname(found[-1])) > 1 and not f"{ours}/".startswith(f"{above}/"):
@@ -99,7 +102,7 @@ def up_to_scope(folder: str, container_id: str, ours: str) -> list[str]:
 
 
 def device_cgroup(process: int) -> tuple[str, str, bool]:
-    """The cgroup that judges a process's devices, its folder, and whether it is of v2.
+    """The cgroup that checks a process's devices, its folder, and whether it is of v2.
 
     process: a descriptor of its /proc/<pid>. Raises FileNotFoundError: no hierarchy has device
     rules.

@@ -1,4 +1,4 @@
-"""``vcuda-container-hook``: an OCI hook reads its state, does one thing, ends."""
+"""``vcuda-container-hook``: read the state, act by the kind of hook, end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATING = ("prestart", "createRuntime", "createContainer")
 POSTSTOP = "poststop"
 BY_STATUS = "byStatus"
 CDI = "cdi"
-CDI_STOPPED = "cdi, stopped"  # no word of the command line
+CDI_STOPPED = "cdi, stopped"  # not an argument of the command line
 _AT_END = (POSTSTOP, CDI_STOPPED)
 
 
@@ -72,7 +72,7 @@ def main() -> None:
             if created_container.is_kept():
                 cdi_stopped.clean_up_at_end(settings, state)
         else:
-            from . import create  # every container that ends comes here too: it needs none of it
+            from . import create  # every ended container comes here; avoid the imports above
 
             create.create(kind, settings, state)
     except (VcudaError, OSError) as error:
@@ -87,14 +87,16 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """A caller that closed one would have its messages written into the next file we open."""
+    """Open closed standard streams: our messages must not go into the next opened file."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(fd)
 
 
 def _to_stderr(text: str) -> None:
-    """Not by sys.stderr: what it cannot write becomes an exit status, and poststop never fails."""
+    """Write to descriptor 2, not to sys.stderr: an error there becomes an exit status, and poststop
+    must not fail.
+    """
     try:
         os.write(2, text.encode(errors="replace"))
     except OSError:

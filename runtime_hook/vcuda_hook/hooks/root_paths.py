@@ -1,13 +1,13 @@
-"""Files of a container's root, reached without ever leaving it, and made only where it owns them.
+"""Open and create files in a container's root without leaving it, and only where it owns them.
 
-The image decides what its paths are, and other containers may change them under our eyes: each path
-is resolved by openat2 inside the root, and what is used afterwards is the descriptor, never the
-path. Source: CVE-2024-0132, -0133, -0134.
+The image chooses its paths, and other containers may change them meanwhile: openat2 resolves each
+path inside the root, and later steps use the descriptor, never the path. Source: CVE-2024-0132,
+-0133, -0134.
 
-A path inside may also lead into a volume, such as the host's own /dev: what is made or removed
-there is made or removed on the host. A mount counts as the container's own if it is its root's,
-or a tmpfs that the runtime's mount namespace does not have. In all others nothing is made or
-removed; a mount may still be laid over what is there, for the container alone.
+A path inside may also lead into a volume, such as the host's /dev, where a change would be a change
+of the host. A mount belongs to the container if it is its root's, or a tmpfs that the runtime's
+mount namespace does not have. In other mounts nothing is created or removed; a mount over an
+existing file is allowed, because only the container sees it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from vcuda_oci.system import kernel_tables
 from . import syscalls
 
 _IN_ROOT = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
-# A name that was just found missing is made and opened as itself: a link that appears there in
-# between is an error.
+# A name that was missing a moment ago is created and opened without following links: a symlink that
+# appears meanwhile is an error.
 _ITSELF = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS
 _TMPFS = 0x01021994
 
@@ -44,26 +44,28 @@ class Root:
         self._mount = syscalls.mount_id(descriptor)
 
     def is_own(self, place: int) -> bool:
-        """Whether what is made at this descriptor is the container's alone."""
+        """Whether what is created at this descriptor belongs to the container alone."""
         if syscalls.mount_id(place) == self._mount:
             return True
         is_fresh = os.fstat(place).st_dev not in self._host_devices
         return is_fresh and syscalls.file_system_type(place) == _TMPFS
 
     def is_shared(self, place: int) -> bool:
-        """Whether a mount that is laid over this one of a volume appears on the host as well."""
+        """Whether a mount over this part of a volume would also appear on the host."""
         mount = syscalls.mount_id(place)
         return mount != self._mount and mount in self._shared
 
     def open_path(self, path: str) -> int | None:
-        """An O_PATH descriptor of `path`, symlinks followed inside; None: not there."""
+        """An O_PATH descriptor of `path`, with symlinks resolved inside the root; None: it does not
+        exist.
+        """
         try:
             return syscalls.openat2(self._root, path, os.O_PATH, _IN_ROOT)
         except FileNotFoundError:
             return None
 
     def make_folder(self, path: str) -> int:
-        """An O_PATH descriptor of the folder, made with its parents where they are missing."""
+        """An O_PATH descriptor of the folder; it and its parents are created if missing."""
         parts = [part for part in path.split("/") if part]
         found = os.dup(self._root)
         for depth, part in enumerate(parts, 1):
@@ -81,7 +83,7 @@ class Root:
         return found
 
     def make_file(self, path: str) -> int:
-        """An O_PATH descriptor of the file, made empty where it is missing."""
+        """An O_PATH descriptor of the file; an empty one is created if missing."""
         found = self.open_path(path)
         if found is not None:
             return found
@@ -96,18 +98,18 @@ class Root:
             os.close(folder)
 
     def make_target(self, path: str, source: int) -> int:
-        """What a mount of `source` can be laid over: a folder over a folder, else a file."""
+        """The target for a mount of `source`: a folder for a folder, else a file."""
         is_folder = stat.S_ISDIR(os.fstat(source).st_mode)
         return self.make_folder(path) if is_folder else self.make_file(path)
 
     def must_own(self, place: int) -> None:
-        """Raises OSError (EXDEV): this is in a volume."""
+        """Raises OSError (EXDEV): the descriptor is in a volume."""
         if not self.is_own(place):
             raise OSError(errno.EXDEV, "it is missing, and would be made in a volume")
 
 
 def host_devices() -> frozenset[int]:
-    """The file systems that this process's mount namespace has, by st_dev."""
+    """The file systems of this process's mount namespace, by st_dev."""
     return frozenset(mount.device for mount in kernel_tables.mounts())
 
 

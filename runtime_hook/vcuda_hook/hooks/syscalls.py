@@ -1,4 +1,4 @@
-"""The system calls that Python 3.9 has no name for. Each raises OSError, as those of `os` do."""
+"""System calls that Python 3.9 does not have. Each raises OSError, as those of `os` do."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ class _MountAttr(ctypes.Structure):
 
 
 def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
-    """Open what exists at `path`, under the rules of openat2(2). Since Linux 5.6."""
+    """Open an existing `path` under the rules of openat2(2). Since Linux 5.6."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
     return _call(_OPENAT2, ctypes.c_int(folder), os.fsencode(path), ctypes.byref(how), _size(how))
 
 
 def clone_mount(path: str) -> int:
-    """A detached copy of the mount that `path` of this mount namespace is in, rooted there."""
+    """A detached copy of the mount that `path` is in, rooted there."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
     return _call(_OPEN_TREE, ctypes.c_int(_AT_FDCWD), os.fsencode(path), ctypes.c_uint(flags))
 
 
 def set_mount(mount: int, attributes: int) -> None:
-    """Give a detached mount MOUNT_ATTR_* and take it out of all propagation. Since Linux 5.12."""
+    """Set MOUNT_ATTR_* of a detached mount and make it private. Since Linux 5.12."""
     attr = _MountAttr(attributes, 0, _MS_PRIVATE, 0)
     flags = ctypes.c_uint(_AT_EMPTY_PATH)
     _call(_MOUNT_SETATTR, ctypes.c_int(mount), b"", flags, ctypes.byref(attr), _size(attr))
 
 
 def attach_mount(mount: int, target: int) -> None:
-    """Lay a detached mount over the file or folder that `target` is open on."""
+    """Attach a detached mount over the file or folder of the descriptor `target`."""
     flags = ctypes.c_uint(_MOVE_FROM_FD | _MOVE_TO_FD)
     _call(_MOVE_MOUNT, ctypes.c_int(mount), b"", ctypes.c_int(target), b"", flags)
 
@@ -72,7 +72,7 @@ def set_file_ids(user: int, group: int) -> None:
 
 
 def descriptor_of(pid: int, number: int) -> int:
-    """A copy of another process's descriptor: the same open file, by no path. Since Linux 5.6."""
+    """A copy of another process's descriptor of the same open file. Since Linux 5.6."""
     process = _call(_PIDFD_OPEN, ctypes.c_int(pid), ctypes.c_uint(0))
     try:
         return _call(_PIDFD_GETFD, ctypes.c_int(process), ctypes.c_int(number), ctypes.c_uint(0))
@@ -81,7 +81,7 @@ def descriptor_of(pid: int, number: int) -> int:
 
 
 def mount_id(descriptor: int) -> int:
-    """The mount that a descriptor is of, as /proc/<pid>/mountinfo numbers it. Since Linux 5.8."""
+    """The id of the descriptor's mount, as in /proc/<pid>/mountinfo. Since Linux 5.8."""
     found = (ctypes.c_uint64 * 32)()  # struct statx
     flags, mask = ctypes.c_int(_AT_EMPTY_PATH), ctypes.c_uint(_STATX_MNT_ID)
     number = _STATX[os.uname().machine]
@@ -90,7 +90,7 @@ def mount_id(descriptor: int) -> int:
 
 
 def file_system_type(descriptor: int) -> int:
-    """The magic number of its file system. Source: statfs(2)."""
+    """The magic number of the descriptor's file system. Source: statfs(2)."""
     found = (ctypes.c_long * 32)()
     if _libc.fstatfs(ctypes.c_int(descriptor), ctypes.byref(found)) != 0:
         _fail()
@@ -98,7 +98,7 @@ def file_system_type(descriptor: int) -> int:
 
 
 def bpf(command: int, attributes: ctypes.Structure) -> int:
-    """bpf(2); the answer is a file descriptor or 0."""
+    """Call bpf(2); returns a file descriptor or 0."""
     machine = os.uname().machine
     number = _BPF.get(machine)
     if number is None:

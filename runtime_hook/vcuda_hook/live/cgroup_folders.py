@@ -1,4 +1,4 @@
-"""The cgroups of a process as folders of this host, in v1, v2 and both at once."""
+"""The cgroups of a process as folders of this host, in cgroup v1, v2 and hybrid mounts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from vcuda_oci.system import kernel_tables
 
 
 def of(process: int) -> list[tuple[list[str], str, str]]:
-    """Each hierarchy's controllers, none for v2, the process's cgroup in it, and that one's folder.
+    """Each hierarchy's controllers (none for v2), the process's cgroup in it, and that cgroup's
+    folder.
 
-    process: a descriptor of its /proc/<pid>. A hierarchy without a mount is left out: the
-    kernel may have v1's on a host that uses v2.
-    Raises OSError.
+    process: a descriptor of its /proc/<pid>. Hierarchies without a mount are omitted: the kernel
+    may have v1's on a host that uses v2. Raises OSError.
     """
     found = []
     for _, names, path in kernel_tables.cgroups(process):
@@ -24,19 +24,19 @@ def of(process: int) -> list[tuple[list[str], str, str]]:
 
 
 def join(process: int) -> None:
-    """Move the caller into the cgroups of another process. Raises OSError: that one is gone."""
+    """Move the caller into the cgroups of another process. Raises OSError: it has ended."""
     for _, _, folder in of(process):
         try:
             with open(folder + "/cgroup.procs", "w") as members:
                 members.write("0")
         except OSError:
-            pass  # mounted read-only: the caller stays in this one, and under its limits
+            pass  # mounted read-only: the caller stays in its cgroup
 
 
 def mounted(controller: str, path: str) -> str:
-    """Where the cgroup `path` of a hierarchy is in the file system; "": nowhere.
+    """The folder of the hierarchy's cgroup `path`; "": not mounted.
 
-    A mount may show a part of the hierarchy only.
+    A mount may show only a part of the hierarchy.
     """
     for mount in kernel_tables.mounts():
         if mount.kind != ("cgroup" if controller else "cgroup2"):

@@ -1,7 +1,7 @@
-"""Containers' names for people: of a pod's container the cluster's, else what its engine says.
+"""Containers' names for display: the cluster's for a pod's container, else the engine's.
 
-A name is its user's text. It is shown only where it points at one container and cannot pass for
-another's id; else the id is shown.
+Users choose names. One is shown only if it stands for one container and cannot be taken for
+another's id; otherwise the id is shown.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 _MOST_BYTES = 8 << 20
 _MOST_FILES = 1000
 
-# What a file of an engine says, by its path: its stamp then, and names by container id.
+# By an engine's file: its stamp when it was read, and names by container id.
 _known: dict[str, tuple[tuple[int, ...], dict[str, str]]] = {}
 
 
 def of(allocations: Sequence[Allocation]) -> dict[str, str]:
-    """By the allocation's id; without those that have no name to be shown by."""
+    """Names by allocation id, without those that must not be shown."""
     said = {each.id: name_of(each) for each in allocations}
     taken = [id for each in allocations for id in (each.id, each.container_id)]
     taken += said.values()
     times: dict[str, int] = {}
     for name in taken:
         times[name] = times.get(name, 0) + 1
-    # No id has a slash, and the cluster has a pod's name once.
+    # No id has a slash, and a pod's name is unique in the cluster.
     return {id: name for id, name in said.items() if name and ("/" in name or times[name] == 1)}
 
 
 def name_of(allocation: Allocation) -> str:
-    """ "namespace/pod/container", what the engine calls it, or ""."""
+    """ "namespace/pod/container", the engine's name for it, or ""."""
     pod = allocation.pod
     if pod:
         return "/".join(pod.get(key, "?") for key in ("namespace", "name", "container"))
@@ -49,7 +49,7 @@ def name_of(allocation: Allocation) -> str:
 
 
 def from_engine(container_id: str, noted: Mapping[str, str]) -> str:
-    """The name that the engine keeps for a container; "": none is known. noted: see engine_name."""
+    """The engine's name for a container; "": unknown. noted: see engine_name."""
     name = noted.get(engine_name.NAME, "")
     if not name and engine_name.FILE in noted:
         name = _names_in(noted[engine_name.FILE]).get(container_id, "")
@@ -57,7 +57,7 @@ def from_engine(container_id: str, noted: Mapping[str, str]) -> str:
 
 
 def find_record(ledger: Ledger, word: str) -> Allocation:
-    """The record of this id or name. Raises VcudaError: none, several, or a broken one."""
+    """The record with this id or name. Raises VcudaError: none, several, or a broken one."""
     whole, broken = ledger.read()
     for path, reason in broken:
         if path.endswith(f"/{word}.json"):
@@ -66,8 +66,9 @@ def find_record(ledger: Ledger, word: str) -> Allocation:
 
 
 def find(word: str, allocations: Sequence[Allocation]) -> Allocation:
-    """The one that `word` names: an allocation's or a container's id, the beginning of either, or
-    a name as `vcuda ps` shows it. A whole id comes before names. Raises VcudaError: none, several.
+    """The record that `word` stands for: an allocation's or container's id or its first characters,
+    or a name as `vcuda ps` shows it. A full id comes before names. Raises VcudaError: none,
+    several.
     """
     for key in ("id", "container_id"):
         exact = [each for each in allocations if word and getattr(each, key) == word]
@@ -93,7 +94,7 @@ def _with_name(allocation: Allocation) -> str:
 
 
 def _names_in(path: str) -> dict[str, str]:
-    """What the file says, looked at again once it has changed; {}: nothing."""
+    """The names in the file, read again when it has changed; {}: none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -116,7 +117,7 @@ def _names_in(path: str) -> dict[str, str]:
 
 
 def _parse(text: bytes) -> dict[str, str]:
-    """Docker's description of one container, or containers/storage's list of all."""
+    """Parse Docker's description of one container, or containers/storage's list of all."""
     try:
         tree: Any = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The processes of a container, and which libcuda each has mapped. Seen from the host, by /proc."""
+"""The processes of a container, and the libcuda that each has mapped, by the host's /proc."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _MOST_LIBCUDAS = 16
 
 
 class Process:
-    """foreign: where it sees a libcuda that it has mapped and the shim not; "" if there is none."""
+    """foreign: the path of a mapped libcuda if the shim is not mapped; "" otherwise."""
 
     def __init__(self, pid: int, name: str, foreign: str) -> None:
         self.pid, self.name, self.foreign = pid, name, foreign
 
 
 def init_of(runtime: Sequence[str], container_id: str) -> int:
-    """The pid of a container's first process; 0: it has none.
+    """The pid of a container's first process; 0: none.
 
-    Raises OSError, ValueError, KeyError, TypeError: the runtime does not say.
+    Raises OSError, ValueError, KeyError, TypeError: the runtime's answer has no pid.
     """
     try:
         done = subprocess.run(
@@ -45,16 +45,16 @@ def init_of(runtime: Sequence[str], container_id: str) -> int:
 
 
 def of(init: int, proc: str = "/proc") -> list[int]:
-    """Pids of the cgroups of process `init`, and of those below. Raises OSError: it is gone.
+    """The pids in the cgroups of process `init` and in those below. Raises OSError: it has ended.
 
-    One that shares this program's own cgroups has none of its container's: then it is alone.
+    Only `init` itself if it is in this program's cgroups.
     """
     own = cgroups(init, proc)
     return [init] if own == cgroups("self", proc) else below(own, proc)
 
 
 def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
-    """Pids of these cgroups, by hierarchy, and of those below. Raises OSError."""
+    """The pids in these cgroups, by hierarchy, and in those below. Raises OSError."""
     found = []
     for pid in filter(str.isdigit, os.listdir(proc)):
         try:
@@ -67,9 +67,9 @@ def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
 
 
 def look(pid: int, proc: str = "/proc") -> Process:
-    """Raises OSError: it is gone, or not to be looked at."""
+    """Examine a process. Raises OSError: it has ended, or may not be examined."""
     foreign = ""
-    # A program has the shim's and the driver's; the rest of very many is not read.
+    # A program with the shim maps two libcudas; do not read very many.
     for (path, file), _ in zip(_libcudas(pid, proc), range(_MOST_LIBCUDAS)):
         if shim_mark.said_by(process.read_mapped(file, shim_mark.MOST_BYTES)):
             foreign = ""
@@ -79,10 +79,10 @@ def look(pid: int, proc: str = "/proc") -> Process:
 
 
 def _libcudas(pid: int, proc: str) -> Iterator[tuple[str, str]]:
-    """(path inside, the file itself) of every libcuda that is mapped.
+    """(path inside the container, the file itself) of every mapped libcuda.
 
-    The file is opened by its mapping, whatever is at that path now, or in another mount namespace.
-    Source: proc(5), maps and map_files.
+    The file is opened through /proc/<pid>/map_files, because another file may be at that path by
+    now. Source: proc(5), maps and map_files.
     """
     seen = set()
     for mapping in kernel_tables.mappings(f"{proc}/{pid}"):
@@ -93,7 +93,7 @@ def _libcudas(pid: int, proc: str) -> Iterator[tuple[str, str]]:
 
 
 def cgroups(pid: int | str, proc: str = "/proc") -> dict[str, str]:
-    """The cgroup of a process in each hierarchy. Raises OSError: it is gone.
+    """The cgroup of a process in each hierarchy. Raises OSError: the process has ended.
 
     The key is the hierarchy's number and its controllers, "0" for v2.
     """
@@ -102,7 +102,7 @@ def cgroups(pid: int | str, proc: str = "/proc") -> dict[str, str]:
 
 
 def are_below(own: Mapping[str, str], folders: Mapping[str, str]) -> bool:
-    """Whether the cgroups of a process are these, or below them, in every hierarchy."""
+    """Whether a process's cgroups are these, or below them, in every hierarchy."""
     return all(_is_below(own.get(each, ""), path) for each, path in folders.items())
 
 

@@ -1,7 +1,7 @@
-"""Questions that may hang, each asked in a process of its own and given up after a time.
+"""Run questions that may hang, each in its own process, with a time limit.
 
-A driver, an engine or a file system that does not answer cannot be interrupted in this process, and
-one that waits in the kernel cannot even be killed: it is left behind.
+A driver, an engine or a file system that hangs cannot be interrupted in this process. A process
+that waits in the kernel cannot even be killed; it is left behind.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Asked:
         if self.pid == 0:
             code = 1
             try:
-                os.setpgid(0, 0)  # so that what it starts can be ended with it
+                os.setpgid(0, 0)  # a process group, so that its children can be killed too
                 # A reader of this program's output must not wait for a child that stays behind.
                 quiet = os.open(os.devnull, os.O_RDWR)
                 for stream in (0, 1, 2):
@@ -57,7 +57,7 @@ class _Asked:
         return self.pid == 0
 
     def result(self) -> Any:
-        """The answer of one that has ended by itself, or why there is none."""
+        """The answer of a child that has ended, or the reason why there is none."""
         with open(self.answer, "rb") as file:
             file.seek(0)
             text = file.read()
@@ -72,16 +72,16 @@ class _Asked:
     def end(self) -> None:
         try:
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:  # it had no time to make its group
+        except ProcessLookupError:  # the child had not made its process group yet
             os.kill(self.pid, signal.SIGKILL)
         os.close(self.answer)
 
 
 def ask(questions: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
-    """The answers, as JSON brings them back; Unanswered: not in time, a crash, or an exception,
-    which is reported on stderr.
+    """The answers, through JSON; Unanswered: a timeout, a crash, or an exception, which is reported
+    on stderr.
 
-    All are asked at once. What is late is killed with whatever it has started in its process group.
+    All questions run at once. After the time limit a child and its process group are killed.
     """
     asked = [_Asked(question) for question in questions]
     late: list[_Asked] = []

@@ -1,17 +1,17 @@
-"""Finds the low-level runtime, runc or crun, as the launcher does (oci/launcher/exec.c)."""
+"""Find the low-level runtime, runc or crun, as the launcher does (oci/launcher/exec.c)."""
 
 from __future__ import annotations
 
 import shutil
 
-# CRI-O's packages keep their runtimes in the last of these folders.
+# CRI-O's packages install their runtimes in the last of these folders.
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/libexec/crio"
 
 
 def find(name: str) -> str | None:
-    """The full path of the runtime `name`, a name or a path; None: it is not on this host.
+    """The full path of the runtime `name`, a name or a path; None: not on this host.
 
-    "runc", the default, stands for crun on a host that has only crun.
+    "runc", the default, means crun on a host that has only crun.
     """
     alternatives = (name, "crun") if name == "runc" else (name,)
     for each in alternatives:

@@ -8,11 +8,11 @@ from vcuda_oci.model import names
 from vcuda_oci.pages import layout
 
 _BEGIN = b"\0vcuda shim, "
-MOST_BYTES = 32 << 20  # the shim is a tenth of that, the driver's libcuda much more
+MOST_BYTES = 32 << 20  # the shim has a tenth of this size, the driver's libcuda a multiple
 
 
 def expected() -> str:
-    """What the shim that goes with this command says."""
+    """The mark of this installation's shim."""
     return f"version {names.VERSION}, pages {layout.ABI_VERSION}"
 
 

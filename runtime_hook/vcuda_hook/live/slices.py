@@ -1,7 +1,7 @@
 """Named slices: shares of GPUs that belong to a name, not to a container.
 
-A CDI spec is written once and used by many containers. The slice is claimed when it is named; its
-pages stay as long as it does, and the containers that are given it share what it holds.
+A CDI spec is written once and used by many containers. The slice is claimed when it is created; its
+pages exist as long as the slice, and its containers share its memory and GPU time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
 _PREFIX = names.SLICE_PREFIX
-# A CDI device's name that is a file's too. Source: CDI SPEC.md, "name".
+# A CDI device's name that is also valid as a file name. Source: CDI SPEC.md, "name".
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9])?", re.ASCII)
 # The names of whole GPUs.
 _TAKEN = re.compile(r"[0-9]+(:[0-9]+)?|all|(GPU|MIG)-.*", re.IGNORECASE)
 
 
 def parse(text: str) -> tuple[str, Request]:
-    """ "NAME=core:30,memory:5GiB,gpu:0" as name and request. Raises VcudaError: it is not that."""
+    """Parse "NAME=core:30,memory:5GiB,gpu:0" to name and request. Raises VcudaError: invalid."""
     name, equals, rest = text.partition("=")
     where = f"--slice {name}"
     if not equals or not _NAME.fullmatch(name):
@@ -50,14 +50,16 @@ def parse(text: str) -> tuple[str, Request]:
 
 
 def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings: Config) -> bool:
-    """Whether this made it; the same slice again is the same. Raises VcudaError: it can't be."""
+    """Claim the slice; return whether it is new. Raises VcudaError: refused, or its name has
+    another share.
+    """
     known = ledger.get(_PREFIX + name)
     if known:
         if known.request != wanted.as_json():
             raise VcudaError(
                 "is there with another request", name, f"run 'vcuda cdi remove {name}' first"
             )
-        with contextlib.suppress(OSError):  # an earlier version left it open to every user
+        with contextlib.suppress(OSError):  # an earlier version left the folder open to every user
             ledger.close_folder(known)
         return False
     mine = claim.Claim(Owner(_PREFIX + name, ""), wanted, [], os.getpid())
@@ -68,7 +70,7 @@ def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings
 
 
 def name_of(allocation: Allocation) -> str:
-    """The device's name."""
+    """The CDI device's name."""
     return allocation.id[len(_PREFIX) :]
 
 
@@ -82,11 +84,11 @@ def all_of(ledger: Ledger) -> list[Allocation]:
 
 
 def is_in_use(ledger: Ledger, allocation: Allocation) -> bool:
-    """Whether a process that uses it lives, by the locks on the usage page."""
+    """Whether a running process uses the slice, by the locks on the usage page."""
     try:
         fd = page_file.open_page(f"{ledger.containers}/{allocation.id}/usage", os.O_RDONLY)
     except BlockingIOError:
-        return True  # a process that leases it has it open
+        return True  # a process that has a lease has the page open
     except OSError:
         return False
     try:
@@ -98,10 +100,11 @@ def is_in_use(ledger: Ledger, allocation: Allocation) -> bool:
 
 
 def revoke(ledger: Ledger, allocation: Allocation) -> None:
-    """Take it from a container that still has its pages mounted: what starts there gets nothing.
+    """Empty the limits page of containers that still have it mounted, so that new processes get no
+    GPU.
 
-    The page itself is emptied, which the shim answers with CUDA_ERROR_SYSTEM_NOT_READY. Without
-    the ledger's lock no other process may write it. Raises VcudaError: a process has it leased.
+    The shim then answers CUDA_ERROR_SYSTEM_NOT_READY. The ledger's lock must be held. Raises
+    VcudaError: a process has a lease on the page.
     """
     path = f"{ledger.containers}/{allocation.id}/limits"
     try:

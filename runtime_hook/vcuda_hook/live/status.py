@@ -1,4 +1,4 @@
-"""What the low-level runtimes say of the containers that hold allocations."""
+"""The states of the containers that hold allocations, by their low-level runtimes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ CLAIMING, GONE, NAMED, UNKNOWN = "claiming", "gone", "named", "unknown"
 
 
 class Status(NamedTuple):
-    """reason: why it is UNKNOWN, else ""."""
+    """reason: why the state is UNKNOWN, else ""."""
 
     word: str
     reason: str = ""
 
 
 def statuses(allocations: Sequence[Allocation]) -> list[Status]:
-    """created, running, paused or stopped, as the runtime says; claiming or gone where it knows
-    no such container; named where no container holds it; unknown where the runtime does not say.
-    All are asked at once."""
+    """created, running, paused or stopped: the runtime's answer. claiming or gone: the runtime does
+    not know the container. named: a named slice. unknown: the runtime does not answer. All runtimes
+    are asked at once.
+    """
     asked: list[subprocess.Popen[bytes] | str] = []
     for allocation in allocations:
         if allocation.is_named_slice:
@@ -39,7 +40,7 @@ def statuses(allocations: Sequence[Allocation]) -> list[Status]:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
-        except (OSError, ValueError) as error:  # not there, or no words for a program
+        except (OSError, ValueError) as error:  # not there, or invalid arguments
             asked.append(str(error))
         else:
             asked.append(process)

@@ -1,4 +1,4 @@
-"""Text for people: aligned columns, sizes, ages; colour on a terminal only."""
+"""Text for terminals: aligned columns, sizes, ages, colours."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 def print_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], shrinks: int | None = None
 ) -> None:
-    """Columns as wide as their widest cell, two spaces apart.
+    """Print columns as wide as their widest cell, two spaces apart.
 
-    shrinks: of a column that is cut where a terminal would wrap the lines. Characters that are not
-    printable are replaced.
+    shrinks: index of the column that is shortened if the lines are wider than the terminal.
+    Characters that are not printable are replaced.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
@@ -33,8 +33,9 @@ def print_table(
 
 
 def printable(text: str) -> str:
-    """`text` without control characters: names of pods and containers are chosen by their authors,
-    and must not move a terminal's cursor or begin a line of their own."""
+    """`text` without control characters: pods' and containers' names must not move a terminal's
+    cursor or begin a new line.
+    """
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -43,7 +44,7 @@ def line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """In its middle: names differ at their ends."""
+    """Shorten in the middle: names differ at their ends."""
     return text if len(text) <= most else f"{text[: most // 2]}~{text[most // 2 - most + 1 :]}"
 
 
@@ -52,14 +53,14 @@ def print_json(value: object) -> None:
 
 
 def coloured(text: str, colour: str) -> str:
-    """`text` in a colour where a person looks at it. Source: no-color.org."""
+    """`text` in a colour if standard output is a terminal. Source: no-color.org."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{_SGR[colour]}m{text}\x1b[0m"
 
 
 def size(count: int) -> str:
-    """Bytes in the largest unit that keeps a digit before the point: "4 GiB", "1.5 MiB"."""
+    """Bytes in the largest unit with a digit before the point: "4 GiB", "1.5 MiB"."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     power = 0
     while power < len(units) - 1 and count >= 1024 ** (power + 1):
@@ -68,7 +69,7 @@ def size(count: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """ "8s", "5m", "3h", "2d"."""
+    """An age as "8s", "5m", "3h" or "2d"."""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{int(seconds // length)}{unit}"

@@ -1,7 +1,7 @@
-"""What containers use of their shares, from the pages that their shims write.
+"""Containers' use of their shares, from the pages that their shims write.
 
-A page is the guest's to write: it is read as bytes, never mapped, and what is not a whole page
-counts as nothing known.
+The guest can write its page: it is read as bytes, never mapped, and an incomplete page counts as
+unknown.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SAMPLE_SECONDS = 0.2
 
 
 class Look:
-    """What one container's pages say at `at_ns` (CLOCK_MONOTONIC).
+    """A sample of one container's pages at `at_ns` (CLOCK_MONOTONIC).
 
-    context_bytes: what a context is charged on each GPU; None where the limits cannot be read.
-    file: the page's inode; a container that is started again has a fresh page.
+    context_bytes: charge for a context on each GPU; None: the limits cannot be read. file: the
+    page's inode; a restarted container has a new page.
     """
 
     def __init__(
@@ -38,10 +38,11 @@ class Look:
 
 
 class Use:
-    """Of one GPU's share. said, None: the page has no figures.
+    """The use of one GPU's share. said: the page's figures; None: it has none.
 
-    core_percent, waited_percent: of the time since the look before, what it used of the GPU and
-    what its launches waited for it. None: not known; below 0: the container rewrote its page.
+    core_percent, waited_percent: part of the time since the earlier sample in which it used the
+    GPU, and in which its launches waited. None: unknown; below 0: the container has rewritten its
+    page.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Use:
     ) -> None:
         self.core_percent, self.said = core_percent, said
         self.waited_percent = waited_percent
-        self.context_bytes = context_bytes  # of said.held_bytes: what contexts are charged
+        self.context_bytes = context_bytes  # part of said.held_bytes: the charge for contexts
 
 
 def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) -> list[list[Use]]:
@@ -81,7 +82,7 @@ def look(ledger: Ledger, allocation: Allocation, before: Look | None = None) -> 
 
 
 def between(allocation: Allocation, earlier: Look | None, later: Look | None) -> list[Use]:
-    """The use of each share: GPU time from one look to the next, the rest as the later has it."""
+    """The use of each share: GPU time between two samples, other figures from the later one."""
     if later is None:
         return [Use() for _ in allocation.shares]
     busy: list[float | None] = [None for _ in later.gpus]
@@ -102,7 +103,7 @@ def between(allocation: Allocation, earlier: Look | None, later: Look | None) ->
 
 
 def limits(ledger: Ledger, allocation: Allocation) -> Any:
-    """The limits page as a JSON tree, or why it cannot be read."""
+    """The limits page as a JSON tree, or the reason why it cannot be read."""
     try:
         page = _read_limits(ledger, allocation)
     except (OSError, ValueError) as error:
@@ -117,7 +118,9 @@ def limits(ledger: Ledger, allocation: Allocation) -> Any:
 
 
 def whole_page(ledger: Ledger, allocation: Allocation) -> Any:
-    """The usage page as a JSON tree: live processes only; or why it cannot be read."""
+    """The usage page with running processes only, as a JSON tree; or the reason why it cannot be
+    read.
+    """
     try:
         _, page = _read(ledger, allocation)
     except (OSError, ValueError) as error:
@@ -133,7 +136,7 @@ def whole_page(ledger: Ledger, allocation: Allocation) -> Any:
 
 
 def _context_bytes(ledger: Ledger, allocation: Allocation) -> list[int | None]:
-    """What each context is charged on each GPU of the allocation. None: the page has no figures."""
+    """The charge for each context on each GPU of the allocation. None: the page has no figures."""
     try:
         page = _read_limits(ledger, allocation)
     except (OSError, ValueError):
@@ -151,11 +154,11 @@ def _read_limits(ledger: Ledger, allocation: Allocation) -> page_reader.Limits:
 
 
 def _read(ledger: Ledger, allocation: Allocation) -> tuple[int, page_reader.Usage]:
-    """The page's inode, and the page with its live processes only. Raises OSError, ValueError."""
+    """The page's inode, and the page with running processes only. Raises OSError, ValueError."""
     path = _folder(ledger, allocation) + "/usage"
     fd = page_file.open_page(path, os.O_RDONLY)
     try:
-        # Of a file that the guest made longer, to hide behind its size, the page is the beginning.
+        # If the guest has made the file longer, the page is its beginning.
         page = os.pread(fd, layout.USAGE_SIZE, 0)
         live = page_reader.live_slots(fd, page_reader.slots_used(page))
         return os.fstat(fd).st_ino, page_reader.read_usage(page, live, len(allocation.shares))

@@ -1,7 +1,7 @@
 """GPUs and their shares as JSON trees, for the command and the agent.
 
-Usage figures are reported by the container itself. They are bounded by what is possible, and
-impossible ones are left out.
+The container itself reports its usage figures. They are bounded by what is possible; impossible
+ones are omitted.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
 
     from .usage import Use
 
-# What a tenant's figures of use are worth: told; its page cannot be read; its page says more than
-# the GPU has, or less than it said before.
+# State of a tenant's figures: read; the page cannot be read; the page has more than the GPU has, or
+# less than before.
 TOLD, UNREADABLE, IMPOSSIBLE = "told", "unreadable", "impossible"
-_MOST_BYTES = 1 << 60  # of a GPU that is not known
+_MOST_BYTES = 1 << 60  # for an unknown GPU
 
 
 def gpu_entry(
     gpu: Gpu, taken: Sequence[GpuShare], overcommit: float, sick: str | None = None
 ) -> dict[str, Any]:
-    """One GPU and what is free of it. taken: the shares that are held on it. sick: why it is not
-    to be taken."""
+    """One GPU and what is free on it. taken: the shares on it. sick: why it is unhealthy, or ""."""
     left = 0 if gpu.divided else 1
     return {
         "index": gpu.index,
@@ -70,8 +69,9 @@ def gpu_entries(
 def tenant_entries(
     allocation: Allocation, used: Sequence[Use], gpus: Mapping[str, Gpu], name: str = ""
 ) -> list[dict[str, Any]]:
-    """One entry for each GPU of the allocation; unknown figures are null. gpus: by UUID.
-    name: as people know the container; "": by its id."""
+    """One entry for each GPU of the allocation; unknown figures are null. gpus: by UUID. name: for
+    display; "": the id.
+    """
     return [
         {
             "id": allocation.id,
@@ -117,10 +117,11 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
     if said.held_bytes > most or (core or 0) < 0 or (waited or 0) < 0:
         return {**figures, "usage": IMPOSSIBLE}
     return {
-        # Long work is counted at its end: more than the time since the last look, for once.
+        # Long kernels are counted when they end, which may be more than the time since the last
+        # sample.
         "core_used_percent": None if core is None else min(core, 100.0),
         "memory_used_bytes": said.held_bytes,
-        # Threads that wait at once are each counted.
+        # Threads that wait at the same time are counted separately.
         "waited_percent": None if waited is None else min(waited, 100.0),
         "contexts": said.contexts,
         "context_bytes": use.context_bytes,
@@ -134,12 +135,12 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
 
 
 def policy(entry: Mapping[str, Any]) -> str:
-    """Such as "elastic to 80 %, priority 5"."""
+    """The policy as text, such as "elastic to 80 %, priority 5"."""
     said = ("policy", "core_ceiling_percent", "weight", "priority")
     return policies.describe(*(entry[key] for key in said))
 
 
 def short_id(id: str) -> str:
-    """Engines that name by 64 hex digits show twelve of them."""
+    """The first twelve characters of an id of 64 hex digits, as engines show it."""
     is_hash = len(id) == 64 and not id.strip("0123456789abcdef")
     return id[:12] if is_hash else id

@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
 
 
 def find_runtime(name: str) -> str:
-    """The low-level runtime's full path. Raises VcudaError: there is none of this name."""
+    """The low-level runtime's full path. Raises VcudaError: not found."""
     if "/" in name:
         found = os.path.abspath(name) if os.access(name, os.X_OK) else None
     else:
@@ -109,7 +109,7 @@ def find_runtime(name: str) -> str:
 
 
 def request_words(arguments: argparse.Namespace) -> dict[str, str]:
-    """The request as an engine would pass it on, by annotation key."""
+    """The request by annotation key, as an engine would pass it."""
     if not arguments.core:
         raise VcudaError("no --core", "vcuda run", "say how much compute: --core 30 is 30 %")
     said = {key: getattr(arguments, key.replace("-", "_")) for key in REQUEST_WORDS}
@@ -120,7 +120,7 @@ def request_words(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def parse_volume(text: str) -> tuple[str, str, bool]:
-    """ "SRC:DST[:ro]" as (source, destination, read-only). Raises VcudaError: it is not that."""
+    """Parse "SRC:DST[:ro]" to (source, destination, read-only). Raises VcudaError: invalid."""
     source, _, rest = text.partition(":")
     destination, _, option = rest.partition(":")
     if not source or not destination.startswith("/") or option not in ("", "ro", "rw"):
@@ -132,5 +132,5 @@ def parse_volume(text: str) -> tuple[str, str, bool]:
 
 
 def _is_inside(folder: str, lower: str) -> bool:
-    """Whether `folder` is in the container under the same name: not on a file system of its own."""
+    """Whether the container has `folder` too: it is on the root file system."""
     return lower == "/" and os.stat(folder).st_dev == os.stat("/").st_dev

@@ -1,4 +1,4 @@
-"""A container's files without a trace on the host: an overlay in a mount namespace of its own."""
+"""An overlay in a private mount namespace: the container's writes leave no trace on the host."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def private_scratch(folder: str) -> None:
     """Move this process into a mount namespace where `folder` is an empty tmpfs.
 
-    The kernel takes the tmpfs away with the last process of the namespace, however it dies, so
-    there is nothing to clean up. Host mounts that come and go still do so here (slave): we must not
-    be what keeps a volume busy. Raises VcudaError: not root, or no such right.
+    The kernel removes the tmpfs with the namespace's last process, so nothing has to be cleaned up.
+    Mounts and unmounts of the host still propagate here (slave), so that this process keeps no
+    volume busy. Raises VcudaError: not root, or no right.
     """
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
@@ -36,10 +36,10 @@ def private_scratch(folder: str) -> None:
 
 
 def mount_above(lower: str, scratch: str) -> str:
-    """Mount an overlay on the lower layer `lower`; written files stay in `scratch`.
+    """Mount an overlay above `lower` and return its path; written files stay in `scratch`.
 
-    Its place is the answer. Other file systems mounted below `lower` are not part of it. Raises
-    VcudaError: no such folder, or the kernel refuses it as a lower layer.
+    Other file systems mounted below `lower` are not included. Raises VcudaError: no such folder, or
+    the kernel refuses it as a lower layer.
     """
     try:
         lower_fd = os.open(lower, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -51,7 +51,7 @@ def mount_above(lower: str, scratch: str) -> str:
     try:
         for name in ("upper", "work", "root"):
             os.mkdir(f"{scratch}/{name}", 0o755)
-        # By descriptor and by relative names: no comma or colon in a path can split the options.
+        # Descriptors and relative names: a comma or colon in a path would split the options.
         os.chdir(scratch)
         options = f"lowerdir=/proc/self/fd/{lower_fd},upperdir=upper,workdir=work"
         _mount("overlay", root, "overlay", MS_NODEV, options)

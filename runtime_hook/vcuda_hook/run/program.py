@@ -1,5 +1,6 @@
-"""The program that `vcuda run` is to start: looked for in the container's root before anything is
-claimed, so that the exit code says what a shell's would."""
+"""Find the program of `vcuda run` in the container's root before a share is claimed, so that the
+exit code is a shell's.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ _HINT = "name a program of the container's root file system"
 
 
 def check(tree: Any, root: str, mounted: Sequence[str]) -> None:
-    """Raises VcudaError with an exit code. What a volume or the driver may bring is left to the
-    runtime: nvidia-smi is mounted into the container with its share.
+    """Raises VcudaError with an exit code. Does not check programs in volumes or of the driver,
+    such as nvidia-smi: they are mounted later.
 
-    tree: a config.json. root: the folder that becomes the container's root. mounted: where the
-    settings' extra mounts go.
+    tree: a config.json. root: the folder that becomes the container's root. mounted: destinations
+    of the settings' extra mounts.
     """
     process = tree["process"]
     program, cwd = str(process["args"][0]), str(process.get("cwd") or "/")
@@ -57,7 +58,7 @@ def check(tree: Any, root: str, mounted: Sequence[str]) -> None:
 
 
 def _mode_of(path: str, root: str) -> int:
-    """0: it is not there."""
+    """The mode of a file; 0: it does not exist."""
     folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fd = root_paths.Root(folder).open_path(path)

@@ -1,4 +1,4 @@
-"""The ``config.json`` of a container that ``vcuda run`` starts."""
+"""The ``config.json`` of `vcuda run`'s container."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What a process of an ordinary container may do; the engines agree on these fourteen.
+# The capabilities of a container by default; the engines agree on these fourteen.
 CAPABILITIES = [
     "CAP_AUDIT_WRITE",
     "CAP_CHOWN",
@@ -31,7 +31,7 @@ CAPABILITIES = [
     "CAP_SETUID",
     "CAP_SYS_CHROOT",
 ]
-# Files that describe the host, or that command it.
+# Files that describe or control the host.
 MASKED = [
     "/proc/acpi",
     "/proc/asound",
@@ -61,8 +61,8 @@ def plain(
 ) -> dict[str, Any]:
     """An ordinary container on the host's network.
 
-    env: "NAME=value" each. volumes: (host folder, container folder, read-only). Devices are denied
-    by default; the runtime itself allows /dev/null and its like. Source: runtime-spec config.md,
+    env: "NAME=value". volumes: (host folder, container folder, read-only). Devices are denied by
+    default; the runtime itself allows /dev/null and the like. Source: runtime-spec config.md,
     config-linux.md "Default Devices".
     """
     spec: dict[str, Any] = {
@@ -105,10 +105,9 @@ def from_bundle(
     volumes: Sequence[tuple[str, str, bool]],
     terminal: bool,
 ) -> tuple[dict[str, Any], str]:
-    """The bundle's own config.json with what the command line adds, and its root file system.
+    """The bundle's config.json with the command line's additions, and its root file system.
 
-    The request of the command line stands in place of the bundle's. Raises VcudaError: it is no
-    bundle.
+    The command line's request replaces the bundle's. Raises VcudaError: not a bundle.
     """
     path = folder + "/config.json"
     spec = bundle.load_config(path)
@@ -121,7 +120,7 @@ def from_bundle(
     process["env"] = [*(process.get("env") or []), *env]
     mounts = spec["mounts"] = spec.get("mounts") or []
     for mount in mounts:
-        # They are relative to the bundle, and ours stands elsewhere.
+        # Paths are relative to the bundle, and this config.json is elsewhere.
         if isinstance(mount, dict) and "bind" in str(mount.get("options")):
             mount["source"] = os.path.join(folder, str(mount.get("source")))
     mounts += [_volume(*volume) for volume in volumes]
@@ -135,7 +134,7 @@ def from_bundle(
 
 
 def ask(spec: dict[str, Any], words: Mapping[str, str]) -> None:
-    """Write the request into the spec, as an engine passes it on."""
+    """Write the request into the spec, as an engine would."""
     annotations = spec.setdefault("annotations", {})
     annotations.update({names.ANNOTATION_PREFIX + key: value for key, value in words.items()})
 
@@ -146,7 +145,7 @@ def write(spec: Mapping[str, Any], path: str) -> None:
 
 
 def cgroup_of(container_id: str, claimant: Sequence[int]) -> str:
-    """The cgroup of a container: no later container of the same name gets the same one.
+    """The cgroup of a container; no later container of the same name gets the same one.
 
     claimant: pid and start time, in ticks since boot, of its `vcuda run`.
     """

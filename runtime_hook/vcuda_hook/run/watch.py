@@ -1,4 +1,4 @@
-"""Ends a container after its ``vcuda run`` was killed, and releases its share."""
+"""End a container after its ``vcuda run`` was killed, and release its share."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ GRACE_SECONDS = 30
 def watch_this_process(
     claimant: list[int], state_dir: str, runtime_root: str, container_id: str
 ) -> None:
-    """Leave a watcher behind that waits for the end of this process, whatever it execs.
+    """Start a watcher that waits for the end of this process, also after an exec.
 
-    In the ordinary case the low-level runtime has deleted the container by then and the watcher
-    finds nothing to do. It is no child of this process (runc waits for any child of its own), is in
-    a session of its own (a killed process group must not take it along), and holds no file.
-    claimant: pid and start time of this process.
+    Usually the low-level runtime has deleted the container by then, and nothing is left to do. The
+    watcher is no child of this process (runc waits for all of its children), is in its own session
+    (a signal to the process group must not kill it), and keeps no file open. claimant: pid and
+    start time of this process.
     """
     waiting_for = os.pidfd_open(claimant[0])
     child = os.fork()
@@ -68,19 +68,19 @@ def clean_up_after(
     container_id: str,
     cgroups: Sequence[str] = (),
 ) -> None:
-    """End and release the container that the dead process `claimant` had claimed for.
+    """End and release the container that the ended process `claimant` had claimed.
 
-    By claimant and not by id: an id that was refused because it is in use is another's container.
+    By claimant and not by id: an id that was refused because it is in use is another container's.
     cgroups: the container's own, in each hierarchy.
     """
     left = _claimed_by(ledger, claimant)
     if left is None:
-        # Killed between the pages and the record: the folder has no record.
+        # Killed after writing the pages and before the record.
         if os.path.isdir(f"{ledger.containers}/{container_id}"):
             with ledger:
                 ledger.sweep(lambda _: True)
         return
-    subprocess.run(  # ends it; its poststop hook releases
+    subprocess.run(  # ends the container; its poststop hook releases the share
         [*left.runtime, "delete", "--force", left.container_id],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -88,8 +88,8 @@ def clean_up_after(
         timeout=GRACE_SECONDS,
         check=False,
     )
-    # After the release touch nothing: a caller that waits for it may remove all these folders, and
-    # asking the runtime would create its folder again.
+    # Touch nothing after the release: a caller that waits for it may remove all these folders, and
+    # a query to the runtime would create its folder again.
     if _claimed_by(ledger, claimant) is None:
         return
     # A runtime that was killed before it wrote its state does not know the container's processes.
@@ -108,7 +108,7 @@ def _close(fd: int) -> None:
     try:
         os.close(fd)
     except OSError:
-        pass  # it was the listing's own
+        pass  # the listing's own descriptor
 
 
 def _claimed_by(ledger: Ledger, claimant: list[int]) -> Allocation | None:
@@ -175,7 +175,7 @@ def _remove_cgroups(folders: Iterable[str]) -> None:
 
 
 def _remove_cgroup(folder: str) -> bool:
-    """Return whether it no longer exists, or never will."""
+    """Remove the cgroup; return whether there is nothing left to wait for."""
     for below, _, _ in os.walk(folder, topdown=False):
         try:
             os.rmdir(below)

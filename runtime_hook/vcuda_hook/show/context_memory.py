@@ -1,4 +1,4 @@
-"""What a CUDA context takes of each GPU: what to write into ``context-memory``."""
+"""The memory that a CUDA context takes on each GPU, for the setting ``context-memory``."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ SECONDS = 120
 
 
 def measure(facts: Host) -> dict[str, int | None]:
-    """Bytes by UUID; None where NVML has no figure. Raises VcudaError: the driver does not work."""
+    """Bytes by UUID; None: NVML has no figure. Raises VcudaError: the driver does not work."""
     libraries = [
         f"{facts.folder}/{name}.so.{facts.version}" for name in ("libcuda", "libnvidia-ml")
     ]
-    # One folder as installed, two as they are in the source.
+    # The installation has one folder for all packages, the source tree two.
     places = [
         os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
         for path in (vcuda_oci.__file__, vcuda_hook.__file__)
     ]
-    # The shell's own choice of GPUs must not hide one.
+    # CUDA_VISIBLE_DEVICES of the caller must not hide a GPU.
     environment = {key: os.environ[key] for key in os.environ if key != "CUDA_VISIBLE_DEVICES"}
     try:
         done = subprocess.run(

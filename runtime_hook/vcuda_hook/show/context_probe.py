@@ -1,9 +1,8 @@
-"""What a CUDA context takes of each GPU, measured: a process of its own, run by context_memory.py.
+"""Measure the memory that a CUDA context takes on each GPU; context_memory.py runs this program.
 
-Makes each GPU's primary context in turn and prints a JSON object: by UUID, the bytes by which
-NVML's figure for this very process grew; null where NVML has no figure. One line on stderr, and 1,
-when a call fails. Its own process, because a driver that was initialised stays so. Source: cuda.h,
-nvml.h.
+Creates each GPU's primary context in turn and prints a JSON object: by UUID, the bytes by which
+NVML's figure for this process grew; null if NVML has no figure. On an error: one line on stderr,
+exit code 1. A process of its own, because an initialised driver stays so. Source: cuda.h, nvml.h.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ NVML_ERROR_NOT_SUPPORTED = 3
 
 
 class Failed(Exception):
-    """A call answered with an error."""
+    """A call returned an error."""
 
 
 def measure(libcuda: str, libnvml: str) -> dict[str, int | None]:
-    """Bytes by UUID. Raises Failed, OSError: a library does not load."""
+    """Bytes by UUID. Raises Failed, OSError: a library cannot be loaded."""
     cuda, nvml = ctypes.CDLL(libcuda), ctypes.CDLL(libnvml)
     _ask(cuda, "cuInit", 0)
     _ask(nvml, "nvmlInit_v2")
@@ -52,8 +51,9 @@ def _of_device(cuda: ctypes.CDLL, nvml: ctypes.CDLL, ordinal: int) -> tuple[str,
 
 
 def _own_bytes(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> int | None:
-    """What NVML says that this process has on the GPU. None: no figure, or this process is not
-    listed: it has no context, or a pid of another namespace."""
+    """NVML's figure for this process on the GPU. None: no figure, or the process is not listed,
+    because it has no context or NVML shows pids of another namespace.
+    """
     found = (Process * MOST_PROCESSES)()
     count = ctypes.c_uint(MOST_PROCESSES)
     if not _ask(
@@ -65,7 +65,7 @@ def _own_bytes(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> int | None:
 
 
 def _ask(library: ctypes.CDLL, function: str, *arguments: Any) -> bool:
-    """False: NVML has it not for this GPU. Raises Failed: any other error."""
+    """Call a function; False: not supported on this GPU. Raises Failed: any other error."""
     try:
         status = library[function](*arguments)
     except AttributeError as error:
@@ -78,7 +78,7 @@ def _ask(library: ctypes.CDLL, function: str, *arguments: Any) -> bool:
 
 
 def main(libcuda: str, libnvml: str) -> None:
-    """The libraries' paths."""
+    """Arguments: the libraries' paths."""
     try:
         print(json.dumps(measure(libcuda, libnvml)))
     except (Failed, OSError) as error:

@@ -1,4 +1,4 @@
-"""Which GPUs answer NVML now: the cached facts about a host also have a GPU that is lost since."""
+"""Find which GPUs answer NVML now: the cached host facts may name a lost GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS = 2 * nvml.FIRST_ANSWER_SECONDS
 
 
 def silent(library: str, gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Why NVML, the file `library`, does not know each of these GPUs now, by UUID."""
+    """NVML's error for each of these GPUs that does not answer, by UUID. library: NVML's file."""
     (answer,) = in_time.ask([lambda: _inventory(library)], _SECONDS)
     if isinstance(answer, in_time.Unanswered):
         return {gpu.uuid: f"unknown: {answer.reason}" for gpu in gpus}
@@ -33,7 +33,7 @@ def silent(library: str, gpus: Sequence[Gpu]) -> dict[str, str]:
 
 
 def _inventory(library: str) -> dict[str, Any]:
-    """UUIDs of the GPUs that answer; why others do not, by index, or by "" where none does."""
+    """The UUIDs of the GPUs that answer; errors by index, or by "" for all of them."""
     try:
         answer = nvml.inventory(library)
     except VcudaError as error:

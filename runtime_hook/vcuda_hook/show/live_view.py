@@ -1,4 +1,4 @@
-"""The host's GPUs and their tenants, looked at again and again: what is used between two looks."""
+"""Repeated samples of the host's GPUs and tenants, with the use between two samples."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class LiveView:
         self._before: dict[str, Look | None] = {}
 
     def look(self) -> dict[str, Any]:
-        """ "time" in seconds since 1970; "gpus" as `vcuda gpus --json` has them, "tenants" as
-        `vcuda ps --json`, without status; "broken_records", their files' names. The first look
-        knows no use of time. GPUs are none where the driver is gone."""
+        """Sample: "time" in seconds since 1970; "gpus" as in `vcuda gpus --json`; "tenants" as in
+        `vcuda ps --json`, without status; "broken_records", file names. The first sample has no use
+        of GPU time. Without a driver there are no GPUs.
+        """
         whole, broken = self._ledger.read()
         try:
             cache = self._settings.state_dir + "/host.json"

@@ -1,4 +1,4 @@
-"""``vcuda ps``, ``inspect`` and ``gpus``: the shares, their use, and what is free."""
+"""``vcuda ps``, ``inspect`` and ``gpus``: shares, their use, and what is free."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PS_WIDE = (
 
 
 def ps(arguments: argparse.Namespace, settings: Config) -> int:
-    """1 where a record is broken, each reported on stderr."""
+    """List the shares. Returns 1 if a record is broken; each is reported on stderr."""
     return ps_of(settings, arguments.json, arguments.wide)
 
 
@@ -63,7 +63,7 @@ def ps_of(settings: Config, json: bool = False, wide: bool = False) -> int:
 
 
 def unknown_figures(states: Sequence[Status], entries: Sequence[Any]) -> VcudaError | None:
-    """What this user could not find out of the containers, and why; None: everything is known."""
+    """The figures that this user could not read, and why; None: all are known."""
     reasons = [status.reason for status in states if status.reason]
     if reasons:
         what = f"the state of {len(reasons)} of {len(states)} containers is unknown: {reasons[0]}"
@@ -76,7 +76,7 @@ def unknown_figures(states: Sequence[Status], entries: Sequence[Any]) -> VcudaEr
 
 
 def inspect(arguments: argparse.Namespace, settings: Config) -> int:
-    """The whole record of one allocation, what it uses of it, and what its pages say."""
+    """Show the whole record of one allocation, its use, and its pages."""
     ledger = Ledger(settings.state_dir)
     allocation = container_names.find_record(ledger, arguments.id)
     name = container_names.name_of(allocation) or views.short_id(allocation.id)
@@ -100,7 +100,7 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def gpus(arguments: argparse.Namespace, settings: Config) -> int:
-    """The host's GPUs, what is free of each and, if asked, what a context takes there."""
+    """List the GPUs, what is free on each and, if asked, the memory of a context."""
     facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     whole, broken = Ledger(settings.state_dir).read()
     measured = context_memory.measure(facts) if arguments.measure_context else {}
@@ -126,7 +126,7 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def _held(whole: Sequence[Allocation]) -> list[Allocation]:
-    """Those that a claim would count too: it releases what ended containers left behind."""
+    """The shares that a claim would count: it releases those of ended containers."""
     known = zip(whole, statuses(whole))
     ended = [allocation for allocation, status in known if status.word in (GONE, "stopped")]
     dead = {allocation.id for allocation in ended if not liveness.is_alive(allocation)}
@@ -134,7 +134,7 @@ def _held(whole: Sequence[Allocation]) -> list[Allocation]:
 
 
 def _use_of(entry: dict[str, Any]) -> dict[str, Any]:
-    """Of one GPU, in percent: of its time, of the time since a look before, of the limit."""
+    """Use of one GPU, in percent: GPU time, waiting, memory of the limit."""
     held = entry["memory_used_bytes"]
     return {
         "gpu_uuid": entry["gpu_uuid"],
@@ -200,7 +200,7 @@ def _contexts(count: int | None, charged: int | None) -> str:
 
 
 def _gpus(settings: Config) -> dict[str, Gpu]:
-    """By UUID; none where the driver is gone: what is held is shown all the same."""
+    """GPUs by UUID; none without a driver: the shares are shown all the same."""
     try:
         facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     except VcudaError:
@@ -209,7 +209,7 @@ def _gpus(settings: Config) -> dict[str, Gpu]:
 
 
 def _lines(value: Any, indent: str = "") -> list[str]:
-    """A JSON tree as `key: value` lines for people."""
+    """A JSON tree as `key: value` lines."""
     lines: list[str] = []
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:

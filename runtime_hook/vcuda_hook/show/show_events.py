@@ -1,4 +1,4 @@
-"""``vcuda events``: what happened to allocations, and what happens."""
+"""``vcuda events``: show the events of allocations and GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FOLLOW_SECONDS = 0.2
 _HEADINGS = ("TIME", "EVENT", "CONTAINER", "BY", "WHAT")
-# Wide enough for what may follow a short table; the container's name is as long as it is.
+# Minimum widths, for later lines of --follow; the container's name is not limited.
 _WIDTHS = (19, 13, 12, 23, 0)
 _COLOURS = {
     events.REFUSED: "red",
@@ -35,8 +35,9 @@ _COLOURS = {
 
 
 class Concerned:
-    """The events that concern what `name` says: an allocation's or container's id, or how it
-    begins, its name, or a pod by its name, with namespace and container or without; "": all."""
+    """Selects the events for `name`: an allocation's or container's id or its first characters, a
+    container's name, or a pod's name, with namespace and container or without; "": all.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -44,7 +45,7 @@ class Concerned:
         self._engines: dict[str, dict[str, str]] = {}
 
     def among(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Each with "name", as its engine calls the container, where that is known."""
+        """The selected events, each with "name", the engine's name for the container, if known."""
         for event in found:
             engine = event.pop("engine", None)
             if isinstance(engine, dict):
@@ -54,7 +55,7 @@ class Concerned:
             name = container_names.from_engine(str(event.get("container", "")), noted)
             if name:
                 event["name"] = name
-        # An allocation outlives containers: what is named by one of them concerns it as a whole.
+        # An allocation outlives its containers: all its events concern each of them.
         self._ids |= {event["allocation"] for event in found if self._is_named(event)} - {""}
         return [e for e in found if e["allocation"] in self._ids or self._is_named(e)]
 
@@ -72,9 +73,9 @@ class Concerned:
 
 
 def show_events(arguments: argparse.Namespace, settings: Config) -> int:
-    """Those there are; with --follow those that come, until it is interrupted.
+    """Print the events; with --follow also new ones, until interrupted.
 
-    Raises VcudaError: they are not for this user, or nothing is known of what is named.
+    Raises VcudaError: this user may not read them, or `name` is unknown.
     """
     path = f"{settings.state_dir}/{events.NAME}"
     concerned, since = Concerned(arguments.name), time.time() - (arguments.since or time.time())

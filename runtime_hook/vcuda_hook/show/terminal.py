@@ -1,6 +1,6 @@
-"""A terminal that is one program's for a while: its keys at once, its whole screen.
+"""A terminal in raw mode with an alternate screen.
 
-It is given back as it was however the program ends, short of SIGKILL.
+Its state is restored however the program ends, except by SIGKILL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEYS = {
 
 
 class Ended(Exception):
-    """A signal asked for the end, or the terminal is gone. number: the signal, or 0."""
+    """A signal asks the program to end, or the terminal was closed. number: the signal, or 0."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -35,7 +35,7 @@ class Ended(Exception):
 
 
 class Terminal:
-    """In the block it is ours. Keys come from standard input where that is a terminal."""
+    """A context manager for the terminal. Keys come from standard input if that is a terminal."""
 
     def __enter__(self) -> Terminal:
         self._wake, self._woken = os.pipe()
@@ -44,7 +44,7 @@ class Terminal:
         self._keys, self._pressed = os.isatty(0), b""
         self._before = termios.tcgetattr(0) if self._keys else []
         caught = (*_ENDS, signal.SIGTSTP, signal.SIGWINCH)
-        # The number of each that comes is written to the pipe: nothing is done where it comes.
+        # Python writes each signal's number to this pipe; the handlers do nothing.
         self._handlers = {number: signal.signal(number, _nothing) for number in caught}
         self._fd = signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         self._take()
@@ -65,12 +65,13 @@ class Terminal:
             raise Ended(0) from None
 
     def show(self, lines: Sequence[str]) -> None:
-        """From the top; what was there is gone. Raises Ended."""
+        """Replace the screen's content. Raises Ended."""
         text = "\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J"
         self._write(text)
 
     def key(self, until: float) -> str | None:
-        """The next key by `until` (time.monotonic); "": the size may be another; None: none came.
+        """The next key before `until` (time.monotonic); "": the size may have changed; None: no
+        key.
 
         Raises Ended.
         """
@@ -93,7 +94,7 @@ class Terminal:
             self._pressed = os.read(0, 1024)
         except OSError:
             pass
-        self._keys = bool(self._pressed)  # one that is gone sends SIGHUP too
+        self._keys = bool(self._pressed)  # a closed terminal sends SIGHUP too
 
     def _next(self) -> str:
         for said, key in _KEYS.items():
@@ -104,7 +105,7 @@ class Terminal:
         return said.decode("ascii", "replace")
 
     def _signalled(self, numbers: bytes) -> bool:
-        """Whether the screen has to be drawn again. Raises Ended."""
+        """Whether the screen must be drawn again. Raises Ended."""
         for number in numbers:
             if number in _ENDS:
                 raise Ended(number)
@@ -125,7 +126,7 @@ class Terminal:
             if self._before:
                 termios.tcsetattr(0, termios.TCSANOW, self._before)
         except (Ended, termios.error):
-            pass  # there is none any more
+            pass  # the terminal was closed
 
     def _write(self, text: str) -> None:
         try:

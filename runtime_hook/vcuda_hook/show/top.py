@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from vcuda_oci.system.settings_file import Config
 
 
-_WIDTH = 100  # where the terminal does not say
+_WIDTH = 100  # if the terminal does not report its size
 _KEYS = {order[0]: order for order in top_screen.ORDERS}
 _HELP = "q quit   sort: n name, c compute, m memory, w waits   arrows, space: scroll"
 
 
 def top(arguments: argparse.Namespace, settings: Config) -> int:
-    """Until q or a signal; with --once one look. Raises VcudaError: there is no terminal.
+    """Run until q or a signal; with --once print one sample. Raises VcudaError: no terminal.
 
-    1 after --once where a record is broken.
+    Returns 1 after --once if a record is broken.
     """
     live = LiveView(settings)
     if arguments.json or arguments.once:
@@ -55,7 +55,7 @@ def top(arguments: argparse.Namespace, settings: Config) -> int:
 
 
 def _print(live: LiveView, arguments: argparse.Namespace) -> int:
-    """The use of time is of the interval before each look."""
+    """Print samples; the use of GPU time is that of the interval before each."""
     live.look()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     while True:
@@ -79,7 +79,7 @@ def _live(live: LiveView, terminal: Terminal, arguments: argparse.Namespace) -> 
     """Raises Ended."""
     order, above = arguments.sort, 0
     view = live.look()
-    # The first look knows no use of time: the second comes soon.
+    # The first sample has no use of GPU time: take the second soon.
     due = time.monotonic() + min(0.2, arguments.interval)
     while True:
         width, height = terminal.size()

@@ -1,7 +1,7 @@
-"""What ``vcuda top`` shows of one look, as lines of text with their colours: pure.
+"""The screen of ``vcuda top`` for one sample, as lines of text with colours: pure.
 
-A tenant has a letter on each GPU: in the bars A is what A uses, a what it was promised beside. So
-the picture says the same without colours.
+Each tenant has a letter on each GPU: in the bars A is what A uses, a the rest of its share, so that
+the picture is readable without colours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Line = list[tuple[str, str]]
 NAME, COMPUTE, MEMORY, WAITS = "name", "compute", "memory", "waits"
 ORDERS = (NAME, COMPUTE, MEMORY, WAITS)
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# Okabe and Ito's colours, which few people mistake for each other, in xterm's 256.
+# Colours by Okabe and Ito, in xterm's 256, which colour-blind people can distinguish.
 _COLOURS = ("38;5;214", "38;5;74", "38;5;36", "38;5;227", "38;5;32", "38;5;166", "38;5;175")
 _BOLD, _DIM, _BAD, _USED = "1", "2", "1;31", "7;"
 _HEADINGS = ("COMPUTE", "MEMORY", "WAITS", "POLICY")
@@ -30,7 +30,7 @@ _LEAST_NAME, _LEAST_BAR = 9, 10
 
 
 def screen(view: _Entry, width: int, order: str) -> list[Line]:
-    """Each GPU with its bars and its tenants, then what else there is to say."""
+    """Each GPU with its bars and tenants, then other messages."""
     lines: list[Line] = []
     known = [gpu["uuid"] for gpu in view["gpus"]]
     for gpu in view["gpus"]:
@@ -60,7 +60,7 @@ def title(view: _Entry, order: str) -> Line:
 
 
 def drawn(line: Line, width: int, with_colour: bool) -> str:
-    """The line as a terminal takes it, no wider than `width`."""
+    """The line for a terminal, at most `width` wide."""
     text = ""
     for part, colour in line:
         part = part[: max(0, width)]
@@ -108,8 +108,9 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int) -> list[Line]:
 
 
 def _bar(parts: Sequence[tuple[float, float]], whole: float, width: int) -> Line:
-    """Of each part what it uses and what it has: as much of `width` as of the whole, or of the sum
-    where that is more."""
+    """A bar of `width` characters for the whole, or for the sum if that is more: each part's use
+    and share.
+    """
     whole = max(whole, sum(max(part) for part in parts), 1)
     bar: Line = []
     begin, drawn_to = 0.0, 0
@@ -164,5 +165,5 @@ def _row(entry: _Entry) -> tuple[str, ...]:
 
 
 def _seen(text: str) -> str:
-    """Of one column a character: a name must neither write on the terminal nor shift its line."""
+    """One character for each column: a name must not control the terminal or shift its line."""
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)

@@ -1,4 +1,4 @@
-"""Set and remove members in a JSON text; every other byte stays as it is."""
+"""Set and remove members in a JSON text; every other byte stays."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class _Member:
 
 
 def parse(text: str) -> Any:
-    """The tree. Raises json.JSONDecodeError."""
+    """Parse the text. Raises json.JSONDecodeError."""
     return json.loads(text)
 
 
 def raw(text: str, path: Path) -> str | None:
-    """How the value at `path` is written; None: there is none."""
+    """The source text of the value at `path`; None: no such value."""
     member = _find(text, path)
     return text[member.value : member.end] if member else None
 
 
 def put(text: str, path: Path, value: Any, raw_value: str | None = None) -> str:
-    """The text with `value` at `path`, written as `raw_value` where that is known."""
+    """The text with `value` at `path`, written as `raw_value` if given."""
     member = _find(text, path)
     if member:
         new = json.dumps(value) if raw_value is None else raw_value
@@ -64,7 +64,7 @@ def take(text: str, path: Path) -> str:
 
 
 def _insert(text: str, start: int, name: str, value: Any) -> str:
-    """A member more at the end of the object at `start`, in the style of those before it."""
+    """Insert a member at the end of the object at `start`, in the style of its other members."""
     members = _members(text, start)
     if members:
         lead = text[_after_brace(text, members[0]) : members[0].start]
@@ -88,7 +88,7 @@ def _insert(text: str, start: int, name: str, value: Any) -> str:
 
 
 def _unit(text: str) -> str:
-    """One step of indentation: that of the first member."""
+    """One step of indentation, as the first member has it."""
     found = re.match(r"[ \t\r\n]*\{[ \t\r]*\n[\r\n]*([ \t]+)\"", text)
     return found.group(1) if found else "  "
 
@@ -111,7 +111,7 @@ def _object_at(text: str, path: Path) -> int:
 
 
 def _members(text: str, start: int) -> list[_Member]:
-    """The members of the object that begins at `start`, of a text that parses."""
+    """The members of the object that begins at `start` in a valid text."""
     members = []
     at = _space(text, start + 1)
     while text[at] != "}":

@@ -1,4 +1,4 @@
-"""A TOML text as a tree, and where in the text each key, value and header stands."""
+"""Parse a TOML text to a tree, with the positions of each key, value and header."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 Path = tuple[str, ...]
 
-# How a table came to be, which decides what may be added to it.
-# Source: toml.io, "Table", "Inline Table".
+# How a table was defined, which decides what may be added to it. Source: toml.io, "Table", "Inline
+# Table".
 _BY_HEADER, _BY_CHILD, _BY_DOTS, _INLINE = "header", "child", "dots", "inline"
 
 
@@ -19,7 +19,7 @@ class Section:
     """A header and the lines of its keys. path: () above the first header.
 
     start: offset of its line. keys_end: offset after the line of its last key, or of the header.
-    in_array: it, or a table above it, is one of an array of tables.
+    in_array: the table, or one above it, is an element of an array of tables.
     """
 
     def __init__(self, path: Path, start: int, keys_end: int, in_array: bool) -> None:
@@ -27,14 +27,15 @@ class Section:
 
 
 class Line:
-    """`key = value`. start, end: its lines, the newline included. value: offsets of the value."""
+    """`key = value`. start, end: of its lines, with the newline. value: offsets of the value."""
 
     def __init__(self, start: int, end: int, value: tuple[int, int]) -> None:
         self.start, self.end, self.value = start, end, value
 
 
 class Document:
-    """tree: as `tomllib.loads` answers. lines: by path; none of tables in arrays or inline.
+    """tree: as `tomllib.loads` returns it. lines: by path, without those in arrays or inline
+    tables.
 
     Raises TomlError: not TOML 1.0.
     """
@@ -103,7 +104,7 @@ class Document:
         return end + 1 + is_array
 
     def _child(self, table: Any, part: str, made: str, at: int) -> Any:
-        """The table, or the array of tables, `part` of `table`; made where it is missing."""
+        """The member `part` of `table`, a table or an array of tables; created if missing."""
         if part not in table:
             table[part] = {}
             self._made[id(table[part])] = made
@@ -182,7 +183,7 @@ class Document:
         return found.end() if found else at
 
     def _skip_lines(self, at: int) -> int:
-        """Past blanks, newlines and comments."""
+        """Skip blanks, newlines and comments."""
         while True:
             at = self._skip(at)
             if self.text.startswith("#", at):

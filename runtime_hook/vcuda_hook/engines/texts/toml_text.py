@@ -1,7 +1,7 @@
-"""Set and remove settings in a TOML text; every other byte stays as it is.
+"""Set and remove settings in a TOML text; every other byte stays.
 
-A setting is a path and a value: a string, number, truth value or list for a key, a dict for a
-table, which is appended with a remark above it.
+A setting is a path and a value: a string, number, boolean or list for a key, a dict for a table,
+which is appended with a comment above it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ REMARK = "# Added by 'vcuda configure'; with --undo it goes again."
 
 
 class NotPossible(ValueError):
-    """The text has the table in a form that can't be added to, or not be cut out."""
+    """The table's form in the text does not allow the addition or removal."""
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The tree. Raises TomlError."""
+    """Parse the text. Raises TomlError."""
     return Document(text).tree
 
 
@@ -31,14 +31,14 @@ def line_of(text: str, error: TomlError) -> int:
 
 
 def raw(text: str, path: Path) -> str | None:
-    """How the value at `path` is written; None: there is none on a line of its own."""
+    """The source text of the value at `path`; None: it has no line of its own."""
     document = Document(text)
     line = document.lines.get(path)
     return text[slice(*line.value)] if line else None
 
 
 def put(text: str, path: Path, value: Any, raw_value: str | None = None) -> str:
-    """The text with `value` at `path`, written as `raw_value` where that is known."""
+    """The text with `value` at `path`, written as `raw_value` if given."""
     document, newline = Document(text), _newline(text)
     if isinstance(value, dict):
         start = text if text.endswith("\n") or not text else text + newline
@@ -83,7 +83,7 @@ def take(text: str, path: Path) -> str:
 
 
 def _tables(path: Path, value: dict[str, Any], remark: str = REMARK) -> list[str]:
-    """The lines of the table and those below it, `remark` above the first."""
+    """The lines of the table and its sub-tables, with `remark` above the first."""
     lines = [remark, f"[{written_key(path)}]"] if remark else [f"[{written_key(path)}]"]
     for name, item in value.items():
         if not isinstance(item, dict):
@@ -125,7 +125,7 @@ def _without(tree: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _pruned(tree: Any) -> Any:
-    """Without empty tables: they say nothing, and go with the last thing in them."""
+    """Remove tables that the removal has left empty."""
     if not isinstance(tree, dict):
         return tree
     pruned = {name: _pruned(child) for name, child in tree.items()}

@@ -1,8 +1,7 @@
 """TOML's values: strings, numbers, dates, arrays and inline tables. Source: toml.io, version 1.0.
 
-`tomllib` came with Python 3.11, and gives no position of what it read: an edit that leaves the
-rest of
-a file as it is has to know where each value begins and ends.
+`tomllib` came with Python 3.11 and returns no positions; an edit that leaves the rest of a file
+unchanged needs the position of each value.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 SPACE = re.compile(r"[ \t]*(?:\r(?=\n))?")  # a newline may be \r\n
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # all but the tab
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # all control characters but the tab
 _CONTROL_BUT_NEWLINE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _NOT_PLAIN = {'"': re.compile(r'["\\\x00-\x08\x0a-\x1f\x7f]'), "'": re.compile(r"['\n]")}
 _ESCAPES = {'"': '"', "\\": "\\", "b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r"}
@@ -37,7 +36,7 @@ _WORDS = {"true": True, "false": False}
 
 
 class TomlError(ValueError):
-    """What is not TOML, and the offset where."""
+    """Invalid TOML, and its offset."""
 
     def __init__(self, what: str, at: int) -> None:
         super().__init__(what)
@@ -45,7 +44,7 @@ class TomlError(ValueError):
 
 
 def key(text: str, at: int) -> tuple[str, int]:
-    """One bare or quoted key at `at`, and the offset after it."""
+    """Parse a bare or quoted key at `at`; return it and the offset after it."""
     if text[at : at + 1] in ("'", '"'):
         if text.startswith(('"""', "'''"), at):
             raise TomlError("a key cannot have several lines", at)
@@ -57,7 +56,7 @@ def key(text: str, at: int) -> tuple[str, int]:
 
 
 def string(text: str, at: int) -> tuple[str, int]:
-    """The string that begins with the quote at `at`, and the offset after it."""
+    """Parse the string that begins with the quote at `at`; return it and the offset after it."""
     quote = text[at]
     if text.startswith(quote * 3, at):
         return _long_string(text, at, quote * 3)
@@ -84,7 +83,7 @@ def _long_string(text: str, at: int, quotes: str) -> tuple[str, int]:
     at += text.startswith("\n", at) + 2 * text.startswith("\r\n", at)
     while True:
         if text.startswith(quotes, at):
-            # Up to two quotes more are the string's own.
+            # Up to two more quotes belong to the string.
             extra = 0
             while extra < 2 and text.startswith(quotes[0], at + 3):
                 parts.append(quotes[0])
@@ -118,7 +117,7 @@ def _escape(text: str, at: int) -> tuple[str, int]:
 
 
 def scalar(text: str, at: int) -> tuple[Any, int]:
-    """A string, truth value, date or number at `at`, and the offset after it."""
+    """Parse a string, boolean, date or number at `at`; return it and the offset after it."""
     if text[at : at + 1] in ("'", '"'):
         return string(text, at)
     for word, value in _WORDS.items():
@@ -143,7 +142,7 @@ def scalar(text: str, at: int) -> tuple[Any, int]:
     is_float = bool(found.group(1)) or word[-3:] in ("inf", "nan")
     try:
         return (float if is_float else int)(word.replace("_", "")), found.end()
-    except ValueError as error:  # more digits than Python turns into a number
+    except ValueError as error:  # more digits than Python converts to a number
         raise TomlError(str(error), at) from None
 
 
@@ -164,7 +163,7 @@ def _clock(hour: str, minute: str, second: str, part: str | None) -> datetime.ti
 
 
 def written(value: Any) -> str:
-    """A string, truth value, integer or list of them as TOML."""
+    """Format a string, boolean, integer or list of them as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
@@ -184,5 +183,5 @@ def _hex(character: str) -> str:
 
 
 def written_key(path: tuple[str, ...]) -> str:
-    """A dotted key: bare where it can be."""
+    """Format a dotted key, each part bare if possible."""
     return ".".join(part if BARE_KEY.fullmatch(part) else quoted(part) for part in path)
