@@ -1,4 +1,4 @@
-"""What the programs need beside Python, and how this distribution brings it."""
+"""The Python packages that the programs need, and how this distribution installs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import NoReturn
 
-# What each imports; the packages' own dependencies (packaging/nfpm) are the same.
+# Modules that each program imports; packaging/nfpm lists the same as dependencies.
 MODULES = {
     "vcuda-node-agent": ("grpc", "google.protobuf", "h11", "prometheus_client", "kubernetes"),
     "vcuda-scheduler-extender": (
@@ -22,7 +22,7 @@ MODULES = {
         "numpy",
     ),
 }
-# PyPI's names, where they are not the module's.
+# PyPI's names that differ from the module's.
 _PROJECTS = {
     "grpc": "grpcio",
     "google.protobuf": "protobuf",
@@ -32,9 +32,9 @@ _OS_RELEASE = "/etc/os-release"
 
 
 def end_without(error: ModuleNotFoundError, program: str) -> NoReturn:
-    """End a program that lacks what others make, and say how to fix that.
+    """End a program with a missing third-party module, with a hint.
 
-    Raises ModuleNotFoundError: it is one of ours that is not there.
+    Raises ModuleNotFoundError: the missing module is vcuda's own.
     """
     if str(error.name).startswith("vcuda_"):
         raise error
@@ -43,7 +43,7 @@ def end_without(error: ModuleNotFoundError, program: str) -> NoReturn:
 
 
 def hint(modules: Iterable[str], os_release: str = _OS_RELEASE) -> str:
-    """How packages with these modules are installed here. Source: os-release(5)."""
+    """How to install packages with these modules here. Source: os-release(5)."""
     projects = [_PROJECTS.get(name, name) for name in modules]
     families = _families(os_release)
     if families & {"debian", "ubuntu"}:
@@ -62,7 +62,7 @@ def _is_there(module: str) -> bool:
 
 
 def _families(os_release: str) -> set[str]:
-    """The distribution's id and the ids of its relatives (ID, ID_LIKE)."""
+    """The distribution's id and those that it is like (ID, ID_LIKE)."""
     try:
         with open(os_release, encoding="utf-8", errors="replace") as file:
             lines = [line.strip().partition("=") for line in file]

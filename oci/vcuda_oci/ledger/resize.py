@@ -155,6 +155,6 @@ def _terms(words: Mapping[str, str], share: GpuShare, core: int) -> policies.Ter
         policies.PRIORITY: share.priority,
     }
     both = set(policies.WORDS.get(policy, ())) & set(policies.WORDS[share.policy])
-    said = {word: words[word] for word in _WORDS if word in words}
-    said = {**{word: str(kept[word]) for word in both}, **said, "policy": policy}
-    return policies.parse(said, core, "--policy" if "policy" in words else share.uuid)
+    given = {word: words[word] for word in _WORDS if word in words}
+    given = {**{word: str(kept[word]) for word in both}, **given, "policy": policy}
+    return policies.parse(given, core, "--policy" if "policy" in words else share.uuid)

@@ -49,8 +49,8 @@ class Terms(Record):
 
     def as_json(self) -> dict[str, object]:
         """The settings that the policy takes; none for fixed, as in records of version 0.1."""
-        said = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
-        taken = {word.replace("-", "_"): said[word] for word in WORDS[self.policy]}
+        values = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
+        taken = {word.replace("-", "_"): values[word] for word in WORDS[self.policy]}
         return {"policy": self.policy, **taken}
 
 
@@ -82,8 +82,8 @@ def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
 
 def describe(policy: str, core_limit: int, weight: int, priority: int) -> str:
     """Such as "elastic to 80 %, priority 5"."""
-    said = {ELASTIC: f" to {core_limit} %", WEIGHTED: f" {weight}"}.get(policy, "")
-    return policy + said + (f", priority {priority}" if priority else "")
+    detail = {ELASTIC: f" to {core_limit} %", WEIGHTED: f" {weight}"}.get(policy, "")
+    return policy + detail + (f", priority {priority}" if priority else "")
 
 
 def _number(

@@ -38,7 +38,8 @@ _log = logging.getLogger(__name__)
 
 class ListWatch:
     """what: the objects, for messages, such as "pods of node a". page: objects in one answer of a
-    list. heard: when the API last said something (monotonic)."""
+    list. heard: time of the API's last message (monotonic).
+    """
 
     together_seconds = 0.0
 
@@ -61,7 +62,7 @@ class ListWatch:
         raise NotImplementedError
 
     def gone(self, item: Object) -> None:
-        """Take an object that is gone, as it was last."""
+        """Take the last state of a removed object."""
         raise NotImplementedError
 
     def begin_list(self) -> None:
@@ -69,7 +70,7 @@ class ListWatch:
         raise NotImplementedError
 
     def follow(self, api: KubeApi) -> None:
-        """List and watch for good, while the server is away too."""
+        """List and watch until the process ends, also while the server is unavailable."""
         retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
         while True:
             try:

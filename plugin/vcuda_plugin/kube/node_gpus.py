@@ -42,14 +42,14 @@ class NodeGpus:
     def dump(self) -> str:
         gpus: list[dict[str, Any]] = []
         for gpu in self.gpus:
-            said: dict[str, Any] = {"uuid": gpu.uuid, "index": gpu.index, "model": gpu.model}
-            said["memory_bytes"] = gpu.memory_bytes
-            said["numa"] = self.numa.get(gpu.uuid, -1)
+            entry: dict[str, Any] = {"uuid": gpu.uuid, "index": gpu.index, "model": gpu.model}
+            entry["memory_bytes"] = gpu.memory_bytes
+            entry["numa"] = self.numa.get(gpu.uuid, -1)
             if gpu.mig:
-                said["parent"], said["mig"] = gpu.parent, gpu.mig
+                entry["parent"], entry["mig"] = gpu.parent, gpu.mig
             if gpu.uuid in self.unhealthy:
-                said["unhealthy"] = self.unhealthy[gpu.uuid]
-            gpus.append(said)
+                entry["unhealthy"] = self.unhealthy[gpu.uuid]
+            gpus.append(entry)
         tree: dict[str, Any] = {"gpus": gpus}
         if self.distances is not None:
             tree["distances"] = self.distances
@@ -63,19 +63,19 @@ def parse(text: str) -> NodeGpus:
     try:
         tree = json.loads(text)
         gpus, numa, unhealthy = [], {}, {}
-        for said in tree["gpus"][:_MOST_GPUS]:
-            mig = [int(number) for number in said.get("mig", ())]
+        for entry in tree["gpus"][:_MOST_GPUS]:
+            mig = [int(number) for number in entry.get("mig", ())]
             gpu = Gpu(
-                *(str(said["uuid"]), int(said["index"]), -1, int(said["memory_bytes"])),
-                said["model"],
-                parent=str(said.get("parent", "")),
+                *(str(entry["uuid"]), int(entry["index"]), -1, int(entry["memory_bytes"])),
+                entry["model"],
+                parent=str(entry.get("parent", "")),
                 mig=mig or None,
             )
             gpus.append(gpu)
-            if said.get("numa", -1) >= 0:
-                numa[gpu.uuid] = int(said["numa"])
-            if "unhealthy" in said:
-                unhealthy[gpu.uuid] = str(said["unhealthy"])
+            if entry.get("numa", -1) >= 0:
+                numa[gpu.uuid] = int(entry["numa"])
+            if "unhealthy" in entry:
+                unhealthy[gpu.uuid] = str(entry["unhealthy"])
         distances = tree.get("distances")
         if distances is not None:
             distances = [[int(far) for far in row] for row in distances]

@@ -33,7 +33,9 @@ def asked(container: Mapping[str, Any]) -> dict[str, Any]:
     resources = container.get("resources")
     resources = resources if isinstance(resources, dict) else {}
     both = (resources.get(key) for key in ("requests", "limits"))
-    return {name: said for each in both if isinstance(each, dict) for name, said in each.items()}
+    return {
+        name: amount for each in both if isinstance(each, dict) for name, amount in each.items()
+    }
 
 
 def number(asked: Mapping[str, Any], resource: str, where: str) -> int | None:

@@ -66,9 +66,9 @@ def _known(fields: dict[str, Any], columns: tuple[str, ...]) -> None:
 
 
 def _text(fields: dict[str, Any], key: str) -> str:
-    said = fields.get(key)
-    if not isinstance(said, str):
+    name = fields.get(key)
+    if not isinstance(name, str):
         raise ValueError(f"no {key}")
-    if not _NAME.fullmatch(said):
-        raise ValueError(f"{key} cannot be '{said[:40]}'")
-    return said
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{key} cannot be '{name[:40]}'")
+    return name

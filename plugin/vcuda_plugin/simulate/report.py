@@ -69,11 +69,11 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
             (
                 policy,
                 f"{each['placed_percent']:.1f} %",
-                f"{each['at_once_percent']:.1f} / {_said(each['whole_at_once_percent'])}",
+                f"{each['at_once_percent']:.1f} / {_shown(each['whole_at_once_percent'])}",
                 f"{wait['p99']:.0f} / {wait['most']:.0f} s",
                 f"{held['mean']:.1f} / {held['most']:.1f} %",
                 f"{lost['mean']:.1f} / {lost['at_most']:.1f} %",
-                _said(each["linked_percent"]),
+                _shown(each["linked_percent"]),
                 str(each["quota"]["refused"]) if each["quota"] else "-",
                 f"{took['p50']:.1f} / {took['p99']:.1f} ms",
             )
@@ -110,7 +110,7 @@ def _quota(outcome: Outcome, limits: Mapping[str, Limit]) -> dict[str, Any]:
     return {"refused": len(outcome.forbidden), "never_placed": never, "used": used}
 
 
-def _said(percent: float | None) -> str:
+def _shown(percent: float | None) -> str:
     return "-" if percent is None else f"{percent:.1f} %"
 
 

@@ -59,18 +59,18 @@ def rows(lines: Iterable[str], path: str, key: str, hint: str) -> Iterator[tuple
 
 def number(fields: dict[str, Any], key: str, kind: Any, least: float, most: float) -> Any:
     """Return the field as `kind`. Raises ValueError: it is not one, or not from least to most."""
-    said = fields.get(key)
-    if said is None:
+    field = fields.get(key)
+    if field is None:
         raise ValueError(f"no {key}")
     try:
-        if isinstance(said, bool):
+        if isinstance(field, bool):
             raise ValueError
-        value = kind(said)
+        value = kind(field)
         # Refuse a float that int would truncate, a NaN, and a value out of range.
-        if value != float(said) or not least <= value <= most:
+        if value != float(field) or not least <= value <= most:
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{key} cannot be '{str(said)[:40]}'") from None
+        raise ValueError(f"{key} cannot be '{str(field)[:40]}'") from None
     return value
 
 

@@ -71,8 +71,8 @@ def dump(pods: Iterable[TracePod]) -> Iterator[str]:
     """Yield the lines that `parse` reads."""
     plain = TracePod("")
     for pod in pods:
-        said = {key: value for key, value in asdict(pod).items() if value != getattr(plain, key)}
-        yield json.dumps(said) + "\n"
+        fields = {key: value for key, value in asdict(pod).items() if value != getattr(plain, key)}
+        yield json.dumps(fields) + "\n"
 
 
 def _pod(fields: dict[str, Any]) -> TracePod:

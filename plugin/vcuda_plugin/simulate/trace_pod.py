@@ -55,13 +55,13 @@ class TracePod:
                 limits[_WHOLE_GPU + pod_amounts.HAMI_MEMORY_PERCENT] = self.core
             else:
                 limits[_WHOLE_GPU + pod_amounts.HAMI_MEMORY] = math.ceil(self.memory / _MIB)
-        said = {known.USE_MODEL[0]: self.model} if self.model else {}
+        annotations = {known.USE_MODEL[0]: self.model} if self.model else {}
         return {
             "metadata": {
                 "name": self.name,
                 "namespace": self.namespace,
                 "uid": self.name,
-                "annotations": said,
+                "annotations": annotations,
             },
             "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
         }

@@ -27,8 +27,8 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
     Without --force refuses a memory limit below what the container's processes use: they keep that
     memory, and another container could be promised the same.
     """
-    said = {key: getattr(arguments, key.replace("-", "_")) for key in WORDS}
-    words = {key: value for key, value in said.items() if value is not None}
+    options = {key: getattr(arguments, key.replace("-", "_")) for key in WORDS}
+    words = {key: value for key, value in options.items() if value is not None}
     if not words:
         raise VcudaError("nothing to change", "vcuda limit", "say --core, --memory or --policy")
     facts = apply_share.host_of(settings)

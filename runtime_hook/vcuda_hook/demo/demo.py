@@ -197,10 +197,10 @@ def _refused(vcuda: list[str], gpu_uuid: str) -> str:
 
 
 def _engine(low_level: str) -> str:
-    said = subprocess.run(
+    version = subprocess.run(
         [low_level, "--version"], stdout=subprocess.PIPE, text=True, timeout=30, check=False
     )
-    return said.stdout.partition("\n")[0].replace(" version ", " ").strip() or low_level
+    return version.stdout.partition("\n")[0].replace(" version ", " ").strip() or low_level
 
 
 def _workload(softgpu_dir: str | None) -> str:

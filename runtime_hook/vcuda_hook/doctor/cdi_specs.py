@@ -72,8 +72,8 @@ def stale(specifications: Sequence[Specification]) -> list[Finding]:
                 hint = f"run 'vcuda cdi generate --kind {each.kind}'"
             found.append(Finding(STALE, WARNING, what, each.path, hint))
     kinds = ", ".join(each.kind for each in specifications)
-    said = f"{kinds}; whole GPUs that engines give by it have no record" if kinds else _NONE
-    return found or [Finding(STALE, OK, said)]
+    what = f"{kinds}; whole GPUs that engines give by it have no record" if kinds else _NONE
+    return found or [Finding(STALE, OK, what)]
 
 
 def _specification(path: str, text: str) -> Specification:

@@ -87,7 +87,7 @@ def runtimes(engines: Sequence[Engine]) -> list[Finding]:
 
 
 def _outside_their_pods(engine: Engine, ours: Sequence[Handler]) -> list[Finding]:
-    """containerd's handlers of vcuda whose cgroup driver differs from runc's."""
+    """containerd's handlers of vcuda with another cgroup driver than runc's."""
     runc = engine.handlers.get("runc")
     found = []
     for handler in ours:

@@ -48,7 +48,7 @@ def examine(settings: Config) -> list[Finding]:
 
 
 def look(path: str, process: str = "/proc/self") -> Place:
-    """Examine the state folder. process: folder in /proc of the process whose mounts count."""
+    """Examine the state folder. process: the folder in /proc of a process; its mounts count."""
     there = path
     while not os.path.lexists(there):
         there = os.path.dirname(there)

@@ -82,7 +82,7 @@ def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
             _refuse_replaced_section(tree, options)
         merged = containerd_files.view(options.path, tree)
     for path, value in planned.settings:
-        key = path[2:]  # below the CRI plugin, whose name depends on the file's version
+        key = path[2:]  # below the CRI plugin; its name depends on the file's version
         if not _says(merged.at(key), value):
             raise _hidden(tree, key, value, options)
 

@@ -54,8 +54,8 @@ def _merged(trees: list[dict[str, Any]]) -> View:
     for tree in trees:
         for plugin in PLUGINS.values():
             _merge(cri, section(tree, plugin))
-        said = tree.get("disabled_plugins")
-        disabled += said if isinstance(said, list) else []
+        names = tree.get("disabled_plugins")
+        disabled += names if isinstance(names, list) else []
     return View(cri, disabled)
 
 
@@ -115,9 +115,9 @@ def main_file(path: str) -> str:
 
 def patterns(tree: dict[str, Any], path: str) -> list[str]:
     """The files that `tree`, the content of `path`, imports, as absolute patterns."""
-    said = tree.get("imports")
+    names = tree.get("imports")
     folder = os.path.dirname(path)
-    return [os.path.join(folder, str(each)) for each in said] if isinstance(said, list) else []
+    return [os.path.join(folder, str(each)) for each in names] if isinstance(names, list) else []
 
 
 def plugin_of(tree: dict[str, Any]) -> str:

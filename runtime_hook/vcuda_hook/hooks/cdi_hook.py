@@ -79,7 +79,7 @@ def _finish(container: Container, settings: Config, state: State) -> None:
 
 
 def gpus_of(container: Container, facts: Host) -> list[Gpu]:
-    """The GPUs whose device nodes the container has."""
+    """The GPUs of the device nodes that the container has."""
     given = set(container.devices)
 
     def is_given(gpu: Gpu) -> bool:

@@ -91,7 +91,7 @@ def up_to_scope(folder: str, container_id: str, ours: str) -> list[str]:
     systemd attaches the device program to the scope. An access must pass the programs of both. Seen
     with crun 1.21.
 
-    ours: the folder of this hook's cgroup, whose rules, like those above it, apply to others too.
+    ours: the folder of this hook's cgroup; its rules, like those above it, apply to others too.
     """
     found = [folder]
     while len(above := os.path.dirname(found[-1])) > 1 and not f"{ours}/".startswith(f"{above}/"):

@@ -30,14 +30,14 @@ _known: dict[str, tuple[tuple[int, ...], dict[str, str]]] = {}
 
 def of(allocations: Sequence[Allocation]) -> dict[str, str]:
     """Names by allocation id, without those that must not be shown."""
-    said = {each.id: name_of(each) for each in allocations}
+    shown = {each.id: name_of(each) for each in allocations}
     taken = [id for each in allocations for id in (each.id, each.container_id)]
-    taken += said.values()
+    taken += shown.values()
     times: dict[str, int] = {}
     for name in taken:
         times[name] = times.get(name, 0) + 1
     # No id has a slash, and a pod's name is unique in the cluster.
-    return {id: name for id, name in said.items() if name and ("/" in name or times[name] == 1)}
+    return {id: name for id, name in shown.items() if name and ("/" in name or times[name] == 1)}
 
 
 def name_of(allocation: Allocation) -> str:

@@ -51,9 +51,9 @@ def statuses(allocations: Sequence[Allocation]) -> list[Status]:
 def _status(allocation: Allocation, answer: str | tuple[bytes, bytes]) -> Status:
     if allocation.is_named_slice:
         return Status(NAMED)
-    said, complaint = (b"", answer.encode()) if isinstance(answer, str) else answer
+    output, complaint = (b"", answer.encode()) if isinstance(answer, str) else answer
     try:
-        return Status(str(json.loads(said)["status"]))
+        return Status(str(json.loads(output)["status"]))
     except (ValueError, KeyError, TypeError):
         pass
     if liveness.claimant_lives(allocation):

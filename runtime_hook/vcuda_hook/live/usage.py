@@ -38,7 +38,7 @@ class Look:
 
 
 class Use:
-    """The use of one GPU's share. said: the page's figures; None: it has none.
+    """The use of one GPU's share. counters: the page's figures; None: it has none.
 
     core_percent, waited_percent: part of the time since the earlier sample in which it used the
     GPU, and in which its launches waited. None: unknown; below 0: the container has rewritten its
@@ -48,13 +48,13 @@ class Use:
     def __init__(
         self,
         core_percent: float | None = None,
-        said: page_reader.UsageGpu | None = None,
+        counters: page_reader.UsageGpu | None = None,
         context_bytes: int | None = None,
         waited_percent: float | None = None,
     ) -> None:
-        self.core_percent, self.said = core_percent, said
+        self.core_percent, self.counters = core_percent, counters
         self.waited_percent = waited_percent
-        self.context_bytes = context_bytes  # part of said.held_bytes: the charge for contexts
+        self.context_bytes = context_bytes  # part of counters.held_bytes: the charge for contexts
 
 
 def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) -> list[list[Use]]:

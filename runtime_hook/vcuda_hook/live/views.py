@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # State of a tenant's figures: read; the page cannot be read; the page has more than the GPU has, or
 # less than before.
-TOLD, UNREADABLE, IMPOSSIBLE = "told", "unreadable", "impossible"
+READ, UNREADABLE, IMPOSSIBLE = "told", "unreadable", "impossible"
 _MOST_BYTES = 1 << 60  # for an unknown GPU
 
 
@@ -96,7 +96,7 @@ def tenant_entries(
 
 
 def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
-    said = use.said
+    counters = use.counters
     figures: dict[str, Any] = dict.fromkeys(
         (
             *("core_used_percent", "memory_used_bytes", "contexts", "context_bytes"),
@@ -110,34 +110,34 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
             ),
         )
     )
-    if said is None:
+    if counters is None:
         return {**figures, "usage": UNREADABLE}
     core, waited = use.core_percent, use.waited_percent
     most = gpu.memory_bytes if gpu else _MOST_BYTES
-    if said.held_bytes > most or (core or 0) < 0 or (waited or 0) < 0:
+    if counters.held_bytes > most or (core or 0) < 0 or (waited or 0) < 0:
         return {**figures, "usage": IMPOSSIBLE}
     return {
         # Long kernels are counted when they end, which may be more than the time since the last
         # sample.
         "core_used_percent": None if core is None else min(core, 100.0),
-        "memory_used_bytes": said.held_bytes,
+        "memory_used_bytes": counters.held_bytes,
         # Threads that wait at the same time are counted separately.
         "waited_percent": None if waited is None else min(waited, 100.0),
-        "contexts": said.contexts,
+        "contexts": counters.contexts,
         "context_bytes": use.context_bytes,
-        "busy_seconds": said.busy_ns / 1e9,
-        "waited_seconds": said.throttled_ns / 1e9,
-        "overrun_seconds": said.overrun_ns / 1e9,
-        "launches": said.launches,
-        "refusals": said.refusals,
-        "usage": TOLD,
+        "busy_seconds": counters.busy_ns / 1e9,
+        "waited_seconds": counters.throttled_ns / 1e9,
+        "overrun_seconds": counters.overrun_ns / 1e9,
+        "launches": counters.launches,
+        "refusals": counters.refusals,
+        "usage": READ,
     }
 
 
 def policy(entry: Mapping[str, Any]) -> str:
     """The policy as text, such as "elastic to 80 %, priority 5"."""
-    said = ("policy", "core_ceiling_percent", "weight", "priority")
-    return policies.describe(*(entry[key] for key in said))
+    counters = ("policy", "core_ceiling_percent", "weight", "priority")
+    return policies.describe(*(entry[key] for key in counters))
 
 
 def short_id(id: str) -> str:

@@ -112,8 +112,8 @@ def request_words(arguments: argparse.Namespace) -> dict[str, str]:
     """The request by annotation key, as an engine would pass it."""
     if not arguments.core:
         raise VcudaError("no --core", "vcuda run", "say how much compute: --core 30 is 30 %")
-    said = {key: getattr(arguments, key.replace("-", "_")) for key in REQUEST_WORDS}
-    words = {key: value for key, value in said.items() if value is not None}
+    given = {key: getattr(arguments, key.replace("-", "_")) for key in REQUEST_WORDS}
+    words = {key: value for key, value in given.items() if value is not None}
     if arguments.gpu:
         words["gpu"] = ",".join(arguments.gpu)
     return words

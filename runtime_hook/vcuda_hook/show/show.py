@@ -179,8 +179,8 @@ def _row(entry: dict[str, Any], wide: bool) -> tuple[str, ...]:
     age = table.age(time.time() - entry["created"])
     core, used = f"{entry['core_percent']} %", _percent(entry["core_used_percent"])
     if not wide:
-        said = entry["policy"]
-        return (entry["name"], gpu, core, used, held, said, entry["status"], age)
+        policy = entry["policy"]
+        return (entry["name"], gpu, core, used, held, policy, entry["status"], age)
     return (
         *(entry["name"], f"{gpu} {table.short(entry['gpu_uuid'])}", core, used),
         *(_percent(entry["waited_percent"]), held),

@@ -97,12 +97,12 @@ class Terminal:
         self._keys = bool(self._pressed)  # a closed terminal sends SIGHUP too
 
     def _next(self) -> str:
-        for said, key in _KEYS.items():
-            if self._pressed.startswith(said):
-                self._pressed = self._pressed[len(said) :]
+        for keys, key in _KEYS.items():
+            if self._pressed.startswith(keys):
+                self._pressed = self._pressed[len(keys) :]
                 return key
-        said, self._pressed = self._pressed[:1], self._pressed[1:]
-        return said.decode("ascii", "replace")
+        keys, self._pressed = self._pressed[:1], self._pressed[1:]
+        return keys.decode("ascii", "replace")
 
     def _signalled(self, numbers: bytes) -> bool:
         """Whether the screen must be drawn again. Raises Ended."""

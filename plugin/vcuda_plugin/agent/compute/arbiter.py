@@ -20,11 +20,11 @@ BEST_EFFORT_FLOOR_PPM = PPM_PER_PERCENT
 
 
 class Tenant:
-    """One container's part in the GPU, and what it showed since the last look.
+    """One container's use of the GPU in the last sample.
 
-    wants: its rate held it up, so it would use more. used_ppm: what it used; counts only where it
-    wants no more. guarantee_ppm: what it has whenever it wants it; its rate is never below. rank:
-    its place when the rest is handed out, lowest first; None: it gets none of it (policy fixed).
+    wants: its rate limited it, so it would use more. used_ppm: its use; only meaningful if it wants
+    no more. guarantee_ppm: its rate is never below this. rank: its place in the distribution of the
+    rest, lowest first; None: it gets none of it (policy fixed).
     """
 
     __slots__ = ("ceiling_ppm", "guarantee_ppm", "rank", "share", "used_ppm", "wants")
@@ -39,16 +39,16 @@ class Tenant:
 
 
 def grants(tenants: Sequence[Tenant]) -> list[int]:
-    """The rate of each tenant, where their shares' percents add up to 100 at most.
+    """The rate of each tenant; the percents of their shares add up to 100 at most.
 
-    First each tenant gets the part of its guarantee that it would use. The rest goes by priority,
-    the highest first and best-effort last, and within one priority by weight. The rates of tenants
-    that want more, and what the others use, add up to WHOLE_PPM at most.
+    Each tenant first gets the part of its guarantee that it would use. The rest is distributed by
+    priority, highest first and best-effort last, and within a priority by weight. The rates of
+    tenants that want more, plus the use of the others, add up to WHOLE_PPM at most.
 
-    A tenant that wants no more gets its guarantee and what no tenant wants, at least a quarter of
-    what it uses, on top: it can start to use more at once, and only then shows that it wants more.
+    A tenant that wants no more gets its guarantee, plus what no tenant wants, at least a quarter of
+    its use: it can start to use more at once, and only that shows that it wants more.
     """
-    # The most that each would use now.
+    # the most that each would use now
     claims = [
         tenant.ceiling_ppm if tenant.wants else min(tenant.used_ppm, tenant.ceiling_ppm)
         for tenant in tenants
@@ -68,9 +68,9 @@ def grants(tenants: Sequence[Tenant]) -> list[int]:
 
 
 def divide(amount: int, room: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """`amount` by weight, to each at most its room; what one has no room for goes to the others.
+    """Divide `amount` by weight, to each at most its room; the remainder goes to the others.
 
-    Rounded down: fewer units than there are takers stay undivided.
+    Rounds down: fewer units than there are takers are not divided.
     """
     parts = [0] * len(room)
     takers = [at for at in range(len(room)) if room[at] > 0]
@@ -90,7 +90,7 @@ def divide(amount: int, room: Sequence[int], weights: Sequence[int]) -> list[int
 
 
 def _tiers(tenants: Sequence[Tenant]) -> list[list[int]]:
-    """The tenants that may have more than their guarantee, in the order of their rank."""
+    """The tenants that may exceed their guarantee, by rank."""
     tiers: dict[tuple[bool, int], list[int]] = {}
     for at, tenant in enumerate(tenants):
         if tenant.rank is not None:

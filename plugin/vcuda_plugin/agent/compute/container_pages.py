@@ -1,4 +1,4 @@
-"""The two pages of one container, open: its use is read, its grants are written in place."""
+"""One container's open pages: read its use, write its grants in place."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
     from vcuda_oci.model.allocation import Allocation
 
-# A grant that is not renewed for so long is void: the shim goes back to what is reserved.
+# A grant that is not renewed for this time expires: the shim returns to the reserved rate.
 LEASE_NS = 1_000_000_000
-# So often all grants are renewed.
+# The time between two renewals.
 RENEWAL_NS = LEASE_NS // 2
 
 _TOLD_AT = layout.USAGE_HEAD_SIZE + TOLD_FROM
 
 
 class ContainerPages:
-    """Grants and restores need the turn (limits_in_place), and the page as it was left.
+    """An open limits page and usage page. Grants and restores need the lock of limits_in_place.
 
-    rates: of each share, as the page has them; due: as it shall have them, see grant. seen: of the
-    usage page what demand.reading asks for; moved: it was other than at the look before.
+    rates: of each share, as in the limits page; due: as they shall be, see grant. seen: the part of
+    the usage page that demand.reading reads; moved: it has changed since the last sample.
     """
 
     __slots__ = (
@@ -39,7 +39,7 @@ class ContainerPages:
     )
 
     def __init__(self, folder: str, allocation: Allocation) -> None:
-        """Raises OSError, or ValueError: the pages are not those of the allocation."""
+        """Raises OSError; ValueError: the pages are not those of the allocation."""
         self.allocation = allocation
         self.demands = [Demand() for _ in allocation.shares]
         self.rates = self._reserved()
@@ -50,16 +50,17 @@ class ContainerPages:
         self._until_ns = 0
         self._limits = OpenPage(folder + "/limits", allocation.shares)
         try:
-            # That it was read is not written, which costs more than the reading.
+            # Do not record the reading in the page: the write would cost more than the reading.
             self._usage = page_file.open_page(folder + "/usage", os.O_RDONLY | os.O_NOATIME)
         except BaseException:
             self._limits.close()
             raise
 
     def read(self, clock: Callable[[], int]) -> bool:
-        """Whether the container's page has changed. Raises OSError.
+        """Read the usage page; return whether it has changed. Raises OSError.
 
-        Read, not mapped: a process that may write the file could truncate it under a mapping.
+        Reads instead of mapping: a process that may write the file could truncate it under a
+        mapping.
         """
         before = self.seen
         self.seen, self.read_ns = os.pread(self._usage, self._size, _TOLD_AT), clock()
@@ -68,36 +69,36 @@ class ContainerPages:
 
     @property
     def is_new(self) -> bool:
-        """Whether it is to be granted something, and this arbiter has written nothing yet."""
+        """Whether a grant is due and this arbiter has written none yet."""
         return not self._is_fixed and not self._until_ns
 
     def grant(self, now_ns: int) -> None:
-        """Let what is due count from now, for LEASE_NS unless renewed. Raises OSError.
+        """Put the due rates into effect now, for LEASE_NS unless renewed. Raises OSError.
 
-        Nothing is granted beside what is reserved where no policy allows it.
+        Writes nothing beyond the reserved rates if no policy allows it.
         """
         if self._is_fixed or (self._until_ns and self.due == self.rates):
             return
         if self.is_new:
-            # Other rates may stand there: those of an arbiter that was killed.
+            # The page may have other rates, from an arbiter that was killed.
             self._write(now_ns + LEASE_NS)
         else:
-            # One aligned word each, beside an end that stands: the shim sees the old rate or the
-            # new one.
+            # Each rate is one aligned word, and the expiry stays: the shim sees the old or the new
+            # rate.
             self._limits.check()
             for gpu, rate in enumerate(self.due):
                 if rate != self.rates[gpu]:
                     self._put_rate(gpu, rate)
 
     def renew(self, now_ns: int) -> None:
-        """Let what was granted count for LEASE_NS from now. Raises OSError."""
+        """Extend the present grants by LEASE_NS from now. Raises OSError."""
         if self._until_ns:
             # One aligned word, too.
             self._limits.check()
             self._put_end(now_ns + LEASE_NS)
 
     def restore(self) -> None:
-        """What is reserved counts again, for ever. Raises OSError."""
+        """Put the reserved rates into effect, without expiry. Raises OSError."""
         if self._until_ns:
             self.due = self._reserved()
             self._write(0)
@@ -108,7 +109,7 @@ class ContainerPages:
 
     def _write(self, until_ns: int) -> None:
         self._limits.begin()
-        # A grant must never stand without its end, whenever we are killed.
+        # A grant must never exist without its expiry, even if this process is killed here.
         if until_ns:
             self._put_end(until_ns)
         for gpu, rate in enumerate(self.due):

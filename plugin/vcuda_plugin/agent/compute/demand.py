@@ -1,7 +1,7 @@
-"""Whether a container wants more of a GPU than it has, from what its usage page says: pure.
+"""Find whether a container wants more of a GPU than it has, from its usage page: pure.
 
-The page is the container's own to write, so every number may be a lie. All that a lie can bring is
-the answer that it wants, or that another one does, which the policy bounds.
+The container can write the page, so every figure may be false. A false figure can only make a
+container, its own or another, appear to want more, and the policy bounds what that gives.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from .arbiter import WHOLE_PPM
 
 # Samples over which "used" is measured: few, because time that counts as used is not lent.
 WINDOW = 4
-# What is known of long work's end is known of a GPU that it has alone.
+# After a long kernel, the GPU's use is known only if no other container uses the GPU.
 GRACE_NS = 1_000_000_000
-# So long a container is believed to be content, the longer the more often it proved true.
+# How long a container counts as content; the longer, the more often that proved true.
 SHORTEST_BELIEF_NS = 1_000_000_000
 LONGEST_BELIEF_NS = 8_000_000_000
 
-# Of a GPU's entry what shows demand, from TOLD_FROM on: the rest is neither read nor compared.
+# The part of a GPU's entry that shows demand, from TOLD_FROM on; nothing else is read.
 _AT = {name.partition(".")[2]: at for name, at, _ in layout.offsets() if "usage_gpu." in name}
 TOLD_FROM = _AT["busy_ns"]
 _TOLD = struct.Struct(f"=QQ{_AT['long_until_ns'] - _AT['launches']}xQ")
 TOLD_SIZE = _TOLD.size
 
-# Of one GPU: when it was read (CLOCK_MONOTONIC), busy_ns, throttled_ns, long_until_ns.
+# A reading of one GPU: its time (CLOCK_MONOTONIC), busy_ns, throttled_ns, long_until_ns.
 Reading = tuple[int, int, int, int]
 
 
 def reading(page: bytes, gpu: int, at_ns: int) -> Reading | None:
     """page: a usage page from the first GPU's TOLD_FROM on. at_ns: when it was read.
 
-    Any content gives an answer; None: the page was cut short.
+    Any content gives a result; None: the page was truncated.
     """
     at = gpu * layout.USAGE_GPU_SIZE
     if len(page) < at + TOLD_SIZE:
@@ -43,13 +43,12 @@ def reading(page: bytes, gpu: int, at_ns: int) -> Reading | None:
 
 
 class Demand:
-    """One container's use of one GPU over the last looks, and what is believed of it.
+    """One container's use of one GPU in the last samples, and what follows from it.
 
-    What the last sample showed: wants: it waited for its share, or has only begun. hides_work: a
-    long kernel is running, which counts as use at its end. used_ppm: of the GPU's time over the
-    last
-    samples. rests: nothing happened in any of them: while its page stays the same, another sample
-    would change nothing.
+    The last sample gives these. wants: the container waited for its share, or has only begun.
+    hides_work: a long kernel is running, which is counted when it ends. used_ppm: of the GPU's time
+    over the last samples. rests: nothing happened in any of them, so that another sample of an
+    unchanged page would change nothing.
     """
 
     __slots__ = (
@@ -69,8 +68,10 @@ class Demand:
         self._begin(None)
 
     def see(self, new: Reading | None) -> None:
-        """Take a sample; None, a page without figures, is idle. Runs for every container at every
-        look, so it makes no call and no object that it can do without."""
+        """Add a sample; None (a page without figures) counts as idle.
+
+        Runs for every container in every sample, so it avoids calls and objects.
+        """
         readings = self._readings
         if new is None or not readings:
             self._begin(new)
@@ -80,7 +81,8 @@ class Demand:
         last, last_busy, last_throttled, last_long_until = readings[-1]
         hid = self._hidden_until_ns > last
         if long_until != last_long_until:
-            # Others take their turns meanwhile, so it lasts longer; its end shows in busy_ns.
+            # Other containers take their turns meanwhile, so the kernel takes longer; busy_ns shows
+            # its end.
             self._hidden_until_ns = now + 2 * max(0, long_until - now) + GRACE_NS
         elif hid and busy != last_busy:
             self._hidden_until_ns = 0
@@ -88,7 +90,8 @@ class Demand:
         self.wants = waited = throttled > last_throttled
         begins = first_busy == last_busy != busy and len(readings) > 1
         if begins or (hid and not hides):
-            # It has only begun, or a hidden kernel has ended: the time before shows nothing.
+            # The container has only begun, or a hidden kernel has ended: the time before shows
+            # nothing.
             self.wants, self._readings, self.used_ppm = waited or begins, [new], 0
         else:
             if len(readings) > WINDOW:
@@ -110,20 +113,20 @@ class Demand:
         self.hides_work, self.used_ppm = False, 0
 
     def judge(self, left_ppm: int, some_hide: bool, rate_ppm: int, now_ns: int) -> tuple[bool, int]:
-        """(wants more than it has, ppm that it would use if not), by what was seen last.
+        """(wants more than it has, ppm that it would use if not), by the last samples.
 
         left_ppm: what no container on the GPU used; some_hide: one of them hides work.
 
-        A container that wants more is held back by its rate, and by the others: a full GPU gives
-        each program its turn whatever the rates are. One that used clearly less than both left it
-        is content. One that the others may hold back keeps its last estimate for a while; then it
-        counts as wanting more, and soon has what is due to it or is held back by none.
+        A container that wants more is limited by its rate and by the others: a busy GPU gives each
+        program its turn whatever the rates are. A container that used clearly less than both left
+        it is content. One that the others may have limited retains its last estimate for a while.
+        Then it counts as wanting more, and soon either gets its rate or is no longer limited.
         """
         used = self.used_ppm
         if self.wants or self.hides_work:
             self._believed_until_ns, self._belief_ns = now_ns, SHORTEST_BELIEF_NS
             return True, used
-        # Itself it hides nothing here.
+        # Its own work is not hidden here.
         if not used or not (some_hide or _is_all(used, left_ppm + used, rate_ppm)):
             if self._on_trial:
                 self._belief_ns = min(2 * self._belief_ns, LONGEST_BELIEF_NS)
@@ -139,9 +142,9 @@ class Demand:
 
 
 def _is_all(used_ppm: int, left_ppm: int, rate_ppm: int) -> bool:
-    """Whether it used all that its rate and the others left it, so may have wanted more."""
-    # A window holds a turn more or less of each. An error costs little where all that is its
-    # due was there.
+    """Whether it used all that its rate and the others left it, so that it may want more."""
+    # A window may hold one turn more or less of each. The error matters little if all of its rate
+    # was available.
     part = 9 if left_ppm >= rate_ppm * 9 // 10 else 7
     most = left_ppm if left_ppm < rate_ppm else rate_ppm
     return used_ppm * 10 >= most * part

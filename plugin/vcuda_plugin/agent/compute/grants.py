@@ -1,4 +1,4 @@
-"""Runs the arbiter on a node: shares from the ledger, demand from the usage pages, grants into the
+"""Run the arbiter on a node: shares from the ledger, demand from the usage pages, grants into the
 limits pages.
 """
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from vcuda_oci.model.allocation import Allocation
 
 PERIOD_SECONDS = 0.05
-# No container wants or uses anything: each has its guarantee at hand, so the next look may take
-# longer.
+# If no container wants or uses anything, all have their guarantee, so the next sample may come
+# later.
 IDLE_SECONDS = 0.1
-# With many containers a look is let take this part of a core, down to this pace.
+# With many containers sampling may take this part of a core, down to this pace.
 LOOKS_PART = 0.003
 LONGEST_SECONDS = 0.3
-# Where no grant may change: how late a new container is seen, which has its guarantee meanwhile.
+# Pace if no grant can change: how late a new container is found, which has its guarantee meanwhile.
 NO_GRANTS_SECONDS = 0.5
-# How long the end waits for another writer of pages.
+# How long the end waits for another writer of the pages.
 _END_SECONDS = 1.0
 
 
 class Arbiter:
-    """The one that grants on this node. At the end of the block each has what is reserved for it.
+    """The node's only arbiter, as a context manager; its end restores all reserved rates.
 
-    looked_at: seconds of the monotonic clock, of its last look.
+    looked_at: seconds of the monotonic clock, of its last sample.
 
-    Raises VcudaError: another arbiter runs here. Killed, its grants end by themselves (LEASE_NS).
+    Raises VcudaError: another arbiter runs here. After a kill its grants expire (LEASE_NS).
     """
 
     def __init__(self, state_dir: str) -> None:
@@ -58,13 +58,14 @@ class Arbiter:
         os.close(self._lock)
 
     def keep(self, over: threading.Lock) -> None:
-        """Look again and again until `over` is free: in a thread of its own, which costs a third of
-        what it costs to wake an event loop."""
+        """Sample until `over` is released. In a thread, which costs a third of waking an event
+        loop.
+        """
         while not over.acquire(timeout=self.look()):
             pass
 
     def look(self) -> float:
-        """Look once; seconds until the next look is due."""
+        """Take a sample; return seconds until the next is due."""
         began = time.thread_time()
         active = self._node.look()
         self.looked_at = time.monotonic()
@@ -75,7 +76,7 @@ class Arbiter:
 
 
 class Node:
-    """The containers that share GPUs under a policy by which a grant may change."""
+    """The containers that share GPUs under a policy with changing grants."""
 
     def __init__(self, state_dir: str, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._ledger, self._clock = Ledger(state_dir), clock
@@ -87,7 +88,9 @@ class Node:
         self._changes = LedgerChanges(self._ledger.allocations)
 
     def look(self) -> bool:
-        """Read every page, write what changed. Whether any container wants or uses GPU time."""
+        """Read every page, write changed rates. Return whether any container wants or uses GPU
+        time.
+        """
         self._follow_the_ledger()
         moved = set()
         for id, pages in list(self._open.items()):
@@ -105,11 +108,11 @@ class Node:
         return any(gpu.active for gpu in gpus)
 
     def _grant(self) -> None:
-        """What is due; and once it is time to renew them, those that stand."""
+        """Write due rates, and renew present ones when it is time."""
         now = self._clock()
         try:
             with Turn(self._ledger.state_dir) as mine:
-                # Another writer is done by the next look, and a grant lasts longer than that.
+                # Another writer will be done by the next sample; a grant lasts longer than that.
                 if mine:
                     self._write(self._due, now, ContainerPages.grant)
                     self._due.clear()
@@ -117,7 +120,7 @@ class Node:
                     self._write(self._open, now, ContainerPages.renew)
                     self._renewal_ns = now + RENEWAL_NS
         except OSError:
-            pass  # without the lock nothing is written: each has what is reserved
+            pass  # without the lock nothing is written: the reserved rates apply
 
     def _write(
         self,
@@ -133,11 +136,11 @@ class Node:
 
     @property
     def grants_anything(self) -> bool:
-        """Whether there is a container with a grant that may change."""
+        """Whether any container has a grant that may change."""
         return bool(self._open)
 
     def _gpus(self) -> list[SharedGpu]:
-        """Kept until a container comes or goes."""
+        """The shared GPUs; cached until a container starts or ends."""
         if self._kept is None:
             sharing: dict[str, list[tuple[str, ContainerPages, int]]] = {}
             for id, pages in self._open.items():
@@ -147,22 +150,21 @@ class Node:
         return self._kept
 
     def close(self) -> None:
-        """Each has what is reserved for it."""
+        """Restore the reserved rates of all containers."""
         try:
             with Turn(self._ledger.state_dir, _END_SECONDS) as mine:
                 for id in self._open if mine else ():
                     try:
                         self._open[id].restore()
                     except OSError:
-                        pass  # its grant ends by itself
+                        pass  # its grant expires
         except OSError:
             pass
         for id in list(self._open):
             self._close(id)
 
     def _follow_the_ledger(self) -> None:
-        """Open the pages of new containers; close those of ended ones and of ones with fresh
-        pages."""
+        """Open the pages of new containers; close those of ended ones and renewed pages."""
         if not self._changes.happened():
             return
         found = dict(self._stamps())
@@ -174,7 +176,7 @@ class Node:
                 try:
                     allocation = self._ledger.get(id)
                 except VcudaError:
-                    continue  # broken: nothing is known of it, and nothing new is placed beside it
+                    continue  # broken: its share is unknown, and nothing new is placed beside it
                 if allocation:
                     self._records[id] = (stamp, allocation)
         shared = self._shared_gpus()
@@ -188,11 +190,11 @@ class Node:
                     self._open[id] = ContainerPages(folder, allocation)
                     self._kept = None
                 except (OSError, ValueError):
-                    # Being released, or not whole: it keeps the rate that it has.
+                    # Being released, or incomplete: it retains its rate.
                     self._changes.forget()
 
     def _stamps(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Each record's id and what differs once it is written again, which is by rename."""
+        """Each record's id and stamps, which differ after the record is replaced."""
         try:
             entries = list(os.scandir(self._ledger.allocations))
         except FileNotFoundError:
@@ -214,7 +216,7 @@ class Node:
         }
 
     def _give_up(self, id: str) -> None:
-        """Its pages failed: closed, and opened anew with the next look."""
+        """Close pages after an error; they are opened again in the next sample."""
         self._close(id)
         self._changes.forget()
 
@@ -226,7 +228,7 @@ class Node:
 
 
 def _only_one(state_dir: str) -> int:
-    """The lock's descriptor; closed, it is free. Raises VcudaError."""
+    """The descriptor of the arbiter's lock; closing it releases the lock. Raises VcudaError."""
     path = state_dir + "/arbiter.lock"
     try:
         os.makedirs(state_dir, 0o755, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One GPU and its containers: from their usage pages to the rate that is due to each."""
+"""One GPU and its containers: from their usage pages to the rate that each is due."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 class SharedGpu:
-    """ids: of its containers. active: one of them wants or uses it. rests: while no page changes, a
-    look would find what the last one found."""
+    """ids: of its containers. active: one of them wants or uses the GPU. rests: while no page
+    changes, a sample would find the same as the last one.
+    """
 
     def __init__(self, sharing: Sequence[tuple[str, ContainerPages, int]]) -> None:
         self._parts = [
@@ -27,7 +28,7 @@ class SharedGpu:
         self.active, self.rests, self._is_new = True, False, True
 
     def look(self, now_ns: int) -> dict[str, ContainerPages]:
-        """The containers, by id, to which another rate is due than before."""
+        """Return the containers, by id, with a new due rate."""
         awake, left_ppm, some_hide = [], WHOLE_PPM, False
         for part in self._parts:
             _, pages, at, demand, _ = part
@@ -40,7 +41,7 @@ class SharedGpu:
         is_other, self._is_new = self._is_new, False
         for _, pages, at, demand, tenant in awake:
             wants, used_ppm = demand.judge(left_ppm, some_hide, pages.rates[at], now_ns)
-            # What a container uses matters only while it wants no more.
+            # A container's use matters only while it wants no more.
             if wants != tenant.wants or (used_ppm != tenant.used_ppm and not wants):
                 tenant.wants, tenant.used_ppm, is_other = wants, used_ppm, True
         if is_other:

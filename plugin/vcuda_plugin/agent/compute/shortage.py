@@ -1,6 +1,6 @@
-"""Whether a share is too small for its container, from what the usage page counts: pure.
+"""Find whether a share is too small for its container, from counts in the usage page: pure.
 
-A page is its container's own word: after impossible figures the count begins anew.
+The container writes its page: after impossible figures the count starts again.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from vcuda_oci.ledger import events
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Heavily: launches waited for as much of so long, threads that waited at once each counted.
+# The part of this time that launches must wait; threads that wait at once are each counted.
 WINDOW_SECONDS = 60.0
 HEAVY_PERCENT = 50
-# A shortage that goes on is reported again after pauses that grow from one to the other: a
-# container in a loop gives so many lines in a day.
+# A continuing shortage is reported again after pauses that grow between these bounds, which limits
+# the lines per day of a container in a loop.
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 60.0, 3600.0
 
 
 class Reading(NamedTuple):
-    """What one page says of one GPU: times it was refused memory, and waited. at, waited: s."""
+    """One GPU's figures in a page: memory refusals, and time waited. at, waited: seconds."""
 
     at: float
     refusals: int
@@ -29,8 +29,7 @@ class Reading(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """kind: of the event. times: how often since it was reported last. percent: waited, 0 of
-    memory."""
+    """kind: of the event. times: since the last report. percent: time waited; 0 for memory."""
 
     kind: str
     times: int
@@ -38,17 +37,17 @@ class Finding(NamedTuple):
 
 
 class _Told:
-    """Findings of one kind that wait for their pause to end."""
+    """Findings of one kind that wait until their pause is over."""
 
     def __init__(self) -> None:
         self.times, self._due, self._pause = 0, 0.0, FIRST_PAUSE_SECONDS
 
     def add(self, now: float, times: int) -> int:
-        """How many to report now."""
+        """Add findings; return how many to report now."""
         self.times += times
         if not self.times or now < self._due:
             return 0
-        if now > self._due + LAST_PAUSE_SECONDS:  # it was well for long
+        if now > self._due + LAST_PAUSE_SECONDS:  # no shortage for a long time
             self._pause = FIRST_PAUSE_SECONDS
         self._due = now + self._pause
         self._pause = min(2 * self._pause, LAST_PAUSE_SECONDS)
@@ -57,14 +56,16 @@ class _Told:
 
 
 class Share:
-    """One GPU of one container. refusals: those before the first look."""
+    """One GPU of one container. refusals: the count in the first sample."""
 
     def __init__(self, first: Reading, refusals: int) -> None:
         self._window, self._refusals = first, refusals
         self._memory, self._time = _Told(), _Told()
 
     def begin(self, first: Reading) -> None:
-        """The container was started anew, and so its page. What was reported stays reported."""
+        """Start again after a restart of the container, which has a new page. The pauses of reports
+        stay.
+        """
         self._window, self._refusals = first, 0
 
     def see(self, new: Reading) -> Iterator[Finding]:

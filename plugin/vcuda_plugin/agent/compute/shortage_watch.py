@@ -1,4 +1,4 @@
-"""Records shares that are too small: refused memory at the limit, or waits for GPU time."""
+"""Record shares that are too small: refused memory at the limit, or waits for GPU time."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ PERIOD_SECONDS = 5.0
 async def keep(state_dir: str) -> None:
     watch = ShortageWatch(state_dir)
     while True:
-        await asyncio.to_thread(watch.look)  # what containers hold can take its time
+        await asyncio.to_thread(
+            watch.look
+        )  # searching the descriptors of all processes can take long
         await asyncio.sleep(PERIOD_SECONDS)
 
 
 class ShortageWatch:
-    """What pages count at the first look is of the time before; later containers begin at 0."""
+    """The counts in the first sample are from before it; containers that start later begin at 0."""
 
     def __init__(self, state_dir: str) -> None:
         self._records = Records(state_dir)
-        self._shares: dict[str, tuple[int, list[Share]]] = {}  # by allocation: its page's inode
+        self._shares: dict[str, tuple[int, list[Share]]] = {}  # inode of its page, by allocation
         self._is_first = True
 
     def look(self) -> None:
@@ -55,7 +57,7 @@ class ShortageWatch:
         self._is_first = False
 
     def _read(self, allocation: Allocation) -> tuple[int, list[Reading]]:
-        """The page's inode, and what it says of each GPU. Raises OSError, ValueError."""
+        """The page's inode, and its figures for each GPU. Raises OSError, ValueError."""
         path = f"{self._records.ledger.containers}/{allocation.id}/usage"
         fd = page_file.open_page(path, os.O_RDONLY)
         try:

@@ -149,7 +149,7 @@ class _Watch:
         """Reset all health if an administrator removed the file to declare the GPUs fit."""
         path = unhealthy.path_in(self._settings.state_dir)
         if self._saved and not os.path.lexists(path):
-            _log.warning("%s: removed; what it said of GPUs is forgotten", path)
+            _log.warning("%s: removed; the faults in it are forgotten", path)
             self._saved = {}
             self._health = Health(self._settings.ignored_xids, self._settings.lasting_xids)
 

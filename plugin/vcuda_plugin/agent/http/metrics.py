@@ -128,7 +128,7 @@ TENANT_METRICS = (
         "usage_told",
         GAUGE,
         "0 where its page says nothing, or what cannot be: what it uses is then left out.",
-        lambda entry: float(entry["usage"] == views.TOLD),
+        lambda entry: float(entry["usage"] == views.READ),
     ),
 )
 

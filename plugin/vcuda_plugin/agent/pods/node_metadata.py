@@ -21,7 +21,8 @@ _log = logging.getLogger(__name__)
 
 def keep(kubeconfig: str, node: str, source: int) -> None:
     """Merge the newest line of the descriptor `source`, JSON, into the node's metadata until it
-    ends, again from time to time."""
+    ends, and repeat that from time to time.
+    """
     retry, pause = Retry(_log.warning), _AGAIN_SECONDS
     line, beginning = b"", b""
     while True:

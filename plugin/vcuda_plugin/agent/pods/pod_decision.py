@@ -1,6 +1,6 @@
-"""From a pod as the API has it to what its containers are to know before they are created: pure.
+"""Derive from a pod's object the decision that its containers need before they are created: pure.
 
-Annotations are whatever the pod's author wrote; what makes no sense in them decides nothing.
+The pod's author writes the annotations; invalid ones are ignored.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from vcuda_oci.ledger.decision import Amounts
 
-# The kubelet's mirror of a static pod; what it says is the UID that the engine gets, an MD5 and
-# so no UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.
+# The kubelet's mirror of a static pod. The UID that the engine gets is in an annotation: an MD5, so
+# not a UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.
 _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = re.compile(r"[0-9a-f]{32}")
 _API_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -37,15 +37,16 @@ _WORDS = {
     policies.CORE_LIMIT: _CORE_LIMIT,
 }
 _PREDICATE_NODE = "tencent.com/predicate-node"
-# No word that means something is longer; a cut one still means nothing.
+# Longer than any valid value; a truncated value is invalid, too.
 _LONGEST_WORD = 100
 _ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
 class PodDecision:
-    """uid: as the engine writes it. containers: those that ask, by name. complaint: what of the
-    annotations decides nothing, or ""."""
+    """uid: as the engine writes it. containers: those with a request, by name. complaint: which
+    annotations are ignored, or "".
+    """
 
     uid: str
     name: str
@@ -57,9 +58,9 @@ class PodDecision:
 def of_pod(
     pod: Mapping[str, Any], node: str, resources: Collection[str], gpu_resource: str = ""
 ) -> PodDecision | None:
-    """None: it asks for none of `resources`, is not this node's, or has ended. Never raises.
+    """None: the pod requests none of `resources`, is of another node, or has ended. Never raises.
 
-    gpu_resource: of which the pod's object says how much of each; or "".
+    gpu_resource: the resource with amounts in the pod's object; or "".
     """
     metadata, spec = _tree(pod.get("metadata")), _tree(pod.get("spec"))
     containers = [
@@ -113,7 +114,7 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[_Container]:
 
 
 def _amounts(containers: Sequence[_Container], gpu_resource: str) -> tuple[dict[str, Amounts], str]:
-    """Of each container that asks for GPUs, and what of it makes no sense."""
+    """The amounts of each container that requests GPUs, and the reason why any are invalid."""
     found: dict[str, Amounts] = {}
     complaint = ""
     for container in containers:

@@ -29,15 +29,17 @@ REASONS = {
     events.UNCLAIMED: "GpuShareMissing",
     events.NO_GPUS: "NoGpusFound",  # of the agent's own pod
 }
-_MOST_TEXT = 1000  # of a message, in bytes; the API takes 1 KiB
+_MOST_TEXT = 1000  # bytes of a message; the API accepts 1 KiB
 _MOST_NAME = 253
-# What names a namespace and a pod, and what the API and the kubelet make of a UID.
+# Valid names of a namespace and a pod, and UIDs as the API and the kubelet generate them.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
 
 
 class Happened(NamedTuple):
-    """To one container of a pod. key: of all that is counted together. at: seconds since 1970."""
+    """What happened to one container of a pod. key: of everything that is counted together. at:
+    seconds since 1970.
+    """
 
     key: tuple[str, str, str]
     namespace: str
@@ -65,7 +67,7 @@ def of_event(event: Mapping[str, Any], held: Sequence[Allocation]) -> Iterator[H
 def _of_container(
     event: Mapping[str, Any], gpu: str, allocation: str, name: str
 ) -> Iterator[Happened]:
-    """Nothing where the names are none of a pod's: they become part of a path."""
+    """Yields nothing if the names are not valid for a pod: they become part of a path."""
     namespace, _, rest = name.partition("/")
     pod, _, container = rest.partition("/")
     uid = pod_uid(allocation, container)
@@ -92,7 +94,7 @@ def name_of(first: Happened) -> str:
 
 
 def created(first: Happened, last: Happened, count: int, node: str) -> dict[str, Any]:
-    """The object. first, last: of the times that it counts."""
+    """The Event's object. first, last: times of the first and last occurrence."""
     about = {"name": first.pod, "namespace": first.namespace, "uid": first.uid}
     return {
         "apiVersion": "v1",
@@ -110,7 +112,7 @@ def created(first: Happened, last: Happened, count: int, node: str) -> dict[str,
 
 
 def counted(last: Happened, count: int) -> dict[str, Any]:
-    """What changes in it when it happened again."""
+    """The fields of an Event that change with each occurrence."""
     count = min(count, (1 << 31) - 1)  # it is an int32
     return {"message": last.text, "count": count, "lastTimestamp": _time(last.at)}
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 NAME = "pod-events.json"
 PERIOD_SECONDS = 1.0
-# Trouble that passes. With any other (a namespace that is being removed, rights that an older chart
-# does not give) this Event is given up.
+# Errors that pass. After any other (a namespace that is being removed, rights that an older chart
+# does not give) the Event is dropped.
 _PASSING = (0, 401, 408, 429, 500, 502, 503, 504)
 _CONFLICT, _GONE = 409, 404
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def keep(kubeconfig: str, state_dir: str, node: str) -> None:
-    """For good."""
+    """Runs until the process ends."""
     retry = Retry(_log.warning)
     sender = EventSender(state_dir, node, time.monotonic)
     api: KubeApi | None = None
@@ -46,7 +46,7 @@ def keep(kubeconfig: str, state_dir: str, node: str) -> None:
         pause = PERIOD_SECONDS
         sender.hear()
         try:
-            # Made anew after each failure: its certificates may have been renewed.
+            # Create the client again after a failure: its certificates may have been renewed.
             api = api or KubeApi(kubeconfig, names.AGENT_PROGRAM)
             while sender.send_one(api):
                 retry.forget()
@@ -69,7 +69,7 @@ class EventSender:
         self._complained: set[int] = set()
 
     def hear(self) -> None:
-        """What programs have recorded since."""
+        """Read the events recorded since the last call."""
         try:
             for event in self._reader.new():
                 if event["time"] > self._since and event["kind"] in pod_event.REASONS:
@@ -78,7 +78,7 @@ class EventSender:
                         self._series.add(happened)
                 self._heard = max(self._heard, event["time"])
         except OSError:
-            pass  # the next look sees
+            pass  # read in the next round
         if self._series.lost != self._lost:
             lost, self._lost = self._series.lost - self._lost, self._series.lost
             _log.warning("events of pods on node %s: %d dropped, too many", self._node, lost)
@@ -112,7 +112,7 @@ class EventSender:
         except ApiError as error:
             if error.status != _CONFLICT:
                 raise
-            self._count(api, series)  # it was, and the answer was lost
+            self._count(api, series)  # the earlier call succeeded, and its answer was lost
 
     def _count(self, api: KubeApi, series: Series) -> None:
         name = pod_event.name_of(series.first)
@@ -128,7 +128,7 @@ class EventSender:
             self._complained.add(error.status)
 
     def remember(self) -> None:
-        """Note how far all is sent."""
+        """Save the position up to which all events are reported."""
         unsent = self._series.unsent_since
         mark = self._heard if unsent > self._heard else unsent - 1e-6
         if mark != self._mark:
@@ -136,7 +136,7 @@ class EventSender:
                 files.replace(self._mark_path, jsontree.dumps({"time": mark}).encode(), 0o644)
                 self._mark = mark
             except OSError:
-                pass  # sent again after a restart
+                pass  # reported again after a restart
 
 
 def _kept(path: str) -> float:

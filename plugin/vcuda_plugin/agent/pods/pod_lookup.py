@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-READ_SECONDS = 2  # behind one look-up that hangs the others wait
+READ_SECONDS = 2  # the limit on waiting look-ups while one hangs
 _MOST_BYTES = 1024
 # Source: Kubernetes, "Object Names and IDs", RFC 1123 label and subdomain.
 _NAMES = re.compile(r"([a-z0-9][-a-z0-9]{0,62})\0([a-z0-9][-.a-z0-9]{0,252})")
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 def keep(kubeconfig: str, state_dir: str, node: str, add: Callable[[Any], None]) -> None:
-    """For good. add: takes each pod of this node that was found."""
+    """Runs until the process ends. add: takes each pod of this node that was found."""
     try:
         listening = _listen(f"{state_dir}/{names.POD_LOOKUP}")
     except OSError as error:
@@ -55,7 +55,7 @@ def keep(kubeconfig: str, state_dir: str, node: str, add: Callable[[Any], None])
 def find(api: KubeApi, namespace: str, name: str, node: str) -> list[Any]:
     """The pod of this name if it is bound to `node`. Raises ApiError.
 
-    By a list with selectors: it needs no right beside those of the watch.
+    Lists with selectors, so that it needs no right beyond those of the watch.
     """
     query = {"fieldSelector": f"metadata.name={name},spec.nodeName={node}"}
     tree = api.get(f"/api/v1/namespaces/{namespace}/pods", query, READ_SECONDS)

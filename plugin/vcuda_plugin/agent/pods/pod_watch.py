@@ -1,8 +1,9 @@
-"""What was decided for this node's pods, kept as files; and, in threads, what the API gets.
+"""Write the placement decisions of this node's pods to files; in threads, send node metadata and
+Events.
 
-A process of its own, since the API may hang and its client takes memory that only clusters need.
-One list, then a watch from there on, and a list again only where the API has forgotten that point.
-While the API is away, what is kept stays, and the API is tried again every two seconds: containers
+It is a process of its own, because the API may hang and its client takes memory that only clusters
+need. It lists once, then watches, and lists again only if the API has forgotten the watch's
+version. While the API is unavailable the files stay, and it retries every two seconds: containers
 of unknown pods wait. A runtime wrapper that misses a pod has it looked up (pod_lookup).
 """
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from .pod_decision import PodDecision
 
 _PAGE = 100
-_MOST_TOLD = 100  # containers of one pod
+_MOST_TOLD = 100  # the containers of one pod
 _NO_DECISION = "decision"
 _MOST_ENDED = 1000
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -51,12 +52,15 @@ def prepare() -> None:
 def main(
     state_dir: str, node: str, kubeconfig: str, resources: str, gpu_resource: str = ""
 ) -> None:
-    """Until the agent ends. resources: a JSON list of names; gpu_resource: which of them are GPUs,
-    or "". Prints "known" after each whole list."""
+    """Run until the agent ends. resources: a JSON list of names; gpu_resource: the one of GPUs, or
+    "".
+
+    Prints "known" after each complete list.
+    """
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
-    prepare()  # before two tasks would do it
+    prepare()  # import now: two threads would do it at once
     try:
         asked = (json.loads(resources), gpu_resource)
         watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
@@ -81,7 +85,7 @@ def _connect(kubeconfig: str) -> KubeApi:
 
 
 class PodWatch(ListWatch):
-    """Keeps `folder` as the pods of `node` are that ask for one of `resources`."""
+    """Keeps `folder` up to date with the pods of `node` that request one of `resources`."""
 
     def __init__(
         self,
@@ -97,13 +101,13 @@ class PodWatch(ListWatch):
         query = {"fieldSelector": f"spec.nodeName={node}"}
         super().__init__(f"pods of node {node}", "/api/v1/pods", _PAGE, query)
         self._pods: list[dict[str, Any]] = []
-        self._uids: dict[str, str] = {}  # as the engine has them, by the API's own
+        self._uids: dict[str, str] = {}  # UIDs as the engine has them, by the API's
         self._complained: set[str] = set()
-        self._lock = threading.Lock()  # pods come by the watch and by single look-ups
-        self._ended: dict[str, None] = {}  # the API's UIDs of the pods that went last
+        self._lock = threading.Lock()  # both the watch and single look-ups add pods
+        self._ended: dict[str, None] = {}  # the API's UIDs of the last removed pods
 
     def add(self, pod: Any) -> None:
-        """A pod that was looked up by itself, unless the watch has seen it end since."""
+        """Add a pod from a single look-up, unless the watch has seen it end since."""
         with self._lock:
             if str(pod["metadata"].get("uid")) not in self._ended:
                 self._see(_essence(pod))
@@ -149,7 +153,9 @@ class PodWatch(ListWatch):
             self._folder.put(found.uid, _as_bound(kept, found.decision))
         else:
             complaint = "mirrors a static pod that another pod mirrors"
-        if complaint and api_uid not in self._complained:  # once, even if it is rewritten
+        if (
+            complaint and api_uid not in self._complained
+        ):  # report it once, even if the annotation is rewritten
             where = f"pod {found.name} ({found.uid})"
             hint = "it decides nothing here: delete the pod, and it is scheduled anew"
             text = str(VcudaError(complaint, where, hint))

@@ -1,8 +1,8 @@
-"""The decision, made once: a pod is put on a node's GPUs and bound to it by one call.
+"""Bind a pod to a node and its GPUs by one call.
 
 The API server merges a Binding's annotations into the pod in the same write that sets its node, and
-only if the pod has the Binding's UID. So no pod is ever bound without its decision, or decided and
-not bound. Source: k8s.io/kubernetes, pkg/registry/core/pod/storage, BindingREST.Create.
+only if the pod has the Binding's UID. So no pod is bound without a decision, and none is decided
+without being bound. Source: k8s.io/kubernetes, pkg/registry/core/pod/storage, BindingREST.Create.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Calls(Protocol):
-    """What binds, of `async_api.AsyncApi`."""
+    """The calls that bind, a part of `async_api.AsyncApi`."""
 
     async def call(
         self, method: str, path: str, body: Any = None, why_not: Callable[[], str] | None = None
@@ -77,7 +77,7 @@ class Binder:
 
     async def _bind(self, asked: Binding, pod: PodFacts) -> str:
         """Raises ApiError; Withheld."""
-        # After what may have taken seconds, and before anything is counted or sent.
+        # Checked after steps that may take seconds, and before anything is counted or sent.
         if self._why_not and (standby := self._why_not()):
             return standby
         if (pod.namespace, pod.name) != (asked.namespace, asked.name):
@@ -96,7 +96,7 @@ class Binder:
             cluster.expire(now)
             known = cluster.pods.get(asked.uid)
             if known and known.node:
-                return _where(known, asked)  # the event has come meanwhile
+                return _where(known, asked)  # the event has arrived meanwhile
             entry = cluster.nodes.get(asked.node)
             if entry is None:
                 return f"node {asked.node}: not known to the scheduler extender"
@@ -119,7 +119,7 @@ class Binder:
             return self._why_not() if self._why_not else ""
 
         held = why_not if self._why_not else None
-        return await self._post(asked, said(ask, placed, facts), placed, held)
+        return await self._post(asked, annotations_for(ask, placed, facts), placed, held)
 
     async def _post(
         self,
@@ -156,7 +156,7 @@ class Binder:
         return f"the API server: {status} {message_of(answer)}"
 
     def _adopt(self, pod: PodFacts) -> None:
-        """Count what the pod was bound with, until the event that says so."""
+        """Count what the pod was bound with until its event arrives."""
         cluster, now = self._cluster, time.monotonic()
         with cluster.lock:
             known, entry = cluster.pods.get(pod.uid), cluster.nodes.get(pod.node)
@@ -192,12 +192,12 @@ def _log_bound(asked: Binding, containers: Mapping[str, Sequence[GpuShare]]) -> 
 
 
 def _line(asked: Binding, what: str, container: str) -> str:
-    """With the id that the container's allocation will have."""
+    """A log line with the id that the container's allocation will have."""
     return with_id(f"{asked}: {what}", pod_key(asked.uid, container) if container else "")
 
 
-def said(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:
-    """The annotations of a pod that goes on `node`: our decision, and GPUManager's words."""
+def annotations_for(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, str]:
+    """The annotations of a pod bound to `node`: the decision, and those of GPUManager."""
     annotations = {
         names.ANNOTATION_DECISION: Decision(placed.containers, dict(ask.words)).dump(),
         known.PREDICATE_TIME: str(time.time_ns()),

@@ -75,19 +75,19 @@ class PodFacts:
 def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeFacts:
     """Read a node. Never raises: a node with invalid annotations has no usable GPU."""
     metadata = _mapping(node.get("metadata"))
-    name, said = str(metadata.get("name", "")), _mapping(metadata.get("annotations"))
+    name, annotations = str(metadata.get("name", "")), _mapping(metadata.get("annotations"))
     capacity = _mapping(_mapping(node.get("status")).get("capacity"))
     labels = _mapping(metadata.get("labels"))
     read_from = (
-        *(said.get(key) for key in (names.ANNOTATION_NODE_GPUS, known.CORDONED)),
+        *(annotations.get(key) for key in (names.ANNOTATION_NODE_GPUS, known.CORDONED)),
         *(capacity.get(key) for key in (names.GPUMANAGER_CORE, names.GPUMANAGER_MEMORY)),
         *(labels.get(key) for key in known.MODEL_LABELS),
     )
     source = str(read_from)
     group = Group(_label(labels, place.model_labels), _label(labels, place.pool_labels))
     try:
-        if names.ANNOTATION_NODE_GPUS in said:
-            reported = node_gpus.parse(said[names.ANNOTATION_NODE_GPUS])
+        if names.ANNOTATION_NODE_GPUS in annotations:
+            reported = node_gpus.parse(annotations[names.ANNOTATION_NODE_GPUS])
         else:
             reported = _counted(capacity, labels)
         for gpu in reported.gpus:
@@ -98,7 +98,7 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
         return NodeFacts(name, source, group, why=why)
     if not reported.gpus:
         return NodeFacts(name, source, group, why="no GPUs that vcuda shares")
-    cordoned = {word.strip() for word in str(said.get(known.CORDONED, "")).split(",")}
+    cordoned = {word.strip() for word in str(annotations.get(known.CORDONED, "")).split(",")}
     usable = tuple(
         gpu
         for gpu in reported.gpus
@@ -112,7 +112,7 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
 def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
     """Read a pod; None: it requests no GPU."""
     metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
-    said = _mapping(metadata.get("annotations"))
+    annotations = _mapping(metadata.get("annotations"))
     ask, trouble = None, ""
     try:
         ask = ask_of(pod, settings)
@@ -128,15 +128,15 @@ def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
         is_finished(pod),
         ask,
         trouble,
-        _decision(said, str(spec.get("nodeName") or "")),
+        _decision(annotations, str(spec.get("nodeName") or "")),
         priority_of(pod),
     )
 
 
 def priority_of(pod: Mapping[str, Any]) -> int:
     """Return the priority, which the API server copies from the pod's priority class."""
-    said = _mapping(pod.get("spec")).get("priority")
-    return said if type(said) is int else 0
+    priority = _mapping(pod.get("spec")).get("priority")
+    return priority if type(priority) is int else 0
 
 
 def is_finished(pod: Mapping[str, Any]) -> bool:
@@ -161,10 +161,10 @@ def _counted(capacity: Mapping[str, Any], labels: Mapping[str, Any]) -> NodeGpus
     return NodeGpus([Gpu(str(n), n, -1, size, model) for n in range(count)])
 
 
-def _decision(said: Mapping[str, Any], node: str) -> Decision | None:
+def _decision(annotations: Mapping[str, Any], node: str) -> Decision | None:
     """Return the decision for this node; None: the node's agent uses none either."""
-    text = said.get(names.ANNOTATION_DECISION)
-    if said.get(known.PREDICATE_NODE, node) != node:
+    text = annotations.get(names.ANNOTATION_DECISION)
+    if annotations.get(known.PREDICATE_NODE, node) != node:
         return None
     try:
         return decision.parse(text) if isinstance(text, str) else None

@@ -54,11 +54,11 @@ class Binding:
 
 def candidates(body: bytes) -> Candidates:
     """Read ExtenderArgs. Raises Malformed."""
-    said = _fields(body)
-    pod = said.get("pod")
+    message = _fields(body)
+    pod = message.get("pod")
     if not isinstance(pod, dict):
         raise Malformed("ExtenderArgs without a Pod")
-    names, nodes = said.get("nodenames"), said.get("nodes")
+    names, nodes = message.get("nodenames"), message.get("nodes")
     if isinstance(names, list):
         if len(names) > _MOST_NAMES:
             raise Malformed(f"more than {_MOST_NAMES} NodeNames")
@@ -76,8 +76,8 @@ def candidates(body: bytes) -> Candidates:
 
 def binding(body: bytes) -> Binding:
     """Read ExtenderBindingArgs. Raises Malformed."""
-    said = _fields(body)
-    fields = [said.get(key) for key in ("podnamespace", "podname", "poduid", "node")]
+    message = _fields(body)
+    fields = [message.get(key) for key in ("podnamespace", "podname", "poduid", "node")]
     if not all(isinstance(field, str) and field for field in fields):
         raise Malformed("ExtenderBindingArgs need PodName, PodNamespace, PodUID and Node")
     return Binding(*map(str, fields))
@@ -89,11 +89,11 @@ def preemption(body: bytes) -> tuple[dict[str, Any], dict[str, Victims]]:
     Victims are whole pods, or UIDs from a scheduler configured for an extender with a cache.
     Raises Malformed.
     """
-    said = _fields(body)
-    pod = said.get("pod")
+    message = _fields(body)
+    pod = message.get("pod")
     if not isinstance(pod, dict):
         raise Malformed("ExtenderPreemptionArgs without a Pod")
-    nodes = said.get("nodenametometavictims") or said.get("nodenametovictims") or {}
+    nodes = message.get("nodenametometavictims") or message.get("nodenametovictims") or {}
     if not isinstance(nodes, dict) or len(nodes) > _MOST_NAMES:
         raise Malformed("ExtenderPreemptionArgs without NodeNameTo(Meta)Victims")
     return pod, {name: _victims(each) for name, each in nodes.items() if each is not None}
@@ -158,8 +158,8 @@ def _without_verbs(reasons: Mapping[str, str]) -> dict[str, str]:
     return {node: without_verbs(reason) for node, reason in reasons.items()}
 
 
-def _victims(said: Any) -> Victims:
-    fields = _lower(said) if isinstance(said, dict) else {}
+def _victims(message: Any) -> Victims:
+    fields = _lower(message) if isinstance(message, dict) else {}
     pods, violations = fields.get("pods") or [], fields.get("numpdbviolations", 0)
     uids = []
     for pod in pods if isinstance(pods, list) else [None]:
@@ -174,16 +174,16 @@ def _victims(said: Any) -> Victims:
 
 def _fields(body: bytes) -> dict[str, Any]:
     try:
-        said = json_bytes.loads(body)
+        message = json_bytes.loads(body)
     except ValueError as error:
         raise Malformed(f"not JSON: {error}") from None
-    if not isinstance(said, dict):
+    if not isinstance(message, dict):
         raise Malformed("not a JSON object")
-    return _lower(said)
+    return _lower(message)
 
 
-def _lower(said: dict[str, Any]) -> dict[str, Any]:
-    return {key.lower(): value for key, value in said.items()}
+def _lower(message: dict[str, Any]) -> dict[str, Any]:
+    return {key.lower(): value for key, value in message.items()}
 
 
 def _name(node: dict[str, Any]) -> str:

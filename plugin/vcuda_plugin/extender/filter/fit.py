@@ -57,13 +57,13 @@ def fit(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> Verdict:
         left = ~never & ~_over_quota(cluster, ask, names, rows, ~never, verdict)
         verdict.fitting = list(compress(names, (fits & left).tolist()))
         refused = list(compress(names, (~fits & left).tolist()))
-        verdict.refused |= dict.fromkeys(refused, f"less is free than {said(ask)}")
+        verdict.refused |= dict.fromkeys(refused, f"less is free than {described(ask)}")
         for name in refused[:TOLD]:
             verdict.refused[name] = _why(cluster, ask, name)
         return verdict
 
 
-def said(ask: PodAsk) -> str:
+def described(ask: PodAsk) -> str:
     """Describe the request briefly, with the same words for every node."""
     memory = sum(part.memory_bytes or 0 for each in ask.containers for part in each.parts)
     return f"{ask.core} %" + (f" and {memory >> 20} MiB" if memory else "")
@@ -148,4 +148,4 @@ def _why_never(cluster: Cluster, ask: PodAsk, name: str) -> str:
         return facts.why
     if not any(ask.wanted.allows(gpu.uuid, gpu.model) for gpu in facts.usable):
         return OTHER_GPU
-    return f"its GPUs never have {said(ask)}"
+    return f"its GPUs never have {described(ask)}"

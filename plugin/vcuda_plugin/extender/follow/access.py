@@ -1,4 +1,4 @@
-"""How another client than the official one's pool reaches the API server."""
+"""Access to the API server for a client other than the official one's connection pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Access(NamedTuple):
-    """prefix: before each path. headers: their lines."""
+    """prefix: of each path. headers: their lines."""
 
     server: Server
     prefix: str
@@ -21,16 +21,16 @@ class Access(NamedTuple):
 
 
 def access_by(api: KubeApi) -> Access | None:
-    """Return how `api` reaches its server as of now: files are read again. None: only by a proxy.
+    """The access that `api` has now, with files read again. None: only through a proxy.
 
-    Raises OSError: a certificate cannot be read; ValueError: the token has an impossible character.
+    Raises OSError: a certificate cannot be read; ValueError: the token has an invalid character.
     """
     if api.has_proxy:
         return None
     settings = api.settings
     url = urlsplit(str(settings.host))
     address = str(url.hostname)
-    # kubernetes 22.6 has neither.
+    # kubernetes 22.6 lacks both.
     trusted, name = (getattr(settings, each, None) for each in ("ca_cert_data", "tls_server_name"))
     tls = None
     if url.scheme == "https":

@@ -1,7 +1,7 @@
-"""Single calls of the API server on the event loop: no thread waits for an answer.
+"""Single calls of the API server on the event loop, so that no thread waits for an answer.
 
-A thread for each call, woken twice, takes as long as all else that a binding needs. `KubeApi` knows
-the server's address and certificates.
+A thread for each call, woken twice, takes as long as all other work of a binding. `KubeApi`
+provides the server's address and certificates.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     from ...kube.api import KubeApi
     from .access import Access
 
-# A token or a certificate that is renewed is read again after so long.
+# A renewed token or certificate is read again after this time.
 _ACCESS_SECONDS = 60.0
 
 
 class Withheld(Exception):
-    """A call was not sent after all: why."""
+    """A call was not sent; the text is the reason."""
 
 
 class AsyncApi:
-    """For calls within one event loop."""
+    """Calls within one event loop."""
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
         self._access: Access | None = None
         self._until = 0.0
         self._renewing = asyncio.Lock()
-        # A turn each, with the connection that stayed from the last one's, the latest first.
+        # A slot for each call, with the connection that an earlier call left open, the latest
+        # first.
         self._turns: asyncio.LifoQueue[Connection | None] = asyncio.LifoQueue()
         for _ in range(CONNECTIONS):
             self._turns.put_nowait(None)
@@ -74,10 +75,10 @@ class AsyncApi:
                 return await asyncio.to_thread(by_proxy)
             if why_not:
                 query = f"?timeout={CALL_SECONDS:g}s"
-                status, said = await self._ask(self._access, method, path + query, data, rest)
+                status, text = await self._ask(self._access, method, path + query, data, rest)
             else:
-                status, said = await self._ask(self._access, method, path, data)
-            return status, json_bytes.loads(said)
+                status, text = await self._ask(self._access, method, path, data)
+            return status, json_bytes.loads(text)
         except asyncio.TimeoutError:
             reason = f"{method} {path}: no answer within {CALL_SECONDS:g} s"
             raise ApiError(0, reason) from None

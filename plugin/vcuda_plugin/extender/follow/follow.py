@@ -1,4 +1,4 @@
-"""Pods and nodes of the API server: listed once, then watched for as long as this process runs."""
+"""Follow the API server's pods and nodes: list once, then watch while this process runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Object = dict[str, Any]
 
-# A finished pod holds no GPU; the server then reports its end as it reports a deleted pod.
+# A finished pod holds no GPU; with this selector the server reports its end as a deletion.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 BOUND = "spec.nodeName!=," + UNFINISHED
 _PAGE = 500
@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 class Follower(ListWatch):
-    """One kind of object. key: of its metadata, which `drop` and `keep` get.
+    """One kind of object. key: the metadata field that `drop` and `keep` get.
 
-    put, drop: take an object that is there, or gone. keep: takes the keys of a whole list, and when
-    it was begun (monotonic). synced: set once the first list is whole.
+    put, drop: take an existing or a removed object. keep: takes the keys of a complete list, and
+    when the list began (monotonic). synced: set once the first list is complete.
     """
 
     together_seconds = 0.02
@@ -55,7 +55,7 @@ class Follower(ListWatch):
         self.synced = threading.Event()
 
     def start(self) -> None:
-        """Follow in a thread that ends with the process, and the process with it."""
+        """Follow in a daemon thread; the process exits if the thread fails."""
 
         def run() -> None:
             try:
@@ -67,8 +67,9 @@ class Follower(ListWatch):
         threading.Thread(target=run, name=self.path, daemon=True).start()
 
     def catch_up(self, **query: str) -> None:
-        """Put what is there now, beside the watch, which may be behind or ahead: for what neither
-        undoes of the other. query: instead of its own. Raises ApiError."""
+        """Read the present objects beside the watch, which may be behind or ahead; neither undoes
+        the other's updates. query: instead of its own. Raises ApiError.
+        """
         for items, _ in self.pages(self._api, **query):
             for each in items:
                 self.changed(each)
@@ -94,12 +95,12 @@ class Follower(ListWatch):
 def followers(
     api: KubeApi, cluster: Cluster, settings: Config, place: QuotaPlace
 ) -> list[Follower]:
-    """Of nodes and pods, into `cluster`."""
+    """Followers of nodes and pods that update `cluster`."""
 
     def put_pod(pod: Object) -> None:
         known = cluster.pods.get(str(pod["metadata"].get("uid")))
         if known and known.node and not is_finished(pod):
-            return  # most events: what it does, while what it has stays
+            return  # most events: the pod's status changes, its request does not
         facts = pod_of(pod, settings)
         if facts:
             cluster.put_pod(facts)

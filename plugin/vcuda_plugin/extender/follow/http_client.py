@@ -1,6 +1,6 @@
-"""HTTP to one server on the event loop: connections that stay, one request at a time on each.
+"""HTTP to one server on the event loop: persistent connections, one request at a time on each.
 
-httptools reads the answers. A general client takes three times as long for a call as this does.
+httptools parses the answers. A general client takes three times as long for a call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_ANSWER_BYTES = 32 << 20
 
 
 class Server(NamedTuple):
-    """name: what its certificate says. tls: None where it is not spoken."""
+    """name: in its certificate. tls: None without TLS."""
 
     address: str
     port: int
@@ -28,7 +28,7 @@ class Server(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """For one `ask` after the other, while it `serves`."""
+    """A connection for one `ask` after the other while `serves` is true."""
 
     _transport: asyncio.Transport
     _answered: asyncio.Future[tuple[int, bytes]] | None = None
@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
         return connection
 
     def serves(self, server: Server) -> bool:
-        """Whether it can be asked, and by what is trusted and shown now."""
+        """Whether the connection can be used, with the present certificates and trust."""
         return self._server is server
 
     async def ask(
@@ -65,12 +65,12 @@ class Connection(asyncio.Protocol):
         answered: asyncio.Future[tuple[int, bytes]] = loop.create_future()
         self._answered, self._rest = answered, rest
         self._transport.write(request)
-        # asyncio.wait_for takes a task for this, and as long as the rest.
+        # asyncio.wait_for creates a task, which takes as long as the rest.
         timer = loop.call_at(until, self._end, asyncio.TimeoutError())
         try:
             return await answered
         except BaseException:
-            self.close()  # what comes late is no answer to the next one
+            self.close()  # a late answer is not that of the next request
             raise
         finally:
             timer.cancel()
@@ -104,8 +104,8 @@ class Connection(asyncio.Protocol):
         if status < 200:
             if status == 100:
                 self._send_rest()
-            return  # the answer is still to come
-        # Without the rest the server does not know where the next request begins.
+            return  # the answer has not begun
+        # Without the rest the server cannot find the beginning of the next request.
         if self._rest or not self._parser.should_keep_alive():
             self.close()
         self._end((status, body))
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
     def _end(self, answer: tuple[int, bytes] | Exception) -> None:
         answered, self._answered = self._answered, None
         if answered is None or answered.done():
-            self.close()  # unexpected: it would be taken for the answer to the next request
+            self.close()  # unexpected data: it would be taken for the next answer
         elif isinstance(answer, Exception):
             answered.set_exception(answer)
         else:

@@ -1,5 +1,4 @@
-"""The ConfigMap of quotas, followed: what it says holds from then on; a mistake in it is
-reported."""
+"""Follow the ConfigMap of quotas: changes apply at once, an invalid one is reported."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ class QuotaFollower(Follower):
             _log.info("%s: quotas of %d namespaces", self._where, len(limits))
 
     def _refuse(self, config_map: Object, why: str) -> None:
-        """The quotas that were read last stay; where none were, nothing is placed."""
+        """Keep the quotas that were last read; without any, place nothing."""
         then = "the quotas read before stay" if self._read else "no pod gets a GPU until mended"
         line = f"{self._where}: {why}; {then}"
         if not self._read:
@@ -71,7 +70,7 @@ class QuotaFollower(Follower):
                 self._cluster.quota.trouble = line
         version = str(config_map["metadata"].get("resourceVersion", ""))
         if version + line == self._told:
-            return  # listed anew
+            return  # found by the next list
         self._told = version + line
         _log.warning("%s", line)
         try:

@@ -135,16 +135,22 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
         return None
     if len(containers) > _MOST_CONTAINERS:
         raise VcudaError(f"{len(containers)} containers ask for GPUs", where, "use several pods")
-    said = _text(_mapping(_mapping(pod.get("metadata")).get("annotations")))
-    words = _words(said, elastic)
+    annotations = _text(_mapping(_mapping(pod.get("metadata")).get("annotations")))
+    words = _words(annotations, elastic)
     for core in {part.core for each in containers for part in each.parts}:
         policies.parse(words, core, where)
-    gpu_order, node_order = _orders(said, where)
+    gpu_order, node_order = _orders(annotations, where)
     metadata = _mapping(pod.get("metadata"))
     namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
     return PodAsk(
-        *(tuple(containers), _wanted(said), gpu_order, node_order, tuple(sorted(words.items()))),
-        *(namespace, uid, tenancy_of(said, namespace)),
+        *(
+            tuple(containers),
+            _wanted(annotations),
+            gpu_order,
+            node_order,
+            tuple(sorted(words.items())),
+        ),
+        *(namespace, uid, tenancy_of(annotations, namespace)),
     )
 
 
@@ -171,11 +177,11 @@ def _amounts(asked: dict[str, Any], settings: Config, where: str) -> Amounts | N
     return Amounts((Part(core, memory or None),)) if core else of_gpus
 
 
-def _words(said: Mapping[str, str], elastic: bool) -> dict[str, str]:
+def _words(annotations: Mapping[str, str], elastic: bool) -> dict[str, str]:
     words = {
-        word: said[key]
+        word: annotations[key]
         for key, word in known.POLICY_WORDS.items()
-        if key in said and len(said[key]) <= 40
+        if key in annotations and len(annotations[key]) <= 40
     }
     # GPUManager's soft limit alone selects the elastic policy; so does a part that reserves no
     # compute.
@@ -184,21 +190,21 @@ def _words(said: Mapping[str, str], elastic: bool) -> dict[str, str]:
     return words
 
 
-def _orders(said: Mapping[str, str], where: str) -> tuple[str, str]:
-    own = said.get(known.PLACEMENT, "")
+def _orders(annotations: Mapping[str, str], where: str) -> tuple[str, str]:
+    own = annotations.get(known.PLACEMENT, "")
     if own not in ("", BINPACK, SPREAD, TOPOLOGY):
         what = f"placement '{own[:40]}' is not offered"
         raise VcudaError(what, where, "use binpack, spread or topology")
     hamis = {BINPACK: BINPACK, SPREAD: SPREAD, "topology-aware": TOPOLOGY}
     return (
-        own or hamis.get(said.get(known.HAMI_GPU_ORDER, ""), ""),
-        own or hamis.get(said.get(known.HAMI_NODE_ORDER, ""), ""),
+        own or hamis.get(annotations.get(known.HAMI_GPU_ORDER, ""), ""),
+        own or hamis.get(annotations.get(known.HAMI_NODE_ORDER, ""), ""),
     )
 
 
-def _wanted(said: Mapping[str, str]) -> Wanted:
+def _wanted(annotations: Mapping[str, str]) -> Wanted:
     def listed(keys: tuple[str, ...]) -> list[str]:
-        parts = ",".join(said.get(key, "") for key in keys).split(",")
+        parts = ",".join(annotations.get(key, "") for key in keys).split(",")
         return [part.strip() for part in parts if part.strip()]
 
     return Wanted(
@@ -222,5 +228,5 @@ def _list(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _text(said: dict[str, Any]) -> dict[str, str]:
-    return {key: value for key, value in said.items() if isinstance(value, str)}
+def _text(annotations: dict[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if isinstance(value, str)}

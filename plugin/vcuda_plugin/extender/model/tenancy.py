@@ -59,11 +59,11 @@ class SliceNodes:
             self._on[node] = new
 
 
-def tenancy_of(said: Mapping[str, str], namespace: str) -> Tenancy:
-    """Read the labels from `said`, a pod's annotations."""
+def tenancy_of(annotations: Mapping[str, str], namespace: str) -> Tenancy:
+    """Read the labels from `annotations`, a pod's annotations."""
     labels = []
     for word in known.TENANCY_WORDS:
-        given = (said.get(prefix + word, "").strip() for prefix in known.TENANCY_PREFIXES)
+        given = (annotations.get(prefix + word, "").strip() for prefix in known.TENANCY_PREFIXES)
         label = next(filter(None, given), "")[:100]
         labels.append(f"{namespace}/{label}" if label else "")
     return Tenancy(*labels)

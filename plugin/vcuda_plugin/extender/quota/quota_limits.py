@@ -54,16 +54,16 @@ def load_place(path: str) -> QuotaPlace:
     keys = ("QuotaConfigMapName", "QuotaConfigMapNamespace", "GPUModelLabel", "GPUPoolLabel")
     hint = f"write a JSON object of {', '.join(keys)}"
     try:
-        said = json_bytes.loads(files.read_settings(path))
+        tree = json_bytes.loads(files.read_settings(path))
     except (OSError, ValueError) as error:
         raise VcudaError(f"cannot be read: {error}", path, hint) from error
     # SkipBindTime, GPUManager's sleep before each filter, is ignored: a bind here counts at once.
-    unknown = set(said) - {*keys, "SkipBindTime"} if isinstance(said, dict) else {"no object"}
+    unknown = set(tree) - {*keys, "SkipBindTime"} if isinstance(tree, dict) else {"no object"}
     if unknown:
         raise VcudaError(f"unknown: {', '.join(sorted(unknown))}", path, hint)
-    if not all(isinstance(said.get(key, ""), str) for key in keys):
+    if not all(isinstance(tree.get(key, ""), str) for key in keys):
         raise VcudaError("a value that is no text", path, hint)
-    name, namespace, model, pool = (said.get(key, "") for key in keys)
+    name, namespace, model, pool = (tree.get(key, "") for key in keys)
     default = DEFAULT_PLACE
     return QuotaPlace(
         name or default.name,
@@ -85,12 +85,12 @@ def parse(config_map: Mapping[str, Any]) -> dict[str, Limit]:
 def limits(text: str) -> dict[str, Limit]:
     """Read the limits by namespace from the value of the key. Raises ValueError as `parse` does."""
     try:
-        said = json_bytes.loads(text.encode())
+        tree = json_bytes.loads(text.encode())
     except ValueError as error:
         raise ValueError(f"{KEY} is not JSON: {error}") from None
-    if not isinstance(said, dict):
+    if not isinstance(tree, dict):
         raise ValueError(f"{KEY} is no object; write {_EXAMPLE}")
-    return {namespace: _limit(namespace, each) for namespace, each in said.items()}
+    return {namespace: _limit(namespace, each) for namespace, each in tree.items()}
 
 
 def cards(core: int) -> str:
@@ -98,10 +98,10 @@ def cards(core: int) -> str:
     return f"{core / 100:.2f}".rstrip("0").rstrip(".")
 
 
-def _limit(namespace: str, said: Any) -> Limit:
-    if not isinstance(said, dict) or set(said) - {"quota", "pool"}:
+def _limit(namespace: str, tree: Any) -> Limit:
+    if not isinstance(tree, dict) or set(tree) - {"quota", "pool"}:
         raise ValueError(f"of {namespace[:60]!r}: write an object of quota and pool")
-    quota, pool = said.get("quota") or {}, said.get("pool") or []
+    quota, pool = tree.get("quota") or {}, tree.get("pool") or []
     if not isinstance(quota, dict):
         raise ValueError(f"of {namespace[:60]!r}: quota is no object of cards by model")
     if not (isinstance(pool, list) and all(isinstance(each, str) for each in pool)):
